@@ -1,0 +1,22 @@
+//! Holds: named reasons not to sleep, each with an expiry.
+
+use crate::HoldName;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldRequest {
+    /// Seconds until the hold ends by itself; one minute when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_s: Option<u64>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldView {
+    pub name: HoldName,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    pub expires_ms: u64,
+}

@@ -1,0 +1,30 @@
+//! The words hostd and runtimed speak, as types: what goes over the control socket and nothing else.
+//!
+//! No IO, no clock, no policy. Unknown fields are ignored on purpose: hostd N drives runtimed N-1.
+//! Times are milliseconds since the Unix epoch (`_ms` at the end of a name says so), sizes are bytes.
+
+mod error;
+mod event;
+mod exec;
+mod hold;
+mod name;
+mod output;
+mod service;
+mod status;
+
+pub use error::{ErrorBody, ErrorCode, ErrorDetail, ErrorInner};
+pub use event::{BadCursor, Cursor, Event, Fact};
+pub use exec::{
+    CancelRequest, EnvMap, ExecRequest, ExecState, ExecView, Exit, Hint, Resize, Scope, SignalRequest,
+    TtySize,
+};
+pub use hold::{HoldRequest, HoldView};
+pub use name::{BadName, ExecId, HoldName, ServiceName};
+pub use output::{Chunk, Encoding, Payload, Stream};
+pub use service::{
+    Health, HealthCheck, RestartPolicy, ServiceSource, ServiceSpec, ServiceState, ServiceView,
+    ServicesRequest,
+};
+pub use status::{
+    Activity, Cgroup, CgroupVersion, ListeningPort, Process, Reason, Status, TunnelRefusal, WorkspaceUse,
+};

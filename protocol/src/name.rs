@@ -1,0 +1,99 @@
+//! Names that callers choose. Parsed once: afterwards the type is the proof that a name is safe as a
+//! file name, in a URL path and in a log line.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Longest name a caller may choose, in bytes.
+const NAME_MAX_BYTES: usize = 64;
+
+/// Why a name was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadName;
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a name is 1 to {NAME_MAX_BYTES} of A-Z a-z 0-9 . _ - and starts with a letter or digit")
+    }
+}
+
+impl std::error::Error for BadName {}
+
+fn check(text: &str) -> Result<(), BadName> {
+    let bytes = text.as_bytes();
+    let starts_well = bytes.first().is_some_and(u8::is_ascii_alphanumeric);
+    let safe = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if starts_well && bytes.len() <= NAME_MAX_BYTES && bytes.iter().all(safe) { Ok(()) } else { Err(BadName) }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(String);
+
+        impl $type {
+            pub fn parse(text: &str) -> Result<Self, BadName> {
+                check(text).map(|()| Self(text.to_owned()))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = BadName;
+            fn try_from(text: String) -> Result<Self, BadName> {
+                check(&text).map(|()| Self(text))
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// The id of an exec, chosen by the caller; repeating it never runs a command twice.
+    ExecId
+);
+name!(
+    /// The name of a service.
+    ServiceName
+);
+name!(
+    /// The name of a hold.
+    HoldName
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_safe_as_a_file_name() {
+        for good in ["a", "web", "01jb9xyz", "A.b_c-d", &"x".repeat(64)] {
+            assert!(ExecId::parse(good).is_ok(), "{good:?}");
+        }
+        for bad in ["", ".", "..", ".hidden", "-rf", "a/b", "a b", "a\0", "é", "a\n", &"x".repeat(65)] {
+            assert_eq!(ExecId::parse(bad), Err(BadName), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn serde_checks_too() {
+        assert!(serde_json::from_str::<ExecId>("\"../x\"").is_err());
+        assert_eq!(serde_json::from_str::<ExecId>("\"ok\"").expect("a good name"), ExecId("ok".into()));
+    }
+}

@@ -1,0 +1,122 @@
+//! What is going on in a sandbox, in one answer.
+
+use crate::{ExecId, ExecView, HoldName, HoldView, ServiceName, ServiceView};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    /// Whether runtimed is PID 1 of its namespace, or only a subreaper.
+    pub pid1: bool,
+    pub boot_ms: u64,
+    pub epoch: u64,
+    pub services: Vec<ServiceView>,
+    /// What is wrong with the manifest that is on disk now, if it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest_error: Option<String>,
+    /// What does not work in this sandbox and is nobody's request: for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Execs that run, or that left something running.
+    pub execs: Vec<ExecView>,
+    pub ports: Vec<ListeningPort>,
+    pub cgroup: Cgroup,
+    /// Processes of this sandbox now, zombies among them (always 0). A shim that waits for its first job
+    /// is not counted.
+    pub processes: u32,
+    pub zombies: u32,
+    /// Resident memory of runtimed itself.
+    pub runtimed_rss_bytes: u64,
+    pub workspace: WorkspaceUse,
+    pub holds: Vec<HoldView>,
+    pub activity: Activity,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub pid: i32,
+    /// The command line, shortened.
+    pub command: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListeningPort {
+    pub port: u16,
+    /// The address it is bound to, as text.
+    pub address: String,
+    /// The process behind it, where it could be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CgroupVersion {
+    V1,
+    V2,
+    #[default]
+    None,
+}
+
+/// Counters of the sandbox's control group; absent where the kernel does not offer them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    pub version: CgroupVersion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_usage_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids_limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_kills: Option<u64>,
+    /// How often a fork was refused because of the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids_limit_hits: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceUse {
+    pub used_bytes: u64,
+    pub files: u64,
+    /// Whether the walk stopped at its bound, so that the true use is larger.
+    pub partial: bool,
+    /// Free and total space of the file system it is on.
+    pub free_bytes: u64,
+    pub total_bytes: u64,
+    pub measured_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    pub busy: bool,
+    /// Since when it is busy, or idle.
+    pub since_ms: u64,
+    /// Why it is busy; empty when idle.
+    pub reasons: Vec<Reason>,
+}
+
+/// Why a sandbox is busy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Reason {
+    Exec { exec: ExecId },
+    Viewers { count: u32 },
+    Tunnels { count: u32 },
+    Hold { hold: HoldName },
+    ServiceStarting { service: ServiceName },
+    Cpu { percent: u32 },
+}
+
+/// Why a tunnel could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelRefusal {
+    pub port: u16,
+    pub listening: Vec<ListeningPort>,
+}
