@@ -1,0 +1,22 @@
+//! HTTP on two Unix sockets: one for hostd, one for the sandboxed code. Parses, asks the supervisor,
+//! renders. Holds no state of its own.
+
+mod body;
+mod control;
+mod events;
+mod execs;
+mod follow;
+mod format;
+mod inline;
+mod public;
+mod reply;
+pub mod request;
+pub mod route;
+mod serve;
+mod services;
+mod stdin;
+mod streams;
+mod terminal;
+mod tunnel;
+
+pub use serve::{Served, serve_control, serve_public};

@@ -1,0 +1,365 @@
+//! The whole control interface as one enum: what a method, a path and a query mean. Pure.
+
+use crate::limits::{
+    GRACE_DEFAULT_MS, GRACE_MAX_MS, REPLAY_DEFAULT_BYTES, TAIL_MAX_BYTES, TAIL_MAX_LINES, WAIT_MAX_MS,
+};
+use crate::supervisor::ServiceVerb;
+use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream};
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    Health,
+    Status,
+    Ports,
+    StartExec {
+        wait_ms: Option<u64>,
+    },
+    Execs {
+        after: Option<ExecId>,
+        limit: usize,
+    },
+    Exec {
+        id: ExecId,
+        wait_ms: Option<u64>,
+    },
+    ExecOutput {
+        id: ExecId,
+        read: ReadLog,
+    },
+    ExecStdin {
+        id: ExecId,
+        eof: bool,
+    },
+    ExecSignal {
+        id: ExecId,
+    },
+    ExecCancel {
+        id: ExecId,
+    },
+    ExecResize {
+        id: ExecId,
+    },
+    /// Upgrades to a byte stream both ways.
+    Terminal {
+        id: ExecId,
+        replay: u64,
+    },
+    Services,
+    PutServices,
+    Service {
+        name: ServiceName,
+    },
+    DriveService {
+        name: ServiceName,
+        verb: ServiceVerb,
+    },
+    ServiceLogs {
+        name: ServiceName,
+        read: ReadLog,
+    },
+    Events {
+        after: Option<Cursor>,
+        follow: bool,
+    },
+    Holds,
+    TakeHold {
+        name: HoldName,
+    },
+    ReleaseHold {
+        name: HoldName,
+    },
+    /// Upgrades to a byte stream to a port inside.
+    Tunnel {
+        port: u16,
+    },
+    PanicHandler,
+    PanicSupervisor,
+}
+
+/// Where to begin in a log, and what of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadLog {
+    pub from: From,
+    pub follow: bool,
+    pub stream: Option<Stream>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum From {
+    /// The oldest that is kept.
+    #[default]
+    Start,
+    After(u64),
+    /// So many lines before the end.
+    Lines(usize),
+    /// So many bytes before the end.
+    Last(u64),
+}
+
+pub const GRACE_MS: std::ops::RangeInclusive<u64> = 0..=GRACE_MAX_MS;
+pub const GRACE_WITHOUT_WISH_MS: u64 = GRACE_DEFAULT_MS;
+const LIST_MAX: usize = 1000;
+const LIST_DEFAULT: usize = 100;
+
+pub type Refusal = Box<ErrorBody>;
+
+/// What a request line asks for.
+pub fn parse(method: &str, path: &str, query: Option<&str>) -> Result<Route, Refusal> {
+    let query = Query::parse(query.unwrap_or_default())?;
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let found = match segments.as_slice() {
+        ["healthz"] => one("GET", method, || Ok(Route::Health)),
+        ["v1", rest @ ..] => v1(method, rest, &query),
+        _ => None,
+    };
+    let missing = || Err(refuse(ErrorCode::NotFound, format!("there is no {path}")));
+    let route = found.unwrap_or_else(missing)?;
+    query.done()?;
+    Ok(route)
+}
+
+type Found = Option<Result<Route, Refusal>>;
+
+/// A route with one method; another method is 405.
+fn one(expected: &str, method: &str, route: impl FnOnce() -> Result<Route, Refusal>) -> Found {
+    if method == expected {
+        return Some(route());
+    }
+    Some(Err(refuse(ErrorCode::MethodNotAllowed, format!("use {expected} here, not {method}"))))
+}
+
+fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+    match segments {
+        ["status"] => one("GET", method, || Ok(Route::Status)),
+        ["ports"] => one("GET", method, || Ok(Route::Ports)),
+        ["execs", rest @ ..] => execs(method, rest, query),
+        ["terminals", id] => one("GET", method, || {
+            let replay = query.number("replay", 0..=TAIL_MAX_BYTES)?.unwrap_or(REPLAY_DEFAULT_BYTES);
+            Ok(Route::Terminal { id: exec_id(id)?, replay })
+        }),
+        ["services", rest @ ..] => services(method, rest, query),
+        ["events"] => one("GET", method, || {
+            Ok(Route::Events { after: query.cursor("after")?, follow: query.flag("follow", true)? })
+        }),
+        ["holds"] => one("GET", method, || Ok(Route::Holds)),
+        ["holds", name] if method == "DELETE" => {
+            Some(hold_name(name).map(|name| Route::ReleaseHold { name }))
+        }
+        ["holds", name] => one("PUT", method, || Ok(Route::TakeHold { name: hold_name(name)? })),
+        ["tunnel", port] => one("GET", method, || {
+            let number = port.parse().ok().filter(|port| *port > 0);
+            let bad = || Box::new(ErrorBody::invalid("port", "must be 1 to 65535"));
+            Ok(Route::Tunnel { port: number.ok_or_else(bad)? })
+        }),
+        ["faults", "panic-handler"] => one("POST", method, || Ok(Route::PanicHandler)),
+        ["faults", "panic-supervisor"] => one("POST", method, || Ok(Route::PanicSupervisor)),
+        _ => None,
+    }
+}
+
+fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+    match segments {
+        [] if method == "POST" => Some(query.wait().map(|wait_ms| Route::StartExec { wait_ms })),
+        [] => one("GET", method, || {
+            let after = query.text("after").map(exec_id).transpose()?;
+            let limit = query.number("limit", 1..=LIST_MAX as u64)?.map_or(LIST_DEFAULT, |n| n as usize);
+            Ok(Route::Execs { after, limit })
+        }),
+        [id] => one("GET", method, || Ok(Route::Exec { id: exec_id(id)?, wait_ms: query.wait()? })),
+        [id, "output"] => {
+            one("GET", method, || Ok(Route::ExecOutput { id: exec_id(id)?, read: query.log()? }))
+        }
+        [id, "stdin"] => {
+            one("POST", method, || Ok(Route::ExecStdin { id: exec_id(id)?, eof: query.flag("eof", false)? }))
+        }
+        [id, "signal"] => one("POST", method, || Ok(Route::ExecSignal { id: exec_id(id)? })),
+        [id, "cancel"] => one("POST", method, || Ok(Route::ExecCancel { id: exec_id(id)? })),
+        [id, "resize"] => one("POST", method, || Ok(Route::ExecResize { id: exec_id(id)? })),
+        _ => None,
+    }
+}
+
+fn services(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+    let drive = |name: &str, verb| {
+        one("POST", method, || Ok(Route::DriveService { name: service_name(name)?, verb }))
+    };
+    match segments {
+        [] if method == "PUT" => Some(Ok(Route::PutServices)),
+        [] => one("GET", method, || Ok(Route::Services)),
+        [name] => one("GET", method, || Ok(Route::Service { name: service_name(name)? })),
+        [name, "start"] => drive(name, ServiceVerb::Start),
+        [name, "stop"] => drive(name, ServiceVerb::Stop),
+        [name, "restart"] => drive(name, ServiceVerb::Restart),
+        [name, "logs"] => {
+            one("GET", method, || Ok(Route::ServiceLogs { name: service_name(name)?, read: query.log()? }))
+        }
+        _ => None,
+    }
+}
+
+fn exec_id(text: &str) -> Result<ExecId, Refusal> {
+    ExecId::parse(text).map_err(|error| Box::new(ErrorBody::invalid("id", error.to_string())))
+}
+
+fn service_name(text: &str) -> Result<ServiceName, Refusal> {
+    ServiceName::parse(text).map_err(|error| Box::new(ErrorBody::invalid("name", error.to_string())))
+}
+
+pub fn hold_name(text: &str) -> Result<HoldName, Refusal> {
+    HoldName::parse(text).map_err(|error| Box::new(ErrorBody::invalid("name", error.to_string())))
+}
+
+fn refuse(code: ErrorCode, message: String) -> Refusal {
+    Box::new(ErrorBody::new(code, message))
+}
+
+/// The query, of which every part must be understood: a misspelt name is an error, not a default.
+struct Query<'a> {
+    values: BTreeMap<&'a str, &'a str>,
+    asked: std::cell::RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Query<'a> {
+    fn parse(text: &'a str) -> Result<Self, Refusal> {
+        let mut values = BTreeMap::new();
+        for part in text.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, "1"));
+            if values.insert(name, value).is_some() {
+                return Err(Box::new(ErrorBody::invalid(name, "is given twice")));
+            }
+        }
+        Ok(Self { values, asked: std::cell::RefCell::default() })
+    }
+
+    fn text(&self, name: &'static str) -> Option<&'a str> {
+        self.asked.borrow_mut().push(name);
+        self.values.get(name).copied()
+    }
+
+    fn number(
+        &self,
+        name: &'static str,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<Option<u64>, Refusal> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let number = u64::from_str(text).ok().filter(|n| range.contains(n));
+        let must = || format!("must be a number from {} to {}", range.start(), range.end());
+        number.map(Some).ok_or_else(|| Box::new(ErrorBody::invalid(name, must())))
+    }
+
+    fn flag(&self, name: &'static str, default: bool) -> Result<bool, Refusal> {
+        match self.text(name) {
+            None => Ok(default),
+            Some("1" | "true") => Ok(true),
+            Some("0" | "false") => Ok(false),
+            Some(_) => Err(Box::new(ErrorBody::invalid(name, "must be 1, true, 0 or false"))),
+        }
+    }
+
+    fn cursor(&self, name: &'static str) -> Result<Option<Cursor>, Refusal> {
+        let parse = |text: &str| {
+            text.parse().map_err(|e: protocol::BadCursor| Box::new(ErrorBody::invalid(name, e.to_string())))
+        };
+        self.text(name).map(parse).transpose()
+    }
+
+    fn wait(&self) -> Result<Option<u64>, Refusal> {
+        self.number("wait_ms", 0..=WAIT_MAX_MS)
+    }
+
+    fn log(&self) -> Result<ReadLog, Refusal> {
+        let after = self.number("after", 0..=u64::MAX)?.map(From::After);
+        let lines = self.number("tail", 0..=TAIL_MAX_LINES as u64)?.map(|n| From::Lines(n as usize));
+        let last = self.number("last", 0..=u64::MAX)?.map(From::Last);
+        let mut given = [after, lines, last].into_iter().flatten();
+        let from = given.next().unwrap_or_default();
+        if given.next().is_some() {
+            return Err(Box::new(ErrorBody::invalid("after", "give one of after, tail and last")));
+        }
+        let stream = match self.text("stream") {
+            None | Some("all") => None,
+            Some("stdout") => Some(Stream::Stdout),
+            Some("stderr") => Some(Stream::Stderr),
+            Some(_) => return Err(Box::new(ErrorBody::invalid("stream", "must be all, stdout or stderr"))),
+        };
+        Ok(ReadLog { from, follow: self.flag("follow", false)?, stream })
+    }
+
+    fn done(&self) -> Result<(), Refusal> {
+        let asked = self.asked.borrow();
+        let unknown = self.values.keys().find(|name| !asked.contains(*name));
+        unknown.map_or(Ok(()), |name| {
+            Err(Box::new(ErrorBody::invalid(*name, "is not a parameter of this request")))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(request: &str) -> Result<Route, (ErrorCode, Option<String>)> {
+        let (method, target) = request.split_once(' ').expect("method and target");
+        let (path, query) = target.split_once('?').map_or((target, None), |(p, q)| (p, Some(q)));
+        parse(method, path, query).map_err(|e| (e.error.code, e.error.detail.field))
+    }
+
+    #[test]
+    fn a_request_line_means_one_thing() {
+        let id = ExecId::parse("e1").expect("a good name");
+        let web = ServiceName::parse("web").expect("a good name");
+        for (request, route) in [
+            ("GET /healthz", Route::Health),
+            ("POST /v1/execs?wait_ms=5", Route::StartExec { wait_ms: Some(5) }),
+            ("GET /v1/execs/e1", Route::Exec { id: id.clone(), wait_ms: None }),
+            (
+                "GET /v1/execs/e1/output?after=7&follow=1&stream=stderr",
+                Route::ExecOutput {
+                    id: id.clone(),
+                    read: ReadLog { from: From::After(7), follow: true, stream: Some(Stream::Stderr) },
+                },
+            ),
+            ("POST /v1/execs/e1/stdin?eof", Route::ExecStdin { id, eof: true }),
+            ("POST /v1/services/web/restart", Route::DriveService { name: web, verb: ServiceVerb::Restart }),
+            (
+                "GET /v1/events?after=3.17",
+                Route::Events { after: Some(Cursor { epoch: 3, seq: 17 }), follow: true },
+            ),
+            ("GET /v1/tunnel/65535", Route::Tunnel { port: 65535 }),
+        ] {
+            assert_eq!(parsed(request), Ok(route), "{request}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_request_line_says_what_is_wrong() {
+        let field = |name: &str| Some(name.to_owned());
+        for (request, expected) in [
+            ("GET /", (ErrorCode::NotFound, None)),
+            ("GET /v1/execs/", (ErrorCode::InvalidRequest, field("id"))),
+            ("GET /v1/execs/%2e%2e", (ErrorCode::InvalidRequest, field("id"))),
+            ("GET /v1/execs/../status", (ErrorCode::NotFound, None)),
+            ("DELETE /v1/status", (ErrorCode::MethodNotAllowed, None)),
+            ("GET /v1/execs/e1/output?after=-1", (ErrorCode::InvalidRequest, field("after"))),
+            ("GET /v1/execs/e1/output?after=1&tail=2", (ErrorCode::InvalidRequest, field("after"))),
+            ("GET /v1/execs/e1/output?folow=1", (ErrorCode::InvalidRequest, field("folow"))),
+            ("GET /v1/execs/e1/output?follow=1&follow=0", (ErrorCode::InvalidRequest, field("follow"))),
+            ("GET /v1/tunnel/0", (ErrorCode::InvalidRequest, field("port"))),
+            ("GET /v1/tunnel/70000", (ErrorCode::InvalidRequest, field("port"))),
+            ("GET /v1/events?after=x", (ErrorCode::InvalidRequest, field("after"))),
+        ] {
+            assert_eq!(parsed(request), Err(expected), "{request}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_request_line_is_answered(method in "[A-Z]{0,8}", path in "(/[a-z0-9._-]{0,9}){0,5}", query: Option<String>) {
+            let _ = parse(&method, &path, query.as_deref());
+            crate::fuzz::route(format!("{method} {path}").as_bytes());
+        }
+    }
+}

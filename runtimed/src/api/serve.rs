@@ -1,0 +1,138 @@
+//! The two listeners: accept within bounds, one task a connection, a panic costs one request.
+
+use super::reply::{self, Answer, Refusal, refuse};
+use super::streams::Afterwards;
+use super::{control, public};
+use crate::core::rate::Bucket;
+use crate::limits::{
+    CONTROL_CONNECTIONS_MAX, HEAD_TIMEOUT_MS, PUBLIC_CONNECTIONS_MAX, PUBLIC_REQUESTS_BURST,
+    PUBLIC_REQUESTS_PER_SECOND,
+};
+use crate::supervisor::Handle;
+use crate::sys::clock::monotonic_ms;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::ErrorCode;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+/// Accepting came to an end, which it never should.
+#[derive(Debug)]
+pub struct Served;
+
+/// How a failed accept is retried: descriptors may be free again by then.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const HEAD_MAX_BYTES: usize = 32 << 10;
+
+pub async fn serve_control(listener: UnixListener, handle: Handle) -> Served {
+    accept(listener, CONTROL_CONNECTIONS_MAX, |stream| {
+        let handle = handle.clone();
+        let afterwards = Afterwards::default();
+        let next = afterwards.clone();
+        let work = connection(stream, move |request| {
+            let (handle, afterwards) = (handle.clone(), afterwards.clone());
+            async move { control::answer(&handle, request, &afterwards).await }
+        });
+        async move {
+            work.await;
+            if let Some(work) = next.take() {
+                work.await;
+            }
+        }
+    })
+    .await
+}
+
+pub async fn serve_public(listener: UnixListener, handle: Handle) -> Served {
+    let bucket = Bucket::new(PUBLIC_REQUESTS_PER_SECOND, PUBLIC_REQUESTS_BURST, monotonic_ms());
+    let bucket = Arc::new(Mutex::new(bucket));
+    accept(listener, PUBLIC_CONNECTIONS_MAX, |stream| {
+        let (handle, bucket) = (handle.clone(), Arc::clone(&bucket));
+        connection(stream, move |request| {
+            let granted = bucket.lock().is_ok_and(|mut bucket| bucket.take(monotonic_ms()));
+            let handle = handle.clone();
+            async move {
+                if granted {
+                    return public::answer(&handle, request).await;
+                }
+                let message =
+                    format!("more than {PUBLIC_REQUESTS_PER_SECOND} requests a second; wait a moment");
+                Err(refuse(ErrorCode::RateLimited, message))
+            }
+        })
+    })
+    .await
+}
+
+/// Accepts connections; beyond `max` they wait in the kernel's queue until one ends.
+async fn accept<F>(listener: UnixListener, max: usize, mut serve: impl FnMut(UnixStream) -> F) -> Served
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            // Both arms only take what is ready.
+            accepted = listener.accept(), if connections.len() < max => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(serve(stream))),
+                Err(error) => {
+                    tracing::warn!(%error, "connection not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(ended) = connections.join_next() => if let Err(error) = ended {
+                tracing::error!(%error, "connection ended badly");
+            }
+        }
+    }
+}
+
+/// Serves one connection until it ends, or becomes something else.
+fn connection<F>(
+    stream: UnixStream,
+    answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
+) -> impl Future<Output = ()>
+where
+    F: Future<Output = Result<Answer, Refusal>> + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let answered = Guarded(Box::pin(answer(request)));
+        async move {
+            let answer = answered.await.unwrap_or_else(|refusal| reply::refusal(&refusal));
+            Ok::<Response<_>, Infallible>(answer)
+        }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(HEAD_TIMEOUT_MS))
+        .max_buf_size(HEAD_MAX_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    async move {
+        if let Err(error) = serving.await {
+            tracing::debug!(%error, "connection ended early");
+        }
+    }
+}
+
+/// A handler whose panic is an answer.
+struct Guarded<F>(Pin<Box<F>>);
+
+impl<F: Future<Output = Result<Answer, Refusal>>> Future for Guarded<F> {
+    type Output = Result<Answer, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Self::Output> {
+        // What the handler left half done is dropped with it; it owns nothing that others see.
+        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context)))
+            .unwrap_or_else(|_| Poll::Ready(Err(refuse(ErrorCode::Internal, "the request handler panicked"))))
+    }
+}

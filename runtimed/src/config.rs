@@ -1,0 +1,120 @@
+//! Configuration, from strings, without touching anything. A wrong value is one line that names the
+//! variable and what it may be.
+
+use crate::limits::{LOG_BUDGET_DEFAULT_BYTES, SHUTDOWN_DEFAULT_MS};
+use crate::sys::as_user::Identity;
+use nix::unistd::{Gid, Uid};
+use std::path::PathBuf;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Root-only directory: control socket, records and logs.
+    pub control_dir: PathBuf,
+    /// The socket that sandboxed code may use.
+    pub public_socket: PathBuf,
+    /// Who runs everything that is started.
+    pub uid: u32,
+    pub gid: u32,
+    pub user: String,
+    pub home: PathBuf,
+    /// Where the app lives; the manifest is `sandbox.yaml` in it.
+    pub app_dir: PathBuf,
+    pub log_budget_bytes: u64,
+    pub shutdown_ms: u64,
+    /// Routes that break things on purpose, for tests of what happens then.
+    pub faults: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value:?}: it must be {must}")]
+pub struct BadValue {
+    pub name: &'static str,
+    pub value: String,
+    pub must: &'static str,
+}
+
+/// The variables, for `--help`: name, default, meaning.
+pub const VARIABLES: [(&str, &str, &str); 9] = [
+    ("RUNTIMED_DIR", "/run/runtimed", "control directory: socket, records, logs; root only"),
+    ("RUNTIMED_PUBLIC_SOCKET", "/run/slipway/sock", "socket for the sandboxed code"),
+    ("RUNTIMED_UID", "1000", "user id of everything that is started"),
+    ("RUNTIMED_GID", "1000", "group id of everything that is started"),
+    ("RUNTIMED_USER", "sandbox", "its name, for $USER"),
+    ("RUNTIMED_HOME", "/home/sandbox", "its home, the workspace"),
+    ("RUNTIMED_APP_DIR", "$RUNTIMED_HOME/workspace/app", "where the app and sandbox.yaml are"),
+    ("RUNTIMED_LOG_BUDGET_MB", "512", "disk space for all logs together"),
+    ("RUNTIMED_SHUTDOWN_MS", "8000", "how long a shutdown may take in all"),
+];
+
+impl Config {
+    pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Self, BadValue> {
+        let text = |name: &str, default: &str| get(name).unwrap_or_else(|| default.to_owned());
+        let path = |name: &'static str, default: String| {
+            let value = get(name).unwrap_or(default);
+            // What was no text came with marks in place of the bytes that were none: another path than was meant.
+            let is_text = !value.contains(char::REPLACEMENT_CHARACTER);
+            if value.starts_with('/') && is_text {
+                Ok(PathBuf::from(value))
+            } else {
+                Err(bad(name, value, "an absolute path"))
+            }
+        };
+        let number = |name: &'static str, default: u64, range: std::ops::RangeInclusive<u64>, must| {
+            let value = text(name, &default.to_string());
+            value.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| bad(name, value, must))
+        };
+        let home = path("RUNTIMED_HOME", "/home/sandbox".into())?;
+        let id = |name| number(name, 1000, 1..=u64::from(u32::MAX - 1), "a user or group id above 0");
+        let budget_mb =
+            number("RUNTIMED_LOG_BUDGET_MB", LOG_BUDGET_DEFAULT_BYTES >> 20, 16..=1 << 20, "16 to 1048576")?;
+        Ok(Self {
+            control_dir: path("RUNTIMED_DIR", "/run/runtimed".into())?,
+            public_socket: path("RUNTIMED_PUBLIC_SOCKET", "/run/slipway/sock".into())?,
+            uid: id("RUNTIMED_UID")? as u32,
+            gid: id("RUNTIMED_GID")? as u32,
+            user: text("RUNTIMED_USER", "sandbox"),
+            app_dir: path("RUNTIMED_APP_DIR", format!("{}/workspace/app", home.display()))?,
+            home,
+            log_budget_bytes: budget_mb << 20,
+            shutdown_ms: number("RUNTIMED_SHUTDOWN_MS", SHUTDOWN_DEFAULT_MS, 100..=600_000, "100 to 600000")?,
+            faults: get("RUNTIMED_FAULTS").is_some_and(|value| value == "1"),
+        })
+    }
+
+    pub fn identity(&self) -> Identity {
+        Identity { uid: Uid::from_raw(self.uid), gid: Gid::from_raw(self.gid) }
+    }
+}
+
+fn bad(name: &'static str, value: String, must: &'static str) -> BadValue {
+    BadValue { name, value, must }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(pairs: &[(&str, &str)]) -> Result<Config, String> {
+        let find = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        Config::from_env(find).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_app_lives_under_the_home() {
+        let config = config(&[("RUNTIMED_HOME", "/ws")]).expect("a good home");
+        assert_eq!(config.app_dir, PathBuf::from("/ws/workspace/app"));
+        assert_eq!((config.uid, config.shutdown_ms), (1000, 8000));
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_variable() {
+        for (name, value, expected) in [
+            ("RUNTIMED_UID", "0", "RUNTIMED_UID is \"0\": it must be a user or group id above 0"),
+            ("RUNTIMED_DIR", "x", "RUNTIMED_DIR is \"x\": it must be an absolute path"),
+            ("RUNTIMED_LOG_BUDGET_MB", "1", "RUNTIMED_LOG_BUDGET_MB is \"1\": it must be 16 to 1048576"),
+            ("RUNTIMED_SHUTDOWN_MS", "soon", "RUNTIMED_SHUTDOWN_MS is \"soon\": it must be 100 to 600000"),
+        ] {
+            assert_eq!(config(&[(name, value)]).map(drop), Err(expected.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Busy or idle, since when, and why.
+
+use crate::limits::CPU_IDLE_PERCENT;
+use protocol::{Activity, Reason};
+
+/// Remembers since when the sandbox is what it is.
+#[derive(Debug, Clone)]
+pub struct Tracker {
+    busy: bool,
+    since_ms: u64,
+    cpu: Option<CpuSample>,
+    cpu_percent: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CpuSample {
+    at_ms: u64,
+    used_us: u64,
+}
+
+/// Two looks at the CPU counter closer than this say nothing.
+const CPU_WINDOW_MIN_MS: u64 = 500;
+
+impl Tracker {
+    pub fn new(now_ms: u64) -> Self {
+        Self { busy: false, since_ms: now_ms, cpu: None, cpu_percent: 0 }
+    }
+
+    /// Tells the CPU counter of the sandbox. The share is the average since the look before, so nothing
+    /// between two looks goes unseen however rarely someone looks.
+    pub fn cpu(&mut self, used_us: u64, now_ms: u64) {
+        let now = CpuSample { at_ms: now_ms, used_us };
+        let Some(before) = self.cpu else {
+            self.cpu = Some(now);
+            return;
+        };
+        let window_ms = now_ms.saturating_sub(before.at_ms);
+        if window_ms >= CPU_WINDOW_MIN_MS {
+            let percent = used_us.saturating_sub(before.used_us) / (window_ms * 10);
+            self.cpu_percent = u32::try_from(percent).unwrap_or(u32::MAX);
+            self.cpu = Some(now);
+        }
+    }
+
+    /// Tells every reason but the CPU.
+    pub fn update(&mut self, mut reasons: Vec<Reason>, now_ms: u64) -> Activity {
+        if self.cpu_percent >= CPU_IDLE_PERCENT {
+            reasons.push(Reason::Cpu { percent: self.cpu_percent });
+        }
+        let busy = !reasons.is_empty();
+        if busy != self.busy {
+            self.busy = busy;
+            self.since_ms = now_ms;
+        }
+        Activity { busy, since_ms: self.since_ms, reasons }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_use_is_a_reason_and_idleness_has_a_beginning() {
+        let mut tracker = Tracker::new(0);
+        tracker.cpu(0, 0);
+        assert_eq!(tracker.update(vec![], 5).since_ms, 0);
+        tracker.cpu(500_000, 1_000);
+        let busy = tracker.update(vec![], 1_000);
+        assert_eq!(
+            busy,
+            Activity { busy: true, since_ms: 1_000, reasons: vec![Reason::Cpu { percent: 50 }] }
+        );
+        tracker.cpu(500_000, 1_100);
+        assert!(tracker.update(vec![], 1_100).busy, "too close to the look before to say anything new");
+        tracker.cpu(510_000, 2_000);
+        assert_eq!(tracker.update(vec![], 2_000), Activity { busy: false, since_ms: 2_000, reasons: vec![] });
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_is_idle_not_a_panic() {
+        let mut tracker = Tracker::new(0);
+        tracker.cpu(900, 0);
+        tracker.cpu(0, 10_000);
+        assert!(!tracker.update(vec![], 10_000).busy);
+    }
+}

@@ -1,0 +1,40 @@
+//! `sandbox.yaml`: the services a workspace asks for. Text in, checked specs out; it reads no file and
+//! starts nothing.
+//!
+//! ```yaml
+//! version: 1
+//! services:
+//!   web:
+//!     command: npm run dev
+//!     port: 5173
+//!     env: { NODE_ENV: development, WORKERS: 2 }
+//!     cwd: packages/web
+//!     depends_on: [db]
+//!     health: { http: /healthz, interval: 10s, timeout: 2s }
+//!     restart: always
+//!     restart_after_task: false
+//!     watch: [package.json, src/config]
+//! ```
+//!
+//! bytes ─`yaml`─► `tree` with lines ─`read`─► specs ─`check`─► specs that hold. `read` and `check` name the
+//! field that is wrong; `parse` finds its line.
+
+mod check;
+mod error;
+mod field;
+mod parse;
+mod read;
+mod tree;
+mod words;
+mod yaml;
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod tests;
+
+pub use check::{log_pattern, validate, validate_all};
+pub use error::{Invalid, ManifestError};
+pub use parse::parse;

@@ -1,0 +1,51 @@
+//! The whole way from bytes to specs, and from a field that is wrong to its line.
+
+use super::error::{Invalid, ManifestError};
+use super::field::Field;
+use super::tree::Node;
+use super::{read::read, validate_all, yaml};
+use crate::limits::MANIFEST_MAX_BYTES;
+use protocol::ServiceSpec;
+
+/// The services of a manifest, in the order of the document. An empty document has none.
+pub fn parse(bytes: &[u8]) -> Result<Vec<ServiceSpec>, ManifestError> {
+    let source = text(bytes)?;
+    let root = yaml::parse(source)?;
+    let specs = read(&Field::root(source, &root)).map_err(|invalid| locate(invalid, &root))?;
+    validate_all(&specs).map_err(|invalid| locate(as_written(invalid), &root))?;
+    Ok(specs)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, ManifestError> {
+    if bytes.len() as u64 > MANIFEST_MAX_BYTES {
+        let message = format!("a manifest is at most {} KiB", MANIFEST_MAX_BYTES >> 10);
+        return Err(whole(None, message));
+    }
+    str::from_utf8(bytes).map_err(|error| {
+        let newlines = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        whole(u32::try_from(newlines + 1).ok(), "a manifest is UTF-8 text, and this line is not")
+    })
+}
+
+/// In a document times carry their unit, so the names of their keys do not.
+fn as_written(invalid: Invalid) -> Invalid {
+    let plain = [".health.interval_ms", ".health.timeout_ms"]
+        .iter()
+        .find(|end| invalid.field.ends_with(**end))
+        .and_then(|_| invalid.field.strip_suffix("_ms").map(str::to_owned));
+    match plain {
+        Some(field) => Invalid { field, ..invalid },
+        None => invalid,
+    }
+}
+
+fn locate(invalid: Invalid, root: &Node) -> ManifestError {
+    let Invalid { field, message } = invalid;
+    let line = root.line_of(&field);
+    let field = Some(field).filter(|field| !field.is_empty());
+    ManifestError { line: Some(line), field, message }
+}
+
+fn whole(line: Option<u32>, message: impl Into<String>) -> ManifestError {
+    ManifestError { line, field: None, message: message.into() }
+}

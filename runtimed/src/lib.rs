@@ -1,0 +1,12 @@
+//! runtimed: PID 1 of a sandbox. See ARCHITECTURE.md for the map.
+
+pub mod api;
+pub mod boot;
+pub mod config;
+pub mod core;
+pub mod fuzz;
+pub mod limits;
+pub mod log;
+pub mod shim;
+pub mod supervisor;
+pub mod sys;

@@ -1,0 +1,200 @@
+//! The event log: one writer, files of lines, a cursor `(epoch, seq)` for each event.
+//!
+//! A file is named after the cursor of its first event. Each boot begins a new epoch and a new file.
+//! What the last boot left torn at the end is cut and told as a `gap`; a full disk is told the same way
+//! once there is room again. Writing never fails for the caller: facts first happen, then are told.
+
+use super::{Room, event_line};
+use crate::limits::{EVENT_SEGMENT_MAX_BYTES, EVENTS_MAX_BYTES};
+use protocol::{Cursor, Event, Fact};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tokio::sync::watch;
+
+/// Epochs are boots or seconds; there is always room for the next one.
+const EPOCH_MAX: u64 = u64::MAX >> 1;
+
+pub struct EventLog {
+    dir: PathBuf,
+    last: Cursor,
+    file: Option<File>,
+    file_bytes: u64,
+    room: Room,
+    lost_events: u64,
+    before: Option<Cursor>,
+    published: watch::Sender<Cursor>,
+}
+
+impl EventLog {
+    /// Opens the log of a new boot. `now_s` only has to be larger than the epoch of a log that was lost
+    /// as a whole, so that its cursors do not come back to life.
+    pub fn open(dir: &Path, now_s: u64) -> io::Result<(Self, Recovered)> {
+        std::fs::create_dir_all(dir)?;
+        let files = list(dir)?;
+        let recovered = files.last().map_or(Ok(Recovered::default()), |file| recover(dir, *file))?;
+        let epoch = files.last().map_or(1, |file| file.epoch + 1).max(now_s);
+        let last = Cursor { epoch, seq: 0 };
+        let (published, _) = watch::channel(last);
+        let log = Self {
+            dir: dir.to_owned(),
+            last,
+            file: None,
+            file_bytes: 0,
+            room: Room::default(),
+            lost_events: 0,
+            before: recovered.last,
+            published,
+        };
+        Ok((log, recovered))
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.last.epoch
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The cursor that the next fact to be told will have.
+    pub fn next(&self) -> Cursor {
+        // A gap that is still to be told comes first.
+        Cursor { seq: self.last.seq + 1 + u64::from(self.lost_events > 0), ..self.last }
+    }
+
+    /// The last event of the boots before this one; nothing where the log is new.
+    pub fn before(&self) -> Option<Cursor> {
+        self.before
+    }
+
+    /// The cursor of the newest event; changes say "there is more".
+    pub fn watch(&self) -> watch::Receiver<Cursor> {
+        self.published.subscribe()
+    }
+
+    pub fn append(&mut self, fact: Fact, time_ms: u64) {
+        let kind = fact.kind();
+        if let Err(error) = self.tell_gap(time_ms).and_then(|()| self.write(fact, time_ms)) {
+            // Its number is used up all the same: the hole is the truth, and as large as the gap will say.
+            self.last.seq += 1;
+            self.lost_events += 1;
+            tracing::error!(kind, %error, "event could not be written");
+        }
+        self.published.send_replace(self.last);
+    }
+
+    /// Tells what was lost, before anything else is told.
+    fn tell_gap(&mut self, time_ms: u64) -> io::Result<()> {
+        let lost_events = self.lost_events;
+        if lost_events == 0 {
+            return Ok(());
+        }
+        let reason = "the log could not be written".to_owned();
+        self.write(Fact::Gap { lost_bytes: 0, lost_events, reason }, time_ms)?;
+        self.lost_events = 0;
+        Ok(())
+    }
+
+    /// Writes one event, with the next number if that succeeds.
+    fn write(&mut self, fact: Fact, time_ms: u64) -> io::Result<()> {
+        let cursor = Cursor { seq: self.last.seq + 1, ..self.last };
+        let event = Event { cursor, time_ms, fact };
+        let line = event_line::encode(&event)?;
+        if self.file_bytes >= EVENT_SEGMENT_MAX_BYTES
+            && let Some(full) = self.file.take()
+        {
+            // Gives back what was set aside and not needed.
+            let _ = full.set_len(self.file_bytes);
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                self.file_bytes = 0;
+                self.room = Room::default();
+                let file = create(&self.dir.join(file_name(event.cursor)))?;
+                trim(&self.dir)?;
+                none.insert(file)
+            }
+        };
+        if let Err(error) = file.write_all(line.as_bytes()) {
+            // Half a line would make the next one unreadable.
+            let _ = file.set_len(self.file_bytes);
+            self.room = Room::default();
+            return Err(error);
+        }
+        self.last = cursor;
+        self.file_bytes += line.len() as u64;
+        self.room.keep(file, self.file_bytes);
+        Ok(())
+    }
+}
+
+/// What was found at the end of the last boot's log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Recovered {
+    pub cut_bytes: u64,
+    /// The last event that is whole.
+    pub last: Option<Cursor>,
+}
+
+/// Cuts what is torn at the end of a file.
+fn recover(dir: &Path, first: Cursor) -> io::Result<Recovered> {
+    let path = dir.join(file_name(first));
+    let bytes = std::fs::read(&path)?;
+    let (sound, last) = event_line::sound_prefix(&bytes);
+    let cut_bytes = (bytes.len() - sound) as u64;
+    if cut_bytes > 0 {
+        OpenOptions::new().write(true).open(path)?.set_len(sound as u64)?;
+    }
+    let before_the_file = Cursor { seq: first.seq.saturating_sub(1), ..first };
+    Ok(Recovered { cut_bytes, last: last.or(Some(before_the_file)) })
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    // Append, so that a file cut after a failed write goes on at its new end.
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Takes the oldest files away until the rest is within bounds; never the newest.
+fn trim(dir: &Path) -> io::Result<()> {
+    let files = list(dir)?;
+    let mut total = 0;
+    let newest_first = files.iter().rev().enumerate();
+    for (age, first) in newest_first {
+        let path = dir.join(file_name(*first));
+        total += std::fs::metadata(&path)?.len();
+        if age > 0 && total > EVENTS_MAX_BYTES {
+            std::fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn file_name(first: Cursor) -> String {
+    format!("{:016x}-{:016x}.log", first.epoch, first.seq)
+}
+
+/// The first cursor of each file, oldest first. What has not exactly a name of ours is passed over.
+pub(super) fn list(dir: &Path) -> io::Result<Vec<Cursor>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            found.extend(entry.file_name().to_str().and_then(parse_file_name));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn parse_file_name(name: &str) -> Option<Cursor> {
+    let (epoch, seq) = name.strip_suffix(".log")?.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let first = Cursor { epoch: number(epoch)?, seq: number(seq)? };
+    (first.epoch <= EPOCH_MAX && file_name(first) == name).then_some(first)
+}
+
+#[cfg(test)]
+mod tests;

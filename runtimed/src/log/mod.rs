@@ -1,0 +1,17 @@
+//! Logs on disk: append-only files that one process writes and others read at their own pace.
+
+pub mod event_line;
+pub mod event_reader;
+pub mod events;
+pub mod reader;
+pub mod room;
+pub mod segment;
+#[cfg(test)]
+mod tests;
+pub mod writer;
+
+pub use event_reader::{EventReader, EventsRead};
+pub use events::EventLog;
+pub use reader::{Read, ReadError, Reader};
+pub use room::Room;
+pub use writer::Writer;

@@ -1,0 +1,14 @@
+//! The shim: one small process between PID 1 and each job.
+//!
+//! It is the same binary, uid 0, and a subreaper: whatever a job forks stays below it, so it can kill the
+//! whole tree. It writes the output log and tells PID 1 what it saw. It has no async machinery, no
+//! sockets but the one to PID 1, and does not outlive PID 1.
+
+mod child;
+mod ending;
+mod pump;
+mod run;
+mod tree;
+pub mod wire;
+
+pub use run::main;

@@ -1,0 +1,168 @@
+//! Moves what the job prints into its log. Reads bytes, never lines: a line may be as long as it likes.
+
+use super::child::Outputs;
+use crate::core::manifest::log_pattern;
+use crate::log::Writer;
+use crate::log::writer::Appended;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::read;
+use protocol::Stream;
+use regex_lite::Regex;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Asked of the kernel for each pipe.
+pub const PIPE_BYTES: i32 = 1 << 20;
+/// One read.
+const BUFFER_BYTES: usize = 256 << 10;
+/// What is kept of an unfinished line to find a pattern in.
+const LINE_MAX_BYTES: usize = 4 << 10;
+
+pub struct Pump {
+    sources: Vec<Source>,
+    log: Option<Writer>,
+    pattern: Option<Pattern>,
+    buffer: Vec<u8>,
+}
+
+struct Source {
+    fd: OwnedFd,
+    stream: Stream,
+}
+
+/// What one read brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    pub rotated: bool,
+    pub matched: bool,
+}
+
+impl Pump {
+    pub fn new(outputs: Outputs, log: Option<Writer>, pattern: Option<&str>) -> Self {
+        let source = |fd, stream| Source { fd, stream };
+        let sources = match outputs {
+            Outputs::Pipes { stdout, stderr } => {
+                vec![source(stdout, Stream::Stdout), source(stderr, Stream::Stderr)]
+            }
+            Outputs::Terminal(master) => vec![source(master, Stream::Pty)],
+        };
+        let pattern =
+            pattern.and_then(|p| log_pattern(p).ok()).map(|regex| Pattern { regex, line: Vec::new() });
+        Self { sources, log, pattern, buffer: vec![0; BUFFER_BYTES] }
+    }
+
+    /// The open sources, to poll.
+    pub fn descriptors(&self) -> Vec<i32> {
+        self.sources.iter().map(|source| source.fd.as_raw_fd()).collect()
+    }
+
+    pub fn borrowed(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sources.iter().map(|source| source.fd.as_fd())
+    }
+
+    /// Whether a read would not wait.
+    pub fn has_bytes(&self, descriptor: i32) -> bool {
+        let Some(source) = self.sources.iter().find(|s| s.fd.as_raw_fd() == descriptor) else { return false };
+        let mut fds = [PollFd::new(source.fd.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    pub fn end(&self) -> u64 {
+        self.log.as_ref().map_or(0, Writer::end)
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.log.as_ref().map_or(0, Writer::lost)
+    }
+
+    /// Reads once from the source with this descriptor and stores what came.
+    pub fn take(&mut self, descriptor: i32) -> Moved {
+        let Some(at) = self.sources.iter().position(|s| s.fd.as_raw_fd() == descriptor) else {
+            return Moved::default();
+        };
+        match read(self.sources[at].fd.as_fd(), &mut self.buffer) {
+            Ok(length) if length > 0 => self.store(self.sources[at].stream, length),
+            Err(Errno::EAGAIN | Errno::EINTR) => Moved::default(),
+            // End of file; a terminal says EIO when its last user is gone.
+            Ok(_) | Err(_) => {
+                self.sources.remove(at);
+                Moved::default()
+            }
+        }
+    }
+
+    /// Takes what was printed until now, however late we come to read it: at most what a pipe holds, because
+    /// somebody may go on printing.
+    pub fn take_what_is_there(&mut self) {
+        for descriptor in self.descriptors() {
+            for _ in 0..PIPE_BYTES as usize / BUFFER_BYTES {
+                if self.has_bytes(descriptor) {
+                    self.take(descriptor);
+                }
+            }
+        }
+    }
+
+    fn store(&mut self, stream: Stream, length: usize) -> Moved {
+        let bytes = &self.buffer[..length];
+        let matched = self.pattern.as_mut().is_some_and(|pattern| pattern.see(bytes));
+        if matched {
+            self.pattern = None;
+        }
+        let appended = self.log.as_mut().map(|log| log.append(stream, bytes));
+        Moved { rotated: appended == Some(Appended::Rotated), matched }
+    }
+}
+
+/// Looks for a pattern in lines, finished or not, of which it remembers the beginning.
+struct Pattern {
+    regex: Regex,
+    line: Vec<u8>,
+}
+
+impl Pattern {
+    fn see(&mut self, bytes: &[u8]) -> bool {
+        bytes.split_inclusive(|b| *b == b'\n').any(|piece| {
+            let room = LINE_MAX_BYTES.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            let found = self.regex.is_match(&String::from_utf8_lossy(&self.line));
+            if piece.ends_with(b"\n") {
+                self.line.clear();
+            }
+            found
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_found_across_reads_and_in_unfinished_lines() {
+        let pattern =
+            || Pattern { regex: Regex::new("ready in \\d+").expect("a good pattern"), line: Vec::new() };
+        for (reads, found) in [
+            (vec!["vite\nready in 30 ms\n"], true),
+            (vec!["rea", "dy in", " 3"], true),
+            (vec!["ready\n", "in 3\n"], false),
+            (vec!["\u{1b}[1mready in 7"], true),
+        ] {
+            let mut pattern = pattern();
+            assert_eq!(reads.iter().any(|r| pattern.see(r.as_bytes())), found, "{reads:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_costs_a_bounded_memory() {
+        let mut pattern = Pattern { regex: Regex::new("never").expect("a good pattern"), line: Vec::new() };
+        for _ in 0..100 {
+            assert!(!pattern.see(&[b'x'; 1000]));
+        }
+        assert!(pattern.line.len() <= LINE_MAX_BYTES);
+    }
+}

@@ -1,0 +1,33 @@
+//! Signals to every descendant of the shim. As a subreaper the shim stays an ancestor of all of them.
+
+use crate::core::job::RawExit;
+use crate::sys::procfs;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpid};
+use protocol::Scope;
+
+pub fn signal_all(signal: Signal) {
+    for pid in procfs::descendants(getpid().as_raw()) {
+        let _ = kill(Pid::from_raw(pid), signal);
+    }
+}
+
+pub fn count() -> u32 {
+    procfs::descendants(getpid().as_raw()).len() as u32
+}
+
+/// Sends a signal a caller asked for. The leader is not signalled once it was reaped: its number may be
+/// someone else's by then.
+pub fn signal(leader: Option<Pid>, signal: Signal, scope: Scope) {
+    match (scope, leader) {
+        (Scope::Tree, _) => signal_all(signal),
+        (Scope::Leader, Some(leader)) => drop(kill(leader, signal)),
+        (Scope::Group, Some(leader)) => drop(killpg(leader, signal)),
+        (Scope::Leader | Scope::Group, None) => {}
+    }
+}
+
+/// Whether an exit is what the kernel's memory killer leaves behind.
+pub fn was_killed(exit: RawExit) -> bool {
+    exit == RawExit::Signalled(Signal::SIGKILL as i32)
+}

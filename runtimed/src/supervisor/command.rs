@@ -1,0 +1,126 @@
+//! What the supervisor can be asked: the whole interface as one enum, each with its answer.
+
+use super::execs::Refusal;
+use super::handle::LogHandle;
+use super::input::Input;
+use super::logs::LogKey;
+use nix::sys::signal::Signal;
+use protocol::{
+    Activity, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort, Scope,
+    ServiceName, ServiceSpec, ServiceView, Status, TtySize,
+};
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+pub type Reply<T> = oneshot::Sender<Result<T, Refusal>>;
+
+pub enum Command {
+    Status {
+        reply: Reply<Box<Status>>,
+    },
+    /// The part of it that is cheap to know.
+    OwnStatus {
+        reply: Reply<Box<OwnStatus>>,
+    },
+    Ports {
+        reply: Reply<Vec<ListeningPort>>,
+    },
+    StartExec {
+        request: Box<ExecRequest>,
+        reply: Reply<ExecId>,
+    },
+    Exec {
+        id: ExecId,
+        reply: Reply<Box<ExecView>>,
+    },
+    Execs {
+        after: Option<ExecId>,
+        limit: usize,
+        reply: Reply<Vec<ExecView>>,
+    },
+    SignalExec {
+        id: ExecId,
+        signal: Signal,
+        scope: Scope,
+        reply: Reply<()>,
+    },
+    CancelExec {
+        id: ExecId,
+        grace_ms: u64,
+        reply: Reply<()>,
+    },
+    ResizeExec {
+        id: ExecId,
+        size: TtySize,
+        reply: Reply<()>,
+    },
+    /// The input of a running exec, to write to.
+    ExecInput {
+        id: ExecId,
+        reply: Reply<Arc<Input>>,
+    },
+    CloseInput {
+        id: ExecId,
+        reply: Reply<()>,
+    },
+    /// A log, to read and follow.
+    Log {
+        key: LogKey,
+        reply: Reply<LogHandle>,
+    },
+    /// A reader wants to know when a log is longer than `seen`.
+    Arm {
+        key: LogKey,
+        seen: u64,
+    },
+    Services {
+        reply: Reply<Vec<ServiceView>>,
+    },
+    PutServices {
+        specs: Vec<ServiceSpec>,
+        reply: Reply<Vec<ServiceView>>,
+    },
+    Service {
+        name: ServiceName,
+        reply: Reply<Box<ServiceView>>,
+    },
+    DriveService {
+        name: ServiceName,
+        verb: ServiceVerb,
+        reply: Reply<Box<ServiceView>>,
+    },
+    Holds {
+        reply: Reply<Vec<HoldView>>,
+    },
+    TakeHold {
+        name: HoldName,
+        request: HoldRequest,
+        /// Holds there may be, this one among them.
+        at_most: usize,
+        reply: Reply<HoldView>,
+    },
+    ReleaseHold {
+        name: HoldName,
+        reply: Reply<()>,
+    },
+    /// Breaks the supervisor on purpose; only where faults are configured.
+    Panic,
+}
+
+/// What sandboxed code may know of itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct OwnStatus {
+    pub version: String,
+    pub boot_ms: u64,
+    pub services: Vec<ServiceView>,
+    pub holds: Vec<HoldView>,
+    pub activity: Activity,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceVerb {
+    Start,
+    Stop,
+    Restart,
+}

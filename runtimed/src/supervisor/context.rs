@@ -1,0 +1,91 @@
+//! What the tables of the supervisor share: configuration, shims, the event log, and how a job is made.
+
+use super::jobs::Jobs;
+use crate::config::Config;
+use crate::core::job::Leftovers;
+use crate::limits::{DESCRIPTORS_WANTED, GRACE_DEFAULT_MS};
+use crate::log::EventLog;
+use crate::shim::wire::{JobSpec, Stdin};
+use crate::sys::clock::wall_ms;
+use crate::sys::{cgroup, descriptors};
+use protocol::{EnvMap, Fact};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub struct Context {
+    pub config: Arc<Config>,
+    pub jobs: Jobs,
+    pub events: EventLog,
+    pub cgroup: cgroup::Location,
+    /// The limit of open descriptors that we were started with, for jobs.
+    open_files: Option<u64>,
+    shell: String,
+}
+
+/// Where programs are looked for unless the request says otherwise.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const LANG: &str = "C.UTF-8";
+const TERM: &str = "xterm-256color";
+/// Shells in the order of preference; the last is what an image without any is told it lacks.
+const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"];
+
+impl Context {
+    pub fn new(config: Arc<Config>, jobs: Jobs, events: EventLog) -> Self {
+        let shell = SHELLS.iter().find(|path| Path::new(path).exists()).unwrap_or(&"/bin/sh");
+        let open_files = descriptors::raise(DESCRIPTORS_WANTED);
+        Self { config, jobs, events, cgroup: cgroup::locate(), open_files, shell: (*shell).to_owned() }
+    }
+
+    pub fn tell(&mut self, fact: Fact) {
+        self.events.append(fact, wall_ms());
+    }
+
+    pub fn shell_line(&self, line: &str) -> Vec<String> {
+        vec![self.shell.clone(), "-c".to_owned(), line.to_owned()]
+    }
+
+    /// A job with nothing special: no input, no terminal, no log.
+    pub fn job(&self, argv: Vec<String>, env: &EnvMap, cwd: Option<&str>) -> JobSpec {
+        JobSpec {
+            argv,
+            env: self.environment(env, false),
+            cwd: self.directories(cwd),
+            uid: self.config.uid,
+            gid: self.config.gid,
+            stdin: Stdin::Null,
+            tty: None,
+            timeout_ms: None,
+            timeout_grace_ms: GRACE_DEFAULT_MS,
+            log: None,
+            log_from: 0,
+            leftovers: Leftovers::Kill,
+            pattern: None,
+            open_files: self.open_files,
+            cgroup: self.cgroup.clone(),
+            workspace: self.config.home.clone(),
+        }
+    }
+
+    /// A clean environment: a few names everyone needs, then what the request gives. Nothing of our own.
+    pub fn environment(&self, given: &EnvMap, tty: bool) -> Vec<(String, String)> {
+        let mut env = EnvMap::new();
+        let mut set = |name: &str, value: String| drop(env.insert(name.to_owned(), value));
+        set("PATH", PATH.to_owned());
+        set("HOME", self.config.home.display().to_string());
+        set("USER", self.config.user.clone());
+        set("LANG", LANG.to_owned());
+        if tty {
+            set("TERM", TERM.to_owned());
+        }
+        env.extend(given.clone());
+        env.into_iter().collect()
+    }
+
+    /// Where a job may start: what was asked for, else the first of app, home and root that can be entered.
+    fn directories(&self, cwd: Option<&str>) -> Vec<PathBuf> {
+        match cwd {
+            Some(cwd) => vec![self.config.app_dir.join(cwd)],
+            None => vec![self.config.app_dir.clone(), self.config.home.clone(), PathBuf::from("/")],
+        }
+    }
+}

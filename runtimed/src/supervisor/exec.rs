@@ -1,0 +1,93 @@
+//! One exec, from its request to its forgotten record.
+//!
+//! ```text
+//!  Running ──ended──▶ Left (processes live on) ──all gone──▶ Gone
+//!     └───────────────ended, nothing left───────────────────▶ Gone
+//! ```
+
+use super::exec_record::{End, Start};
+use super::input::Input;
+use super::jobs::JobId;
+use super::logs::Log;
+use crate::sys::procfs;
+use nix::unistd::Pid;
+use protocol::{ExecState, ExecView, Process};
+use std::sync::Arc;
+
+pub struct Exec {
+    pub start: Start,
+    pub log: Log,
+    pub state: State,
+}
+
+pub enum State {
+    Running { job: JobId, pid: Option<i32>, input: Option<Arc<Input>>, started_at: u64 },
+    Left { job: JobId, end: End, background: u32 },
+    Gone { end: End },
+}
+
+impl Exec {
+    pub fn job(&self) -> Option<JobId> {
+        match &self.state {
+            State::Running { job, .. } | State::Left { job, .. } => Some(*job),
+            State::Gone { .. } => None,
+        }
+    }
+
+    pub fn end(&self) -> Option<&End> {
+        match &self.state {
+            State::Running { .. } => None,
+            State::Left { end, .. } | State::Gone { end } => Some(end),
+        }
+    }
+
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state, State::Gone { .. })
+    }
+
+    /// Whether anybody may still run below its shim, as far as that one said.
+    pub fn has_processes(&self) -> bool {
+        match &self.state {
+            State::Running { .. } => true,
+            State::Left { background, .. } => *background > 0,
+            State::Gone { .. } => false,
+        }
+    }
+
+    /// As a caller sees it. `shim` is asked for what the exec left running.
+    pub fn view(&self, shim: Option<Pid>) -> ExecView {
+        let end = self.end();
+        let pid = match &self.state {
+            State::Running { pid, .. } => *pid,
+            State::Left { .. } | State::Gone { .. } => None,
+        };
+        ExecView {
+            id: self.start.id.clone(),
+            state: if end.is_some() { ExecState::Ended } else { ExecState::Running },
+            argv: self.start.argv.clone(),
+            cwd: self.start.cwd.clone(),
+            tty: self.start.tty,
+            pid,
+            started_ms: self.start.started_ms,
+            ended_ms: end.map(|end| end.ended_ms),
+            duration_ms: end.map(|end| end.duration_ms),
+            exit: end.map(|end| end.exit.clone()),
+            hints: end.map(|end| end.hints.clone()).unwrap_or_default(),
+            output_oldest: self.log.oldest(),
+            output_end: end.map(|end| end.output_end),
+            background: self.background(shim),
+            stdout: None,
+            stderr: None,
+            truncated: false,
+        }
+    }
+
+    fn background(&self, shim: Option<Pid>) -> Vec<Process> {
+        match (&self.state, shim) {
+            (State::Left { background: 1.., .. }, Some(shim)) => {
+                procfs::descendants(shim.as_raw()).into_iter().filter_map(procfs::process).collect()
+            }
+            (State::Left { .. } | State::Running { .. } | State::Gone { .. }, _) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How others talk to the supervisor.
+
+use super::command::{Command, Reply};
+use super::execs::Refusal;
+use super::logs::{Head, LogKey};
+use crate::limits::FOLLOWERS_MAX;
+use protocol::{Cursor, ErrorBody, ErrorCode};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+/// Cheap to clone. Every question has an answer, or the supervisor is gone.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What is read without asking.
+pub struct Shared {
+    pub events_dir: PathBuf,
+    pub events: watch::Receiver<Cursor>,
+    pub viewers: AtomicU32,
+    pub tunnels: AtomicU32,
+    pub followers: Arc<Semaphore>,
+    pub faults: bool,
+}
+
+/// A log and the news about it.
+pub struct LogHandle {
+    pub key: LogKey,
+    pub dir: PathBuf,
+    pub oldest: u64,
+    pub head: watch::Receiver<Head>,
+}
+
+impl Handle {
+    pub async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Box::new(ErrorBody::new(ErrorCode::ShuttingDown, "runtimed is shutting down"));
+        self.commands.send(question(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    pub async fn tell(&self, command: Command) {
+        let _ = self.commands.send(command).await;
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// A place among the followers, for as long as the permit lives.
+    pub fn follower(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let full = |_| {
+            let message = format!("{FOLLOWERS_MAX} followers are connected already");
+            Box::new(ErrorBody::new(ErrorCode::TooMany, message))
+        };
+        Arc::clone(&self.shared.followers).try_acquire_owned().map_err(full)
+    }
+
+    /// Counts a viewer for as long as the guard lives.
+    pub fn viewer(&self) -> Counted {
+        Counted::new(Arc::clone(&self.shared), |shared| &shared.viewers)
+    }
+
+    pub fn tunnel(&self) -> Counted {
+        Counted::new(Arc::clone(&self.shared), |shared| &shared.tunnels)
+    }
+}
+
+/// One of a number that is counted while it lives.
+pub struct Counted {
+    shared: Arc<Shared>,
+    which: fn(&Shared) -> &AtomicU32,
+}
+
+impl Counted {
+    fn new(shared: Arc<Shared>, which: fn(&Shared) -> &AtomicU32) -> Self {
+        which(&shared).fetch_add(1, Ordering::Relaxed);
+        Self { shared, which }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.which)(&self.shared).fetch_sub(1, Ordering::Relaxed);
+    }
+}

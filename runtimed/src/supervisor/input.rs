@@ -1,0 +1,58 @@
+//! The input of a job: the writing end of its pipe, or its terminal.
+
+use crate::sys::pty;
+use crate::sys::ready::{self, Descriptor};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use protocol::TtySize;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Mutex;
+
+pub struct Input {
+    fd: AsyncFd<Descriptor<OwnedFd>>,
+    /// One write after the other: what came with the request is not mixed with what is sent later.
+    turn: Mutex<()>,
+    pub tty: bool,
+}
+
+/// End of file, as typed on a terminal.
+const CTRL_D: u8 = 4;
+
+impl Input {
+    pub fn new(fd: OwnedFd, tty: bool) -> io::Result<Self> {
+        fcntl(fd.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self { fd: ready::watch(fd)?, turn: Mutex::new(()), tty })
+    }
+
+    /// Writes all of it, as fast as the job reads.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let _turn = self.turn.lock().await;
+        while !bytes.is_empty() {
+            let mut ready = self.fd.writable().await?;
+            let written = ready.try_io(|fd| match nix::unistd::write(fd.get_ref().as_fd(), bytes) {
+                Err(Errno::EINTR) => Ok(0),
+                other => other.map_err(io::Error::from),
+            });
+            if let Ok(written) = written {
+                bytes = &bytes[written?..];
+            }
+        }
+        Ok(())
+    }
+
+    /// On a terminal the end of input is a key, and within a line only the second time it is hit; a pipe is
+    /// simply closed by whoever drops it.
+    pub async fn end(&self, within_line: bool) -> io::Result<()> {
+        match (self.tty, within_line) {
+            (false, _) => Ok(()),
+            (true, false) => self.write_all(&[CTRL_D]).await,
+            (true, true) => self.write_all(&[CTRL_D, CTRL_D]).await,
+        }
+    }
+
+    pub fn resize(&self, size: TtySize) -> nix::Result<()> {
+        pty::resize(&self.fd.get_ref().0, size)
+    }
+}

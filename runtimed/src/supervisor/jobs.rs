@@ -1,0 +1,228 @@
+//! Shims and the sockets to them. Knows which shim belongs to whom, not what for.
+
+use crate::core::job::RawExit;
+use crate::limits::BEGIN_MAX_MS;
+use crate::shim::wire::{JobSpec, MESSAGE_MAX_BYTES, Order, RUN, Report};
+use crate::sys::clock::monotonic_ms;
+use crate::sys::descriptors;
+use crate::sys::packet::{self, Received};
+use crate::sys::ready::{self, Descriptor};
+use crate::sys::{procfs, spawn};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use protocol::{ExecId, ServiceName};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Reports of all shims that wait to be handled; a shim waits when there is no room.
+const REPORTS_WAITING_MAX: usize = 256;
+
+/// How often a job that does not begin is killed, until it is gone.
+const KILL_AGAIN_MS: u64 = 1_000;
+
+/// How long a spare shim waits for a job.
+const SPARE_KEPT_MS: u64 = 10_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(u64);
+
+/// For whom a job runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    Exec(ExecId),
+    Service(ServiceName),
+    /// A health check that is a command.
+    Probe(ServiceName),
+}
+
+#[derive(Debug)]
+pub enum Heard {
+    /// A report, with the descriptor of the job's input where it came with one.
+    Report(Report, Option<OwnedFd>),
+    /// The shim is gone; nothing more will come.
+    Closed,
+}
+
+pub struct Jobs {
+    next: u64,
+    live: HashMap<JobId, Live>,
+    /// A shim that waits for a job: starting one takes longer than all the rest of a short exec.
+    spare: Option<Spare>,
+    links: JoinSet<()>,
+    heard: mpsc::Sender<(JobId, Heard)>,
+}
+
+struct Live {
+    owner: Owner,
+    shim: Pid,
+    socket: Arc<AsyncFd<Descriptor<OwnedFd>>>,
+    /// When a job that has not begun yet is killed. Its shim stands still until then: whoever stops a
+    /// process between its change of user and its exec stops the shim too.
+    begins_until: Option<u64>,
+}
+
+struct Spare {
+    shim: Pid,
+    socket: OwnedFd,
+    until: u64,
+}
+
+impl Spare {
+    fn start() -> io::Result<Self> {
+        let (ours, theirs) = packet::pair()?;
+        Ok(Self { shim: spawn::shim(theirs)?, socket: ours, until: monotonic_ms() + SPARE_KEPT_MS })
+    }
+
+    fn hand_over(&self, job: &OwnedFd) -> nix::Result<()> {
+        packet::send(self.socket.as_fd(), RUN, Some(job.as_fd()), false)
+    }
+}
+
+impl Jobs {
+    pub fn new() -> (Self, mpsc::Receiver<(JobId, Heard)>) {
+        let (heard, receiver) = mpsc::channel(REPORTS_WAITING_MAX);
+        (Self { next: 0, live: HashMap::new(), spare: None, links: JoinSet::new(), heard }, receiver)
+    }
+
+    pub fn start(&mut self, owner: Owner, spec: &JobSpec) -> io::Result<JobId> {
+        let job = spawn::memory_file(&serde_json::to_vec(spec)?)?;
+        if descriptors::is_scarce(job.as_fd()) {
+            return Err(Errno::EMFILE.into());
+        }
+        let Spare { shim, socket, .. } = match self.spare.take() {
+            Some(spare) if spare.hand_over(&job).is_ok() => spare,
+            // There is none, or it died while it waited.
+            _ => {
+                let fresh = Spare::start()?;
+                fresh.hand_over(&job)?;
+                fresh
+            }
+        };
+        let socket = Arc::new(ready::watch(socket)?);
+        self.next += 1;
+        let id = JobId(self.next);
+        self.links.spawn(listen(id, Arc::clone(&socket), self.heard.clone()));
+        let begins_until = Some(monotonic_ms() + BEGIN_MAX_MS);
+        self.live.insert(id, Live { owner, shim, socket, begins_until });
+        Ok(id)
+    }
+
+    /// Gets a shim ready for the next job. Called when a job ended: where there was one there may be more.
+    pub fn prepare(&mut self) {
+        if self.spare.is_none() {
+            self.spare = Spare::start().inspect_err(|error| tracing::warn!(%error, "no spare shim")).ok();
+        }
+    }
+
+    /// Lets a spare shim go that nobody needed for a while, which ends by itself once its socket is closed, and
+    /// kills what does not begin.
+    pub fn tick(&mut self) {
+        let now = monotonic_ms();
+        self.spare.take_if(|spare| spare.until <= now);
+        for live in self.live.values_mut().filter(|live| live.begins_until.is_some_and(|until| until <= now))
+        {
+            live.begins_until = Some(now + KILL_AGAIN_MS);
+            kill_below(live.shim);
+        }
+    }
+
+    pub fn next_wake(&self) -> Option<u64> {
+        let spare = self.spare.as_ref().map(|spare| spare.until);
+        self.live.values().filter_map(|live| live.begins_until).chain(spare).min()
+    }
+
+    /// The shim of a job said something, so it does not stand still.
+    pub fn has_begun(&mut self, id: JobId) {
+        if let Some(live) = self.live.get_mut(&id) {
+            live.begins_until = None;
+        }
+    }
+
+    pub fn spare_count(&self) -> u32 {
+        u32::from(self.spare.is_some())
+    }
+
+    /// Forgets a spare shim that is among the dead.
+    pub fn lose_spare(&mut self, dead: &[(Pid, RawExit)]) {
+        self.spare.take_if(|spare| dead.iter().any(|(pid, _)| *pid == spare.shim));
+    }
+
+    pub fn dismiss_spare(&mut self) {
+        self.spare = None;
+    }
+
+    pub fn owner(&self, id: JobId) -> Option<&Owner> {
+        self.live.get(&id).map(|live| &live.owner)
+    }
+
+    pub fn shim(&self, id: JobId) -> Option<Pid> {
+        self.live.get(&id).map(|live| live.shim)
+    }
+
+    pub fn is_shim(&self, pid: Pid) -> bool {
+        let spare = self.spare.as_ref().is_some_and(|spare| spare.shim == pid);
+        spare || self.live.values().any(|live| live.shim == pid)
+    }
+
+    pub fn count(&self) -> usize {
+        self.live.len()
+    }
+
+    pub fn ids(&self) -> Vec<JobId> {
+        self.live.keys().copied().collect()
+    }
+
+    /// Sends an order. A shim that is gone is heard of as `Closed`, not here.
+    pub fn order(&mut self, id: JobId, order: &Order) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        if let Order::Cancel { grace_ms } = order {
+            // A shim that stands still cannot obey; the next tick does it.
+            let until = monotonic_ms().saturating_add(*grace_ms);
+            live.begins_until = live.begins_until.map(|before| before.min(until));
+        }
+        let Ok(bytes) = serde_json::to_vec(order) else { return };
+        if let Err(errno) = packet::send(live.socket.get_ref().as_fd(), &bytes, None, false) {
+            tracing::warn!(shim = live.shim.as_raw(), ?order, %errno, "order not sent");
+        }
+    }
+
+    /// Forgets a job whose shim is gone.
+    pub fn forget(&mut self, id: JobId) -> Option<Owner> {
+        while self.links.try_join_next().is_some() {}
+        self.live.remove(&id).map(|live| live.owner)
+    }
+}
+
+fn kill_below(shim: Pid) {
+    for pid in procfs::descendants(shim.as_raw()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
+/// Hands on what a shim says until it is gone.
+async fn listen(id: JobId, socket: Arc<AsyncFd<Descriptor<OwnedFd>>>, heard: mpsc::Sender<(JobId, Heard)>) {
+    let mut buffer = vec![0; MESSAGE_MAX_BYTES];
+    loop {
+        let Ok(mut ready) = socket.readable().await else { break };
+        let taken = ready.try_io(|fd| match packet::receive(fd.get_ref().as_fd(), &mut buffer) {
+            Err(Errno::EAGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+            other => Ok(other),
+        });
+        let (length, descriptor) = match taken {
+            Err(_) => continue,
+            Ok(Ok(Ok(Received::Packet { length, descriptor }))) => (length, descriptor),
+            Ok(_) => break,
+        };
+        let Ok(report) = serde_json::from_slice(&buffer[..length]) else { continue };
+        if heard.send((id, Heard::Report(report, descriptor))).await.is_err() {
+            return;
+        }
+    }
+    let _ = heard.send((id, Heard::Closed)).await;
+}

@@ -1,0 +1,90 @@
+//! The manifest on disk: read as the user would, applied when it is another one than before.
+
+use super::context::Context;
+use super::services::Services;
+use crate::core::manifest::{self, Invalid};
+use crate::limits::MANIFEST_MAX_BYTES;
+use crate::sys::as_user::{self, ReadError};
+use protocol::{Fact, ServiceSource};
+
+pub const MANIFEST: &str = "sandbox.yaml";
+
+#[derive(Default)]
+pub struct Manifest {
+    found: Found,
+    /// It was refused because of services that are not its own.
+    clashes: bool,
+}
+
+/// What was last found in its place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Found {
+    #[default]
+    Unread,
+    Absent,
+    Present(Vec<u8>),
+    Unreadable(String),
+}
+
+impl Manifest {
+    /// Reads the manifest and applies it if it is another one than before.
+    pub fn load(&mut self, context: &mut Context, services: &mut Services) {
+        let path = context.config.app_dir.join(MANIFEST);
+        let found = match as_user::read_file(context.config.identity(), &path, MANIFEST_MAX_BYTES) {
+            Ok(bytes) => Found::Present(bytes),
+            Err(ReadError::NotFound) => Found::Absent,
+            Err(error) => Found::Unreadable(error.to_string()),
+        };
+        let before = std::mem::replace(&mut self.found, found);
+        if before == self.found || (before, &self.found) == (Found::Unread, &Found::Absent) {
+            return;
+        }
+        let fact = self.apply(context, services);
+        services.manifest_error = rejection(&fact);
+        context.tell(fact);
+    }
+
+    /// Tries again what was refused because of other services, now that those are others.
+    pub fn retry(&mut self, context: &mut Context, services: &mut Services) {
+        if !self.clashes {
+            return;
+        }
+        let fact = self.apply(context, services);
+        let error = rejection(&fact);
+        if error.is_none() || error != services.manifest_error {
+            context.tell(fact);
+        }
+        services.manifest_error = error;
+    }
+
+    /// Applies what was found; whether it was taken, or why not.
+    fn apply(&mut self, context: &mut Context, services: &mut Services) -> Fact {
+        self.clashes = false;
+        let refused = |line, field, message| Fact::ManifestRejected { message, line, field };
+        let specs = match &self.found {
+            Found::Unread | Found::Absent => Vec::new(),
+            Found::Present(bytes) => match manifest::parse(bytes) {
+                Ok(specs) => specs,
+                Err(error) => return refused(error.line, error.field, error.message),
+            },
+            Found::Unreadable(why) => {
+                return refused(None, None, format!("could not read {MANIFEST}: {why}"));
+            }
+        };
+        let names = specs.iter().map(|spec| spec.name.clone()).collect();
+        match services.apply(context, specs, ServiceSource::Manifest) {
+            Ok(()) => Fact::ManifestLoaded { services: names },
+            Err(Invalid { field, message }) => {
+                self.clashes = true;
+                refused(None, Some(field), message)
+            }
+        }
+    }
+}
+
+fn rejection(fact: &Fact) -> Option<String> {
+    let Fact::ManifestRejected { message, line, field } = fact else { return None };
+    let line = line.map(|line| format!("line {line}, ")).unwrap_or_default();
+    let field = field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
+    Some(format!("{MANIFEST}: {line}{field}{message}"))
+}

@@ -1,0 +1,78 @@
+//! Logs of services that are not there: removed, or not asked for yet since the boot. They are kept in case
+//! the name comes back, count in the budget of all logs, and are the first to go.
+
+use super::logs::{Log, LogKey};
+use crate::core::budget::LogUse;
+use crate::limits::SERVICE_LOGS_RETIRED_MAX;
+use crate::sys::clock::wall_ms;
+use protocol::ServiceName;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub struct RetiredLogs {
+    /// Where every service has a directory of its name.
+    dir: PathBuf,
+    logs: BTreeMap<ServiceName, Retired>,
+}
+
+struct Retired {
+    log: Log,
+    since_ms: u64,
+}
+
+impl RetiredLogs {
+    /// What an earlier boot left.
+    pub fn load(dir: &Path) -> Self {
+        let mut retired = Self { dir: dir.to_owned(), logs: BTreeMap::new() };
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if let Some(name) = entry.file_name().to_str().and_then(|name| ServiceName::parse(name).ok()) {
+                retired.logs.insert(name, Retired { log: Log::existing(entry.path()), since_ms: 0 });
+            }
+        }
+        retired.forget_oldest();
+        retired
+    }
+
+    /// The log of a service that comes, or comes back.
+    pub fn take(&mut self, name: &ServiceName) -> Log {
+        let retired = self.logs.remove(name).map(|retired| retired.log);
+        retired.unwrap_or_else(|| Log::existing(self.dir.join(name.as_str())))
+    }
+
+    /// Keeps the log of a service that goes. Followers of `log` see its end.
+    pub fn keep(&mut self, name: ServiceName, log: Log) {
+        let end = log.head().end;
+        let mut kept = Log::existing(log.dir);
+        kept.grew(end);
+        self.logs.insert(name, Retired { log: kept, since_ms: wall_ms() });
+        self.forget_oldest();
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.logs.len() > SERVICE_LOGS_RETIRED_MAX {
+            let oldest = self.logs.iter().min_by_key(|(_, retired)| retired.since_ms);
+            let Some(name) = oldest.map(|(name, _)| name.clone()) else { return };
+            if let Some(Retired { log, .. }) = self.logs.remove(&name)
+                && let Err(error) = std::fs::remove_dir_all(&log.dir)
+            {
+                tracing::warn!(service = %name, %error, "an old log could not be removed");
+            }
+        }
+    }
+
+    pub fn get_mut(&mut self, name: &ServiceName) -> Option<&mut Log> {
+        self.logs.get_mut(name).map(|retired| &mut retired.log)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.logs.values().map(|retired| retired.log.bytes()).sum()
+    }
+
+    pub fn uses(&self) -> impl Iterator<Item = LogUse<LogKey>> {
+        self.logs.iter().map(|(name, retired)| LogUse {
+            key: LogKey::Service(name.clone()),
+            finished_ms: Some(retired.since_ms),
+            segments: retired.log.segments.clone(),
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! One service: its machine, its job, its log.
+
+use super::context::Context;
+use super::jobs::JobId;
+use super::logs::{self, Log};
+use crate::core::service::{Machine, Phase, Policy, view_state};
+use crate::limits::{
+    LAST_LINE_MAX_BYTES, LAST_LINES, SERVICE_LOG_MAX_BYTES, SERVICE_LOG_MAX_FILES, STARTING_IS_BUSY_FOR_MS,
+};
+use crate::log::segment;
+use crate::shim::wire::JobSpec;
+use crate::sys::clock::{monotonic_ms, wall_ms};
+use protocol::{Exit, Health, HealthCheck, ServiceSource, ServiceSpec, ServiceState, ServiceView};
+use std::mem::{Discriminant, discriminant};
+use tokio::task::AbortHandle;
+
+pub struct Service {
+    pub spec: ServiceSpec,
+    pub source: ServiceSource,
+    pub machine: Machine,
+    pub log: Log,
+    pub job: Option<JobId>,
+    pub pid: Option<i32>,
+    pub starts: u64,
+    pub last_exit: Option<Exit>,
+    pub next: Next,
+    pub probe: Option<Probe>,
+    /// The state that was told last.
+    pub told: Option<Discriminant<ServiceState>>,
+}
+
+/// A check under way.
+pub enum Probe {
+    Task(AbortHandle),
+    Job(JobId),
+}
+
+/// What becomes of a service once it has stopped.
+pub enum Next {
+    Keep,
+    Replace {
+        spec: Box<ServiceSpec>,
+        source: ServiceSource,
+        /// Whether it then runs.
+        start: bool,
+    },
+    Remove,
+}
+
+impl Service {
+    pub fn new(spec: ServiceSpec, source: ServiceSource, log: Log) -> Self {
+        Self {
+            spec,
+            source,
+            machine: Machine::new(),
+            log,
+            job: None,
+            pid: None,
+            starts: 0,
+            last_exit: None,
+            next: Next::Keep,
+            probe: None,
+            told: None,
+        }
+    }
+
+    /// What is asked for: what it is, or what it will be once it has stopped. Nothing if it goes then.
+    pub fn asked_for(&self) -> Option<(&ServiceSpec, ServiceSource)> {
+        match &self.next {
+            Next::Keep => Some((&self.spec, self.source)),
+            Next::Replace { spec, source, .. } => Some((spec, *source)),
+            Next::Remove => None,
+        }
+    }
+
+    /// A job of this service: itself, or a check of it, which sees the same.
+    pub fn job_for(&self, context: &Context, line: &str) -> JobSpec {
+        let spec = &self.spec;
+        let mut job = context.job(context.shell_line(line), &spec.env, spec.cwd.as_deref());
+        if let Some(port) = spec.port
+            && !spec.env.contains_key("PORT")
+        {
+            job.env.push(("PORT".to_owned(), port.to_string()));
+        }
+        job
+    }
+
+    /// How it is checked: as it says, else by its port, else not at all.
+    pub fn health(&self) -> Option<Health> {
+        let by_port = || self.spec.port.map(|port| Health::of(HealthCheck::Tcp(port)));
+        self.spec.health.clone().or_else(by_port)
+    }
+
+    pub fn policy(&self) -> Policy {
+        let health = self.health();
+        let once = matches!(health, Some(Health { check: HealthCheck::Log(_), .. }));
+        Policy {
+            restart: self.spec.restart,
+            restart_after_task: self.spec.restart_after_task,
+            probe_interval_ms: health.as_ref().filter(|_| !once).map(|health| health.interval_ms),
+            checked: health.is_some(),
+        }
+    }
+
+    /// The pattern its log is watched for, where that is its check.
+    pub fn pattern(&self) -> Option<String> {
+        match self.health()?.check {
+            HealthCheck::Log(pattern) => Some(pattern),
+            HealthCheck::Tcp(_) | HealthCheck::Http(_) | HealthCheck::Command(_) => None,
+        }
+    }
+
+    pub fn state(&self) -> ServiceState {
+        view_state(&self.machine.phase, monotonic_ms(), wall_ms())
+    }
+
+    /// Whether it is on its way to be ready. A start that never ends is no reason to stay awake for ever.
+    pub fn is_starting_up(&self) -> bool {
+        let young = |since: u64| monotonic_ms().saturating_sub(since) < STARTING_IS_BUSY_FOR_MS;
+        matches!(self.machine.phase, Phase::Starting { since, .. } if young(since))
+    }
+
+    /// The state, if it is another kind of state than was told last.
+    pub fn news(&mut self) -> Option<ServiceState> {
+        let state = self.state();
+        let kind = Some(discriminant(&state));
+        (std::mem::replace(&mut self.told, kind) != kind).then_some(state)
+    }
+
+    pub fn view(&self) -> ServiceView {
+        ServiceView {
+            name: self.spec.name.clone(),
+            source: self.source,
+            command: self.spec.command.clone(),
+            port: self.spec.port,
+            state: self.state(),
+            pid: self.pid,
+            restarts: self.starts.saturating_sub(1),
+            last_exit: self.last_exit.clone(),
+            last_lines: if self.is_unwell() { self.last_lines() } else { Vec::new() },
+        }
+    }
+
+    fn is_unwell(&self) -> bool {
+        match &self.machine.phase {
+            Phase::Backoff { .. } | Phase::Unhealthy { .. } | Phase::Starting { .. } => true,
+            Phase::Stopped => self.last_exit.as_ref().is_some_and(|exit| *exit != Exit::Exited { code: 0 }),
+            Phase::Waiting { .. }
+            | Phase::FailedDependency { .. }
+            | Phase::Ready { .. }
+            | Phase::Stopping { .. } => false,
+        }
+    }
+
+    fn last_lines(&self) -> Vec<String> {
+        // As it is now: a running service is only heard of when its log begins another file.
+        let segments = segment::list(&self.log.dir).unwrap_or_default();
+        let end = segments.last().map_or(0, |last| last.start.saturating_add(last.bytes));
+        logs::last_lines(&self.log.dir, end, LAST_LINES, LAST_LINE_MAX_BYTES)
+    }
+
+    /// Takes away the oldest files of a log that grew over its share.
+    pub fn rotate_log(&mut self) {
+        self.log.measure();
+        let mut total: u64 = self.log.segments.iter().map(|segment| segment.bytes).sum();
+        let too_much =
+            |total: u64, files: usize| total > SERVICE_LOG_MAX_BYTES || files > SERVICE_LOG_MAX_FILES;
+        while too_much(total, self.log.segments.len()) && self.log.segments.len() > 1 {
+            let oldest = self.log.segments[0];
+            self.log.remove_segment(oldest.start);
+            total -= oldest.bytes;
+        }
+    }
+}

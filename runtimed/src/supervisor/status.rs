@@ -1,0 +1,133 @@
+//! The one answer that says what is going on, and what has to be measured for it.
+
+use super::command::OwnStatus;
+use super::handle::Shared;
+use super::owner::Supervisor;
+use crate::core::activity::Tracker;
+use crate::limits::DISK_WALK_KEEP_MS;
+use crate::sys::clock::{monotonic_ms, wall_ms};
+use crate::sys::disk::Walk;
+use crate::sys::{cgroup, procfs};
+use protocol::{ExecView, Reason, Status, WorkspaceUse};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Measurements that take time or need a past.
+pub struct Looks {
+    boot_ms: u64,
+    activity: Tracker,
+    shared: Arc<Shared>,
+    workspace: WorkspaceUse,
+    workspace_until: u64,
+    walk: Option<Walk>,
+}
+
+impl Looks {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let activity = Tracker::new(wall_ms());
+        let workspace = WorkspaceUse::default();
+        Self { boot_ms: wall_ms(), activity, shared, workspace, workspace_until: 0, walk: None }
+    }
+
+    /// Counts a little more of the workspace, if a count is under way; pends otherwise. Between two
+    /// slices everybody else has a turn.
+    pub async fn walk(&mut self) {
+        let Some(walk) = &mut self.walk else { return std::future::pending().await };
+        tokio::task::yield_now().await;
+        if walk.slice() {
+            self.workspace = walk.result(wall_ms());
+            self.workspace_until = monotonic_ms() + DISK_WALK_KEEP_MS;
+            self.walk = None;
+        }
+    }
+
+    /// The use of the workspace as last counted; begins a new count when that is old.
+    fn workspace(&mut self, root: &Path, identity: crate::sys::as_user::Identity) -> WorkspaceUse {
+        if self.walk.is_none() && monotonic_ms() >= self.workspace_until {
+            let mut walk = Walk::start(root, identity);
+            // The first slice at once: a small workspace is then counted in this very answer.
+            if walk.slice() {
+                self.workspace = walk.result(wall_ms());
+                self.workspace_until = monotonic_ms() + DISK_WALK_KEEP_MS;
+            } else {
+                if self.workspace.measured_ms == 0 {
+                    self.workspace = WorkspaceUse { partial: true, ..walk.result(wall_ms()) };
+                }
+                self.walk = Some(walk);
+            }
+        }
+        self.workspace.clone()
+    }
+}
+
+impl Supervisor {
+    pub(super) fn status(&mut self) -> Status {
+        let config = Arc::clone(&self.context.config);
+        let cgroup = cgroup::read(&self.context.cgroup);
+        if let Some(used_us) = cgroup.cpu_usage_us {
+            self.looks.activity.cpu(used_us, monotonic_ms());
+        }
+        // Whoever ended a moment ago is not there any more, though its signal is still on its way to us.
+        self.reap();
+        let counts = procfs::count();
+        let reasons = self.reasons();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid1: nix::unistd::getpid().as_raw() == 1,
+            boot_ms: self.looks.boot_ms,
+            epoch: self.context.events.epoch(),
+            services: self.service_views(),
+            manifest_error: self.services.manifest_error.clone(),
+            warnings: self.warnings(),
+            execs: self.live_execs(),
+            ports: procfs::listening(config.identity()),
+            cgroup,
+            processes: counts.processes.saturating_sub(self.context.jobs.spare_count()),
+            zombies: counts.zombies,
+            runtimed_rss_bytes: procfs::rss_bytes(),
+            workspace: self.looks.workspace(&config.home, config.identity()),
+            holds: self.holds.views(),
+            activity: self.looks.activity.update(reasons, wall_ms()),
+        }
+    }
+
+    pub(super) fn own_status(&mut self) -> OwnStatus {
+        let reasons = self.reasons();
+        OwnStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_ms: self.looks.boot_ms,
+            services: self.service_views(),
+            holds: self.holds.views(),
+            activity: self.looks.activity.update(reasons, wall_ms()),
+        }
+    }
+
+    /// Notes a change of activity when it happens, so that "idle since" does not depend on who asks.
+    pub(super) fn note_activity(&mut self) {
+        let reasons = self.reasons();
+        self.looks.activity.update(reasons, wall_ms());
+    }
+
+    fn live_execs(&self) -> Vec<ExecView> {
+        let live = self.execs.live();
+        live.map(|exec| exec.view(exec.job().and_then(|job| self.context.jobs.shim(job)))).collect()
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        let running = self.execs.live().filter(|exec| exec.end().is_none());
+        let execs = running.map(|exec| Reason::Exec { exec: exec.start.id.clone() });
+        let holds = self.holds.views().into_iter().map(|hold| Reason::Hold { hold: hold.name });
+        let starting = self.services.iter().filter(|service| service.is_starting_up());
+        let services = starting.map(|service| Reason::ServiceStarting { service: service.spec.name.clone() });
+        let count = |n: u32, reason: fn(u32) -> Reason| (n > 0).then(|| reason(n));
+        let viewers = self.looks.shared.viewers.load(Ordering::Relaxed);
+        let tunnels = self.looks.shared.tunnels.load(Ordering::Relaxed);
+        execs
+            .chain(holds)
+            .chain(services)
+            .chain(count(viewers, |count| Reason::Viewers { count }))
+            .chain(count(tunnels, |count| Reason::Tunnels { count }))
+            .collect()
+    }
+}

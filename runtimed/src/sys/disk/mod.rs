@@ -1,0 +1,11 @@
+//! The disk: how much of it the workspace uses, and whether any is left.
+//!
+//! Must not: follow a symbolic link, leave the file system of the workspace, or take long at a time.
+
+mod pending;
+mod space;
+mod tree;
+mod walk;
+
+pub use space::is_full;
+pub use walk::Walk;
