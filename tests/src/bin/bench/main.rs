@@ -1,0 +1,41 @@
+//! Side-by-side measurements: each row is ours against the alternative, in the same run, interleaved.
+//! Absolute times prove nothing on a busy machine; the ratio is what counts.
+
+mod exec;
+mod follow;
+mod footprint;
+mod row;
+mod start;
+mod throughput;
+
+use anyhow::Result;
+use row::Row;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let want = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
+    let mut rows: Vec<Row> = Vec::new();
+    println!("{}", row::HEAD);
+    macro_rules! measure {
+        ($name:literal, $rows:expr) => {
+            if want($name) {
+                for row in $rows.await? {
+                    println!("{row}");
+                    rows.push(row);
+                }
+            }
+        };
+    }
+    measure!("exec", exec::rows());
+    measure!("throughput", throughput::rows());
+    measure!("follow", follow::rows());
+    measure!("start", start::rows());
+    measure!("footprint", footprint::rows());
+    let missed = rows.iter().filter(|row| !row.is_met()).count();
+    println!("{} rows, {missed} goals missed", rows.len());
+    if missed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
+}

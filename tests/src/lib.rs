@@ -1,0 +1,33 @@
+//! What the end-to-end tests share: a real runtimed as PID 1 of real namespaces, and a client for it.
+//!
+//! The binary is the release build that `RUNTIMED_BIN` names. Everything here needs root.
+
+pub mod client;
+pub mod control_group;
+pub mod events;
+pub mod input;
+pub mod launch;
+pub mod output;
+pub mod processes;
+pub mod programs;
+pub mod random;
+pub mod raw;
+pub mod refused;
+pub mod sandbox;
+pub mod scale;
+pub mod seq;
+pub mod services;
+pub mod shell;
+pub mod small_disk;
+pub mod tunnel;
+pub mod viewer;
+pub mod wire;
+
+pub use client::{Answer, Client};
+pub use input::{send_input, type_in};
+pub use output::{Followed, follow};
+pub use random::Random;
+pub use sandbox::Sandbox;
+pub use scale::scaled;
+pub use seq::seq;
+pub use services::Services;

@@ -1,0 +1,110 @@
+//! Processes as the machine sees them, from outside of a sandbox.
+
+use crate::Client;
+use crate::sandbox::PATIENCE;
+use anyhow::{Context, Result};
+use nix::unistd::Pid;
+use std::fs;
+use std::time::Duration;
+use tokio::time::timeout;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub pid: Pid,
+    pub parent: Pid,
+    /// Its number inside of its own namespace.
+    pub inner_pid: i32,
+    pub uid: u32,
+    pub state: char,
+    pub command: String,
+    /// When it was started, in the kernel's ticks: a number that is used again is not the same process.
+    born: u64,
+}
+
+impl Seen {
+    /// A process that may still go, or nothing.
+    pub fn at(pid: Pid) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let word = |name: &str, at: usize| field(name)?.split_whitespace().nth(at);
+        let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // Counted from behind the name, which may hold anything.
+        let born = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+        Some(Self {
+            pid,
+            parent: Pid::from_raw(word("PPid:", 0)?.parse().ok()?),
+            inner_pid: field("NSpid:")?.split_whitespace().last()?.parse().ok()?,
+            uid: word("Uid:", 0)?.parse().ok()?,
+            state: word("State:", 0)?.chars().next()?,
+            command: String::from_utf8_lossy(&command).replace('\0', " ").trim_end().to_owned(),
+            born,
+        })
+    }
+
+    pub fn is_gone(&self) -> bool {
+        Self::at(self.pid).is_none_or(|now| now.born != self.born)
+    }
+
+    pub fn is_shim(&self) -> bool {
+        self.command == "runtimed shim"
+    }
+}
+
+/// Everybody in the process namespace of `init`, itself too.
+pub fn in_namespace_of(init: Pid) -> Result<Vec<Seen>> {
+    let namespace = fs::read_link(format!("/proc/{init}/ns/pid")).context("init is gone")?;
+    let same = |pid: &Pid| fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|ns| ns == namespace);
+    Ok(all().into_iter().filter(same).filter_map(Seen::at).collect())
+}
+
+/// Everybody below a process.
+pub fn below(root: Pid) -> Vec<Seen> {
+    let everybody: Vec<Seen> = all().into_iter().filter_map(Seen::at).collect();
+    let mut found: Vec<Seen> = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        for child in everybody.iter().filter(|seen| seen.parent == parent) {
+            parents.push(child.pid);
+            found.push(child.clone());
+        }
+    }
+    found
+}
+
+/// The process whose number inside the namespace of `init` is this one.
+pub fn from_inside(init: Pid, inner_pid: i32) -> Result<Seen> {
+    let found = in_namespace_of(init)?.into_iter().find(|seen| seen.inner_pid == inner_pid);
+    found.with_context(|| format!("no process {inner_pid} in the sandbox"))
+}
+
+fn all() -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw).collect()
+}
+
+/// Waits until a process is gone. Nobody but its parent is told, so others have to look.
+pub async fn gone(seen: &Seen) -> Result<()> {
+    let watching = async {
+        while !seen.is_gone() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, watching).await.with_context(|| format!("{seen:?} stays"))
+}
+
+/// Waits until runtimed counts so many processes, and no zombie. A shim goes a moment after the end of its
+/// job was told, and nobody is told of that.
+pub async fn settles(client: &Client, processes: u32) -> Result<()> {
+    let mut last = (0, 0);
+    let looking = async {
+        while last != (processes, 0) {
+            let status = client.status().await?;
+            last = (status.processes, status.zombies);
+        }
+        anyhow::Ok(())
+    };
+    let settled = timeout(PATIENCE, looking).await;
+    settled
+        .with_context(|| format!("{processes} processes expected, {} with {} zombies stay", last.0, last.1))?
+}

@@ -1,0 +1,65 @@
+//! A viewer of a terminal: a byte stream both ways, as `GET /v1/terminals/{id}` becomes.
+
+use crate::Client;
+use crate::sandbox::PATIENCE;
+use anyhow::{Context, Result, bail};
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+pub struct Viewer {
+    stream: TokioIo<Upgraded>,
+    /// What was shown and not yet asked for.
+    shown: Vec<u8>,
+}
+
+impl Viewer {
+    /// Attaches to a terminal; `query` is what stands after its name.
+    pub async fn attach(client: &Client, id: &str, query: &str) -> Result<Self> {
+        let request = Request::get(format!("/v1/terminals/{id}{query}"))
+            .header("connection", "Upgrade")
+            .header("upgrade", "slipway-terminal")
+            .body(Empty::<bytes::Bytes>::new())?;
+        let response = client.open(request).await?;
+        if response.status() != 101 {
+            let status = response.status();
+            let body = response.into_body().collect().await?.to_bytes();
+            bail!("{status} {}", String::from_utf8_lossy(&body));
+        }
+        Ok(Self { stream: TokioIo::new(hyper::upgrade::on(response).await?), shown: Vec::new() })
+    }
+
+    pub async fn types(&mut self, keys: &str) -> Result<()> {
+        self.stream.write_all(keys.as_bytes()).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    /// What is shown up to and with `sign`; what comes after it is kept for the next time.
+    pub async fn sees(&mut self, sign: &str) -> Result<String> {
+        let found = |shown: &[u8]| shown.windows(sign.len()).position(|at| at == sign.as_bytes());
+        let reading = async {
+            while found(&self.shown).is_none() {
+                if self.stream.read_buf(&mut self.shown).await? == 0 {
+                    bail!("the terminal was closed before {sign:?}");
+                }
+            }
+            Ok(())
+        };
+        let read = timeout(PATIENCE, reading).await;
+        let text = || String::from_utf8_lossy(&self.shown).into_owned();
+        read.with_context(|| format!("{sign:?} is never shown, only {:?}", text()))?
+            .with_context(|| format!("shown: {:?}", text()))?;
+        let end = found(&self.shown).context("just found")? + sign.len();
+        Ok(String::from_utf8_lossy(&self.shown.drain(..end).collect::<Vec<u8>>()).into_owned())
+    }
+
+    /// Everything that is shown until the terminal is closed.
+    pub async fn rest(mut self) -> Result<String> {
+        let read = timeout(PATIENCE, self.stream.read_to_end(&mut self.shown)).await;
+        read.context("the terminal is never closed")??;
+        Ok(String::from_utf8_lossy(&self.shown).into_owned())
+    }
+}
