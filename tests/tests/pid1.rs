@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
-use protocol::{ExecState, Exit, Fact};
+use protocol::{ExecState, Exit, Fact, ServiceState};
 use serde_json::json;
 use tests::events::EventStream;
 use tests::launch::{self, Launched};
@@ -256,6 +256,29 @@ async fn without_a_namespace_its_death_takes_every_job_along() -> Result<()> {
         tests::processes::gone(&job).await?;
     }
     Ok(())
+}
+
+/// An entrypoint may start something before it becomes runtimed.
+#[tokio::test]
+async fn what_was_there_before_runtimed_is_left_alone_whatever_jobs_do() -> Result<()> {
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 1000 & exec \"$0\""]).arg(launch::binary()?);
+    let runtimed = Launched::without_namespace(command).await?;
+    let client = runtimed.client();
+    let helper = processes::below(runtimed.pid()?).into_iter().find(|seen| seen.command == "sleep 1000");
+    let helper = helper.context("the helper")?;
+    let mut events = EventStream::open(client).await?;
+    let health = json!({"command": "true", "interval_ms": 500});
+    let service = json!({"name": "web", "command": "exec sleep 2000", "health": health});
+    client.put("/v1/services", &json!({"services": [service]})).await?;
+    let ready = |fact: &Fact| matches!(fact, Fact::ServiceState { state: ServiceState::Ready { .. }, .. });
+    events.until(ready).await?;
+    for _ in 0..20 {
+        shell(client, "(setsid true &)").await?;
+    }
+    ensure!(!helper.is_gone(), "{helper:?}");
+    kill(helper.pid, Signal::SIGKILL)?;
+    runtimed.stop().await
 }
 
 /// Everybody below is gone, zombies too; the kernel says so to nobody, so it is looked for.

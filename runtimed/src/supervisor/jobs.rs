@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::{ExecId, ServiceName};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub struct Jobs {
     live: HashMap<JobId, Live>,
     /// A shim that waits for a job: starting one takes longer than all the rest of a short exec.
     spare: Option<Spare>,
+    /// Shims that have said all and are not reaped yet.
+    leaving: HashSet<Pid>,
     links: JoinSet<()>,
     heard: mpsc::Sender<(JobId, Heard)>,
 }
@@ -65,6 +67,8 @@ struct Live {
     /// When a job that has not begun yet is killed. Its shim stands still until then: whoever stops a
     /// process between its change of user and its exec stops the shim too.
     begins_until: Option<u64>,
+    /// Its shim is reaped; what that one still had to say is on its way.
+    buried: bool,
 }
 
 struct Spare {
@@ -87,7 +91,17 @@ impl Spare {
 impl Jobs {
     pub fn new() -> (Self, mpsc::Receiver<(JobId, Heard)>) {
         let (heard, receiver) = mpsc::channel(REPORTS_WAITING_MAX);
-        (Self { next: 0, live: HashMap::new(), spare: None, links: JoinSet::new(), heard }, receiver)
+        (
+            Self {
+                next: 0,
+                live: HashMap::new(),
+                spare: None,
+                leaving: HashSet::new(),
+                links: JoinSet::new(),
+                heard,
+            },
+            receiver,
+        )
     }
 
     pub fn start(&mut self, owner: Owner, spec: &JobSpec) -> io::Result<JobId> {
@@ -109,7 +123,7 @@ impl Jobs {
         let id = JobId(self.next);
         self.links.spawn(listen(id, Arc::clone(&socket), self.heard.clone()));
         let begins_until = Some(monotonic_ms() + BEGIN_MAX_MS);
-        self.live.insert(id, Live { owner, shim, socket, begins_until });
+        self.live.insert(id, Live { owner, shim, socket, begins_until, buried: false });
         Ok(id)
     }
 
@@ -148,9 +162,17 @@ impl Jobs {
         u32::from(self.spare.is_some())
     }
 
-    /// Forgets a spare shim that is among the dead.
-    pub fn lose_spare(&mut self, dead: &[(Pid, RawExit)]) {
-        self.spare.take_if(|spare| dead.iter().any(|(pid, _)| *pid == spare.shim));
+    /// Strikes the dead off the lists. Whether one of them is a shim that was killed: what was below it is
+    /// with us now.
+    pub fn bury(&mut self, dead: &[(Pid, RawExit)]) -> bool {
+        let mut killed = false;
+        for (pid, exit) in dead {
+            self.spare.take_if(|spare| spare.shim == *pid);
+            let live = self.live.values_mut().find(|live| live.shim == *pid);
+            let had_a_job = live.map(|live| live.buried = true).is_some() || self.leaving.remove(pid);
+            killed |= had_a_job && matches!(exit, RawExit::Signalled(_));
+        }
+        killed
     }
 
     pub fn dismiss_spare(&mut self) {
@@ -167,7 +189,7 @@ impl Jobs {
 
     pub fn is_shim(&self, pid: Pid) -> bool {
         let spare = self.spare.as_ref().is_some_and(|spare| spare.shim == pid);
-        spare || self.live.values().any(|live| live.shim == pid)
+        spare || self.leaving.contains(&pid) || self.live.values().any(|live| live.shim == pid)
     }
 
     pub fn count(&self) -> usize {
@@ -195,7 +217,11 @@ impl Jobs {
     /// Forgets a job whose shim is gone.
     pub fn forget(&mut self, id: JobId) -> Option<Owner> {
         while self.links.try_join_next().is_some() {}
-        self.live.remove(&id).map(|live| live.owner)
+        let live = self.live.remove(&id)?;
+        if !live.buried {
+            self.leaving.insert(live.shim);
+        }
+        Some(live.owner)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::command::Command;
 use super::context::Context;
-use super::exec::Exec;
 use super::execs::{Execs, Refusal};
 use super::handle::{Handle, LogHandle, Shared};
 use super::holds::Holds;
@@ -171,18 +170,9 @@ impl Supervisor {
 
     /// Collects the dead. Shims are heard of by their sockets; orphans are nobody's, but must not stay.
     pub(super) fn reap(&mut self) {
-        self.context.jobs.lose_spare(&reap::sweep().ended);
+        self.orphans_condemned |= self.context.jobs.bury(&reap::sweep().ended);
         if self.orphans_condemned {
             self.kill_orphans();
-        }
-    }
-
-    /// Whether the end of a shim may leave processes with us: it never said that none is left.
-    fn leaves_orphans(&self, owner: &Owner, job: JobId) -> bool {
-        match owner {
-            Owner::Exec(id) => self.execs.get(id).is_ok_and(Exec::has_processes),
-            Owner::Service(name) => self.services.get(name).is_ok_and(|service| service.job == Some(job)),
-            Owner::Probe(_) => true,
         }
     }
 
@@ -221,7 +211,6 @@ impl Supervisor {
                 if self.shutdown.is_none() {
                     self.context.jobs.prepare();
                 }
-                self.orphans_condemned |= self.leaves_orphans(&owner, job);
                 match owner {
                     Owner::Exec(id) => {
                         self.inline.remove(&id);
