@@ -212,6 +212,10 @@ impl Shim {
         for effect in self.job.step(input, monotonic_ms()) {
             match effect {
                 Effect::TermTree => {
+                    if self.terminal.is_some() {
+                        // What closing a terminal does: a shell in use pays no attention to SIGTERM.
+                        tree::signal_all(Signal::SIGHUP);
+                    }
                     tree::signal_all(Signal::SIGTERM);
                     // Whoever was stopped can only obey once it runs again.
                     tree::signal_all(Signal::SIGCONT);
