@@ -36,6 +36,7 @@ pub struct ExecRequest {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TtySize {
     pub cols: u16,
     pub rows: u16,
@@ -45,6 +46,7 @@ pub type Resize = TtySize;
 
 /// Every way a process can end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Exit {
     Exited {
@@ -66,6 +68,7 @@ pub enum Exit {
 
 /// Something that was seen beside the true exit; never a guess in its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Hint {
     /// A process could not be created because the limit of processes was hit, so many times.
@@ -85,6 +88,7 @@ pub enum Hint {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExecState {
     Running,
@@ -128,6 +132,7 @@ pub struct ExecView {
 
 /// Who gets a signal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     Leader,
@@ -139,6 +144,7 @@ pub enum Scope {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SignalRequest {
     /// `TERM`, `SIGTERM` or `15`.
     pub signal: String,
@@ -147,6 +153,7 @@ pub struct SignalRequest {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CancelRequest {
     /// How long the tree may take after SIGTERM before SIGKILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,10 @@
-//! The words hostd and runtimed speak, as types: what goes over the control socket and nothing else.
+//! The words hostd and runtimed speak, as types: what goes over the control socket; and in [`api`] what
+//! hostd and its callers do.
 //!
 //! No IO, no clock, no policy. Unknown fields are ignored on purpose: hostd N drives runtimed N-1.
 //! Times are milliseconds since the Unix epoch (`_ms` at the end of a name says so), sizes are bytes.
 
+pub mod api;
 mod error;
 mod event;
 mod exec;

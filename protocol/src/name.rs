@@ -30,6 +30,8 @@ macro_rules! name {
     ($(#[$doc:meta])* $type:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[cfg_attr(feature = "openapi", schema(value_type = String))]
         #[serde(try_from = "String", into = "String")]
         pub struct $type(String);
 

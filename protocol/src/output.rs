@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
     Stdout,
@@ -12,6 +13,7 @@ pub enum Stream {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
     #[default]
@@ -27,6 +29,7 @@ impl Encoding {
 
 /// Bytes as JSON can carry them: text where they are UTF-8, else base64. Never lossy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Payload {
     pub data: String,
     #[serde(default, skip_serializing_if = "Encoding::is_utf8")]
@@ -37,6 +40,7 @@ pub struct Payload {
 ///
 /// `cursor` is the position *after* the chunk: give it back as `after` to go on there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Chunk {
     Output {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// How to run one service, from the manifest or from the API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServiceSpec {
     pub name: ServiceName,
     /// A shell line.
@@ -12,6 +13,7 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     #[serde(default, skip_serializing_if = "EnvMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub env: EnvMap,
     /// Absolute, or relative to the app directory, which is the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,6 +33,7 @@ pub struct ServiceSpec {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(try_from = "HealthFields")]
 pub struct Health {
     #[serde(flatten)]
@@ -86,6 +89,7 @@ impl Health {
 
 /// When a service counts as ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HealthCheck {
     /// Something accepts connections on this loopback port.
@@ -99,6 +103,7 @@ pub enum HealthCheck {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RestartPolicy {
     #[default]
@@ -108,6 +113,7 @@ pub enum RestartPolicy {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceSource {
     Manifest,
@@ -115,6 +121,7 @@ pub enum ServiceSource {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ServiceState {
     /// Waits for what it depends on.
@@ -144,6 +151,7 @@ pub enum ServiceState {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServiceView {
     pub name: ServiceName,
     pub source: ServiceSource,
@@ -165,6 +173,7 @@ pub struct ServiceView {
 
 /// `PUT /v1/services`: the whole set of services that come from the API.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServicesRequest {
     pub services: Vec<ServiceSpec>,
 }

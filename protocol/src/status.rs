@@ -33,6 +33,7 @@ pub struct Status {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Process {
     pub pid: i32,
     /// The command line, shortened.
@@ -40,6 +41,7 @@ pub struct Process {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListeningPort {
     pub port: u16,
     /// The address it is bound to, as text.
@@ -104,6 +106,7 @@ pub struct Activity {
 
 /// Why a sandbox is busy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {
     Exec { exec: ExecId },

@@ -1,0 +1,83 @@
+//! Ids that hostd makes: ULIDs in lower case. Compared without regard to case, because they appear in
+//! hostnames.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+
+/// Letters and digits of a ULID: Crockford's base 32, without i, l, o and u.
+const ALPHABET: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const ID_BYTES: usize = 26;
+
+/// The id of a sandbox. The type is the proof that it is safe in a path, a hostname and a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String))]
+#[serde(try_from = "String", into = "String")]
+pub struct SandboxId([u8; ID_BYTES]);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadId;
+
+impl fmt::Display for BadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an id is {ID_BYTES} letters and digits, as in 01jb9xyzabcdefghjkmnpqrstv")
+    }
+}
+
+impl std::error::Error for BadId {}
+
+impl SandboxId {
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("only letters and digits were let in")
+    }
+}
+
+impl FromStr for SandboxId {
+    type Err = BadId;
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let lower = text.to_ascii_lowercase();
+        let bytes: [u8; ID_BYTES] = lower.as_bytes().try_into().map_err(|_| BadId)?;
+        // The first character of 128 bits in base 32 is at most 7.
+        let fits = bytes[0] <= b'7';
+        if fits && bytes.iter().all(|b| ALPHABET.contains(b)) { Ok(Self(bytes)) } else { Err(BadId) }
+    }
+}
+
+impl TryFrom<String> for SandboxId {
+    type Error = BadId;
+    fn try_from(text: String) -> Result<Self, BadId> {
+        text.parse()
+    }
+}
+
+impl From<SandboxId> for String {
+    fn from(id: SandboxId) -> String {
+        id.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for SandboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_does_not_matter_and_everything_else_does() {
+        let id: SandboxId = "01JB9XYZABCDEFGHJKMNPQRSTV".parse().expect("a good id");
+        assert_eq!(id.to_string(), "01jb9xyzabcdefghjkmnpqrstv");
+        for bad in [
+            "",
+            "01jb9",
+            "81jb9xyzabcdefghjkmnpqrstv",
+            "01jb9xyzabcdefghjkmnpqrst/",
+            "../../../../../../../../..a",
+        ] {
+            assert_eq!(bad.parse::<SandboxId>(), Err(BadId), "{bad:?}");
+        }
+    }
+}

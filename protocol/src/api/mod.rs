@@ -1,0 +1,22 @@
+//! The public API, version 1: what callers send to hostd and what they get. Shared by hostd and the
+//! `slipway` command. Unlike the words between hostd and runtimed, unknown fields are refused by name.
+
+mod error;
+mod exec;
+mod host;
+mod id;
+mod owner;
+mod sandbox;
+mod token;
+
+pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
+pub use exec::{ExecAnswer, ExecCreate, TtyChoice};
+pub use host::{DriverView, HostView};
+pub use id::{BadId, SandboxId};
+pub use owner::{Label, Owner, SandboxScope, ScopeKind};
+pub use sandbox::{
+    ActivityView, AttemptRelation, AttemptState, AttemptView, EnsureAnswer, EventView, IdlePolicy, Image,
+    Limits, LimitsSpec, Network, Page, Phase, Problem, ProblemCode, SandboxSpec, SandboxStatus, SandboxView,
+    StatsView, TtlChange, Visibility,
+};
+pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};

@@ -1,0 +1,101 @@
+//! Who owns a thing. Tenant and principal come from the token of the caller, never from a body.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Longest tenant, principal, project or scope key, in bytes.
+const LABEL_MAX_BYTES: usize = 128;
+
+/// A name that some other system chose (a tenant, a user, a conversation): visible ASCII, not empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = String))]
+#[serde(try_from = "String", into = "String")]
+pub struct Label(String);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLabel;
+
+impl fmt::Display for BadLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "must be 1 to {LABEL_MAX_BYTES} visible ASCII characters without spaces")
+    }
+}
+
+impl std::error::Error for BadLabel {}
+
+impl Label {
+    pub fn parse(text: &str) -> Result<Self, BadLabel> {
+        let good =
+            !text.is_empty() && text.len() <= LABEL_MAX_BYTES && text.bytes().all(|b| b.is_ascii_graphic());
+        if good { Ok(Self(text.to_owned())) } else { Err(BadLabel) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Label {
+    type Error = BadLabel;
+    fn try_from(text: String) -> Result<Self, BadLabel> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Label> for String {
+    fn from(label: Label) -> String {
+        label.0
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The caller gives the project; its token gives the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Owner {
+    pub tenant: Label,
+    pub principal: Label,
+    pub project: Label,
+}
+
+/// What a sandbox belongs to beyond its owner. At most one live sandbox has a given owner and scope.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SandboxScope {
+    pub kind: ScopeKind,
+    /// Needed by every kind but `shared-project-user`, which has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Label>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum ScopeKind {
+    SharedProjectUser,
+    AgentRun,
+    AgentInstance,
+    Conversation,
+    RuntimeInstance,
+    Custom,
+}
+
+impl ScopeKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SharedProjectUser => "shared-project-user",
+            Self::AgentRun => "agent-run",
+            Self::AgentInstance => "agent-instance",
+            Self::Conversation => "conversation",
+            Self::RuntimeInstance => "runtime-instance",
+            Self::Custom => "custom",
+        }
+    }
+}

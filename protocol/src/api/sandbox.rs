@@ -1,0 +1,333 @@
+//! Sandboxes as callers ask for them and see them.
+
+use super::{Owner, SandboxId, SandboxScope};
+use crate::{Cursor, EnvMap, Reason, ServiceSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a caller asks for. Everything is optional.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxSpec {
+    /// For people; need not be unique. Made from the id when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `host`, or the name of an imported image. hostd's default when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The driver to use; hostd's default when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Ports whose previews are advertised; any port that listens can be opened.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// Environment of everything that runs in it. Reaches the processes only: never shown again.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, String>))]
+    pub env: EnvMap,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceSpec>,
+    pub limits: LimitsSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_policy: Option<IdlePolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<Visibility>,
+    /// How long it may exist, as `90s`, `15m`, `4h` or `7d`; for ever when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<String>,
+    /// Anything the caller wants to find again, as text.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// `default` when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<SandboxScope>,
+    /// Only to be checked: must be the caller's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsSpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
+    /// Cores, as in 0.5 or 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    /// Processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_mb: Option<u64>,
+}
+
+/// Limits as they are in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Limits {
+    pub memory_mb: u64,
+    pub cpus: f64,
+    pub pids: u64,
+    /// Absent: not limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_mb: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// Loopback only.
+    #[default]
+    None,
+    /// The network of the host's choice, where the driver has one.
+    Open,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum IdlePolicy {
+    /// Stopped when nothing happens in it for a while, started when someone needs it.
+    #[default]
+    Sleep,
+    /// Kept running; started again when it dies.
+    AlwaysOn,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Visibility {
+    /// Previews ask for a token.
+    #[default]
+    Private,
+    Public,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxStatus {
+    Creating,
+    Running,
+    /// Frozen; memory kept.
+    Paused,
+    /// Memory freed; files kept.
+    Stopped,
+    /// See `problem`. Ways out: start, recreate, destroy.
+    Error,
+    /// The record is kept.
+    Destroyed,
+}
+
+/// What is being done to a sandbox now. Every phase has a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Queued,
+    Building,
+    Provisioning,
+    Starting,
+    Pausing,
+    Resuming,
+    Stopping,
+    Destroying,
+}
+
+/// Why a sandbox is in `error`, or why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Problem {
+    pub code: ProblemCode,
+    /// For people.
+    pub message: String,
+    /// The last lines of what the backend or PID 1 printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemCode {
+    /// The backend refused what was asked for, and will again.
+    Refused,
+    /// The backend tried and failed.
+    LaunchFailed,
+    /// It came up but did not answer in time.
+    NotReady,
+    /// A phase took longer than its deadline.
+    DeadlinePassed,
+    /// The kernel killed it for memory.
+    Oom,
+    /// PID 1 ended, or was killed, while it should run.
+    Died,
+    /// What the driver kept about it is missing or was changed.
+    Damaged,
+    /// The image is not there.
+    ImageMissing,
+    DiskFull,
+    DriverUnavailable,
+}
+
+/// A sandbox as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SandboxView {
+    pub id: SandboxId,
+    pub name: String,
+    #[serde(flatten)]
+    pub owner: Owner,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<SandboxScope>,
+    pub status: SandboxStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    pub driver: String,
+    pub image: String,
+    pub ports: Vec<u16>,
+    /// By port.
+    pub previews: BTreeMap<String, String>,
+    pub limits: Limits,
+    pub network: Network,
+    pub idle_policy: IdlePolicy,
+    pub visibility: Visibility,
+    /// Names of the variables given at create; their values are not shown.
+    pub env: Vec<String>,
+    /// Names of the services given at create.
+    pub services: Vec<String>,
+    pub metadata: BTreeMap<String, String>,
+    /// How often it was brought up.
+    pub attempt: u32,
+    pub created_at: String,
+    pub updated_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EnsureAnswer {
+    #[serde(flatten)]
+    pub sandbox: SandboxView,
+    pub created: bool,
+}
+
+/// A list, and where to go on: give `next` as `after`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// `PATCH …/ttl`. `ttl` counts from now; null takes the end away.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TtlChange {
+    pub ttl: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptState {
+    Open,
+    Succeeded,
+    Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptRelation {
+    Create,
+    Start,
+    /// By hostd, after it died.
+    Restart,
+    Recreate,
+}
+
+/// One try to bring a sandbox up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AttemptView {
+    pub attempt: u32,
+    pub relation: AttemptRelation,
+    pub state: AttemptState,
+    pub driver: String,
+    /// The frozen blueprint.
+    pub blueprint: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    pub started_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
+
+/// One event of hostd's log. `seq` is global and only grows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EventView {
+    pub seq: u64,
+    pub time: String,
+    pub sandbox: SandboxId,
+    pub kind: String,
+    /// Where it stands in the log of the sandbox's runtimed, if it comes from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
+    pub origin: Option<Cursor>,
+    pub data: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StatsView {
+    pub memory_bytes: u64,
+    pub memory_peak_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub cpu_usage_us: u64,
+    pub pids: u64,
+    pub pids_limit: u64,
+    pub oom_kills: u64,
+    pub pids_limit_hits: u64,
+}
+
+/// Why a sandbox is awake, and when it will sleep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ActivityView {
+    pub busy: bool,
+    pub since: String,
+    pub reasons: Vec<Reason>,
+    pub idle_policy: IdlePolicy,
+    /// When it will be stopped if nothing happens until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleeps_at: Option<String>,
+}
+
+/// `POST` and `GET /v1/images`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Image {
+    pub name: String,
+    pub created_at: String,
+    pub size_bytes: u64,
+}
