@@ -1,0 +1,113 @@
+//! One request, as a handler sees it: the caller is known and allowed, the body is read.
+
+use super::{Api, body, failure::Failure, query::Query};
+use crate::{
+    control::Control,
+    core::{Access, Identity},
+    store::SandboxRecord,
+};
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::{HeaderMap, header::ACCEPT, upgrade::OnUpgrade};
+use protocol::{
+    ExecId, ServiceName,
+    api::{ApiErrorCode, Label, SandboxId},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::{Arc, Mutex};
+
+pub struct Call {
+    pub api: Arc<Api>,
+    pub who: Identity,
+    /// The variable parts of the path, by name.
+    pub params: Vec<(String, String)>,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// Where the body is not read whole.
+    pub stream: Once<Body>,
+    pub upgrade: Option<OnUpgrade>,
+    /// Since when the call has its `Idempotency-Key`: a repetition after a crash has the same time.
+    pub claimed_ms: Option<u64>,
+}
+
+/// What can be taken once. Never shared: the lock only makes it `Sync`.
+pub struct Once<T>(Mutex<Option<T>>);
+
+impl<T> Once<T> {
+    pub fn new(value: Option<T>) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    pub fn take(&mut self) -> Option<T> {
+        self.0.get_mut().ok().and_then(Option::take)
+    }
+}
+
+impl Call {
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        body::parse(&self.body)
+    }
+
+    /// For checks that the type itself does not make.
+    pub fn value(&self) -> Result<Value, Failure> {
+        body::parse(&self.body)
+    }
+
+    pub fn param(&self, name: &str) -> Result<&str, Failure> {
+        let found = self.params.iter().find(|(each, _)| each == name);
+        found.map(|(_, value)| value.as_str()).ok_or_else(Failure::not_found)
+    }
+
+    /// A malformed id is the id of nothing.
+    pub fn exec_id(&self) -> Result<ExecId, Failure> {
+        ExecId::parse(self.param("exec")?).map_err(|_| Failure::not_found())
+    }
+
+    pub fn service(&self) -> Result<ServiceName, Failure> {
+        ServiceName::parse(self.param("service")?).map_err(|_| Failure::not_found())
+    }
+
+    /// The sandbox the path names, if it is there for this caller.
+    pub async fn sandbox(&self) -> Result<Arc<SandboxRecord>, Failure> {
+        self.sandbox_by(self.param("id")?).await
+    }
+
+    pub async fn sandbox_by(&self, id: &str) -> Result<Arc<SandboxRecord>, Failure> {
+        let id: SandboxId = id.parse().map_err(|_| Failure::not_found())?;
+        let record = self.api.fleet.record(&id).await?;
+        if self.who.sees(&record.owner) { Ok(record) } else { Err(Failure::foreign()) }
+    }
+
+    /// The way into the sandbox the path names. Wakes it, unless the caller does not want that or may
+    /// only look.
+    pub async fn control(&self) -> Result<(Arc<SandboxRecord>, Control), Failure> {
+        let id = self.sandbox().await?.id;
+        let wakes = self.query.flag("wake", true)? && self.who.allows(Access::Write);
+        let way = if wakes { self.api.fleet.awake(&id).await } else { self.api.fleet.control(&id).await };
+        Ok(way?)
+    }
+
+    /// The tenant and principal whose things this caller sees; `None` is all of them.
+    pub fn sight(&self) -> (Option<Label>, Option<Label>) {
+        let (tenant, principal) = (self.who.tenant.clone(), self.who.principal.clone());
+        match (self.who.operator, self.who.scope) {
+            (true, _) => (None, None),
+            (false, protocol::api::TokenScope::Admin) => (Some(tenant), None),
+            (false, _) => (Some(tenant), Some(principal)),
+        }
+    }
+
+    pub fn accepts(&self, kind: &str) -> bool {
+        let accept = self.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        accept
+            .flat_map(|value| value.split(','))
+            .any(|part| part.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(kind)))
+    }
+}
+
+pub fn forbidden(field: &str, message: &str) -> Failure {
+    let error = protocol::api::ApiError::new(ApiErrorCode::Forbidden, message);
+    error.with(|detail| detail.field = Some(field.to_owned())).into()
+}

@@ -1,0 +1,26 @@
+//! What the OpenAPI document says about one route, and how types get into it.
+
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{Ref, RefOr, Schema},
+};
+
+/// The schemas of all types that were mentioned, by name.
+pub type Schemas = Vec<(String, RefOr<Schema>)>;
+/// Mentions a type: adds what it is made of, and gives the reference to it.
+pub type Mention = fn(&mut Schemas) -> RefOr<Schema>;
+
+#[derive(Default)]
+pub struct Doc {
+    pub summary: &'static str,
+    pub request: Option<Mention>,
+    /// Status, media type, and the type where the answer is JSON.
+    pub answers: Vec<(u16, &'static str, Option<Mention>)>,
+}
+
+pub fn schema_of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
+    T::schemas(schemas);
+    let name = T::name().into_owned();
+    schemas.push((name.clone(), <T as PartialSchema>::schema()));
+    RefOr::Ref(Ref::from_schema_name(name))
+}

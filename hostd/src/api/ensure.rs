@@ -1,0 +1,169 @@
+//! `ensure`: the sandbox of an owner and scope, awake and healthy; made if there is none.
+//!
+//! ```text
+//!            none ──▶ create ──(scope taken: somebody was faster)──▶ look again
+//!  look ──▶  one  ──▶ awake and healthy ──▶ done
+//!                       └─ no ──▶ repair, one caller at a time: start, or take it away ──▶ look again
+//! ```
+//!
+//! That there is never more than one is the promise of the store's index, not of this loop.
+
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    limits as api,
+    pass::{self, WITHIN},
+    sandboxes::{asked_for, fresh_id, spec},
+    views::{self, ok},
+};
+use crate::{
+    limits,
+    reconcile::{Ask, FleetError},
+    store::{NewSandbox, SandboxFilter, SandboxRecord, StoreError},
+};
+use hyper::StatusCode;
+use protocol::api::{
+    ApiErrorCode, EnsureAnswer, Problem, ProblemCode, SandboxScope, SandboxStatus, ScopeKind,
+};
+use std::{sync::Arc, time::Duration};
+use tracing::info;
+
+type Record = Arc<SandboxRecord>;
+
+pub async fn ensure(call: Call) -> Answer {
+    let mut spec = spec(&call)?;
+    spec.scope.get_or_insert(SandboxScope { kind: ScopeKind::SharedProjectUser, key: None });
+    let mut repaired = false;
+    for _ in 0..api::ENSURE_ROUNDS_MAX {
+        let new = asked_for(&call, &spec, fresh_id()?)?;
+        let Some(found) = find(&call, &new).await? else {
+            match create(&call, new).await? {
+                Some(record) => return answered(&call, &record, true),
+                None => continue,
+            }
+        };
+        match healthy(&call, &found).await {
+            Ok(Some(record)) => return answered(&call, &record, false),
+            // Somebody is taking it away, or did.
+            Ok(None) => {}
+            Err(failure) if repaired => return Err(failure),
+            Err(_) => {
+                repaired = true;
+                repair(&call, &found).await?;
+            }
+        }
+    }
+    Err(Failure::new(ApiErrorCode::TimedOut, "others keep changing this sandbox; try again"))
+}
+
+fn answered(call: &Call, record: &SandboxRecord, created: bool) -> Answer {
+    let sandbox = views::sandbox(record, &call.api.settings.previews);
+    let answer = EnsureAnswer { sandbox, created };
+    Ok(if created { views::json(StatusCode::CREATED, &answer) } else { ok(&answer) })
+}
+
+async fn find(call: &Call, new: &NewSandbox) -> Result<Option<Record>, Failure> {
+    let filter = SandboxFilter {
+        tenant: Some(new.owner.tenant.clone()),
+        principal: Some(new.owner.principal.clone()),
+        project: Some(new.owner.project.clone()),
+        scope: new.scope.clone(),
+        ..SandboxFilter::default()
+    };
+    let found = call.api.fleet.store().sandboxes(filter, None, 1).await?;
+    Ok(found.into_iter().next().map(Arc::new))
+}
+
+/// `None` when somebody was faster.
+async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, Failure> {
+    let id = match call.api.fleet.create(new).await {
+        Ok(record) => record.id,
+        Err(FleetError::Store(StoreError::ScopeTaken { .. })) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let record = call.api.fleet.settled(&id, up()).await?;
+    Ok(Some(record))
+}
+
+fn up() -> Duration {
+    Duration::from_millis(limits::UP_MAX_MS + limits::DOWN_MAX_MS)
+}
+
+/// Wakes it and lets it prove that it is well. `None` when it is being, or was, destroyed.
+async fn healthy(call: &Call, found: &Record) -> Result<Option<Record>, Failure> {
+    let (record, control) = match call.api.fleet.awake(&found.id).await {
+        Ok(awake) => awake,
+        Err(FleetError::Refused(_) | FleetError::NotFound) => {
+            // The scope is free when it is gone.
+            let _ = call.api.fleet.settled(&found.id, up()).await;
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let probe = Duration::from_millis(limits::HEALTH_PROBE_MS);
+    control.get::<serde::de::IgnoredAny>(pass::HEALTH, probe).await?;
+    Ok(Some(record))
+}
+
+/// Brings up again what is in error or does not answer; what cannot be brought up is taken away, but not
+/// its files. One caller at a time, so that nobody takes away what another one just repaired.
+async fn repair(call: &Call, found: &Record) -> Result<(), Failure> {
+    let owner = &found.owner;
+    let turn = format!("ensure {} {} {} {:?}", owner.tenant, owner.principal, owner.project, found.scope);
+    let busy = || Failure::new(ApiErrorCode::TimedOut, "the sandbox is being repaired; try again");
+    let _turn = call.api.keys.turn(turn, up()).await.ok_or_else(busy)?;
+    let fleet = &call.api.fleet;
+    let record = fleet.record(&found.id).await?;
+    let ask = match record.state.status {
+        SandboxStatus::Destroyed => return Ok(()),
+        SandboxStatus::Error => Ask::Start,
+        SandboxStatus::Running if answers(call, &record).await => return Ok(()),
+        // It runs and does not answer: down, and up again with its files.
+        SandboxStatus::Running => Ask::Recreate { keep_workspace: true },
+        SandboxStatus::Creating | SandboxStatus::Paused | SandboxStatus::Stopped => return Ok(()),
+    };
+    info!(sandbox = %record.id, ?ask, "ensure repairs it");
+    let problem = match fleet.ask(&record.id, ask).await {
+        Ok(_) => match fleet.settled(&record.id, up()).await {
+            Ok(_) => return Ok(()),
+            Err(FleetError::Failed { problem, sandbox }) if !another_may_do(&problem) => {
+                return Err(FleetError::Failed { problem, sandbox }.into());
+            }
+            Err(FleetError::Failed { problem, .. }) => problem,
+            Err(error) => return Err(error.into()),
+        },
+        Err(FleetError::Refused(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    info!(sandbox = %record.id, ?problem, "ensure takes it away and makes another");
+    fleet.ask(&record.id, Ask::Destroy { keep_workspace: true }).await?;
+    fleet.settled(&record.id, up()).await?;
+    Ok(())
+}
+
+async fn answers(call: &Call, record: &Record) -> bool {
+    match call.api.fleet.control(&record.id).await {
+        Ok((_, control)) => {
+            let probe = WITHIN.min(Duration::from_millis(limits::HEALTH_PROBE_MS));
+            control.get::<serde::de::IgnoredAny>(pass::HEALTH, probe).await.is_ok()
+        }
+        Err(_) => false,
+    }
+}
+
+/// Whether a new sandbox may do where this one did not. What is wrong with the host or with what was asked
+/// for would be wrong again, and the old one must not be lost over it.
+fn another_may_do(problem: &Problem) -> bool {
+    match problem.code {
+        ProblemCode::LaunchFailed
+        | ProblemCode::NotReady
+        | ProblemCode::DeadlinePassed
+        | ProblemCode::Oom
+        | ProblemCode::Died
+        | ProblemCode::Damaged => true,
+        ProblemCode::Refused
+        | ProblemCode::ImageMissing
+        | ProblemCode::DiskFull
+        | ProblemCode::DriverUnavailable => false,
+    }
+}

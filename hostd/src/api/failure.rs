@@ -1,0 +1,234 @@
+//! The one place where errors of hostd become errors of the API. What went wrong inside is for the log;
+//! what a caller reads names no path of the host.
+
+use crate::{
+    control::ControlError, core::Refused, driver::DriverError, reconcile::FleetError, store::StoreError,
+};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use hyper::{
+    StatusCode,
+    header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use protocol::{
+    ErrorBody, ErrorCode,
+    api::{ApiError, ApiErrorBody, ApiErrorCode},
+};
+use std::error::Error;
+
+/// Why a call gets no answer of its own.
+#[derive(Debug)]
+pub struct Failure {
+    pub error: Box<ApiError>,
+    /// The chain of causes, for the log only.
+    pub cause: Option<String>,
+    /// The thing is there and belongs to somebody else: not found for the caller, a refusal for the audit.
+    pub foreign: bool,
+}
+
+/// What the audit wants to know about an answer; put beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct Refusal {
+    pub code: ApiErrorCode,
+    pub foreign: bool,
+}
+
+pub type Answer = Result<Response, Failure>;
+
+impl Failure {
+    pub fn new(code: ApiErrorCode, message: impl Into<String>) -> Self {
+        ApiError::new(code, message).into()
+    }
+
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        ApiError::invalid(field, message).into()
+    }
+
+    pub fn not_found() -> Self {
+        Self::new(ApiErrorCode::NotFound, "there is no such thing here, or it is not yours")
+    }
+
+    /// The same words as for what does not exist.
+    pub fn foreign() -> Self {
+        Self { foreign: true, ..Self::not_found() }
+    }
+
+    fn caused(code: ApiErrorCode, message: &str, cause: &dyn Error) -> Self {
+        Self { cause: Some(chain(cause)), ..Self::new(code, message) }
+    }
+
+    pub fn internal(cause: &dyn Error) -> Self {
+        Self::caused(
+            ApiErrorCode::Internal,
+            "hostd failed; its log has the cause under this request's id",
+            cause,
+        )
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        Self { error: Box::new(error), cause: None, foreign: false }
+    }
+}
+
+impl From<FleetError> for Failure {
+    fn from(error: FleetError) -> Self {
+        use ApiErrorCode::{NotRunning, SandboxFailed, ShuttingDown, TimedOut, TooMany};
+        let message = error.to_string();
+        match error {
+            FleetError::NotFound => Self::not_found(),
+            FleetError::Refused(refused) => refused.into(),
+            FleetError::Failed { sandbox, problem } => ApiError::new(SandboxFailed, message)
+                .with(|detail| {
+                    detail.existing = Some(sandbox);
+                    detail.problem = Some(*problem);
+                })
+                .into(),
+            FleetError::StillGoing => Self::new(TimedOut, message),
+            FleetError::NotRunning { .. } => Self::new(NotRunning, message),
+            FleetError::TooMany => Self::new(TooMany, message),
+            FleetError::ShuttingDown => Self::new(ShuttingDown, message),
+            FleetError::Driver(error) => error.into(),
+            FleetError::Store(error) => error.into(),
+            FleetError::Control(error) => error.into(),
+        }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let code = match refused {
+            Refused::Destroyed | Refused::Destroying => ApiErrorCode::Gone,
+            Refused::NotRunning => ApiErrorCode::NotRunning,
+            Refused::NoEffort => ApiErrorCode::Conflict,
+        };
+        Self::new(code, refused.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full => Self::new(ApiErrorCode::NoCapacity, error.to_string()),
+            StoreError::Busy => Self::new(ApiErrorCode::TooMany, error.to_string()),
+            StoreError::Closed => Self::new(ApiErrorCode::ShuttingDown, "hostd is shutting down"),
+            StoreError::Refused(refused) => refused.into(),
+            StoreError::NotFound => Self::not_found(),
+            StoreError::Exists => Self::new(ApiErrorCode::Conflict, error.to_string()),
+            StoreError::ScopeTaken { existing } => ApiError::new(ApiErrorCode::ScopeTaken, error.to_string())
+                .with(|detail| detail.existing = Some(existing))
+                .into(),
+            StoreError::Broken
+            | StoreError::Corrupt { .. }
+            | StoreError::Row { .. }
+            | StoreError::Unfit { .. }
+            | StoreError::Sqlite { .. } => Self::internal(&error),
+        }
+    }
+}
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        use ApiErrorCode::{DriverUnavailable, NoCapacity, SandboxFailed, TimedOut, Unsupported};
+        match error {
+            DriverError::Refused { field, message, supported } => ApiError::new(Unsupported, message)
+                .with(|detail| {
+                    detail.field = Some(field.to_owned());
+                    detail.supported = supported;
+                })
+                .into(),
+            DriverError::ImageMissing { .. } => {
+                let message = format!("{error}; import it, or use one of GET /v1/images");
+                ApiError::new(Unsupported, message).with(|detail| detail.field = Some("image".into())).into()
+            }
+            DriverError::Unavailable { .. } => {
+                Self::caused(DriverUnavailable, "the driver does not answer; try again later", &error)
+            }
+            DriverError::DiskFull => Self::new(NoCapacity, error.to_string()),
+            DriverError::TimedOut { .. } => {
+                Self::caused(TimedOut, "the driver did not answer in time", &error)
+            }
+            DriverError::Failed { .. } => Self::caused(SandboxFailed, "the driver tried and failed", &error),
+            DriverError::Damaged { .. } => {
+                let message = "what the driver kept about the sandbox is missing or was changed";
+                Self::caused(SandboxFailed, message, &error)
+            }
+            DriverError::Io { .. } => Self::internal(&error),
+        }
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Self {
+        use ApiErrorCode::{SandboxFailed, TimedOut};
+        match error {
+            ControlError::Refused(body) => from_runtimed(*body),
+            ControlError::TimedOut(_) => Self::new(TimedOut, error.to_string()),
+            ControlError::Unreachable(_) | ControlError::Garbled(_) | ControlError::Broken(_) => {
+                Self::caused(
+                    SandboxFailed,
+                    "the sandbox does not answer as it should; see its events",
+                    &error,
+                )
+            }
+        }
+    }
+}
+
+/// What runtimed refuses, its caller asked for: most codes are the same word.
+fn from_runtimed(body: ErrorBody) -> Failure {
+    let inner = body.error;
+    let code = match inner.code {
+        ErrorCode::InvalidRequest => ApiErrorCode::InvalidRequest,
+        ErrorCode::NotFound => return Failure::not_found(),
+        ErrorCode::MethodNotAllowed => ApiErrorCode::MethodNotAllowed,
+        ErrorCode::Conflict => ApiErrorCode::Conflict,
+        ErrorCode::HistoryGone => ApiErrorCode::HistoryGone,
+        ErrorCode::TooLarge => ApiErrorCode::TooLarge,
+        ErrorCode::TooMany | ErrorCode::RateLimited => ApiErrorCode::TooMany,
+        ErrorCode::NotRunning => ApiErrorCode::NotRunning,
+        ErrorCode::PortClosed | ErrorCode::Internal => ApiErrorCode::SandboxFailed,
+        ErrorCode::ShuttingDown => ApiErrorCode::NotRunning,
+    };
+    let detail = inner.detail;
+    ApiError::new(code, inner.message)
+        .with(|to| {
+            to.field = detail.field;
+            to.oldest = detail.oldest;
+        })
+        .into()
+}
+
+/// An error and what caused it, in one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let refusal = Refusal { code: self.error.code, foreign: self.foreign };
+        let body = serde_json::to_vec(&ApiErrorBody { error: *self.error }).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() =
+            StatusCode::from_u16(refusal.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if refusal.code == ApiErrorCode::Unauthorized {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"slipway\""));
+        }
+        if refusal.code.retryable() {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response.extensions_mut().insert(refusal);
+        response
+    }
+}

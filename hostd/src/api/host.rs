@@ -1,0 +1,124 @@
+//! The host itself: what it is, whether it is well, and its numbers.
+
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    limits,
+    views::ok,
+};
+use axum::{body::Body, response::Response};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use nix::sys::statvfs::statvfs;
+use protocol::api::{ApiErrorCode, DriverView, HostView, Page, SandboxId};
+use serde::Serialize;
+use std::time::Duration;
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+/// Of no sandbox: a driver that is well says that it is absent.
+const NOBODY: &str = "00000000000000000000000000";
+
+/// `GET /healthz` and `/readyz`
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Health {
+    status: &'static str,
+}
+
+pub async fn healthz(_: Call) -> Answer {
+    Ok(ok(&Health { status: "ok" }))
+}
+
+/// The store answers and the drivers look fine.
+pub async fn readyz(call: Call) -> Answer {
+    let fleet = &call.api.fleet;
+    let asked = async {
+        fleet.store().count_by_status().await?;
+        let nobody: SandboxId = NOBODY.parse().map_err(|error| Failure::internal(&error))?;
+        for driver in fleet.drivers().all() {
+            driver.look(&nobody).await?;
+        }
+        Ok::<_, Failure>(())
+    };
+    let late = |_| Failure::new(ApiErrorCode::DriverUnavailable, "the store or a driver does not answer");
+    timeout(Duration::from_millis(limits::READY_MAX_MS), asked).await.map_err(late)??;
+    Ok(ok(&Health { status: "ready" }))
+}
+
+pub async fn metrics(call: Call) -> Answer {
+    let sandboxes = call.api.fleet.store().count_by_status().await?;
+    let mut response = Response::new(Body::from(call.api.metrics.text(&sandboxes)));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+pub async fn openapi(_: Call) -> Answer {
+    let mut response = Response::new(Body::from(super::openapi_json()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+pub async fn drivers(call: Call) -> Answer {
+    Ok(ok(&Page { items: driver_views(&call), next: None }))
+}
+
+fn driver_views(call: &Call) -> Vec<DriverView> {
+    let drivers = call.api.fleet.drivers().all().iter();
+    let view = |driver: &std::sync::Arc<dyn crate::driver::Driver>| DriverView {
+        name: driver.name().to_owned(),
+        available: true,
+        detail: driver.describe(),
+    };
+    drivers.map(view).collect()
+}
+
+pub async fn host(call: Call) -> Answer {
+    let (fleet, settings) = (&call.api.fleet, &call.api.settings);
+    let memory = read("/proc/meminfo");
+    let disk = statvfs(&settings.data_dir).ok();
+    let bytes = |blocks: u64| disk.map_or(0, |disk| blocks.saturating_mul(disk.fragment_size()));
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
+    let resident_pages =
+        read("/proc/self/statm").split(' ').nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Ok(ok(&HostView {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instance: settings.instance.clone(),
+        default_driver: fleet.defaults().driver.clone(),
+        default_image: fleet.defaults().image.clone(),
+        drivers: driver_views(&call),
+        cpus: u32::try_from(cores).unwrap_or(u32::MAX),
+        memory_total_bytes: kib(&memory, "MemTotal:"),
+        memory_available_bytes: kib(&memory, "MemAvailable:"),
+        disk_total_bytes: bytes(disk.map_or(0, |disk| disk.blocks())),
+        disk_free_bytes: bytes(disk.map_or(0, |disk| disk.blocks_available())),
+        hostd_rss_bytes: u64::try_from(page).unwrap_or(0).saturating_mul(resident_pages),
+        sandboxes: fleet.store().count_by_status().await?,
+        warnings: fleet.drivers().all().iter().flat_map(|driver| driver.warnings()).collect(),
+    }))
+}
+
+/// Files of the kernel: small, and made when they are read.
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+/// A line of /proc/meminfo, in bytes.
+fn kib(meminfo: &str, name: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
+    let number =
+        line.and_then(|rest| rest.split_whitespace().next()).and_then(|text| text.parse::<u64>().ok());
+    number.unwrap_or(0).saturating_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let text = "MemTotal:       24662264 kB\nMemFree:  1 kB\n";
+        assert_eq!(kib(text, "MemTotal:"), 24_662_264 * 1024);
+        assert_eq!(kib(text, "MemAvailable:"), 0);
+    }
+}

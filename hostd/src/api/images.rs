@@ -1,0 +1,91 @@
+//! Images of the host, for its administrator.
+
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    views::{self, ok},
+};
+use crate::{
+    core::rfc3339,
+    driver::{DriverError, oci::Oci},
+};
+use hyper::StatusCode;
+use protocol::api::{ApiErrorCode, Image, Page};
+use serde::Deserialize;
+use std::{path::PathBuf, sync::Arc};
+use tokio::task::spawn_blocking;
+use utoipa::ToSchema;
+
+/// Whoever keeps images on this host.
+#[derive(Clone)]
+pub enum Images {
+    /// No driver here has any.
+    Absent,
+    Oci(Arc<Oci>),
+}
+
+impl Images {
+    pub fn new(oci: Arc<Oci>) -> Self {
+        Self::Oci(oci)
+    }
+
+    /// Images are files: what is done with them blocks.
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&crate::driver::oci::Images) -> Result<T, DriverError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let oci = match self {
+            Self::Oci(oci) => oci.clone(),
+            Self::Absent => {
+                return Err(Failure::new(ApiErrorCode::Unsupported, "no driver of this host keeps images"));
+            }
+        };
+        let done = spawn_blocking(move || work(oci.images())).await;
+        Ok(done.map_err(|panic| Failure::internal(&panic))??)
+    }
+}
+
+/// `POST /v1/images`
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageImport {
+    name: String,
+    /// On the host: a directory, or a tar archive, plain or compressed with gzip.
+    path: String,
+}
+
+pub async fn import(call: Call) -> Answer {
+    let ImageImport { name, path } = call.json()?;
+    let path = PathBuf::from(path);
+    if !path.is_absolute() {
+        return Err(Failure::invalid("path", "must be an absolute path on the host"));
+    }
+    let listed = call.api.settings.images.with(move |images| images.import(&name, &path)).await?;
+    let created_at = rfc3339(listed.created_ms);
+    let image = Image { name: listed.name, created_at, size_bytes: listed.size_bytes };
+    Ok(views::json(StatusCode::CREATED, &image))
+}
+
+pub async fn list(call: Call) -> Answer {
+    let found = call.api.settings.images.with(crate::driver::oci::Images::list).await?;
+    let items = found.into_iter().map(|listed| Image {
+        name: listed.name,
+        created_at: rfc3339(listed.created_ms),
+        size_bytes: listed.size_bytes,
+    });
+    Ok(ok(&Page { items: items.collect(), next: None }))
+}
+
+pub async fn remove(call: Call) -> Answer {
+    let name = call.param("name")?.to_owned();
+    let live = call.api.fleet.store().live_sandboxes().await?;
+    if let Some(user) = live.iter().find(|record| record.blueprint.image == name) {
+        let message = format!("sandbox {} is made of it; destroy that first", user.id);
+        return Err(Failure::new(ApiErrorCode::Conflict, message));
+    }
+    call.api.settings.images.with(move |images| images.remove(&name)).await.map_err(|failure| {
+        // Nothing of that name can be there, whatever is wrong with it.
+        if failure.error.code == ApiErrorCode::Unsupported { Failure::not_found() } else { failure }
+    })?;
+    Ok(views::no_content())
+}

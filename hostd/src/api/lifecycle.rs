@@ -1,0 +1,64 @@
+//! The verbs of a sandbox. Each answers with the settled sandbox, or 202 while it goes on.
+
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    limits as api, pass,
+    sandboxes::{change, settled, view},
+};
+use crate::{core::ttl_ms, limits, reconcile::Ask, store::Change};
+use hyper::{Method, StatusCode};
+use protocol::{HoldRequest, HoldView, api::TtlChange};
+use std::time::Duration;
+
+pub async fn start(call: Call) -> Answer {
+    asked(call, Ask::Start).await
+}
+
+pub async fn stop(call: Call) -> Answer {
+    asked(call, Ask::Stop).await
+}
+
+pub async fn pause(call: Call) -> Answer {
+    asked(call, Ask::Pause).await
+}
+
+pub async fn resume(call: Call) -> Answer {
+    asked(call, Ask::Resume).await
+}
+
+/// Keeps the files unless told otherwise: losing them should take a word.
+pub async fn recreate(call: Call) -> Answer {
+    let keep_workspace = call.query.keeps_workspace(true)?;
+    asked(call, Ask::Recreate { keep_workspace }).await
+}
+
+async fn asked(call: Call, ask: Ask) -> Answer {
+    let record = call.sandbox().await?;
+    let wait_ms = call.query.wait_ms()?;
+    let record = call.api.fleet.ask(&record.id, ask).await?;
+    let (record, done) = settled(&call, record, wait_ms).await?;
+    Ok(view(&call, &record, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
+}
+
+/// Counts as activity: the time without any starts again. A sandbox that sleeps is not woken.
+pub async fn keepalive(call: Call) -> Answer {
+    let id = call.sandbox().await?.id;
+    let (record, control) = call.api.fleet.control(&id).await?;
+    let hold = HoldRequest { ttl_s: Some(api::KEEPALIVE_HOLD_S), reason: "keepalive".to_owned() };
+    let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+    control.json::<HoldView>(Method::PUT, &pass::path(&["holds", "keepalive"]), Some(&hold), within).await?;
+    Ok(view(&call, &record, StatusCode::OK))
+}
+
+pub async fn ttl(call: Call) -> Answer {
+    let record = call.sandbox().await?;
+    let asked: TtlChange = call.json()?;
+    // An absent ttl would read as null, which takes the end away.
+    if call.value()?.get("ttl").is_none() {
+        return Err(Failure::invalid("ttl", "give a ttl as 90s, 15m, 4h or 7d, or null for no end"));
+    }
+    let ttl_ms = asked.ttl.as_deref().map(ttl_ms).transpose()?;
+    let expires_ms = ttl_ms.map(|ttl_ms| call.api.now_ms().saturating_add(ttl_ms));
+    change(&call, &record.id, Change { expires_ms: Some(expires_ms), ..Change::default() }).await
+}

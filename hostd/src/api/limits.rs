@@ -1,0 +1,44 @@
+//! Limits of the API that nobody else needs, with their units.
+
+/// How long requests in flight may take when hostd shuts down, and then what they started.
+pub const DRAIN_MAX_MS: u64 = 10_000;
+/// How long a call may go on after the shutdown began, before it is told so.
+pub const CLOSING_MS: u64 = 3_000;
+/// Connections over the limit that are told so at once; more are closed without a word.
+pub const REFUSALS_MAX: usize = 64;
+pub const REFUSAL_MAX_MS: u64 = 1_000;
+/// Pause after an accept that failed for want of descriptors.
+pub const ACCEPT_PAUSE_MS: u64 = 50;
+/// The head of a request.
+pub const HEAD_MAX_BYTES: usize = 64 << 10;
+/// How long a call waits for a settled state unless it says so, and at most.
+pub const WAIT_DEFAULT_MS: u64 = 60_000;
+pub const WAIT_MAX_MS: u64 = 10 * 60_000;
+/// How long a repeated `Idempotency-Key` waits for the first call with it.
+pub const KEY_WAIT_MS: u64 = 60_000;
+pub const KEY_MAX_BYTES: usize = 255;
+/// An answer that is kept for a repetition.
+pub const KEPT_ANSWER_MAX_BYTES: usize = 8 << 20;
+pub const TOKEN_MAX_BYTES: usize = 256;
+pub const REQUEST_ID_MAX_BYTES: usize = 64;
+/// Audit rows that wait to be written.
+pub const AUDIT_QUEUE_MAX: usize = 1024;
+/// Audit rows written together.
+pub const AUDIT_BATCH_MAX: usize = 64;
+/// Refused calls that are audited: so many at once, then so many a second.
+pub const AUDIT_REFUSED_BURST: u32 = 100;
+pub const AUDIT_REFUSED_PER_SECOND: u32 = 10;
+/// Between two comments on a silent stream of events.
+pub const HEARTBEAT_MS: u64 = 15_000;
+/// Events read at once for one subscriber.
+pub const SSE_BATCH: usize = 256;
+/// Rounds of `ensure` before it gives up: each one means that somebody else changed the sandbox.
+pub const ENSURE_ROUNDS_MAX: usize = 16;
+/// How long standard input may be streamed in one request.
+pub const STDIN_MAX_MS: u64 = 24 * 3_600_000;
+/// Between two questions to a sandbox whose connection broke.
+pub const ASK_AGAIN_MS: u64 = 100;
+/// How long `readyz` waits for the store and the driver.
+pub const READY_MAX_MS: u64 = 2_000;
+/// How long a hold by `keepalive` lasts: it only has to be seen.
+pub const KEEPALIVE_HOLD_S: u64 = 1;

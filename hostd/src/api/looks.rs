@@ -1,0 +1,68 @@
+//! Looking at one sandbox: activity, attempts, ports, stats. None of these wakes it.
+
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    pass,
+    views::{self, ok},
+};
+use crate::{core::rfc3339, limits};
+use protocol::{
+    Activity, ListeningPort,
+    api::{ActivityView, ApiErrorCode, IdlePolicy, Page, SandboxStatus},
+};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Of the status of runtimed only this.
+#[derive(Deserialize)]
+struct Active {
+    activity: Activity,
+}
+
+const WITHIN: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+
+pub async fn activity(call: Call) -> Answer {
+    let record = call.sandbox().await?;
+    let idle_policy = record.blueprint.idle_policy;
+    let seen = match call.api.fleet.control(&record.id).await {
+        Ok((_, control)) => Some(control.get::<Active>(&pass::path(&["status"]), WITHIN).await?.activity),
+        Err(_) => None,
+    };
+    let Some(Activity { busy, since_ms, reasons }) = seen else {
+        // It sleeps, or is on its way: nothing is going on in it.
+        let since = rfc3339(record.updated_ms);
+        return Ok(ok(&ActivityView { busy: false, since, reasons: vec![], idle_policy, sleeps_at: None }));
+    };
+    let sleeps = !busy && idle_policy == IdlePolicy::Sleep;
+    let sleeps_at = sleeps.then(|| rfc3339(since_ms.saturating_add(call.api.fleet.timing().idle_ms)));
+    Ok(ok(&ActivityView { busy, since: rfc3339(since_ms), reasons, idle_policy, sleeps_at }))
+}
+
+pub async fn attempts(call: Call) -> Answer {
+    let record = call.sandbox().await?;
+    let wrong = |_| Failure::invalid("after", "must be the number of an attempt");
+    let after = call.query.number("after")?.map(u32::try_from).transpose().map_err(wrong)?;
+    let limit = call.query.limit()?;
+    let records = call.api.fleet.store().attempts(&record.id, after, limit).await?;
+    Ok(ok(&views::page(&records, limit, views::attempt, |record| record.attempt.to_string())))
+}
+
+pub async fn ports(call: Call) -> Answer {
+    let id = call.sandbox().await?.id;
+    let (_, control) = call.api.fleet.control(&id).await?;
+    let items: Vec<ListeningPort> = control.get(&pass::path(&["ports"]), WITHIN).await?;
+    Ok(ok(&Page { items, next: None }))
+}
+
+pub async fn stats(call: Call) -> Answer {
+    let record = call.sandbox().await?;
+    match record.state.status {
+        SandboxStatus::Running | SandboxStatus::Paused => {}
+        SandboxStatus::Destroyed => return Err(crate::core::Refused::Destroyed.into()),
+        SandboxStatus::Creating | SandboxStatus::Stopped | SandboxStatus::Error => {
+            return Err(Failure::new(ApiErrorCode::NotRunning, "the sandbox does not run; start it first"));
+        }
+    }
+    Ok(ok(&call.api.fleet.driver_of(&record).stats(&record.id).await?))
+}

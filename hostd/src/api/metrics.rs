@@ -1,0 +1,93 @@
+//! Numbers for Prometheus.
+
+use hyper::Method;
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+#[derive(Default)]
+pub struct Metrics {
+    requests: Mutex<BTreeMap<(String, &'static str, u16), u64>>,
+    pub audit_dropped: AtomicU64,
+}
+
+/// Connections are counted where they are made, which knows nothing of the API: once for the process.
+pub static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+pub static CONNECTIONS_REFUSED: AtomicU64 = AtomicU64::new(0);
+
+impl Metrics {
+    /// `path` is the pattern of the route, so that there are few of them.
+    pub fn count(&self, method: &Method, path: &'static str, status: u16) {
+        // Methods a stranger made up are one kind, not many.
+        let known = matches!(
+            *method,
+            Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::HEAD
+        );
+        let method = if known { method.as_str() } else { "other" };
+        let mut requests = self.requests.lock().expect("no panic while held");
+        *requests.entry((method.to_owned(), path, status)).or_default() += 1;
+    }
+
+    pub fn text(&self, sandboxes: &BTreeMap<String, u64>) -> String {
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, help: &str, lines: &[(String, u64)]| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for (labels, value) in lines {
+                let _ = writeln!(text, "{name}{labels} {value}");
+            }
+        };
+        let plain = |value: &AtomicU64| [(String::new(), value.load(Ordering::Relaxed))];
+        let by_status: Vec<_> =
+            sandboxes.iter().map(|(status, count)| (format!("{{status=\"{status}\"}}"), *count)).collect();
+        let requests: Vec<_> = {
+            let requests = self.requests.lock().expect("no panic while held");
+            let label = |(method, path, status): &(String, &str, u16)| {
+                format!("{{method=\"{method}\",route=\"{path}\",status=\"{status}\"}}")
+            };
+            requests.iter().map(|(key, count)| (label(key), *count)).collect()
+        };
+        family("slipway_sandboxes", "gauge", "Sandboxes by status.", &by_status);
+        family("slipway_api_requests_total", "counter", "Answered requests.", &requests);
+        family("slipway_api_connections", "gauge", "Open connections.", &plain(&CONNECTIONS));
+        family(
+            "slipway_api_connections_refused_total",
+            "counter",
+            "Connections over the limit.",
+            &plain(&CONNECTIONS_REFUSED),
+        );
+        family(
+            "slipway_audit_dropped_total",
+            "counter",
+            "Refused calls that were not written to the audit.",
+            &plain(&self.audit_dropped),
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_route_and_status() {
+        let metrics = Metrics::default();
+        metrics.count(&Method::GET, "/v1/host", 200);
+        metrics.count(&Method::GET, "/v1/host", 200);
+        metrics.count(&Method::from_bytes(b"FROB").unwrap(), "-", 404);
+        let text = metrics.text(&BTreeMap::from([("running".to_owned(), 3)]));
+        for line in [
+            "slipway_sandboxes{status=\"running\"} 3",
+            "slipway_api_requests_total{method=\"GET\",route=\"/v1/host\",status=\"200\"} 2",
+            "slipway_api_requests_total{method=\"other\",route=\"-\",status=\"404\"} 1",
+            "slipway_audit_dropped_total 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The public HTTP API, version 1. One table names every route; one pipeline serves them all.
+//!
+//! ```text
+//!  TCP · Unix ─▶ serve ─▶ guard: request id, Host, Origin
+//!                           └─▶ dispatch: identity ─▶ access ─▶ body ─▶ Idempotency-Key ─▶ handler
+//!                                   │                                                       │
+//!                                   └──▶ audit ◀── failure: the one map from errors to JSON ◀┘
+//! ```
+//!
+//! **Invariant:** no handler decides who may call it, reads a body by itself or words an HTTP error. What
+//! changes something runs in a task of its own, so that a caller who hangs up leaves nothing half done.
+
+mod audit;
+mod audits;
+mod body;
+mod call;
+mod dispatch;
+mod doc;
+mod ensure;
+mod events;
+mod exec_run;
+mod execs;
+mod failure;
+mod host;
+mod hosts;
+mod idempotency;
+mod identity;
+mod images;
+mod keyed;
+mod lifecycle;
+mod limits;
+mod looks;
+mod metrics;
+mod openapi;
+mod pass;
+mod query;
+mod route;
+mod routes;
+mod sandboxes;
+mod serve;
+mod services;
+mod sse;
+mod state;
+mod terminals;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod views;
+
+pub use dispatch::router;
+pub use images::Images;
+pub use openapi::openapi_json;
+pub use serve::{Listener, serve};
+pub use state::{Api, Auth, Previews, Settings};
+pub use tokens::hash_of;

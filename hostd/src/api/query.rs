@@ -1,0 +1,142 @@
+//! The query of a request. Every part must be known to the route: a misspelt name is an error, not a
+//! default.
+
+use super::{failure::Failure, limits as api, route::Param};
+use crate::{core::parse_duration_ms, limits};
+use axum::extract::Query as Parsed;
+use hyper::Uri;
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(uri: &Uri, known: &[Param]) -> Result<Self, Failure> {
+        let wrong = |_| Failure::invalid("query", "the query is not name=value pairs with & between them");
+        let Parsed(pairs) = Parsed::<Vec<(String, String)>>::try_from_uri(uri).map_err(wrong)?;
+        for (at, (name, value)) in pairs.iter().enumerate() {
+            if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
+                return Err(Failure::invalid(name, "the query is not UTF-8"));
+            }
+            if !known.iter().any(|(each, _)| each == name) {
+                let names: Vec<&str> = known.iter().map(|(each, _)| *each).collect();
+                let message = match names.as_slice() {
+                    [] => format!("unknown parameter {name:?}; this call takes none"),
+                    names => format!("unknown parameter {name:?}; this call takes {}", names.join(", ")),
+                };
+                return Err(Failure::invalid(name, message));
+            }
+            if pairs[..at].iter().any(|(earlier, _)| earlier == name) {
+                return Err(Failure::invalid(name, "given twice"));
+            }
+        }
+        Ok(Self(pairs))
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn flag(&self, name: &str, otherwise: bool) -> Result<bool, Failure> {
+        match self.text(name) {
+            None => Ok(otherwise),
+            Some("1" | "true" | "") => Ok(true),
+            Some("0" | "false") => Ok(false),
+            Some(_) => Err(Failure::invalid(name, "must be 1 or 0")),
+        }
+    }
+
+    pub fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let wrong = |_| Failure::invalid(name, "must be a number");
+        self.text(name).map(|text| text.parse().map_err(wrong)).transpose()
+    }
+
+    pub fn limit(&self) -> Result<usize, Failure> {
+        let most = limits::PAGE_MAX;
+        let asked =
+            self.number("limit")?.map_or(limits::PAGE_DEFAULT, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let wrong = || Failure::invalid("limit", format!("must be 1 to {most}"));
+        if (1..=most).contains(&asked) { Ok(asked) } else { Err(wrong()) }
+    }
+
+    /// `wait`: a duration, or 0.
+    pub fn wait_ms(&self) -> Result<u64, Failure> {
+        self.wait_up_to(api::WAIT_DEFAULT_MS, api::WAIT_MAX_MS)
+    }
+
+    pub fn wait_up_to(&self, otherwise_ms: u64, most_ms: u64) -> Result<u64, Failure> {
+        let wrong = |message: String| Failure::invalid("wait", message);
+        let ms = match self.text("wait") {
+            None => otherwise_ms,
+            Some("0" | "0s") => 0,
+            Some(text) => parse_duration_ms(text).map_err(|message| wrong(format!("{message}, or 0")))?,
+        };
+        if ms <= most_ms { Ok(ms) } else { Err(wrong(format!("must be at most {}s", most_ms / 1000))) }
+    }
+
+    /// `workspace=keep|remove`, as whether to keep it.
+    pub fn keeps_workspace(&self, otherwise: bool) -> Result<bool, Failure> {
+        match self.text("workspace") {
+            None => Ok(otherwise),
+            Some("keep") => Ok(true),
+            Some("remove") => Ok(false),
+            Some(_) => Err(Failure::invalid("workspace", "must be keep or remove")),
+        }
+    }
+
+    /// The named parameters as a query for runtimed; they are numbers and words only.
+    pub fn passed_on(&self, names: &[&str]) -> Result<String, Failure> {
+        let mut query = String::new();
+        for (name, value) in self.0.iter().filter(|(name, _)| names.contains(&name.as_str())) {
+            if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric()) {
+                return Err(Failure::invalid(name, "must be a number or a word"));
+            }
+            query.push(if query.is_empty() { '?' } else { '&' });
+            query.push_str(&format!("{name}={value}"));
+        }
+        Ok(query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[Param] = &[("wait", ""), ("limit", ""), ("after", ""), ("follow", "")];
+
+    fn parse(query: &str) -> Result<Query, String> {
+        let uri = format!("/x?{query}").parse().unwrap();
+        Query::parse(&uri, KNOWN).map_err(|failure| failure.error.detail.field.unwrap_or_default())
+    }
+
+    #[test]
+    fn only_known_names_once_each() {
+        assert!(parse("wait=0&limit=5").is_ok());
+        for (query, field) in [("wiat=0", "wiat"), ("limit=1&limit=2", "limit"), ("after=%ff", "after")] {
+            assert_eq!(parse(query).unwrap_err(), field, "{query}");
+        }
+    }
+
+    #[test]
+    fn values_are_what_they_should_be() {
+        let wait = |query| parse(query).unwrap().wait_ms().ok();
+        assert_eq!(wait(""), Some(60_000));
+        assert_eq!(wait("wait=0"), Some(0));
+        assert_eq!(wait("wait=30s"), Some(30_000));
+        assert_eq!(wait("wait=11m"), None);
+        assert_eq!(wait("wait=soon"), None);
+        let limit = |query| parse(query).unwrap().limit().ok();
+        assert_eq!(limit(""), Some(100));
+        assert_eq!(limit("limit=1000"), Some(1000));
+        assert_eq!(limit("limit=0"), None);
+        assert_eq!(limit("limit=1001"), None);
+        assert_eq!(limit("limit=-1"), None);
+    }
+
+    #[test]
+    fn what_is_passed_on_cannot_become_another_query() {
+        let passed = |query| parse(query).unwrap().passed_on(&["after", "follow"]).ok();
+        assert_eq!(passed("follow=1&after=12&limit=3").as_deref(), Some("?follow=1&after=12"));
+        assert_eq!(passed("after=1%26follow%3D1"), None);
+        assert_eq!(passed("").as_deref(), Some(""));
+    }
+}

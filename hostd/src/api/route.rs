@@ -1,0 +1,139 @@
+//! What a row of the table of routes says.
+
+use super::{call::Call, doc::Doc, failure::Answer};
+use crate::core::{Access, Identity};
+use hyper::Method;
+use protocol::api::TokenScope;
+use std::{pin::Pin, sync::Arc};
+use utoipa::ToSchema;
+
+/// A parameter of the query: its name, and what it is for.
+pub type Param = (&'static str, &'static str);
+
+type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub type Handler = Arc<dyn Fn(Call) -> Answering + Send + Sync>;
+
+/// Who may call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Everybody; nobody is asked who he is.
+    Nothing,
+    Read,
+    Write,
+    /// The administrator of a tenant.
+    Admin,
+    /// The administrator of the host.
+    Operator,
+}
+
+impl Needs {
+    pub fn met_by(self, who: &Identity) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Read => who.allows(Access::Read),
+            Self::Write => who.allows(Access::Write),
+            Self::Admin => who.operator || who.scope == TokenScope::Admin,
+            Self::Operator => who.operator,
+        }
+    }
+
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "anybody",
+            Self::Read => "any token",
+            Self::Write => "a token of scope run or admin",
+            Self::Admin => "a token of scope admin",
+            Self::Operator => "the administrator of this host",
+        }
+    }
+}
+
+/// What is done with the body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    Json,
+    /// Handed on as it comes.
+    Stream,
+}
+
+/// What `Idempotency-Key` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeats {
+    /// Nothing: repeating the call does no harm.
+    Harmless,
+    /// The first answer is kept and given again.
+    ByKey,
+    /// It is refused: the answer is a secret that must not be kept.
+    Refused,
+}
+
+pub struct Route {
+    pub method: Method,
+    pub path: &'static str,
+    pub needs: Needs,
+    pub takes: Takes,
+    pub repeats: Repeats,
+    pub query: Vec<Param>,
+    pub doc: Doc,
+    pub handler: Handler,
+}
+
+impl Route {
+    pub fn new<F>(method: Method, path: &'static str, needs: Needs, handler: fn(Call) -> F) -> Self
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let handler: Handler = Arc::new(move |call| Box::pin(handler(call)));
+        let (takes, repeats) = (Takes::Nothing, Repeats::Harmless);
+        Self { method, path, needs, takes, repeats, query: Vec::new(), doc: Doc::default(), handler }
+    }
+
+    /// A call that is written to the audit even when it succeeds. Input is not: the exec it goes to was,
+    /// and every key that is typed is a call.
+    pub fn acts(&self) -> bool {
+        (self.method != Method::GET || self.needs == Needs::Write) && self.takes != Takes::Stream
+    }
+
+    pub fn says(mut self, summary: &'static str) -> Self {
+        self.doc.summary = summary;
+        self
+    }
+
+    pub fn takes<T: ToSchema>(mut self) -> Self {
+        self.takes = Takes::Json;
+        self.doc.request = Some(super::doc::schema_of::<T>);
+        self
+    }
+
+    pub fn streams_in(mut self) -> Self {
+        self.takes = Takes::Stream;
+        self
+    }
+
+    pub fn by_key(mut self) -> Self {
+        self.repeats = Repeats::ByKey;
+        self
+    }
+
+    pub fn never_by_key(mut self) -> Self {
+        self.repeats = Repeats::Refused;
+        self
+    }
+
+    pub fn query(mut self, params: &[Param]) -> Self {
+        self.query.extend_from_slice(params);
+        self
+    }
+
+    pub fn gives<T: ToSchema>(mut self, status: u16) -> Self {
+        self.doc.answers.push((status, "application/json", Some(super::doc::schema_of::<T>)));
+        self
+    }
+
+    /// An answer that is no JSON document, or none at all.
+    pub fn gives_raw(mut self, status: u16, kind: &'static str) -> Self {
+        self.doc.answers.push((status, kind, None));
+        self
+    }
+}

@@ -1,0 +1,282 @@
+//! The table: every route of the API, who may call it, what it takes and gives.
+
+use super::{
+    audits, ensure, events, execs, host, images, lifecycle, looks,
+    route::{
+        Needs::{Admin, Nothing, Operator, Read, Write},
+        Param, Route,
+    },
+    sandboxes, services, terminals, tokens,
+};
+use hyper::Method;
+use protocol::{
+    CancelRequest, ListeningPort, ServiceView, ServicesRequest, SignalRequest, TtySize,
+    api::{
+        ActivityView, AttemptView, DriverView, EnsureAnswer, EventView, ExecAnswer, ExecCreate, HostView,
+        Image, Page, SandboxSpec, SandboxView, StatsView, TokenCreate, TokenCreated, TokenView, TtlChange,
+    },
+};
+
+const PAGE: &[Param] =
+    &[("after", "Go on after this: `next` of the page before"), ("limit", "Entries, at most 1000")];
+const WAIT: &[Param] = &[("wait", "How long to wait for the settled state: 30s, 5m, or 0; 60s unless given")];
+const WAKE: &[Param] = &[("wake", "0: do not wake a sandbox that sleeps, answer not_running")];
+const FOLLOW: &[Param] = &[("follow", "1: go on with what comes")];
+const WORKSPACE: &[Param] = &[("workspace", "keep or remove: what becomes of its files")];
+const READ: &[Param] = &[
+    ("after", "From this position: the `cursor` of the last chunk seen"),
+    ("tail", "From so many lines before the end"),
+    ("last", "From so many bytes before the end"),
+    ("stream", "stdout or stderr only"),
+];
+/// Parameters of output and logs that runtimed understands.
+pub const READING: &[&str] = &["after", "tail", "last", "stream", "follow"];
+
+pub fn all() -> Vec<Route> {
+    [health(), sandbox(), lifecycle_verbs(), look(), exec(), service(), tenant(), operator()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn health() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/healthz", Nothing, host::healthz)
+            .says("hostd answers")
+            .gives::<host::Health>(200),
+        Route::new(Method::GET, "/readyz", Nothing, host::readyz)
+            .says("Store and drivers answer too")
+            .gives::<host::Health>(200),
+        Route::new(Method::GET, "/openapi.json", Nothing, host::openapi)
+            .says("This document")
+            .gives_raw(200, "application/json"),
+        Route::new(Method::GET, "/metrics", Operator, host::metrics)
+            .says("Numbers for Prometheus")
+            .gives_raw(200, "text/plain"),
+    ]
+}
+
+fn sandbox() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/v1/sandboxes", Write, sandboxes::create)
+            .says("Create a sandbox, and wait until it runs")
+            .query(WAIT)
+            .takes::<SandboxSpec>()
+            .by_key()
+            .gives::<SandboxView>(201),
+        Route::new(Method::POST, "/v1/sandboxes/ensure", Write, ensure::ensure)
+            .says("The sandbox of a scope, awake and healthy; made if there is none")
+            .takes::<SandboxSpec>()
+            .by_key()
+            .gives::<EnsureAnswer>(200)
+            .gives::<EnsureAnswer>(201),
+        Route::new(Method::GET, "/v1/sandboxes", Read, sandboxes::list)
+            .says("Sandboxes, newest first")
+            .query(PAGE)
+            .query(&[
+                ("status", "Only those with this status"),
+                ("project", "Only those of this project"),
+                ("all", "1: destroyed ones too"),
+            ])
+            .gives::<Page<SandboxView>>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}", Read, sandboxes::get)
+            .says("One sandbox, destroyed or not")
+            .gives::<SandboxView>(200),
+        Route::new(Method::PATCH, "/v1/sandboxes/{id}", Write, sandboxes::patch)
+            .says("Change its name or metadata")
+            .takes::<sandboxes::SandboxChange>()
+            .gives::<SandboxView>(200),
+        Route::new(Method::DELETE, "/v1/sandboxes/{id}", Write, sandboxes::delete)
+            .says("Destroy it; its files too, unless they are to be kept")
+            .query(WAIT)
+            .query(WORKSPACE)
+            .gives::<SandboxView>(200)
+            .gives::<SandboxView>(202),
+    ]
+}
+
+fn lifecycle_verbs() -> Vec<Route> {
+    let settles = |route: Route| route.query(WAIT).gives::<SandboxView>(200).gives::<SandboxView>(202);
+    vec![
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/start", Write, lifecycle::start).says("Start it")),
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/stop", Write, lifecycle::stop).says("Stop it; files stay")),
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/pause", Write, lifecycle::pause).says("Freeze it")),
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/resume", Write, lifecycle::resume).says("Thaw it")),
+        settles(
+            Route::new(Method::POST, "/v1/sandboxes/{id}/recreate", Write, lifecycle::recreate)
+                .says("Stop it and bring it up again as it was made; its files stay unless they are to be removed")
+                .query(WORKSPACE),
+        ),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/keepalive", Write, lifecycle::keepalive)
+            .says("Counts as activity: it sleeps later")
+            .gives::<SandboxView>(200),
+        Route::new(Method::PATCH, "/v1/sandboxes/{id}/ttl", Write, lifecycle::ttl)
+            .says("How long it may exist from now on")
+            .takes::<TtlChange>()
+            .gives::<SandboxView>(200),
+    ]
+}
+
+fn look() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/v1/sandboxes/{id}/activity", Read, looks::activity)
+            .says("Why it is awake, and when it will sleep")
+            .gives::<ActivityView>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/attempts", Read, looks::attempts)
+            .says("Tries to bring it up, newest first")
+            .query(PAGE)
+            .gives::<Page<AttemptView>>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/events", Read, events::of_sandbox)
+            .says("Its events, oldest first; server-sent events by `Accept: text/event-stream`")
+            .query(PAGE)
+            .query(FOLLOW)
+            .query(&[("kind", "Only kinds that begin with one of these, with commas between")])
+            .gives::<Page<EventView>>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/ports", Read, looks::ports)
+            .says("What listens in it")
+            .gives::<Page<ListeningPort>>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/stats", Read, looks::stats)
+            .says("Memory, CPU and processes")
+            .gives::<StatsView>(200),
+    ]
+}
+
+fn exec() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/v1/sandboxes/{id}/execs", Write, execs::create)
+            .says("Run a command; a command that fails is still 200")
+            .query(WAKE)
+            .takes::<ExecCreate>()
+            .by_key()
+            .gives::<ExecAnswer>(200)
+            .gives::<ExecAnswer>(202),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/execs", Read, execs::list)
+            .says("Execs, newest first")
+            .query(PAGE)
+            .gives::<Page<ExecAnswer>>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/execs/{exec}", Read, execs::get)
+            .says("One exec; with `wait`, its end and output")
+            .query(&[("wait", "How long to wait for its end")])
+            .gives::<ExecAnswer>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/execs/{exec}/output", Read, execs::output)
+            .says("Its output as NDJSON, as server-sent events or as bytes, by `Accept`")
+            .query(READ)
+            .query(FOLLOW)
+            .query(WAKE)
+            .gives_raw(200, "application/x-ndjson"),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/stdin", Write, execs::stdin)
+            .says("The body is its input, as fast as it reads")
+            .query(&[("eof", "1: close the input afterwards")])
+            .streams_in()
+            .gives_raw(204, ""),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/signal", Write, execs::signal)
+            .says("Send a signal")
+            .takes::<SignalRequest>()
+            .gives_raw(204, ""),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/cancel", Write, execs::cancel)
+            .says("End it and everything it started")
+            .takes::<CancelRequest>()
+            .gives_raw(204, ""),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/resize", Write, execs::resize)
+            .says("Change the size of its terminal")
+            .takes::<TtySize>()
+            .gives_raw(204, ""),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/terminals/{exec}", Write, terminals::attach)
+            .says("Look at and type into a terminal: `Upgrade: slipway-terminal`")
+            .query(WAKE)
+            .query(&[("replay", "Bytes shown before what follows")])
+            .gives_raw(101, ""),
+    ]
+}
+
+fn service() -> Vec<Route> {
+    let drives = |route: Route, says| route.says(says).query(WAKE).gives::<ServiceView>(200);
+    vec![
+        Route::new(Method::GET, "/v1/sandboxes/{id}/services", Read, services::list)
+            .says("Services and how they are")
+            .query(WAKE)
+            .gives::<Page<ServiceView>>(200),
+        Route::new(Method::PUT, "/v1/sandboxes/{id}/services", Write, services::put)
+            .says("The whole set of services that come from the API")
+            .query(WAKE)
+            .takes::<ServicesRequest>()
+            .gives::<Page<ServiceView>>(200),
+        drives(
+            Route::new(Method::POST, "/v1/sandboxes/{id}/services/{service}/start", Write, services::start),
+            "Start a service",
+        ),
+        drives(
+            Route::new(Method::POST, "/v1/sandboxes/{id}/services/{service}/stop", Write, services::stop),
+            "Stop a service",
+        ),
+        drives(
+            Route::new(
+                Method::POST,
+                "/v1/sandboxes/{id}/services/{service}/restart",
+                Write,
+                services::restart,
+            ),
+            "Restart a service",
+        ),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/services/{service}/logs", Read, services::logs)
+            .says("Its log, in the formats of output")
+            .query(READ)
+            .query(FOLLOW)
+            .query(WAKE)
+            .gives_raw(200, "application/x-ndjson"),
+    ]
+}
+
+fn tenant() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/v1/events", Read, events::all)
+            .says(
+                "All events the caller may see, as server-sent events; a page by `Accept: application/json`",
+            )
+            .query(PAGE)
+            .query(FOLLOW)
+            .query(&[
+                ("sandbox", "Only of this sandbox"),
+                ("kind", "Only kinds that begin with one of these, with commas between"),
+            ])
+            .gives_raw(200, "text/event-stream"),
+        Route::new(Method::POST, "/v1/tokens", Admin, tokens::create)
+            .says("Make a token; the only answer that shows it")
+            .takes::<TokenCreate>()
+            .never_by_key()
+            .gives::<TokenCreated>(201),
+        Route::new(Method::GET, "/v1/tokens", Admin, tokens::list)
+            .says("Tokens, newest first")
+            .query(PAGE)
+            .gives::<Page<TokenView>>(200),
+        Route::new(Method::DELETE, "/v1/tokens/{token}", Admin, tokens::revoke)
+            .says("Revoke a token, at once")
+            .gives_raw(204, ""),
+        Route::new(Method::GET, "/v1/audit", Admin, audits::list)
+            .says("Calls that changed something or were refused, newest first")
+            .query(PAGE)
+            .gives::<Page<audits::AuditView>>(200),
+        Route::new(Method::GET, "/v1/drivers", Read, host::drivers)
+            .says("What can run sandboxes here")
+            .gives::<Page<DriverView>>(200),
+    ]
+}
+
+fn operator() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/v1/host", Operator, host::host)
+            .says("What this host is and has")
+            .gives::<HostView>(200),
+        Route::new(Method::GET, "/v1/images", Operator, images::list)
+            .says("Imported images")
+            .gives::<Page<Image>>(200),
+        Route::new(Method::POST, "/v1/images", Operator, images::import)
+            .says("Import an image from a path of the host")
+            .takes::<images::ImageImport>()
+            .by_key()
+            .gives::<Image>(201),
+        Route::new(Method::DELETE, "/v1/images/{name}", Operator, images::remove)
+            .says("Remove an image that no sandbox is made of")
+            .gives_raw(204, ""),
+    ]
+}

@@ -1,0 +1,197 @@
+//! Sandboxes: create, list, get, change, delete.
+
+use super::{
+    body,
+    call::{Call, forbidden},
+    dispatch::new_id,
+    failure::{Answer, Failure},
+    idempotency,
+    views::{self, ok},
+};
+use crate::{
+    core::{Identity, State, blueprint, check_metadata, check_name},
+    reconcile::{Ask, FleetError},
+    store::{Change, NewSandbox, SandboxFilter, SandboxRecord, Secret, StoreError},
+};
+use axum::response::Response;
+use hyper::{StatusCode, header::LOCATION};
+use protocol::api::{Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use utoipa::ToSchema;
+
+/// The project of a sandbox that names none.
+const PROJECT: &str = "default";
+
+pub async fn create(call: Call) -> Answer {
+    let id = match claimed_id(&call) {
+        Some(id) => id,
+        None => fresh_id()?,
+    };
+    let new = asked_for(&call, &spec(&call)?, id)?;
+    let wait_ms = call.query.wait_ms()?;
+    let record = match call.api.fleet.create(new).await {
+        // Made by the same call, before hostd died.
+        Err(FleetError::Store(StoreError::Exists)) if call.claimed_ms.is_some() => {
+            call.api.fleet.record(&id).await?
+        }
+        made => made?,
+    };
+    let record = settled(&call, record, wait_ms).await?.0;
+    let mut response = view(&call, &record, StatusCode::CREATED);
+    if let Ok(location) = format!("/v1/sandboxes/{}", record.id).parse() {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    Ok(response)
+}
+
+pub fn spec(call: &Call) -> Result<SandboxSpec, Failure> {
+    body::only_services(&call.value()?["services"])?;
+    call.json()
+}
+
+pub fn fresh_id() -> Result<SandboxId, Failure> {
+    new_id().parse().map_err(|error| Failure::internal(&error))
+}
+
+/// With an `Idempotency-Key` the same until the call is answered: a repetition after hostd died finds what
+/// the first one made.
+fn claimed_id(call: &Call) -> Option<SandboxId> {
+    let (since_ms, key) = (call.claimed_ms?, call.headers.get(idempotency::HEADER)?);
+    let mut hash = Sha256::new();
+    for part in [call.who.tenant.as_str().as_bytes(), call.who.principal.as_str().as_bytes(), key.as_bytes()]
+    {
+        hash.update(part);
+        hash.update([0]);
+    }
+    hash.update(&call.body);
+    let random = hash.finalize().first_chunk::<16>().map(|head| u128::from_be_bytes(*head))?;
+    ulid::Ulid::from_parts(since_ms, random).to_string().parse().ok()
+}
+
+/// What a spec of this caller means on this host.
+pub fn asked_for(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSandbox, Failure> {
+    let fleet = &call.api.fleet;
+    let (blueprint, environment) = blueprint(spec, fleet.defaults())?;
+    let now_ms = call.api.now_ms();
+    Ok(NewSandbox {
+        id,
+        name: spec.name.clone().unwrap_or_else(|| format!("sandbox-{}", &id.as_str()[18..])),
+        owner: owner(&call.who, spec)?,
+        scope: spec.scope.clone(),
+        metadata: spec.metadata.clone(),
+        env: Secret(environment),
+        state: State::new(now_ms.saturating_add(fleet.timing().up_ms)),
+        created_ms: now_ms,
+        expires_ms: blueprint.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)),
+        blueprint: Arc::new(blueprint),
+    })
+}
+
+/// Tenant and principal are the caller's; a spec may only repeat them.
+fn owner(who: &Identity, spec: &SandboxSpec) -> Result<Owner, Failure> {
+    for (field, named, own) in
+        [("tenant", &spec.tenant, &who.tenant), ("principal", &spec.principal, &who.principal)]
+    {
+        if named.as_deref().is_some_and(|named| named != own.as_str()) {
+            return Err(forbidden(field, "a sandbox belongs to whoever creates it; leave this out"));
+        }
+    }
+    let project = Label::parse(spec.project.as_deref().unwrap_or(PROJECT));
+    let project = project.map_err(|error| Failure::invalid("project", error.to_string()))?;
+    Ok(Owner { tenant: who.tenant.clone(), principal: who.principal.clone(), project })
+}
+
+/// Waits so long for the end of what is being done. The flag says whether it ended.
+pub async fn settled(
+    call: &Call,
+    record: Arc<SandboxRecord>,
+    wait_ms: u64,
+) -> Result<(Arc<SandboxRecord>, bool), Failure> {
+    if wait_ms == 0 {
+        let done = record.state.effort.is_none();
+        return Ok((record, done));
+    }
+    match call.api.fleet.settled(&record.id, Duration::from_millis(wait_ms)).await {
+        Ok(record) => Ok((record, true)),
+        // It goes on; the caller sees how far it is.
+        Err(FleetError::StillGoing) => Ok((call.api.fleet.record(&record.id).await?, false)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub fn view(call: &Call, record: &SandboxRecord, status: StatusCode) -> Response {
+    views::json(status, &views::sandbox(record, &call.api.settings.previews))
+}
+
+pub async fn list(call: Call) -> Answer {
+    let (tenant, principal) = call.sight();
+    let parsed =
+        |text: &str| Label::parse(text).map_err(|error| Failure::invalid("project", error.to_string()));
+    let status = call.query.text("status").map(status_named).transpose()?;
+    let filter = SandboxFilter {
+        tenant,
+        principal,
+        project: call.query.text("project").map(parsed).transpose()?,
+        include_destroyed: call.query.flag("all", false)? || status == Some(SandboxStatus::Destroyed),
+        status,
+        scope: None,
+    };
+    let after = call.query.text("after").map(|text| {
+        text.parse().map_err(|error: protocol::api::BadId| Failure::invalid("after", error.to_string()))
+    });
+    let limit = call.query.limit()?;
+    let records = call.api.fleet.store().sandboxes(filter, after.transpose()?, limit).await?;
+    let previews = &call.api.settings.previews;
+    Ok(ok(&views::page(
+        &records,
+        limit,
+        |record| views::sandbox(record, previews),
+        |record| record.id.to_string(),
+    )))
+}
+
+fn status_named(text: &str) -> Result<SandboxStatus, Failure> {
+    let wrong =
+        |_| Failure::invalid("status", "must be creating, running, paused, stopped, error or destroyed");
+    serde_json::from_value(text.into()).map_err(wrong)
+}
+
+pub async fn get(call: Call) -> Answer {
+    Ok(view(&call, &*call.sandbox().await?, StatusCode::OK))
+}
+
+/// `PATCH /v1/sandboxes/{id}`: what is absent stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxChange {
+    name: Option<String>,
+    /// All of it: what is not named is taken away.
+    metadata: Option<BTreeMap<String, String>>,
+}
+
+pub async fn patch(call: Call) -> Answer {
+    let record = call.sandbox().await?;
+    let SandboxChange { name, metadata } = call.json()?;
+    name.as_deref().map(check_name).transpose()?;
+    metadata.as_ref().map(check_metadata).transpose()?;
+    change(&call, &record.id, Change { name, metadata, ..Change::default() }).await
+}
+
+/// Changes the row and tells the owner of the sandbox.
+pub async fn change(call: &Call, id: &SandboxId, change: Change) -> Answer {
+    let record = call.api.fleet.store().change_sandbox(id, change, call.api.now_ms()).await?;
+    let response = view(call, &record, StatusCode::OK);
+    call.api.fleet.changed(record);
+    Ok(response)
+}
+
+pub async fn delete(call: Call) -> Answer {
+    let record = call.sandbox().await?;
+    let keep_workspace = call.query.keeps_workspace(false)?;
+    let wait_ms = call.query.wait_ms()?;
+    let record = call.api.fleet.ask(&record.id, Ask::Destroy { keep_workspace }).await?;
+    let (record, done) = settled(&call, record, wait_ms).await?;
+    Ok(view(&call, &record, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
+}

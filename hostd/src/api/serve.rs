@@ -1,0 +1,209 @@
+//! Connections: accepted up to a limit, each with a deadline for its request heads, all of them owned
+//! here and ended in order when hostd shuts down.
+
+use super::{
+    hosts::Peer,
+    limits as api,
+    metrics::{CONNECTIONS, CONNECTIONS_REFUSED},
+};
+use crate::{driver::Stream, limits};
+use axum::Router;
+use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy, sink},
+    net::{TcpListener, UnixListener},
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+use tracing::{debug, error, warn};
+
+/// Said by hand: there is no place to say it properly.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 116\r\n\
+Connection: close\r\nRetry-After: 1\r\n\r\n\
+{\"error\":{\"code\":\"too_many\",\"message\":\"too many connections to the API; close some, or try again\",\"retryable\":true}}";
+
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<(Box<dyn Stream>, Peer)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                let local = stream.local_addr()?;
+                Ok((Box::new(stream), Peer::Tcp { from, local }))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let uid = stream.peer_cred()?.uid();
+                Ok((Box::new(stream), Peer::Unix { uid }))
+            }
+        }
+    }
+}
+
+/// Serves until told to stop; then waits, so long, for requests in flight.
+pub async fn serve(listener: Listener, router: Router, shutdown: CancellationToken) {
+    serve_at_most(limits::CONNECTIONS_MAX, listener, router, shutdown).await;
+}
+
+async fn serve_at_most(most: usize, listener: Listener, router: Router, shutdown: CancellationToken) {
+    let places = Arc::new(Semaphore::new(most));
+    let refusals = Arc::new(Semaphore::new(api::REFUSALS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            // All of these only wait; a connection is either accepted or still in the kernel's queue.
+            () = shutdown.cancelled() => break,
+            Some(ended) = connections.join_next() => report(ended),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => match places.clone().try_acquire_owned() {
+                    Ok(place) => {
+                        let (router, shutdown) = (router.clone(), shutdown.clone());
+                        connections.spawn(async move {
+                            let _counted = Counted::new();
+                            talk(stream, peer, router, shutdown).await;
+                            drop(place);
+                        });
+                    }
+                    Err(_) => refuse(stream, &refusals, &mut connections),
+                },
+                Err(error) => {
+                    debug!(%error, "could not accept a connection");
+                    sleep(Duration::from_millis(api::ACCEPT_PAUSE_MS)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    let drained = async {
+        while let Some(ended) = connections.join_next().await {
+            report(ended);
+        }
+    };
+    if timeout(Duration::from_millis(api::DRAIN_MAX_MS), drained).await.is_err() {
+        warn!(left = connections.len(), "connections were cut off by the shutdown");
+        connections.shutdown().await;
+    }
+}
+
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        error!(%error, "a handler panicked; its connection is gone");
+    }
+}
+
+async fn talk(stream: Box<dyn Stream>, peer: Peer, router: Router, shutdown: CancellationToken) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        let mut router = router.clone();
+        async move { router.call(request).await }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(limits::HEAD_TIMEOUT_MS))
+        .max_buf_size(api::HEAD_MAX_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = Box::pin(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        // The request in flight is finished below, and no other one is begun.
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection ended badly");
+    }
+}
+
+/// Tells a client that there is no place, if few enough are being told.
+fn refuse(mut stream: Box<dyn Stream>, refusals: &Arc<Semaphore>, connections: &mut JoinSet<()>) {
+    CONNECTIONS_REFUSED.fetch_add(1, Ordering::Relaxed);
+    let Ok(turn) = refusals.clone().try_acquire_owned() else { return };
+    connections.spawn(async move {
+        let told = async {
+            stream.write_all(FULL).await?;
+            stream.shutdown().await?;
+            // What it sent is read, or the kernel would throw away the answer.
+            copy(&mut stream.take(api::HEAD_MAX_BYTES as u64), &mut sink()).await
+        };
+        // Whether it listened is its own business.
+        let _ = timeout(Duration::from_millis(api::REFUSAL_MAX_MS), told).await;
+        drop(turn);
+    });
+}
+
+/// One open connection in the numbers.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpStream;
+
+    async fn ask(stream: &mut TcpStream) -> String {
+        // One that is refused may be answered before it asks.
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let mut answer = vec![0; 1024];
+        let length = stream.read(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer[..length]).into_owned()
+    }
+
+    #[tokio::test]
+    async fn one_too_many_is_told_so_and_the_others_are_served() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let router = Router::new().fallback(async || "served");
+        let server = tokio::spawn(serve_at_most(1, Listener::Tcp(listener), router, shutdown.clone()));
+        let mut first = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut first).await.ends_with("served"));
+        let mut second = TcpStream::connect(address).await.unwrap();
+        assert!(ask(&mut second).await.starts_with("HTTP/1.1 503 "));
+        assert!(ask(&mut first).await.ends_with("served"), "the first one still has its place");
+        shutdown.cancel();
+        server.await.unwrap();
+        assert_eq!(first.read(&mut [0; 1]).await.unwrap(), 0, "an idle connection is closed in the shutdown");
+    }
+
+    #[test]
+    fn the_answer_that_is_said_by_hand_is_an_answer() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+        assert_eq!(length.parse::<usize>().unwrap(), body.len());
+        let error: protocol::api::ApiErrorBody = serde_json::from_str(body).unwrap();
+        assert_eq!(error.error.code, protocol::api::ApiErrorCode::TooMany);
+    }
+}

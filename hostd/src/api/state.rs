@@ -1,0 +1,72 @@
+//! What all requests share.
+
+use super::{audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics};
+use crate::reconcile::Fleet;
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::warn;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    Required,
+    /// Whoever calls over loopback is the operator.
+    Off,
+}
+
+/// Where previews are served.
+#[derive(Debug, Clone)]
+pub struct Previews {
+    pub domain: String,
+    pub port: u16,
+}
+
+/// What `main` knows and the API needs.
+#[derive(Clone)]
+pub struct Settings {
+    /// SHA-256 of the administrator's token.
+    pub admin_hash: [u8; 32],
+    pub auth: Auth,
+    /// Host names under which the API is served, beside loopback and the address it is bound to.
+    pub names: Vec<String>,
+    pub previews: Previews,
+    pub instance: String,
+    pub data_dir: PathBuf,
+    pub images: Images,
+}
+
+pub struct Api {
+    pub fleet: Fleet,
+    pub settings: Settings,
+    pub(super) audit: Audit,
+    pub(super) metrics: Arc<Metrics>,
+    /// One at a time for each `Idempotency-Key`, and for each scope that `ensure` repairs.
+    pub(super) keys: Keyed,
+    /// What outlives the request that began it.
+    pub(super) work: TaskTracker,
+    /// Cancelled when hostd begins to shut down: streams end.
+    pub(super) closing: CancellationToken,
+}
+
+impl Api {
+    /// Starts the task that writes the audit; call it inside the runtime.
+    pub fn new(fleet: Fleet, settings: Settings, closing: CancellationToken) -> Arc<Self> {
+        let metrics = Arc::new(Metrics::default());
+        let audit = Audit::start(fleet.store().clone(), fleet.clock(), metrics.clone());
+        let (keys, work) = (Keyed::default(), TaskTracker::new());
+        Arc::new(Self { fleet, settings, audit, metrics, keys, work, closing })
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.fleet.clock().now_ms()
+    }
+
+    /// After `serve` has returned: waits for what requests began, and for the audit.
+    pub async fn finish(&self) {
+        self.work.close();
+        if timeout(Duration::from_millis(limits::DRAIN_MAX_MS), self.work.wait()).await.is_err() {
+            warn!(left = self.work.len(), "requests were cut off by the shutdown");
+        }
+        self.audit.finish().await;
+    }
+}

@@ -1,0 +1,168 @@
+//! The API over a fleet with a driver in memory: no sandbox runs anything, but all of the pipeline does.
+
+mod calls;
+mod document;
+mod refusals;
+mod stream;
+
+use super::{Api, Auth, Images, Previews, Settings, hash_of, hosts::Peer, router};
+use crate::{
+    core::Defaults,
+    driver::{Drivers, fake::Fake},
+    reconcile::{Fleet, FleetParts, Timing},
+    store::Store,
+};
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::{HeaderMap, Method, Request};
+use protocol::api::{ApiErrorBody, TokenScope};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+const ADMIN: &str = "slw_admin";
+
+struct World {
+    router: Router,
+    api: Arc<Api>,
+    closing: CancellationToken,
+    _dir: TempDir,
+}
+
+struct Reply {
+    status: u16,
+    headers: HeaderMap,
+    bytes: Bytes,
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {:?}", self.bytes))
+    }
+
+    /// The code of an error, which is JSON whatever went wrong.
+    fn code(&self) -> String {
+        let body: ApiErrorBody = serde_json::from_slice(&self.bytes).expect("every error is JSON");
+        assert_eq!(self.status, body.error.code.http_status());
+        assert_eq!(body.error.retryable, body.error.code.retryable());
+        self.json()["error"]["code"].as_str().expect("a code").to_owned()
+    }
+
+    fn field(&self) -> String {
+        self.json()["error"]["detail"]["field"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A request that is built up.
+struct Ask {
+    request: Request<Body>,
+}
+
+impl Ask {
+    fn new(method: Method, path: &str) -> Self {
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().expect("a path");
+        let local = "127.0.0.1:9090".parse().expect("an address");
+        request
+            .extensions_mut()
+            .insert(Peer::Tcp { from: "127.0.0.1:5555".parse().expect("an address"), local });
+        Self { request }.with("host", "localhost:9090").with("authorization", &format!("Bearer {ADMIN}"))
+    }
+
+    fn get(path: &str) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    fn post(path: &str, body: impl Into<Body>) -> Self {
+        let mut ask = Self::new(Method::POST, path);
+        *ask.request.body_mut() = body.into();
+        ask
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.request.headers_mut().insert(name, value.parse().expect("a value"));
+        self
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.request.headers_mut().remove(name);
+        self
+    }
+
+    fn token(self, token: &str) -> Self {
+        self.with("authorization", &format!("Bearer {token}"))
+    }
+
+    fn peer(mut self, peer: Peer) -> Self {
+        self.request.extensions_mut().insert(peer);
+        self
+    }
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with_auth(Auth::Required).await
+    }
+
+    async fn with_auth(auth: Auth) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&dir.path().join("slipway.db")).expect("a store");
+        let drivers = Drivers::new(vec![Arc::new(Fake::default())]);
+        let defaults = Defaults {
+            driver: "fake".into(),
+            image: "host".into(),
+            memory_max_mb: 8192,
+            cpus_max: 2.0,
+            pids_max: 4096,
+        };
+        let parts = FleetParts { store, drivers, defaults, timing: Timing::default() };
+        let fleet = Fleet::open(parts).await.expect("a fleet");
+        let settings = Settings {
+            admin_hash: hash_of(ADMIN),
+            auth,
+            names: vec!["slipway.example".into()],
+            previews: Previews { domain: "localhost".into(), port: 8080 },
+            instance: "test".into(),
+            data_dir: dir.path().to_owned(),
+            images: Images::Absent,
+        };
+        let closing = CancellationToken::new();
+        let api = Api::new(fleet, settings, closing.clone());
+        Self { router: router(api.clone()), api, closing, _dir: dir }
+    }
+
+    async fn send(&self, ask: Ask) -> Reply {
+        let response = self.router.clone().oneshot(ask.request).await.expect("infallible");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a body").to_bytes();
+        assert!(parts.headers.contains_key("x-request-id"), "every answer has an id");
+        Reply { status: parts.status.as_u16(), headers: parts.headers, bytes }
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        self.send(Ask::get(path)).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Reply {
+        self.send(Ask::post(path, body.to_string())).await
+    }
+
+    /// A new token.
+    async fn token(&self, tenant: &str, principal: &str, scope: TokenScope) -> String {
+        let body = json!({"tenant": tenant, "principal": principal, "scope": scope});
+        let reply = self.post("/v1/tokens", body).await;
+        assert_eq!(reply.status, 201, "{:?}", reply.bytes);
+        reply.json()["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// The id of a new sandbox that runs.
+    async fn sandbox(&self) -> String {
+        let reply = self.post("/v1/sandboxes", json!({})).await;
+        assert_eq!(reply.status, 201, "{:?}", reply.bytes);
+        reply.json()["id"].as_str().expect("an id").to_owned()
+    }
+}

@@ -1,0 +1,204 @@
+//! Records as callers see them.
+
+use super::state::Previews;
+use crate::{
+    core::rfc3339,
+    store::{AttemptRecord, EventRecord, ExecRecord, SandboxRecord, TokenRecord},
+};
+use axum::{body::Body, response::Response};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use hyper::{
+    StatusCode,
+    header::{CONTENT_TYPE, HeaderValue},
+};
+use protocol::{
+    Encoding, ExecState, ExecView, Payload,
+    api::{AttemptView, EventView, ExecAnswer, Page, SandboxId, SandboxView, TokenView},
+};
+use serde::Serialize;
+
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let (status, bytes) = match serde_json::to_vec(value) {
+        Ok(bytes) => (status, bytes),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
+    };
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub fn ok(value: &impl Serialize) -> Response {
+    json(StatusCode::OK, value)
+}
+
+pub fn no_content() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// A page of what was asked for; a full one may have another behind it.
+pub fn page<T, V>(
+    records: &[T],
+    limit: usize,
+    view: impl Fn(&T) -> V,
+    cursor: impl Fn(&T) -> String,
+) -> Page<V> {
+    let next = records.last().filter(|_| records.len() >= limit).map(cursor);
+    Page { items: records.iter().map(view).collect(), next }
+}
+
+pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
+    let blueprint = &record.blueprint;
+    let url = |port: &u16| (port.to_string(), preview(&record.id, *port, previews));
+    SandboxView {
+        id: record.id,
+        name: record.name.clone(),
+        owner: record.owner.clone(),
+        scope: record.scope.clone(),
+        status: record.state.status,
+        phase: record.state.effort.as_ref().map(|effort| effort.phase),
+        problem: record.state.problem.clone(),
+        driver: blueprint.driver.clone(),
+        image: blueprint.image.clone(),
+        ports: blueprint.ports.clone(),
+        previews: blueprint.ports.iter().map(url).collect(),
+        limits: blueprint.limits.clone(),
+        network: blueprint.network,
+        idle_policy: blueprint.idle_policy,
+        visibility: blueprint.visibility,
+        env: record.env.0.all.keys().cloned().collect(),
+        services: blueprint.services.iter().map(|service| service.name.to_string()).collect(),
+        metadata: record.metadata.clone(),
+        attempt: record.attempt,
+        created_at: rfc3339(record.created_ms),
+        updated_at: rfc3339(record.updated_ms),
+        expires_at: record.expires_ms.map(rfc3339),
+    }
+}
+
+fn preview(id: &SandboxId, port: u16, previews: &Previews) -> String {
+    let host = format!("http://s-{id}-{port}.preview.{}", previews.domain);
+    // Port 0 was picked by nobody yet.
+    if matches!(previews.port, 0 | 80) { host } else { format!("{host}:{}", previews.port) }
+}
+
+pub fn attempt(record: &AttemptRecord) -> AttemptView {
+    AttemptView {
+        attempt: record.attempt,
+        relation: record.relation,
+        state: record.state,
+        driver: record.blueprint.driver.clone(),
+        blueprint: serde_json::to_value(&*record.blueprint).unwrap_or_default(),
+        problem: record.problem.clone(),
+        started_at: rfc3339(record.started_ms),
+        ended_at: record.ended_ms.map(rfc3339),
+        duration_ms: record.ended_ms.map(|ended_ms| ended_ms.saturating_sub(record.started_ms)),
+    }
+}
+
+pub fn event(record: &EventRecord) -> EventView {
+    EventView {
+        seq: record.seq,
+        time: rfc3339(record.time_ms),
+        sandbox: record.sandbox,
+        kind: record.kind.clone(),
+        origin: record.origin,
+        data: record.data.clone(),
+    }
+}
+
+pub fn token(record: &TokenRecord) -> TokenView {
+    TokenView {
+        id: record.id.clone(),
+        tenant: record.tenant.clone(),
+        principal: record.principal.clone(),
+        scope: record.scope,
+        created_at: rfc3339(record.created_ms),
+        expires_at: record.expires_ms.map(rfc3339),
+        revoked_at: record.revoked_ms.map(rfc3339),
+    }
+}
+
+/// An exec as the store knows it: without output.
+pub fn exec_record(record: &ExecRecord) -> ExecAnswer {
+    let state = if record.exit.is_some() { ExecState::Ended } else { ExecState::Running };
+    ExecAnswer {
+        id: record.id.clone(),
+        state,
+        argv: record.argv.clone(),
+        cwd: record.cwd.clone(),
+        tty: record.tty,
+        exit: record.exit.clone(),
+        stdout: None,
+        stderr: None,
+        encoding: None,
+        truncated: false,
+        hints: record.hints.clone(),
+        duration_ms: record.ended_ms.map(|ended_ms| ended_ms.saturating_sub(record.started_ms)),
+        started_at: rfc3339(record.started_ms),
+        ended_at: record.ended_ms.map(rfc3339),
+    }
+}
+
+/// An exec as runtimed tells it.
+pub fn exec(view: ExecView) -> ExecAnswer {
+    let (stdout, stderr, encoding) = output(view.stdout, view.stderr);
+    ExecAnswer {
+        id: view.id,
+        state: view.state,
+        argv: view.argv,
+        cwd: view.cwd,
+        tty: view.tty,
+        exit: view.exit,
+        stdout,
+        stderr,
+        encoding,
+        truncated: view.truncated,
+        hints: view.hints,
+        duration_ms: view.duration_ms,
+        started_at: rfc3339(view.started_ms),
+        ended_at: view.ended_ms.map(rfc3339),
+    }
+}
+
+/// Both streams as text, or both in base64 when one of them is not UTF-8.
+fn output(
+    stdout: Option<Payload>,
+    stderr: Option<Payload>,
+) -> (Option<String>, Option<String>, Option<String>) {
+    let binary =
+        |payload: &Option<Payload>| payload.as_ref().is_some_and(|each| each.encoding == Encoding::Base64);
+    if !binary(&stdout) && !binary(&stderr) {
+        return (stdout.map(|payload| payload.data), stderr.map(|payload| payload.data), None);
+    }
+    let encoded = |payload: Payload| match payload.encoding {
+        Encoding::Base64 => payload.data,
+        Encoding::Utf8 => BASE64_STANDARD.encode(payload.data),
+    };
+    (stdout.map(encoded), stderr.map(encoded), Some("base64".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_text_or_all_of_it_is_base64() {
+        let text = |data: &str| Some(Payload { data: data.into(), encoding: Encoding::Utf8 });
+        let binary = |data: &str| Some(Payload { data: data.into(), encoding: Encoding::Base64 });
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(output(text("a"), text("")), (some("a"), some(""), None));
+        assert_eq!(output(text("a"), binary("/w==")), (some("YQ=="), some("/w=="), some("base64")));
+        assert_eq!(output(None, None), (None, None, None));
+    }
+
+    #[test]
+    fn previews_are_named_by_sandbox_and_port() {
+        let id = "01jb9xyzabcdefghjkmnpqrstv".parse().unwrap();
+        let url = |port| preview(&id, 3000, &Previews { domain: "localhost".into(), port });
+        assert_eq!(url(8080), "http://s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.localhost:8080");
+        assert_eq!(url(80), "http://s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.localhost");
+    }
+}

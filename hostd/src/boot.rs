@@ -1,0 +1,263 @@
+//! hostd from its first file to its last: bring up, serve, drain.
+
+use crate::{
+    api::{self, Api, Images, Listener},
+    command::Failure,
+    config::{self, Config},
+    core::Defaults,
+    driver::{
+        Driver, DriverError, Drivers,
+        oci::{HostImage, Oci, OciConfig},
+    },
+    identity_files::{IdentityFiles, prepare},
+    limits,
+    reconcile::{Fleet, FleetParts, Timing},
+    store::Store,
+};
+use nix::fcntl::{Flock, FlockArg};
+use std::{
+    fs::{self, DirBuilder, File, Permissions},
+    io::{self, IsTerminal, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub const DATABASE: &str = "slipway.db";
+const SOCKET: &str = "hostd.sock";
+
+/// For what still runs in threads when everything else has ended.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
+/// How often old rows are taken away.
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
+
+pub fn serve(config: Config) -> Result<(), Failure> {
+    log_to_stderr();
+    let _lock = lock(&config.data_dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed("start its threads", &error))?;
+    let ended = runtime.block_on(run(config));
+    // What removes files goes on with the next hostd.
+    runtime.shutdown_timeout(SHUTDOWN_MAX);
+    ended
+}
+
+/// One hostd per data directory. Held until the file is closed, so also when hostd is killed: then a process
+/// that it was just starting may have it for a moment more.
+pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o711)
+        .create(data_dir)
+        .map_err(|error| failed(&format!("make {}", data_dir.display()), &error))?;
+    let path = data_dir.join("lock");
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        // Whoever can open it can lock it.
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| failed("open its lock", &error))?;
+    let deadline = Instant::now() + Duration::from_millis(limits::LOCK_WAIT_MAX_MS);
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((file, _)) if Instant::now() < deadline => file,
+            Err(_) => {
+                let data_dir = data_dir.display();
+                let message =
+                    format!("SLIPWAY_DATA_DIR: another hostd uses {data_dir}; give this one its own");
+                return Err(Failure::Usage(message));
+            }
+        };
+        #[expect(clippy::disallowed_methods, reason = "nobody says when a lock is let go")]
+        std::thread::sleep(Duration::from_millis(limits::LOCK_LOOK_MS));
+    }
+}
+
+async fn run(config: Config) -> Result<(), Failure> {
+    let files = prepare(&config.data_dir).map_err(|error| failed("write its identity", &error))?;
+    let store =
+        Store::open(&config.data_dir.join(DATABASE)).map_err(|error| Failure::Failed(error.to_string()))?;
+    let oci = Arc::new(oci(&config, &files).await?);
+    for warning in oci.warnings() {
+        warn!(warning, "this host");
+    }
+    let images = Images::new(oci.clone());
+    let drivers = Drivers::new(vec![oci as Arc<dyn Driver>]);
+    let timing = Timing { idle_ms: config.idle_s.saturating_mul(1000), ..Timing::default() };
+    let parts = FleetParts { store: store.clone(), drivers, defaults: defaults(&config), timing };
+    let fleet = Fleet::open(parts).await.map_err(|error| Failure::Failed(error.to_string()))?;
+
+    let closing = CancellationToken::new();
+    let api = Api::new(fleet.clone(), settings(&config, &files, images), closing.clone());
+    let tcp = TcpListener::bind(config.api_bind).await.map_err(|error| {
+        Failure::Usage(format!("SLIPWAY_API_BIND: could not listen on {}: {error}", config.api_bind))
+    })?;
+    let address = tcp.local_addr().map_err(|error| failed("ask for its address", &error))?;
+    let unix = listen_unix(&config.data_dir.join(SOCKET))?;
+    let mut signals = Signals::new()?;
+    say_ready(&format!("ready api=http://{address}"));
+
+    let router = api::router(api.clone());
+    let tcp = api::serve(Listener::Tcp(tcp), router.clone(), closing.clone());
+    let unix = api::serve(Listener::Unix(unix), router, closing.clone());
+    let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
+    let stop = async {
+        let name = signals.next().await;
+        info!(signal = name, "draining; sandboxes keep running");
+        closing.cancel();
+    };
+    tokio::join!(tcp, unix, tidy, stop);
+    api.finish().await;
+    fleet.close().await;
+    store.close().await;
+    info!("done");
+    Ok(())
+}
+
+async fn oci(config: &Config, files: &IdentityFiles) -> Result<Oci, Failure> {
+    let own = std::env::current_exe().map_err(|error| failed("find its own program", &error))?;
+    let runtimed = program(config.runtimed.clone().unwrap_or_else(|| own.with_file_name("runtimed")))?;
+    let oci = OciConfig {
+        data_dir: config.data_dir.clone(),
+        runtimed,
+        // Itself, also after its file was replaced by another version.
+        launcher: PathBuf::from("/proc/self/exe"),
+        runtime: config.oci_runtime.clone(),
+        instance: files.instance.clone(),
+        key: files.key,
+        host_image: HostImage { allow: config.host_image_dirs.clone() },
+    };
+    Oci::open(oci).await.map_err(|error| match (&config.oci_runtime, error) {
+        // It was named, and it will not do.
+        (Some(_), error @ DriverError::Unavailable { .. }) => {
+            Failure::Usage(format!("SLIPWAY_OCI_RUNTIME: {error}"))
+        }
+        (_, error) => Failure::Failed(error.to_string()),
+    })
+}
+
+fn program(path: PathBuf) -> Result<PathBuf, Failure> {
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(Failure::Usage(format!("SLIPWAY_RUNTIMED: there is no {}; say where runtimed is", path.display())))
+}
+
+/// One sandbox may have all of the host, unless configured.
+fn defaults(config: &Config) -> Defaults {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
+    let memory_mb = nix::sys::sysinfo::sysinfo().map_or(1024, |info| info.ram_total() >> 20);
+    Defaults {
+        driver: "oci".to_owned(),
+        image: config.image.clone(),
+        memory_max_mb: config.memory_max_mb.unwrap_or(memory_mb),
+        cpus_max: config.cpus_max.unwrap_or(cores),
+        pids_max: pids_max(),
+    }
+}
+
+/// Process ids are one table for the whole host: no sandbox gets more than a quarter of it.
+fn pids_max() -> u64 {
+    let text = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+    let all: u64 = text.trim().parse().unwrap_or(limits::PIDS_MAX);
+    (all / 4).clamp(limits::PIDS_MIN, limits::PIDS_MAX)
+}
+
+fn settings(config: &Config, files: &IdentityFiles, images: Images) -> api::Settings {
+    api::Settings {
+        admin_hash: api::hash_of(&files.admin_token),
+        auth: match config.auth {
+            config::Auth::Required => api::Auth::Required,
+            config::Auth::Off => api::Auth::Off,
+        },
+        names: config.api_hosts.clone(),
+        previews: api::Previews { domain: config.preview_domain.clone(), port: config.preview_bind.port() },
+        instance: files.instance.clone(),
+        data_dir: config.data_dir.clone(),
+        images,
+    }
+}
+
+/// The socket of an earlier hostd is in the way, and nobody listens on it: the lock is ours.
+fn listen_unix(path: &Path) -> Result<UnixListener, Failure> {
+    let listen = || {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        Ok(listener)
+    };
+    listen().map_err(|error| failed(&format!("listen on {}", path.display()), &error))
+}
+
+async fn tidy(store: Store, fleet: Fleet, closing: CancellationToken) {
+    loop {
+        if let Err(error) = store.tidy(fleet.clock().now_ms()).await {
+            warn!(%error, "could not take away old rows");
+        }
+        tokio::select! {
+            // Both only wait.
+            () = closing.cancelled() => return,
+            () = tokio::time::sleep(TIDY_EVERY) => {}
+        }
+    }
+}
+
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let open = |kind| signal(kind).map_err(|error| failed("listen for signals", &error));
+        Ok(Self { terminate: open(SignalKind::terminate())?, interrupt: open(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            // Both only wait.
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+fn say_ready(line: &str) {
+    // Whoever started it may not read.
+    let mut stdout = io::stdout();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+fn log_to_stderr() {
+    let terminal = io::stderr().is_terminal();
+    let level = match std::env::var("SLIPWAY_LOG").as_deref() {
+        Ok("debug") => tracing::Level::DEBUG,
+        Ok("warn") => tracing::Level::WARN,
+        _ => tracing::Level::INFO,
+    };
+    let builder = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level).with_ansi(terminal);
+    if terminal {
+        builder.init();
+    } else {
+        builder.json().init();
+    }
+}
+
+fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::Failed(format!("could not {what}: {error}"))
+}

@@ -1,0 +1,90 @@
+//! What hostd can be told on its command line.
+
+use crate::{api, boot, config, config::Config, store};
+use std::{fs, io, path::PathBuf, process::ExitCode};
+
+/// Bad configuration or bad use.
+const EXIT_USAGE: u8 = 64;
+/// It could not begin, or not go on.
+const EXIT_FAILED: u8 = 1;
+
+const HELP: &str = "hostd: keeps Slipway's sandboxes and serves their API
+
+usage: hostd             serve in the foreground
+       hostd repair      move a corrupt database aside; sandboxes that run are found again
+       hostd openapi     print the API as OpenAPI 3.1
+       hostd --version, hostd --help
+
+Configured by the TOML file $SLIPWAY_CONFIG (/etc/slipway/slipway.toml if that is there) and, above it, by
+environment variables: SLIPWAY_DATA_DIR, SLIPWAY_API_BIND, SLIPWAY_PREVIEW_BIND, SLIPWAY_PREVIEW_DOMAIN,
+SLIPWAY_DRIVER, SLIPWAY_OCI_RUNTIME, SLIPWAY_IMAGE, SLIPWAY_IDLE_SECONDS, SLIPWAY_AUTH, SLIPWAY_API_HOSTS,
+SLIPWAY_RUNTIMED, SLIPWAY_HOST_IMAGE_DIRS, SLIPWAY_MEMORY_MAX_MB, SLIPWAY_CPUS_MAX. See docs/configuration.md.
+
+Exit: 0 after SIGTERM or SIGINT (sandboxes keep running), 64 for wrong configuration, 1 otherwise.";
+
+/// Why hostd ends with an error: one line for people.
+#[derive(Debug)]
+pub enum Failure {
+    Usage(String),
+    Failed(String),
+}
+
+pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
+    let word = arguments.next();
+    let extra = arguments.next();
+    let result = match (word.as_deref(), extra) {
+        (_, Some(extra)) => Err(Failure::Usage(format!("one word too many: {extra} (see --help)"))),
+        (None, None) => configured().and_then(boot::serve),
+        (Some("repair"), None) => configured().and_then(|config| repair(&config)),
+        (Some("openapi"), None) => print(&api::openapi_json()),
+        (Some("--version" | "-V"), None) => print(concat!("hostd ", env!("CARGO_PKG_VERSION"))),
+        (Some("--help" | "-h" | "help"), None) => print(HELP),
+        (Some(other), None) => Err(Failure::Usage(format!("unknown command {other} (see --help)"))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(line)) => said(&line, EXIT_USAGE),
+        Err(Failure::Failed(line)) => said(&line, EXIT_FAILED),
+    }
+}
+
+fn said(line: &str, code: u8) -> ExitCode {
+    eprintln!("hostd: {line}");
+    ExitCode::from(code)
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    use io::Write;
+    // Nobody reads: nothing to say.
+    let _ = writeln!(io::stdout(), "{}", text.trim_end());
+    Ok(())
+}
+
+fn configured() -> Result<Config, Failure> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::Usage("must run as root: it makes namespaces and control groups".to_owned()));
+    }
+    let env = |name: &str| std::env::var(name).ok();
+    let file = configuration_file(env("SLIPWAY_CONFIG").as_deref())?;
+    Config::parse(file.as_deref(), env).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// The file that was named must be there; the default one need not.
+fn configuration_file(named: Option<&str>) -> Result<Option<String>, Failure> {
+    let path = PathBuf::from(named.unwrap_or(config::DEFAULT_FILE));
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => Ok(None),
+        Err(error) => {
+            Err(Failure::Usage(format!("SLIPWAY_CONFIG: could not read {}: {error}", path.display())))
+        }
+    }
+}
+
+fn repair(config: &Config) -> Result<(), Failure> {
+    let _lock = boot::lock(&config.data_dir)?;
+    match store::repair(&config.data_dir.join(boot::DATABASE)) {
+        Ok(repaired) => print(&repaired.to_string()),
+        Err(error) => Err(Failure::Failed(error.to_string())),
+    }
+}

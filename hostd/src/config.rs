@@ -1,0 +1,298 @@
+//! Configuration, out of strings: a TOML file under environment variables. Nothing is opened or bound
+//! here; what is wrong is named by its key, with what it may be.
+
+use crate::limits;
+use serde::Deserialize;
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+pub const DEFAULT_FILE: &str = "/etc/slipway/slipway.toml";
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub data_dir: PathBuf,
+    pub api_bind: SocketAddr,
+    pub preview_bind: SocketAddr,
+    pub preview_domain: String,
+    pub driver: DriverChoice,
+    pub oci_runtime: Option<String>,
+    pub image: String,
+    pub idle_s: u64,
+    pub auth: Auth,
+    /// Names, beside loopback and the bind address, under which the API may be called.
+    pub api_hosts: Vec<String>,
+    /// The static runtimed; beside hostd unless given.
+    pub runtimed: Option<PathBuf>,
+    /// Directories of the host that the image `host` shows beside /usr, read-only.
+    pub host_image_dirs: Vec<PathBuf>,
+    /// Most that one sandbox may have; the host's unless given.
+    pub memory_max_mb: Option<u64>,
+    pub cpus_max: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverChoice {
+    Auto,
+    Oci,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    Required,
+    Off,
+}
+
+/// A wrong value: the key, and what it may be.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadConfig {
+    key: String,
+    message: String,
+}
+
+impl fmt::Display for BadConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+impl std::error::Error for BadConfig {}
+
+fn bad(key: &str, message: impl Into<String>) -> BadConfig {
+    BadConfig { key: key.to_owned(), message: message.into() }
+}
+
+/// The file as written; every key may be missing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    data_dir: Option<String>,
+    api_bind: Option<String>,
+    preview_bind: Option<String>,
+    preview_domain: Option<String>,
+    driver: Option<String>,
+    oci_runtime: Option<String>,
+    image: Option<String>,
+    idle_seconds: Option<u64>,
+    auth: Option<String>,
+    api_hosts: Vec<String>,
+    runtimed: Option<String>,
+    host_image_dirs: Vec<String>,
+    memory_max_mb: Option<u64>,
+    cpus_max: Option<f64>,
+}
+
+impl Config {
+    /// `file` is the text of the TOML file, if there is one; `env` finds an environment variable.
+    pub fn parse(file: Option<&str>, env: impl Fn(&str) -> Option<String>) -> Result<Self, BadConfig> {
+        let file: File = match file {
+            Some(text) => toml::from_str(text)
+                .map_err(|error| bad("configuration file", one_line(&error.to_string())))?,
+            None => File::default(),
+        };
+        let text = |key: &str, in_file: &Option<String>, default: &str| {
+            env(&variable(key)).or_else(|| in_file.clone()).unwrap_or_else(|| default.to_owned())
+        };
+        let optional = |key: &str, in_file: &Option<String>| {
+            env(&variable(key)).or_else(|| in_file.clone()).filter(|value| !value.is_empty())
+        };
+        let config = Self {
+            data_dir: absolute("data_dir", &text("data_dir", &file.data_dir, "/var/lib/slipway"))?,
+            api_bind: address("api_bind", &text("api_bind", &file.api_bind, "127.0.0.1:9090"))?,
+            preview_bind: address(
+                "preview_bind",
+                &text("preview_bind", &file.preview_bind, "127.0.0.1:8080"),
+            )?,
+            preview_domain: domain(&text("preview_domain", &file.preview_domain, "localhost"))?,
+            driver: driver(&text("driver", &file.driver, "auto"))?,
+            oci_runtime: optional("oci_runtime", &file.oci_runtime),
+            image: text("image", &file.image, "host"),
+            idle_s: number("idle_seconds", env(&variable("idle_seconds")), file.idle_seconds)?
+                .unwrap_or(limits::IDLE_DEFAULT_S),
+            auth: auth(&text("auth", &file.auth, "required"))?,
+            api_hosts: list(env(&variable("api_hosts")), file.api_hosts),
+            runtimed: optional("runtimed", &file.runtimed)
+                .map(|path| absolute("runtimed", &path))
+                .transpose()?,
+            host_image_dirs: list(env(&variable("host_image_dirs")), file.host_image_dirs)
+                .iter()
+                .map(|path| absolute("host_image_dirs", path))
+                .collect::<Result<_, _>>()?,
+            memory_max_mb: number("memory_max_mb", env(&variable("memory_max_mb")), file.memory_max_mb)?,
+            cpus_max: number("cpus_max", env(&variable("cpus_max")), file.cpus_max)?,
+        };
+        config.check()
+    }
+
+    /// What must hold between values.
+    fn check(self) -> Result<Self, BadConfig> {
+        if self.auth == Auth::Off && !self.api_bind.ip().is_loopback() {
+            return Err(bad("SLIPWAY_AUTH", "may be off only when SLIPWAY_API_BIND is a loopback address"));
+        }
+        if self.idle_s == 0 {
+            return Err(bad(
+                "SLIPWAY_IDLE_SECONDS",
+                "must be at least 1; a sandbox stays up with idle_policy always_on",
+            ));
+        }
+        if self.cpus_max.is_some_and(|cpus| !cpus.is_finite() || cpus < limits::CPUS_MIN) {
+            return Err(bad("SLIPWAY_CPUS_MAX", format!("must be at least {}", limits::CPUS_MIN)));
+        }
+        if self.memory_max_mb.is_some_and(|mb| mb < limits::MEMORY_MIN_MB) {
+            return Err(bad("SLIPWAY_MEMORY_MAX_MB", format!("must be at least {}", limits::MEMORY_MIN_MB)));
+        }
+        Ok(self)
+    }
+
+    /// Whether a request may come under this host name (without its port).
+    pub fn serves_host(&self, host: &str) -> bool {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let by_address = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == self.api_bind.ip());
+        let named = |name: &String| name.eq_ignore_ascii_case(host);
+        by_address || host.eq_ignore_ascii_case("localhost") || self.api_hosts.iter().any(named)
+    }
+}
+
+fn variable(key: &str) -> String {
+    format!("SLIPWAY_{}", key.to_ascii_uppercase())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn absolute(key: &str, text: &str) -> Result<PathBuf, BadConfig> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(bad(&variable(key), format!("must be an absolute path, not {text:?}")))
+    }
+}
+
+fn address(key: &str, text: &str) -> Result<SocketAddr, BadConfig> {
+    text.parse().map_err(|_| {
+        bad(&variable(key), format!("must be an address and a port, as in 127.0.0.1:9090, not {text:?}"))
+    })
+}
+
+fn domain(text: &str) -> Result<String, BadConfig> {
+    let label = |part: &str| {
+        let safe = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        !part.is_empty() && part.len() <= 63 && part.bytes().all(safe)
+    };
+    let good = text.len() <= 200 && text.split('.').all(label);
+    let wrong =
+        || bad("SLIPWAY_PREVIEW_DOMAIN", format!("must be a domain name, as in example.com, not {text:?}"));
+    if good { Ok(text.to_ascii_lowercase()) } else { Err(wrong()) }
+}
+
+fn driver(text: &str) -> Result<DriverChoice, BadConfig> {
+    match text {
+        "auto" => Ok(DriverChoice::Auto),
+        "oci" => Ok(DriverChoice::Oci),
+        other => Err(bad("SLIPWAY_DRIVER", format!("must be auto or oci: there is no driver {other:?}"))),
+    }
+}
+
+fn auth(text: &str) -> Result<Auth, BadConfig> {
+    match text {
+        "required" => Ok(Auth::Required),
+        "off" => Ok(Auth::Off),
+        other => Err(bad("SLIPWAY_AUTH", format!("must be required or off, not {other:?}"))),
+    }
+}
+
+fn number<T: std::str::FromStr>(
+    key: &str,
+    in_env: Option<String>,
+    in_file: Option<T>,
+) -> Result<Option<T>, BadConfig> {
+    match in_env.filter(|text| !text.is_empty()) {
+        Some(text) => {
+            text.parse().map(Some).map_err(|_| bad(&variable(key), format!("must be a number, not {text:?}")))
+        }
+        None => Ok(in_file),
+    }
+}
+
+/// In the environment: separated by commas.
+fn list(in_env: Option<String>, in_file: Vec<String>) -> Vec<String> {
+    let parts = |text: String| {
+        text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    };
+    in_env.map_or(in_file, parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(file: Option<&str>, env: &[(&str, &str)]) -> Result<Config, String> {
+        let find =
+            |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Config::parse(file, find).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn everything_has_a_default_and_the_environment_wins() {
+        let config = parse(None, &[]).expect("defaults");
+        assert_eq!(config.data_dir, PathBuf::from("/var/lib/slipway"));
+        assert_eq!((config.idle_s, config.auth), (2100, Auth::Required));
+        let file = "idle_seconds = 5\napi_bind = \"127.0.0.1:0\"";
+        let config = parse(Some(file), &[("SLIPWAY_IDLE_SECONDS", "7")]).expect("both");
+        assert_eq!((config.idle_s, config.api_bind.port()), (7, 0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let table = [
+            (
+                None,
+                ("SLIPWAY_API_BIND", "nine"),
+                "SLIPWAY_API_BIND: must be an address and a port, as in 127.0.0.1:9090, not \"nine\"",
+            ),
+            (None, ("SLIPWAY_DATA_DIR", "data"), "SLIPWAY_DATA_DIR: must be an absolute path, not \"data\""),
+            (
+                None,
+                ("SLIPWAY_DRIVER", "lima"),
+                "SLIPWAY_DRIVER: must be auto or oci: there is no driver \"lima\"",
+            ),
+            (None, ("SLIPWAY_AUTH", "on"), "SLIPWAY_AUTH: must be required or off, not \"on\""),
+            (None, ("SLIPWAY_IDLE_SECONDS", "x"), "SLIPWAY_IDLE_SECONDS: must be a number, not \"x\""),
+            (
+                None,
+                ("SLIPWAY_IDLE_SECONDS", "0"),
+                "SLIPWAY_IDLE_SECONDS: must be at least 1; a sandbox stays up with idle_policy always_on",
+            ),
+            (
+                None,
+                ("SLIPWAY_PREVIEW_DOMAIN", "a b"),
+                "SLIPWAY_PREVIEW_DOMAIN: must be a domain name, as in example.com, not \"a b\"",
+            ),
+            (
+                Some("auth = \"off\""),
+                ("SLIPWAY_API_BIND", "0.0.0.0:9090"),
+                "SLIPWAY_AUTH: may be off only when SLIPWAY_API_BIND is a loopback address",
+            ),
+        ];
+        for (file, variable, expected) in table {
+            assert_eq!(parse(file, &[variable]).expect_err("refused"), expected);
+        }
+        let unknown = parse(Some("idle = 3"), &[]).expect_err("refused");
+        assert!(unknown.contains("unknown field `idle`"), "{unknown}");
+    }
+
+    #[test]
+    fn only_names_of_ours_are_served() {
+        let config = parse(None, &[("SLIPWAY_API_HOSTS", "slip.example")]).expect("good");
+        for host in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "slip.example"] {
+            assert!(config.serves_host(host), "{host}");
+        }
+        for host in ["", "evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil"] {
+            assert!(!config.serves_host(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Requests to one runtimed.
+
+use super::pool::{Body, Lease, Pool, Sender};
+use crate::{
+    driver::{Driver, Target},
+    limits,
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{CONNECTION, CONTENT_TYPE, HOST, UPGRADE},
+    upgrade::Upgraded,
+};
+use hyper_util::rt::TokioIo;
+use protocol::{ErrorBody, api::SandboxId};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{io, sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// The way to one sandbox's runtimed. Cheap to clone.
+#[derive(Clone)]
+pub struct Control {
+    sandbox: SandboxId,
+    driver: Arc<dyn Driver>,
+    pool: Pool,
+    _lease: Option<Arc<Lease>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody answers on the socket: it does not run, or not yet.
+    #[error("the sandbox does not answer")]
+    Unreachable(#[source] io::Error),
+    #[error("the sandbox did not answer within {0} ms")]
+    TimedOut(u64),
+    /// runtimed answered with an error of its own.
+    #[error("{}", .0.error.message)]
+    Refused(Box<ErrorBody>),
+    /// What came back is not what runtimed says.
+    #[error("the sandbox answered something else than HTTP and JSON: {0}")]
+    Garbled(String),
+    /// The connection ended in the middle of an answer.
+    #[error("the connection to the sandbox broke")]
+    Broken(#[source] hyper::Error),
+}
+
+impl Control {
+    pub fn new(sandbox: SandboxId, driver: Arc<dyn Driver>, pool: Pool) -> Self {
+        Self { sandbox, driver, pool, _lease: None }
+    }
+
+    /// The same way, which keeps the sandbox awake as long as it is held.
+    pub fn with_lease(self, lease: Lease) -> Self {
+        Self { _lease: Some(Arc::new(lease)), ..self }
+    }
+
+    /// Lets go of connections to one that is gone.
+    pub fn forget(&self) {
+        self.pool.clear();
+    }
+
+    /// Whether somebody holds a lease.
+    pub fn in_use(&self) -> bool {
+        self.pool.in_use()
+    }
+
+    /// Grows with every lease.
+    pub fn leases_taken(&self) -> usize {
+        self.pool.leases_taken()
+    }
+
+    /// `GET` with an answer of type `T`.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str, within: Duration) -> Result<T, ControlError> {
+        let (_, answer) = self.json(Method::GET, path, None::<&()>, within).await?;
+        Ok(answer)
+    }
+
+    /// A request with a JSON body, and its JSON answer. Repeated once when an idle connection turned out
+    /// to be dead before anything was sent on it; runtimed's verbs may be repeated.
+    pub async fn json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        within: Duration,
+    ) -> Result<(StatusCode, T), ControlError> {
+        let bytes = match body {
+            Some(body) => {
+                serde_json::to_vec(body).map_err(|error| ControlError::Garbled(error.to_string()))?
+            }
+            None => Vec::new(),
+        };
+        let bytes = Bytes::from(bytes);
+        let call = async {
+            let (response, sender) = self.answered(&method, path, &bytes).await?;
+            let status = response.status();
+            let limited = Limited::new(response.into_body(), limits::CONTROL_ANSWER_MAX_BYTES);
+            let answer =
+                limited.collect().await.map_err(|error| ControlError::Garbled(error.to_string()))?.to_bytes();
+            self.pool.put(sender);
+            parse(status, &answer)
+        };
+        let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        timeout(within, call).await.unwrap_or(Err(ControlError::TimedOut(ms)))
+    }
+
+    async fn answered(
+        &self,
+        method: &Method,
+        path: &str,
+        body: &Bytes,
+    ) -> Result<(Response<Incoming>, Sender), ControlError> {
+        let request = || request(method, path).body(Full::new(body.clone()).boxed()).map_err(garbled);
+        if let Some(mut sender) = self.pool.take()
+            && let Ok(response) = sender.send_request(request()?).await
+        {
+            return Ok((response, sender));
+        }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(request()?).await.map_err(ControlError::Broken)?;
+        Ok((response, sender))
+    }
+
+    /// A request whose answer is read as it comes. Only the head has a deadline. An error of runtimed is
+    /// returned as such.
+    pub async fn stream(
+        &self,
+        request: Request<Body>,
+        within: Duration,
+    ) -> Result<Response<Incoming>, ControlError> {
+        let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        let head = async {
+            let mut sender = self.connect().await?;
+            sender.send_request(request).await.map_err(ControlError::Broken)
+        };
+        let response = timeout(within, head).await.unwrap_or(Err(ControlError::TimedOut(ms)))?;
+        if response.status().is_client_error() || response.status().is_server_error() {
+            return Err(refusal(response).await);
+        }
+        Ok(response)
+    }
+
+    /// Switches to a byte stream, such as `slipway-terminal`.
+    pub async fn upgrade(
+        &self,
+        path: &str,
+        to: &'static str,
+        within: Duration,
+    ) -> Result<Upgraded, ControlError> {
+        let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        let switch = async {
+            let mut sender = self.connect().await?;
+            let request = request(&Method::GET, path)
+                .header(CONNECTION, "Upgrade")
+                .header(UPGRADE, to)
+                .body(Empty::new().boxed())
+                .map_err(garbled)?;
+            let response = sender.send_request(request).await.map_err(ControlError::Broken)?;
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                return Err(refusal(response).await);
+            }
+            hyper::upgrade::on(response).await.map_err(ControlError::Broken)
+        };
+        timeout(within, switch).await.unwrap_or(Err(ControlError::TimedOut(ms)))
+    }
+
+    async fn connect(&self) -> Result<Sender, ControlError> {
+        let stream =
+            self.driver.dial(&self.sandbox, Target::Control).await.map_err(ControlError::Unreachable)?;
+        let (sender, connection) = hyper::client::conn::http1::Builder::new()
+            .max_buf_size(limits::CONTROL_HEAD_MAX_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(ControlError::Broken)?;
+        // Ends when the sender is dropped and the last answer was read.
+        tokio::spawn(connection.with_upgrades());
+        Ok(sender)
+    }
+}
+
+/// A request to runtimed; the name of the host does not matter to it.
+pub fn request(method: &Method, path: &str) -> hyper::http::request::Builder {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, "runtimed")
+        .header(CONTENT_TYPE, "application/json")
+}
+
+fn parse<T: DeserializeOwned>(status: StatusCode, answer: &[u8]) -> Result<(StatusCode, T), ControlError> {
+    if status.is_success() {
+        let value =
+            serde_json::from_slice(answer).map_err(|error| ControlError::Garbled(error.to_string()))?;
+        return Ok((status, value));
+    }
+    match serde_json::from_slice::<ErrorBody>(answer) {
+        Ok(body) => Err(ControlError::Refused(Box::new(body))),
+        Err(_) => Err(ControlError::Garbled(format!("status {status}"))),
+    }
+}
+
+async fn refusal(response: Response<Incoming>) -> ControlError {
+    let status = response.status();
+    let limited = Limited::new(response.into_body(), limits::CONTROL_ANSWER_MAX_BYTES);
+    match limited.collect().await {
+        Ok(body) => match parse::<serde::de::IgnoredAny>(status, &body.to_bytes()) {
+            Ok(_) => ControlError::Garbled(format!("status {status}")),
+            Err(error) => error,
+        },
+        Err(error) => ControlError::Garbled(error.to_string()),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn garbled(error: hyper::http::Error) -> ControlError {
+    ControlError::Garbled(error.to_string())
+}

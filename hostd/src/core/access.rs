@@ -1,0 +1,38 @@
+//! Who may do what. The one place that answers "may this caller see or change that?".
+
+use protocol::api::{Label, Owner, TokenScope};
+
+/// The caller, as its token or the socket says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Identity {
+    pub tenant: Label,
+    pub principal: Label,
+    pub scope: TokenScope,
+    /// The administrator of this host: by the token file or the Unix socket. Sees every tenant.
+    pub operator: bool,
+    /// The token's id, or `socket:uid`; for the audit.
+    pub via: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+}
+
+impl Identity {
+    /// Whether the caller may see a thing with this owner at all: if not, it does not exist for him.
+    pub fn sees(&self, owner: &Owner) -> bool {
+        let same_tenant = self.tenant == owner.tenant;
+        let whole_tenant = self.scope == TokenScope::Admin || self.principal == owner.principal;
+        self.operator || (same_tenant && whole_tenant)
+    }
+
+    /// Whether the scope of the token allows this kind of call.
+    pub fn allows(&self, access: Access) -> bool {
+        match access {
+            Access::Read => true,
+            Access::Write => self.operator || self.scope >= TokenScope::Run,
+        }
+    }
+}

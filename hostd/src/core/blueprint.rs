@@ -1,0 +1,274 @@
+//! From what a caller asked for to what will be built: strict, fully defaulted, immutable. No host facts
+//! and no secrets: the environment, of services too, stays outside.
+
+use super::parse_duration_ms;
+use crate::limits;
+use protocol::{
+    EnvMap, ServiceSpec,
+    api::{
+        ApiError, ApiErrorCode, IdlePolicy, Limits, LimitsSpec, Network, SandboxScope, SandboxSpec,
+        ScopeKind, Visibility,
+    },
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The frozen form of a spec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Blueprint {
+    pub driver: String,
+    pub image: String,
+    pub ports: Vec<u16>,
+    /// Without their environment.
+    pub services: Vec<ServiceSpec>,
+    pub limits: Limits,
+    pub network: Network,
+    pub idle_policy: IdlePolicy,
+    pub visibility: Visibility,
+    pub ttl_ms: Option<u64>,
+}
+
+/// Environment as it is kept: for everything, and for single services.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    pub all: EnvMap,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, EnvMap>,
+}
+
+impl Environment {
+    /// Services with all they are given: the environment of the sandbox, and over it their own.
+    pub fn dress(&self, services: &[ServiceSpec]) -> Vec<ServiceSpec> {
+        let with_env = |service: &ServiceSpec| {
+            let mut env = self.all.clone();
+            env.extend(self.services.get(service.name.as_str()).cloned().unwrap_or_default());
+            ServiceSpec { env, ..service.clone() }
+        };
+        services.iter().map(with_env).collect()
+    }
+}
+
+/// What hostd fills in, and the most it gives.
+#[derive(Debug, Clone)]
+pub struct Defaults {
+    pub driver: String,
+    pub image: String,
+    pub memory_max_mb: u64,
+    pub cpus_max: f64,
+    pub pids_max: u64,
+}
+
+/// The blueprint of a spec, and its environment.
+pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, Environment), ApiError> {
+    check_words(spec)?;
+    check_scope(spec.scope.as_ref())?;
+    let (services, environment) = undress(&spec.services, &spec.env)?;
+    let blueprint = Blueprint {
+        driver: spec.driver.clone().unwrap_or_else(|| defaults.driver.clone()),
+        image: spec.image.clone().unwrap_or_else(|| defaults.image.clone()),
+        ports: ports(spec)?,
+        services,
+        limits: limits_of(&spec.limits, defaults)?,
+        network: spec.network.unwrap_or_default(),
+        idle_policy: spec.idle_policy.unwrap_or_default(),
+        visibility: spec.visibility.unwrap_or_default(),
+        ttl_ms: spec.ttl.as_deref().map(ttl_ms).transpose()?,
+    };
+    Ok((blueprint, environment))
+}
+
+/// `ttl` as milliseconds.
+pub fn ttl_ms(text: &str) -> Result<u64, ApiError> {
+    let ms = parse_duration_ms(text).map_err(|why| ApiError::invalid("ttl", why))?;
+    within("ttl", ms <= limits::TTL_MAX_MS, "must be at most 365d")?;
+    Ok(ms)
+}
+
+/// A name for people.
+pub fn check_name(name: &str) -> Result<(), ApiError> {
+    let good = !name.trim().is_empty()
+        && name.len() <= limits::NAME_MAX_BYTES
+        && !name.chars().any(char::is_control);
+    within("name", good, &format!("must be 1 to {} bytes without control characters", limits::NAME_MAX_BYTES))
+}
+
+pub fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    let bytes: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let good = metadata.len() <= limits::METADATA_MAX_COUNT && bytes <= limits::METADATA_MAX_BYTES;
+    let most = format!(
+        "must be at most {} entries of {} bytes",
+        limits::METADATA_MAX_COUNT,
+        limits::METADATA_MAX_BYTES
+    );
+    within("metadata", good, &most)
+}
+
+fn check_words(spec: &SandboxSpec) -> Result<(), ApiError> {
+    if let Some(name) = &spec.name {
+        check_name(name)?;
+    }
+    let word = |text: &str| {
+        let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/' | b':' | b'@');
+        !text.is_empty() && text.len() <= 256 && text.bytes().all(safe)
+    };
+    for (field, value) in [("image", &spec.image), ("driver", &spec.driver)] {
+        let good = value.as_deref().is_none_or(word);
+        within(field, good, "must be 1 to 256 of A-Z a-z 0-9 . _ - / : @")?;
+    }
+    check_metadata(&spec.metadata)
+}
+
+fn check_scope(scope: Option<&SandboxScope>) -> Result<(), ApiError> {
+    let Some(scope) = scope else { return Ok(()) };
+    match (scope.kind, &scope.key) {
+        (ScopeKind::SharedProjectUser, Some(_)) => {
+            Err(ApiError::invalid("scope.key", "shared-project-user has no key: leave it out"))
+        }
+        (ScopeKind::SharedProjectUser, None) | (_, Some(_)) => Ok(()),
+        (kind, None) => Err(ApiError::invalid("scope.key", format!("{} needs a key", kind.as_str()))),
+    }
+}
+
+fn ports(spec: &SandboxSpec) -> Result<Vec<u16>, ApiError> {
+    within("ports", spec.ports.len() <= limits::PORTS_MAX, &format!("at most {} ports", limits::PORTS_MAX))?;
+    within("ports", !spec.ports.contains(&0), "a port is 1 to 65535")?;
+    let services = spec.services.iter().filter_map(|service| service.port);
+    let all: BTreeSet<u16> = spec.ports.iter().copied().chain(services).collect();
+    Ok(all.into_iter().collect())
+}
+
+/// Services without their environment, and all environment.
+pub fn undress(services: &[ServiceSpec], all: &EnvMap) -> Result<(Vec<ServiceSpec>, Environment), ApiError> {
+    let most = format!("at most {} services", limits::SERVICES_MAX);
+    within("services", services.len() <= limits::SERVICES_MAX, &most)?;
+    check_env("env", all)?;
+    let mut environment = Environment { all: all.clone(), services: BTreeMap::new() };
+    let mut bare = Vec::with_capacity(services.len());
+    for service in services {
+        let field = format!("services.{}.env", service.name);
+        check_env(&field, &service.env)?;
+        let env = service.env.clone();
+        if environment.services.insert(service.name.to_string(), env).is_some() {
+            return Err(ApiError::invalid("services", format!("{} is there twice", service.name)));
+        }
+        bare.push(ServiceSpec { env: EnvMap::new(), ..service.clone() });
+    }
+    environment.services.retain(|_, env| !env.is_empty());
+    Ok((bare, environment))
+}
+
+fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
+    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let small = env.len() <= limits::ENV_MAX_COUNT && bytes <= limits::ENV_MAX_BYTES;
+    let most =
+        format!("must be at most {} variables of {} bytes", limits::ENV_MAX_COUNT, limits::ENV_MAX_BYTES);
+    within(field, small, &most)?;
+    for (name, value) in env {
+        let good = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+        within(&format!("{field}.{name}"), good, "a name has no = and nothing has a NUL")?;
+    }
+    Ok(())
+}
+
+fn limits_of(spec: &LimitsSpec, defaults: &Defaults) -> Result<Limits, ApiError> {
+    let most_mb = defaults.memory_max_mb;
+    let memory_mb = spec.memory_mb.unwrap_or(limits::MEMORY_DEFAULT_MB.min(most_mb));
+    let fits = (limits::MEMORY_MIN_MB..=most_mb).contains(&memory_mb);
+    within(
+        "limits.memory_mb",
+        fits,
+        &format!("must be {} to {most_mb} on this host", limits::MEMORY_MIN_MB),
+    )?;
+
+    let most_cpus = defaults.cpus_max;
+    let cpus = spec.cpus.unwrap_or(most_cpus);
+    let fits = cpus.is_finite() && (limits::CPUS_MIN..=most_cpus).contains(&cpus);
+    within("limits.cpus", fits, &format!("must be {} to {most_cpus} on this host", limits::CPUS_MIN))?;
+
+    let most_pids = defaults.pids_max;
+    let pids = spec.pids.unwrap_or(limits::PIDS_DEFAULT.min(most_pids));
+    let fits = (limits::PIDS_MIN..=most_pids).contains(&pids);
+    within("limits.pids", fits, &format!("must be {} to {most_pids} on this host", limits::PIDS_MIN))?;
+    within("limits.disk_mb", spec.disk_mb != Some(0), "must be more than 0")?;
+    Ok(Limits { memory_mb, cpus, pids, disk_mb: spec.disk_mb })
+}
+
+fn within(field: &str, good: bool, message: &str) -> Result<(), ApiError> {
+    if good {
+        Ok(())
+    } else {
+        Err(ApiError::new(ApiErrorCode::InvalidRequest, message).with(|d| d.field = Some(field.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults() -> Defaults {
+        Defaults {
+            driver: "oci".into(),
+            image: "host".into(),
+            memory_max_mb: 8192,
+            cpus_max: 2.0,
+            pids_max: 4096,
+        }
+    }
+
+    fn of(json: serde_json::Value) -> Result<(Blueprint, Environment), ApiError> {
+        blueprint(&serde_json::from_value(json).expect("a spec"), &defaults())
+    }
+
+    #[test]
+    fn nothing_asked_for_is_everything_defaulted() {
+        let (blueprint, environment) = of(serde_json::json!({})).expect("the empty spec");
+        let expected = serde_json::json!({
+            "driver": "oci", "image": "host", "ports": [], "services": [],
+            "limits": {"memory_mb": 1024, "cpus": 2.0, "pids": 512},
+            "network": "none", "idle_policy": "sleep", "visibility": "private", "ttl_ms": null,
+        });
+        assert_eq!(serde_json::to_value(&blueprint).expect("JSON"), expected);
+        assert!(environment == Environment::default());
+    }
+
+    #[test]
+    fn no_environment_is_in_a_blueprint() {
+        let spec = serde_json::json!({
+            "env": {"A": "secret1"},
+            "services": [{"name": "web", "command": "npm run dev", "port": 3000, "env": {"B": "secret2"}}],
+        });
+        let (blueprint, environment) = of(spec).expect("a good spec");
+        assert!(!serde_json::to_string(&blueprint).expect("JSON").contains("secret"));
+        assert_eq!(environment.all["A"], "secret1");
+        assert_eq!(environment.services["web"]["B"], "secret2");
+        assert_eq!(blueprint.ports, [3000]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let table = [
+            (serde_json::json!({"name": ""}), "name"),
+            (serde_json::json!({"name": "a\nb"}), "name"),
+            (serde_json::json!({"image": "a b"}), "image"),
+            (serde_json::json!({"ports": [0]}), "ports"),
+            (serde_json::json!({"ports": vec![1; 65]}), "ports"),
+            (serde_json::json!({"env": {"A=B": "x"}}), "env.A=B"),
+            (serde_json::json!({"limits": {"memory_mb": 1}}), "limits.memory_mb"),
+            (serde_json::json!({"limits": {"memory_mb": 9000}}), "limits.memory_mb"),
+            (serde_json::json!({"limits": {"cpus": 0.0}}), "limits.cpus"),
+            (serde_json::json!({"limits": {"cpus": 64.0}}), "limits.cpus"),
+            (serde_json::json!({"limits": {"pids": 1}}), "limits.pids"),
+            (serde_json::json!({"limits": {"pids": 5000}}), "limits.pids"),
+            (serde_json::json!({"limits": {"disk_mb": 0}}), "limits.disk_mb"),
+            (serde_json::json!({"ttl": "4hours"}), "ttl"),
+            (serde_json::json!({"ttl": "366d"}), "ttl"),
+            (serde_json::json!({"scope": {"kind": "conversation"}}), "scope.key"),
+            (serde_json::json!({"scope": {"kind": "shared-project-user", "key": "x"}}), "scope.key"),
+            (serde_json::json!({"metadata": {"k": "x".repeat(20_000)}}), "metadata"),
+        ];
+        for (spec, field) in table {
+            let error = of(spec.clone()).err().expect("refused");
+            assert_eq!(error.detail.field.as_deref(), Some(field), "{spec}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Decisions, pure: no IO, no clock, no `await`; time is an argument.
+
+mod access;
+mod blueprint;
+mod duration;
+mod plan;
+mod sandbox;
+
+pub use access::{Access, Identity};
+pub use blueprint::{
+    Blueprint, Defaults, Environment, blueprint, check_metadata, check_name, ttl_ms, undress,
+};
+pub use duration::{parse_duration_ms, rfc3339};
+pub use plan::{Container, Desired, Step, plan};
+pub use sandbox::{Effort, Goal, Move, Refused, Renewal, State, apply};

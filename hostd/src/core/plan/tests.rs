@@ -1,0 +1,142 @@
+//! From any state, whatever is seen, performing what is planned comes to rest, and where it was meant to.
+
+use super::*;
+use crate::core::{Effort, Move, Renewal, apply};
+use proptest::prelude::*;
+
+/// Steps until rest, on a backend that does what it is told.
+const STEPS_MAX: usize = 24;
+
+fn states() -> impl Strategy<Value = State> {
+    let goals =
+        prop_oneof![Just(Goal::Running), Just(Goal::Paused), Just(Goal::Stopped), Just(Goal::Destroyed)];
+    let statuses = prop_oneof![
+        Just(SandboxStatus::Creating),
+        Just(SandboxStatus::Running),
+        Just(SandboxStatus::Paused),
+        Just(SandboxStatus::Stopped),
+        Just(SandboxStatus::Error)
+    ];
+    (goals, statuses, any::<bool>(), proptest::option::of(any::<bool>())).prop_map(
+        |(goal, status, at_work, renew)| {
+            // Being destroyed is never given up.
+            let at_work = at_work || goal == Goal::Destroyed;
+            let effort = at_work.then_some(Effort { phase: Phase::Starting, deadline_ms: 1_000 });
+            let renewal = renew.filter(|_| goal == Goal::Running && effort.is_some());
+            let renewal = renewal.map(|keep_workspace| Renewal { keep_workspace });
+            State { goal, status, effort, renewal, problem: None }
+        },
+    )
+}
+
+fn containers() -> impl Strategy<Value = Container> {
+    prop_oneof![
+        Just(Container::Absent),
+        Just(Container::Launching),
+        (any::<bool>(), any::<bool>()).prop_map(|(frozen, ready)| Container::Running { frozen, ready }),
+        any::<bool>().prop_map(|in_order| Container::Dead(Death { in_order, ..Death::default() })),
+    ]
+}
+
+/// What a step changes when it works: the record and the backend.
+fn perform(step: &Step, state: &State, container: &Container, now_ms: u64) -> (State, Container) {
+    let moved = |change| apply(state, change).expect("a planned move is a legal one");
+    let seen = container.clone();
+    let up = |frozen, ready| Container::Running { frozen, ready };
+    match step {
+        Step::Launch => (state.clone(), up(false, false)),
+        Step::AwaitReady | Step::Thaw => (state.clone(), up(false, true)),
+        Step::Freeze => (state.clone(), up(true, true)),
+        // Another hostd's launch is over after a while.
+        Step::LookAgain => (state.clone(), up(false, false)),
+        Step::Terminate => (state.clone(), Container::Dead(Death::default())),
+        Step::Clear | Step::Erase => (state.clone(), Container::Absent),
+        Step::Empty => (state.clone(), seen),
+        Step::Renewed => (moved(Move::Renewed), seen),
+        Step::Reached => (moved(Move::Reached), seen),
+        Step::GiveUp(problem) => (moved(Move::GiveUp { problem: problem.clone() }), seen),
+        Step::Lost(problem) => (moved(Move::Lost { problem: problem.clone() }), seen),
+        Step::Ended => (moved(Move::Ended), seen),
+        Step::Restart(problem) => {
+            (moved(Move::Restart { problem: problem.clone(), deadline_ms: now_ms + 1_000 }), seen)
+        }
+        Step::Extend => (moved(Move::Extend { deadline_ms: now_ms + 1_000 }), seen),
+    }
+}
+
+fn settle(
+    mut state: State,
+    mut container: Container,
+    idle_policy: IdlePolicy,
+    now_ms: u64,
+) -> (State, Container) {
+    for _ in 0..STEPS_MAX {
+        let steps = plan(&Desired { state: &state, idle_policy }, &container, now_ms);
+        if steps.is_empty() {
+            return (state, container);
+        }
+        for step in &steps {
+            (state, container) = perform(step, &state, &container, now_ms);
+        }
+        if state.status == SandboxStatus::Destroyed {
+            return (state, container);
+        }
+    }
+    panic!("no rest: {state:?} {container:?}");
+}
+
+proptest! {
+    #[test]
+    fn every_plan_comes_to_rest(state in states(), container in containers(), late in any::<bool>(), on in any::<bool>()) {
+        let idle_policy = if on { IdlePolicy::AlwaysOn } else { IdlePolicy::Sleep };
+        let now_ms = if late { 2_000 } else { 500 };
+        let goal = state.goal;
+        let driven = state.effort.is_some();
+        let (end, container) = settle(state, container, idle_policy, now_ms);
+        prop_assert!(end.effort.is_none(), "{end:?}");
+        match end.status {
+            SandboxStatus::Running => prop_assert_eq!(container, Container::Running { frozen: false, ready: true }),
+            SandboxStatus::Paused => {
+                let frozen = matches!(container, Container::Running { frozen: true, .. });
+                prop_assert!(frozen, "{:?}", container);
+            },
+            SandboxStatus::Stopped | SandboxStatus::Error | SandboxStatus::Destroyed | SandboxStatus::Creating => {
+                prop_assert_eq!(container, Container::Absent);
+            }
+        }
+        if driven && goal == Goal::Destroyed {
+            prop_assert_eq!(end.status, SandboxStatus::Destroyed);
+        }
+        // One that died cannot be paused.
+        if driven && !late && goal != Goal::Paused {
+            prop_assert_eq!(end.goal, goal);
+        }
+    }
+
+    #[test]
+    fn destroy_is_accepted_from_every_state(state in states()) {
+        let next = apply(&state, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }).expect("always");
+        prop_assert_eq!(next.goal, Goal::Destroyed);
+    }
+
+    #[test]
+    fn there_is_a_way_out_of_error(problem_first in any::<bool>()) {
+        let problem = died(vec![]);
+        let state = State::new(10);
+        let change = if problem_first { Move::GiveUp { problem } } else { Move::Lost { problem } };
+        let failed = apply(&state, change).expect("it was on its way");
+        for goal in [Goal::Running, Goal::Stopped, Goal::Destroyed] {
+            let next = apply(&failed, Move::Accept { goal, deadline_ms: 9 }).expect("a way out");
+            prop_assert!(next.effort.is_some());
+        }
+    }
+}
+
+#[test]
+fn an_error_stays_until_somebody_asks() {
+    let failed = apply(&State::new(10), Move::GiveUp { problem: died(vec![]) }).expect("legal");
+    let desired = Desired { state: &failed, idle_policy: IdlePolicy::AlwaysOn };
+    assert_eq!(plan(&desired, &Container::Absent, 99), []);
+    let running = Container::Running { frozen: false, ready: true };
+    assert_eq!(plan(&desired, &running, 99), [Step::Terminate]);
+}

@@ -1,0 +1,64 @@
+//! When a verb goes wrong, and how: by a seed, so that a run can be repeated.
+
+/// Random numbers from a seed (splitmix64).
+#[derive(Debug, Clone)]
+pub(crate) struct Dice(pub u64);
+
+impl Dice {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// Says no and does nothing.
+    Fails,
+    /// The backend does not answer.
+    Unavailable,
+    /// Does it and says that it failed.
+    FailsAfter,
+    Hangs,
+    HangsAfter,
+}
+
+/// So many verbs in a hundred go wrong.
+#[derive(Debug, Clone)]
+pub(crate) struct Faults {
+    dice: Dice,
+    percent: u64,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self { dice: Dice(0), percent: 0 }
+    }
+}
+
+impl Faults {
+    pub(crate) fn new(seed: u64, percent: u64) -> Self {
+        Self { dice: Dice(seed), percent }
+    }
+
+    pub(super) fn roll(&mut self, _what: &str) -> Fault {
+        if self.dice.below(100) >= self.percent {
+            return Fault::None;
+        }
+        match self.dice.below(5) {
+            0 => Fault::Fails,
+            1 => Fault::Unavailable,
+            2 => Fault::FailsAfter,
+            3 => Fault::Hangs,
+            _ => Fault::HangsAfter,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! In place of a driver that this hostd was not given: says so, and touches nothing.
+
+use super::{Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport};
+use crate::core::Blueprint;
+use async_trait::async_trait;
+use protocol::api::{SandboxId, StatsView};
+use std::{io, net::SocketAddr};
+use tokio::net::TcpListener;
+
+pub(super) struct Missing {
+    wanted: String,
+}
+
+impl Missing {
+    pub(super) fn new(wanted: &str) -> Self {
+        Self { wanted: wanted.to_owned() }
+    }
+
+    fn unavailable<T>(&self) -> Result<T, DriverError> {
+        let message =
+            format!("this hostd runs without the driver {}: configure it and start again", self.wanted);
+        Err(DriverError::Unavailable { message })
+    }
+}
+
+#[async_trait]
+impl Transport for Missing {
+    async fn dial(&self, _: &SandboxId, _: Target) -> io::Result<Box<dyn Stream>> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    async fn listen(&self, _: &SandboxId, _: u16) -> io::Result<(TcpListener, SocketAddr)> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+}
+
+#[async_trait]
+impl Driver for Missing {
+    fn name(&self) -> &'static str {
+        "missing"
+    }
+
+    fn describe(&self) -> String {
+        format!("{} is not configured", self.wanted)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn check(&self, _: &Blueprint) -> Result<(), DriverError> {
+        self.unavailable()
+    }
+
+    async fn launch(&self, _: &Order) -> Result<Handle, DriverError> {
+        self.unavailable()
+    }
+
+    async fn look(&self, _: &SandboxId) -> Result<Sight, DriverError> {
+        self.unavailable()
+    }
+
+    async fn died(&self, _: &SandboxId) -> Result<(), DriverError> {
+        std::future::pending().await
+    }
+
+    async fn freeze(&self, _: &SandboxId) -> Result<(), DriverError> {
+        self.unavailable()
+    }
+
+    async fn thaw(&self, _: &SandboxId) -> Result<(), DriverError> {
+        self.unavailable()
+    }
+
+    async fn terminate(&self, _: &SandboxId, _: u64) -> Result<(), DriverError> {
+        self.unavailable()
+    }
+
+    async fn clear(&self, _: &SandboxId) -> Result<(), DriverError> {
+        self.unavailable()
+    }
+
+    async fn erase(&self, _: &SandboxId, _: bool) -> Result<(), DriverError> {
+        self.unavailable()
+    }
+
+    async fn reset_workspace(&self, _: &SandboxId) -> Result<(), DriverError> {
+        self.unavailable()
+    }
+
+    async fn stats(&self, _: &SandboxId) -> Result<StatsView, DriverError> {
+        self.unavailable()
+    }
+
+    async fn list(&self) -> Result<Vec<Found>, DriverError> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,158 @@
+//! What makes, finds, stops and removes sandboxes on one backend. The verbs are ours, not the backend's.
+//!
+//! Every verb may be repeated, and may be cut off at any instruction by the death of hostd: the next
+//! call, perhaps of another process, finds out what is there and goes on. No path of the host leaves a
+//! driver: what others get is a handle they cannot read and a stream they can talk on.
+
+mod choice;
+#[cfg(test)]
+pub(crate) mod fake;
+mod missing;
+pub mod oci;
+
+pub use choice::Drivers;
+
+use crate::core::Blueprint;
+use async_trait::async_trait;
+use protocol::api::{Owner, SandboxId, SandboxScope, StatsView};
+use serde::{Deserialize, Serialize};
+use std::{io, net::SocketAddr, sync::Arc};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+
+/// What the driver needs to know again about a running sandbox; only it can read it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Handle(pub serde_json::Value);
+
+/// Who a sandbox is: kept beside it by the driver, authenticated, so that it can be recognised after the
+/// database was lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Badge {
+    pub sandbox: SandboxId,
+    pub name: String,
+    pub owner: Owner,
+    pub scope: Option<SandboxScope>,
+    pub created_ms: u64,
+}
+
+/// What a driver is asked to bring up.
+#[derive(Debug, Clone)]
+pub struct Order {
+    pub badge: Badge,
+    pub attempt: u32,
+    pub blueprint: Arc<Blueprint>,
+}
+
+/// What is there.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sight {
+    Absent,
+    /// Being started, perhaps for an earlier hostd.
+    Launching,
+    Running {
+        frozen: bool,
+        handle: Handle,
+    },
+    Dead(Death),
+}
+
+/// How a sandbox ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Death {
+    /// runtimed shut down by itself and said so.
+    pub in_order: bool,
+    /// The kernel killed PID 1 for memory; limit and peak, for people ("512 MB, peak 511 MB").
+    pub oom: Option<String>,
+    /// The last lines PID 1 printed.
+    pub last_lines: Vec<String>,
+}
+
+/// A sandbox the driver found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Found {
+    /// Ours, with its authenticated badge and the blueprint it was made from.
+    Ours { badge: Badge, blueprint: Box<Blueprint> },
+    /// Carries our marks, but they are incomplete or not authentic: reported, never touched.
+    Suspect { name: String, why: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// It cannot do what the blueprint asks for, and will never: `field` of the spec, and what it could do.
+    #[error("{message}")]
+    Refused { field: &'static str, message: String, supported: Vec<String> },
+    /// The backend does not answer; later it may.
+    #[error("{message}")]
+    Unavailable { message: String },
+    #[error("there is no image {name}")]
+    ImageMissing { name: String },
+    #[error("the disk is full")]
+    DiskFull,
+    /// The backend tried and failed; `output` is what it printed last.
+    #[error("{message}")]
+    Failed { message: String, output: Vec<String> },
+    #[error("{what} took longer than {after_ms} ms")]
+    TimedOut { what: &'static str, after_ms: u64 },
+    /// What the driver kept about the sandbox is missing or was changed.
+    #[error("{message}")]
+    Damaged { message: String },
+    #[error("could not {what}")]
+    Io {
+        what: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Where to connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// runtimed's control socket.
+    Control,
+    /// A port on the sandbox's loopback.
+    Port(u16),
+}
+
+/// A connection into a sandbox.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Connections to, and listeners inside, a sandbox. Nothing in it must be trusted or even alive.
+#[async_trait]
+pub trait Transport: Send + Sync {
+    async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>>;
+    /// Listens on a loopback port inside; port 0 picks one.
+    async fn listen(&self, sandbox: &SandboxId, port: u16) -> io::Result<(TcpListener, SocketAddr)>;
+}
+
+#[async_trait]
+pub trait Driver: Transport {
+    fn name(&self) -> &'static str;
+    /// The program behind it and its version, for people.
+    fn describe(&self) -> String;
+    /// What does not work here, for people.
+    fn warnings(&self) -> Vec<String>;
+    /// Whether it can do what the blueprint asks for. Nothing is made.
+    async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError>;
+    /// Makes and starts it. When this returns, PID 1 runs; it may not answer yet.
+    async fn launch(&self, order: &Order) -> Result<Handle, DriverError>;
+    async fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError>;
+    /// Returns when PID 1 has ended. At once when it does not run.
+    async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// Thaws, asks PID 1 to end, and kills it after `grace_ms`. Also ends a launch that hangs.
+    async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError>;
+    /// Takes away what a dead one left, except workspace, control directory and badge.
+    async fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// Takes away everything; the workspace unless it is to be kept.
+    async fn erase(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
+    /// Empties the workspace of a stopped sandbox, for `recreate`.
+    async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
+    /// Every sandbox of ours it can find, running or not.
+    async fn list(&self) -> Result<Vec<Found>, DriverError>;
+}

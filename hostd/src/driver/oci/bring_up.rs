@@ -1,0 +1,262 @@
+//! Brings a sandbox up. Whatever an earlier try left is found and used or taken away first.
+//!
+//! ```text
+//! lock ─▶ already running? ─▶ clear what is left ─▶ files, badge, groups, bundle ─▶ runtime ─▶ PID 1 checked
+//! ```
+
+use super::{
+    super::{DriverError, Handle, Order, Sight},
+    badge::Kept,
+    bundle::Bundle,
+    cgroup::Group,
+    driver::Inner,
+    files::{self, failed},
+    init::Init,
+    layout::SandboxDir,
+    limits::{
+        CPUS_MIN, LAUNCH_WAIT_MAX_MS, MEMORY_MIN_MB, OUTPUT_MAX_LINES, PIDS_MIN, POLL_MS, SANDBOX_UID,
+        STDIO_TAIL_MAX_BYTES,
+    },
+    mounts::Seen,
+    owner,
+    spawn::{self, Start, last_lines},
+};
+use crate::core::Blueprint;
+use protocol::api::{Network, SandboxId};
+use std::{
+    fs::{File, TryLockError},
+    io,
+    os::unix::fs::{OpenOptionsExt, lchown},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::Instant;
+
+impl Inner {
+    /// What this driver cannot do is refused before anything is made.
+    pub fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
+        let refuse = |field, message: String, supported: &[&str]| {
+            let supported = supported.iter().map(|word| (*word).to_owned()).collect();
+            Err(DriverError::Refused { field, message, supported })
+        };
+        let limits = &blueprint.limits;
+        if blueprint.network != Network::None {
+            return refuse(
+                "network",
+                "this driver gives a sandbox no network but loopback".into(),
+                &["none"],
+            );
+        }
+        if limits.disk_mb.is_some() {
+            return refuse("limits.disk_mb", "this driver cannot limit the disk".into(), &[]);
+        }
+        if limits.memory_mb < MEMORY_MIN_MB {
+            return refuse("limits.memory_mb", format!("must be at least {MEMORY_MIN_MB}"), &[]);
+        }
+        if limits.pids < PIDS_MIN {
+            return refuse("limits.pids", format!("must be at least {PIDS_MIN}"), &[]);
+        }
+        if !limits.cpus.is_finite() || limits.cpus < CPUS_MIN {
+            return refuse("limits.cpus", format!("must be at least {CPUS_MIN}"), &[]);
+        }
+        self.images.find(&blueprint.image).map(drop)
+    }
+
+    pub async fn launch(self: &Arc<Self>, order: &Order) -> Result<Handle, DriverError> {
+        self.check(&order.blueprint)?;
+        let sandbox = order.badge.sandbox;
+        let (dir, group) = (self.dir(&sandbox), self.group(&sandbox));
+        let begun = Instant::now();
+        let lock = self.lock(&dir).await?;
+        if let Some(kept) = self.kept(&sandbox)?
+            && let Some(init) = find(&dir, &group)?
+        {
+            return Ok(handle(&init, kept.uid_base));
+        }
+        if matches!(self.remains(&sandbox), Sight::Dead(_)) {
+            self.clear(&sandbox).await?;
+        }
+        let wanted = order.clone();
+        // The lock goes along: the work goes on when nobody waits for it any more.
+        let prepare = move |inner: &Self| inner.prepare(&wanted).map(|(kept, badge)| (kept, badge, lock));
+        let (kept, badge, lock) = self.blocking(prepare).await?;
+        let prepared = begun.elapsed();
+        // The disk is asked to keep the badge while the runtime works.
+        let kept_on_disk = tokio::task::spawn_blocking(move || badge.map_or(Ok(()), |file| file.sync_all()));
+        let started = spawn::run(self.start(&sandbox, lock), &group).await;
+        let synced = kept_on_disk.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        started.map_err(|error| with_stdio(error, &dir))?;
+        synced.map_err(failed("keep the badge"))?;
+        let init = find(&dir, &group)?.ok_or_else(|| ended_at_once(&dir))?;
+        tracing::debug!(%sandbox, pid = init.pid, ?prepared, launched = ?begun.elapsed(), "sandbox launched");
+        Ok(handle(&init, kept.uid_base))
+    }
+
+    /// Waits until no other launch of this sandbox is under way.
+    async fn lock(&self, dir: &SandboxDir) -> Result<File, DriverError> {
+        files::make_dir(dir.path(), 0o711).map_err(failed("make the sandbox directory"))?;
+        let deadline = Instant::now() + Duration::from_millis(LAUNCH_WAIT_MAX_MS);
+        loop {
+            let file = open_lock(dir).map_err(failed("open the launch lock"))?;
+            match file.try_lock() {
+                Ok(()) => {
+                    // Who held it before is not who holds it now.
+                    file.set_len(0).map_err(failed("empty the launch lock"))?;
+                    return Ok(file);
+                }
+                Err(TryLockError::Error(error)) => return Err(failed("lock the launch")(error)),
+                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                    let what = "another launch of this sandbox";
+                    return Err(DriverError::TimedOut { what, after_ms: LAUNCH_WAIT_MAX_MS });
+                }
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(Duration::from_millis(POLL_MS)).await,
+            }
+        }
+    }
+
+    fn start(&self, sandbox: &SandboxId, lock: File) -> Start {
+        let dir = self.dir(sandbox);
+        Start {
+            launcher: self.launcher.clone(),
+            lock,
+            stdio: dir.stdio(),
+            tasks: if self.recipe.join { self.group(sandbox).join_files() } else { vec![] },
+            hide: self.hierarchies.to_hide().filter(|_| self.recipe.join).map(Path::to_owned),
+            shield: self.recipe.idmapped.then(|| self.layout.data().to_owned()),
+            command: self.recipe.run(self.sealed.as_ref(), &self.layout, &dir, sandbox),
+        }
+    }
+
+    /// Everything on disk that a launch needs. May be repeated. The badge file, if it was written now.
+    fn prepare(&self, order: &Order) -> Result<(Kept, Option<File>), DriverError> {
+        let sandbox = order.badge.sandbox;
+        let dir = self.dir(&sandbox);
+        let make = || failed("make the directories of the sandbox");
+        for (path, mode) in [(dir.bundle(), 0o700), (dir.control(), 0o700), (dir.public(), 0o755)] {
+            files::make_dir(&path, mode).map_err(make())?;
+        }
+        let (kept, badge) = self.pin_badge(order, &dir)?;
+        self.make_workspace(&sandbox)?;
+        self.hand_over(&sandbox, kept.uid_base).map_err(failed("give the files to the sandbox"))?;
+        let group = self.group(&sandbox);
+        group.make(&order.blueprint.limits).map_err(failed("make the control groups"))?;
+        let config = self.config(&kept, &group)?;
+        files::replace(&dir.config(), &config, 0o600).map_err(failed("write the bundle"))?;
+        Ok((kept, badge))
+    }
+
+    /// The badge as it should be; written when it is not.
+    fn pin_badge(&self, order: &Order, dir: &SandboxDir) -> Result<(Kept, Option<File>), DriverError> {
+        let old = self.kept(&order.badge.sandbox)?;
+        let uid_base = match &old {
+            Some(kept) => kept.uid_base,
+            None => self.ranges.take().ok_or_else(|| DriverError::Unavailable {
+                message: "every range of user ids is taken: remove sandboxes first".to_owned(),
+            })?,
+        };
+        let (instance, badge) = (self.sealer.instance.clone(), order.badge.clone());
+        let kept = Kept { instance, badge, blueprint: (*order.blueprint).clone(), uid_base };
+        if old.as_ref() == Some(&kept) {
+            return Ok((kept, None));
+        }
+        let file = self.sealer.write(dir, &kept).map_err(failed("write the badge"))?;
+        Ok((kept, Some(file)))
+    }
+
+    /// The workspace with its first directories, from one moment to the next. One that is there is left
+    /// as it is.
+    pub fn make_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        let place = self.layout.workspace(sandbox);
+        if std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_dir()) {
+            return Ok(());
+        }
+        let temporary = self.layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
+        let mut path = temporary.clone();
+        let make = || failed("make the workspace");
+        for (part, mode) in [("", 0o750), ("workspace", 0o755), ("app", 0o755)] {
+            if !part.is_empty() {
+                path.push(part);
+            }
+            files::make_dir(&path, mode).map_err(make())?;
+            lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID)).map_err(make())?;
+        }
+        std::fs::rename(&temporary, &place).map_err(make())
+    }
+
+    /// Makes the owners on disk what this runtime needs them to be.
+    fn hand_over(&self, sandbox: &SandboxId, uid_base: u32) -> io::Result<()> {
+        let base = if self.recipe.idmapped { 0 } else { uid_base };
+        let dir = self.dir(sandbox);
+        owner::give(&self.layout.workspace(sandbox), SANDBOX_UID, base)?;
+        owner::give(&dir.control(), 0, base)?;
+        owner::give(&dir.public(), 0, base)
+    }
+
+    fn config(&self, kept: &Kept, group: &Group) -> Result<Vec<u8>, DriverError> {
+        let sandbox = kept.badge.sandbox;
+        let (blueprint, dir, workspace) =
+            (&kept.blueprint, self.dir(&sandbox), self.layout.workspace(&sandbox));
+        let rootfs = self.images.find(&blueprint.image)?;
+        let seen = Seen {
+            rootfs: &rootfs,
+            dir: &dir,
+            workspace: &workspace,
+            runtimed: &self.runtimed,
+            group,
+            memory_bytes: blueprint.limits.memory_mb << 20,
+            idmapped: self.recipe.idmapped,
+        };
+        let bundle = Bundle {
+            recipe: &self.recipe,
+            seen,
+            hostname: sandbox.as_str(),
+            uid_base: kept.uid_base,
+            limits: &blueprint.limits,
+            nofile: self.nofile,
+            cgroups_path: self.hierarchies.path_of(&sandbox),
+            filter: &self.filter,
+        };
+        bundle.config().map_err(|error| failed("make the bundle")(io::Error::other(error)))
+    }
+}
+
+pub fn open_lock(dir: &SandboxDir) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(nix::libc::O_NOFOLLOW).open(dir.lock())
+}
+
+pub fn find(dir: &SandboxDir, group: &Group) -> Result<Option<Init>, DriverError> {
+    Init::find(dir, group).map_err(failed("look for PID 1"))
+}
+
+pub fn handle(init: &Init, uid_base: u32) -> Handle {
+    let (pid, start_time) = (init.pid, init.start_time);
+    Handle(serde_json::json!({ "pid": pid, "start_time": start_time, "uid_base": uid_base }))
+}
+
+/// What PID 1, or the runtime in its place, printed.
+pub fn stdio_lines(dir: &SandboxDir) -> Vec<String> {
+    let bytes = files::read_tail(&dir.stdio(), STDIO_TAIL_MAX_BYTES).unwrap_or_default();
+    last_lines(&bytes, OUTPUT_MAX_LINES)
+}
+
+fn with_stdio(error: DriverError, dir: &SandboxDir) -> DriverError {
+    match error {
+        DriverError::Failed { message, mut output } => {
+            // Some runtimes say it in both places.
+            let more: Vec<String> =
+                stdio_lines(dir).into_iter().filter(|line| !output.contains(line)).collect();
+            output.extend(more);
+            DriverError::Failed { message, output }
+        }
+        other => other,
+    }
+}
+
+fn ended_at_once(dir: &SandboxDir) -> DriverError {
+    let output = stdio_lines(dir);
+    let why = output.last().map_or_else(|| "it printed nothing".to_owned(), Clone::clone);
+    DriverError::Failed { message: format!("PID 1 ended as soon as it was started: {why}"), output }
+}

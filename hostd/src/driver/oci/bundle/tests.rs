@@ -1,0 +1,110 @@
+use crate::{core::Blueprint, driver::Badge};
+use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, Visibility};
+
+pub fn badge() -> Badge {
+    let label = |text: &str| Label::parse(text).expect("a label");
+    Badge {
+        sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id"),
+        name: "one".into(),
+        owner: Owner { tenant: label("t"), principal: label("p"), project: label("d") },
+        scope: None,
+        created_ms: 7,
+    }
+}
+
+pub fn blueprint() -> Blueprint {
+    Blueprint {
+        driver: "oci".into(),
+        image: "host".into(),
+        ports: vec![],
+        services: vec![],
+        limits: Limits { memory_mb: 512, cpus: 0.1, pids: 256, disk_mb: None },
+        network: Network::None,
+        idle_policy: IdlePolicy::Sleep,
+        visibility: Visibility::Private,
+        ttl_ms: None,
+    }
+}
+
+mod config {
+    use super::{badge, blueprint};
+    use crate::driver::oci::{
+        bundle::Bundle, cgroup::Hierarchies, images::Rootfs, layout::Layout, mounts::Seen, recipe::Recipe,
+    };
+    use serde_json::Value;
+    use std::path::Path;
+
+    fn config(recipe: &Recipe) -> Value {
+        let (badge, blueprint) = (badge(), blueprint());
+        let layout = Layout::new("/data".into());
+        let (dir, workspace) = (layout.sandbox(&badge.sandbox), layout.workspace(&badge.sandbox));
+        let rootfs = Rootfs { path: "/data/root".into(), binds: vec![("/usr".into(), "/usr".into())] };
+        let hierarchies = Hierarchies::discover("x").expect("tests run where control groups are");
+        let group = hierarchies.of(&badge.sandbox);
+        let seen = Seen {
+            rootfs: &rootfs,
+            dir: &dir,
+            workspace: &workspace,
+            runtimed: Path::new("/bin/runtimed"),
+            group: &group,
+            memory_bytes: 512 << 20,
+            idmapped: recipe.idmapped,
+        };
+        let bundle = Bundle {
+            recipe,
+            seen,
+            hostname: badge.sandbox.as_str(),
+            uid_base: 1 << 28,
+            limits: &blueprint.limits,
+            nofile: 20_000,
+            cgroups_path: hierarchies.path_of(&badge.sandbox),
+            filter: "AAAA",
+        };
+        serde_json::from_slice(&bundle.config().expect("a bundle")).expect("JSON")
+    }
+
+    fn mount<'a>(config: &'a Value, at: &str) -> &'a Value {
+        let mounts = config["mounts"].as_array().expect("mounts");
+        mounts.iter().find(|mount| mount["destination"] == at).unwrap_or_else(|| panic!("no mount at {at}"))
+    }
+
+    fn recipe(program: &str) -> Recipe {
+        Recipe::candidates(Path::new(program)).remove(0)
+    }
+
+    #[test]
+    fn a_sandbox_is_confined_whatever_runs_it() {
+        for program in ["/usr/bin/crun", "/usr/sbin/runc", "/usr/bin/youki"] {
+            let config = config(&recipe(program));
+            let process = &config["process"];
+            assert_eq!(process["noNewPrivileges"], true, "{program}");
+            assert_eq!(process["args"], serde_json::json!(["/.runtimed"]));
+            assert_eq!(process["env"], serde_json::json!([]), "no environment enters a bundle");
+            for set in ["bounding", "permitted", "effective"] {
+                assert_eq!(process["capabilities"][set].as_array().map(Vec::len), Some(3), "{set}");
+            }
+            assert_eq!(config["root"]["readonly"], true);
+            assert_eq!(config["linux"]["namespaces"].as_array().map(Vec::len), Some(7));
+            assert_eq!(config["linux"]["uidMappings"][0]["hostID"], 1 << 28);
+            let filtered = config["linux"]["seccomp"].is_object()
+                || config["annotations"]["run.oci.seccomp_bpf_data"] == "AAAA";
+            assert!(filtered, "{program} has no filter");
+            let usr = mount(&config, "/usr")["options"].to_string();
+            assert!(usr.contains("\"ro\"") && usr.contains("nosuid"), "{usr}");
+            assert!(!mount(&config, "/tmp")["options"].to_string().contains("noexec"));
+            assert!(mount(&config, "/tmp")["options"].to_string().contains("size=268435450"));
+        }
+    }
+
+    #[test]
+    fn each_runtime_gets_what_it_understands() {
+        let crun = config(&recipe("/usr/bin/crun"));
+        assert!(mount(&crun, "/home/sandbox")["options"].to_string().contains("idmap"));
+        assert!(crun["linux"]["cgroupsPath"].is_null() && crun["linux"]["resources"].is_null());
+        let runc = config(&recipe("/usr/sbin/runc"));
+        assert!(!mount(&runc, "/home/sandbox")["options"].to_string().contains("idmap"));
+        assert_eq!(runc["linux"]["cgroupsPath"], "/slipway-x/01jb9xyzabcdefghjkmnpqrstv");
+        assert_eq!(runc["linux"]["resources"]["cpu"]["quota"], 10_000);
+        assert_eq!(runc["linux"]["resources"]["memory"]["limit"], 512u64 << 20);
+    }
+}

@@ -1,0 +1,197 @@
+//! The driver as others see it: every verb, and where it is done.
+
+use super::{
+    super::{Badge, Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport},
+    badge::{BadBadge, Kept, Sealer},
+    cgroup::{Group, Hierarchies},
+    dial::Live,
+    files::failed,
+    images::Images,
+    layout::{Layout, SandboxDir},
+    netns::Dialer,
+    ranges::Ranges,
+    recipe::Recipe,
+    sealed::Sealed,
+};
+use crate::core::Blueprint;
+use async_trait::async_trait;
+use protocol::api::{SandboxId, StatsView};
+use std::{collections::HashMap, io, net::SocketAddr, path::PathBuf, sync::Arc, sync::Mutex};
+use tokio::net::TcpListener;
+
+/// The embedded driver. A handle: clones share everything.
+#[derive(Clone)]
+pub struct Oci {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub struct Inner {
+    pub layout: Layout,
+    pub sealer: Sealer,
+    pub recipe: Recipe,
+    /// What is run in place of the recipe's program.
+    pub sealed: Option<Sealed>,
+    pub hierarchies: Hierarchies,
+    pub images: Images,
+    pub ranges: Ranges,
+    pub runtimed: PathBuf,
+    pub launcher: PathBuf,
+    /// The seccomp filter, compiled.
+    pub filter: String,
+    pub nofile: u64,
+    pub dialer: Dialer,
+    /// Sandboxes that were dialled; checked against the kernel each time.
+    pub live: Mutex<HashMap<SandboxId, Arc<Live>>>,
+    /// How often the kernel had killed for memory when PID 1 was last seen alive: those were others.
+    pub oom_seen: Mutex<HashMap<SandboxId, u64>>,
+    pub description: String,
+    pub warnings: Vec<String>,
+}
+
+impl Inner {
+    pub fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
+        self.layout.sandbox(sandbox)
+    }
+
+    pub fn group(&self, sandbox: &SandboxId) -> Group {
+        self.hierarchies.of(sandbox)
+    }
+
+    /// What is kept about a sandbox; nothing where it was never made.
+    pub fn kept(&self, sandbox: &SandboxId) -> Result<Option<Kept>, DriverError> {
+        match self.sealer.read(&self.dir(sandbox), sandbox) {
+            Ok(kept) => Ok(Some(kept)),
+            Err(BadBadge::Missing) => Ok(None),
+            Err(bad) => {
+                Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
+            }
+        }
+    }
+
+    /// Runs what takes time elsewhere. Goes on to its end when the caller goes away.
+    pub async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Inner) -> Result<T, DriverError> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let inner = Arc::clone(self);
+        let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
+        ended.unwrap_or_else(|error| Err(failed("do the work")(io::Error::other(error))))
+    }
+}
+
+impl Oci {
+    /// Root file systems: to import, list and remove them.
+    pub fn images(&self) -> &Images {
+        &self.inner.images
+    }
+}
+
+#[async_trait]
+impl Transport for Oci {
+    async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
+        self.inner.dial(sandbox, target).await
+    }
+
+    async fn listen(&self, sandbox: &SandboxId, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
+        self.inner.listen(sandbox, port).await
+    }
+}
+
+#[async_trait]
+impl Driver for Oci {
+    fn name(&self) -> &'static str {
+        "oci"
+    }
+
+    fn describe(&self) -> String {
+        self.inner.description.clone()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.inner.warnings.clone()
+    }
+
+    async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
+        self.inner.check(blueprint)
+    }
+
+    async fn launch(&self, order: &Order) -> Result<Handle, DriverError> {
+        self.inner.launch(order).await
+    }
+
+    async fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError> {
+        self.inner.look(sandbox)
+    }
+
+    async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.died(sandbox).await
+    }
+
+    async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.freeze(sandbox).await
+    }
+
+    async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.thaw(sandbox)
+    }
+
+    async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError> {
+        self.inner.terminate(sandbox, grace_ms).await
+    }
+
+    async fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.clear(sandbox).await
+    }
+
+    async fn erase(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+        self.inner.erase(sandbox, keep_workspace).await
+    }
+
+    async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.reset_workspace(sandbox).await
+    }
+
+    async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
+        self.inner.group(sandbox).stats().map_err(failed(format!("read the counters of {sandbox}")))
+    }
+
+    async fn list(&self) -> Result<Vec<Found>, DriverError> {
+        self.inner.blocking(|inner| inner.list()).await
+    }
+}
+
+impl Inner {
+    /// Every directory of ours, by what its badge says.
+    pub fn list(&self) -> Result<Vec<Found>, DriverError> {
+        let mut found = vec![];
+        for name in self.names()? {
+            let Ok(sandbox) = name.parse::<SandboxId>() else {
+                found.push(Found::Suspect { name, why: "its name is no id".to_owned() });
+                continue;
+            };
+            found.push(match self.sealer.read(&self.dir(&sandbox), &sandbox) {
+                Ok(Kept { badge, blueprint, .. }) => ours(badge, blueprint),
+                Err(bad) => Found::Suspect { name, why: bad.to_string() },
+            });
+        }
+        Ok(found)
+    }
+
+    /// Names in `<data>/oci`, except what the runtime keeps there.
+    pub fn names(&self) -> Result<Vec<String>, DriverError> {
+        let list = || failed("list the sandboxes");
+        let mut names = vec![];
+        for entry in std::fs::read_dir(self.layout.sandboxes()).map_err(list())? {
+            let name = entry.map_err(list())?.file_name().to_string_lossy().into_owned();
+            if name != "run" && name != super::probe::PROBE_ID {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn ours(badge: Badge, blueprint: Blueprint) -> Found {
+    Found::Ours { badge, blueprint: Box::new(blueprint) }
+}

@@ -1,0 +1,97 @@
+//! What a sandbox sees, mount by mount.
+
+use super::{
+    cgroup::Group,
+    images::Rootfs,
+    layout::SandboxDir,
+    limits::{DEV_TMPFS_BYTES, SHM_PERCENT, SYS_TMPFS_BYTES, TERMINALS_MAX, TMP_PERCENT, VAR_TMP_PERCENT},
+};
+use oci_spec::{
+    OciSpecError,
+    runtime::{Mount, MountBuilder},
+};
+use std::path::{Path, PathBuf};
+
+/// Where runtimed itself is.
+pub const RUNTIMED_INSIDE: &str = "/.runtimed";
+
+/// Directories that every image must have, and `RUNTIMED_INSIDE` beside them: mounts need a place.
+pub const MOUNT_POINTS: [&str; 8] =
+    ["dev", "proc", "sys", "tmp", "var/tmp", "run/runtimed", "run/slipway", "home/sandbox"];
+
+pub struct Seen<'a> {
+    pub rootfs: &'a Rootfs,
+    pub dir: &'a SandboxDir,
+    pub workspace: &'a Path,
+    pub runtimed: &'a Path,
+    pub group: &'a Group,
+    pub memory_bytes: u64,
+    pub idmapped: bool,
+}
+
+impl Seen<'_> {
+    pub fn mounts(&self) -> Result<Vec<Mount>, OciSpecError> {
+        let mut mounts = vec![];
+        for (from, to) in &self.rootfs.binds {
+            mounts.push(bind(from, to, &["ro", "nosuid", "nodev"])?);
+        }
+        mounts.push(bind(self.runtimed, Path::new(RUNTIMED_INSIDE), &["ro", "nosuid", "nodev"])?);
+        mounts.extend(kernel_mounts(self.memory_bytes)?);
+        for (from, to) in self.group.visible() {
+            mounts.push(bind(&from, &to, &["ro", "nosuid", "nodev", "noexec"])?);
+        }
+        let (control, public) = (self.dir.control(), self.dir.public());
+        mounts.push(self.own(&control, "/run/runtimed", &["rw", "nosuid", "nodev", "noexec"])?);
+        mounts.push(self.own(&public, "/run/slipway", &["rw", "nosuid", "nodev", "noexec"])?);
+        mounts.push(self.own(self.workspace, "/home/sandbox", &["rw", "nosuid", "nodev"])?);
+        Ok(mounts)
+    }
+
+    /// A directory of this sandbox alone, writable. crun 1.8 forgets the other options of a mount that is
+    /// idmapped: there they come from the launcher's mount of the data directory.
+    fn own(&self, from: &Path, to: &str, options: &[&str]) -> Result<Mount, OciSpecError> {
+        let idmap: &[&str] = if self.idmapped { &["idmap"] } else { &[] };
+        bind(from, Path::new(to), &[options, idmap].concat())
+    }
+}
+
+/// Mounts that have no source on the host.
+fn kernel_mounts(memory_bytes: u64) -> Result<Vec<Mount>, OciSpecError> {
+    let size = |percent: u64| format!("size={}", memory_bytes / 100 * percent);
+    let bytes = |bytes: u64| format!("size={bytes}");
+    let world = "mode=1777".to_owned();
+    let root = "mode=755".to_owned();
+    // All sandboxes share the kernel's terminals.
+    let terminals = format!("max={TERMINALS_MAX}");
+    Ok(vec![
+        fresh("proc", "/proc", &["nosuid", "nodev", "noexec"], vec![])?,
+        fresh(
+            "tmpfs",
+            "/dev",
+            &["nosuid", "noexec", "strictatime"],
+            vec![root.clone(), bytes(DEV_TMPFS_BYTES)],
+        )?,
+        fresh(
+            "devpts",
+            "/dev/pts",
+            &["nosuid", "noexec", "newinstance"],
+            vec!["ptmxmode=0666".into(), "mode=0620".into(), "gid=5".into(), terminals],
+        )?,
+        fresh("tmpfs", "/dev/shm", &["nosuid", "nodev", "noexec"], vec![world.clone(), size(SHM_PERCENT)])?,
+        // Programs are unpacked and run there.
+        fresh("tmpfs", "/tmp", &["nosuid", "nodev"], vec![world.clone(), size(TMP_PERCENT)])?,
+        fresh("tmpfs", "/var/tmp", &["nosuid", "nodev"], vec![world, size(VAR_TMP_PERCENT)])?,
+        // No sysfs: it tells about the host. Only our own counters are put below.
+        fresh("tmpfs", "/sys", &["nosuid", "nodev", "noexec"], vec![root, bytes(SYS_TMPFS_BYTES)])?,
+    ])
+}
+
+fn fresh(kind: &str, to: &str, options: &[&str], more: Vec<String>) -> Result<Mount, OciSpecError> {
+    let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).chain(more).collect();
+    MountBuilder::default().destination(to).typ(kind).source(kind).options(options).build()
+}
+
+fn bind(from: &Path, to: &Path, options: &[&str]) -> Result<Mount, OciSpecError> {
+    let options: Vec<String> = ["bind", "private"].iter().chain(options).map(|o| (*o).to_owned()).collect();
+    MountBuilder::default().destination(PathBuf::from(to)).typ("bind").source(from).options(options).build()
+}

@@ -1,0 +1,78 @@
+//! Every limit of hostd, with its unit in its name. Nothing that comes from outside is without one.
+
+// ---- start ----
+
+/// How long the lock of the data directory is waited for, and between two looks at it.
+pub const LOCK_WAIT_MAX_MS: u64 = 1_000;
+pub const LOCK_LOOK_MS: u64 = 5;
+
+// ---- requests ----
+
+/// Body of an ordinary request. Standard input is streamed and has no limit of its own.
+pub const BODY_MAX_BYTES: usize = 2 << 20;
+/// Connections to the API at once.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// How long a client may take to send its request head, and then a body that is not streamed.
+pub const HEAD_TIMEOUT_MS: u64 = 10_000;
+pub const BODY_TIMEOUT_MS: u64 = 30_000;
+/// Entries of a list, unless asked for, and at most.
+pub const PAGE_DEFAULT: usize = 100;
+pub const PAGE_MAX: usize = 1000;
+/// Longest wait for the end of an exec in one request.
+pub const EXEC_WAIT_MAX_MS: u64 = 30 * 60 * 1000;
+
+// ---- specs ----
+
+pub const NAME_MAX_BYTES: usize = 120;
+pub const PORTS_MAX: usize = 64;
+pub const SERVICES_MAX: usize = 64;
+pub const ENV_MAX_COUNT: usize = 256;
+pub const ENV_MAX_BYTES: usize = 256 << 10;
+pub const METADATA_MAX_COUNT: usize = 64;
+pub const METADATA_MAX_BYTES: usize = 16 << 10;
+pub const MEMORY_DEFAULT_MB: u64 = 1024;
+pub const MEMORY_MIN_MB: u64 = 32;
+pub const CPUS_MIN: f64 = 0.05;
+pub const PIDS_DEFAULT: u64 = 512;
+pub const PIDS_MIN: u64 = 16;
+pub const PIDS_MAX: u64 = 32_768;
+pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
+
+// ---- sandboxes ----
+
+/// Live sandboxes on one host.
+pub const SANDBOXES_MAX: usize = 4096;
+/// Asks that wait for one sandbox.
+pub const ASKS_MAX: usize = 256;
+/// How long a phase may take: up, frozen or thawed, down.
+pub const UP_MAX_MS: u64 = 60_000;
+pub const FREEZE_MAX_MS: u64 = 15_000;
+pub const DOWN_MAX_MS: u64 = 30_000;
+/// How long PID 1 gets between SIGTERM and SIGKILL: more than runtimed's own shutdown.
+pub const TERMINATE_GRACE_MS: u64 = 10_000;
+/// Launches at once; the others wait their turn.
+pub const LAUNCHES_MAX: usize = 8;
+/// Between looks at a sandbox nobody touches.
+pub const LOOK_EVERY_MS: u64 = 60_000;
+/// Between looks while somebody else is at work on it, or the driver cannot tell.
+pub const LOOK_AGAIN_MS: u64 = 10;
+/// Pause before one that died and should run is started again: first, longest.
+pub const RESTART_MIN_MS: u64 = 1_000;
+pub const RESTART_MAX_MS: u64 = 60_000;
+
+/// Without activity for so long a sandbox is put to sleep, unless configured.
+pub const IDLE_DEFAULT_S: u64 = 2100;
+
+// ---- what comes from a sandbox ----
+
+/// An answer of runtimed that is read whole: two streams of output in base64, and what is around them.
+pub const CONTROL_ANSWER_MAX_BYTES: usize = 8 << 20;
+pub const CONTROL_HEAD_MAX_BYTES: usize = 64 << 10;
+/// How long runtimed may take to begin its answer.
+pub const CONTROL_TIMEOUT_MS: u64 = 10_000;
+/// How long a sandbox may take to prove that it is healthy.
+pub const HEALTH_PROBE_MS: u64 = 5_000;
+/// One event line of runtimed.
+pub const EVENT_MAX_BYTES: usize = 256 << 10;
+/// Events taken over in one transaction.
+pub const EVENTS_BATCH: usize = 256;

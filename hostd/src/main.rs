@@ -1,0 +1,14 @@
+//! hostd. Without arguments it serves in the foreground.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next();
+    // First of all, and without a runtime: this is the tiny process that starts sandboxes.
+    if arguments.next().is_some_and(|word| word == "launch") {
+        hostd::launch::main(arguments);
+    }
+    drop(program);
+    hostd::command::run(std::env::args().skip(1))
+}

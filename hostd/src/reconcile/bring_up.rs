@@ -1,0 +1,151 @@
+//! Bringing a sandbox up: a new attempt, and then waiting until PID 1 answers.
+
+use super::{
+    FleetError,
+    owner::Owner,
+    perform::{Flow, Outcome, problem_of},
+};
+use crate::{
+    control::{Control, ControlError},
+    core::Goal,
+    driver::{Badge, DriverError, Order},
+    limits,
+    store::SandboxRecord,
+};
+use hyper::Method;
+use protocol::{
+    ServiceView, ServicesRequest,
+    api::{AttemptRelation, Phase, Problem, ProblemCode, SandboxStatus},
+};
+use std::{ops::ControlFlow, time::Duration};
+use tokio::time::sleep;
+
+/// Between tries to reach a PID 1 that has just been started: while it should be there any moment, and
+/// at most.
+const TRY_MIN: Duration = Duration::from_micros(500);
+const TRY_MAX: Duration = Duration::from_millis(50);
+const TRIES_QUICK: u32 = 40;
+
+/// Going up is pointless once it must not be up.
+fn pointless(_: Goal, now: Goal) -> bool {
+    match now {
+        Goal::Stopped | Goal::Destroyed => true,
+        Goal::Running | Goal::Paused => false,
+    }
+}
+
+impl Owner {
+    pub(super) async fn launch(&mut self) -> Flow {
+        self.gone();
+        self.begin_attempt().await?;
+        let record = self.record();
+        let order =
+            Order { badge: badge(&record), attempt: record.attempt, blueprint: record.blueprint.clone() };
+        let (driver, fleet) = (self.driver.clone(), self.fleet.clone());
+        let work = async move {
+            let _turn = fleet.launches.acquire().await;
+            driver.launch(&order).await
+        };
+        match self.attentively(work, pointless).await {
+            Outcome::Done(Ok(handle)) => {
+                // Written with what comes of it: the driver finds it without.
+                self.launched = Some(handle);
+                Ok(ControlFlow::Continue(()))
+            }
+            // Later it may work: the deadline ends it.
+            Outcome::Done(Err(error @ DriverError::Unavailable { .. })) => {
+                self.close_attempt(&problem_of(&error)).await?;
+                Err(error.into())
+            }
+            Outcome::Done(Err(error)) => self.give_up(problem_of(&error)).await,
+            Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
+        }
+    }
+
+    /// An attempt that was tried already, or left open by a hostd that died, is over.
+    async fn begin_attempt(&mut self) -> Result<(), FleetError> {
+        if self.attempt_open {
+            return Ok(());
+        }
+        let record = self.record();
+        let relation = match &record.state.effort {
+            Some(_) if record.state.status == SandboxStatus::Creating => AttemptRelation::Create,
+            Some(effort) if effort.phase == Phase::Provisioning => AttemptRelation::Recreate,
+            Some(_) | None if self.deaths > 0 => AttemptRelation::Restart,
+            Some(_) | None => AttemptRelation::Start,
+        };
+        let (blueprint, now_ms) = (record.blueprint.clone(), self.fleet.clock.now_ms());
+        self.fleet.store.begin_attempt(&record.id, relation, blueprint, now_ms).await?;
+        self.reread().await?;
+        // It has ended the one before.
+        (self.attempt_open, self.left_open) = (true, false);
+        Ok(())
+    }
+
+    pub(super) async fn await_ready(&mut self) -> Flow {
+        let (control, driver, record) = (self.control.clone(), self.driver.clone(), self.record());
+        let work = async move {
+            // Safe to cut off: asking and telling may be repeated.
+            tokio::select! {
+                told = tell(&control, &record) => told.map(|()| true),
+                _ = driver.died(&record.id) => Ok(false),
+            }
+        };
+        match self.attentively(work, pointless).await {
+            Outcome::Done(Ok(true)) => {
+                self.ready = true;
+                self.follow();
+                Ok(ControlFlow::Continue(()))
+            }
+            // It died instead.
+            Outcome::Done(Ok(false)) => Ok(ControlFlow::Break(())),
+            Outcome::Done(Err(error)) if self.record().state.effort.is_some() => {
+                self.give_up(not_ready(&error)).await
+            }
+            // It ran before and does not answer now: tried again, and reported by whoever needs it.
+            Outcome::Done(Err(error)) => Err(error.into()),
+            Outcome::Overdue if self.record().state.effort.is_some() => {
+                let waited_ms = self.fleet.timing.up_ms;
+                self.give_up(not_ready(&ControlError::TimedOut(waited_ms))).await
+            }
+            Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
+        }
+    }
+}
+
+/// Waits for PID 1 and gives it the services of the blueprint, with their environment.
+async fn tell(control: &Control, record: &SandboxRecord) -> Result<(), ControlError> {
+    let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+    let mut pause = TRY_MIN;
+    for tries in 0.. {
+        match control.get::<String>("/healthz", within).await {
+            Ok(_) => break,
+            // The socket is not there yet, or nobody listens on it yet.
+            Err(ControlError::Unreachable(_) | ControlError::Broken(_) | ControlError::TimedOut(_)) => {}
+            Err(error) => return Err(error),
+        }
+        sleep(pause).await;
+        pause = if tries < TRIES_QUICK { TRY_MIN } else { (pause * 2).min(TRY_MAX) };
+    }
+    if record.blueprint.services.is_empty() {
+        return Ok(());
+    }
+    let request = ServicesRequest { services: record.env.0.dress(&record.blueprint.services) };
+    let put = control.json::<Vec<ServiceView>>(Method::PUT, "/v1/services", Some(&request), within);
+    put.await.map(|_| ())
+}
+
+fn badge(record: &SandboxRecord) -> Badge {
+    Badge {
+        sandbox: record.id,
+        name: record.name.clone(),
+        owner: record.owner.clone(),
+        scope: record.scope.clone(),
+        created_ms: record.created_ms,
+    }
+}
+
+fn not_ready(error: &ControlError) -> Problem {
+    let message = format!("it was started, but {error}; see its attempts, or start it again");
+    Problem { code: ProblemCode::NotReady, message, output: Vec::new() }
+}

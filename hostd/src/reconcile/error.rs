@@ -1,0 +1,50 @@
+//! Why something asked of a sandbox did not happen.
+
+use crate::{control::ControlError, core::Refused, driver::DriverError, store::StoreError};
+use protocol::api::{Problem, SandboxId};
+
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    #[error("there is no such sandbox")]
+    NotFound,
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// It went to `error`.
+    #[error("{}", .problem.message)]
+    Failed { sandbox: SandboxId, problem: Box<Problem> },
+    /// It is still at it.
+    #[error("not done yet; it goes on, ask for the sandbox again")]
+    StillGoing,
+    #[error("the sandbox is {status}; start it first")]
+    NotRunning { status: &'static str },
+    #[error("too many sandboxes on this host, or too much asked of one; try again later")]
+    TooMany,
+    #[error("hostd is shutting down")]
+    ShuttingDown,
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    #[error(transparent)]
+    Store(StoreError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+/// What the store refuses because of the sandbox's state is refused by the fleet.
+impl From<StoreError> for FleetError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused(refused) => Self::Refused(refused),
+            StoreError::NotFound => Self::NotFound,
+            StoreError::Full
+            | StoreError::Busy
+            | StoreError::Closed
+            | StoreError::Broken
+            | StoreError::Exists
+            | StoreError::ScopeTaken { .. }
+            | StoreError::Corrupt { .. }
+            | StoreError::Row { .. }
+            | StoreError::Unfit { .. }
+            | StoreError::Sqlite { .. } => Self::Store(error),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! All sandboxes: the handle that others hold. It finds the owner of a sandbox and passes on what is
+//! asked; it performs nothing itself.
+
+use super::{
+    Clock, FleetError, Timing,
+    owner::{Message, Owner},
+};
+use crate::{
+    control::{Control, Lease, Pool},
+    core::{Defaults, Refused},
+    driver::{Badge, Driver, Drivers, Found},
+    limits,
+    store::{NewSandbox, SandboxRecord, Secret, Store},
+};
+use protocol::api::{AttemptRelation, SandboxId, SandboxStatus};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot, watch},
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
+
+/// How often, and how long apart, the owner of a new sandbox is looked for.
+const OWNER_TRIES: u32 = 200;
+const OWNER_AGAIN: Duration = Duration::from_millis(5);
+
+/// What may be asked of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    Start,
+    Stop,
+    Pause,
+    Resume,
+    Destroy {
+        keep_workspace: bool,
+    },
+    /// Stop, empty the workspace unless it is to be kept, and bring it up again from the frozen blueprint.
+    Recreate {
+        keep_workspace: bool,
+    },
+}
+
+/// What a fleet is made of.
+pub struct FleetParts {
+    pub store: Store,
+    pub drivers: Drivers,
+    pub defaults: Defaults,
+    pub timing: Timing,
+}
+
+#[derive(Clone)]
+pub struct Fleet {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub store: Store,
+    pub drivers: Drivers,
+    pub defaults: Defaults,
+    pub timing: Timing,
+    pub clock: Clock,
+    /// Launches at once.
+    pub launches: Semaphore,
+    pub stop: CancellationToken,
+    pub tasks: TaskTracker,
+    owners: Mutex<HashMap<SandboxId, OwnerHandle>>,
+}
+
+/// The way to the owner task of one sandbox.
+#[derive(Clone)]
+struct OwnerHandle {
+    inbox: mpsc::Sender<Message>,
+    record: watch::Receiver<Arc<SandboxRecord>>,
+    pool: Pool,
+    driver: Arc<dyn Driver>,
+}
+
+type Record = Arc<SandboxRecord>;
+
+impl Fleet {
+    /// Takes up every sandbox that is not destroyed where it was left, and finds those that the database
+    /// does not know.
+    pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
+        let FleetParts { store, drivers, defaults, timing } = parts;
+        let inner = Arc::new(Inner {
+            store,
+            drivers,
+            defaults,
+            timing,
+            clock: Clock::new(),
+            launches: Semaphore::new(limits::LAUNCHES_MAX),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            owners: Mutex::default(),
+        });
+        let fleet = Self { inner };
+        for record in fleet.inner.store.live_sandboxes().await? {
+            fleet.own(record, false);
+        }
+        fleet.adopt().await;
+        Ok(fleet)
+    }
+
+    /// Sandboxes with our authenticated badge and no row were made by us and lost with a database.
+    async fn adopt(&self) {
+        for driver in self.inner.drivers.all() {
+            match driver.list().await {
+                Ok(found) => {
+                    for one in found {
+                        self.adopt_one(driver.as_ref(), one).await;
+                    }
+                }
+                Err(error) => warn!(driver = driver.name(), %error, "could not list sandboxes"),
+            }
+        }
+    }
+
+    async fn adopt_one(&self, driver: &dyn Driver, found: Found) {
+        let (badge, blueprint) = match found {
+            Found::Ours { badge, blueprint } => (badge, blueprint),
+            Found::Suspect { name, why } => return warn!(name, why, "left alone: not ours, or damaged"),
+        };
+        let id = badge.sandbox;
+        match self.inner.store.sandbox(&id).await {
+            Ok(None) => {}
+            // Destroyed, and what is left is from a crash in between.
+            Ok(Some(record)) if record.state.status == SandboxStatus::Destroyed => {
+                if let Err(error) = driver.erase(&id, record.keep_workspace).await {
+                    warn!(sandbox = %id, %error, "could not take away what is left of a destroyed sandbox");
+                }
+                return;
+            }
+            Ok(Some(_)) => return,
+            Err(error) => return warn!(sandbox = %id, %error, "could not look up a sandbox that was found"),
+        }
+        let Badge { name, owner, scope, created_ms, .. } = badge;
+        let state = crate::core::State::found();
+        let (metadata, env) = (Default::default(), Secret::default());
+        let expires_ms = blueprint.ttl_ms.map(|ttl| created_ms.saturating_add(ttl));
+        let blueprint = Arc::new(*blueprint);
+        let new =
+            NewSandbox { id, name, owner, scope, blueprint, metadata, env, state, created_ms, expires_ms };
+        match self.inner.store.adopt_sandbox(new).await {
+            Ok(record) => {
+                info!(sandbox = %id, "adopted: it was there and the database did not know it");
+                self.own(record, false);
+            }
+            Err(error) => warn!(sandbox = %id, %error, "could not adopt"),
+        }
+    }
+
+    /// Checks with the driver, writes the row and begins to bring it up. Returns at once.
+    pub async fn create(&self, new: NewSandbox) -> Result<Record, FleetError> {
+        self.still_open()?;
+        if self.inner.owners.lock().expect("no panic while held").len() >= limits::SANDBOXES_MAX {
+            return Err(FleetError::TooMany);
+        }
+        self.inner.drivers.wanted(&new.blueprint.driver)?.check(&new.blueprint).await?;
+        let record = self.inner.store.insert_sandbox(new, AttemptRelation::Create).await?;
+        Ok(self.own(record, true))
+    }
+
+    /// Starts the owner of a sandbox; `fresh`: its first attempt is open already.
+    fn own(&self, record: SandboxRecord, fresh: bool) -> Record {
+        let record = Arc::new(record);
+        let (publish, watch) = watch::channel(record.clone());
+        let (sender, inbox) = mpsc::channel(limits::ASKS_MAX);
+        let pool = Pool::default();
+        let driver = self.inner.drivers.get(&record.blueprint.driver);
+        let handle = OwnerHandle { inbox: sender, record: watch, pool: pool.clone(), driver: driver.clone() };
+        let id = record.id;
+        let control = Control::new(id, driver.clone(), pool);
+        let owner = Owner::new(self.inner.clone(), driver, control, publish, inbox).fresh(fresh);
+        self.inner.owners.lock().expect("no panic while held").insert(id, handle);
+        let inner = self.inner.clone();
+        self.inner.tasks.spawn(async move {
+            owner.run().await;
+            inner.owners.lock().expect("no panic while held").remove(&id);
+        });
+        record
+    }
+
+    fn handle(&self, id: &SandboxId) -> Option<OwnerHandle> {
+        self.inner.owners.lock().expect("no panic while held").get(id).cloned()
+    }
+
+    /// The owner of a sandbox, or the record of one that is destroyed. One that was written a moment ago
+    /// has no owner yet.
+    async fn owner(&self, id: &SandboxId) -> Result<Result<OwnerHandle, Record>, FleetError> {
+        for _ in 0..OWNER_TRIES {
+            if let Some(handle) = self.handle(id) {
+                return Ok(Ok(handle));
+            }
+            let record = self.record(id).await?;
+            if record.state.status == SandboxStatus::Destroyed {
+                return Ok(Err(record));
+            }
+            self.still_open()?;
+            sleep(OWNER_AGAIN).await;
+        }
+        Err(FleetError::StillGoing)
+    }
+
+    fn still_open(&self) -> Result<(), FleetError> {
+        if self.inner.stop.is_cancelled() { Err(FleetError::ShuttingDown) } else { Ok(()) }
+    }
+
+    /// As it is now; destroyed ones too.
+    pub async fn record(&self, id: &SandboxId) -> Result<Record, FleetError> {
+        if let Some(handle) = self.handle(id) {
+            return Ok(handle.record.borrow().clone());
+        }
+        self.inner.store.sandbox(id).await?.map(Arc::new).ok_or(FleetError::NotFound)
+    }
+
+    /// Writes down what is wanted and begins to do it. Returns when it is written.
+    pub async fn ask(&self, id: &SandboxId, ask: Ask) -> Result<Record, FleetError> {
+        self.still_open()?;
+        let handle = match self.owner(id).await? {
+            Ok(handle) => handle,
+            // Destroying twice is no mistake.
+            Err(record) if matches!(ask, Ask::Destroy { .. }) => return Ok(record),
+            Err(_) => return Err(FleetError::Refused(Refused::Destroyed)),
+        };
+        let (answer, answered) = oneshot::channel();
+        handle.inbox.try_send(Message::Ask(ask, answer)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => FleetError::TooMany,
+            mpsc::error::TrySendError::Closed(_) => FleetError::ShuttingDown,
+        })?;
+        match answered.await {
+            Ok(answer) => answer,
+            // Its owner ended: destroyed in between, or hostd ends.
+            Err(_) => {
+                self.still_open()?;
+                let record = self.record(id).await?;
+                if matches!(ask, Ask::Destroy { .. }) { Ok(record) } else { Err(Refused::Destroyed.into()) }
+            }
+        }
+    }
+
+    /// Waits until nothing is being done to it; `StillGoing` when that takes longer, `Failed` when it ended
+    /// in `error`.
+    pub async fn settled(&self, id: &SandboxId, within: Duration) -> Result<Record, FleetError> {
+        let mut handle = match self.owner(id).await? {
+            Ok(handle) => handle,
+            Err(record) => return Ok(record),
+        };
+        let settled = handle.record.wait_for(|record| record.state.effort.is_none());
+        let settled = timeout(within, settled).await.map(|found| found.map(|record| record.clone()).ok());
+        let record = match settled {
+            Ok(Some(record)) => record,
+            // Its owner ended.
+            Ok(None) => return self.record(id).await,
+            Err(_) => return Err(FleetError::StillGoing),
+        };
+        match (&record.state.problem, record.state.status) {
+            (Some(problem), SandboxStatus::Error) => {
+                Err(FleetError::Failed { sandbox: *id, problem: Box::new(problem.clone()) })
+            }
+            _ => Ok(record),
+        }
+    }
+
+    /// Wakes it if it sleeps (stopped or paused), waits until it answers, and gives the way to it. Brings
+    /// it up once however many ask. While the `Control` lives, it is not put to sleep.
+    pub async fn awake(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        let handle = self.owner(id).await?.map_err(|_| Refused::Destroyed)?;
+        // Taken before the look: whoever puts it to sleep looks for leases after saying so.
+        let control = handle.control(*id);
+        let record = handle.record.borrow().clone();
+        if record.state.is_up() {
+            return Ok((record, control));
+        }
+        if record.state.status == SandboxStatus::Error && record.state.effort.is_none() {
+            let problem = record.state.problem.clone().map(Box::new);
+            let problem = problem.ok_or(FleetError::NotRunning { status: "error" })?;
+            return Err(FleetError::Failed { sandbox: *id, problem });
+        }
+        self.ask(id, Ask::Start).await?;
+        let within = Duration::from_millis(self.inner.timing.up_ms + self.inner.timing.down_ms);
+        let record = self.settled(id, within).await?;
+        if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
+    }
+
+    /// The way to it if it runs now; `NotRunning` otherwise.
+    pub async fn control(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        let handle = self.owner(id).await?.map_err(|record| not_running(&record))?;
+        // The lease first, as in `awake`.
+        let control = handle.control(*id);
+        let record = handle.record.borrow().clone();
+        if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
+    }
+
+    /// After a change of the row by the store (name, metadata, expiry, services): the owner must know.
+    pub fn changed(&self, record: SandboxRecord) {
+        if let Some(handle) = self.handle(&record.id) {
+            // When the inbox is full the owner is about to write the row, and reads it then.
+            let _ = handle.inbox.try_send(Message::Changed(Box::new(record)));
+        }
+    }
+
+    /// Ends every owner where it stands; the sandboxes live on.
+    pub async fn close(&self) {
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub fn drivers(&self) -> &Drivers {
+        &self.inner.drivers
+    }
+
+    /// The driver of a sandbox.
+    pub fn driver_of(&self, record: &SandboxRecord) -> Arc<dyn Driver> {
+        self.inner.drivers.get(&record.blueprint.driver)
+    }
+
+    pub fn defaults(&self) -> &Defaults {
+        &self.inner.defaults
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.inner.clock
+    }
+
+    pub fn timing(&self) -> &Timing {
+        &self.inner.timing
+    }
+}
+
+impl OwnerHandle {
+    fn control(&self, id: SandboxId) -> Control {
+        Control::new(id, self.driver.clone(), self.pool.clone()).with_lease(Lease::take(&self.pool))
+    }
+}
+
+fn not_running(record: &SandboxRecord) -> FleetError {
+    let status = match record.state.status {
+        SandboxStatus::Creating => "being created",
+        // It runs, and something is being done to it.
+        SandboxStatus::Running => "on its way down",
+        SandboxStatus::Paused => "paused",
+        SandboxStatus::Stopped => "stopped",
+        SandboxStatus::Error => "in error",
+        SandboxStatus::Destroyed => return Refused::Destroyed.into(),
+    };
+    FleetError::NotRunning { status }
+}

@@ -1,0 +1,176 @@
+//! Takes over runtimed's events into the store, each once, for as long as the sandbox runs.
+
+use super::{
+    fleet::Inner,
+    owner::Owner,
+    sse::{Frames, TooLong},
+};
+use crate::{
+    control::{Control, ControlError, request},
+    limits,
+    store::StoreError,
+};
+use http_body_util::{BodyExt, Empty};
+use hyper::{Method, body::Incoming, header::ACCEPT};
+use protocol::{Cursor, ErrorCode, Event, api::SandboxId};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+/// After a broken connection: first, longest.
+const AGAIN_MIN: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+/// How long the last events of a sandbox that ends may take.
+pub(super) const CATCH_UP_MAX: Duration = Duration::from_millis(500);
+
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    #[error("the stream of events broke")]
+    Broken(#[source] hyper::Error),
+    #[error("the stream of events ended")]
+    Ended,
+}
+
+struct Follower {
+    sandbox: SandboxId,
+    fleet: Arc<Inner>,
+    control: Control,
+    cursor: Cursor,
+    /// Told whenever a stream has ended, and all of it is written.
+    drained: Arc<Notify>,
+}
+
+impl Owner {
+    /// Follows the events until the sandbox is gone.
+    pub(super) fn follow(&mut self) {
+        if self.follower.is_some() {
+            return;
+        }
+        let record = self.record();
+        let (fleet, control) = (self.fleet.clone(), self.control.clone());
+        let drained = self.drained.clone();
+        let follower = Follower { sandbox: record.id, fleet, control, cursor: record.followed, drained };
+        let until = self.stop().child_token();
+        self.fleet.tasks.spawn(follower.run(until.clone()));
+        self.follower = Some(until.drop_guard());
+    }
+
+    /// Takes over what there is now: before the log goes away with its sandbox.
+    pub(super) async fn catch_up(&self) {
+        let followed = self.fleet.store.sandbox(&self.id()).await;
+        let (true, Ok(Some(record))) = (self.ready, followed) else { return };
+        let (fleet, control) = (self.fleet.clone(), self.control.clone());
+        let drained = Arc::default();
+        let mut follower = Follower { sandbox: record.id, fleet, control, cursor: record.followed, drained };
+        // Both ways to write the same event are fine: each is kept once.
+        let read = timeout(CATCH_UP_MAX, follower.read("follow=0")).await;
+        debug!(sandbox = %record.id, in_time = read.is_ok(), "caught up with its events");
+    }
+}
+
+impl Follower {
+    async fn run(mut self, until: CancellationToken) {
+        // Safe to cut off: what was not written is asked for again, by cursor.
+        tokio::select! {
+            () = until.cancelled() => {}
+            () = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        let mut pause = AGAIN_MIN;
+        loop {
+            let before = self.cursor;
+            let read = self.read("follow=1").await;
+            self.drained.notify_waiters();
+            match read {
+                Ok(never) => match never {},
+                Err(FollowError::Control(ControlError::Refused(body)))
+                    if body.error.code == ErrorCode::HistoryGone =>
+                {
+                    self.skip(body.error.detail.oldest.as_deref()).await;
+                }
+                Err(error) => {
+                    debug!(sandbox = %self.sandbox, error = &error as &dyn std::error::Error, "following again");
+                }
+            }
+            pause = if self.cursor == before { (pause * 2).min(AGAIN_MAX) } else { AGAIN_MIN };
+            sleep(pause).await;
+        }
+    }
+
+    /// Until there is no more, which with `follow=1` means that the connection broke.
+    async fn read(&mut self, how: &str) -> Result<std::convert::Infallible, FollowError> {
+        let path = match self.cursor {
+            cursor if cursor == Cursor::default() => format!("/v1/events?{how}"),
+            cursor => format!("/v1/events?{how}&after={cursor}"),
+        };
+        let request = request(&Method::GET, &path)
+            .header(ACCEPT, "text/event-stream")
+            .body(Empty::new().boxed())
+            .map_err(|error| ControlError::Garbled(error.to_string()))?;
+        let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+        let mut body = self.control.stream(request, within).await?.into_body();
+        let mut frames = Frames::default();
+        loop {
+            frames.push(&piece(&mut body).await?);
+            self.take(&mut frames).await?;
+        }
+    }
+
+    /// Writes every whole event that is there, some at a time.
+    async fn take(&mut self, frames: &mut Frames) -> Result<(), FollowError> {
+        let mut batch = Vec::new();
+        while let Some(data) = frames.next()? {
+            match serde_json::from_str::<Event>(&data) {
+                Ok(event) => batch.push(event),
+                Err(error) => {
+                    warn!(sandbox = %self.sandbox, %error, "an event that cannot be read was left out");
+                }
+            }
+            if batch.len() == limits::EVENTS_BATCH {
+                self.write(std::mem::take(&mut batch)).await?;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.write(batch).await }
+    }
+
+    async fn write(&mut self, batch: Vec<Event>) -> Result<(), FollowError> {
+        self.cursor = self.fleet.store.append_events(&self.sandbox, batch).await?;
+        Ok(())
+    }
+
+    /// History was trimmed before it was taken over: said in the log, and left behind.
+    async fn skip(&mut self, oldest: Option<&str>) {
+        let oldest: Cursor = oldest.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let data =
+            json!({"after": self.cursor, "oldest": oldest, "reason": "trimmed before it was taken over"});
+        let now_ms = self.fleet.clock.now_ms();
+        if let Err(error) = self.fleet.store.note(&self.sandbox, "gap", data, now_ms).await {
+            warn!(sandbox = %self.sandbox, %error, "could not note a gap");
+            return;
+        }
+        self.cursor = Cursor { seq: oldest.seq.saturating_sub(1), ..oldest };
+    }
+}
+
+/// The next bytes. Frames that are no data are skipped.
+async fn piece(body: &mut Incoming) -> Result<bytes::Bytes, FollowError> {
+    loop {
+        let frame = body.frame().await.ok_or(FollowError::Ended)?.map_err(FollowError::Broken)?;
+        if let Ok(data) = frame.into_data() {
+            return Ok(data);
+        }
+    }
+}

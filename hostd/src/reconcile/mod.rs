@@ -1,0 +1,26 @@
+//! Keeps sandboxes as their owners want them. One task per sandbox owns it: it alone performs steps, one
+//! at a time, in the order they were asked for.
+//!
+//! ```text
+//!  api ──Ask──▶ fleet ──▶ owner (one per sandbox) ──▶ core::plan ──▶ steps ──▶ driver
+//!                 ▲          │ intent before, facts after          ◀── death ──┘
+//!                 └─ watch ──┴──▶ store
+//! ```
+
+mod bring_up;
+mod clock;
+mod error;
+mod fleet;
+mod follow;
+mod owner;
+mod perform;
+mod rest;
+#[cfg(test)]
+mod simulation;
+mod sse;
+mod timing;
+
+pub use clock::Clock;
+pub use error::FleetError;
+pub use fleet::{Ask, Fleet, FleetParts};
+pub use timing::Timing;

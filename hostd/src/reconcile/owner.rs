@@ -1,0 +1,272 @@
+//! The one task that owns a sandbox: looks, plans, performs, and rests until something happens.
+//!
+//! ```text
+//!        ┌──────────────▶ look ──▶ plan ──▶ nothing to do: rest ──┐
+//!        │                          │                            │ ask, death, time
+//!        └── perform a step ◀───────┘                            │
+//!        └───────────────────────────────────────────────────────┘
+//! ```
+//!
+//! What is asked for while a step is performed is written down and answered at once; it cuts the step off
+//! when that has become pointless.
+
+use super::{Ask, FleetError, fleet::Inner};
+use crate::{
+    control::Control,
+    core::{Container, Desired, Goal, Move, Renewal, plan},
+    driver::{Driver, Handle, Sight},
+    store::{Change, SandboxRecord},
+};
+use protocol::api::{SandboxId, SandboxStatus};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{error, warn};
+
+pub(super) type Answer = Result<Arc<SandboxRecord>, FleetError>;
+
+pub(super) enum Message {
+    Ask(Ask, oneshot::Sender<Answer>),
+    /// The row was changed by somebody else.
+    Changed(Box<SandboxRecord>),
+}
+
+pub(super) struct Owner {
+    pub(super) fleet: Arc<Inner>,
+    pub(super) driver: Arc<dyn Driver>,
+    pub(super) control: Control,
+    pub(super) inbox: mpsc::Receiver<Message>,
+    publish: watch::Sender<Arc<SandboxRecord>>,
+    /// PID 1 has answered since it was launched, or since hostd started.
+    pub(super) ready: bool,
+    /// The newest attempt is open and was not tried yet.
+    pub(super) attempt_open: bool,
+    /// A hostd that died may have left the newest attempt open.
+    pub(super) left_open: bool,
+    /// What the driver said about the newest launch, until it is written.
+    pub(super) launched: Option<Handle>,
+    /// Steps that failed in a row.
+    pub(super) failures: u32,
+    /// Deaths in a row of one that should always run.
+    pub(super) deaths: u32,
+    /// Told when the follower has read a stream to its end.
+    pub(super) drained: Arc<Notify>,
+    /// Follows runtimed's events while this lives.
+    pub(super) follower: Option<DropGuard>,
+}
+
+impl Owner {
+    pub(super) fn new(
+        fleet: Arc<Inner>,
+        driver: Arc<dyn Driver>,
+        control: Control,
+        publish: watch::Sender<Arc<SandboxRecord>>,
+        inbox: mpsc::Receiver<Message>,
+    ) -> Self {
+        Self {
+            fleet,
+            driver,
+            control,
+            inbox,
+            publish,
+            ready: false,
+            attempt_open: false,
+            left_open: false,
+            launched: None,
+            failures: 0,
+            deaths: 0,
+            drained: Arc::default(),
+            follower: None,
+        }
+    }
+
+    pub(super) fn fresh(mut self, fresh: bool) -> Self {
+        self.attempt_open = fresh;
+        self
+    }
+
+    pub(super) async fn run(mut self) {
+        if !self.attempt_open {
+            self.take_up().await;
+        }
+        let stop = self.fleet.stop.clone();
+        // Safe to cut off anywhere: every step can be repeated, and the next hostd looks first.
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = self.work() => {}
+        }
+    }
+
+    async fn work(&mut self) {
+        loop {
+            if let Err(error) = self.expire().await {
+                self.stumble(&error).await;
+            }
+            let container = self.look().await;
+            let record = self.record();
+            if record.state.status == SandboxStatus::Destroyed {
+                return;
+            }
+            let desired = Desired { state: &record.state, idle_policy: record.blueprint.idle_policy };
+            let steps = plan(&desired, &container, self.fleet.clock.now_ms());
+            if steps.is_empty() {
+                self.failures = 0;
+                self.rest(&container).await;
+                continue;
+            }
+            for step in steps {
+                match self.perform(step).await {
+                    // What was planned for another goal does not hold any more.
+                    Ok(ControlFlow::Continue(())) if self.record().state.goal != record.state.goal => break,
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => break,
+                    Err(error) => {
+                        self.stumble(&error).await;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What an earlier hostd was doing gets its whole time again: how long nobody was there does not count.
+    async fn take_up(&mut self) {
+        if self.record().state.effort.is_some() {
+            self.left_open = self.record().attempt > 0;
+            let deadline_ms = self.deadline_ms(self.record().state.goal);
+            if let Err(error) = self.change(Move::Extend { deadline_ms }).await {
+                warn!(sandbox = %self.id(), %error, "could not take up what was being done");
+            }
+        }
+    }
+
+    /// A step failed: pause, longer each time, and look again. The deadline ends it.
+    async fn stumble(&mut self, error: &FleetError) {
+        error!(sandbox = %self.id(), error = error as &dyn std::error::Error, "a step failed");
+        self.failures += 1;
+        self.pause(self.fleet.timing.look_again(self.failures)).await;
+    }
+
+    /// Waits, and answers meanwhile. An ask that changes the goal ends the pause.
+    pub(super) async fn pause(&mut self, time: Duration) {
+        let goal = self.record().state.goal;
+        let until = sleep(time);
+        tokio::pin!(until);
+        loop {
+            tokio::select! {
+                () = &mut until => return,
+                // A message is taken whole or not at all.
+                Some(message) = self.inbox.recv() => {
+                    self.handle(message).await;
+                    if self.record().state.goal != goal {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Container {
+        let within = Duration::from_millis(self.fleet.timing.freeze_ms);
+        let sight = timeout(within, self.driver.look(&self.id())).await;
+        let container = match sight {
+            Ok(Ok(Sight::Absent)) => Container::Absent,
+            Ok(Ok(Sight::Launching)) => Container::Launching,
+            Ok(Ok(Sight::Running { frozen, .. })) => Container::Running { frozen, ready: self.ready },
+            Ok(Ok(Sight::Dead(death))) => Container::Dead(death),
+            Ok(Err(error)) => {
+                self.failures += 1;
+                warn!(sandbox = %self.id(), error = &error as &dyn std::error::Error, "could not look");
+                Container::Unknown
+            }
+            Err(_) => Container::Unknown,
+        };
+        if !matches!(container, Container::Running { .. } | Container::Unknown) {
+            self.gone();
+        }
+        container
+    }
+
+    /// Nothing of it runs: no connection is good any more.
+    pub(super) fn gone(&mut self) {
+        self.ready = false;
+        self.follower = None;
+        self.control.forget();
+    }
+
+    pub(super) async fn handle(&mut self, message: Message) {
+        match message {
+            Message::Ask(ask, answer) => {
+                let result = self.accept(ask).await;
+                // Nobody waits any more: what was asked for is written all the same.
+                let _ = answer.send(result);
+            }
+            Message::Changed(record) => {
+                if record.generation > self.record().generation {
+                    self.publish.send_replace(Arc::from(record));
+                }
+            }
+        }
+    }
+
+    async fn accept(&mut self, ask: Ask) -> Answer {
+        match ask {
+            Ask::Start | Ask::Resume => self.want(Goal::Running).await,
+            Ask::Stop => self.want(Goal::Stopped).await,
+            Ask::Pause => self.want(Goal::Paused).await,
+            Ask::Destroy { keep_workspace } => {
+                if keep_workspace {
+                    let change = Change { keep_workspace: Some(true), ..Change::default() };
+                    let now_ms = self.fleet.clock.now_ms();
+                    self.fleet.store.change_sandbox(&self.id(), change, now_ms).await?;
+                }
+                self.want(Goal::Destroyed).await
+            }
+            Ask::Recreate { keep_workspace } => {
+                let deadline_ms = self.deadline_ms(Goal::Stopped) + self.fleet.timing.up_ms;
+                self.change(Move::Renew { renewal: Renewal { keep_workspace }, deadline_ms }).await
+            }
+        }
+    }
+
+    pub(super) async fn want(&mut self, goal: Goal) -> Answer {
+        let deadline_ms = self.deadline_ms(goal);
+        self.change(Move::Accept { goal, deadline_ms }).await
+    }
+
+    pub(super) fn deadline_ms(&self, goal: Goal) -> u64 {
+        self.fleet.clock.now_ms() + self.fleet.timing.towards_ms(goal)
+    }
+
+    /// Writes a move and publishes the record it makes.
+    pub(super) async fn change(&mut self, change: Move) -> Answer {
+        let now_ms = self.fleet.clock.now_ms();
+        let record = self.fleet.store.move_sandbox(&self.id(), change, now_ms).await?;
+        let record = Arc::new(record);
+        self.publish.send_replace(record.clone());
+        Ok(record)
+    }
+
+    /// Publishes what the store has.
+    pub(super) async fn reread(&mut self) -> Result<(), FleetError> {
+        let record = self.fleet.store.sandbox(&self.id()).await?.ok_or(FleetError::NotFound)?;
+        self.publish.send_replace(Arc::new(record));
+        Ok(())
+    }
+
+    pub(super) fn record(&self) -> Arc<SandboxRecord> {
+        self.publish.borrow().clone()
+    }
+
+    pub(super) fn id(&self) -> SandboxId {
+        self.publish.borrow().id
+    }
+
+    pub(super) fn stop(&self) -> &CancellationToken {
+        &self.fleet.stop
+    }
+}

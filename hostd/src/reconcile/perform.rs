@@ -1,0 +1,229 @@
+//! Steps of a plan, performed.
+
+use super::{FleetError, follow::CATCH_UP_MAX, owner::Owner};
+use crate::{
+    core::{Goal, Move, Step},
+    driver::DriverError,
+};
+use protocol::api::{Problem, ProblemCode};
+use std::{ops::ControlFlow, pin::pin, time::Duration};
+use tokio::time::{sleep, timeout};
+
+/// Whether the rest of the plan still holds.
+pub(super) type Flow = Result<ControlFlow<()>, FleetError>;
+
+const ON: Flow = Ok(ControlFlow::Continue(()));
+
+/// How work that could be cut off ended.
+pub(super) enum Outcome<T> {
+    Done(T),
+    /// Something else is wanted now.
+    CutOff,
+    /// The deadline of the effort passed.
+    Overdue,
+}
+
+impl Owner {
+    pub(super) async fn perform(&mut self, step: Step) -> Flow {
+        match step {
+            Step::Launch => self.launch().await,
+            Step::AwaitReady => self.await_ready().await,
+            Step::LookAgain => {
+                self.pause(self.fleet.timing.look_again(self.failures)).await;
+                Ok(ControlFlow::Break(()))
+            }
+            Step::Freeze | Step::Thaw | Step::Terminate | Step::Clear | Step::Empty | Step::Erase => {
+                self.drive(&step).await
+            }
+            Step::Renewed => self.write(Move::Renewed).await,
+            Step::Reached => self.reached().await,
+            Step::GiveUp(problem) => self.give_up(problem).await,
+            Step::Lost(problem) => self.lost(Move::Lost { problem }).await,
+            Step::Ended => self.lost(Move::Ended).await,
+            Step::Restart(problem) => self.restart(problem).await,
+            Step::Extend => {
+                let deadline_ms = self.deadline_ms(self.record().state.goal);
+                self.write(Move::Extend { deadline_ms }).await
+            }
+        }
+    }
+
+    /// One verb of the driver. Ends are never cut off; they have bounds of their own.
+    async fn drive(&mut self, step: &Step) -> Flow {
+        let (driver, id) = (self.driver.clone(), self.id());
+        let record = self.record();
+        let keep_workspace = record.keep_workspace;
+        // What is thrown away with its files need not be put in order first.
+        let in_order = record.state.goal != Goal::Destroyed || keep_workspace;
+        let grace_ms = if in_order { self.fleet.timing.grace_ms } else { 0 };
+        if !in_order && *step == Step::Terminate {
+            self.catch_up().await;
+        }
+        let work = async move {
+            match step {
+                Step::Freeze => driver.freeze(&id).await,
+                Step::Thaw => driver.thaw(&id).await,
+                Step::Terminate => driver.terminate(&id, grace_ms).await,
+                Step::Clear => driver.clear(&id).await,
+                Step::Empty => driver.reset_workspace(&id).await,
+                Step::Erase => driver.erase(&id, keep_workspace).await,
+                _ => Ok(()),
+            }
+        };
+        let drained = self.drained.clone();
+        let mut heard = pin!(drained.notified());
+        // From here on the end of its events is noticed.
+        heard.as_mut().enable();
+        let outcome = self.attentively(work, |_, _| false).await;
+        if *step == Step::Terminate && self.follower.is_some() && self.ready {
+            // What PID 1 said last is on its way. Should it not come, it is read at the next start.
+            let _ = timeout(CATCH_UP_MAX, heard).await;
+        }
+        if matches!(step, Step::Terminate | Step::Clear | Step::Erase) {
+            self.gone();
+        }
+        match outcome {
+            Outcome::Done(Ok(())) => ON,
+            Outcome::Done(Err(error)) => Err(error.into()),
+            Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
+        }
+    }
+
+    /// Does some work while answering what is asked. `cut(before, now)` says whether a new goal makes the
+    /// work pointless. Dropping the work is safe: every verb of a driver may be repeated.
+    pub(super) async fn attentively<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        cut: impl Fn(Goal, Goal) -> bool,
+    ) -> Outcome<T> {
+        let goal = self.record().state.goal;
+        let left = self.time_left();
+        let (mut work, mut late) = (pin!(work), pin!(sleep(left)));
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Outcome::Done(done),
+                // A message is taken whole or not at all.
+                Some(message) = self.inbox.recv() => {
+                    self.handle(message).await;
+                    let state = &self.record().state;
+                    if cut(goal, state.goal) || state.renewal.is_some() && cut(goal, Goal::Stopped) {
+                        return Outcome::CutOff;
+                    }
+                }
+                () = &mut late => return Outcome::Overdue,
+            }
+        }
+    }
+
+    /// Until the deadline of the effort; without one, as long as an end may take.
+    fn time_left(&self) -> Duration {
+        let now_ms = self.fleet.clock.now_ms();
+        let left_ms = match &self.record().state.effort {
+            Some(effort) => effort.deadline_ms.saturating_sub(now_ms),
+            None => self.fleet.timing.down_ms,
+        };
+        // Overdue work that goes on (a destroy) still needs time to do something.
+        Duration::from_millis(left_ms.max(self.fleet.timing.look_again_ms))
+    }
+
+    async fn write(&mut self, change: Move) -> Flow {
+        self.change(change).await?;
+        ON
+    }
+
+    async fn reached(&mut self) -> Flow {
+        let record = self.record();
+        let (id, attempt) = (record.id, record.attempt);
+        if record.state.goal == Goal::Stopped {
+            // Whose end was not seen; should it still be learnt from the log of runtimed, that counts.
+            self.fleet.store.lose_execs(&id, self.fleet.clock.now_ms()).await?;
+        }
+        if record.state.goal != Goal::Running || !(self.attempt_open || self.left_open) {
+            return self.write(Move::Reached).await;
+        }
+        // All at once, in this order: they share a commit.
+        let fleet = self.fleet.clone();
+        let launched = self.write_launched();
+        let ended = fleet.store.end_attempt(&id, attempt, None, fleet.clock.now_ms());
+        let (launched, ended, moved) = tokio::join!(launched, ended, self.change(Move::Reached));
+        launched?;
+        ended?;
+        moved?;
+        self.attempt_is_over();
+        ON
+    }
+
+    pub(super) async fn give_up(&mut self, problem: Problem) -> Flow {
+        self.close_attempt(&problem).await?;
+        self.change(Move::GiveUp { problem }).await?;
+        Ok(ControlFlow::Break(()))
+    }
+
+    pub(super) async fn close_attempt(&mut self, problem: &Problem) -> Result<(), FleetError> {
+        if self.attempt_open || self.left_open {
+            self.write_launched().await?;
+            let (record, now_ms) = (self.record(), self.fleet.clock.now_ms());
+            self.fleet.store.end_attempt(&record.id, record.attempt, Some(problem.clone()), now_ms).await?;
+            self.attempt_is_over();
+        }
+        Ok(())
+    }
+
+    /// And this is written.
+    fn attempt_is_over(&mut self) {
+        (self.attempt_open, self.left_open, self.launched) = (false, false, None);
+    }
+
+    /// Writes down what the driver said about the launch.
+    fn write_launched(&self) -> impl Future<Output = Result<(), FleetError>> + use<> {
+        let (handle, record, fleet) = (self.launched.clone(), self.record(), self.fleet.clone());
+        async move {
+            if let Some(handle) = handle {
+                let now_ms = fleet.clock.now_ms();
+                fleet.store.attempt_launched(&record.id, record.attempt, handle, now_ms).await?;
+            }
+            Ok(())
+        }
+    }
+
+    /// It is not there any more: what ran in it is lost.
+    async fn lost(&mut self, change: Move) -> Flow {
+        self.gone();
+        self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await?;
+        self.change(change).await?;
+        Ok(ControlFlow::Break(()))
+    }
+
+    async fn restart(&mut self, problem: Problem) -> Flow {
+        let pause = self.fleet.timing.restart(self.deaths);
+        self.deaths += 1;
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let deadline_ms = self.deadline_ms(Goal::Running).saturating_add(pause_ms);
+        let flow = self.lost(Move::Restart { problem, deadline_ms }).await?;
+        self.pause(pause).await;
+        Ok(flow)
+    }
+}
+
+/// What people read about a driver's error.
+pub(super) fn problem_of(error: &DriverError) -> Problem {
+    let (code, output) = match error {
+        DriverError::Refused { .. } => (ProblemCode::Refused, &[] as &[String]),
+        DriverError::Unavailable { .. } => (ProblemCode::DriverUnavailable, &[] as _),
+        DriverError::ImageMissing { .. } => (ProblemCode::ImageMissing, &[] as _),
+        DriverError::DiskFull => (ProblemCode::DiskFull, &[] as _),
+        DriverError::Failed { output, .. } => (ProblemCode::LaunchFailed, output.as_slice()),
+        DriverError::TimedOut { .. } => (ProblemCode::DeadlinePassed, &[] as _),
+        DriverError::Damaged { .. } => (ProblemCode::Damaged, &[] as _),
+        DriverError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+            (ProblemCode::DiskFull, &[] as _)
+        }
+        DriverError::Io { .. } => (ProblemCode::LaunchFailed, &[] as _),
+    };
+    let message = match error {
+        DriverError::Io { source, .. } => format!("{error}: {source}"),
+        _ => error.to_string(),
+    };
+    Problem { code, message, output: output.to_vec() }
+}

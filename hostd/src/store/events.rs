@@ -1,0 +1,174 @@
+//! The log of events: hostd's own, and those taken over from the runtimed of each sandbox, exactly once.
+
+use super::{
+    error::{During, Result, StoreError},
+    exec_ends,
+    handle::Store,
+    limits,
+    query::{List, change},
+    records::{EventRecord, SandboxRecord},
+    row::{Fields, exact, int, json},
+    sandbox_row::{load, owner_of},
+};
+use protocol::{
+    Cursor, Event,
+    api::{Label, Owner, SandboxId},
+};
+use rusqlite::{Connection, Row, params};
+use serde_json::Value;
+
+/// Which events to read. What is absent does not matter.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EventFilter {
+    pub tenant: Option<Label>,
+    pub principal: Option<Label>,
+    pub sandbox: Option<SandboxId>,
+    /// What the kind may start with; any, when empty.
+    pub kinds: Vec<String>,
+}
+
+impl Store {
+    /// Takes over events of a sandbox's runtimed, and says how far it is followed now. Events that are
+    /// there already are left out, so any part of the log may be given again.
+    pub async fn append_events(&self, id: &SandboxId, events: Vec<Event>) -> Result<Cursor> {
+        let id = *id;
+        let mut rest = events;
+        loop {
+            let later = rest.split_off(rest.len().min(limits::APPEND_MAX_EVENTS));
+            let followed = self.write("append_events", move |conn| append(conn, &id, &rest)).await?;
+            if later.is_empty() {
+                return Ok(followed);
+            }
+            rest = later;
+        }
+    }
+
+    /// A fact of hostd's own.
+    pub async fn note(&self, id: &SandboxId, kind: &str, data: Value, now_ms: u64) -> Result<()> {
+        let (id, kind) = (*id, kind.to_owned());
+        self.write("note", move |conn| {
+            let owner = owner_of(conn, &id)?;
+            let event =
+                NewEvent { sandbox: &id, owner: &owner, time_ms: now_ms, kind: &kind, origin: None, data };
+            add(conn, &event).map(|_| ())
+        })
+        .await
+    }
+
+    /// Oldest first, those after a number. Whoever follows takes [`Store::head`] before reading: when
+    /// fewer than `limit` come back, everything up to that head was seen, also what the filter left out.
+    pub async fn events(&self, filter: EventFilter, after: u64, limit: usize) -> Result<Vec<EventRecord>> {
+        self.read(move |conn| {
+            let mut wanted = List::from("SELECT * FROM events");
+            wanted.and_if("seq > ?", Some(int(after)));
+            wanted.and_if("sandbox = ?", filter.sandbox.map(String::from));
+            // One sandbox has fewer events than its tenant: the plus keeps SQLite off the tenant's index.
+            let tenant = if filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
+            wanted.and_if(tenant, filter.tenant.map(String::from));
+            wanted.and_if("principal = ?", filter.principal.map(String::from));
+            wanted.and_any("instr(kind, ?) = 1", &filter.kinds);
+            wanted.run(conn, "seq", limit, parse)
+        })
+        .await
+    }
+}
+
+pub(super) struct NewEvent<'a> {
+    pub sandbox: &'a SandboxId,
+    pub owner: &'a Owner,
+    pub time_ms: u64,
+    pub kind: &'a str,
+    pub origin: Option<Cursor>,
+    pub data: Value,
+}
+
+impl<'a> NewEvent<'a> {
+    /// A fact of hostd's own about a sandbox that was just changed.
+    pub(super) fn ours(record: &'a SandboxRecord, kind: &'a str, data: Value) -> Self {
+        let SandboxRecord { id, owner, updated_ms, .. } = record;
+        Self { sandbox: id, owner, time_ms: *updated_ms, kind, origin: None, data }
+    }
+}
+
+/// Whether it is new.
+pub(super) fn add(conn: &Connection, event: &NewEvent<'_>) -> Result<bool> {
+    let sql = "INSERT INTO events (time_ms, sandbox, tenant, principal, project, kind, origin_epoch,
+            origin_seq, data)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT (sandbox, origin_epoch, origin_seq) WHERE origin_epoch IS NOT NULL DO NOTHING";
+    let origin = event.origin.as_ref();
+    let values = params![
+        int(event.time_ms),
+        event.sandbox.as_str(),
+        event.owner.tenant.as_str(),
+        event.owner.principal.as_str(),
+        event.owner.project.as_str(),
+        event.kind,
+        origin.map(|origin| exact(origin.epoch, "the epoch of an event")).transpose()?,
+        origin.map(|origin| exact(origin.seq, "the number of an event")).transpose()?,
+        json(&event.data, "the event")?,
+    ];
+    Ok(change(conn, sql, values, "write an event")? > 0)
+}
+
+fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor> {
+    let record = load(conn, id)?;
+    let mut followed = record.followed;
+    for event in events {
+        // Asked first, because an insert that comes to nothing still uses up a number of the log.
+        if event.cursor > followed || !is_there(conn, id, event.cursor)? {
+            take_over(conn, &record, event)?;
+        }
+        followed = followed.max(event.cursor);
+    }
+    if followed != record.followed {
+        let sql = "UPDATE sandboxes SET followed_epoch = ?2, followed_seq = ?3 WHERE id = ?1";
+        // They fit: they were written with their events.
+        let values = params![id.as_str(), int(followed.epoch), int(followed.seq)];
+        change(conn, sql, values, "write how far events were followed")?;
+    }
+    Ok(followed)
+}
+
+fn is_there(conn: &Connection, id: &SandboxId, origin: Cursor) -> Result<bool> {
+    let sql = "SELECT 1 FROM events WHERE sandbox = ? AND origin_epoch = ? AND origin_seq = ?";
+    let values = params![id.as_str(), int(origin.epoch), int(origin.seq)];
+    conn.prepare_cached(sql).and_then(|mut statement| statement.exists(values)).during("look for an event")
+}
+
+fn take_over(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()> {
+    let mut data = serde_json::to_value(&event.fact).map_err(|_| StoreError::Unfit { what: "an event" })?;
+    if let Some(fields) = data.as_object_mut() {
+        // It has a column of its own.
+        fields.remove("kind");
+    }
+    let new = NewEvent {
+        sandbox: &record.id,
+        owner: &record.owner,
+        time_ms: event.time_ms,
+        kind: event.fact.kind(),
+        origin: Some(event.cursor),
+        data,
+    };
+    if add(conn, &new)? { exec_ends::follow(conn, record, event) } else { Ok(()) }
+}
+
+fn parse(row: &Row<'_>) -> Result<EventRecord> {
+    let fields = Fields { row, table: "events", key: "seq" };
+    let origin = match (fields.maybe_number("origin_epoch")?, fields.maybe_number("origin_seq")?) {
+        (Some(epoch), Some(seq)) => Some(Cursor { epoch, seq }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => {
+            return Err(fields.wrong("origin_seq", &"epoch and number come together"));
+        }
+    };
+    Ok(EventRecord {
+        seq: fields.number("seq")?,
+        time_ms: fields.number("time_ms")?,
+        sandbox: fields.sandbox("sandbox")?,
+        owner: fields.owner()?,
+        kind: fields.get("kind")?,
+        origin,
+        data: fields.json("data")?,
+    })
+}

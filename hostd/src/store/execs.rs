@@ -1,0 +1,133 @@
+//! Execs: written down before they run, so that one id never runs twice.
+
+use super::{
+    error::{Result, StoreError},
+    exec_ends::{self, End},
+    handle::Store,
+    query::{List, change, one},
+    records::ExecRecord,
+    row::{Fields, int, json},
+    sandbox_row::load,
+};
+use protocol::{ExecId, Exit, Hint, api::SandboxId};
+use rusqlite::{Connection, Row, params};
+
+/// What there is for the id of an exec.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Begun {
+    /// Nothing was: run it.
+    New,
+    /// The same request came before.
+    Same(Box<ExecRecord>),
+    /// Another request has this id.
+    Conflict,
+}
+
+/// How an exec ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecEnd {
+    pub exit: Exit,
+    pub hints: Vec<Hint>,
+    pub ended_ms: u64,
+}
+
+impl Store {
+    /// Writes down that a command will be run. For a sandbox that is up: a boot that comes later loses it.
+    pub async fn begin_exec(&self, exec: ExecRecord) -> Result<Begun> {
+        self.write("begin_exec", move |conn| begin(conn, &exec)).await
+    }
+
+    /// The first end counts, except that a true one takes the place of a lost one.
+    pub async fn end_exec(&self, sandbox: &SandboxId, id: &ExecId, end: ExecEnd) -> Result<()> {
+        let (sandbox, id) = (*sandbox, id.clone());
+        self.write("end_exec", move |conn| {
+            let end = End { exit: &end.exit, hints: &end.hints, ended_ms: end.ended_ms };
+            if exec_ends::write(conn, &sandbox, &id, &end)? == 0 {
+                find(conn, &sandbox, &id)?.ok_or(StoreError::NotFound)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Every exec of the sandbox that has no end ends as lost. How many that were.
+    pub async fn lose_execs(&self, sandbox: &SandboxId, now_ms: u64) -> Result<usize> {
+        let sandbox = *sandbox;
+        self.write("lose_execs", move |conn| exec_ends::lose(conn, &sandbox, now_ms)).await
+    }
+
+    pub async fn exec(&self, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {
+        let (sandbox, id) = (*sandbox, id.clone());
+        self.read(move |conn| find(conn, &sandbox, &id)).await
+    }
+
+    /// Newest first; `after` is the last one of the page before.
+    pub async fn execs(
+        &self,
+        sandbox: &SandboxId,
+        after: Option<&ExecId>,
+        limit: usize,
+    ) -> Result<Vec<ExecRecord>> {
+        let (sandbox, after) = (*sandbox, after.cloned());
+        self.read(move |conn| {
+            let mut wanted = List::from("SELECT * FROM execs");
+            wanted.and_if("sandbox = ?", Some(String::from(sandbox)));
+            let number = "number < (SELECT page.number FROM execs page
+                WHERE page.sandbox = execs.sandbox AND page.id = ?)";
+            wanted.and_if(number, after.map(String::from));
+            wanted.run(conn, "number DESC", limit, parse)
+        })
+        .await
+    }
+}
+
+fn begin(conn: &Connection, exec: &ExecRecord) -> Result<Begun> {
+    let sandbox = load(conn, &exec.sandbox)?;
+    if let Some(earlier) = find(conn, &exec.sandbox, &exec.id)? {
+        let same = earlier.request_hash == exec.request_hash;
+        return Ok(if same { Begun::Same(Box::new(earlier)) } else { Begun::Conflict });
+    }
+    let sql = "INSERT INTO execs (sandbox, id, tenant, principal, project, attempt, argv, cwd, tty,
+            request_hash, started_ms, ended_ms, exit, hints)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let owner = &sandbox.owner;
+    let values = params![
+        exec.sandbox.as_str(),
+        exec.id.as_str(),
+        owner.tenant.as_str(),
+        owner.principal.as_str(),
+        owner.project.as_str(),
+        sandbox.attempt,
+        json(&exec.argv, "the command")?,
+        exec.cwd,
+        exec.tty,
+        exec.request_hash,
+        int(exec.started_ms),
+        exec.ended_ms.map(int),
+        exec.exit.as_ref().map(|exit| json(exit, "the exit")).transpose()?,
+        json(&exec.hints, "the hints")?,
+    ];
+    change(conn, sql, values, "write an exec")?;
+    Ok(Begun::New)
+}
+
+fn find(conn: &Connection, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {
+    let sql = "SELECT * FROM execs WHERE sandbox = ? AND id = ?";
+    one(conn, sql, params![sandbox.as_str(), id.as_str()], parse)
+}
+
+fn parse(row: &Row<'_>) -> Result<ExecRecord> {
+    let fields = Fields { row, table: "execs", key: "id" };
+    Ok(ExecRecord {
+        sandbox: fields.sandbox("sandbox")?,
+        id: fields.word("id")?,
+        argv: fields.json("argv")?,
+        cwd: fields.get("cwd")?,
+        tty: fields.get("tty")?,
+        request_hash: fields.get("request_hash")?,
+        started_ms: fields.number("started_ms")?,
+        ended_ms: fields.maybe_number("ended_ms")?,
+        exit: fields.maybe_json("exit")?,
+        hints: fields.json("hints")?,
+    })
+}

@@ -1,0 +1,100 @@
+//! Named points at which hostd kills itself, so that tests can cut it off exactly there: with
+//! `SLIPWAY_FAILPOINT=<name>[:<n>]` in its environment, the n-th time the point is reached (the first,
+//! when not given) is its end, as by `kill -9`. Without the variable a point costs one load.
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+pub const VARIABLE: &str = "SLIPWAY_FAILPOINT";
+
+/// Every point there is.
+pub const NAMES: &[&str] = &[
+    "store.insert_sandbox.before_commit",
+    "store.insert_sandbox.after_commit",
+    "store.move_sandbox.before_commit",
+    "store.move_sandbox.after_commit",
+    "store.begin_attempt.before_commit",
+    "store.begin_attempt.after_commit",
+    "store.attempt_launched.before_commit",
+    "store.attempt_launched.after_commit",
+    "store.end_attempt.before_commit",
+    "store.end_attempt.after_commit",
+    "store.append_events.before_commit",
+    "store.append_events.after_commit",
+    "store.begin_exec.before_commit",
+    "store.begin_exec.after_commit",
+    "store.end_exec.before_commit",
+    "store.end_exec.after_commit",
+    "store.insert_token.before_commit",
+    "store.insert_token.after_commit",
+    "store.idempotency_begin.before_commit",
+    "store.idempotency_begin.after_commit",
+    "store.idempotency_finish.before_commit",
+    "store.idempotency_finish.after_commit",
+];
+
+struct Armed {
+    name: String,
+    nth: u64,
+    reached: AtomicU64,
+}
+
+static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+
+fn armed() -> Option<&'static Armed> {
+    ARMED.get_or_init(|| parse(&std::env::var(VARIABLE).ok()?)).as_ref()
+}
+
+fn parse(text: &str) -> Option<Armed> {
+    let (name, nth) = match text.rsplit_once(':') {
+        None => (text, 1),
+        Some((name, nth)) => (name, nth.parse().ok().filter(|nth| *nth > 0)?),
+    };
+    Some(Armed { name: name.to_owned(), nth, reached: AtomicU64::new(0) })
+}
+
+/// Says that this point is reached. Does not return when it is the chosen one.
+pub fn hit(name: &str) {
+    let Some(armed) = armed() else { return };
+    if armed.name == name && armed.reached.fetch_add(1, Ordering::Relaxed) + 1 == armed.nth {
+        die();
+    }
+}
+
+/// The point on one side of the commit of a job. The name is only put together when it may matter.
+pub(super) fn hit_job(job: &str, side: &str) {
+    if armed().is_some() {
+        hit(&format!("store.{job}.{side}"));
+    }
+}
+
+fn die() -> ! {
+    // Nothing is written, flushed or unlocked on this way out: that is what it is for.
+    let _ = kill(Pid::this(), Signal::SIGKILL);
+    std::process::abort()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn a_point_is_a_name_and_maybe_a_count() {
+        let table = [
+            ("store.x.y", Some(("store.x.y", 1))),
+            ("store.x.y:3", Some(("store.x.y", 3))),
+            ("store.x.y:0", None),
+            ("store.x.y:z", None),
+        ];
+        for (text, expected) in table {
+            let found = parse(text).map(|armed| (armed.name, armed.nth));
+            assert_eq!(found.as_ref().map(|(name, nth)| (name.as_str(), *nth)), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The handle that everybody has.
+
+use super::{
+    error::{OpenError, Result, StoreError},
+    limits,
+    open::open_writer,
+    reader::Readers,
+    writer::{Message, Write, Writer, newest_seq},
+};
+use rusqlite::Connection;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tokio::sync::{
+    mpsc::{self, error::SendTimeoutError},
+    watch,
+};
+use tracing::error;
+
+/// The database. Clones are handles to the same one.
+///
+/// A write is done when its future returns, and may be done when the future is dropped before: it is never
+/// half done.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: mpsc::Sender<Message>,
+    readers: Readers,
+    head: watch::Receiver<u64>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Store {
+    /// Opens or makes the database, and starts its writer. Blocks.
+    pub fn open(path: &Path) -> std::result::Result<Self, OpenError> {
+        let conn = open_writer(path)?;
+        let newest =
+            newest_seq(&conn).map_err(|source| OpenError::sqlite("read the newest event", source))?;
+        let (head_in, head) = watch::channel(newest);
+        let (queue, jobs) = mpsc::channel(limits::WRITE_QUEUE_MAX);
+        let writer = Writer { conn, queue: jobs, head: head_in, failing: false };
+        let thread = thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|source| OpenError::Io { what: "start the writer of the database", source })?;
+        let readers = Readers::new(path.to_owned());
+        let shared = Shared { queue, readers, head, thread: Mutex::new(Some(thread)) };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Writes what is queued, folds the log into the file and closes it. Other handles get
+    /// [`StoreError::Closed`] from then on.
+    pub async fn close(self) {
+        self.shared.readers.close().await;
+        // Closed already when this fails.
+        let _ = self.shared.queue.send(Message::Close).await;
+        let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(thread) = thread else { return };
+        match tokio::task::spawn_blocking(move || thread.join()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => error!("the writer of the database panicked"),
+        }
+    }
+
+    /// The newest committed event: when it grows, there is more to read.
+    pub fn head(&self) -> watch::Receiver<u64> {
+        self.shared.head.clone()
+    }
+
+    pub(super) async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let (job, answer) = Write::job(name, work);
+        let wait = Duration::from_millis(limits::WRITE_WAIT_MAX_MS);
+        self.shared.queue.send_timeout(Message::Job(job), wait).await.map_err(|error| match error {
+            SendTimeoutError::Timeout(_) => StoreError::Busy,
+            SendTimeoutError::Closed(_) => StoreError::Closed,
+        })?;
+        answer.await.unwrap_or(Err(StoreError::Broken))
+    }
+
+    pub(super) async fn read<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        self.shared.readers.read(work).await
+    }
+}

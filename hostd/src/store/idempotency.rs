@@ -1,0 +1,104 @@
+//! `Idempotency-Key`: the first call with a key claims it, later ones get its answer.
+//!
+//! ```text
+//!  absent ──begin──▶ claimed ──finish──▶ answered ──24 h──▶ absent
+//!    ▲                  │ ▲
+//!    └─────abandon──────┘ └── also after hostd died: whoever comes next takes up what was begun
+//! ```
+
+use super::{
+    error::Result,
+    handle::Store,
+    limits,
+    query::{change, one},
+    row::{Fields, int},
+};
+use protocol::api::Label;
+use rusqlite::{Connection, Row, params};
+
+/// A key means something to one principal on one route.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub tenant: Label,
+    pub principal: Label,
+    pub route: String,
+    pub key: String,
+}
+
+/// What a call with a key finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// The key is this call's: do it, then finish or abandon it.
+    New,
+    /// It was done; this was the answer.
+    Replay { status: u16, body: Vec<u8> },
+    /// It came with another body before.
+    Mismatch,
+    /// It was begun then, and no answer was kept: hostd died, or could not write. Do the same again.
+    Unfinished { since_ms: u64 },
+}
+
+impl Store {
+    pub async fn idempotency_begin(&self, key: Key, body_hash: [u8; 32], now_ms: u64) -> Result<Claim> {
+        self.write("idempotency_begin", move |conn| begin(conn, &key, body_hash, now_ms)).await
+    }
+
+    /// Keeps the answer for later calls, from now on.
+    pub async fn idempotency_finish(&self, key: Key, status: u16, body: Vec<u8>, now_ms: u64) -> Result<()> {
+        self.write("idempotency_finish", move |conn| {
+            let sql = "UPDATE idempotency SET status = ?5, body = ?6, since_ms = ?7
+                WHERE tenant = ?1 AND principal = ?2 AND route = ?3 AND key = ?4 AND status IS NULL";
+            let Key { tenant, principal, route, key } = &key;
+            let values = params![tenant.as_str(), principal.as_str(), route, key, status, body, int(now_ms)];
+            change(conn, sql, values, "keep an answer").map(|_| ())
+        })
+        .await
+    }
+
+    /// The call had no effect: the next one with this key does it.
+    pub async fn idempotency_abandon(&self, key: Key) -> Result<()> {
+        self.write("idempotency_abandon", move |conn| {
+            let sql = "DELETE FROM idempotency
+                WHERE tenant = ?1 AND principal = ?2 AND route = ?3 AND key = ?4 AND status IS NULL";
+            let Key { tenant, principal, route, key } = &key;
+            let values = params![tenant.as_str(), principal.as_str(), route, key];
+            change(conn, sql, values, "drop a key").map(|_| ())
+        })
+        .await
+    }
+}
+
+struct Held {
+    body_hash: [u8; 32],
+    answer: Option<(u16, Vec<u8>)>,
+    since_ms: u64,
+}
+
+fn begin(conn: &Connection, key: &Key, body_hash: [u8; 32], now_ms: u64) -> Result<Claim> {
+    let Key { tenant, principal, route, key } = key;
+    let place = params![tenant.as_str(), principal.as_str(), route, key];
+    let sql = "SELECT * FROM idempotency WHERE tenant = ? AND principal = ? AND route = ? AND key = ?";
+    let held = one(conn, sql, place, parse)?;
+    match held.filter(|held| now_ms.saturating_sub(held.since_ms) < limits::IDEMPOTENCY_KEEP_MS) {
+        None => {}
+        Some(held) if held.body_hash != body_hash => return Ok(Claim::Mismatch),
+        Some(Held { answer: None, since_ms, .. }) => return Ok(Claim::Unfinished { since_ms }),
+        Some(Held { answer: Some((status, body)), .. }) => return Ok(Claim::Replay { status, body }),
+    }
+    let sql = "INSERT OR REPLACE INTO idempotency (tenant, principal, route, key, body_hash, since_ms)
+        VALUES (?, ?, ?, ?, ?, ?)";
+    let values = params![tenant.as_str(), principal.as_str(), route, key, body_hash, int(now_ms)];
+    change(conn, sql, values, "claim a key")?;
+    Ok(Claim::New)
+}
+
+fn parse(row: &Row<'_>) -> Result<Held> {
+    let fields = Fields { row, table: "idempotency", key: "key" };
+    let status: Option<u16> = fields.get("status")?;
+    let body: Option<Vec<u8>> = fields.get("body")?;
+    Ok(Held {
+        body_hash: fields.get("body_hash")?,
+        answer: status.map(|status| (status, body.unwrap_or_default())),
+        since_ms: fields.number("since_ms")?,
+    })
+}

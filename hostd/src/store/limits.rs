@@ -1,0 +1,31 @@
+//! Every limit of the store, with its unit in its name.
+
+/// Writes that wait for the writer; a caller that finds the queue full waits for a place.
+pub const WRITE_QUEUE_MAX: usize = 1024;
+/// How long it waits for that place.
+pub const WRITE_WAIT_MAX_MS: u64 = 5_000;
+/// Writes in one transaction.
+pub const BATCH_MAX_JOBS: usize = 256;
+/// Events in one write; more are written in several.
+pub const APPEND_MAX_EVENTS: usize = 512;
+/// Connections that read.
+pub const READERS_MAX: usize = 4;
+/// How long SQLite waits for a lock that another program holds, as a backup may.
+pub const LOCK_WAIT_MAX_MS: u64 = 5_000;
+/// Rows of one list.
+pub const LIST_MAX_ROWS: usize = 1_000;
+/// Prepared statements that a connection keeps.
+pub const STATEMENTS_MAX: usize = 64;
+/// Size to which the write-ahead log is cut back after a checkpoint.
+pub const WAL_KEEP_MAX_BYTES: i64 = 64 << 20;
+
+/// How long an answer is kept for a repeated `Idempotency-Key`.
+pub const IDEMPOTENCY_KEEP_MS: u64 = 24 * 3600 * 1000;
+/// How long calls stay in the audit.
+pub const AUDIT_KEEP_MS: u64 = 90 * 24 * 3600 * 1000;
+/// How long execs of a destroyed sandbox stay.
+pub const EXECS_OF_DESTROYED_KEEP_MS: u64 = 7 * 24 * 3600 * 1000;
+/// How long a token stays after it was revoked or expired: as long as the audit names it.
+pub const DEAD_TOKENS_KEEP_MS: u64 = AUDIT_KEEP_MS;
+/// Rows that one write of `tidy` takes away, so that other writes get their turn.
+pub const TIDY_MAX_ROWS: usize = 2_000;

@@ -1,0 +1,50 @@
+//! The store: the only owner of `<data>/slipway.db`.
+//!
+//! ```text
+//!  callers ──job──▶ bounded queue ──▶ writer thread: BEGIN, one SAVEPOINT a job, COMMIT, then the answers
+//!     │                                                                   └──▶ head: "there is more"
+//!     └───read────▶ a few read-only connections
+//! ```
+//!
+//! What was answered is on the disk. Decisions are in `core`: here they are only written down, a change of
+//! state and its event in one transaction. **Invariant:** no value of a sandbox's environment is in an
+//! event, an attempt or a log line.
+
+mod attempts;
+mod audits;
+mod error;
+mod events;
+mod exec_ends;
+mod execs;
+pub mod failpoint;
+mod handle;
+mod idempotency;
+pub mod limits;
+mod moves;
+mod open;
+mod query;
+mod reader;
+mod records;
+mod repair;
+mod row;
+mod sandbox_row;
+mod sandboxes;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod tidy;
+mod tokens;
+mod writer;
+
+pub use error::{OpenError, StoreError};
+pub use events::EventFilter;
+pub use execs::{Begun, ExecEnd};
+pub use handle::Store;
+pub use idempotency::{Claim, Key};
+pub use moves::Change;
+pub use records::{
+    AttemptRecord, AuditRecord, EventRecord, ExecRecord, NewSandbox, SandboxRecord, Secret, TokenRecord,
+};
+pub use repair::{Repaired, repair};
+pub use sandboxes::SandboxFilter;
+pub use tidy::Tidied;

@@ -1,0 +1,126 @@
+//! Changes of a sandbox that exists. Its state changes in [`Store::move_sandbox`] and nowhere else.
+
+use super::{
+    attempts,
+    error::{Result, StoreError},
+    events::{self, NewEvent},
+    exec_ends,
+    handle::Store,
+    records::{SandboxRecord, Secret},
+    row::word,
+    sandbox_row::{load, update},
+};
+use crate::core::{Blueprint, Environment, Move, Refused, State, apply};
+use protocol::api::{SandboxId, SandboxStatus};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+/// What to change beside the state. What is absent stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Change {
+    pub name: Option<String>,
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// `Some(None)` takes the end away.
+    pub expires_ms: Option<Option<u64>>,
+    pub keep_workspace: Option<bool>,
+    /// For the next attempt; the ones before keep theirs.
+    pub blueprint: Option<Arc<Blueprint>>,
+    pub env: Option<Secret<Environment>>,
+}
+
+impl Store {
+    /// Moves a sandbox to another state, and writes down row and event together. A move that changes
+    /// nothing writes nothing.
+    pub async fn move_sandbox(&self, id: &SandboxId, change: Move, now_ms: u64) -> Result<SandboxRecord> {
+        let id = *id;
+        self.write("move_sandbox", move |conn| move_in(conn, &id, &change, now_ms)).await
+    }
+
+    pub async fn change_sandbox(&self, id: &SandboxId, change: Change, now_ms: u64) -> Result<SandboxRecord> {
+        let id = *id;
+        self.write("change_sandbox", move |conn| change_in(conn, &id, change, now_ms)).await
+    }
+}
+
+fn move_in(conn: &Connection, id: &SandboxId, change: &Move, now_ms: u64) -> Result<SandboxRecord> {
+    let mut record = load(conn, id)?;
+    let next = apply(&record.state, change.clone())?;
+    if next == record.state {
+        return Ok(record);
+    }
+    let (kind, data) = told(change, &next)?;
+    record.state = next;
+    record.updated_ms = now_ms;
+    record.generation += 1;
+    if record.state.status == SandboxStatus::Destroyed {
+        bury(conn, &mut record)?;
+    }
+    update(conn, &record)?;
+    events::add(conn, &NewEvent::ours(&record, &kind, data))?;
+    Ok(record)
+}
+
+/// Nobody looks at a destroyed sandbox again, so nothing of it may stay open.
+fn bury(conn: &Connection, record: &mut SandboxRecord) -> Result<()> {
+    attempts::close_open(conn, record)?;
+    exec_ends::lose(conn, &record.id, record.updated_ms)?;
+    // The names stay for people; the values serve nobody any more.
+    let env = &mut record.env.0;
+    let services = env.services.values_mut().flat_map(|env| env.values_mut());
+    env.all.values_mut().chain(services).for_each(String::clear);
+    Ok(())
+}
+
+/// A move as its event tells it.
+fn told(change: &Move, next: &State) -> Result<(String, Value)> {
+    let effort = next.effort.as_ref();
+    let phase = effort.map(|effort| effort.phase);
+    let (kind, data) = match change {
+        Move::Accept { goal, .. } => ("wanted".to_owned(), json!({ "goal": goal, "phase": phase })),
+        Move::Renew { renewal, .. } => {
+            let goal = next.goal;
+            ("wanted".to_owned(), json!({ "goal": goal, "phase": phase, "renewal": renewal }))
+        }
+        Move::Renewed => ("renewed".to_owned(), json!({})),
+        Move::Extend { deadline_ms } => {
+            ("delayed".to_owned(), json!({ "phase": phase, "deadline_ms": deadline_ms }))
+        }
+        Move::Reached => (word(&next.status, "the status")?, json!({})),
+        Move::GiveUp { problem } | Move::Lost { problem } => {
+            ("error".to_owned(), json!({ "problem": problem }))
+        }
+        Move::Restart { problem, .. } => ("error".to_owned(), json!({ "problem": problem, "phase": phase })),
+        Move::Ended => ("ended".to_owned(), json!({})),
+    };
+    Ok((format!("sandbox.{kind}"), data))
+}
+
+fn change_in(conn: &Connection, id: &SandboxId, change: Change, now_ms: u64) -> Result<SandboxRecord> {
+    let mut record = load(conn, id)?;
+    if record.state.status == SandboxStatus::Destroyed {
+        return Err(StoreError::Refused(Refused::Destroyed));
+    }
+    let changed = [
+        ("name", replace(&mut record.name, change.name)),
+        ("metadata", replace(&mut record.metadata, change.metadata)),
+        ("expires_ms", replace(&mut record.expires_ms, change.expires_ms)),
+        ("keep_workspace", replace(&mut record.keep_workspace, change.keep_workspace)),
+        ("blueprint", replace(&mut record.blueprint, change.blueprint)),
+        ("env", replace(&mut record.env, change.env)),
+    ];
+    let fields: Vec<_> = changed.iter().filter(|(_, changed)| *changed).map(|(name, _)| *name).collect();
+    if fields.is_empty() {
+        return Ok(record);
+    }
+    record.updated_ms = now_ms;
+    record.generation += 1;
+    update(conn, &record)?;
+    events::add(conn, &NewEvent::ours(&record, "sandbox.changed", json!({ "fields": fields })))?;
+    Ok(record)
+}
+
+/// Whether the new value, if there is one, is another.
+fn replace<T: PartialEq>(field: &mut T, value: Option<T>) -> bool {
+    value.is_some_and(|value| mem::replace(field, value) != *field)
+}

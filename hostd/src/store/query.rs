@@ -1,0 +1,90 @@
+//! Queries whose rows are parsed, and whose conditions depend on what was asked for.
+
+use super::{
+    error::{During, Result},
+    limits,
+    row::int,
+};
+use rusqlite::{Connection, Params, Row, params_from_iter, types::Value};
+
+const WHAT: &str = "read from the database";
+
+/// The row, if there is one.
+pub(super) fn one<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    parse: fn(&Row<'_>) -> Result<T>,
+) -> Result<Option<T>> {
+    let mut statement = conn.prepare_cached(sql).during(WHAT)?;
+    let mut rows = statement.query(params).during(WHAT)?;
+    rows.next().during(WHAT)?.map(parse).transpose()
+}
+
+pub(super) fn all<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    parse: fn(&Row<'_>) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut statement = conn.prepare_cached(sql).during(WHAT)?;
+    let mut rows = statement.query(params).during(WHAT)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().during(WHAT)? {
+        found.push(parse(row)?);
+    }
+    Ok(found)
+}
+
+/// Changes rows, and says how many.
+pub(super) fn change(conn: &Connection, sql: &str, params: impl Params, what: &'static str) -> Result<usize> {
+    conn.prepare_cached(sql).during(what)?.execute(params).during(what)
+}
+
+/// A `SELECT` with only the conditions that are wanted, so that SQLite can pick an index for them. Only
+/// text of this program becomes SQL; values are bound.
+pub(super) struct List {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl List {
+    pub(super) fn from(select: &str) -> Self {
+        Self { sql: format!("{select} WHERE 1"), values: Vec::new() }
+    }
+
+    pub(super) fn and(&mut self, condition: &'static str) {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+    }
+
+    /// A condition with one `?`, if there is a value for it.
+    pub(super) fn and_if(&mut self, condition: &'static str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.and(condition);
+            self.values.push(value.into());
+        }
+    }
+
+    /// At least one of the texts makes a condition with one `?` true; no texts, no condition.
+    pub(super) fn and_any(&mut self, condition: &'static str, texts: &[String]) {
+        if !texts.is_empty() {
+            let either = vec![condition; texts.len()].join(" OR ");
+            self.sql.push_str(&format!(" AND ({either})"));
+            self.values.extend(texts.iter().cloned().map(Value::Text));
+        }
+    }
+
+    pub(super) fn run<T>(
+        mut self,
+        conn: &Connection,
+        order: &'static str,
+        limit: usize,
+        parse: fn(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.sql.push_str(&format!(" ORDER BY {order} LIMIT ?"));
+        let limit = limit.min(limits::LIST_MAX_ROWS);
+        self.values.push(Value::Integer(int(limit as u64)));
+        all(conn, &self.sql, params_from_iter(self.values), parse)
+    }
+}

@@ -1,0 +1,57 @@
+//! A bounded number of connections that read, each used by one thread at a time.
+
+use super::{
+    error::{During, Result, StoreError},
+    limits,
+    open::open_reader,
+};
+use rusqlite::Connection;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
+pub(super) struct Readers {
+    path: PathBuf,
+    places: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf) -> Self {
+        let places = Arc::new(Semaphore::new(limits::READERS_MAX));
+        Self { path, places, idle: Arc::default() }
+    }
+
+    pub(super) async fn read<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let (path, idle) = (self.path.clone(), Arc::clone(&self.idle));
+        let reading = spawn_blocking(move || {
+            // It lives as long as the work, also when the caller is gone.
+            let _place = place;
+            let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let conn = match kept {
+                Some(conn) => conn,
+                None => open_reader(&path).during("open the database")?,
+            };
+            let result = work(&conn);
+            idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+            result
+        });
+        reading.await.unwrap_or(Err(StoreError::Broken))
+    }
+
+    /// Lets the reads under way end, and takes no more.
+    pub(super) async fn close(&self) {
+        let all = u32::try_from(limits::READERS_MAX).expect("there are few readers");
+        let held = self.places.acquire_many(all).await;
+        self.places.close();
+        drop(held);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

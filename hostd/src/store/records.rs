@@ -1,0 +1,125 @@
+//! Rows as values.
+
+use crate::{
+    core::{Blueprint, Environment, State},
+    driver::Handle,
+};
+use protocol::{
+    Cursor, ExecId, Exit, Hint,
+    api::{AttemptRelation, AttemptState, Label, Owner, Problem, SandboxId, SandboxScope, TokenScope},
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// A sandbox, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SandboxRecord {
+    pub id: SandboxId,
+    pub name: String,
+    pub owner: Owner,
+    pub scope: Option<SandboxScope>,
+    pub blueprint: Arc<Blueprint>,
+    pub metadata: BTreeMap<String, String>,
+    /// Given to processes over the control socket; shown to nobody.
+    pub env: Secret<Environment>,
+    pub state: State,
+    /// Number of the newest attempt.
+    pub attempt: u32,
+    /// Grows with every change of the row, except of `followed`.
+    pub generation: u64,
+    pub keep_workspace: bool,
+    pub created_ms: u64,
+    pub updated_ms: u64,
+    pub expires_ms: Option<u64>,
+    /// How far runtimed's event log was taken over.
+    pub followed: Cursor,
+}
+
+/// A value that does not print.
+#[derive(Clone, Default, PartialEq)]
+pub struct Secret<T>(pub T);
+
+impl<T> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// A sandbox to be written for the first time.
+#[derive(Debug, Clone)]
+pub struct NewSandbox {
+    pub id: SandboxId,
+    pub name: String,
+    pub owner: Owner,
+    pub scope: Option<SandboxScope>,
+    pub blueprint: Arc<Blueprint>,
+    pub metadata: BTreeMap<String, String>,
+    pub env: Secret<Environment>,
+    pub state: State,
+    pub created_ms: u64,
+    pub expires_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttemptRecord {
+    pub attempt: u32,
+    pub relation: AttemptRelation,
+    pub state: AttemptState,
+    pub blueprint: Arc<Blueprint>,
+    pub handle: Option<Handle>,
+    pub problem: Option<Problem>,
+    pub started_ms: u64,
+    pub ended_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecRecord {
+    pub sandbox: SandboxId,
+    pub id: ExecId,
+    pub argv: Vec<String>,
+    pub cwd: String,
+    pub tty: bool,
+    /// SHA-256 of the request, to tell a repetition from a conflict.
+    pub request_hash: [u8; 32],
+    pub started_ms: u64,
+    pub ended_ms: Option<u64>,
+    pub exit: Option<Exit>,
+    pub hints: Vec<Hint>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRecord {
+    pub seq: u64,
+    pub time_ms: u64,
+    pub sandbox: SandboxId,
+    pub owner: Owner,
+    pub kind: String,
+    pub origin: Option<Cursor>,
+    pub data: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenRecord {
+    pub id: String,
+    pub tenant: Label,
+    pub principal: Label,
+    pub scope: TokenScope,
+    pub created_ms: u64,
+    pub expires_ms: Option<u64>,
+    pub revoked_ms: Option<u64>,
+}
+
+/// One mutating or refused call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditRecord {
+    pub time_ms: u64,
+    pub tenant: String,
+    pub principal: String,
+    pub via: String,
+    pub request_id: String,
+    pub method: String,
+    pub path: String,
+    pub status: u16,
+    /// The error's code, when refused.
+    pub code: Option<String>,
+}

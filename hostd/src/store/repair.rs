@@ -1,0 +1,81 @@
+//! `hostd repair`: a damaged database is moved aside, so that hostd can start with an empty one and take
+//! its sandboxes in again. A healthy one is left alone. Must not run beside a hostd.
+
+use super::{
+    error::OpenError,
+    open::{connect, damage},
+};
+use std::{
+    fmt,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Repaired {
+    /// There is no database.
+    Absent,
+    /// Nothing is wrong with it; nothing was done.
+    Healthy,
+    /// It was damaged, and is now there.
+    MovedAside { to: PathBuf, detail: String },
+}
+
+impl fmt::Display for Repaired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("there is no database, so nothing was done"),
+            Self::Healthy => f.write_str("the database is healthy, so nothing was done"),
+            Self::MovedAside { to, detail } => {
+                let to = to.display();
+                write!(f, "the database was damaged ({detail}) and is now {to}; start hostd again")
+            }
+        }
+    }
+}
+
+pub fn repair(path: &Path) -> Result<Repaired, OpenError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Repaired::Absent),
+        Err(source) => return Err(OpenError::Io { what: "look at the database", source }),
+    }
+    // The connection is closed before anything is moved.
+    let found = connect(path).and_then(|conn| damage(&conn, "PRAGMA integrity_check(1)"));
+    match found {
+        Ok(None) => Ok(Repaired::Healthy),
+        Ok(Some(detail)) | Err(OpenError::Corrupt { detail }) => {
+            let to =
+                move_aside(path).map_err(|source| OpenError::Io { what: "move the database", source })?;
+            Ok(Repaired::MovedAside { to, detail })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// The database itself goes last: as long as it is there, a repair that was cut off can be repeated.
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let aside = format!(".corrupt-{time_ms}");
+    for beside in ["-wal", "-shm"] {
+        let from = with_end(path, beside);
+        let to = with_end(&with_end(path, &aside), beside);
+        match fs::rename(from, to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    let to = with_end(path, &aside);
+    fs::rename(path, &to)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()?;
+    Ok(to)
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}

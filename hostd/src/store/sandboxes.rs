@@ -1,0 +1,119 @@
+//! Sandboxes: made, adopted, found.
+
+use super::{
+    attempts,
+    error::{During, Result},
+    events::{self, NewEvent},
+    handle::Store,
+    query::{List, all},
+    records::{NewSandbox, SandboxRecord},
+    row::word,
+    sandbox_row::{self, SELECT, scope_key},
+};
+use protocol::api::{AttemptRelation, AttemptState, Label, SandboxId, SandboxScope, SandboxStatus};
+use rusqlite::Connection;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Which sandboxes to list. What is absent does not matter.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SandboxFilter {
+    pub tenant: Option<Label>,
+    pub principal: Option<Label>,
+    pub project: Option<Label>,
+    pub status: Option<SandboxStatus>,
+    /// Implied when `status` asks for them.
+    pub include_destroyed: bool,
+    pub scope: Option<SandboxScope>,
+}
+
+impl Store {
+    /// A new sandbox with its first attempt. One that is alive and has its owner and scope keeps it out.
+    pub async fn insert_sandbox(&self, new: NewSandbox, relation: AttemptRelation) -> Result<SandboxRecord> {
+        self.write("insert_sandbox", move |conn| {
+            let record = sandbox_row::insert(conn, &new)?;
+            attempts::insert(conn, &record, relation, AttemptState::Open)?;
+            note(conn, &record, "sandbox.created")?;
+            Ok(record)
+        })
+        .await
+    }
+
+    /// A sandbox that the driver has and the database has not, perhaps because the database was lost. Its
+    /// attempt is over, unless something is still to be done.
+    pub async fn adopt_sandbox(&self, new: NewSandbox) -> Result<SandboxRecord> {
+        self.write("adopt_sandbox", move |conn| {
+            let record = sandbox_row::insert(conn, &new)?;
+            let state = match record.state.effort {
+                Some(_) => AttemptState::Open,
+                None => AttemptState::Succeeded,
+            };
+            attempts::insert(conn, &record, AttemptRelation::Create, state)?;
+            note(conn, &record, "sandbox.adopted")?;
+            Ok(record)
+        })
+        .await
+    }
+
+    pub async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>> {
+        let id = *id;
+        self.read(move |conn| sandbox_row::find(conn, &id)).await
+    }
+
+    /// Newest first; `after` is the last one of the page before.
+    pub async fn sandboxes(
+        &self,
+        filter: SandboxFilter,
+        after: Option<SandboxId>,
+        limit: usize,
+    ) -> Result<Vec<SandboxRecord>> {
+        self.read(move |conn| list(conn, filter, after, limit)).await
+    }
+
+    /// Every sandbox that is not destroyed, oldest first: what hostd has to care for when it starts.
+    pub async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>> {
+        let sql = "SELECT * FROM sandboxes WHERE status <> 'destroyed' ORDER BY id";
+        self.read(move |conn| all(conn, sql, [], sandbox_row::parse)).await
+    }
+
+    /// How many there are, by the word for their status.
+    pub async fn count_by_status(&self) -> Result<BTreeMap<String, u64>> {
+        self.read(|conn| {
+            let what = "count sandboxes";
+            let sql = "SELECT status, count(*) FROM sandboxes GROUP BY status";
+            let mut statement = conn.prepare_cached(sql).during(what)?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())));
+            rows.and_then(Iterator::collect).during(what)
+        })
+        .await
+    }
+}
+
+fn note(conn: &Connection, record: &SandboxRecord, kind: &str) -> Result<()> {
+    let data = json!({ "name": record.name, "status": record.state.status });
+    events::add(conn, &NewEvent::ours(record, kind, data)).map(|_| ())
+}
+
+fn list(
+    conn: &Connection,
+    filter: SandboxFilter,
+    after: Option<SandboxId>,
+    limit: usize,
+) -> Result<Vec<SandboxRecord>> {
+    let mut wanted = List::from(SELECT);
+    wanted.and_if("tenant = ?", filter.tenant.map(String::from));
+    wanted.and_if("principal = ?", filter.principal.map(String::from));
+    wanted.and_if("project = ?", filter.project.map(String::from));
+    if !filter.include_destroyed && filter.status != Some(SandboxStatus::Destroyed) {
+        wanted.and("status <> 'destroyed'");
+    }
+    wanted.and_if("status = ?", filter.status.map(|status| word(&status, "the status")).transpose()?);
+    if let Some(scope) = filter.scope {
+        // Said again, so that SQLite sees that the index of scopes will do.
+        wanted.and("scope_kind IS NOT NULL");
+        wanted.and_if("scope_kind = ?", Some(scope.kind.as_str().to_owned()));
+        wanted.and_if("scope_key = ?", Some(scope_key(&scope).to_owned()));
+    }
+    wanted.and_if("id < ?", after.map(String::from));
+    wanted.run(conn, "id DESC", limit, sandbox_row::parse)
+}

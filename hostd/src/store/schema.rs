@@ -1,0 +1,165 @@
+//! The tables, as numbered steps. A step that was released is never changed: a change is a new step.
+//!
+//! Every table has tenant, principal and project; a thing that has none of one of them has '' there.
+//! Times are milliseconds since the epoch; words are spelled as on the API; the rest is JSON.
+
+use super::error::OpenError;
+use rusqlite::{Connection, TransactionBehavior};
+
+/// Step n brings a database from `user_version` n-1 to n.
+pub(super) const MIGRATIONS: &[&str] = &[FIRST];
+
+const FIRST: &str = "
+CREATE TABLE sandboxes (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scope_kind TEXT,
+    scope_key TEXT NOT NULL DEFAULT '', -- not NULL: a unique index takes two NULLs for different
+    blueprint TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    env TEXT NOT NULL,                  -- secret
+    goal TEXT NOT NULL,
+    status TEXT NOT NULL,
+    phase TEXT,
+    deadline_ms INTEGER,
+    renewal TEXT,
+    problem TEXT,
+    attempt INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    keep_workspace INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    updated_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    followed_epoch INTEGER NOT NULL,
+    followed_seq INTEGER NOT NULL
+) STRICT;
+-- The one thing that makes a scope exclusive.
+CREATE UNIQUE INDEX sandboxes_scope ON sandboxes (tenant, principal, project, scope_kind, scope_key)
+    WHERE scope_kind IS NOT NULL AND status <> 'destroyed';
+CREATE INDEX sandboxes_live ON sandboxes (id) WHERE status <> 'destroyed';
+CREATE INDEX sandboxes_status ON sandboxes (status);
+CREATE INDEX sandboxes_owner ON sandboxes (tenant, principal, id);
+
+CREATE TABLE attempts (
+    sandbox TEXT NOT NULL REFERENCES sandboxes (id),
+    attempt INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    relation TEXT NOT NULL,
+    state TEXT NOT NULL,
+    blueprint TEXT NOT NULL,
+    handle TEXT,
+    problem TEXT,
+    started_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    PRIMARY KEY (sandbox, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, -- a number never comes back
+    time_ms INTEGER NOT NULL,
+    sandbox TEXT NOT NULL REFERENCES sandboxes (id),
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    origin_epoch INTEGER,
+    origin_seq INTEGER,
+    data TEXT NOT NULL
+) STRICT;
+-- What comes from a runtimed is taken over once.
+CREATE UNIQUE INDEX events_origin ON events (sandbox, origin_epoch, origin_seq)
+    WHERE origin_epoch IS NOT NULL;
+CREATE INDEX events_sandbox ON events (sandbox, seq);
+CREATE INDEX events_tenant ON events (tenant, seq);
+
+CREATE TABLE execs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    sandbox TEXT NOT NULL REFERENCES sandboxes (id),
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    argv TEXT NOT NULL,
+    cwd TEXT NOT NULL,
+    tty INTEGER NOT NULL,
+    request_hash BLOB NOT NULL,
+    started_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    exit TEXT,
+    hints TEXT NOT NULL,
+    UNIQUE (sandbox, id)
+) STRICT;
+CREATE INDEX execs_list ON execs (sandbox, number);
+CREATE INDEX execs_open ON execs (sandbox) WHERE ended_ms IS NULL;
+
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL DEFAULT '',
+    scope TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    revoked_ms INTEGER
+) STRICT;
+CREATE INDEX tokens_tenant ON tokens (tenant, id);
+
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    time_ms INTEGER NOT NULL,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL DEFAULT '',
+    via TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    method TEXT NOT NULL,
+    path TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    code TEXT
+) STRICT;
+CREATE INDEX audit_time ON audit (time_ms);
+CREATE INDEX audit_tenant ON audit (tenant, number);
+
+CREATE TABLE idempotency (
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL DEFAULT '',
+    route TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body_hash BLOB NOT NULL,
+    status INTEGER, -- NULL while the first call is under way
+    body BLOB,
+    since_ms INTEGER NOT NULL,
+    PRIMARY KEY (tenant, principal, route, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_time ON idempotency (since_ms);
+";
+
+/// The newest schema this hostd knows.
+pub(super) fn known() -> u32 {
+    u32::try_from(MIGRATIONS.len()).expect("there are few migrations")
+}
+
+pub(super) fn version(conn: &Connection) -> Result<u32, OpenError> {
+    conn.query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(|source| OpenError::sqlite("read the version of the database", source))
+}
+
+/// Brings the schema up to date, each step whole or not at all.
+pub(super) fn migrate(conn: &mut Connection, from: u32) -> Result<(), OpenError> {
+    let failed = |source| OpenError::sqlite("bring the database up to date", source);
+    for (step, number) in MIGRATIONS.iter().zip(1_u32..).filter(|(_, number)| *number > from) {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+        tx.execute_batch(step).map_err(failed)?;
+        tx.pragma_update(None, "user_version", number).map_err(failed)?;
+        tx.commit().map_err(failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! What the tests start from.
+
+use crate::core::{Blueprint, Environment, State};
+use crate::store::{EventFilter, NewSandbox, SandboxRecord, Secret, Store};
+use protocol::{
+    EnvMap,
+    api::{
+        AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, Problem, ProblemCode, SandboxId,
+        SandboxScope, Visibility,
+    },
+};
+use std::{collections::BTreeMap, sync::Arc};
+use tempfile::TempDir;
+
+pub const SECRET: &str = "hunter2-the-value";
+
+/// An empty store, and the directory that holds it.
+pub fn empty() -> (TempDir, Store) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("slipway.db")).unwrap();
+    (dir, store)
+}
+
+/// A store with one sandbox that is being created.
+pub async fn with_one() -> (TempDir, Store, SandboxId) {
+    let (dir, store) = empty();
+    let record = insert(&store, new_sandbox(1, None)).await;
+    (dir, store, record.id)
+}
+
+pub async fn insert(store: &Store, new: NewSandbox) -> SandboxRecord {
+    store.insert_sandbox(new, AttemptRelation::Create).await.unwrap()
+}
+
+pub fn id(number: u64) -> SandboxId {
+    format!("{number:026}").parse().unwrap()
+}
+
+pub fn label(text: &str) -> Label {
+    Label::parse(text).unwrap()
+}
+
+pub fn owner() -> Owner {
+    Owner { tenant: label("acme"), principal: label("ann"), project: label("default") }
+}
+
+pub fn new_sandbox(number: u64, scope: Option<SandboxScope>) -> NewSandbox {
+    let env = EnvMap::from([("PASSWORD".to_owned(), SECRET.to_owned())]);
+    let services = BTreeMap::from([("web".to_owned(), env.clone())]);
+    NewSandbox {
+        id: id(number),
+        name: format!("box {number}"),
+        owner: owner(),
+        scope,
+        blueprint: Arc::new(blueprint()),
+        metadata: BTreeMap::from([("colour".to_owned(), "blue".to_owned())]),
+        env: Secret(Environment { all: env, services }),
+        state: State::new(60_000),
+        created_ms: 1_000,
+        expires_ms: Some(9_000),
+    }
+}
+
+pub fn blueprint() -> Blueprint {
+    Blueprint {
+        driver: "oci".to_owned(),
+        image: "host".to_owned(),
+        ports: vec![3000],
+        services: vec![],
+        limits: Limits { memory_mb: 512, cpus: 0.5, pids: 256, disk_mb: None },
+        network: Network::None,
+        idle_policy: IdlePolicy::Sleep,
+        visibility: Visibility::Private,
+        ttl_ms: None,
+    }
+}
+
+pub fn problem() -> Problem {
+    Problem { code: ProblemCode::Died, message: "it died".to_owned(), output: vec!["last words".to_owned()] }
+}
+
+/// The kinds of every event there is, oldest first.
+pub async fn kinds(store: &Store) -> Vec<String> {
+    let events = store.events(EventFilter::default(), 0, 1_000).await.unwrap();
+    events.into_iter().map(|event| event.kind).collect()
+}

@@ -1,0 +1,198 @@
+use super::{SECRET, empty, insert, kinds, label, new_sandbox, owner, problem, with_one};
+use crate::{
+    core::{Environment, Goal, Move, Refused, Renewal},
+    store::{Change, EventFilter, ExecRecord, SandboxFilter, Secret, StoreError},
+};
+use protocol::{
+    ExecId, Exit,
+    api::{AttemptState, Phase, SandboxStatus},
+};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_sandbox_reads_as_it_was_written() {
+    let (_dir, store) = empty();
+    let new = new_sandbox(1, None);
+    let written = insert(&store, new.clone()).await;
+    let read = store.sandbox(&new.id).await.unwrap().unwrap();
+    assert_eq!(read, written);
+    assert_eq!((read.env, read.blueprint, read.state), (new.env, new.blueprint, new.state));
+    assert_eq!((read.attempt, read.generation, read.keep_workspace), (1, 1, false));
+    assert_eq!(kinds(&store).await, ["sandbox.created"]);
+    let again = store.insert_sandbox(new_sandbox(1, None), protocol::api::AttemptRelation::Create).await;
+    assert!(matches!(again, Err(StoreError::Exists)));
+}
+
+#[tokio::test]
+async fn every_move_is_written_with_its_event() {
+    let (_dir, store, id) = with_one().await;
+    let accept = |goal| Move::Accept { goal, deadline_ms: 70_000 };
+    let renewal = Renewal { keep_workspace: true };
+    let error = json!({ "problem": problem() });
+    let moves = [
+        (
+            Move::Extend { deadline_ms: 65_000 },
+            "delayed",
+            json!({ "phase": "provisioning", "deadline_ms": 65_000 }),
+        ),
+        (Move::Reached, "running", json!({})),
+        (accept(Goal::Paused), "wanted", json!({ "goal": "paused", "phase": "pausing" })),
+        (Move::Reached, "paused", json!({})),
+        (Move::Lost { problem: problem() }, "error", error.clone()),
+        (
+            Move::Renew { renewal, deadline_ms: 70_000 },
+            "wanted",
+            json!({ "goal": "running", "phase": "provisioning", "renewal": { "keep_workspace": true } }),
+        ),
+        (Move::Renewed, "renewed", json!({})),
+        (Move::GiveUp { problem: problem() }, "error", error),
+        (
+            Move::Restart { problem: problem(), deadline_ms: 70_000 },
+            "error",
+            json!({ "problem": problem(), "phase": "starting" }),
+        ),
+        (Move::Reached, "running", json!({})),
+        (Move::Ended, "ended", json!({})),
+        (accept(Goal::Destroyed), "wanted", json!({ "goal": "destroyed", "phase": "destroying" })),
+        (Move::Reached, "destroyed", json!({})),
+    ];
+    for (number, (change, kind, data)) in moves.into_iter().enumerate() {
+        let now_ms = 2_000 + number as u64;
+        let before = store.sandbox(&id).await.unwrap().unwrap();
+        let moved = store.move_sandbox(&id, change.clone(), now_ms).await.unwrap();
+        assert_eq!(store.sandbox(&id).await.unwrap().unwrap(), moved, "{change:?}");
+        assert_eq!(moved.state, crate::core::apply(&before.state, change).unwrap());
+        assert_eq!((moved.generation, moved.updated_ms), (before.generation + 1, now_ms));
+        let events = store.events(EventFilter::default(), 0, 100).await.unwrap();
+        let newest = events.last().unwrap();
+        assert_eq!((newest.kind.as_str(), &newest.data), (format!("sandbox.{kind}").as_str(), &data));
+        assert_eq!((newest.time_ms, &newest.owner, newest.sandbox), (now_ms, &owner(), id));
+        assert_eq!(newest.seq, *store.head().borrow());
+    }
+}
+
+#[tokio::test]
+async fn a_move_that_is_refused_or_changes_nothing_writes_nothing() {
+    let (_dir, store, id) = with_one().await;
+    let before = store.sandbox(&id).await.unwrap();
+    let pause = Move::Accept { goal: Goal::Paused, deadline_ms: 1 };
+    let refused = store.move_sandbox(&id, pause, 2_000).await;
+    assert!(matches!(refused, Err(StoreError::Refused(Refused::NotRunning))));
+    let again = Move::Accept { goal: Goal::Running, deadline_ms: 1 };
+    assert_eq!(Some(store.move_sandbox(&id, again, 2_000).await.unwrap()), before);
+    assert_eq!(store.sandbox(&id).await.unwrap(), before);
+    assert_eq!(kinds(&store).await, ["sandbox.created"]);
+    let nobody = store.move_sandbox(&super::id(7), Move::Ended, 1).await;
+    assert!(matches!(nobody, Err(StoreError::NotFound)));
+}
+
+#[tokio::test]
+async fn only_a_change_that_changes_something_is_one() {
+    let (_dir, store, id) = with_one().await;
+    let same = Change { name: Some("box 1".to_owned()), expires_ms: Some(Some(9_000)), ..Change::default() };
+    assert_eq!(store.change_sandbox(&id, same, 5).await.unwrap().generation, 1);
+    let other = Change { name: Some("new".to_owned()), expires_ms: Some(None), ..Change::default() };
+    let changed = store.change_sandbox(&id, other, 5).await.unwrap();
+    assert_eq!((changed.name.as_str(), changed.expires_ms, changed.generation), ("new", None, 2));
+    let env = Change { env: Some(Secret(Environment::default())), ..Change::default() };
+    assert_eq!(store.change_sandbox(&id, env, 6).await.unwrap().env, Secret(Environment::default()));
+    let events = store.events(EventFilter::default(), 1, 10).await.unwrap();
+    let told: Vec<_> = events.into_iter().map(|event| event.data).collect();
+    assert_eq!(told, [json!({ "fields": ["name", "expires_ms"] }), json!({ "fields": ["env"] })]);
+}
+
+#[tokio::test]
+async fn nothing_of_a_destroyed_sandbox_stays_open() {
+    let (_dir, store, id) = with_one().await;
+    let exec = ExecRecord {
+        sandbox: id,
+        id: ExecId::parse("e1").unwrap(),
+        argv: vec!["true".to_owned()],
+        cwd: "/".to_owned(),
+        tty: false,
+        request_hash: [1; 32],
+        started_ms: 1,
+        ended_ms: None,
+        exit: None,
+        hints: vec![],
+    };
+    store.begin_exec(exec.clone()).await.unwrap();
+    store.move_sandbox(&id, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 2).await.unwrap();
+    let record = store.move_sandbox(&id, Move::Reached, 3).await.unwrap();
+    assert_eq!(store.exec(&id, &exec.id).await.unwrap().unwrap().exit, Some(Exit::Lost));
+    assert_eq!(store.attempts(&id, None, 9).await.unwrap()[0].state, AttemptState::Failed);
+    assert_eq!(kinds(&store).await.last().unwrap(), "sandbox.destroyed");
+    assert_eq!(record.env.0.all["PASSWORD"], "");
+    assert_eq!(record.env.0.services["web"]["PASSWORD"], "");
+    let late = store.change_sandbox(&id, Change::default(), 4).await;
+    assert!(matches!(late, Err(StoreError::Refused(Refused::Destroyed))));
+}
+
+#[tokio::test]
+async fn an_environment_is_in_its_column_only() {
+    let (dir, store, id) = with_one().await;
+    store
+        .begin_attempt(&id, protocol::api::AttemptRelation::Start, super::blueprint().into(), 2)
+        .await
+        .unwrap();
+    store.move_sandbox(&id, Move::Reached, 3).await.unwrap();
+    let record = store.sandbox(&id).await.unwrap().unwrap();
+    assert!(!format!("{record:?}").contains(SECRET));
+    for event in store.events(EventFilter::default(), 0, 100).await.unwrap() {
+        assert!(!format!("{event:?}").contains(SECRET));
+    }
+    store.close().await;
+    // Each write leaves it in the file once, for all and for the service.
+    let bytes = std::fs::read(dir.path().join("slipway.db")).unwrap();
+    let times = bytes.windows(SECRET.len()).filter(|part| *part == SECRET.as_bytes()).count();
+    assert_eq!(times, 2);
+}
+
+#[tokio::test]
+async fn lists_are_filtered_and_paged_newest_first() {
+    let (_dir, store) = empty();
+    for number in 1..=5 {
+        insert(&store, new_sandbox(number, None)).await;
+    }
+    let mut other = new_sandbox(6, None);
+    other.owner.tenant = label("other");
+    insert(&store, other).await;
+    store.move_sandbox(&super::id(2), Move::Reached, 2).await.unwrap();
+    let destroy = Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 };
+    store.move_sandbox(&super::id(3), destroy, 2).await.unwrap();
+    store.move_sandbox(&super::id(3), Move::Reached, 2).await.unwrap();
+
+    let acme = SandboxFilter { tenant: Some(label("acme")), ..SandboxFilter::default() };
+    let status = |status| SandboxFilter { status: Some(status), ..SandboxFilter::default() };
+    let table = [
+        (SandboxFilter::default(), None, 10, vec![6, 5, 4, 2, 1]),
+        (SandboxFilter { include_destroyed: true, ..acme.clone() }, None, 10, vec![5, 4, 3, 2, 1]),
+        (acme.clone(), None, 2, vec![5, 4]),
+        (acme, Some(4), 2, vec![2, 1]),
+        (status(SandboxStatus::Running), None, 10, vec![2]),
+        (status(SandboxStatus::Destroyed), None, 10, vec![3]),
+        (SandboxFilter { principal: Some(label("bob")), ..SandboxFilter::default() }, None, 10, vec![]),
+    ];
+    for (filter, after, limit, expected) in table {
+        let found = store.sandboxes(filter.clone(), after.map(super::id), limit).await.unwrap();
+        let ids: Vec<_> = found.into_iter().map(|record| record.id).collect();
+        assert_eq!(ids, expected.into_iter().map(super::id).collect::<Vec<_>>(), "{filter:?}");
+    }
+    assert_eq!(store.live_sandboxes().await.unwrap().len(), 5);
+    let counts = store.count_by_status().await.unwrap();
+    assert_eq!(counts.into_values().collect::<Vec<_>>(), [4, 1, 1]);
+}
+
+#[tokio::test]
+async fn an_adopted_sandbox_is_as_it_was_found() {
+    let (_dir, store) = empty();
+    let mut new = new_sandbox(1, None);
+    new.state = crate::core::State::found();
+    let record = store.adopt_sandbox(new).await.unwrap();
+    assert!(record.state.is_up());
+    assert_eq!(store.attempts(&record.id, None, 9).await.unwrap()[0].state, AttemptState::Succeeded);
+    assert_eq!(kinds(&store).await, ["sandbox.adopted"]);
+    let wanted = Move::Accept { goal: Goal::Stopped, deadline_ms: 1 };
+    let effort = store.move_sandbox(&record.id, wanted, 2).await.unwrap().state.effort;
+    assert_eq!(effort.map(|effort| effort.phase), Some(Phase::Stopping));
+}
