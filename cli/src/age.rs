@@ -1,0 +1,122 @@
+//! Times and amounts as people read them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long ago an RFC 3339 time in UTC was, in one unit: `3m`. A dash where it is no such time.
+pub fn age(time: &str) -> String {
+    age_at(time, now_ms())
+}
+
+/// How long until a time: `in 3m`.
+pub fn until(time: &str) -> String {
+    parse_ms(time)
+        .map_or_else(|| "-".to_owned(), |ms| format!("in {}", duration(ms.saturating_sub(now_ms()))))
+}
+
+pub fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn age_at(time: &str, now_ms: u64) -> String {
+    parse_ms(time).map_or_else(|| "-".to_owned(), |ms| duration(now_ms.saturating_sub(ms)))
+}
+
+/// A duration in its largest unit, rounded down.
+pub fn duration(ms: u64) -> String {
+    match ms / 1000 {
+        0 if ms > 0 => format!("{ms}ms"),
+        s @ 0..=59 => format!("{s}s"),
+        s @ 60..=3_599 => format!("{}m", s / 60),
+        s @ 3_600..=86_399 => format!("{}h", s / 3_600),
+        s => format!("{}d", s / 86_400),
+    }
+}
+
+/// Bytes with a binary unit and at most one place after the point.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    // 999.95 and more would be printed with four digits before the point.
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// Milliseconds since the epoch of `2026-01-31T23:59:59.123Z`; the fraction may be absent.
+fn parse_ms(time: &str) -> Option<u64> {
+    let (date, clock) = time.strip_suffix('Z')?.split_once('T')?;
+    let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
+    let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+    let mut clock = clock.splitn(3, ':').map(|part| part.parse::<u64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    let sane = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !sane || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let fraction_ms: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
+    Some((((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second) * 1000 + fraction_ms)
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar (Hinnant's algorithm; years start in March).
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let from_march = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
+    let (era, year_of_era) = (year / 400, year % 400);
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_what_the_calendar_says() {
+        let table = [
+            ("1970-01-01T00:00:00.000Z", Some(0)),
+            ("2000-02-29T00:00:00Z", Some(951_782_400_000)),
+            ("2026-12-31T23:59:59.123Z", Some(1_798_761_599_123)),
+            ("2100-03-01T00:00:00.000Z", Some(4_107_542_400_000)),
+            ("2026-12-31T23:59:59.1Z", Some(1_798_761_599_100)),
+            ("yesterday", None),
+            ("2026-13-01T00:00:00Z", None),
+            ("2026-12-31T23:59:59+01:00", None),
+        ];
+        for (time, expected) in table {
+            assert_eq!(parse_ms(time), expected, "{time}");
+        }
+    }
+
+    #[test]
+    fn an_age_has_one_unit() {
+        let table =
+            [(0, "0s"), (5, "5ms"), (59_999, "59s"), (60_000, "1m"), (3_600_000, "1h"), (90_000_000, "1d")];
+        for (ms, expected) in table {
+            assert_eq!(age_at("1970-01-01T00:00:00Z", ms), expected);
+        }
+        assert_eq!(age_at("?", 5), "-");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        let table = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1_536_000, "1.5 MiB"),
+            (u64::MAX, "16384.0 PiB"),
+        ];
+        for (count, expected) in table {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One request, as a value: built in a line, sent any number of times.
+
+use crate::limits;
+use bytes::Bytes;
+use hyper::Method;
+use serde::Serialize;
+use std::{fmt::Write as _, time::Duration};
+
+#[derive(Debug, Clone)]
+pub struct Ask {
+    pub(super) method: Method,
+    pub(super) target: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Bytes,
+    /// For the head of the answer, and for all of it unless it is a stream.
+    pub(super) timeout: Duration,
+}
+
+impl Ask {
+    fn new(method: Method, path: impl Into<String>) -> Self {
+        let timeout = limits::ANSWER_TIMEOUT;
+        Self { method, target: path.into(), headers: Vec::new(), body: Bytes::new(), timeout }
+    }
+
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub fn post(path: impl Into<String>) -> Self {
+        Self::new(Method::POST, path)
+    }
+
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    /// Adds a parameter to the query.
+    #[expect(clippy::needless_pass_by_value, reason = "callers give numbers and fresh text")]
+    pub fn query(mut self, name: &str, value: impl ToString) -> Self {
+        self.target.push(if self.target.contains('?') { '&' } else { '?' });
+        self.target.push_str(name);
+        self.target.push('=');
+        self.target.push_str(&encode(&value.to_string()));
+        self
+    }
+
+    pub fn query_if(self, name: &str, value: Option<impl ToString>) -> Self {
+        match value {
+            Some(value) => self.query(name, value),
+            None => self,
+        }
+    }
+
+    /// Asks for the pages of a list to be long. Not every list has pages.
+    pub fn long_pages(self) -> Self {
+        self.query("limit", limits::PAGE_ITEMS)
+    }
+
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    pub fn json(mut self, body: &impl Serialize) -> Self {
+        self.body = serde_json::to_vec(body).expect("our types have only text keys").into();
+        self.header("content-type", "application/json")
+    }
+
+    pub fn bytes(mut self, body: Bytes) -> Self {
+        self.body = body;
+        self.header("content-type", "application/octet-stream")
+    }
+
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}
+
+/// Text as it may stand in a path segment or a query.
+pub fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a String takes everything");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_encoded_and_joined() {
+        let ask = Ask::get("/v1/sandboxes")
+            .query("all", 1)
+            .query("project", "a b&c=é")
+            .query_if("after", None::<u64>);
+        assert_eq!(ask.target, "/v1/sandboxes?all=1&project=a%20b%26c%3D%C3%A9");
+    }
+}

@@ -1,0 +1,115 @@
+//! Every way a request can fail.
+
+use protocol::api::{ApiError, ApiErrorCode};
+use std::{io, path::PathBuf, time::Duration};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("{0}")]
+    BadUrl(String),
+    #[error("hostd does not run: nobody serves on {place}")]
+    NotServing {
+        place: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("this user may not use {}", .0.display())]
+    NotAllowed(PathBuf),
+    #[error("the connection to hostd was cut")]
+    Cut(#[source] hyper::Error),
+    /// A stream stopped before its last word.
+    #[error("hostd stopped in the middle of an answer")]
+    Early,
+    #[error("hostd did not answer within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    #[error("{}", .0.message)]
+    Api(Box<ApiError>),
+    #[error("the answer is not one of hostd's: {0}")]
+    Strange(String),
+}
+
+impl ClientError {
+    pub fn api(&self) -> Option<&ApiError> {
+        match self {
+            Self::Api(error) => Some(error),
+            Self::BadUrl(_)
+            | Self::NotServing { .. }
+            | Self::NotAllowed(_)
+            | Self::Cut(_)
+            | Self::Early
+            | Self::TimedOut(_)
+            | Self::Strange(_) => None,
+        }
+    }
+
+    pub fn is(&self, code: ApiErrorCode) -> bool {
+        self.api().is_some_and(|error| error.code == code)
+    }
+
+    /// Whether the same request may succeed in a moment: hostd restarts, or says so itself.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::NotServing { .. } | Self::Cut(_) | Self::Early | Self::TimedOut(_) => true,
+            Self::Api(error) => error.retryable,
+            Self::BadUrl(_) | Self::NotAllowed(_) | Self::Strange(_) => false,
+        }
+    }
+
+    /// What the person can do about it.
+    pub fn next(&self) -> Option<String> {
+        match self {
+            Self::NotServing { place, .. } if place.starts_with("http") => {
+                Some("check SLIPWAY_URL, or start hostd on that machine".to_owned())
+            }
+            Self::NotServing { .. } => Some(
+                "start it with `slipway up` (or `hostd`), or set SLIPWAY_URL and SLIPWAY_TOKEN to use another machine's"
+                    .to_owned(),
+            ),
+            Self::NotAllowed(_) => {
+                Some("run it as root (`sudo slipway …`), or set SLIPWAY_URL and SLIPWAY_TOKEN".to_owned())
+            }
+            Self::Cut(_) | Self::Early => Some("hostd may be restarting: try again; `slipway ls` shows what was done".to_owned()),
+            Self::TimedOut(_) => Some("see `slipway ls` for what is going on, and hostd's log for why".to_owned()),
+            Self::Api(error) => api_next(error),
+            Self::BadUrl(_) | Self::Strange(_) => None,
+        }
+    }
+}
+
+fn api_next(error: &ApiError) -> Option<String> {
+    let detail = &error.detail;
+    let existing = detail.existing.map_or_else(|| "ID".to_owned(), |id| id.to_string());
+    match error.code {
+        ApiErrorCode::Unauthorized => Some(
+            "set SLIPWAY_TOKEN: `slipway token create --principal NAME` makes one, as root on the host"
+                .to_owned(),
+        ),
+        ApiErrorCode::Forbidden => Some("use a token that allows it, or run as root on the host".to_owned()),
+        ApiErrorCode::ScopeTaken => {
+            Some(format!("use it (`slipway get {existing}`), or `slipway ensure` instead of `create`"))
+        }
+        ApiErrorCode::SandboxFailed => Some(format!(
+            "`slipway attempts {existing}` shows what was tried; `slipway recreate {existing}` tries again"
+        )),
+        ApiErrorCode::NotFound | ApiErrorCode::Gone => Some("`slipway ls` shows what there is".to_owned()),
+        ApiErrorCode::Unsupported if !detail.supported.is_empty() => {
+            Some(format!("supported: {}", detail.supported.join(", ")))
+        }
+        ApiErrorCode::DriverUnavailable => Some("`slipway doctor` says what is missing".to_owned()),
+        ApiErrorCode::NoCapacity => {
+            Some("stop or remove a sandbox: `slipway top` shows the largest".to_owned())
+        }
+        ApiErrorCode::TooMany | ApiErrorCode::TimedOut | ApiErrorCode::ShuttingDown => {
+            Some("try again in a moment".to_owned())
+        }
+        ApiErrorCode::InvalidRequest
+        | ApiErrorCode::MethodNotAllowed
+        | ApiErrorCode::Conflict
+        | ApiErrorCode::HistoryGone
+        | ApiErrorCode::TooLarge
+        | ApiErrorCode::IdempotencyMismatch
+        | ApiErrorCode::Unsupported
+        | ApiErrorCode::NotRunning
+        | ApiErrorCode::Internal => None,
+    }
+}

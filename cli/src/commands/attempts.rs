@@ -1,0 +1,75 @@
+//! `slipway attempts`.
+
+use crate::{
+    age::{age, duration},
+    client::Ask,
+    context::Context,
+    failure::{Failure, problem_lines},
+    output::{Colour, Output, word},
+    table::{Cell, Table},
+};
+use clap::Args;
+use protocol::api::{AttemptState, AttemptView};
+
+#[derive(Debug, Args)]
+pub struct AttemptsArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    sandbox: String,
+}
+
+pub async fn run(context: &Context, args: AttemptsArgs) -> Result<(), Failure> {
+    let id = context.sandbox(&args.sandbox).await?;
+    let output = context.output;
+    context
+        .show_list(Ask::get(format!("/v1/sandboxes/{id}/attempts")), |attempts| text(&attempts, output))
+        .await
+}
+
+/// The table, and below it the problems with what was printed.
+fn text(attempts: &[AttemptView], output: Output) -> String {
+    let mut table = Table::new(["ATTEMPT", "WHY", "STATE", "DRIVER", "STARTED", "TOOK", "PROBLEM"]);
+    for attempt in attempts {
+        let state = match attempt.state {
+            AttemptState::Open => Cell::painted("open", Colour::Yellow),
+            AttemptState::Succeeded => Cell::painted("succeeded", Colour::Green),
+            AttemptState::Failed => Cell::painted("failed", Colour::Red),
+        };
+        table.row([
+            attempt.attempt.to_string().into(),
+            word(&attempt.relation).into(),
+            state,
+            attempt.driver.clone().into(),
+            age(&attempt.started_at).into(),
+            attempt.duration_ms.map(duration).unwrap_or_default().into(),
+            attempt.problem.as_ref().map(|problem| word(&problem.code)).unwrap_or_default().into(),
+        ]);
+    }
+    let mut text = table.render(output);
+    for attempt in attempts {
+        for line in attempt.problem.iter().flat_map(problem_lines) {
+            text.push_str(&format!("{}:{line}\n", attempt.attempt));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_attempt_says_what_was_printed() {
+        let json = r#"[{"attempt":1,"relation":"create","state":"failed","driver":"oci","blueprint":{},"started_at":"","duration_ms":40,
+            "problem":{"code":"launch_failed","message":"crun exited 1","output":["no cgroup"]}},
+            {"attempt":2,"relation":"start","state":"succeeded","driver":"oci","blueprint":{},"started_at":"","duration_ms":9}]"#;
+        let attempts: Vec<AttemptView> = serde_json::from_str(json).expect("attempts");
+        insta::assert_snapshot!(text(&attempts, Output { json: false, colour: false }), @r"
+        ATTEMPT  WHY     STATE      DRIVER  STARTED  TOOK  PROBLEM
+        1        create  failed     oci     -        40ms  launch_failed
+        2        start   succeeded  oci     -        9ms   -
+        1:  problem: launch_failed: crun exited 1
+        1:  | no cgroup
+        ");
+    }
+}

@@ -1,0 +1,103 @@
+//! `slipway down`: the end of what `slipway up` began.
+
+use crate::{
+    client::{Ask, Target},
+    context::{Context, typed},
+    failure::Failure,
+    limits,
+    progress::Progress,
+    settle,
+};
+use clap::Args;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill},
+        socket::{getsockopt, sockopt::PeerCredentials},
+    },
+    unistd::Pid,
+};
+use protocol::api::{SandboxStatus, SandboxView};
+use std::{io, os::unix::net::UnixStream, path::Path};
+use tokio::time::{Instant, sleep};
+
+const STOPS_AT_ONCE: usize = 16;
+
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// Stop every sandbox first; their files are kept
+    #[arg(long, short)]
+    all: bool,
+}
+
+pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
+    let Target::Socket(socket) = context.client.target() else {
+        return Err(Failure::refused("hostd is on another machine, or not yours to stop")
+            .or("unset SLIPWAY_URL to stop the hostd of this machine"));
+    };
+    let Some(pid) =
+        serving(socket).map_err(|error| Failure::io(format!("reach {}", socket.display()), error))?
+    else {
+        return context.output.line("hostd does not run");
+    };
+    if args.all {
+        stop_all(context).await?;
+    }
+    let progress = Progress::start(context.output, "stopping hostd");
+    end(pid).await?;
+    drop(progress);
+    context.output.line(if args.all {
+        "everything is stopped"
+    } else {
+        "hostd is stopped; sandboxes keep running"
+    })
+}
+
+/// Who listens on the socket.
+fn serving(socket: &Path) -> io::Result<Option<Pid>> {
+    match UnixStream::connect(socket) {
+        Ok(stream) => Ok(Some(Pid::from_raw(getsockopt(&stream, PeerCredentials)?.pid()))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn stop_all(context: &Context) -> Result<(), Failure> {
+    let items = context.client.list(Ask::get("/v1/sandboxes").long_pages()).await?;
+    let mut views = typed::<SandboxView>(items)?;
+    views.retain(|view| !matches!(view.status, SandboxStatus::Stopped | SandboxStatus::Destroyed));
+    let progress = Progress::start(context.output, "stopping sandboxes");
+    let stops = views.iter().map(|view| {
+        let ask = Ask::post(format!("/v1/sandboxes/{}/stop", view.id));
+        settle::ask(context, view.id, ask, &progress)
+    });
+    stream::iter(stops).buffer_unordered(STOPS_AT_ONCE).try_for_each(|_| async { Ok(()) }).await
+}
+
+/// SIGTERM, and then until it is gone: it finishes what it is asked first.
+async fn end(pid: Pid) -> Result<(), Failure> {
+    let failed = |error: Errno| Failure::io(format!("stop hostd, process {pid}"), error.into());
+    kill(pid, Signal::SIGTERM).map_err(failed)?;
+    let deadline = Instant::now() + limits::HOSTD_STOP_TIMEOUT;
+    loop {
+        match kill(pid, None) {
+            Err(Errno::ESRCH) => return Ok(()),
+            Err(error) => return Err(failed(error)),
+            Ok(()) if zombie(pid) => return Ok(()),
+            Ok(()) if Instant::now() > deadline => {
+                return Err(Failure::refused(format!("hostd, process {pid}, does not end"))
+                    .or(format!("look at its log; kill -KILL {pid} loses nothing")));
+            }
+            Ok(()) => sleep(limits::HOSTD_POLL).await,
+        }
+    }
+}
+
+/// Ended, and nobody has asked how yet: as good as gone.
+fn zombie(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}

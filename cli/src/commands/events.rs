@@ -1,0 +1,95 @@
+//! `slipway events`.
+
+use crate::{
+    client::Ask,
+    context::{Context, typed},
+    failure::Failure,
+    feed::Feed,
+    output::{Colour, Output, plain},
+};
+use clap::Args;
+use protocol::api::{EventView, SandboxId};
+use serde_json::Value;
+use std::sync::Arc;
+
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Id, beginning of an id, or name; all sandboxes when not given
+    #[arg(value_name = "SANDBOX")]
+    sandbox: Option<String>,
+    /// Go on with what happens, after what happened, until Ctrl-C; reconnects without a gap when hostd restarts
+    #[arg(long, short)]
+    follow: bool,
+    /// Only what came after the event with this number
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// Only kinds that begin with this, as in exec or exec.ended,service
+    #[arg(long)]
+    kind: Option<String>,
+}
+
+pub async fn run(context: &Context, args: EventsArgs) -> Result<(), Failure> {
+    let sandbox = match &args.sandbox {
+        Some(text) => Some(context.sandbox(text).await?),
+        None => None,
+    };
+    if args.follow { follow(context, sandbox, &args).await } else { past(context, sandbox, &args).await }
+}
+
+fn wanted(sandbox: Option<SandboxId>, args: &EventsArgs) -> Ask {
+    Ask::get("/v1/events").query_if("sandbox", sandbox).query_if("kind", args.kind.as_deref())
+}
+
+async fn follow(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
+    let mut feed = Feed::new(Arc::clone(&context.client), wanted(sandbox, args), args.after);
+    loop {
+        let (event, json) = feed.next().await?;
+        if context.output.json {
+            context.output.line(&json)?;
+        } else {
+            context.output.line(&line(&event, context.output))?;
+        }
+    }
+}
+
+async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
+    let ask = wanted(sandbox, args).long_pages().header("accept", "application/json");
+    let items = context.client.list_after(ask, args.after.map(|seq| seq.to_string())).await?;
+    let events: Vec<EventView> = typed(items.clone())?;
+    for (event, json) in events.iter().zip(&items) {
+        if context.output.json {
+            context.output.json(json)?;
+        } else {
+            context.output.line(&line(event, context.output))?;
+        }
+    }
+    Ok(())
+}
+
+fn line(event: &EventView, output: Output) -> String {
+    let time = output.paint(Colour::Dim, &event.time);
+    let line = format!("{time}  {}  {:<16}  {}", event.sandbox, event.kind, plain(&details(&event.data)));
+    line.trim_end().to_owned()
+}
+
+/// The fields of an event as `name=value`, nested ones as JSON.
+fn details(data: &Value) -> String {
+    let Some(fields) = data.as_object() else { return data.to_string() };
+    let skipped = ["kind", "cursor", "time_ms"];
+    let shown = fields.iter().filter(|(name, value)| !skipped.contains(&name.as_str()) && !value.is_null());
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+    shown.map(|(name, value)| format!("{name}={}", text(value))).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line() {
+        let json = r#"{"seq":7,"time":"2026-11-16T08:00:00.000Z","sandbox":"01jb9xyzabcdefghjkmnpqrstv","kind":"exec.ended",
+            "data":{"exec":"a","exit":{"kind":"exited","code":2},"output_end":5,"note":"two\nlines"}}"#;
+        let event: EventView = serde_json::from_str(json).expect("an event");
+        insta::assert_snapshot!(line(&event, Output { json: false, colour: false }), @r#"2026-11-16T08:00:00.000Z  01jb9xyzabcdefghjkmnpqrstv  exec.ended        exec=a exit={"code":2,"kind":"exited"} note=twolines output_end=5"#);
+    }
+}

@@ -1,0 +1,162 @@
+//! `slipway exec`.
+
+use crate::{
+    client::Ask, context::Context, failure::Failure, parse, patience::Patience, session::Session, terminal,
+};
+use clap::Args;
+use protocol::{
+    ExecId,
+    api::{ExecAnswer, ExecCreate, SandboxId, TtyChoice},
+};
+use std::{
+    io::{IsTerminal as _, stdin},
+    sync::Arc,
+};
+
+const AFTER_HELP: &str = "\
+Input is passed on when it is a pipe or a file, so `echo hi | slipway exec ID -- cat` works; from a terminal only
+with -i. Ctrl-C interrupts the command, a second one cancels it with everything it started, a third one leaves.
+The command goes on when hostd restarts, and so does its output here: nothing is lost, nothing comes twice.
+
+Exit codes: the command's own; 128+N when signal N ended it; 124 timed out; 125 slipway or hostd failed;
+126 it cannot be run; 127 there is no such program; 137 with a message when memory ran out.
+
+With --json every chunk of output is a line, and the last line is the exec.
+
+Examples:
+  slipway exec web -- npm test
+  slipway exec -t web -- bash
+  tar c src | slipway exec web -- tar x";
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ExecArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    sandbox: String,
+    /// Pass input on from a terminal too
+    #[arg(long, short)]
+    interactive: bool,
+    /// Run it on a terminal; implies -i
+    #[arg(long, short, conflicts_with = "detach")]
+    tty: bool,
+    /// Do not pass input on, as in loops that read a list
+    #[arg(long, short = 'n', conflicts_with_all = ["interactive", "tty"])]
+    no_stdin: bool,
+    /// Print the id of the exec and leave it running; `slipway attach` shows its output
+    #[arg(long, short, conflicts_with = "interactive")]
+    detach: bool,
+    /// Directory to run it in; relative to the app directory, which is the default
+    #[arg(long, short = 'w', value_name = "DIRECTORY")]
+    cwd: Option<String>,
+    /// Environment variable; NAME alone passes on your own
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    env: Vec<(String, String)>,
+    /// End it, and everything it started, after this time, as in 90s or 15m
+    #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
+    timeout: Option<f64>,
+    /// Id for the exec; with one that was used before, that exec is shown and nothing is run again
+    #[arg(long, value_name = "EXEC")]
+    id: Option<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub async fn run(context: &Context, args: ExecArgs) -> Result<u8, Failure> {
+    let sandbox = context.sandbox(&args.sandbox).await?;
+    let chosen = args.id.clone().unwrap_or_else(|| ulid::Ulid::generate().to_string().to_ascii_lowercase());
+    let id = ExecId::parse(&chosen).map_err(|error| Failure::Usage(format!("--id {chosen:?}: {error}")))?;
+    let send_stdin = args.sends_stdin(stdin().is_terminal());
+    let (detach, terminal) = (args.detach, args.tty);
+    let answer = start(context, sandbox, &args.create(id.clone(), send_stdin)).await?;
+    if detach {
+        context.show_answer(&answer, |exec: ExecAnswer| Ok(format!("{}\n", exec.id)))?;
+        return Ok(0);
+    }
+    let path = format!("/v1/sandboxes/{sandbox}/execs/{id}");
+    let client = Arc::clone(&context.client);
+    Session { client, output: context.output, path, send_stdin, terminal }.run().await
+}
+
+impl ExecArgs {
+    fn sends_stdin(&self, from_terminal: bool) -> bool {
+        !self.no_stdin && !self.detach && (self.interactive || self.tty || !from_terminal)
+    }
+
+    fn create(self, id: ExecId, stdin_open: bool) -> ExecCreate {
+        ExecCreate {
+            id: Some(id),
+            argv: Some(self.command),
+            shell: None,
+            cwd: self.cwd,
+            env: self.env.into_iter().collect(),
+            stdin: None,
+            stdin_open,
+            timeout_s: self.timeout,
+            tty: self.tty.then(|| TtyChoice::Size(terminal::size())),
+            wait: Some(false),
+        }
+    }
+}
+
+/// Asks until it is known to run: the id makes sure that it runs once.
+async fn start(
+    context: &Context,
+    sandbox: SandboxId,
+    create: &ExecCreate,
+) -> Result<crate::client::Answer, Failure> {
+    let ask = Ask::post(format!("/v1/sandboxes/{sandbox}/execs"))
+        .json(create)
+        .timeout(crate::limits::SETTLE_TIMEOUT);
+    let mut patience = Patience::new();
+    let mut sent_before = false;
+    loop {
+        match context.client.send(ask.clone()).await {
+            Ok(answer) => return Ok(answer),
+            // Before the first answer a hostd that is not there is not "restarting".
+            Err(error @ crate::client::ClientError::NotServing { .. }) if !sent_before => {
+                return Err(error.into());
+            }
+            Err(error) if error.api().is_some() && !sent_before => return Err(error.into()),
+            Err(error) => {
+                sent_before = true;
+                patience.wait(error).await?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        exec: ExecArgs,
+    }
+
+    #[test]
+    fn input_is_passed_on_from_pipes_and_when_asked_for() {
+        // Flags, then whether input goes on from a terminal and from a pipe.
+        let table = [
+            (vec![], (false, true)),
+            (vec!["-i"], (true, true)),
+            (vec!["-t"], (true, true)),
+            (vec!["-n"], (false, false)),
+            (vec!["-d"], (false, false)),
+        ];
+        for (flags, expected) in table {
+            let line = Line::parse_from([vec!["exec"], flags.clone(), vec!["web", "--", "cat"]].concat());
+            assert_eq!((line.exec.sends_stdin(true), line.exec.sends_stdin(false)), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn flags_of_the_command_are_its_own() {
+        let line = Line::parse_from(["exec", "web", "ls", "-la", "--json"]);
+        assert_eq!(line.exec.command, ["ls", "-la", "--json"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! `slipway get`.
+
+use crate::{
+    age::{age, until},
+    client::Ask,
+    context::Context,
+    failure::{Failure, problem_lines},
+    output::{plain, word},
+};
+use clap::Args;
+use protocol::api::SandboxView;
+
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    sandbox: String,
+}
+
+pub async fn run(context: &Context, args: GetArgs) -> Result<(), Failure> {
+    let id = context.sandbox(&args.sandbox).await?;
+    context.show(Ask::get(format!("/v1/sandboxes/{id}")), |view| Ok(describe(&view))).await
+}
+
+pub fn describe(view: &SandboxView) -> String {
+    let phase = view.phase.map(|phase| format!(" ({})", word(&phase))).unwrap_or_default();
+    let disk = view.limits.disk_mb.map(|mb| format!(", {mb} MiB disk")).unwrap_or_default();
+    let limits = &view.limits;
+    let mut lines = vec![
+        field("id", view.id.as_str()),
+        field("name", &view.name),
+        field("status", &format!("{}{phase}", word(&view.status))),
+        field(
+            "owner",
+            &format!("{}/{}, project {}", view.owner.tenant, view.owner.principal, view.owner.project),
+        ),
+        field("image", &format!("{}, by {}", view.image, view.driver)),
+        field(
+            "limits",
+            &format!(
+                "{} MiB memory, {} cores, {} processes{disk}",
+                limits.memory_mb, limits.cpus, limits.pids
+            ),
+        ),
+        field("network", &word(&view.network)),
+        field("when idle", &word(&view.idle_policy).replace('_', " ")),
+        field("created", &format!("{} ago, brought up {} times", age(&view.created_at), view.attempt)),
+    ];
+    if let Some(scope) = &view.scope {
+        let key = scope.key.as_ref().map(|key| format!(":{key}")).unwrap_or_default();
+        lines.insert(4, field("scope", &format!("{}{key}", scope.kind.as_str())));
+    }
+    lines.extend(view.expires_at.as_ref().map(|time| field("expires", &until(time))));
+    lines.extend(view.previews.iter().map(|(port, url)| field(&format!("port {port}"), url)));
+    lines.extend(list("services", &view.services));
+    lines.extend(list("variables", &view.env));
+    let metadata: Vec<String> = view.metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    lines.extend(list("metadata", &metadata));
+    lines.extend(view.problem.iter().flat_map(problem_lines).map(|line| line.trim_start().to_owned()));
+    lines.join("\n") + "\n"
+}
+
+fn list(name: &str, items: &[String]) -> Option<String> {
+    (!items.is_empty()).then(|| field(name, &items.join(", ")))
+}
+
+fn field(name: &str, value: &str) -> String {
+    format!("{name:<10}  {}", plain(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::ls::tests::view;
+
+    #[test]
+    fn everything_about_a_sandbox_is_shown() {
+        let view = view(
+            r#"{"scope":{"kind":"custom","key":"up"},"status":"error","problem":{"code":"oom","message":"m","output":["x"]}}"#,
+        );
+        insta::assert_snapshot!(describe(&view), @r"
+        id          01jb9xyzabcdefghjkmnpqrstv
+        name        web
+        status      error
+        owner       t/p, project default
+        scope       custom:up
+        image       host, by oci
+        limits      512 MiB memory, 1 cores, 256 processes
+        network     none
+        when idle   sleep
+        created     - ago, brought up 1 times
+        port 3000   http://s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.localhost:8080
+        services    web
+        variables   KEY
+        metadata    a=b
+        problem: oom: m
+        | x
+        ");
+    }
+}

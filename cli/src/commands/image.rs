@@ -1,0 +1,80 @@
+//! `slipway image`.
+
+use crate::{
+    age::{age, bytes},
+    client::{Ask, encode},
+    context::Context,
+    failure::Failure,
+    limits,
+    progress::Progress,
+    table::Table,
+};
+use clap::{Args, Subcommand};
+use protocol::api::Image;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct ImageArgs {
+    #[command(subcommand)]
+    command: ImageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ImageCommand {
+    /// Make an image of a root directory or a tarball of one
+    Import {
+        /// Name for `create --image`
+        name: String,
+        /// Directory or tarball, on the machine that hostd runs on
+        path: PathBuf,
+    },
+    /// List images
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Remove images
+    Rm {
+        /// Names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
+
+pub async fn run(context: &Context, args: ImageArgs) -> Result<(), Failure> {
+    match args.command {
+        ImageCommand::Import { name, path } => import(context, &name, path).await,
+        ImageCommand::Ls => list(context).await,
+        ImageCommand::Rm { names } => remove(context, &names).await,
+    }
+}
+
+async fn import(context: &Context, name: &str, path: PathBuf) -> Result<(), Failure> {
+    let path =
+        std::path::absolute(&path).map_err(|error| Failure::io(format!("find {}", path.display()), error))?;
+    let body = serde_json::json!({ "name": name, "path": path });
+    let progress = Progress::start(context.output, format!("importing {name}"));
+    let answer =
+        context.client.send(Ask::post("/v1/images").json(&body).timeout(limits::SETTLE_TIMEOUT)).await?;
+    drop(progress);
+    context.show_answer(&answer, |image: Image| Ok(format!("{} {}\n", image.name, bytes(image.size_bytes))))
+}
+
+async fn list(context: &Context) -> Result<(), Failure> {
+    let people = |images: Vec<Image>| {
+        let mut table = Table::new(["NAME", "SIZE", "AGE"]);
+        for image in images {
+            table.row([image.name.into(), bytes(image.size_bytes).into(), age(&image.created_at).into()]);
+        }
+        table.render(context.output)
+    };
+    context.show_list(Ask::get("/v1/images"), people).await
+}
+
+async fn remove(context: &Context, names: &[String]) -> Result<(), Failure> {
+    for name in names {
+        context.client.send(Ask::delete(format!("/v1/images/{}", encode(name)))).await?;
+        if !context.output.json {
+            context.output.line(&format!("{name} removed"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! `slipway start`, `stop`, `pause`, `resume` and `recreate`: one request for each sandbox.
+
+use crate::{client::Ask, context::Context, failure::Failure, output::word, progress::Progress, settle};
+use clap::Args;
+use protocol::api::SandboxView;
+
+#[derive(Debug, Args)]
+pub struct LifecycleArgs {
+    /// Ids, beginnings of ids, or names
+    #[arg(value_name = "SANDBOX", required = true)]
+    sandboxes: Vec<String>,
+    /// Do not wait until it is done
+    #[arg(long)]
+    no_wait: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Verb {
+    Start,
+    Stop,
+    Pause,
+    Resume,
+    Recreate,
+}
+
+impl Verb {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Recreate => "recreate",
+        }
+    }
+}
+
+/// One that fails does not keep the others from being tried.
+pub async fn run(context: &Context, verb: Verb, args: LifecycleArgs) -> Result<(), Failure> {
+    let mut failed = false;
+    for sandbox in &args.sandboxes {
+        if let Err(failure) = one(context, verb, sandbox, args.no_wait).await {
+            if failure.is_broken_pipe() {
+                return Err(failure);
+            }
+            failure.tell(context.output);
+            failed = true;
+        }
+    }
+    if failed { Err(Failure::Told) } else { Ok(()) }
+}
+
+async fn one(context: &Context, verb: Verb, sandbox: &str, no_wait: bool) -> Result<(), Failure> {
+    let id = context.sandbox(sandbox).await?;
+    let ask = Ask::post(format!("/v1/sandboxes/{id}/{}", verb.path()));
+    let answer = if no_wait {
+        context.client.send(ask.query("wait", 0)).await?
+    } else {
+        let progress = Progress::start(context.output, verb.path());
+        settle::ask(context, id, ask, &progress).await?
+    };
+    let view: SandboxView = answer.parse()?;
+    context.show_answer(&answer, |view: SandboxView| Ok(format!("{} {}\n", view.id, word(&view.status))))?;
+    settle::must_be_well(&view)
+}

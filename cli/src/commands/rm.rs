@@ -1,0 +1,47 @@
+//! `slipway rm`.
+
+use crate::{client::Ask, context::Context, failure::Failure, progress::Progress, settle};
+use clap::Args;
+use protocol::api::ApiErrorCode;
+
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// Ids, beginnings of ids, or names
+    #[arg(value_name = "SANDBOX", required = true)]
+    sandboxes: Vec<String>,
+    /// Keep the files
+    #[arg(long)]
+    keep_workspace: bool,
+}
+
+/// One that fails does not keep the others from being tried.
+pub async fn run(context: &Context, args: RmArgs) -> Result<(), Failure> {
+    let mut failed = false;
+    for sandbox in &args.sandboxes {
+        if let Err(failure) = one(context, sandbox, args.keep_workspace).await {
+            if failure.is_broken_pipe() {
+                return Err(failure);
+            }
+            failure.tell(context.output);
+            failed = true;
+        }
+    }
+    if failed { Err(Failure::Told) } else { Ok(()) }
+}
+
+async fn one(context: &Context, sandbox: &str, keep: bool) -> Result<(), Failure> {
+    let id = context.sandbox(sandbox).await?;
+    let progress = Progress::start(context.output, "destroying");
+    let workspace = if keep { "keep" } else { "remove" };
+    let ask = Ask::delete(format!("/v1/sandboxes/{id}")).query("workspace", workspace);
+    let answer = match settle::ask(context, id, ask, &progress).await {
+        // It is as it was asked to be.
+        Err(Failure::Client(error)) if error.is(ApiErrorCode::Gone) => None,
+        answer => Some(answer?),
+    };
+    drop(progress);
+    match answer {
+        Some(answer) if context.output.json => context.output.document(&answer.body),
+        _ => context.output.line(&format!("{id} destroyed")),
+    }
+}

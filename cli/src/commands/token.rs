@@ -1,0 +1,119 @@
+//! `slipway token`.
+
+use crate::{
+    age::{age, until},
+    client::{Ask, encode},
+    context::Context,
+    failure::{Failure, eprint_line},
+    output::{Colour, Output, word},
+    table::{Cell, Table},
+};
+use clap::{Args, Subcommand, ValueEnum};
+use protocol::api::{Label, TokenCreate, TokenCreated, TokenScope, TokenView};
+
+#[derive(Debug, Args)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make a token, and print it: it is shown this once
+    Create {
+        /// Who it is for: a user, a backend
+        #[arg(long, value_parser = label)]
+        principal: Label,
+        /// Whose sandboxes it is about
+        #[arg(long, default_value = "default", value_parser = label)]
+        tenant: Label,
+        /// What it allows: to look; to run what is the principal's own; everything of the tenant
+        #[arg(long, default_value = "run")]
+        scope: ScopeFlag,
+        /// How long it is good, as in 90s, 15m, 4h or 7d; for ever when not given
+        #[arg(long, value_name = "TIME")]
+        ttl: Option<String>,
+    },
+    /// List tokens, without the secret
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Make tokens useless, at once
+    Revoke {
+        /// Ids, as `slipway token ls` shows them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ScopeFlag {
+    Read,
+    Run,
+    Admin,
+}
+
+fn label(text: &str) -> Result<Label, String> {
+    Label::parse(text).map_err(|error| error.to_string())
+}
+
+pub async fn run(context: &Context, args: TokenArgs) -> Result<(), Failure> {
+    match args.command {
+        TokenCommand::Create { principal, tenant, scope, ttl } => {
+            let scope = match scope {
+                ScopeFlag::Read => TokenScope::Read,
+                ScopeFlag::Run => TokenScope::Run,
+                ScopeFlag::Admin => TokenScope::Admin,
+            };
+            create(context, &TokenCreate { tenant, principal, scope, ttl }).await
+        }
+        TokenCommand::Ls => {
+            let output = context.output;
+            context.show_list(Ask::get("/v1/tokens"), |tokens| table(&tokens, output)).await
+        }
+        TokenCommand::Revoke { ids } => revoke(context, &ids).await,
+    }
+}
+
+/// The token alone on standard output: `export SLIPWAY_TOKEN=$(slipway token create --principal me)`.
+async fn create(context: &Context, create: &TokenCreate) -> Result<(), Failure> {
+    let people = |created: TokenCreated| {
+        let view = &created.view;
+        let scope = word(&view.scope);
+        eprint_line(&format!(
+            "token {} for {}/{}, scope {scope}; keep it, it is not shown again",
+            view.id, view.tenant, view.principal
+        ));
+        Ok(format!("{}\n", created.token))
+    };
+    context.show(Ask::post("/v1/tokens").json(create), people).await
+}
+
+async fn revoke(context: &Context, ids: &[String]) -> Result<(), Failure> {
+    for id in ids {
+        context.client.send(Ask::delete(format!("/v1/tokens/{}", encode(id)))).await?;
+        if !context.output.json {
+            context.output.line(&format!("{id} revoked"))?;
+        }
+    }
+    Ok(())
+}
+
+fn table(tokens: &[TokenView], output: Output) -> String {
+    let mut table = Table::new(["ID", "TENANT", "PRINCIPAL", "SCOPE", "AGE", "STATE"]);
+    for token in tokens {
+        let state = match (&token.revoked_at, &token.expires_at) {
+            (Some(time), _) => Cell::painted(format!("revoked {} ago", age(time)), Colour::Dim),
+            (None, Some(time)) => Cell::from(format!("expires {}", until(time))),
+            (None, None) => Cell::from("good"),
+        };
+        table.row([
+            token.id.clone().into(),
+            token.tenant.as_str().into(),
+            token.principal.as_str().into(),
+            word(&token.scope).into(),
+            age(&token.created_at).into(),
+            state,
+        ]);
+    }
+    table.render(output)
+}

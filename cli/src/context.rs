@@ -1,0 +1,76 @@
+//! What every command gets: where hostd is, and how to print.
+
+use crate::{
+    client::{Answer, Ask, Client, ClientError, Target, data_dir_or_default},
+    failure::Failure,
+    output::Output,
+    resolve,
+};
+use protocol::api::SandboxId;
+use serde::de::DeserializeOwned;
+use std::{path::PathBuf, sync::Arc};
+
+pub struct Context {
+    pub client: Arc<Client>,
+    pub output: Output,
+    /// hostd's, where it is on this machine.
+    pub data_dir: PathBuf,
+}
+
+impl Context {
+    /// From `SLIPWAY_URL`, `SLIPWAY_TOKEN` and `SLIPWAY_DATA_DIR`.
+    pub fn from_environment(output: Output) -> Result<Self, ClientError> {
+        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let data_dir = text("SLIPWAY_DATA_DIR").map(PathBuf::from);
+        let url = text("SLIPWAY_URL");
+        let target = Target::choose(url.as_deref(), data_dir.clone())?;
+        // The socket needs none, and a token for another machine is not shown to this one.
+        let token = url.and_then(|_| text("SLIPWAY_TOKEN"));
+        let client = Arc::new(Client::new(target, token));
+        Ok(Self { client, output, data_dir: data_dir_or_default(data_dir) })
+    }
+
+    pub async fn sandbox(&self, text: &str) -> Result<SandboxId, Failure> {
+        resolve::sandbox(&self.client, text).await
+    }
+
+    /// Asks, and prints the answer as JSON or as `people` say it.
+    pub async fn show<T: DeserializeOwned>(
+        &self,
+        ask: Ask,
+        people: impl FnOnce(T) -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        let answer = self.client.send(ask).await?;
+        self.show_answer(&answer, people)
+    }
+
+    pub fn show_answer<T: DeserializeOwned>(
+        &self,
+        answer: &Answer,
+        people: impl FnOnce(T) -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        if self.output.json {
+            return self.output.document(&answer.body);
+        }
+        self.output.bytes(people(answer.parse()?)?.as_bytes())
+    }
+
+    /// Reads a whole list, and prints it as JSON or as `people` say it.
+    pub async fn show_list<T: DeserializeOwned>(
+        &self,
+        ask: Ask,
+        people: impl FnOnce(Vec<T>) -> String,
+    ) -> Result<(), Failure> {
+        let items = self.client.list(ask).await?;
+        if self.output.json {
+            return self.output.items(&items);
+        }
+        self.output.bytes(people(typed(items)?).as_bytes())
+    }
+}
+
+/// Items of a list as what they are.
+pub fn typed<T: DeserializeOwned>(items: Vec<serde_json::Value>) -> Result<Vec<T>, ClientError> {
+    let parse = |item| serde_json::from_value(item).map_err(|error| ClientError::Strange(error.to_string()));
+    items.into_iter().map(parse).collect()
+}

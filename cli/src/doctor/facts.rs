@@ -1,0 +1,114 @@
+//! What this machine is and has. Only looks; judges nothing.
+
+use crate::launch;
+use nix::sys::{
+    resource::{Resource, getrlimit},
+    statvfs::statvfs,
+    utsname::uname,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub root: bool,
+    pub kernel: String,
+    pub cgroups: Cgroups,
+    /// OCI runtimes that were found.
+    pub runtimes: Vec<Runtime>,
+    /// Whether Docker's socket is there.
+    pub docker: bool,
+    pub max_user_namespaces: Option<u64>,
+    pub inotify_instances: Option<u64>,
+    pub inotify_watches: Option<u64>,
+    pub open_files_hard: Option<u64>,
+    pub data_dir: PathBuf,
+    pub data_free_bytes: Option<u64>,
+    pub hostd: Option<PathBuf>,
+    pub runtimed: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtime {
+    pub name: &'static str,
+    pub path: PathBuf,
+    /// The first line that it says about itself.
+    pub version: String,
+}
+
+/// Control groups, with the controllers that can be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Cgroups {
+    #[default]
+    None,
+    V1(Vec<String>),
+    /// Controllers on v1, an empty v2 tree beside them.
+    Hybrid(Vec<String>),
+    V2(Vec<String>),
+}
+
+impl Facts {
+    pub fn gather(data_dir: &Path) -> Self {
+        let hostd = launch::find("hostd");
+        Self {
+            root: nix::unistd::geteuid().is_root(),
+            kernel: uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default(),
+            cgroups: cgroups(Path::new("/sys/fs/cgroup")),
+            runtimes: ["crun", "runc", "youki"].into_iter().filter_map(runtime).collect(),
+            docker: Path::new("/var/run/docker.sock").exists(),
+            max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
+            inotify_instances: number("/proc/sys/fs/inotify/max_user_instances"),
+            inotify_watches: number("/proc/sys/fs/inotify/max_user_watches"),
+            open_files_hard: getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(_, hard)| hard),
+            data_dir: data_dir.to_owned(),
+            data_free_bytes: free_bytes(data_dir),
+            runtimed: runtimed(hostd.as_deref()),
+            hostd,
+        }
+    }
+}
+
+/// Where hostd looks for it: where it is told, else beside itself.
+fn runtimed(hostd: Option<&Path>) -> Option<PathBuf> {
+    let told = std::env::var_os("SLIPWAY_RUNTIMED").map(PathBuf::from);
+    let beside = || Some(hostd?.parent()?.join("runtimed"));
+    told.or_else(beside).filter(|path| path.is_file())
+}
+
+fn number(file: &str) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+fn cgroups(mount: &Path) -> Cgroups {
+    if let Ok(controllers) = fs::read_to_string(mount.join("cgroup.controllers")) {
+        return Cgroups::V2(controllers.split_whitespace().map(ToOwned::to_owned).collect());
+    }
+    // Several controllers may share a directory with a link for each.
+    let used = ["memory", "pids", "cpu", "freezer"]
+        .into_iter()
+        .filter(|name| mount.join(name).join("cgroup.procs").exists());
+    let controllers: Vec<String> = used.map(ToOwned::to_owned).collect();
+    match (controllers.is_empty(), mount.join("unified/cgroup.procs").exists()) {
+        (true, _) => Cgroups::None,
+        (false, true) => Cgroups::Hybrid(controllers),
+        (false, false) => Cgroups::V1(controllers),
+    }
+}
+
+fn runtime(name: &'static str) -> Option<Runtime> {
+    let path = launch::find(name)?;
+    let said = Command::new(&path).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
+    let version = text.lines().next().map(crate::output::plain).unwrap_or_default();
+    Some(Runtime { name, path, version })
+}
+
+/// Of the file system that the directory is on, or will be on.
+fn free_bytes(directory: &Path) -> Option<u64> {
+    let existing = directory.ancestors().find(|ancestor| ancestor.exists())?;
+    let stat = statvfs(existing).ok()?;
+    Some(stat.blocks_available() * stat.fragment_size())
+}

@@ -1,0 +1,7 @@
+//! What a machine needs for sandboxes: facts are gathered in one place and judged in another.
+
+mod facts;
+mod judge;
+
+pub use facts::{Cgroups, Facts};
+pub use judge::{Check, Level, judge};

@@ -1,0 +1,170 @@
+//! How a command fails, and the one place where that is told: what went wrong, then what to do next.
+
+use crate::{client::ClientError, output::Output};
+use protocol::api::{ApiErrorBody, Problem};
+use std::{error::Error as _, io};
+
+/// Refused or failed.
+const FAILED: u8 = 1;
+/// The command line is wrong; also what clap uses.
+const USAGE: u8 = 2;
+/// As if SIGPIPE had ended us.
+const BROKEN_PIPE: u8 = 141;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The arguments are wrong in a way that clap cannot see.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{message}")]
+    Refused { message: String, next: Option<String> },
+    #[error("could not {doing}")]
+    Io {
+        doing: String,
+        #[source]
+        source: io::Error,
+    },
+    /// Standard output does not take what we write.
+    #[error("could not write the output")]
+    Output(#[source] io::Error),
+    /// Everything was told already.
+    #[error("failed")]
+    Told,
+}
+
+impl Failure {
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::Refused { message: message.into(), next: None }
+    }
+
+    pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { doing: doing.into(), source }
+    }
+
+    /// The same failure with what to do next.
+    pub fn or(self, next: impl Into<String>) -> Self {
+        match self {
+            Self::Refused { message, next: _ } => Self::Refused { message, next: Some(next.into()) },
+            other => other,
+        }
+    }
+
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Output(_) if self.is_broken_pipe() => BROKEN_PIPE,
+            Self::Client(_) | Self::Refused { .. } | Self::Io { .. } | Self::Output(_) | Self::Told => FAILED,
+        }
+    }
+
+    fn next(&self) -> Option<String> {
+        match self {
+            Self::Client(error) => error.next(),
+            Self::Refused { next, .. } => next.clone(),
+            Self::Usage(_) => Some("see `slipway help` and `slipway COMMAND --help`".to_owned()),
+            Self::Io { .. } | Self::Output(_) | Self::Told => None,
+        }
+    }
+
+    /// Says it on standard error: the API's own JSON for programs, else lines for people.
+    pub fn tell(&self, output: Output) {
+        if self.is_broken_pipe() || matches!(self, Self::Told) {
+            return;
+        }
+        if let (true, Self::Client(ClientError::Api(error))) = (output.json, self) {
+            let body = ApiErrorBody { error: (**error).clone() };
+            eprint_line(&serde_json::to_string(&body).unwrap_or_else(|_| error.message.clone()));
+            return;
+        }
+        for line in self.lines() {
+            eprint_line(&line);
+        }
+    }
+
+    /// What is wrong in the request, where it is one field.
+    fn field(&self) -> Option<&str> {
+        match self {
+            Self::Client(error) => error.api()?.detail.field.as_deref(),
+            Self::Usage(_) | Self::Refused { .. } | Self::Io { .. } | Self::Output(_) | Self::Told => None,
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut first = match self.field() {
+            Some(field) => format!("slipway: {field}: {self}"),
+            None => format!("slipway: {self}"),
+        };
+        let mut cause = match self {
+            // hyper's own words say nothing more to a person.
+            Self::Client(ClientError::Cut(_)) => None,
+            other => other.source(),
+        };
+        while let Some(error) = cause {
+            first.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        let mut lines = vec![first];
+        if let Self::Client(error) = self
+            && let Some(api) = error.api()
+        {
+            lines.extend(api.detail.problem.iter().flat_map(problem_lines));
+        }
+        lines.extend(self.next().map(|next| format!("  next: {next}")));
+        lines
+    }
+}
+
+/// A problem of a sandbox as indented lines.
+pub fn problem_lines(problem: &Problem) -> Vec<String> {
+    let code = crate::output::word(&problem.code);
+    let mut lines = vec![format!("  problem: {code}: {}", problem.message)];
+    lines.extend(problem.output.iter().map(|line| format!("  | {}", crate::output::plain(line))));
+    lines
+}
+
+/// A line on standard error; a closed one is nobody's loss.
+pub fn eprint_line(line: &str) {
+    use io::Write as _;
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::api::{ApiError, ApiErrorCode, ProblemCode};
+
+    #[test]
+    fn a_failed_create_says_why_and_what_next() {
+        let problem = Problem {
+            code: ProblemCode::LaunchFailed,
+            message: "crun exited 1".into(),
+            output: vec!["no such\u{1b}[31m file".into()],
+        };
+        let error =
+            ApiError::new(ApiErrorCode::SandboxFailed, "the sandbox did not come up").with(|detail| {
+                detail.problem = Some(problem);
+                detail.existing = "01jb9xyzabcdefghjkmnpqrstv".parse().ok();
+            });
+        let failure = Failure::from(ClientError::Api(Box::new(error)));
+        insta::assert_snapshot!(failure.lines().join("\n"), @r"
+        slipway: the sandbox did not come up
+          problem: launch_failed: crun exited 1
+          | no such[31m file
+          next: `slipway attempts 01jb9xyzabcdefghjkmnpqrstv` shows what was tried; `slipway recreate 01jb9xyzabcdefghjkmnpqrstv` tries again
+        ");
+        assert_eq!(failure.exit_code(), 1);
+    }
+
+    #[test]
+    fn a_closed_pipe_is_told_to_nobody() {
+        let failure = Failure::Output(io::ErrorKind::BrokenPipe.into());
+        assert!(failure.is_broken_pipe());
+        assert_eq!(failure.exit_code(), 141);
+    }
+}

@@ -1,0 +1,55 @@
+//! Every limit of the command, with its unit.
+
+use std::time::Duration;
+
+/// To reach hostd.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For an answer that nobody has to wait for.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// For a verb that waits until a sandbox has settled; hostd's own deadlines are shorter.
+pub const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// What a create asks hostd to wait before it answers with what there is.
+pub const CREATE_WAIT_S: u64 = 30;
+/// Between two looks at a sandbox that has not settled.
+pub const SETTLE_POLL: Duration = Duration::from_millis(200);
+
+/// For hostd to drain and end.
+pub const HOSTD_STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Longest answer that is not a stream, in bytes.
+pub const ANSWER_MAX_BYTES: usize = 64 << 20;
+/// Longest line of a stream, in bytes: a chunk of output with its JSON around it is far below.
+pub const LINE_MAX_BYTES: usize = 16 << 20;
+/// Items asked for at once in a list.
+pub const PAGE_ITEMS: u32 = 500;
+/// Items of a list that the command is willing to hold.
+pub const LIST_MAX_ITEMS: usize = 1_000_000;
+
+/// How long a follower tries to reach a hostd that went away.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const RETRY_FIRST: Duration = Duration::from_millis(50);
+pub const RETRY_MOST: Duration = Duration::from_secs(1);
+/// After so long without hostd the person is told.
+pub const SILENCE_TOLD_AFTER: Duration = Duration::from_secs(1);
+
+/// Bytes of standard input sent at once, and how many such pieces may wait.
+pub const STDIN_PIECE_BYTES: usize = 64 << 10;
+pub const STDIN_PIECES: usize = 4;
+
+/// For hostd to find out how a command ended whose sandbox went away.
+pub const END_KNOWN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Nothing is said about what takes less.
+pub const SPINNER_AFTER: Duration = Duration::from_millis(500);
+pub const SPINNER_EVERY: Duration = Duration::from_millis(100);
+/// Between two frames of `top`.
+pub const TOP_EVERY: Duration = Duration::from_secs(2);
+/// Between the two samples that the first frame of `top` needs.
+pub const TOP_SAMPLE: Duration = Duration::from_millis(500);
+
+/// For hostd to serve after it was started.
+pub const HOSTD_START_TIMEOUT: Duration = Duration::from_secs(30);
+pub const HOSTD_POLL: Duration = Duration::from_millis(25);
+/// Of hostd's log, shown when it does not start.
+pub const HOSTD_LOG_LINES: usize = 10;
+pub const HOSTD_LOG_READ_BYTES: u64 = 16 << 10;

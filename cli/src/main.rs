@@ -1,0 +1,34 @@
+//! The `slipway` command: what people and scripts use to talk to hostd.
+
+mod age;
+mod args;
+mod client;
+mod commands;
+mod context;
+mod doctor;
+mod exit;
+mod failure;
+mod feed;
+mod follow;
+mod launch;
+mod limits;
+mod output;
+mod parse;
+mod patience;
+mod progress;
+mod resolve;
+mod run;
+mod session;
+mod settle;
+mod signals;
+mod spec;
+mod stdin;
+mod table;
+mod terminal;
+mod winsize;
+
+fn main() {
+    let args = <args::Args as clap::Parser>::parse();
+    // Not by returning: a thread may be reading standard input, and nobody waits for it.
+    std::process::exit(run::run(args).into());
+}

@@ -1,0 +1,84 @@
+//! From the command line to an exit code.
+
+use crate::{
+    args::{Args, Command},
+    commands,
+    context::Context,
+    exit,
+    failure::{Failure, eprint_line},
+    output::Output,
+};
+
+pub fn run(args: Args) -> u8 {
+    let output = Output::new(args.json);
+    let own_failure = if args.command.runs_commands() { Some(exit::OWN) } else { None };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprint_line(&format!("slipway: could not start: {error}"));
+            return own_failure.unwrap_or(1);
+        }
+    };
+    match runtime.block_on(Box::pin(dispatch(args.command, output))) {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.tell(output);
+            match own_failure {
+                Some(own) if !failure.is_broken_pipe() => own,
+                _ => failure.exit_code(),
+            }
+        }
+    }
+}
+
+async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
+    // These work without hostd, and where its address is wrong.
+    match command {
+        Command::Completions(args) => commands::completions::run(&args, output).map(|()| 0),
+        Command::Doctor => commands::doctor::run(output).await,
+        command => {
+            let context = Context::from_environment(output)?;
+            serve(&context, command).await
+        }
+    }
+}
+
+async fn serve(context: &Context, command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Exec(args) => return commands::exec::run(context, args).await,
+        Command::Attach(args) => return commands::attach::run(context, args).await,
+        Command::Up(args) => commands::up::run(context, args).await,
+        Command::Down(args) => commands::down::run(context, args).await,
+        Command::Create(args) => commands::create::run(context, args).await,
+        Command::Ensure(args) => commands::ensure::run(context, args).await,
+        Command::Ls(args) => commands::ls::run(context, args).await,
+        Command::Get(args) => commands::get::run(context, args).await,
+        Command::Start(args) => {
+            commands::lifecycle::run(context, commands::lifecycle::Verb::Start, args).await
+        }
+        Command::Stop(args) => commands::lifecycle::run(context, commands::lifecycle::Verb::Stop, args).await,
+        Command::Pause(args) => {
+            commands::lifecycle::run(context, commands::lifecycle::Verb::Pause, args).await
+        }
+        Command::Resume(args) => {
+            commands::lifecycle::run(context, commands::lifecycle::Verb::Resume, args).await
+        }
+        Command::Recreate(args) => {
+            commands::lifecycle::run(context, commands::lifecycle::Verb::Recreate, args).await
+        }
+        Command::Rm(args) => commands::rm::run(context, args).await,
+        Command::Services(args) => commands::services::run(context, args).await,
+        Command::Service(args) => commands::service::run(context, args).await,
+        Command::Logs(args) => commands::logs::run(context, args).await,
+        Command::Events(args) => commands::events::run(context, args).await,
+        Command::Ps(args) => commands::ps::run(context, args).await,
+        Command::Ports(args) => commands::ports::run(context, args).await,
+        Command::Top => commands::top::run(context).await,
+        Command::Attempts(args) => commands::attempts::run(context, args).await,
+        Command::Image(args) => commands::image::run(context, args).await,
+        Command::Token(args) => commands::token::run(context, args).await,
+        Command::Version => commands::version::run(context).await,
+        Command::Completions(_) | Command::Doctor => Ok(()),
+    }?;
+    Ok(0)
+}

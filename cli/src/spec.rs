@@ -1,0 +1,166 @@
+//! The flags that describe a sandbox, and the spec they make.
+
+use crate::{failure::Failure, parse};
+use clap::{Args, ValueEnum};
+use protocol::{
+    ServiceSpec,
+    api::{IdlePolicy, Network, SandboxScope, SandboxSpec, Visibility},
+};
+use std::{io::Read as _, path::PathBuf};
+
+/// What the sandbox shall be. Everything is optional.
+#[derive(Debug, Args, Default)]
+pub struct SpecFlags {
+    /// Name for people; a unique one may be used instead of the id
+    #[arg(long)]
+    pub name: Option<String>,
+    /// `host` (the programs of this machine, read-only), or the name of an imported image
+    #[arg(long)]
+    pub image: Option<String>,
+    /// Backend to run it on; see `slipway doctor`
+    #[arg(long)]
+    pub driver: Option<String>,
+    /// Port whose preview is advertised; repeat for more
+    #[arg(long = "port", short = 'p', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ports: Vec<u16>,
+    /// Environment variable for everything in it; NAME alone passes on your own
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    pub env: Vec<(String, String)>,
+    /// File of NAME=VALUE lines; --env wins over it
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// Memory limit, as in 512m or 2g
+    #[arg(long, short = 'm', value_name = "SIZE", value_parser = parse::megabytes)]
+    pub memory: Option<u64>,
+    /// Limit of cores, as in 0.5 or 2
+    #[arg(long, value_name = "CORES")]
+    pub cpus: Option<f64>,
+    /// Limit of processes and threads
+    #[arg(long, value_name = "COUNT")]
+    pub pids: Option<u64>,
+    /// Disk limit, as in 10g
+    #[arg(long, value_name = "SIZE", value_parser = parse::megabytes)]
+    pub disk: Option<u64>,
+    /// `none` has loopback only; `open` reaches the network of the host's choice
+    #[arg(long, value_name = "NETWORK")]
+    pub network: Option<NetworkFlag>,
+    /// Keep it running, and start it again when it dies, instead of letting it sleep when idle
+    #[arg(long)]
+    pub always_on: bool,
+    /// Let anyone open its previews, without a token
+    #[arg(long)]
+    pub public: bool,
+    /// How long it may exist, as in 90s, 15m, 4h or 7d; for ever when not given
+    #[arg(long, value_name = "TIME")]
+    pub ttl: Option<String>,
+    /// Anything you want to find again; repeat for more
+    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = parse::pair)]
+    pub metadata: Vec<(String, String)>,
+    /// Project it belongs to
+    #[arg(long)]
+    pub project: Option<String>,
+    /// What it belongs to, as in agent-run:42 or custom:mine; one live sandbox has each
+    #[arg(long, value_name = "KIND:KEY", value_parser = parse::scope)]
+    pub scope: Option<SandboxScope>,
+    /// Service to keep running, as in 'name=web,command=npm run dev,port=3000'. Also takes cwd=,
+    /// depends_on=, env.NAME=, restart=always|on-failure|never and health=/path|tcp:PORT|log:PATTERN|command:LINE
+    #[arg(long = "service", value_name = "FIELDS", value_parser = parse::service)]
+    pub services: Vec<ServiceSpec>,
+    /// JSON file with the spec, `-` for standard input; flags win over it
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum NetworkFlag {
+    None,
+    Open,
+}
+
+impl SpecFlags {
+    /// Reads the files that are named and makes the spec.
+    pub fn spec(self) -> Result<SandboxSpec, Failure> {
+        let base = self.file.as_ref().map_or_else(|| Ok(SandboxSpec::default()), read_spec)?;
+        let mut env = protocol::EnvMap::new();
+        for path in &self.env_file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::io(format!("read {}", path.display()), error))?;
+            let more = parse::env_file(&text)
+                .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+            env.extend(more);
+        }
+        Ok(self.over(base, env))
+    }
+
+    /// The flags over a spec from a file. Single values replace, collections are merged by name.
+    fn over(self, mut spec: SandboxSpec, env_of_files: protocol::EnvMap) -> SandboxSpec {
+        spec.name = self.name.or(spec.name);
+        spec.image = self.image.or(spec.image);
+        spec.driver = self.driver.or(spec.driver);
+        spec.ports.extend(self.ports);
+        spec.ports.sort_unstable();
+        spec.ports.dedup();
+        spec.env.extend(env_of_files);
+        spec.env.extend(self.env);
+        spec.limits.memory_mb = self.memory.or(spec.limits.memory_mb);
+        spec.limits.cpus = self.cpus.or(spec.limits.cpus);
+        spec.limits.pids = self.pids.or(spec.limits.pids);
+        spec.limits.disk_mb = self.disk.or(spec.limits.disk_mb);
+        spec.network = self.network.map(Network::from).or(spec.network);
+        spec.idle_policy = self.always_on.then_some(IdlePolicy::AlwaysOn).or(spec.idle_policy);
+        spec.visibility = self.public.then_some(Visibility::Public).or(spec.visibility);
+        spec.ttl = self.ttl.or(spec.ttl);
+        spec.metadata.extend(self.metadata);
+        spec.project = self.project.or(spec.project);
+        spec.scope = self.scope.or(spec.scope);
+        for service in self.services {
+            spec.services.retain(|known| known.name != service.name);
+            spec.services.push(service);
+        }
+        spec
+    }
+}
+
+impl From<NetworkFlag> for Network {
+    fn from(flag: NetworkFlag) -> Self {
+        match flag {
+            NetworkFlag::None => Self::None,
+            NetworkFlag::Open => Self::Open,
+        }
+    }
+}
+
+fn read_spec(path: &PathBuf) -> Result<SandboxSpec, Failure> {
+    let mut text = String::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text)
+    } else {
+        std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text))
+    };
+    read.map_err(|error| Failure::io(format!("read {}", path.display()), error))?;
+    serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_win_over_the_file_and_collections_are_merged() {
+        let file = r#"{"name":"old","ports":[80],"env":{"A":"1","B":"1"},"limits":{"memory_mb":64,"pids":9},
+            "services":[{"name":"web","command":"old"}]}"#;
+        let base: SandboxSpec = serde_json::from_str(file).expect("a good spec");
+        let flags = SpecFlags {
+            name: Some("new".into()),
+            ports: vec![3000, 80],
+            env: vec![("A".into(), "3".into())],
+            memory: Some(128),
+            services: vec![parse::service("name=web,command=new").expect("a good service")],
+            always_on: true,
+            ..SpecFlags::default()
+        };
+        let spec =
+            flags.over(base, [("A".to_owned(), "2".to_owned()), ("C".to_owned(), "2".to_owned())].into());
+        insta::assert_snapshot!(serde_json::to_string(&spec).expect("JSON"), @r#"{"name":"new","ports":[80,3000],"env":{"A":"3","B":"1","C":"2"},"services":[{"name":"web","command":"new","restart":"always","restart_after_task":false}],"limits":{"memory_mb":128,"pids":9},"idle_policy":"always_on"}"#);
+    }
+}

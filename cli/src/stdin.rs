@@ -1,0 +1,89 @@
+//! Our standard input, sent to an exec in the order it was read.
+
+use crate::{
+    client::{Ask, Client, ClientError},
+    failure::Failure,
+    limits,
+    patience::Patience,
+};
+use bytes::Bytes;
+use protocol::api::ApiErrorCode;
+use std::{io::Read as _, sync::Arc, time::Duration};
+use tokio::sync::mpsc;
+
+/// The answer comes when the command has taken the input, which is its own affair.
+const STDIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Sends until the input or the exec ends. On a terminal a piece that was cut on its way is dropped, as
+/// on any line that is bad; otherwise that is an error, because the command would see wrong input.
+pub async fn pump(client: Arc<Client>, exec_path: String, terminal: bool) -> Result<(), Failure> {
+    let mut pieces = read();
+    let ask = Ask::post(format!("{exec_path}/stdin")).timeout(STDIN_TIMEOUT);
+    while let Some(piece) = pieces.recv().await {
+        match deliver(&client, ask.clone().bytes(piece)).await {
+            Ok(Delivered::Taken) => {}
+            Ok(Delivered::NotWanted) => return Ok(()),
+            Err(error) if terminal && error.passes() => {}
+            Err(error) => return Err(unsure(error)),
+        }
+    }
+    match deliver(&client, ask.query("eof", 1)).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(unsure(error)),
+    }
+}
+
+enum Delivered {
+    Taken,
+    /// The exec has ended, or has closed its input.
+    NotWanted,
+}
+
+/// Tries again only where nothing can have been delivered.
+async fn deliver(client: &Client, ask: Ask) -> Result<Delivered, ClientError> {
+    let mut patience = Patience::new();
+    loop {
+        match client.send(ask.clone()).await {
+            Ok(_) => return Ok(Delivered::Taken),
+            Err(error) if error.is(ApiErrorCode::NotRunning) || error.is(ApiErrorCode::Conflict) => {
+                return Ok(Delivered::NotWanted);
+            }
+            Err(error @ (ClientError::NotServing { .. } | ClientError::Api(_))) => {
+                patience.wait(error).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn unsure(error: ClientError) -> Failure {
+    match error {
+        ClientError::Cut(_) | ClientError::Early | ClientError::TimedOut(_) => Failure::refused(
+            "hostd went away while input was being sent: some of it may be missing, or be there twice",
+        )
+        .or("run the command again"),
+        other => other.into(),
+    }
+}
+
+/// Reads on a thread of its own: a read of a terminal cannot be cancelled, and ends with the process.
+fn read() -> mpsc::Receiver<Bytes> {
+    let (sender, receiver) = mpsc::channel(limits::STDIN_PIECES);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; limits::STDIN_PIECE_BYTES];
+        let mut stdin = std::io::stdin();
+        loop {
+            let piece = match stdin.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(count) => Bytes::copy_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                // A terminal that is gone, or one we may not read from: there is no more input.
+                Err(_) => return,
+            };
+            if sender.blocking_send(piece).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

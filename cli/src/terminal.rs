@@ -1,0 +1,37 @@
+//! Our own terminal while it shows one of a sandbox: raw, and as it was again when dropped.
+
+use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use protocol::TtySize;
+use std::io::{self, IsTerminal as _};
+
+const SIZE_UNKNOWN: TtySize = TtySize { cols: 80, rows: 24 };
+
+pub fn size() -> TtySize {
+    crate::winsize::of(&io::stdout()).or_else(|| crate::winsize::of(&io::stdin())).unwrap_or(SIZE_UNKNOWN)
+}
+
+pub struct RawMode {
+    before: Option<Termios>,
+}
+
+impl RawMode {
+    /// Does nothing where standard input is no terminal.
+    pub fn enter() -> io::Result<Self> {
+        if !io::stdin().is_terminal() {
+            return Ok(Self { before: None });
+        }
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        cfmakeraw(&mut raw);
+        tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw)?;
+        Ok(Self { before: Some(before) })
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, before);
+        }
+    }
+}

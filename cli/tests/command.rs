@@ -1,0 +1,191 @@
+//! The real command against a hostd that cuts connections, dies and comes back.
+
+mod fake;
+
+use fake::{API, Fake, WEB};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use std::{path::Path, process::Stdio};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    process::{Child, Command},
+};
+
+fn slipway(data_dir: &Path, line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slipway"));
+    command.args(line.split_whitespace()).env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN");
+    command.env("SLIPWAY_DATA_DIR", data_dir).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+struct Ended {
+    stdout: String,
+    stderr: String,
+    code: Option<i32>,
+}
+
+async fn run(data_dir: &Path, line: &str) -> Ended {
+    let output = slipway(data_dir, line).output().await.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ended { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
+}
+
+fn spawn(data_dir: &Path, line: &str) -> Child {
+    slipway(data_dir, line)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs")
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).expect("it runs");
+    kill(Pid::from_raw(pid), signal).expect("it runs");
+}
+
+/// `line n` for the numbers of one stream.
+fn lines(count: usize, parity: usize) -> String {
+    (0..count).filter(|n| n % 2 == parity).map(|n| format!("line {n}\n")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_survives_every_cut_without_loss_or_repetition() {
+    let fake = Fake::start();
+    let ended = run(&fake.data_dir(), "exec web -- print 40").await;
+    assert_eq!(ended.stdout, lines(40, 0));
+    assert_eq!(ended.stderr, lines(40, 1));
+    assert_eq!(ended.code, Some(3));
+    let tries = fake.execs.acts().iter().filter(|act| *act == "output").count();
+    assert!(tries > 10, "it was cut {tries} times only");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exec_goes_on_when_hostd_dies_and_comes_back() {
+    let mut fake = Fake::start();
+    let mut child = spawn(&fake.data_dir(), "exec web -n -- sleep");
+    fake.execs.saw("output").await;
+    fake.die().await;
+    fake.serve();
+    // The second look at the output is one of the new hostd.
+    let again = |acts: &[String]| acts.iter().filter(|act| *act == "output").count() > 1;
+    while !again(&fake.execs.acts()) {
+        tokio::task::yield_now().await;
+    }
+    signal(&child, Signal::SIGINT);
+    assert_eq!(child.wait().await.expect("it ends").code(), Some(130));
+    assert_eq!(fake.execs.acts().iter().filter(|act| *act == "create").count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_is_passed_on_to_its_end() {
+    let fake = Fake::start();
+    let mut child = spawn(&fake.data_dir(), "exec web -- cat");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let text = "hi\n".repeat(100_000);
+    stdin.write_all(text.as_bytes()).await.expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().await.expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout == text.as_bytes(), "{} bytes came back", output.stdout.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_interrupts_the_group() {
+    let fake = Fake::start();
+    let mut child = spawn(&fake.data_dir(), "exec web -n -- sleep");
+    fake.execs.saw("output").await;
+    signal(&child, Signal::SIGINT);
+    assert_eq!(child.wait().await.expect("it ends").code(), Some(130));
+    assert!(fake.execs.acts().contains(&"signal INT group".to_owned()), "{:?}", fake.execs.acts());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_leaves_ends_the_command() {
+    let fake = Fake::start();
+    let mut child = spawn(&fake.data_dir(), "exec web -n -- print 40");
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut stderr).await.expect("text");
+    assert_eq!(child.wait().await.expect("it ends").code(), Some(141));
+    assert!(!stderr.contains("panic") && !stderr.contains("slipway:"), "{stderr}");
+    assert!(fake.execs.acts().contains(&"cancel".to_owned()), "{:?}", fake.execs.acts());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_go_on_after_the_last_one_seen() {
+    let fake = Fake::start();
+    let mut child = spawn(&fake.data_dir(), "events -f --json");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut seen = Vec::new();
+    while seen.len() < 6 {
+        let line = lines.next_line().await.expect("text").expect("more");
+        let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        seen.push(event["seq"].as_u64().expect("a number"));
+    }
+    assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_for_people_or_for_programs() {
+    let fake = Fake::start();
+    insta::assert_snapshot!(run(&fake.data_dir(), "ls").await.stdout, @r"
+    ID                          NAME  STATUS   IMAGE  PORTS  AGE
+    01jb9xyzabcdefghjkmnpqrstv  web   running  host   3000   -
+    01kb9xyzabcdefghjkmnpqrstv  api   running  host   3000   -
+    ");
+    let json: serde_json::Value =
+        serde_json::from_str(&run(&fake.data_dir(), "ls --json").await.stdout).expect("JSON");
+    assert_eq!(json["items"][1]["id"], API);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_found_by_name_and_by_the_beginning_of_its_id() {
+    let fake = Fake::start();
+    for name in ["web", "01j", "01JB9", WEB] {
+        let ended = run(&fake.data_dir(), &format!("get {name}")).await;
+        assert!(
+            ended.stdout.starts_with(&format!("id          {WEB}\n")),
+            "{name}: {}{}",
+            ended.stdout,
+            ended.stderr
+        );
+    }
+    for (name, words) in [("01", "may mean 2 sandboxes"), ("nope", "no sandbox has the id or name")] {
+        let ended = run(&fake.data_dir(), &format!("get {name}")).await;
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+        assert_eq!(ended.code, Some(1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_says_why_and_what_next() {
+    let fake = Fake::start();
+    let ended = run(&fake.data_dir(), "create --image nope").await;
+    insta::assert_snapshot!(ended.stderr, @r"
+    slipway: the sandbox did not come up
+      problem: image_missing: there is no image nope
+      next: `slipway attempts 01kb9xyzabcdefghjkmnpqrstv` shows what was tried; `slipway recreate 01kb9xyzabcdefghjkmnpqrstv` tries again
+    ");
+    assert_eq!((ended.stdout.as_str(), ended.code), ("", Some(1)));
+    let ended = run(&fake.data_dir(), "exec web -- oom").await;
+    assert!(ended.stderr.contains("out of memory"), "{}", ended.stderr);
+    assert_eq!(ended.code, Some(137));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_hostd_it_says_how_to_get_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (line, code) in [("ls", 1), ("exec web -- true", 125), ("frob", 2), ("exec", 2)] {
+        let ended = run(directory.path(), line).await;
+        assert_eq!(ended.code, Some(code), "{line}: {}", ended.stderr);
+    }
+    let ended = run(directory.path(), "ls").await;
+    assert!(
+        ended.stderr.contains("hostd does not run") && ended.stderr.contains("`slipway up`"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -1,0 +1,131 @@
+//! The socket, and which request means what.
+
+use super::{API, WEB, execs::Execs};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::{
+    Request, Response,
+    body::{Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::{io, path::PathBuf, pin::Pin, sync::Arc};
+use tokio::{
+    net::UnixListener,
+    task::{JoinHandle, JoinSet},
+};
+
+pub type Pieces = Vec<Result<Frame<Bytes>, io::Error>>;
+pub type Answer = (u16, Pieces);
+
+pub struct Fake {
+    pub execs: Arc<Execs>,
+    directory: tempfile::TempDir,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Fake {
+    pub fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut fake = Self { execs: Arc::default(), directory, server: None };
+        fake.serve();
+        fake
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.directory.path().to_owned()
+    }
+
+    pub fn serve(&mut self) {
+        let listener = UnixListener::bind(self.directory.path().join("hostd.sock")).expect("a socket");
+        let execs = Arc::clone(&self.execs);
+        self.server = Some(tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (stream, _) = listener.accept().await.expect("a connection");
+                let execs = Arc::clone(&execs);
+                let service = service_fn(move |request| answer(Arc::clone(&execs), request));
+                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+            }
+        }));
+    }
+
+    /// As kill -9: every connection is cut, and nobody serves.
+    pub async fn die(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.abort();
+            let _ = server.await;
+        }
+        std::fs::remove_file(self.directory.path().join("hostd.sock")).expect("it was there");
+    }
+}
+
+type Body = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>;
+
+async fn answer(execs: Arc<Execs>, request: Request<Incoming>) -> Result<Response<Body>, io::Error> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    let after = head.headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
+    let path: Vec<&str> = head.uri.path().split('/').skip(1).collect();
+    let query = head.uri.query().unwrap_or_default();
+    let (status, pieces) = match (head.method.as_str(), path.as_slice()) {
+        ("GET", ["v1", "sandboxes"]) => document(200, &json!({ "items": sandboxes() })),
+        ("POST", ["v1", "sandboxes"]) => document(502, &failed_create()),
+        ("GET", ["v1", "sandboxes", WEB]) => document(200, &sandboxes()[0]),
+        ("GET", ["v1", "events"]) => (200, events(after)),
+        (method, ["v1", "sandboxes", WEB, "execs", rest @ ..]) => {
+            execs.answer(method, rest, query, &body).await
+        }
+        _ => document(404, &error("not_found", "no such thing")),
+    };
+    // hyper sends what it has when it has to wait, and throws it away at an error.
+    let pieces = stream::iter(pieces).then(|piece| async {
+        tokio::task::yield_now().await;
+        piece
+    });
+    Ok(Response::builder().status(status).body(StreamBody::new(Box::pin(pieces) as _)).expect("a response"))
+}
+
+pub fn document(status: u16, body: &Value) -> Answer {
+    (status, vec![Ok(Frame::data(Bytes::from(body.to_string())))])
+}
+
+pub fn error(code: &str, message: &str) -> Value {
+    json!({ "error": { "code": code, "message": message, "retryable": false } })
+}
+
+fn failed_create() -> Value {
+    let mut body = error("sandbox_failed", "the sandbox did not come up");
+    body["error"]["detail"] = json!({ "existing": API, "problem": { "code": "image_missing", "message": "there is no image nope" } });
+    body
+}
+
+fn sandboxes() -> Vec<Value> {
+    let sandbox = |id: &str, name: &str| {
+        json!({ "id": id, "name": name, "tenant": "t", "principal": "p", "project": "default", "status": "running",
+            "driver": "oci", "image": "host", "ports": [3000], "previews": {}, "network": "none",
+            "limits": { "memory_mb": 512, "cpus": 1.0, "pids": 256 }, "idle_policy": "sleep", "visibility": "private",
+            "env": [], "services": [], "metadata": {}, "attempt": 1, "created_at": "", "updated_at": "" })
+    };
+    vec![sandbox(WEB, "web"), sandbox(API, "api")]
+}
+
+/// Six events; a connection gets two of them, and one that it was given before.
+fn events(after: Option<u64>) -> Pieces {
+    let first = after.unwrap_or(0).max(1);
+    let frame = |seq: u64| {
+        let event = json!({ "seq": seq, "time": "2026-11-16T08:00:00.000Z", "sandbox": WEB, "kind": "boot",
+            "data": { "number": seq } });
+        format!("id: {seq}\nevent: boot\ndata: {event}\n\n")
+    };
+    let mut pieces: Pieces = (first..first + 3)
+        .take_while(|seq| *seq <= 6)
+        .map(|seq| Ok(Frame::data(frame(seq).into())))
+        .collect();
+    pieces.push(Ok(Frame::data(Bytes::from_static(b"id: 99\ndata: {\"seq\": 99, \"ti"))));
+    pieces.push(Err(io::ErrorKind::ConnectionReset.into()));
+    pieces
+}
