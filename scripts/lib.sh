@@ -9,6 +9,8 @@ cd -- "$root" || exit
 
 # shellcheck disable=SC2034  # the scripts use it
 musl_target=x86_64-unknown-linux-musl
+# shellcheck disable=SC2034  # the scripts use it
+gnu_target=x86_64-unknown-linux-gnu
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}"
 
 # Outside the work tree, so that `cargo clean` and a second clone keep the tools, and outside

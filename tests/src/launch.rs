@@ -26,10 +26,16 @@ pub fn directory() -> Result<TempDir> {
     Ok(dir)
 }
 
-/// The binary under test.
+/// The runtimed under test.
 pub fn binary() -> Result<PathBuf> {
-    let path = std::env::var_os("RUNTIMED_BIN").context("RUNTIMED_BIN must name the built runtimed")?;
-    Ok(PathBuf::from(path))
+    program("runtimed")
+}
+
+/// One of the built programs.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let programs = std::env::var_os("SLIPWAY_PROGRAMS");
+    let programs = programs.context("SLIPWAY_PROGRAMS must name the directory of the built programs")?;
+    Ok(PathBuf::from(programs).join(name))
 }
 
 pub fn script(name: &str) -> Result<PathBuf> {

@@ -1,10 +1,11 @@
 //! What the end-to-end tests share: a real runtimed as PID 1 of real namespaces, and a client for it.
 //!
-//! The binary is the release build that `RUNTIMED_BIN` names. Everything here needs root.
+//! The programs are those in the directory that `SLIPWAY_PROGRAMS` names. Everything here needs root.
 
 pub mod client;
 pub mod control_group;
 pub mod events;
+pub mod host;
 pub mod input;
 pub mod launch;
 pub mod output;
@@ -24,6 +25,7 @@ pub mod viewer;
 pub mod wire;
 
 pub use client::{Answer, Client};
+pub use host::{Caller, Feed, Hostd, Reply};
 pub use input::{send_input, type_in};
 pub use output::{Followed, follow};
 pub use random::Random;

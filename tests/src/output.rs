@@ -1,11 +1,11 @@
 //! Followers of output, as clients write them.
 
 use crate::Client;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use http_body_util::{BodyExt, Empty};
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::{Request, Response};
 use protocol::{Chunk, Encoding, Payload, Stream};
 
 /// The bytes of a payload.
@@ -66,11 +66,15 @@ pub struct Follower {
 impl Follower {
     /// Opens `path`, which must be one that answers NDJSON.
     pub async fn open(client: &Client, path: &str) -> Result<Self> {
-        let response = client.open(Request::get(path).body(Empty::new())?).await?;
+        Self::of(client.open(Request::get(path).body(Empty::new())?).await?).await.context(path.to_owned())
+    }
+
+    /// The follower of an answer, which must be 200.
+    pub async fn of(response: Response<Incoming>) -> Result<Self> {
         if response.status() != 200 {
             let status = response.status();
             let body = response.into_body().collect().await?.to_bytes();
-            bail!("{path} answered {status} {}", String::from_utf8_lossy(&body));
+            bail!("answered {status} {}", String::from_utf8_lossy(&body));
         }
         Ok(Self { body: response.into_body(), buffer: Vec::new() })
     }

@@ -135,8 +135,8 @@ impl Sandbox {
 fn spawn(dir: &Path, variables: &[String]) -> Result<Child> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
     ensure!(
-        std::env::var_os("RUNTIMED_BIN").is_some(),
-        "RUNTIMED_BIN must name the built runtimed; see scripts/test"
+        std::env::var_os("SLIPWAY_PROGRAMS").is_some(),
+        "SLIPWAY_PROGRAMS must name the directory of the built programs; see scripts/test"
     );
     let _ = std::fs::remove_file(dir.join("pid"));
     let stderr = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr"))?;

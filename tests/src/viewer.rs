@@ -4,8 +4,9 @@ use crate::Client;
 use crate::sandbox::PATIENCE;
 use anyhow::{Context, Result, bail};
 use http_body_util::{BodyExt, Empty};
-use hyper::Request;
+use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -23,7 +24,11 @@ impl Viewer {
             .header("connection", "Upgrade")
             .header("upgrade", "slipway-terminal")
             .body(Empty::<bytes::Bytes>::new())?;
-        let response = client.open(request).await?;
+        Self::of(client.open(request).await?).await
+    }
+
+    /// The viewer that an answer makes, which must be 101.
+    pub async fn of(response: Response<Incoming>) -> Result<Self> {
         if response.status() != 101 {
             let status = response.status();
             let body = response.into_body().collect().await?.to_bytes();

@@ -20,8 +20,8 @@ pub async fn rows() -> Result<Vec<Row>> {
     let (ours, printing, plain) = (median(ours), median(printing), median(plain));
     sandbox.stop().await?;
     let against = format!("fork+exec {}", ms(plain));
-    let row = |what, time, goal| Row {
-        what,
+    let row = |what: &'static str, time, goal| Row {
+        what: what.into(),
         ours: ms(time),
         other: against.clone(),
         ratio: ratio(time, plain),

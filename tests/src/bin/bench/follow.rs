@@ -24,7 +24,7 @@ pub async fn rows() -> Result<Vec<Row>> {
     let (ours, plain) = (median(ours), median(plain));
     sandbox.stop().await?;
     Ok(vec![Row {
-        what: "one follower, 256 MiB raw",
+        what: "one follower, 256 MiB raw".into(),
         ours: mb_per_s(bytes, ours),
         other: format!("file through a socket {}", mb_per_s(bytes, plain)),
         ratio: ratio(plain, ours),

@@ -24,10 +24,10 @@ pub async fn rows() -> Result<Vec<Row>> {
     let busy = rss_bytes(&sandbox, "self")?;
     let shims = rss_bytes(&sandbox, "shims")?;
     sandbox.stop().await?;
-    let bin = std::env::var_os("RUNTIMED_BIN").context("RUNTIMED_BIN")?;
+    let bin = tests::launch::binary()?;
     let size = std::fs::metadata(bin)?.len() as f64;
-    let row = |what, bytes: f64, bound_mb: f64| Row {
-        what,
+    let row = |what: &'static str, bytes: f64, bound_mb: f64| Row {
+        what: what.into(),
         ours: format!("{:.2} MB", bytes / MB),
         other: format!("bound {bound_mb} MB"),
         ratio: bytes / MB / bound_mb,

@@ -1,9 +1,13 @@
 //! Side-by-side measurements: each row is ours against the alternative, in the same run, interleaved.
 //! Absolute times prove nothing on a busy machine; the ratio is what counts.
 
+mod bare;
+mod calm;
+mod docker;
 mod exec;
 mod follow;
 mod footprint;
+mod host;
 mod row;
 mod start;
 mod throughput;
@@ -32,6 +36,8 @@ async fn main() -> Result<()> {
     measure!("follow", follow::rows());
     measure!("start", start::rows());
     measure!("footprint", footprint::rows());
+    measure!("host", host::rows());
+    measure!("density", host::density());
     let missed = rows.iter().filter(|row| !row.is_met()).count();
     println!("{} rows, {missed} goals missed", rows.len());
     if missed > 0 {

@@ -1,10 +1,11 @@
 //! One row of the table, and how samples become one number.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 pub struct Row {
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     pub ours: String,
     pub other: String,
     /// Ours divided by the other, or by a fixed bound.
@@ -20,7 +21,7 @@ pub enum Goal {
     Shown,
 }
 
-pub const HEAD: &str = "what                                    ours            against                                ratio  goal";
+pub const HEAD: &str = "what                                    ours            against                                 ratio  goal";
 
 impl Row {
     pub fn is_met(&self) -> bool {
@@ -36,11 +37,11 @@ impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.is_met() { "met" } else { "MISSED" };
         let goal = match self.goal {
-            Goal::AtMost(bound) => format!("≤ {bound} {verdict}"),
-            Goal::AtLeast(bound) => format!("≥ {bound} {verdict}"),
+            Goal::AtMost(bound) => format!("≤ {bound:.3} {verdict}"),
+            Goal::AtLeast(bound) => format!("≥ {bound:.3} {verdict}"),
             Goal::Shown => "shown".to_owned(),
         };
-        write!(f, "{:<40}{:<16}{:<38}{:>6.2}  {goal}", self.what, self.ours, self.other, self.ratio)
+        write!(f, "{:<40}{:<16}{:<38}{:>7.3}  {goal}", self.what, self.ours, self.other, self.ratio)
     }
 }
 

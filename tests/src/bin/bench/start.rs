@@ -1,7 +1,7 @@
 //! From exec of the binary to the first answered request, against starting `true`.
 
 use crate::row::{Goal, Row, median, ms, ratio};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub async fn rows() -> Result<Vec<Row>> {
     }
     let (ours, plain) = (median(ours), median(plain));
     Ok(vec![Row {
-        what: "exec of the binary to first answer",
+        what: "exec of the binary to first answer".into(),
         ours: ms(ours),
         other: format!("fork+exec of true {}", ms(plain)),
         ratio: ratio(ours, plain),
@@ -27,7 +27,7 @@ pub async fn rows() -> Result<Vec<Row>> {
 
 /// Not in namespaces: their making is not ours to measure here.
 async fn boot(dir: &Path) -> Result<Duration> {
-    let bin = std::env::var_os("RUNTIMED_BIN").context("RUNTIMED_BIN")?;
+    let bin = tests::launch::binary()?;
     let socket = dir.join("control/sock");
     let mut command = Command::new(Path::new(&bin));
     command.env_clear().env("RUNTIMED_DIR", dir.join("control"));

@@ -19,7 +19,7 @@ pub async fn rows() -> Result<Vec<Row>> {
     let (logged, plain) = (median(logged), median(plain));
     sandbox.stop().await?;
     Ok(vec![Row {
-        what: "output of one exec, 1 GiB",
+        what: "output of one exec, 1 GiB".into(),
         ours: mb_per_s(bytes, logged),
         other: format!("the same into a file {}", mb_per_s(bytes, plain)),
         ratio: ratio(plain, logged),

@@ -1,0 +1,82 @@
+//! The embedded driver by itself, on data of its own: for what no route of the API does yet.
+
+use super::leftovers;
+use crate::Client;
+use crate::launch::{directory, program};
+use anyhow::{Context, Result};
+use hostd::core::Blueprint;
+use hostd::driver::oci::{HostImage, Oci, OciConfig};
+use hostd::driver::{Badge, Driver, Order};
+use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, SandboxId, Visibility};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+pub struct Driven {
+    dir: TempDir,
+    pub driver: Oci,
+}
+
+impl Driven {
+    pub async fn open() -> Result<Self> {
+        let dir = directory()?;
+        let instance = dir.path().file_name().context("a name")?.to_string_lossy().replace('.', "-");
+        let data_dir = dir.path().join("data");
+        std::fs::create_dir(&data_dir)?;
+        std::fs::write(data_dir.join("instance"), &instance)?;
+        let config = OciConfig {
+            data_dir,
+            runtimed: program("runtimed")?,
+            launcher: program("hostd")?,
+            runtime: None,
+            instance,
+            key: [7; 32],
+            host_image: HostImage::default(),
+        };
+        Ok(Self { driver: Oci::open(config).await?, dir })
+    }
+
+    /// A sandbox that runs and answers.
+    pub async fn launch(&self, number: u32) -> Result<SandboxId> {
+        let sandbox: SandboxId = format!("{number:026}").parse()?;
+        self.driver.launch(&order(sandbox)?).await?;
+        let client = self.client(&sandbox);
+        let answers =
+            async || Ok(client.get("/healthz").await.is_ok_and(|answer| answer.status == 200).then_some(()));
+        super::until("it answers", answers).await?;
+        Ok(sandbox)
+    }
+
+    /// Its runtimed, past the driver.
+    pub fn client(&self, sandbox: &SandboxId) -> Client {
+        Client::new(self.control(sandbox).join("sock"))
+    }
+
+    pub fn control(&self, sandbox: &SandboxId) -> PathBuf {
+        self.dir.path().join("data/oci").join(sandbox.as_str()).join("control")
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        leftovers::clear(&self.dir.path().join("data"));
+    }
+}
+
+fn order(sandbox: SandboxId) -> Result<Order> {
+    let label = |text: &str| Label::parse(text).map_err(anyhow::Error::from);
+    let owner = Owner { tenant: label("acme")?, principal: label("ann")?, project: label("default")? };
+    let badge = Badge { sandbox, name: "driven".to_owned(), owner, scope: None, created_ms: 0 };
+    let blueprint = Blueprint {
+        driver: "oci".to_owned(),
+        image: "host".to_owned(),
+        ports: vec![],
+        services: vec![],
+        limits: Limits { memory_mb: 256, cpus: 1.0, pids: 256, disk_mb: None },
+        network: Network::None,
+        idle_policy: IdlePolicy::Sleep,
+        visibility: Visibility::Private,
+        ttl_ms: None,
+    };
+    Ok(Order { badge, attempt: 1, blueprint: Arc::new(blueprint) })
+}

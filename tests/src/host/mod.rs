@@ -1,0 +1,176 @@
+//! A real hostd with a data directory of its own, on ports of its own, and callers of its API.
+
+mod caller;
+mod driven;
+mod feed;
+mod history;
+mod leftovers;
+mod look;
+mod traces;
+
+pub use caller::{Caller, Reply};
+pub use driven::Driven;
+pub use feed::Feed;
+pub use history::{all_events, whole};
+pub use look::{PAUSE, until};
+pub use traces::Traces;
+
+use crate::launch::{directory, program};
+use crate::sandbox::PATIENCE;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+pub struct Hostd {
+    /// Everything it keeps. Removed at the end, with whatever still runs.
+    dir: TempDir,
+    data: PathBuf,
+    variables: Vec<(String, String)>,
+    child: Child,
+    url: String,
+}
+
+impl Hostd {
+    pub async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// With further environment variables.
+    pub async fn start_with(variables: &[(&str, &str)]) -> Result<Self> {
+        let dir = directory()?;
+        let data = dir.path().join("data");
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self::start_in(dir, data, variables).await
+    }
+
+    /// With its data in a directory of the caller's choice below `dir`.
+    pub async fn start_in(dir: TempDir, data: PathBuf, variables: Vec<(String, String)>) -> Result<Self> {
+        let mut child = spawn(dir.path(), &data, &variables)?;
+        let url = ready(&mut child).await;
+        let url = url.with_context(|| format!("hostd said: {}", said(dir.path())))?;
+        Ok(Self { dir, data, variables, child, url })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// What it wrote to standard error in all its lives.
+    pub fn said(&self) -> String {
+        said(self.dir.path())
+    }
+
+    pub fn pid(&self) -> Result<Pid> {
+        let pid = self.child.id().context("hostd has ended")?;
+        Ok(Pid::from_raw(i32::try_from(pid)?))
+    }
+
+    /// The administrator, by the token file.
+    pub fn operator(&self) -> Result<Caller> {
+        let token = std::fs::read_to_string(self.data.join("token"))?;
+        Ok(Caller::tcp(&self.url, Some(token.trim())))
+    }
+
+    /// Whoever may open the Unix socket.
+    pub fn local(&self) -> Caller {
+        Caller::unix(self.data.join("hostd.sock"))
+    }
+
+    /// A caller with a new token.
+    pub async fn caller(&self, tenant: &str, principal: &str, scope: &str) -> Result<Caller> {
+        let body = json!({"tenant": tenant, "principal": principal, "scope": scope});
+        let created: Value = self.operator()?.post("/v1/tokens", &body).await?.expect(201)?;
+        let token = created["token"].as_str().context("a token")?;
+        Ok(Caller::tcp(&self.url, Some(token)))
+    }
+
+    /// SIGKILL: no chance to write anything.
+    pub async fn kill(&mut self) -> Result<()> {
+        // It may have died by itself, which is what some tests want.
+        let _ = self.child.start_kill();
+        timeout(PATIENCE, self.child.wait()).await.context("outlives SIGKILL")??;
+        Ok(())
+    }
+
+    /// Waits for it to end by itself.
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
+        Ok(timeout(PATIENCE, self.child.wait()).await.context("does not end")??)
+    }
+
+    /// A new hostd on the same data, with other variables beside those it was started with.
+    pub async fn again_with(&mut self, variables: &[(&str, &str)]) -> Result<()> {
+        self.kill().await?;
+        let mut all = self.variables.clone();
+        all.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        self.child = spawn(self.dir.path(), &self.data, &all)?;
+        self.url = ready(&mut self.child).await.with_context(|| format!("hostd said: {}", self.said()))?;
+        Ok(())
+    }
+
+    /// kill -9 and a new hostd on the same data.
+    pub async fn crash(&mut self) -> Result<()> {
+        self.again_with(&[]).await
+    }
+
+    /// SIGTERM; it must drain and exit 0.
+    pub async fn stop(mut self) -> Result<()> {
+        kill(self.pid()?, Signal::SIGTERM)?;
+        let status = self.ended().await?;
+        ensure!(status.success(), "hostd ended with {status}: {}", self.said());
+        Ok(())
+    }
+
+    /// SIGTERM, and how it ended. What it started lives on.
+    pub async fn terminate(&mut self) -> Result<ExitStatus> {
+        kill(self.pid()?, Signal::SIGTERM)?;
+        self.ended().await.with_context(|| format!("hostd said: {}", self.said()))
+    }
+
+    /// Process ids of whatever runs in control groups of this hostd.
+    pub fn processes(&self) -> Result<Vec<i32>> {
+        leftovers::processes(&self.data)
+    }
+}
+
+impl Drop for Hostd {
+    fn drop(&mut self) {
+        let _ = self.child.start_kill();
+        leftovers::clear(&self.data);
+    }
+}
+
+fn spawn(dir: &Path, data: &Path, variables: &[(String, String)]) -> Result<Child> {
+    let stderr = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr"))?;
+    let mut command = Command::new(program("hostd")?);
+    command.env("SLIPWAY_CONFIG", "/dev/null").env("SLIPWAY_DATA_DIR", data);
+    command.env("SLIPWAY_API_BIND", "127.0.0.1:0").env("SLIPWAY_PREVIEW_BIND", "127.0.0.1:0");
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    command.kill_on_drop(true).spawn().context("start hostd")
+}
+
+/// The address in the line it prints when it serves.
+async fn ready(child: &mut Child) -> Result<String> {
+    let stdout = child.stdout.take().context("its output")?;
+    let mut lines = BufReader::new(stdout).lines();
+    let line = timeout(PATIENCE, lines.next_line()).await.context("hostd is never ready")??;
+    let Some(line) = line else { bail!("hostd ended before it was ready") };
+    let url = line.split_whitespace().find_map(|word| word.strip_prefix("api="));
+    Ok(url.with_context(|| format!("no address in {line:?}"))?.to_owned())
+}
+
+fn said(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("stderr")).unwrap_or_default()
+}

@@ -1,0 +1,49 @@
+//! What a hostd has on the machine: directories, control groups, workspaces. By the id of the sandbox.
+
+use super::{Hostd, leftovers};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Traces {
+    /// In `<data>/oci`.
+    pub directories: BTreeSet<String>,
+    /// What the runtime keeps.
+    pub states: BTreeSet<String>,
+    pub workspaces: BTreeSet<String>,
+    /// Below `slipway-<instance>` in any hierarchy.
+    pub groups: BTreeSet<String>,
+    pub trash: BTreeSet<String>,
+}
+
+impl Hostd {
+    pub fn traces(&self) -> Result<Traces> {
+        let names = |path: &str| names(&self.data().join(path));
+        let mut directories = names("oci")?;
+        directories.remove("run");
+        Ok(Traces {
+            directories,
+            states: names("oci/run")?,
+            workspaces: names("workspaces")?,
+            groups: leftovers::sandboxes(self.data())?,
+            trash: names("trash")?,
+        })
+    }
+
+    /// That exactly these sandboxes have left something here, and that only the running ones of them run.
+    pub fn holds_only(&self, alive: &BTreeSet<String>, running: &BTreeSet<String>) -> Result<()> {
+        let Traces { directories, states, workspaces, groups, trash } = self.traces()?;
+        ensure!(directories == *alive, "directories of {directories:?} and records of {alive:?}");
+        ensure!(workspaces == *alive, "workspaces of {workspaces:?} and records of {alive:?}");
+        ensure!(groups == *running, "control groups of {groups:?}, running are {running:?}");
+        ensure!(states == *running, "the runtime knows {states:?}, running are {running:?}");
+        ensure!(trash.is_empty(), "in the trash: {trash:?}");
+        Ok(())
+    }
+}
+
+fn names(path: &Path) -> Result<BTreeSet<String>> {
+    let entries = std::fs::read_dir(path).with_context(|| format!("list {}", path.display()))?;
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}

@@ -1,0 +1,359 @@
+//! Who may do what: every route for every kind of caller, and what is written down about it.
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Method, Request};
+use protocol::api::ApiErrorCode;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use tests::host::until;
+use tests::{Caller, Hostd, Reply};
+use tokio::process::Command;
+
+/// Who a route is for.
+#[derive(Clone, Copy, PartialEq)]
+enum For {
+    Everybody,
+    /// Anybody with a token; each sees his own.
+    Known,
+    /// The same, who may also change.
+    Runner,
+    /// Whoever may see the sandbox.
+    Seeing,
+    /// Whoever may see the sandbox and change things.
+    Driving,
+    /// The administrator of a tenant.
+    Admin,
+    /// The administrator of the tenant of the token.
+    AdminOfToken,
+    Operator,
+}
+
+/// Every route, in an order in which each of them can be done; a body, and the statuses of success.
+const ROUTES: &[(&str, For, &str, &[u16])] = &[
+    ("GET /healthz", For::Everybody, "", &[200]),
+    ("GET /readyz", For::Everybody, "", &[200]),
+    ("GET /openapi.json", For::Everybody, "", &[200]),
+    ("GET /metrics", For::Operator, "", &[200]),
+    ("GET /v1/drivers", For::Known, "", &[200]),
+    ("GET /v1/events", For::Known, "", &[200]),
+    ("GET /v1/sandboxes", For::Known, "", &[200]),
+    ("GET /v1/sandboxes/{id}", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/activity", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/attempts", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/events", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/ports", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/stats", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/execs", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/execs/{exec}", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/execs/{exec}/output", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/terminals/{exec}", For::Driving, "", &[101]),
+    ("GET /v1/sandboxes/{id}/services", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/services/{service}/logs", For::Seeing, "", &[200]),
+    ("PATCH /v1/sandboxes/{id}", For::Driving, r#"{"name": "n"}"#, &[200]),
+    ("PATCH /v1/sandboxes/{id}/ttl", For::Driving, r#"{"ttl": null}"#, &[200]),
+    ("POST /v1/sandboxes/{id}/keepalive", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/execs", For::Driving, r#"{"shell": "true"}"#, &[200]),
+    ("POST /v1/sandboxes/{id}/execs/{exec}/stdin", For::Driving, "x", &[204]),
+    ("POST /v1/sandboxes/{id}/execs/{exec}/signal", For::Driving, r#"{"signal": "WINCH"}"#, &[204]),
+    ("POST /v1/sandboxes/{id}/execs/{exec}/resize", For::Driving, r#"{"cols": 9, "rows": 9}"#, &[204]),
+    // The second who cancels comes too late.
+    ("POST /v1/sandboxes/{id}/execs/{exec}/cancel", For::Driving, r#"{"grace_ms": 0}"#, &[204, 409]),
+    ("POST /v1/sandboxes/{id}/services/{service}/restart", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/services/{service}/stop", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/services/{service}/start", For::Driving, "", &[200]),
+    ("PUT /v1/sandboxes/{id}/services", For::Driving, r#"{"services": []}"#, &[200]),
+    ("POST /v1/sandboxes/{id}/pause", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/resume", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/stop", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/start", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/recreate", For::Driving, "", &[200]),
+    ("DELETE /v1/sandboxes/{id}", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes", For::Runner, "{}", &[201]),
+    ("POST /v1/sandboxes/ensure", For::Runner, "{}", &[200, 201]),
+    ("POST /v1/tokens", For::Admin, r#"{"tenant": "{tenant}", "principal": "p"}"#, &[201]),
+    ("GET /v1/tokens", For::Admin, "", &[200]),
+    ("DELETE /v1/tokens/{token}", For::AdminOfToken, "", &[204]),
+    ("GET /v1/audit", For::Admin, "", &[200]),
+    ("GET /v1/host", For::Operator, "", &[200]),
+    ("GET /v1/images", For::Operator, "", &[200]),
+    ("POST /v1/images", For::Operator, r#"{"name": "i", "path": "/nowhere"}"#, &[400, 422]),
+    ("DELETE /v1/images/{name}", For::Operator, "", &[404]),
+];
+
+/// What a caller is to the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Who {
+    Owner,
+    Reader,
+    Colleague,
+    Admin,
+    Stranger,
+    OtherAdmin,
+    Nobody,
+    Revoked,
+    Expired,
+    Operator,
+}
+
+/// The rule. `None` is success.
+fn refusal(needs: For, who: Who) -> Option<u16> {
+    use Who::{Admin, Colleague, Expired, Nobody, Operator, OtherAdmin, Owner, Reader, Revoked, Stranger};
+    let foreign = matches!(who, Colleague | Stranger | OtherAdmin);
+    match (needs, who) {
+        (For::Everybody, _) | (_, Operator) => None,
+        (_, Nobody | Revoked | Expired) => Some(401),
+        (For::Known, _) => None,
+        (For::Runner, who) => (who == Reader).then_some(403),
+        (For::Seeing, _) => foreign.then_some(404),
+        (For::Driving, Reader) => Some(403),
+        (For::Driving, _) => foreign.then_some(404),
+        (For::AdminOfToken, OtherAdmin) => Some(404),
+        (For::Admin | For::AdminOfToken, Admin | OtherAdmin) => None,
+        (For::Admin | For::AdminOfToken, Owner | Reader | Colleague | Stranger) => Some(403),
+        (For::Operator, _) => Some(403),
+    }
+}
+
+async fn token(hostd: &Hostd, body: &Value) -> Result<(String, Caller)> {
+    let created: Value = hostd.operator()?.post("/v1/tokens", body).await?.expect(201)?;
+    let text = |field: &str| created[field].as_str().map(str::to_owned).context("a token");
+    Ok((text("id")?, Caller::tcp(hostd.url(), Some(&text("token")?))))
+}
+
+async fn callers(hostd: &Hostd) -> Result<Vec<(Who, Caller)>> {
+    let (revoked_id, revoked) = token(hostd, &json!({"tenant": "a", "principal": "ann"})).await?;
+    let gone = hostd.operator()?.delete(&format!("/v1/tokens/{revoked_id}")).await?;
+    ensure!(gone.status == 204, "{}", gone.text());
+    let (_, expired) = token(hostd, &json!({"tenant": "a", "principal": "ann", "ttl": "1s"})).await?;
+    until("it expires", async || Ok((expired.get("/v1/drivers").await?.status == 401).then_some(()))).await?;
+    Ok(vec![
+        (Who::Nobody, expired.with_token(None)),
+        (Who::Revoked, revoked),
+        (Who::Expired, expired),
+        (Who::Stranger, hostd.caller("b", "ann", "run").await?),
+        (Who::OtherAdmin, hostd.caller("b", "ann", "admin").await?),
+        (Who::Colleague, hostd.caller("a", "bob", "run").await?),
+        (Who::Reader, hostd.caller("a", "ann", "read").await?),
+        (Who::Owner, hostd.caller("a", "ann", "run").await?),
+        (Who::Admin, hostd.caller("a", "carl", "admin").await?),
+        (Who::Operator, hostd.operator()?),
+    ])
+}
+
+async fn call(caller: &Caller, route: &str, body: &str, names: &[(&str, &str)]) -> Result<Reply> {
+    let (mut route, mut body) = (route.to_owned(), body.to_owned());
+    for (name, value) in names {
+        route = route.replace(name, value);
+        body = body.replace(name, value);
+    }
+    let (method, path) = route.split_once(' ').context("a route")?;
+    let mut request = Request::builder().method(method).uri(path).header("accept", "application/json");
+    if path.contains("/terminals/") {
+        request = request.header("connection", "Upgrade").header("upgrade", "slipway-terminal");
+    }
+    caller.call(request.body(Full::new(Bytes::from(body)))?).await
+}
+
+async fn owned_sandbox(owner: &Caller) -> Result<String> {
+    let services = json!([{"name": "web", "command": "sleep 1000"}]);
+    let id = owner.create(&json!({"services": services})).await?;
+    let exec = json!({"id": "e1", "argv": ["cat"], "tty": true});
+    owner.post(&format!("/v1/sandboxes/{id}/execs"), &exec).await?.expect::<Value>(202)?;
+    Ok(id)
+}
+
+#[tokio::test]
+async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let callers = callers(&hostd).await?;
+    let owner = &callers.iter().find(|(who, _)| *who == Who::Owner).context("the owner")?.1;
+    let id = owned_sandbox(owner).await?;
+    let (spare, _) = token(&hostd, &json!({"tenant": "a", "principal": "dora"})).await?;
+    for (route, needs, body, success) in ROUTES {
+        for (who, caller) in &callers {
+            let tenant = if *who == Who::OtherAdmin { "b" } else { "a" };
+            let names = |id| {
+                [("{id}", id), ("{exec}", "e1"), ("{service}", "web"), ("{name}", "i"), ("{tenant}", tenant)]
+            };
+            let real = [names(&id).as_slice(), &[("{token}", &spare)]].concat();
+            let reply = call(caller, route, body, &real).await?;
+            let told = || format!("{route} for {who:?}: {} {}", reply.status, reply.text());
+            match refusal(*needs, *who) {
+                None => ensure!(success.contains(&reply.status), told()),
+                Some(expected) => {
+                    ensure!(reply.status == expected, told());
+                    let unknown =
+                        [names("01jb9xyzabcdefghjkmnpqrstv").as_slice(), &[("{token}", "nope")]].concat();
+                    let other = call(caller, route, body, &unknown).await?;
+                    let same = (other.status, &other.body) == (reply.status, &reply.body);
+                    ensure!(same, "{}: unlike what is not there: {}", told(), other.text());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_table_of_this_file_has_every_documented_route() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let document: Value = hostd.local().get("/openapi.json").await?.expect(200)?;
+    let mut documented = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().context("paths")? {
+        let methods = methods.as_object().context("methods")?.keys();
+        documented.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
+    }
+    let here: BTreeSet<String> = ROUTES.iter().map(|(route, ..)| (*route).to_owned()).collect();
+    ensure!(here == documented, "{:?}", here.symmetric_difference(&documented).collect::<Vec<_>>());
+    Ok(())
+}
+
+#[tokio::test]
+async fn lists_and_events_show_only_what_a_caller_may_see() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let callers = callers(&hostd).await?;
+    let find =
+        |wanted: Who| callers.iter().find(|(who, _)| *who == wanted).map(|(_, caller)| caller).context("him");
+    let mine = find(Who::Owner)?.create(&json!({})).await?;
+    let colleagues = find(Who::Colleague)?.create(&json!({})).await?;
+    let strangers = find(Who::Stranger)?.create(&json!({})).await?;
+    let table: [(Who, &[&String]); 6] = [
+        (Who::Owner, &[&mine]),
+        (Who::Reader, &[&mine]),
+        (Who::Colleague, &[&colleagues]),
+        (Who::Admin, &[&mine, &colleagues]),
+        (Who::OtherAdmin, &[&strangers]),
+        (Who::Operator, &[&mine, &colleagues, &strangers]),
+    ];
+    for (who, expected) in table {
+        let expected: BTreeSet<&str> = expected.iter().map(|id| id.as_str()).collect();
+        for (path, field) in [("/v1/sandboxes", "id"), ("/v1/events?follow=0&limit=1000", "sandbox")] {
+            let page: Value = find(who)?.get(path).await?.expect(200)?;
+            let found = page["items"].as_array().context("items")?.iter();
+            let found: BTreeSet<&str> = found.filter_map(|item| item[field].as_str()).collect();
+            ensure!(found == expected, "{who:?} {path}: {found:?}");
+        }
+        let filtered = find(who)?.get(&format!("/v1/events?follow=0&sandbox={strangers}")).await?.status;
+        ensure!(filtered == if expected.contains(strangers.as_str()) { 200 } else { 404 }, "{who:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_that_names_another_owner_is_refused() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let ann = hostd.caller("a", "ann", "run").await?;
+    let own = json!({"tenant": "a", "principal": "ann"});
+    for path in ["/v1/sandboxes", "/v1/sandboxes/ensure"] {
+        for (field, value) in [("tenant", "b"), ("principal", "bob"), ("tenant", ""), ("principal", "ANN")] {
+            let mut body = own.clone();
+            body[field] = json!(value);
+            let reply = ann.post(path, &body).await?;
+            let error = reply.error()?;
+            ensure!(reply.status == 403 && error.code == ApiErrorCode::Forbidden, "{body}: {}", reply.text());
+            ensure!(error.detail.field.as_deref() == Some(field), "{}", reply.text());
+        }
+        ann.post(path, &own).await?.expect::<Value>(201)?;
+    }
+    let admin = hostd.caller("a", "carl", "admin").await?;
+    let foreign = admin.post("/v1/tokens", &json!({"tenant": "b", "principal": "x"})).await?;
+    ensure!(foreign.status == 403, "{}", foreign.text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_acts_and_what_is_refused_is_in_the_audit_with_its_caller() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let (ann, bob) = (hostd.caller("a", "ann", "run").await?, hostd.caller("b", "bob", "read").await?);
+    let id = ann.create(&json!({})).await?;
+    let sandbox = format!("/v1/sandboxes/{id}");
+    let nobody = ann.with_token(None);
+    let table = [
+        ("r-acted", &ann, Method::PATCH, sandbox.as_str(), Some((200, "a", "ann"))),
+        ("r-read", &ann, Method::GET, &sandbox, None),
+        ("r-unknown", &ann, Method::GET, "/v1/sandboxes/01jb9xyzabcdefghjkmnpqrstv", None),
+        ("r-foreign", &bob, Method::GET, &sandbox, Some((404, "b", "bob"))),
+        ("r-scope", &bob, Method::POST, "/v1/sandboxes", Some((403, "b", "bob"))),
+        ("r-nobody", &nobody, Method::GET, "/v1/sandboxes", Some((401, "", ""))),
+        ("r-last", &ann, Method::DELETE, &sandbox, Some((200, "a", "ann"))),
+    ];
+    for (request_id, caller, method, path, _) in &table {
+        let request =
+            Request::builder().method(method.clone()).uri(*path).header("x-request-id", *request_id);
+        let reply = caller.call(request.body(Full::new(Bytes::from_static(b"{}")))?).await?;
+        ensure!(reply.headers["x-request-id"] == *request_id, "{:?}", reply.headers);
+    }
+    let has_last = |page: &Value| page["items"][0]["request_id"] == "r-last";
+    let page = hostd.operator()?.until("/v1/audit", has_last).await?;
+    let rows = page["items"].as_array().context("rows")?;
+    for (request_id, _, method, path, expected) in &table {
+        let row = rows.iter().find(|row| row["request_id"] == *request_id);
+        ensure!(row.is_some() == expected.is_some(), "{request_id}: {row:?}");
+        let (Some(row), Some((status, tenant, principal))) = (row, expected) else { continue };
+        let right = row["status"] == *status && row["tenant"] == *tenant && row["principal"] == *principal;
+        ensure!(right && row["method"] == method.as_str() && row["path"] == *path, "{request_id}: {row}");
+    }
+    let own: Value = hostd.caller("b", "root", "admin").await?.get("/v1/audit").await?.expect(200)?;
+    let own = own["items"].as_array().context("rows")?;
+    ensure!(!own.is_empty() && own.iter().all(|row| row["tenant"] == "b"), "{own:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_secret_of_a_token_is_nowhere_but_with_its_holder() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let ann = hostd.caller("a", "ann", "run").await?;
+    let id = ann.create(&json!({})).await?;
+    ann.prints(&id, "true").await?;
+    let secret = ann.token().context("her token")?;
+    let operator = hostd.operator()?;
+    let admin = operator.token().context("the operator's token")?;
+    for path in ["/v1/tokens", "/v1/audit", "/v1/events?follow=0", "/metrics"] {
+        let text = operator.get(path).await?.text();
+        ensure!(!text.contains(secret) && !text.contains(admin), "{path}");
+    }
+    ensure!(!hostd.said().contains(secret) && !hostd.said().contains(admin), "{}", hostd.said());
+    for (needle, allowed) in [(secret, ""), (admin, "token")] {
+        let mut grep = Command::new("grep");
+        grep.args(["-rlFa", "--devices=skip", "--exclude-dir=images", "-e", needle]).arg(hostd.data());
+        let found = String::from_utf8(grep.output().await?.stdout)?;
+        let names: Vec<&str> =
+            found.lines().filter_map(|path| Path::new(path).file_name()?.to_str()).collect();
+        ensure!(names.iter().all(|name| *name == allowed), "{names:?}");
+    }
+    let mode = std::os::unix::fs::PermissionsExt::mode(&hostd.data().join("token").metadata()?.permissions());
+    ensure!(mode & 0o777 == 0o600, "{mode:o}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_unix_socket_needs_no_token_and_is_roots_alone() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    hostd.local().get("/v1/host").await?.expect::<Value>(200)?;
+    let wrong = hostd.local().with_token(Some("slw_wrong")).get("/v1/host").await?;
+    ensure!(wrong.status == 401, "a wrong token is not forgiven: {}", wrong.text());
+    let socket = hostd.data().join("hostd.sock");
+    let ask = async || {
+        let mut curl = Command::new("setpriv");
+        curl.args([
+            "--reuid=1000",
+            "--regid=1000",
+            "--clear-groups",
+            "--",
+            "curl",
+            "-s",
+            "-w",
+            "%{http_code}",
+        ]);
+        let asked =
+            curl.args(["-o", "/dev/null", "--unix-socket"]).arg(&socket).arg("http://x/v1/host").output();
+        anyhow::Ok(String::from_utf8(asked.await?.stdout)?)
+    };
+    ensure!(ask().await? == "000", "the file does not keep others out");
+    std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
+    ensure!(ask().await? == "403", "only the file keeps others out");
+    Ok(())
+}
