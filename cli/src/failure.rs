@@ -1,6 +1,9 @@
 //! How a command fails, and the one place where that is told: what went wrong, then what to do next.
 
-use crate::{client::ClientError, output::Output};
+use crate::{
+    client::ClientError,
+    text::{plain, word},
+};
 use protocol::api::{ApiErrorBody, Problem};
 use std::{error::Error as _, io};
 
@@ -73,11 +76,11 @@ impl Failure {
     }
 
     /// Says it on standard error: the API's own JSON for programs, else lines for people.
-    pub fn tell(&self, output: Output) {
+    pub fn tell(&self, json: bool) {
         if self.is_broken_pipe() || matches!(self, Self::Told) {
             return;
         }
-        if let (true, Self::Client(ClientError::Api(error))) = (output.json, self) {
+        if let (true, Self::Client(ClientError::Api(error))) = (json, self) {
             let body = ApiErrorBody { error: (**error).clone() };
             eprint_line(&serde_json::to_string(&body).unwrap_or_else(|_| error.message.clone()));
             return;
@@ -122,9 +125,9 @@ impl Failure {
 
 /// A problem of a sandbox as indented lines.
 pub fn problem_lines(problem: &Problem) -> Vec<String> {
-    let code = crate::output::word(&problem.code);
+    let code = word(&problem.code);
     let mut lines = vec![format!("  problem: {code}: {}", problem.message)];
-    lines.extend(problem.output.iter().map(|line| format!("  | {}", crate::output::plain(line))));
+    lines.extend(problem.output.iter().map(|line| format!("  | {}", plain(line))));
     lines
 }
 

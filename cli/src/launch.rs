@@ -87,7 +87,7 @@ async fn wait(client: &Client, child: &mut Child, log: &Path) -> Result<(), Fail
 fn not_started(what: &str, log: &Path) -> Failure {
     let mut message = what.to_owned();
     for line in last_lines(log) {
-        message.push_str(&format!("\n  | {}", crate::output::plain(&line)));
+        message.push_str(&format!("\n  | {}", crate::text::plain(&line)));
     }
     Failure::refused(message)
         .or(format!("`slipway doctor` says what is missing; the whole log is {}", log.display()))

@@ -25,6 +25,7 @@ mod spec;
 mod stdin;
 mod table;
 mod terminal;
+mod text;
 mod winsize;
 
 fn main() {

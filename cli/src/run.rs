@@ -8,6 +8,7 @@ use crate::{
     failure::{Failure, eprint_line},
     output::Output,
 };
+use clap::CommandFactory as _;
 
 pub fn run(args: Args) -> u8 {
     let output = Output::new(args.json);
@@ -22,7 +23,7 @@ pub fn run(args: Args) -> u8 {
     match runtime.block_on(Box::pin(dispatch(args.command, output))) {
         Ok(code) => code,
         Err(failure) => {
-            failure.tell(output);
+            failure.tell(output.json);
             match own_failure {
                 Some(own) if !failure.is_broken_pipe() => own,
                 _ => failure.exit_code(),
@@ -34,7 +35,7 @@ pub fn run(args: Args) -> u8 {
 async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
     // These work without hostd, and where its address is wrong.
     match command {
-        Command::Completions(args) => commands::completions::run(&args, output).map(|()| 0),
+        Command::Completions(args) => commands::completions::run(&args, Args::command(), output).map(|()| 0),
         Command::Doctor => commands::doctor::run(output).await,
         command => {
             let context = Context::from_environment(output)?;

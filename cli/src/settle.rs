@@ -5,8 +5,8 @@ use crate::{
     context::Context,
     failure::{Failure, eprint_line, problem_lines},
     limits,
-    output::word,
     progress::Progress,
+    text::word,
 };
 use protocol::api::{SandboxId, SandboxStatus, SandboxView};
 use tokio::time::{Instant, sleep, sleep_until};

@@ -1,6 +1,9 @@
 //! Tables for people: aligned columns, two spaces between, no borders, nothing after the last column.
 
-use crate::output::{Colour, Output, plain};
+use crate::{
+    output::{Colour, Output},
+    text::plain,
+};
 
 #[derive(Debug, Clone)]
 pub struct Cell {

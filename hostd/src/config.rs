@@ -3,11 +3,7 @@
 
 use crate::limits;
 use serde::Deserialize;
-use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-};
+use std::{fmt, net::SocketAddr, path::PathBuf};
 
 pub const DEFAULT_FILE: &str = "/etc/slipway/slipway.toml";
 
@@ -145,14 +141,6 @@ impl Config {
         }
         Ok(self)
     }
-
-    /// Whether a request may come under this host name (without its port).
-    pub fn serves_host(&self, host: &str) -> bool {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let by_address = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == self.api_bind.ip());
-        let named = |name: &String| name.eq_ignore_ascii_case(host);
-        by_address || host.eq_ignore_ascii_case("localhost") || self.api_hosts.iter().any(named)
-    }
 }
 
 fn variable(key: &str) -> String {
@@ -283,16 +271,5 @@ mod tests {
         }
         let unknown = parse(Some("idle = 3"), &[]).expect_err("refused");
         assert!(unknown.contains("unknown field `idle`"), "{unknown}");
-    }
-
-    #[test]
-    fn only_names_of_ours_are_served() {
-        let config = parse(None, &[("SLIPWAY_API_HOSTS", "slip.example")]).expect("good");
-        for host in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "slip.example"] {
-            assert!(config.serves_host(host), "{host}");
-        }
-        for host in ["", "evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil"] {
-            assert!(!config.serves_host(host), "{host}");
-        }
     }
 }

@@ -1,19 +1,17 @@
-//! A reader of the event stream, as strict as a client may be: a frame that is not exactly as documented
-//! is an error.
+//! A reader of runtimed's event stream. An event that comes twice or out of order is an error.
 
 use crate::Client;
+use crate::frames::{Frame, Frames};
 use crate::sandbox::PATIENCE;
-use anyhow::{Context, Result, bail, ensure};
-use http_body_util::{BodyExt, Empty};
+use anyhow::{Context, Result, ensure};
+use http_body_util::Empty;
 use hyper::Request;
-use hyper::body::Incoming;
 use protocol::{Cursor, Event, Fact};
 use tokio::time::timeout;
 
 /// An open connection to `/v1/events`.
 pub struct EventStream {
-    body: Incoming,
-    buffer: Vec<u8>,
+    frames: Frames,
     /// The cursor of the last event read; events must come in order.
     pub cursor: Cursor,
 }
@@ -35,17 +33,7 @@ impl EventStream {
         request: Request<Empty<bytes::Bytes>>,
         cursor: Cursor,
     ) -> Result<Self> {
-        let response = client.open(request).await?;
-        let status = response.status();
-        if status != 200 {
-            let body = response.into_body().collect().await?.to_bytes();
-            bail!("events answered {status} {}", String::from_utf8_lossy(&body));
-        }
-        ensure!(response.headers()["content-type"] == "text/event-stream", "{:?}", response.headers());
-        let mut stream = Self { body: response.into_body(), buffer: Vec::new(), cursor };
-        let first = stream.frame().await?.context("the stream is empty")?;
-        ensure!(first == "retry: 1000", "the stream begins with {first:?}");
-        Ok(stream)
+        Ok(Self { frames: Frames::of(client.open(request).await?).await?, cursor })
     }
 
     /// The next event; nothing when the stream is complete.
@@ -59,13 +47,9 @@ impl EventStream {
     }
 
     async fn next_event(&mut self) -> Result<Option<Event>> {
-        loop {
-            match self.frame().await? {
-                None => return Ok(None),
-                Some(comment) if comment.starts_with(':') => {}
-                Some(frame) => return parse(&frame).map(Some).with_context(|| frame),
-            }
-        }
+        let frame = self.frames.next().await?;
+        ensure!(frame.is_some() || self.frames.is_whole(), "the stream ended within a frame");
+        frame.map(|frame| parse(&frame)).transpose()
     }
 
     /// Reads on until an event is as wanted, and gives that one.
@@ -86,33 +70,13 @@ impl EventStream {
         }
         Ok(events)
     }
-
-    /// The text before the next empty line.
-    async fn frame(&mut self) -> Result<Option<String>> {
-        loop {
-            if let Some(at) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                let frame: Vec<u8> = self.buffer.drain(..at + 2).collect();
-                return Ok(Some(String::from_utf8(frame[..at].to_vec())?));
-            }
-            match self.body.frame().await {
-                Some(frame) => self.buffer.extend(frame?.into_data().unwrap_or_default()),
-                None => {
-                    ensure!(self.buffer.is_empty(), "the stream ended within a frame");
-                    return Ok(None);
-                }
-            }
-        }
-    }
 }
 
-/// `id`, `event` and `data`, one line each, in this order, saying the same.
-fn parse(frame: &str) -> Result<Event> {
-    let lines: Vec<&str> = frame.split('\n').collect();
-    let [id, kind, data] = lines.as_slice() else { bail!("{} lines", lines.len()) };
-    let id: Cursor = id.strip_prefix("id: ").and_then(|text| text.parse().ok()).context("no id")?;
-    let kind = kind.strip_prefix("event: ").context("no event")?;
-    let event: Event = serde_json::from_str(data.strip_prefix("data: ").context("no data")?)?;
-    ensure!(event.cursor == id && event.fact.kind() == kind, "head and data differ");
+/// Head and data must say the same.
+fn parse(frame: &Frame) -> Result<Event> {
+    let event: Event = serde_json::from_str(&frame.data)?;
+    let same = frame.id == event.cursor.to_string() && frame.kind == event.fact.kind();
+    ensure!(same, "head and data differ: {} {} {}", frame.id, frame.kind, frame.data);
     Ok(event)
 }
 

@@ -5,6 +5,7 @@
 pub mod client;
 pub mod control_group;
 pub mod events;
+pub mod frames;
 pub mod host;
 pub mod input;
 pub mod launch;

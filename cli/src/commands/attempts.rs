@@ -5,8 +5,9 @@ use crate::{
     client::Ask,
     context::Context,
     failure::{Failure, problem_lines},
-    output::{Colour, Output, word},
+    output::{Colour, Output},
     table::{Cell, Table},
+    text::word,
 };
 use clap::Args;
 use protocol::api::{AttemptState, AttemptView};

@@ -1,7 +1,7 @@
 //! `slipway completions`.
 
 use crate::{failure::Failure, output::Output};
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
@@ -9,8 +9,9 @@ pub struct CompletionsArgs {
     shell: clap_complete::Shell,
 }
 
-pub fn run(args: &CompletionsArgs, output: Output) -> Result<(), Failure> {
+/// `command` is the whole command line.
+pub fn run(args: &CompletionsArgs, mut command: clap::Command, output: Output) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::args::Args::command(), "slipway", &mut script);
+    clap_complete::generate(args.shell, &mut command, "slipway", &mut script);
     output.bytes(&script)
 }

@@ -5,7 +5,8 @@ use crate::{
     context::{Context, typed},
     failure::Failure,
     feed::Feed,
-    output::{Colour, Output, plain},
+    output::{Colour, Output},
+    text::plain,
 };
 use clap::Args;
 use protocol::api::{EventView, SandboxId};

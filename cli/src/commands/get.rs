@@ -5,7 +5,7 @@ use crate::{
     client::Ask,
     context::Context,
     failure::{Failure, problem_lines},
-    output::{plain, word},
+    text::{plain, word},
 };
 use clap::Args;
 use protocol::api::SandboxView;

@@ -1,6 +1,6 @@
 //! `slipway start`, `stop`, `pause`, `resume` and `recreate`: one request for each sandbox.
 
-use crate::{client::Ask, context::Context, failure::Failure, output::word, progress::Progress, settle};
+use crate::{client::Ask, context::Context, failure::Failure, progress::Progress, settle, text::word};
 use clap::Args;
 use protocol::api::SandboxView;
 
@@ -43,7 +43,7 @@ pub async fn run(context: &Context, verb: Verb, args: LifecycleArgs) -> Result<(
             if failure.is_broken_pipe() {
                 return Err(failure);
             }
-            failure.tell(context.output);
+            failure.tell(context.output.json);
             failed = true;
         }
     }

@@ -5,8 +5,9 @@ use crate::{
     client::Ask,
     context::Context,
     failure::Failure,
-    output::{Colour, Output, word},
+    output::{Colour, Output},
     table::{Cell, Table},
+    text::word,
 };
 use clap::{Args, ValueEnum};
 use protocol::api::{SandboxStatus, SandboxView};

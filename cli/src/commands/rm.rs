@@ -22,7 +22,7 @@ pub async fn run(context: &Context, args: RmArgs) -> Result<(), Failure> {
             if failure.is_broken_pipe() {
                 return Err(failure);
             }
-            failure.tell(context.output);
+            failure.tell(context.output.json);
             failed = true;
         }
     }

@@ -5,8 +5,9 @@ use crate::{
     client::{Ask, encode},
     context::Context,
     failure::{Failure, eprint_line},
-    output::{Colour, Output, word},
+    output::{Colour, Output},
     table::{Cell, Table},
+    text::word,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use protocol::api::{Label, TokenCreate, TokenCreated, TokenScope, TokenView};

@@ -47,7 +47,7 @@ fn text(view: &SandboxView, created: bool, output: Output) -> String {
     let id = view.id;
     let how = if created { "made" } else { "found" };
     let mut text =
-        format!("{} {how}, {}\n", output.paint(Colour::Bold, id.as_str()), crate::output::word(&view.status));
+        format!("{} {how}, {}\n", output.paint(Colour::Bold, id.as_str()), crate::text::word(&view.status));
     for (port, url) in &view.previews {
         text.push_str(&format!("  port {port}: {url}\n"));
     }

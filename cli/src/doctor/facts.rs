@@ -102,7 +102,7 @@ fn runtime(name: &'static str) -> Option<Runtime> {
     let path = launch::find(name)?;
     let said = Command::new(&path).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
     let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
-    let version = text.lines().next().map(crate::output::plain).unwrap_or_default();
+    let version = text.lines().next().map(crate::text::plain).unwrap_or_default();
     Some(Runtime { name, path, version })
 }
 

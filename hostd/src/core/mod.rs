@@ -11,5 +11,5 @@ pub use blueprint::{
     Blueprint, Defaults, Environment, blueprint, check_metadata, check_name, ttl_ms, undress,
 };
 pub use duration::{parse_duration_ms, rfc3339};
-pub use plan::{Container, Desired, Step, plan};
+pub use plan::{Container, Death, Desired, Step, plan};
 pub use sandbox::{Effort, Goal, Move, Refused, Renewal, State, apply};

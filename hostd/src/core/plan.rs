@@ -3,7 +3,6 @@
 //! nothing to do.
 
 use super::{Goal, State};
-use crate::driver::Death;
 use protocol::api::{IdlePolicy, Phase, Problem, ProblemCode, SandboxStatus};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +24,17 @@ pub enum Container {
     Running { frozen: bool, ready: bool },
     /// PID 1 ended; what is left must be cleared away.
     Dead(Death),
+}
+
+/// How a sandbox ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Death {
+    /// runtimed shut down by itself and said so.
+    pub in_order: bool,
+    /// The kernel killed PID 1 for memory; limit and peak, for people ("512 MB, peak 511 MB").
+    pub oom: Option<String>,
+    /// The last lines PID 1 printed.
+    pub last_lines: Vec<String>,
 }
 
 /// One thing to do.

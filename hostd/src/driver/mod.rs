@@ -12,7 +12,7 @@ pub mod oci;
 
 pub use choice::Drivers;
 
-use crate::core::Blueprint;
+use crate::core::{Blueprint, Death};
 use async_trait::async_trait;
 use protocol::api::{Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
@@ -57,17 +57,6 @@ pub enum Sight {
         handle: Handle,
     },
     Dead(Death),
-}
-
-/// How a sandbox ended.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Death {
-    /// runtimed shut down by itself and said so.
-    pub in_order: bool,
-    /// The kernel killed PID 1 for memory; limit and peak, for people ("512 MB, peak 511 MB").
-    pub oom: Option<String>,
-    /// The last lines PID 1 printed.
-    pub last_lines: Vec<String>,
 }
 
 /// A sandbox the driver found.

@@ -1,22 +1,21 @@
 //! What hostd streams to a caller: events, output, terminals. Strict, as a client may be.
 
 use super::Caller;
+use crate::frames::{Frame, Frames};
 use crate::output::Follower;
 use crate::sandbox::PATIENCE;
 use crate::viewer::Viewer;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::Empty;
 use hyper::Request;
-use hyper::body::Incoming;
 use protocol::Chunk;
 use protocol::api::EventView;
 use tokio::time::timeout;
 
 /// An open stream of server-sent events. An event that comes twice or out of order is an error.
 pub struct Feed {
-    body: Incoming,
-    buffer: Vec<u8>,
+    frames: Frames,
     /// The number of the last event read.
     pub seen: u64,
 }
@@ -29,12 +28,8 @@ impl Feed {
             request = request.header("last-event-id", seen.to_string());
         }
         let response = caller.open(request.body(Empty::<Bytes>::new())?).await?;
-        ensure!(response.status() == 200, "{path} answered {}", response.status());
-        ensure!(response.headers()["content-type"] == "text/event-stream", "{:?}", response.headers());
-        let mut feed = Self { body: response.into_body(), buffer: Vec::new(), seen };
-        let first = timeout(PATIENCE, feed.frame()).await.context("the stream says nothing")??;
-        ensure!(first.as_deref() == Some("retry: 1000"), "the stream begins with {first:?}");
-        Ok(feed)
+        let frames = timeout(PATIENCE, Frames::of(response)).await.context("the stream says nothing")??;
+        Ok(Self { frames, seen })
     }
 
     /// The next event; nothing when the stream is complete.
@@ -56,37 +51,17 @@ impl Feed {
         Ok(events)
     }
 
+    /// A stream that hostd's death cut off may end anywhere.
     async fn next_event(&mut self) -> Result<Option<EventView>> {
-        loop {
-            match self.frame().await? {
-                None => return Ok(None),
-                Some(comment) if comment.starts_with(':') => {}
-                Some(frame) => return parse(&frame).map(Some).with_context(|| frame),
-            }
-        }
-    }
-
-    /// The text before the next empty line.
-    async fn frame(&mut self) -> Result<Option<String>> {
-        loop {
-            if let Some(at) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                let frame: Vec<u8> = self.buffer.drain(..at + 2).collect();
-                return Ok(Some(String::from_utf8(frame[..at].to_vec())?));
-            }
-            match self.body.frame().await {
-                Some(frame) => self.buffer.extend(frame?.into_data().unwrap_or_default()),
-                None => return Ok(None),
-            }
-        }
+        self.frames.next().await?.map(|frame| parse(&frame)).transpose()
     }
 }
 
-/// `id`, `event` and `data`, one line each, in this order, saying the same.
-fn parse(frame: &str) -> Result<EventView> {
-    let lines: Vec<&str> = frame.split('\n').collect();
-    let [id, kind, data] = lines.as_slice() else { bail!("{} lines", lines.len()) };
-    let event: EventView = serde_json::from_str(data.strip_prefix("data: ").context("no data")?)?;
-    ensure!(*id == format!("id: {}", event.seq) && *kind == format!("event: {}", event.kind), "heads differ");
+/// Head and data must say the same.
+fn parse(frame: &Frame) -> Result<EventView> {
+    let event: EventView = serde_json::from_str(&frame.data)?;
+    let same = frame.id == event.seq.to_string() && frame.kind == event.kind;
+    ensure!(same, "head and data differ: {} {} {}", frame.id, frame.kind, frame.data);
     Ok(event)
 }
 

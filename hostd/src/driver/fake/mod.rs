@@ -6,8 +6,8 @@ mod runtimed;
 
 pub(crate) use faults::{Dice, Fault, Faults};
 
-use super::{Death, Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport};
-use crate::core::Blueprint;
+use super::{Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport};
+use crate::core::{Blueprint, Death};
 use async_trait::async_trait;
 use protocol::api::{SandboxId, StatsView};
 use std::{

@@ -1,7 +1,7 @@
 //! Looks at a sandbox: being launched, running, dead or absent, and how it died.
 
 use super::{
-    super::{Death, DriverError, Sight},
+    super::{DriverError, Sight},
     bring_up::{find, handle, open_lock, stdio_lines},
     cgroup::Oom,
     driver::Inner,
@@ -10,6 +10,7 @@ use super::{
     layout::SandboxDir,
     limits::{EVENTS_FILES_MAX, EVENTS_TAIL_MAX_BYTES},
 };
+use crate::core::Death;
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
