@@ -166,6 +166,7 @@ async fn requests_under_other_names_and_from_other_sites_are_refused() -> Result
         (&here, Some(format!("http://{here}")), 200),
         (&here, Some("https://slip.example".to_owned()), 200),
         (&here, Some("http://localhost:1".to_owned()), 403),
+        (&here, Some("http://127.0.0.1:1".to_owned()), 403),
         (&here, Some("https://evil.example".to_owned()), 403),
         (&here, Some("null".to_owned()), 403),
     ];

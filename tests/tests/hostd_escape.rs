@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
+use std::process::Command;
 use tests::processes::Seen;
 use tests::programs::{SPY, SPY_TRIES};
 use tests::{Caller, Hostd};
@@ -247,6 +248,23 @@ async fn a_set_id_program_in_the_workspace_gives_nothing() -> Result<()> {
     std::fs::set_permissions(&planted, std::fs::Permissions::from_mode(0o6755))?;
     let seen = caller.prints(&id, "stat -c '%u %a' ~/planted; ~/planted -u; ~/planted -g").await?;
     ensure!(seen == "0 6755\n1000\n1000\n", "{seen}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_else_on_the_host_gets_to_the_files_of_a_sandbox() -> Result<()> {
+    let (hostd, caller, id) = one().await?;
+    caller.prints(&id, "chmod 777 ~ && cp /usr/bin/id ~/id && chmod 6777 ~/id").await?;
+    let directory = hostd.data().join("oci").join(&id);
+    for path in [hostd.workspace(&id).join("id"), directory.join("badge.json"), directory.join("control")] {
+        ensure!(path.exists());
+        // As the first user of most hosts, whose number the sandbox's user has on disk.
+        let mut seen = Command::new("setpriv");
+        seen.args(["--reuid=1000", "--regid=1000", "--clear-groups", "stat"]).arg(&path);
+        let output = seen.output()?;
+        ensure!(!output.status.success(), "{} can be seen", path.display());
+        ensure!(String::from_utf8_lossy(&output.stderr).contains("Permission denied"), "{output:?}");
+    }
     Ok(())
 }
 

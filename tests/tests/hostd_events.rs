@@ -182,6 +182,23 @@ async fn what_happened_just_before_a_sandbox_is_destroyed_is_not_lost() -> Resul
 }
 
 #[tokio::test]
+async fn how_commands_ended_when_a_sandbox_was_stopped_is_known_without_another_start() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let operator = hostd.operator()?;
+    let id = operator.create(&json!({})).await?;
+    let path = format!("/v1/sandboxes/{id}");
+    let endless = json!({"id": "endless", "argv": ["sleep", "100000"], "wait": false});
+    operator.post(&format!("{path}/execs"), &endless).await?.expect::<Value>(202)?;
+    operator.post(&format!("{path}/stop"), &json!({})).await?.expect::<Value>(200)?;
+    let page: Value = operator.get(&format!("{path}/events?kind=exec.ended,shutdown")).await?.expect(200)?;
+    let events: Vec<EventView> = serde_json::from_value(page["items"].clone())?;
+    ensure!(events.iter().any(|event| about(event, "exec.ended") == Some("endless")), "{events:?}");
+    let exec: Value = operator.get(&format!("{path}/execs/endless")).await?.expect(200)?;
+    ensure!(exec["exit"]["kind"] == "cancelled" || exec["exit"]["kind"] == "signalled", "{exec}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_open_stream_gets_what_happens_now_and_ends_when_hostd_stops() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;

@@ -2,6 +2,8 @@
 //! lies. It is told with its name, it stays where it happened, and there is a way out.
 
 use anyhow::{Context, Result, ensure};
+use http_body_util::Full;
+use hyper::Request;
 use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -330,6 +332,49 @@ async fn a_sandbox_with_a_forged_badge_is_reported_and_not_touched() -> Result<(
     hostd.crash().await?;
     ensure!(hostd.local().prints(&id, "echo alive").await? == "alive\n");
     Ok(())
+}
+
+#[tokio::test]
+async fn a_key_whose_create_failed_finds_that_sandbox_again() -> Result<()> {
+    let moody = Moody::start().await?;
+    let caller = moody.hostd.local();
+    moody.set("fail")?;
+    let mut ids = BTreeSet::new();
+    for _ in 0..3 {
+        let request = Request::post("/v1/sandboxes").header("idempotency-key", "once");
+        let error = caller.call(request.body(Full::new("{}".into()))?).await?.error()?;
+        ensure!(error.code == ApiErrorCode::SandboxFailed, "{error:?}");
+        ids.insert(error.detail.existing.context("which one")?.to_string());
+    }
+    let listed: Value = caller.get("/v1/sandboxes").await?.expect(200)?;
+    ensure!(
+        ids.len() == 1 && listed["items"].as_array().is_some_and(|all| all.len() == 1),
+        "{ids:?} {listed}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_killed_probe_left_does_not_keep_hostd_from_starting() -> Result<()> {
+    let mut hostd = Hostd::start().await?;
+    let id = hostd.local().create(&json!({})).await?;
+    hostd.kill().await?;
+    // Control groups are made and removed one after the other: some of them are there.
+    let instance = std::fs::read_to_string(hostd.data().join("instance"))?;
+    let probe = format!("slipway-{}/{}", instance.trim(), "0".repeat(26));
+    for controller in std::fs::read_dir("/sys/fs/cgroup")? {
+        let controller = controller?;
+        // Without the one that freezes.
+        if controller.file_name() != "freezer"
+            && controller.path().join(&probe).parent().is_some_and(Path::is_dir)
+        {
+            std::fs::create_dir(controller.path().join(&probe))?;
+        }
+    }
+    hostd.crash().await?;
+    ensure!(hostd.local().prints(&id, "echo alive").await? == "alive\n");
+    destroyed(&hostd.local(), &id).await?;
+    hostd.holds_only(&set(&[]), &set(&[]))
 }
 
 #[tokio::test]

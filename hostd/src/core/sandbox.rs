@@ -201,3 +201,41 @@ fn status_at(goal: Goal) -> SandboxStatus {
         Goal::Destroyed => SandboxStatus::Destroyed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::api::ProblemCode;
+
+    fn accepted(state: &State, goal: Goal) -> Result<State, Refused> {
+        apply(state, Move::Accept { goal, deadline_ms: 9 })
+    }
+
+    #[test]
+    fn what_cannot_be_frozen_runs_on() {
+        let pausing = accepted(&settled(Goal::Running), Goal::Paused).expect("it runs");
+        let problem = Problem { code: ProblemCode::DeadlinePassed, message: "late".into(), output: vec![] };
+        let after = apply(&pausing, Move::GiveUp { problem: problem.clone() }).expect("it was tried");
+        assert_eq!(after, settled(Goal::Running));
+        // One that could not be stopped is in error.
+        let stopping = accepted(&settled(Goal::Running), Goal::Stopped).expect("it runs");
+        let after = apply(&stopping, Move::GiveUp { problem }).expect("it was tried");
+        assert_eq!(after.status, SandboxStatus::Error);
+    }
+
+    #[test]
+    fn only_what_stays_up_can_be_paused() {
+        let running = settled(Goal::Running);
+        let renewal = Renewal { keep_workspace: true };
+        let going = [
+            accepted(&running, Goal::Stopped).expect("legal"),
+            apply(&running, Move::Renew { renewal, deadline_ms: 9 }).expect("legal"),
+            State::new(9),
+            settled(Goal::Stopped),
+        ];
+        for state in going {
+            assert_eq!(accepted(&state, Goal::Paused), Err(Refused::NotRunning), "{state:?}");
+        }
+        assert!(accepted(&settled(Goal::Paused), Goal::Paused).is_ok());
+    }
+}

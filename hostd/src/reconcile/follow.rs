@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// How long the last events of a sandbox that ends may take.
-pub(super) const CATCH_UP_MAX: Duration = Duration::from_millis(500);
+pub(super) const CATCH_UP_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 enum FollowError {

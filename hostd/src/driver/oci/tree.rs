@@ -187,6 +187,19 @@ mod tests {
     }
 
     #[test]
+    fn more_names_than_are_held_at_once_go_away() {
+        let place = tempfile::tempdir().expect("a directory");
+        let tree = place.path().join("tree");
+        std::fs::create_dir_all(tree.join("below")).expect("made");
+        std::fs::write(tree.join("file"), "").expect("written");
+        for n in 0..=NAMES_AT_ONCE {
+            std::fs::hard_link(tree.join("file"), tree.join(n.to_string())).expect("linked");
+        }
+        remove(&tree).expect("removed");
+        assert!(!tree.exists());
+    }
+
+    #[test]
     fn a_tree_deeper_than_any_path_goes_away() {
         let place = tempfile::tempdir().expect("a directory");
         let tree = place.path().join("tree");

@@ -76,6 +76,39 @@ fn an_image_has_its_files_and_places_to_mount() {
     assert!(matches!(place.images.remove("one"), Err(DriverError::ImageMissing { .. })));
 }
 
+/// On the host everything in an image belongs to root, and everybody can get there.
+#[test]
+fn no_image_brings_set_id_programs_or_files_that_anybody_may_write() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    let mut builder = Builder::new(vec![]);
+    for (kind, name) in [(EntryType::Regular, "tool"), (EntryType::Directory, "open/")] {
+        let mut header = Header::new_gnu();
+        header.set_path(name).expect("short");
+        header.set_entry_type(kind);
+        header.set_mode(0o6777);
+        header.set_size(0);
+        header.set_cksum();
+        builder.append(&header, &b""[..]).expect("in memory");
+    }
+    let archive = place.dir.path().join("image.tar");
+    fs::write(&archive, builder.into_inner().expect("in memory")).expect("written");
+    let directory = place.dir.path().join("image");
+    fs::create_dir_all(directory.join("open")).expect("made");
+    fs::write(directory.join("tool"), "").expect("written");
+    for name in ["tool", "open"] {
+        fs::set_permissions(directory.join(name), fs::Permissions::from_mode(0o6777)).expect("set");
+    }
+    for (image, source) in [("packed", &archive), ("plain", &directory)] {
+        place.images.import(image, source).expect("imported");
+        let root = place.images.find(image).expect("there").path;
+        for name in ["tool", "open"] {
+            let mode = fs::metadata(root.join(name)).expect("there").permissions().mode();
+            assert_eq!(mode & 0o6002, 0, "{image} {name} {mode:o}");
+        }
+    }
+}
+
 #[test]
 fn nothing_leaves_the_image() {
     use EntryType::{Directory, Link, Regular, Symlink};
