@@ -1,6 +1,6 @@
 //! Events: append-only facts with a cursor.
 
-use crate::{ExecId, Exit, Hint, HoldName, ServiceName, ServiceState};
+use crate::{ExecId, Exit, FailureReason, Hint, HoldName, ServiceName, ServiceState, TaskId, TaskStatus};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -103,6 +103,22 @@ pub enum Fact {
     ServiceEnded { service: ServiceName, exit: Exit },
     #[serde(rename = "service.removed")]
     ServiceRemoved { service: ServiceName },
+    #[serde(rename = "task.queued")]
+    TaskQueued { task: TaskId },
+    #[serde(rename = "task.started")]
+    TaskStarted { task: TaskId },
+    #[serde(rename = "task.ended")]
+    TaskEnded {
+        task: TaskId,
+        status: TaskStatus,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure_reason: Option<FailureReason>,
+    },
+    /// Events of a task before `oldest` are gone.
+    #[serde(rename = "task.trimmed")]
+    TaskTrimmed { task: TaskId, oldest: u64 },
+    #[serde(rename = "task.forgotten")]
+    TaskForgotten { task: TaskId },
     #[serde(rename = "manifest.loaded")]
     ManifestLoaded { services: Vec<ServiceName> },
     #[serde(rename = "manifest.rejected")]
@@ -135,6 +151,11 @@ impl Fact {
             Self::ServiceStarted { .. } => "service.started",
             Self::ServiceEnded { .. } => "service.ended",
             Self::ServiceRemoved { .. } => "service.removed",
+            Self::TaskQueued { .. } => "task.queued",
+            Self::TaskStarted { .. } => "task.started",
+            Self::TaskEnded { .. } => "task.ended",
+            Self::TaskTrimmed { .. } => "task.trimmed",
+            Self::TaskForgotten { .. } => "task.forgotten",
             Self::ManifestLoaded { .. } => "manifest.loaded",
             Self::ManifestRejected { .. } => "manifest.rejected",
             Self::HoldTaken { .. } => "hold.taken",

@@ -13,6 +13,8 @@ mod name;
 mod output;
 mod service;
 mod status;
+mod task;
+mod task_event;
 
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, ErrorInner};
 pub use event::{BadCursor, Cursor, Event, Fact};
@@ -21,7 +23,7 @@ pub use exec::{
     TtySize,
 };
 pub use hold::{HoldRequest, HoldView};
-pub use name::{BadName, ExecId, HoldName, ServiceName};
+pub use name::{BadName, ExecId, HoldName, ServiceName, TaskId};
 pub use output::{Chunk, Encoding, Payload, Stream};
 pub use service::{
     Health, HealthCheck, RestartPolicy, ServiceSource, ServiceSpec, ServiceState, ServiceView,
@@ -30,3 +32,9 @@ pub use service::{
 pub use status::{
     Activity, Cgroup, CgroupVersion, ListeningPort, Process, Reason, Status, TunnelRefusal, WorkspaceUse,
 };
+pub use task::{
+    Agent, AgentKind, BuildOutcome, BuildSpec, BuildStatus, ChangeKind, Changes, Checkpoint, Durations,
+    FailureReason, FileChange, HealthOutcome, HealthStatus, TaskPhase, TaskRequest, TaskResult, TaskStatus,
+    TaskView, Usage,
+};
+pub use task_event::{TaskEvent, TaskFact, Text};

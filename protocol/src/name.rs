@@ -71,6 +71,10 @@ name!(
     ExecId
 );
 name!(
+    /// The id of a task, chosen by the caller; repeating it never runs a task twice.
+    TaskId
+);
+name!(
     /// The name of a service.
     ServiceName
 );

@@ -1,6 +1,6 @@
 //! What is going on in a sandbox, in one answer.
 
-use crate::{ExecId, ExecView, HoldName, HoldView, ServiceName, ServiceView};
+use crate::{ExecId, ExecView, HoldName, HoldView, ServiceName, ServiceView, TaskId};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -109,12 +109,28 @@ pub struct Activity {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {
-    Exec { exec: ExecId },
-    Viewers { count: u32 },
-    Tunnels { count: u32 },
-    Hold { hold: HoldName },
-    ServiceStarting { service: ServiceName },
-    Cpu { percent: u32 },
+    Exec {
+        exec: ExecId,
+    },
+    /// Queued or running.
+    Task {
+        task: TaskId,
+    },
+    Viewers {
+        count: u32,
+    },
+    Tunnels {
+        count: u32,
+    },
+    Hold {
+        hold: HoldName,
+    },
+    ServiceStarting {
+        service: ServiceName,
+    },
+    Cpu {
+        percent: u32,
+    },
 }
 
 /// Why a tunnel could not be opened.

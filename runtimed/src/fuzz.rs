@@ -2,9 +2,10 @@
 //! `cargo fuzz` where a nightly compiler is there and by property tests everywhere.
 
 use crate::api::{request, route};
-use crate::core::{manifest, request::check_exec};
+use crate::core::manifest;
+use crate::core::request::{check_exec, check_task};
 use crate::log::{event_line, segment};
-use protocol::ExecRequest;
+use protocol::{ExecRequest, TaskRequest};
 
 pub fn output_index(bytes: &[u8]) {
     let start = bytes.first_chunk().map_or(0, |raw| u64::from_le_bytes(*raw));
@@ -33,5 +34,11 @@ pub fn route(bytes: &[u8]) {
 pub fn exec_request(bytes: &[u8]) {
     if let Ok(request) = request::decode::<ExecRequest>(bytes) {
         let _ = check_exec(&request);
+    }
+}
+
+pub fn task_request(bytes: &[u8]) {
+    if let Ok(request) = request::decode::<TaskRequest>(bytes) {
+        let _ = check_task(&request);
     }
 }

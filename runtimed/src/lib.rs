@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod boot;
+pub mod checkpoint;
 pub mod config;
 pub mod core;
 pub mod fuzz;

@@ -47,6 +47,47 @@ pub const EXECS_LIVE_MAX: usize = 512;
 pub const EXECS_KEPT_MAX: usize = 512;
 pub const EXECS_KEPT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
+// ---- tasks ----
+
+/// A prompt; it must fit into one variable of the environment.
+pub const PROMPT_MAX_BYTES: usize = 100 << 10;
+/// Tasks that wait for their turn, and finished ones that are remembered.
+pub const TASKS_QUEUED_MAX: usize = 64;
+pub const TASKS_KEPT_MAX: usize = 512;
+/// Unless a task says otherwise: all of it, and the wait for services at its end.
+pub const TASK_TIMEOUT_DEFAULT_MS: u64 = 60 * 60 * 1000;
+pub const TASK_HEALTH_DEFAULT_MS: u64 = 60_000;
+pub const TASK_HEALTH_MAX_MS: u64 = 10 * 60_000;
+/// A build, unless it says otherwise.
+pub const BUILD_TIMEOUT_DEFAULT_MS: u64 = 10 * 60_000;
+/// One event of what an agent prints; longer lines come in pieces.
+pub const TASK_LINE_MAX_BYTES: usize = 64 << 10;
+/// One file of a task's events; trimming takes away whole files.
+pub const TASK_SEGMENT_MAX_BYTES: u64 = 4 << 20;
+/// What is set aside on disk for the last event of a task, which is longer than that of no task.
+pub const TASK_DONE_ROOM_BYTES: u64 = 192 << 10;
+/// What is kept of the end of what an agent said, and a failed build.
+pub const FINAL_MESSAGE_MAX_BYTES: usize = 16 << 10;
+pub const BUILD_TAIL_MAX_BYTES: usize = 4 << 10;
+/// Changed files by name in a result, and all those names together.
+pub const CHANGES_SHOWN_MAX: usize = 500;
+pub const CHANGES_SHOWN_MAX_BYTES: usize = 32 << 10;
+/// What a helper may print for its shim to read.
+pub const ANSWER_MAX_BYTES: usize = 256 << 10;
+
+// ---- checkpoints ----
+
+/// Taking one, and counting what changed since.
+pub const CHECKPOINT_MAX_MS: u64 = 60_000;
+/// A file larger than this is left out.
+pub const CHECKPOINT_FILE_MAX_BYTES: u64 = 64 << 20;
+/// Files in all; a workspace with more gets no checkpoint.
+pub const CHECKPOINT_FILES_MAX: usize = 200_000;
+/// Checkpoints that are kept, newest first.
+pub const CHECKPOINTS_KEPT_MAX: usize = 100;
+/// Repositories within the app that are looked into.
+pub const CHECKPOINT_NESTED_MAX: usize = 64;
+
 // ---- output and logs ----
 
 /// One file of an output log; trimming takes away whole files.

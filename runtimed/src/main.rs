@@ -1,4 +1,4 @@
-//! The runtimed binary: PID 1, or the shim of a job.
+//! The runtimed binary: PID 1, the shim of a job, or what takes checkpoints.
 
 use std::process::ExitCode;
 
@@ -6,6 +6,7 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         None => runtimed::boot::main(),
         Some("shim") => runtimed::shim::main(),
+        Some("checkpoint") => runtimed::checkpoint::main(std::env::args().nth(2).as_deref()),
         Some("--version" | "-V") => runtimed::boot::print_version(),
         Some("--help" | "-h") => runtimed::boot::print_help(),
         Some(other) => runtimed::boot::refuse_argument(other),

@@ -21,6 +21,7 @@ pub mod seq;
 pub mod services;
 pub mod shell;
 pub mod small_disk;
+pub mod tasks;
 pub mod tunnel;
 pub mod viewer;
 pub mod wire;

@@ -30,6 +30,11 @@ pub(super) fn follow(conn: &Connection, record: &SandboxRecord, event: &Event) -
         | Fact::ServiceStarted { .. }
         | Fact::ServiceEnded { .. }
         | Fact::ServiceRemoved { .. }
+        | Fact::TaskQueued { .. }
+        | Fact::TaskStarted { .. }
+        | Fact::TaskEnded { .. }
+        | Fact::TaskTrimmed { .. }
+        | Fact::TaskForgotten { .. }
         | Fact::ManifestLoaded { .. }
         | Fact::ManifestRejected { .. }
         | Fact::HoldTaken { .. }

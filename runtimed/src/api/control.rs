@@ -4,7 +4,7 @@ use super::format::Format;
 use super::reply::{Answer, Refusal, no_content, ok, refuse};
 use super::route::{self, Route};
 use super::streams::Afterwards;
-use super::{events, execs, follow, request, services, stdin, terminal, tunnel};
+use super::{events, execs, follow, request, services, stdin, task_events, tasks, terminal, tunnel};
 use crate::limits::{BODY_MAX_BYTES, HOLDS_MAX};
 use crate::supervisor::{Command, Handle};
 use hyper::Request;
@@ -36,6 +36,16 @@ pub async fn answer(
         Route::ExecCancel { id } => execs::cancel(handle, id, http.into_body()).await,
         Route::ExecResize { id } => execs::resize(handle, id, http.into_body()).await,
         Route::Terminal { id, replay } => terminal::attach(handle, &mut http, afterwards, id, replay).await,
+        Route::SubmitTask => tasks::submit(handle, http.into_body()).await,
+        Route::Tasks { after, limit } => {
+            Ok(ok(&handle.ask(|reply| Command::Tasks { after, limit, reply }).await?))
+        }
+        Route::Task { id, wait_ms } => tasks::view(handle, id, wait_ms).await,
+        Route::TaskCancel { id } => tasks::cancel(handle, id, http.into_body()).await,
+        Route::TaskEvents { id, after, follow } => {
+            let after = task_events::resumed(after, http.headers(), format)?;
+            task_events::answer(handle, id, task_events::Reading { after, follow, format }).await
+        }
         Route::Services => services::list(handle).await,
         Route::PutServices => services::put(handle, http.into_body()).await,
         Route::Service { name } => services::get(handle, name).await,

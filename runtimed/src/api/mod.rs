@@ -16,6 +16,8 @@ mod serve;
 mod services;
 mod stdin;
 mod streams;
+mod task_events;
+mod tasks;
 mod terminal;
 mod tunnel;
 

@@ -4,7 +4,7 @@ use crate::limits::{
     GRACE_DEFAULT_MS, GRACE_MAX_MS, REPLAY_DEFAULT_BYTES, TAIL_MAX_BYTES, TAIL_MAX_LINES, WAIT_MAX_MS,
 };
 use crate::supervisor::ServiceVerb;
-use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream};
+use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream, TaskId};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -45,6 +45,23 @@ pub enum Route {
     Terminal {
         id: ExecId,
         replay: u64,
+    },
+    SubmitTask,
+    Tasks {
+        after: Option<TaskId>,
+        limit: usize,
+    },
+    Task {
+        id: TaskId,
+        wait_ms: Option<u64>,
+    },
+    TaskCancel {
+        id: TaskId,
+    },
+    TaskEvents {
+        id: TaskId,
+        after: Option<u64>,
+        follow: bool,
     },
     Services,
     PutServices,
@@ -139,6 +156,7 @@ fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
             let replay = query.number("replay", 0..=TAIL_MAX_BYTES)?.unwrap_or(REPLAY_DEFAULT_BYTES);
             Ok(Route::Terminal { id: exec_id(id)?, replay })
         }),
+        ["tasks", rest @ ..] => tasks(method, rest, query),
         ["services", rest @ ..] => services(method, rest, query),
         ["events"] => one("GET", method, || {
             Ok(Route::Events { after: query.cursor("after")?, follow: query.flag("follow", true)? })
@@ -164,8 +182,7 @@ fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
         [] if method == "POST" => Some(query.wait().map(|wait_ms| Route::StartExec { wait_ms })),
         [] => one("GET", method, || {
             let after = query.text("after").map(exec_id).transpose()?;
-            let limit = query.number("limit", 1..=LIST_MAX as u64)?.map_or(LIST_DEFAULT, |n| n as usize);
-            Ok(Route::Execs { after, limit })
+            Ok(Route::Execs { after, limit: query.limit()? })
         }),
         [id] => one("GET", method, || Ok(Route::Exec { id: exec_id(id)?, wait_ms: query.wait()? })),
         [id, "output"] => {
@@ -177,6 +194,23 @@ fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
         [id, "signal"] => one("POST", method, || Ok(Route::ExecSignal { id: exec_id(id)? })),
         [id, "cancel"] => one("POST", method, || Ok(Route::ExecCancel { id: exec_id(id)? })),
         [id, "resize"] => one("POST", method, || Ok(Route::ExecResize { id: exec_id(id)? })),
+        _ => None,
+    }
+}
+
+fn tasks(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+    match segments {
+        [] if method == "POST" => Some(Ok(Route::SubmitTask)),
+        [] => one("GET", method, || {
+            let after = query.text("after").map(task_id).transpose()?;
+            Ok(Route::Tasks { after, limit: query.limit()? })
+        }),
+        [id] => one("GET", method, || Ok(Route::Task { id: task_id(id)?, wait_ms: query.wait()? })),
+        [id, "cancel"] => one("POST", method, || Ok(Route::TaskCancel { id: task_id(id)? })),
+        [id, "events"] => one("GET", method, || {
+            let after = query.number("after", 0..=u64::MAX - 1)?;
+            Ok(Route::TaskEvents { id: task_id(id)?, after, follow: query.flag("follow", false)? })
+        }),
         _ => None,
     }
 }
@@ -201,6 +235,10 @@ fn services(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
 
 fn exec_id(text: &str) -> Result<ExecId, Refusal> {
     ExecId::parse(text).map_err(|error| Box::new(ErrorBody::invalid("id", error.to_string())))
+}
+
+fn task_id(text: &str) -> Result<TaskId, Refusal> {
+    TaskId::parse(text).map_err(|error| Box::new(ErrorBody::invalid("id", error.to_string())))
 }
 
 fn service_name(text: &str) -> Result<ServiceName, Refusal> {
@@ -265,6 +303,10 @@ impl<'a> Query<'a> {
         self.text(name).map(parse).transpose()
     }
 
+    fn limit(&self) -> Result<usize, Refusal> {
+        Ok(self.number("limit", 1..=LIST_MAX as u64)?.map_or(LIST_DEFAULT, |n| n as usize))
+    }
+
     fn wait(&self) -> Result<Option<u64>, Refusal> {
         self.number("wait_ms", 0..=WAIT_MAX_MS)
     }
@@ -310,6 +352,7 @@ mod tests {
     #[test]
     fn a_request_line_means_one_thing() {
         let id = ExecId::parse("e1").expect("a good name");
+        let task = TaskId::parse("t1").expect("a good name");
         let web = ServiceName::parse("web").expect("a good name");
         for (request, route) in [
             ("GET /healthz", Route::Health),
@@ -327,6 +370,10 @@ mod tests {
             (
                 "GET /v1/events?after=3.17",
                 Route::Events { after: Some(Cursor { epoch: 3, seq: 17 }), follow: true },
+            ),
+            (
+                "GET /v1/tasks/t1/events?after=7&follow=1",
+                Route::TaskEvents { id: task, after: Some(7), follow: true },
             ),
             ("GET /v1/tunnel/65535", Route::Tunnel { port: 65535 }),
         ] {

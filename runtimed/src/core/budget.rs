@@ -14,6 +14,13 @@ pub struct LogUse<K> {
     pub segments: Vec<Segment>,
 }
 
+impl<K> LogUse<K> {
+    /// The same under another key.
+    pub fn keyed<T>(self, key: impl FnOnce(K) -> T) -> LogUse<T> {
+        LogUse { key: key(self.key), finished_ms: self.finished_ms, segments: self.segments }
+    }
+}
+
 /// The files to take away, in that order.
 pub fn plan<K: Clone>(logs: &[LogUse<K>], budget_bytes: u64) -> Vec<(K, u64)> {
     let mut total: u64 = logs.iter().flat_map(|log| &log.segments).map(Segment::disk_bytes).sum();

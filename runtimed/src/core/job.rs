@@ -63,6 +63,8 @@ pub struct End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     LeaderExited(RawExit),
+    /// It printed something.
+    Output,
     /// Nobody holds the output any more, and all of it is in the log.
     OutputClosed,
     /// No descendant is left.
@@ -92,6 +94,9 @@ pub struct Job {
     leftovers: Leftovers,
     /// Between SIGTERM and SIGKILL when its time is up.
     timeout_grace_ms: u64,
+    /// How long it may print nothing, and until when.
+    idle_ms: Option<u64>,
+    silent_until: Option<u64>,
     reported: bool,
     output_open: bool,
     tree_empty: bool,
@@ -100,7 +105,23 @@ pub struct Job {
 impl Job {
     pub fn new(leftovers: Leftovers, deadline: Option<u64>, timeout_grace_ms: u64) -> Self {
         let phase = Phase::Running { deadline };
-        Self { phase, leftovers, timeout_grace_ms, reported: false, output_open: true, tree_empty: false }
+        Self {
+            phase,
+            leftovers,
+            timeout_grace_ms,
+            idle_ms: None,
+            silent_until: None,
+            reported: false,
+            output_open: true,
+            tree_empty: false,
+        }
+    }
+
+    /// The same job, ended as timed out when it prints nothing for so long.
+    pub fn with_idle_ms(mut self, idle_ms: Option<u64>, now: u64) -> Self {
+        self.idle_ms = idle_ms;
+        self.silent_until = idle_ms.map(|ms| now.saturating_add(ms));
+        self
     }
 
     pub fn phase(&self) -> Phase {
@@ -115,6 +136,10 @@ impl Job {
     pub fn step(&mut self, input: Input, now: u64) -> Vec<Effect> {
         match input {
             Input::LeaderExited(raw) => self.leader_exited(raw, now),
+            Input::Output => {
+                self.silent_until = self.idle_ms.map(|ms| now.saturating_add(ms));
+                Vec::new()
+            }
             Input::OutputClosed => {
                 self.output_open = false;
                 self.drained(now, false)
@@ -135,7 +160,7 @@ impl Job {
     /// When the next `Tick` is due.
     pub fn next_wake(&self) -> Option<u64> {
         match self.phase {
-            Phase::Running { deadline } => deadline,
+            Phase::Running { deadline } => deadline.into_iter().chain(self.silent_until).min(),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Killing { give_up_at, .. } => Some(give_up_at),
             Phase::Draining { until, .. } => Some(until),
@@ -372,6 +397,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_silent_job_is_timed_out_and_a_talking_one_is_not() {
+        let mut job = Job::new(Leftovers::Kill, None, 500).with_idle_ms(Some(100), 0);
+        for now in [90, 180, 270] {
+            assert_eq!(job.step(Input::Tick, now), []);
+            job.step(Input::Output, now);
+        }
+        assert_eq!(job.next_wake(), Some(370));
+        assert_eq!(job.step(Input::Tick, 370), [Effect::TermTree]);
+        let end = End { why: Some(Why::TimedOut), ..End::default() };
+        assert_eq!(job.phase(), Phase::Stopping { end, kill_at: 870 });
     }
 
     #[test]

@@ -9,4 +9,5 @@ pub mod rate;
 pub mod request;
 pub mod service;
 pub mod shutdown;
+pub mod task;
 pub mod watch;

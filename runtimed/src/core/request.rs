@@ -1,11 +1,11 @@
 //! Checks of what a caller asks for, and the names that stand in for numbers.
 
 use crate::limits::{
-    ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, STDIN_INLINE_MAX_BYTES,
-    TIMEOUT_MAX_MS,
+    ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, PROMPT_MAX_BYTES,
+    STDIN_INLINE_MAX_BYTES, TASK_HEALTH_MAX_MS, TIMEOUT_MAX_MS,
 };
 use nix::sys::signal::Signal;
-use protocol::{EnvMap, ErrorBody, ErrorCode, ExecRequest, TtySize};
+use protocol::{Agent, EnvMap, ErrorBody, ErrorCode, ExecRequest, TaskRequest, TtySize};
 use std::str::FromStr;
 
 pub type Checked = Result<(), Box<ErrorBody>>;
@@ -48,6 +48,39 @@ pub fn check_exec(request: &ExecRequest) -> Checked {
         ));
     }
     request.tty.map_or(Ok(()), |size| check_size("tty", size))
+}
+
+pub fn check_task(request: &TaskRequest) -> Checked {
+    check_text("prompt", &request.prompt, PROMPT_MAX_BYTES)?;
+    let Agent::Command { argv } = &request.agent;
+    check_argv("agent.argv", argv)?;
+    check_env(&request.env)?;
+    if let Some(cwd) = &request.cwd {
+        check_path("cwd", cwd)?;
+    }
+    check_ms("timeout_ms", request.timeout_ms, 1..=TIMEOUT_MAX_MS)?;
+    check_ms("idle_timeout_ms", request.idle_timeout_ms, 1..=TIMEOUT_MAX_MS)?;
+    check_ms("health_timeout_ms", request.health_timeout_ms, 0..=TASK_HEALTH_MAX_MS)?;
+    if let Some(build) = &request.build {
+        check_text("build.command", &build.command, ARG_MAX_BYTES)?;
+        check_ms("build.timeout_ms", build.timeout_ms, 1..=TIMEOUT_MAX_MS)?;
+    }
+    let argv_bytes: usize = argv.iter().map(|arg| arg.len() + 1).sum();
+    let env_bytes: usize = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    if argv_bytes + env_bytes + request.prompt.len() > ARGV_ENV_MAX_BYTES {
+        let message = format!("argv, env and prompt together are more than {ARGV_ENV_MAX_BYTES} bytes");
+        return Err(too_large("agent.argv", message));
+    }
+    Ok(())
+}
+
+fn check_ms(field: &str, ms: Option<u64>, allowed: std::ops::RangeInclusive<u64>) -> Checked {
+    match ms {
+        Some(ms) if !allowed.contains(&ms) => {
+            Err(invalid(field, format!("must be {} to {}", allowed.start(), allowed.end())))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn check_argv(field: &str, argv: &[String]) -> Checked {

@@ -2,6 +2,8 @@
 //! so a torn or damaged line is known as such, and cursor and kind are there without parsing JSON.
 
 use protocol::{Cursor, Event};
+use serde::Serialize;
+use std::io::Write;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -12,8 +14,31 @@ pub struct Line<'a> {
 
 /// The line of an event, with its line feed.
 pub fn encode(event: &Event) -> Result<String, serde_json::Error> {
-    let rest = format!("{} {} {}", event.cursor, event.fact.kind(), serde_json::to_string(event)?);
-    Ok(format!("{:08x} {rest}\n", crc32fast::hash(rest.as_bytes())))
+    let mut line = Vec::new();
+    push(&mut line, event.cursor, event.fact.kind(), event)?;
+    Ok(String::from_utf8(line).expect("JSON is text, and so is the rest"))
+}
+
+/// Adds the line of an event, with its line feed; nothing of it if it cannot be written.
+pub fn push(
+    out: &mut Vec<u8>,
+    cursor: Cursor,
+    kind: &str,
+    event: &impl Serialize,
+) -> Result<(), serde_json::Error> {
+    const SUM_BYTES: usize = 8;
+    let start = out.len();
+    out.extend_from_slice(b"00000000 ");
+    let rest = out.len();
+    let written = write!(out, "{cursor} {kind} ").map_err(serde_json::Error::io);
+    if let Err(error) = written.and_then(|()| serde_json::to_writer(&mut *out, event)) {
+        out.truncate(start);
+        return Err(error);
+    }
+    let sum = format!("{:08x}", crc32fast::hash(&out[rest..]));
+    out[start..start + SUM_BYTES].copy_from_slice(sum.as_bytes());
+    out.push(b'\n');
+    Ok(())
 }
 
 /// Reads a line without its line feed; nothing where the checksum is wrong.

@@ -6,6 +6,7 @@ pub mod events;
 pub mod reader;
 pub mod room;
 pub mod segment;
+pub mod task_log;
 #[cfg(test)]
 mod tests;
 pub mod writer;
@@ -14,4 +15,5 @@ pub use event_reader::{EventReader, EventsRead};
 pub use events::EventLog;
 pub use reader::{Read, ReadError, Reader};
 pub use room::Room;
+pub use task_log::TaskLog;
 pub use writer::Writer;

@@ -6,8 +6,11 @@
 
 mod child;
 mod ending;
+mod lines;
 mod pump;
 mod run;
+mod sink;
+mod tail;
 mod tree;
 pub mod wire;
 

@@ -1,9 +1,9 @@
 //! Moves what the job prints into its log. Reads bytes, never lines: a line may be as long as it likes.
 
 use super::child::Outputs;
+use super::sink::Sink;
+use super::wire::Said;
 use crate::core::manifest::log_pattern;
-use crate::log::Writer;
-use crate::log::writer::Appended;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::read;
@@ -20,7 +20,7 @@ const LINE_MAX_BYTES: usize = 4 << 10;
 
 pub struct Pump {
     sources: Vec<Source>,
-    log: Option<Writer>,
+    sink: Sink,
     pattern: Option<Pattern>,
     buffer: Vec<u8>,
 }
@@ -33,12 +33,13 @@ struct Source {
 /// What one read brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moved {
+    pub any: bool,
     pub rotated: bool,
     pub matched: bool,
 }
 
 impl Pump {
-    pub fn new(outputs: Outputs, log: Option<Writer>, pattern: Option<&str>) -> Self {
+    pub fn new(outputs: Outputs, sink: Sink, pattern: Option<&str>) -> Self {
         let source = |fd, stream| Source { fd, stream };
         let sources = match outputs {
             Outputs::Pipes { stdout, stderr } => {
@@ -48,7 +49,7 @@ impl Pump {
         };
         let pattern =
             pattern.and_then(|p| log_pattern(p).ok()).map(|regex| Pattern { regex, line: Vec::new() });
-        Self { sources, log, pattern, buffer: vec![0; BUFFER_BYTES] }
+        Self { sources, sink, pattern, buffer: vec![0; BUFFER_BYTES] }
     }
 
     /// The open sources, to poll.
@@ -72,11 +73,21 @@ impl Pump {
     }
 
     pub fn end(&self) -> u64 {
-        self.log.as_ref().map_or(0, Writer::end)
+        self.sink.end()
     }
 
     pub fn lost(&self) -> u64 {
-        self.log.as_ref().map_or(0, Writer::lost)
+        self.sink.lost()
+    }
+
+    /// The job has ended: what it said, where somebody wants to know.
+    pub fn conclude(&mut self) -> Option<Said> {
+        self.sink.conclude()
+    }
+
+    /// What comes from now on is nobody's, unless it has a log of its own.
+    pub fn hand_over(&mut self) {
+        self.sink.hand_over();
     }
 
     /// Reads once from the source with this descriptor and stores what came.
@@ -113,8 +124,7 @@ impl Pump {
         if matched {
             self.pattern = None;
         }
-        let appended = self.log.as_mut().map(|log| log.append(stream, bytes));
-        Moved { rotated: appended == Some(Appended::Rotated), matched }
+        Moved { any: true, rotated: self.sink.append(stream, bytes), matched }
     }
 }
 

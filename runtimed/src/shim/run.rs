@@ -4,20 +4,20 @@
 use super::child::{self, Started};
 use super::ending::{Before, Seen};
 use super::pump::Pump;
+use super::sink::Sink;
 use super::tree;
 use super::wire::{CONTROL_FD, JobSpec, MESSAGE_MAX_BYTES, Order, Report};
 use crate::core::job::{Effect, End, Input, Job, Phase};
-use crate::log::Writer;
 use crate::sys::clock::monotonic_ms;
 use crate::sys::packet::{self, Received};
-use crate::sys::{descriptors, inherited, reap};
+use crate::sys::{descriptors, inherited, reap, spawn};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use protocol::{Exit, Hint};
+use protocol::Exit;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -60,20 +60,22 @@ impl Shim {
             descriptors::lower(limit);
         }
         let before = Before::look(&spec);
-        let log = spec.log.as_deref().map(|dir| Writer::resume(dir, spec.log_from)).transpose().ok()?;
+        let sink = Sink::open(&spec).ok()?;
         let started = match child::start(&spec) {
             Ok(started) => started,
             Err(message) => {
-                refuse(&control, message, log.map_or(0, |log| log.end()));
+                refuse(&control, message, sink.end());
                 return None;
             }
         };
         let Started { pid, outputs, input, terminal } = started;
         send(&control, &Report::Started { pid: pid.as_raw() }, input.as_ref().map(AsFd::as_fd));
-        let deadline = spec.timeout_ms.map(|ms| monotonic_ms().saturating_add(ms));
+        let now = monotonic_ms();
+        let deadline = spec.timeout_ms.map(|ms| now.saturating_add(ms));
+        let job = Job::new(spec.leftovers, deadline, spec.timeout_grace_ms);
         Some(Self {
-            job: Job::new(spec.leftovers, deadline, spec.timeout_grace_ms),
-            pump: Pump::new(outputs, log, spec.pattern.as_deref()),
+            job: job.with_idle_ms(spec.idle_ms, now),
+            pump: Pump::new(outputs, sink, spec.pattern.as_deref()),
             control,
             children,
             spec,
@@ -92,6 +94,9 @@ impl Shim {
         let (ready, control, children) = self.wait();
         for descriptor in ready {
             let moved = self.pump.take(descriptor);
+            if moved.any {
+                self.step(Input::Output);
+            }
             if moved.rotated {
                 send(&self.control, &Report::Rotated { end: self.pump.end() }, None);
             }
@@ -229,11 +234,19 @@ impl Shim {
 
     fn report(&mut self, end: &End) {
         self.pump.take_what_is_there();
+        let said = self.pump.conclude();
         self.seen.output_lost = self.pump.lost();
         // A look at /proc can miss somebody; the kernel said that there is one.
         self.seen.left = if self.job.tree_is_empty() { 0 } else { tree::count().max(1) };
         let (exit, hints) = self.before.conclude(&self.spec, end, self.seen);
         let ended = Report::Ended { exit, hints, output_end: self.pump.end(), background: self.seen.left };
+        if let Some(bytes) = said.and_then(|said| serde_json::to_vec(&said).ok())
+            && let Ok(file) = spawn::memory_file(&bytes)
+        {
+            send(&self.control, &Report::Said, Some(file.as_fd()));
+        }
+        // Before the end is told: whoever hears of it writes from then on.
+        self.pump.hand_over();
         send(&self.control, &ended, None);
     }
 
@@ -278,8 +291,7 @@ fn watch_children() -> Option<SignalFd> {
 
 fn refuse(control: &OwnedFd, message: String, output_end: u64) {
     let exit = Exit::SpawnFailed { message };
-    let hints: Vec<Hint> = Vec::new();
-    send(control, &Report::Ended { exit, hints, output_end, background: 0 }, None);
+    send(control, &Report::Ended { exit, hints: Vec::new(), output_end, background: 0 }, None);
 }
 
 /// A report that cannot be sent has no reader any more: the next poll sees that.

@@ -2,9 +2,10 @@
 //! memory file attached to a packet, so that neither arguments nor environment stand in a command line
 //! or on disk.
 
+use crate::checkpoint;
 use crate::core::job::Leftovers;
 use crate::sys::cgroup;
-use protocol::{Exit, Hint, Scope, TtySize};
+use protocol::{Exit, Hint, Payload, Scope, TtySize};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -32,6 +33,12 @@ pub struct JobSpec {
     pub log: Option<PathBuf>,
     /// No position before this is given out again: it may be one of output that could not be stored.
     pub log_from: u64,
+    /// Output becomes events of a task.
+    pub task: Option<TaskOutput>,
+    /// Output is read by the shim and handed over as `Said`.
+    pub answer: bool,
+    /// End it when it prints nothing for so long.
+    pub idle_ms: Option<u64>,
     pub leftovers: Leftovers,
     /// Say when a line of output matches this.
     pub pattern: Option<String>,
@@ -40,6 +47,33 @@ pub struct JobSpec {
     pub cgroup: cgroup::Location,
     /// Looked at when the job ends: is its file system full?
     pub workspace: PathBuf,
+}
+
+/// Where the events of a task go on, and what its program prints.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TaskOutput {
+    pub dir: PathBuf,
+    /// The last event there is.
+    pub last: u64,
+    pub speaks: Speaks,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaks {
+    /// Any program: lines are messages.
+    Command,
+    /// Lines are nobody's words.
+    Build,
+}
+
+/// What a job of a task had to say, told with `Said` as a memory file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Said {
+    /// The end of what it printed.
+    pub tail: Option<Payload>,
+    /// What a helper of ours answered, where that could be read.
+    pub answer: Option<checkpoint::Answer>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +118,8 @@ pub enum Report {
     },
     /// A line of output matched the pattern.
     Matched,
+    /// Comes before the end of a job of a task, with a memory file that holds it.
+    Said,
     Ended {
         exit: Exit,
         hints: Vec<Hint>,

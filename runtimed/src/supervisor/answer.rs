@@ -25,6 +25,12 @@ impl Supervisor {
             Command::Log { key, reply } => give(reply, self.log(key)),
             Command::Arm { key, seen } => self.arm(&key, seen),
             Command::Panic => panic!("asked to"),
+            Command::SubmitTask { .. }
+            | Command::Task { .. }
+            | Command::Tasks { .. }
+            | Command::CancelTask { .. }
+            | Command::TaskEvents { .. }
+            | Command::ArmTask { .. } => self.answer_about_tasks(command),
             Command::SignalExec { .. }
             | Command::CancelExec { .. }
             | Command::ResizeExec { .. }
@@ -91,7 +97,7 @@ impl Supervisor {
         }
     }
 
-    fn open_for_business(&self) -> Result<(), Refusal> {
+    pub(super) fn open_for_business(&self) -> Result<(), Refusal> {
         let closed = || refuse(ErrorCode::ShuttingDown, "runtimed is shutting down".to_owned());
         if self.is_shutting_down() { Err(closed()) } else { Ok(()) }
     }
@@ -147,7 +153,7 @@ impl Supervisor {
     }
 }
 
-fn give<T>(reply: Reply<T>, answer: Result<T, Refusal>) {
+pub(super) fn give<T>(reply: Reply<T>, answer: Result<T, Refusal>) {
     let _ = reply.send(answer);
 }
 

@@ -4,10 +4,11 @@ use super::execs::Refusal;
 use super::handle::LogHandle;
 use super::input::Input;
 use super::logs::LogKey;
+use super::task::TaskEvents;
 use nix::sys::signal::Signal;
 use protocol::{
     Activity, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort, Scope,
-    ServiceName, ServiceSpec, ServiceView, Status, TtySize,
+    ServiceName, ServiceSpec, ServiceView, Status, TaskId, TaskRequest, TaskView, TtySize,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -63,6 +64,34 @@ pub enum Command {
     CloseInput {
         id: ExecId,
         reply: Reply<()>,
+    },
+    SubmitTask {
+        request: Box<TaskRequest>,
+        reply: Reply<Box<TaskView>>,
+    },
+    Task {
+        id: TaskId,
+        reply: Reply<Box<TaskView>>,
+    },
+    Tasks {
+        after: Option<TaskId>,
+        limit: usize,
+        reply: Reply<Vec<TaskView>>,
+    },
+    CancelTask {
+        id: TaskId,
+        grace_ms: u64,
+        reply: Reply<Box<TaskView>>,
+    },
+    /// The events of a task, to read and follow.
+    TaskEvents {
+        id: TaskId,
+        reply: Reply<TaskEvents>,
+    },
+    /// A reader wants to know when there is an event after `seen`.
+    ArmTask {
+        id: TaskId,
+        seen: u64,
     },
     /// A log, to read and follow.
     Log {

@@ -181,7 +181,7 @@ impl Execs {
                 exec.log.measure();
                 None
             }
-            Report::Matched => None,
+            Report::Matched | Report::Said => None,
             Report::Ended { exit, hints, output_end, background } => {
                 let State::Running { job, started_at, .. } = exec.state else { return None };
                 let duration_ms = monotonic_ms().saturating_sub(started_at);

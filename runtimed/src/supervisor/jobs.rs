@@ -1,6 +1,7 @@
 //! Shims and the sockets to them. Knows which shim belongs to whom, not what for.
 
 use crate::core::job::RawExit;
+use crate::core::task::Stage;
 use crate::limits::BEGIN_MAX_MS;
 use crate::shim::wire::{JobSpec, MESSAGE_MAX_BYTES, Order, RUN, Report};
 use crate::sys::clock::monotonic_ms;
@@ -11,7 +12,7 @@ use crate::sys::{procfs, spawn};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use protocol::{ExecId, ServiceName};
+use protocol::{ExecId, ServiceName, TaskId};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,6 +40,7 @@ pub enum Owner {
     Service(ServiceName),
     /// A health check that is a command.
     Probe(ServiceName),
+    Task(TaskId, Stage),
 }
 
 #[derive(Debug)]
@@ -211,6 +213,13 @@ impl Jobs {
         let Ok(bytes) = serde_json::to_vec(order) else { return };
         if let Err(errno) = packet::send(live.socket.get_ref().as_fd(), &bytes, None, false) {
             tracing::warn!(shim = live.shim.as_raw(), ?order, %errno, "order not sent");
+        }
+    }
+
+    /// Kills a shim that does not answer; what was below it comes to us and is killed, too.
+    pub fn kill(&mut self, id: JobId) {
+        if let Some(live) = self.live.get(&id) {
+            let _ = kill(live.shim, Signal::SIGKILL);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::context::Context;
 use super::services::Services;
-use crate::core::manifest::{self, Invalid};
+use crate::core::manifest::{self, Document, Invalid};
 use crate::limits::MANIFEST_MAX_BYTES;
 use crate::sys::as_user::{self, ReadError};
-use protocol::{Fact, ServiceSource};
+use protocol::{BuildSpec, Fact, ServiceSource};
 
 pub const MANIFEST: &str = "sandbox.yaml";
 
@@ -14,6 +14,7 @@ pub struct Manifest {
     found: Found,
     /// It was refused because of services that are not its own.
     clashes: bool,
+    build: Option<BuildSpec>,
 }
 
 /// What was last found in its place.
@@ -27,6 +28,11 @@ enum Found {
 }
 
 impl Manifest {
+    /// How the app is built, as the last manifest that was taken says.
+    pub fn build(&self) -> Option<&BuildSpec> {
+        self.build.as_ref()
+    }
+
     /// Reads the manifest and applies it if it is another one than before.
     pub fn load(&mut self, context: &mut Context, services: &mut Services) {
         let path = context.config.app_dir.join(MANIFEST);
@@ -61,10 +67,10 @@ impl Manifest {
     fn apply(&mut self, context: &mut Context, services: &mut Services) -> Fact {
         self.clashes = false;
         let refused = |line, field, message| Fact::ManifestRejected { message, line, field };
-        let specs = match &self.found {
-            Found::Unread | Found::Absent => Vec::new(),
+        let Document { services: specs, build } = match &self.found {
+            Found::Unread | Found::Absent => Document::default(),
             Found::Present(bytes) => match manifest::parse(bytes) {
-                Ok(specs) => specs,
+                Ok(document) => document,
                 Err(error) => return refused(error.line, error.field, error.message),
             },
             Found::Unreadable(why) => {
@@ -73,7 +79,10 @@ impl Manifest {
         };
         let names = specs.iter().map(|spec| spec.name.clone()).collect();
         match services.apply(context, specs, ServiceSource::Manifest) {
-            Ok(()) => Fact::ManifestLoaded { services: names },
+            Ok(()) => {
+                self.build = build;
+                Fact::ManifestLoaded { services: names }
+            }
             Err(Invalid { field, message }) => {
                 self.clashes = true;
                 refused(None, Some(field), message)

@@ -21,6 +21,11 @@ mod service_changes;
 mod service_checks;
 mod services;
 mod status;
+mod task;
+mod task_answers;
+mod task_stages;
+mod task_steps;
+mod tasks;
 mod watching;
 
 pub use command::{Command, ServiceVerb};
@@ -28,3 +33,4 @@ pub use handle::{Counted, Handle, LogHandle};
 pub use input::Input;
 pub use logs::{Head, LogKey};
 pub use owner::{Ended, Supervisor};
+pub use task::{TaskEvents, TaskHead};

@@ -11,6 +11,7 @@ use super::logs::{Log, LogKey};
 use super::manifest::Manifest;
 use super::services::Services;
 use super::status::Looks;
+use super::tasks::Tasks;
 use super::watching::Watching;
 use crate::config::Config;
 use crate::core::budget;
@@ -22,7 +23,7 @@ use crate::sys::clock::monotonic_ms;
 use crate::sys::{procfs, reap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use protocol::{ExecId, Fact};
+use protocol::{ExecId, Fact, TaskId};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -41,21 +42,29 @@ pub struct Supervisor {
     pub(super) context: Context,
     pub(super) execs: Execs,
     pub(super) services: Services,
+    pub(super) tasks: Tasks,
     pub(super) holds: Holds,
     pub(super) looks: Looks,
     watching: Watching,
-    manifest: Manifest,
+    pub(super) manifest: Manifest,
     shutdown: Option<Shutdown>,
     commands: mpsc::Receiver<Command>,
     heard: mpsc::Receiver<(JobId, Heard)>,
     /// Input that came with requests, on its way into pipes.
-    feeding: JoinSet<()>,
+    pub(super) feeding: JoinSet<()>,
     inline: HashMap<ExecId, (String, bool)>,
     /// A shim died: what it left with us has to go.
     orphans_condemned: bool,
     children: Signals,
     terminate: Signals,
     interrupt: Signals,
+}
+
+/// Whose files go when there is too much.
+#[derive(Debug, Clone)]
+enum Trim {
+    Log(LogKey),
+    Task(TaskId),
 }
 
 /// How the supervisor came to its end.
@@ -88,6 +97,7 @@ impl Supervisor {
         let supervisor = Self {
             execs: Execs::load(&mut context)?,
             services: Services::load(&context),
+            tasks: Tasks::load(&mut context)?,
             holds: Holds::default(),
             looks: Looks::new(Arc::clone(&shared)),
             watching: Watching::new(),
@@ -130,6 +140,7 @@ impl Supervisor {
                 () = self.looks.walk() => {}
                 () = tokio::time::sleep(wake) => self.tick(),
             }
+            self.services_may_be_ready();
             self.note_activity();
             if self.proceed_with_shutdown() {
                 self.answer_the_last().await;
@@ -153,7 +164,8 @@ impl Supervisor {
     fn next_wake(&self) -> u64 {
         const FAR_MS: u64 = 24 * 3600 * 1000;
         let shutdown = self.shutdown.as_ref().map(Shutdown::next_wake);
-        [self.services.next_wake(), self.holds.next_wake(), self.context.jobs.next_wake(), shutdown]
+        let tasks = self.tasks.next_wake();
+        [tasks, self.services.next_wake(), self.holds.next_wake(), self.context.jobs.next_wake(), shutdown]
             .into_iter()
             .flatten()
             .min()
@@ -163,6 +175,7 @@ impl Supervisor {
     fn tick(&mut self) {
         self.holds.tick(&mut self.context);
         self.context.jobs.tick();
+        self.tick_task();
         if self.shutdown.is_none() {
             self.services.tick(&mut self.context);
         }
@@ -201,6 +214,7 @@ impl Supervisor {
                     }
                     Owner::Service(name) => self.services.report(&mut self.context, &name, job, report),
                     Owner::Probe(name) => self.services.probe_report(&mut self.context, &name, job, &report),
+                    Owner::Task(id, stage) => self.task_report((&id, stage), job, report, descriptor),
                 }
                 if rotated {
                     self.keep_budget();
@@ -218,6 +232,7 @@ impl Supervisor {
                     }
                     Owner::Service(name) => self.services.shim_gone(&mut self.context, &name, job),
                     Owner::Probe(name) => self.services.check_gone(&mut self.context, &name, job),
+                    Owner::Task(id, stage) => self.task_shim_gone(&id, stage, job),
                 }
                 self.reap();
             }
@@ -248,11 +263,20 @@ impl Supervisor {
     /// Trims logs when all of them together are over the budget.
     fn keep_budget(&mut self) {
         let budget = self.context.config.log_budget_bytes;
-        if self.execs.log_bytes() + self.services.log_bytes() <= budget {
+        if self.execs.log_bytes() + self.services.log_bytes() + self.tasks.log_bytes() <= budget {
             return;
         }
-        let uses: Vec<_> = self.execs.log_uses().chain(self.services.log_uses()).collect();
+        let logs = self.execs.log_uses().chain(self.services.log_uses()).map(|log| log.keyed(Trim::Log));
+        let tasks = self.tasks.log_uses().map(|log| log.keyed(Trim::Task));
+        let uses: Vec<_> = tasks.chain(logs).collect();
         for (key, start) in budget::plan(&uses, budget) {
+            let key = match key {
+                Trim::Log(key) => key,
+                Trim::Task(task) => {
+                    self.trim_task(task, start);
+                    continue;
+                }
+            };
             let Some(log) = self.log_mut(&key) else { continue };
             log.remove_segment(start);
             let oldest = log.oldest();
@@ -260,6 +284,13 @@ impl Supervisor {
                 self.context.tell(Fact::ExecTrimmed { exec, oldest });
             }
         }
+    }
+
+    fn trim_task(&mut self, task: TaskId, start: u64) {
+        let Some(found) = self.tasks.get_mut(&task) else { return };
+        found.events.remove_segment(start);
+        let oldest = found.events.oldest();
+        self.context.tell(Fact::TaskTrimmed { task, oldest });
     }
 
     fn log_mut(&mut self, key: &LogKey) -> Option<&mut Log> {
@@ -293,7 +324,7 @@ impl Supervisor {
         self.watching.follow(&self.context.config, &self.services);
     }
 
-    fn load_manifest(&mut self) {
+    pub(super) fn load_manifest(&mut self) {
         self.manifest.load(&mut self.context, &mut self.services);
     }
 
@@ -351,6 +382,7 @@ impl Supervisor {
                 }
                 shutdown::Effect::StopExecs { grace_ms } => {
                     self.execs.cancel_all(&mut self.context, grace_ms);
+                    self.stop_tasks(grace_ms);
                 }
                 shutdown::Effect::KillAll => {
                     for job in self.context.jobs.ids() {

@@ -10,6 +10,7 @@ use super::retired_logs::RetiredLogs;
 use super::service::Service;
 use crate::core::budget::LogUse;
 use crate::core::graph;
+use crate::core::graph::Standing;
 use crate::core::service::{Effect, Input, Phase};
 use crate::limits::GRACE_DEFAULT_MS;
 use crate::shim::wire::{Order, Report};
@@ -98,6 +99,22 @@ impl Services {
         self.settle(context);
     }
 
+    /// A task has ended: those that asked for it restart, those in backoff try at once.
+    pub fn task_ended(&mut self, context: &mut Context) {
+        let names: Vec<ServiceName> = self.table.keys().cloned().collect();
+        for name in names {
+            self.input(context, &name, Input::TaskEnded);
+        }
+        self.settle(context);
+    }
+
+    /// Whether there are services that should run, and which of them are not ready.
+    pub fn unready(&self) -> (bool, Vec<ServiceName>) {
+        let wanted = || self.table.values().filter(|service| service.machine.wanted);
+        let unready = wanted().filter(|service| service.machine.standing() != Standing::Ready);
+        (wanted().next().is_some(), unready.map(|service| service.spec.name.clone()).collect())
+    }
+
     /// Stops these with another grace than usual.
     pub fn stop(&mut self, context: &mut Context, names: &[ServiceName], grace_ms: u64) {
         self.grace_ms = grace_ms;
@@ -158,6 +175,7 @@ impl Services {
                 service.rotate_log();
             }
             Report::Matched => self.input(context, name, Input::Probe(Ok(()))),
+            Report::Said => {}
             Report::Ended { exit, output_end, .. } => {
                 service.log.grew(output_end);
                 self.ended(context, name, exit);

@@ -117,6 +117,7 @@ impl Supervisor {
     fn reasons(&self) -> Vec<Reason> {
         let running = self.execs.live().filter(|exec| exec.end().is_none());
         let execs = running.map(|exec| Reason::Exec { exec: exec.start.id.clone() });
+        let tasks = self.tasks.live().map(|task| Reason::Task { task: task.clone() });
         let holds = self.holds.views().into_iter().map(|hold| Reason::Hold { hold: hold.name });
         let starting = self.services.iter().filter(|service| service.is_starting_up());
         let services = starting.map(|service| Reason::ServiceStarting { service: service.spec.name.clone() });
@@ -124,6 +125,7 @@ impl Supervisor {
         let viewers = self.looks.shared.viewers.load(Ordering::Relaxed);
         let tunnels = self.looks.shared.tunnels.load(Ordering::Relaxed);
         execs
+            .chain(tasks)
             .chain(holds)
             .chain(services)
             .chain(count(viewers, |count| Reason::Viewers { count }))

@@ -6,9 +6,10 @@ use super::words::{segment, show_ms};
 use crate::core::graph::{self, GraphError};
 use crate::limits::{
     ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ENV_MAX_COUNT, HEALTH_INTERVAL_MAX_MS, HEALTH_INTERVAL_MIN_MS,
-    HEALTH_PATTERN_MAX_BYTES, HEALTH_TIMEOUT_MAX_MS, PATH_MAX_BYTES, SERVICES_MAX, WATCH_PATHS_MAX,
+    HEALTH_PATTERN_MAX_BYTES, HEALTH_TIMEOUT_MAX_MS, PATH_MAX_BYTES, SERVICES_MAX, TIMEOUT_MAX_MS,
+    WATCH_PATHS_MAX,
 };
-use protocol::{EnvMap, Health, HealthCheck, ServiceSpec};
+use protocol::{BuildSpec, EnvMap, Health, HealthCheck, ServiceSpec};
 use regex_lite::{Regex, RegexBuilder};
 
 /// What a compiled log pattern may take: `a{999}{999}` is short and huge.
@@ -50,6 +51,12 @@ pub fn validate(spec: &ServiceSpec) -> Result<(), Invalid> {
     }
     at_most("watch", spec.watch.len(), WATCH_PATHS_MAX, "paths")?;
     spec.watch.iter().enumerate().try_for_each(|(index, path)| watched(&format!("watch[{index}]"), path))
+}
+
+/// Whether a build holds.
+pub(super) fn validate_build(build: &BuildSpec) -> Result<(), Invalid> {
+    text("build.command", &build.command, ARG_MAX_BYTES)?;
+    build.timeout_ms.map_or(Ok(()), |ms| between("build.timeout_ms", ms, 1..=TIMEOUT_MAX_MS))
 }
 
 /// The pattern of a log check, compiled within bounds. Whoever matches lines gets it from here.

@@ -1,7 +1,7 @@
 //! Documents nobody would write: none of them panics, takes long or takes much memory.
 
 use super::tests::FULL;
-use super::{log_pattern, parse, validate_all};
+use super::{Document, log_pattern, parse, validate_all};
 use crate::limits::MANIFEST_MAX_BYTES;
 use proptest::prelude::*;
 use protocol::HealthCheck;
@@ -54,7 +54,7 @@ fn bombs_are_refused() {
 /// Holds for whatever was parsed: an error says something on one line, and what was taken is good.
 fn sound(document: &[u8]) {
     match parse(document) {
-        Ok(specs) => {
+        Ok(Document { services: specs, .. }) => {
             validate_all(&specs).expect("parsed specs are valid");
             for check in specs.iter().filter_map(|spec| spec.health.as_ref()).map(|health| &health.check) {
                 if let HealthCheck::Log(pattern) = check {

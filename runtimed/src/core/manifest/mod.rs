@@ -1,4 +1,4 @@
-//! `sandbox.yaml`: the services a workspace asks for. Text in, checked specs out; it reads no file and
+//! `sandbox.yaml`: the services a workspace asks for, and how it is built. Text in, checked specs out; it reads no file and
 //! starts nothing.
 //!
 //! ```yaml
@@ -14,6 +14,7 @@
 //!     restart: always
 //!     restart_after_task: false
 //!     watch: [package.json, src/config]
+//! build: { command: npm run build, timeout: 2m }
 //! ```
 //!
 //! bytes ─`yaml`─► `tree` with lines ─`read`─► specs ─`check`─► specs that hold. `read` and `check` name the
@@ -37,4 +38,4 @@ mod tests;
 
 pub use check::{log_pattern, validate, validate_all};
 pub use error::{Invalid, ManifestError};
-pub use parse::parse;
+pub use parse::{Document, parse};

@@ -1,19 +1,29 @@
 //! The whole way from bytes to specs, and from a field that is wrong to its line.
 
+use super::check::validate_build;
 use super::error::{Invalid, ManifestError};
 use super::field::Field;
 use super::tree::Node;
 use super::{read::read, validate_all, yaml};
 use crate::limits::MANIFEST_MAX_BYTES;
-use protocol::ServiceSpec;
+use protocol::{BuildSpec, ServiceSpec};
 
-/// The services of a manifest, in the order of the document. An empty document has none.
-pub fn parse(bytes: &[u8]) -> Result<Vec<ServiceSpec>, ManifestError> {
+/// What a manifest says. An empty one says nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Document {
+    /// In the order of the document.
+    pub services: Vec<ServiceSpec>,
+    pub build: Option<BuildSpec>,
+}
+
+pub fn parse(bytes: &[u8]) -> Result<Document, ManifestError> {
     let source = text(bytes)?;
     let root = yaml::parse(source)?;
-    let specs = read(&Field::root(source, &root)).map_err(|invalid| locate(invalid, &root))?;
-    validate_all(&specs).map_err(|invalid| locate(as_written(invalid), &root))?;
-    Ok(specs)
+    let document = read(&Field::root(source, &root)).map_err(|invalid| locate(invalid, &root))?;
+    let located = |invalid| locate(as_written(invalid), &root);
+    validate_all(&document.services).map_err(located)?;
+    document.build.as_ref().map_or(Ok(()), validate_build).map_err(located)?;
+    Ok(document)
 }
 
 fn text(bytes: &[u8]) -> Result<&str, ManifestError> {
@@ -29,7 +39,7 @@ fn text(bytes: &[u8]) -> Result<&str, ManifestError> {
 
 /// In a document times carry their unit, so the names of their keys do not.
 fn as_written(invalid: Invalid) -> Invalid {
-    let plain = [".health.interval_ms", ".health.timeout_ms"]
+    let plain = [".health.interval_ms", ".health.timeout_ms", "build.timeout_ms"]
         .iter()
         .find(|end| invalid.field.ends_with(**end))
         .and_then(|_| invalid.field.strip_suffix("_ms").map(str::to_owned));

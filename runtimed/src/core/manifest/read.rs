@@ -3,29 +3,50 @@
 
 use super::error::Invalid;
 use super::field::Field;
+use super::parse::Document;
 use super::words::shell_line;
-use protocol::{EnvMap, Health, HealthCheck, RestartPolicy, ServiceName, ServiceSpec};
+use protocol::{BuildSpec, EnvMap, Health, HealthCheck, RestartPolicy, ServiceName, ServiceSpec};
 
-const MANIFEST_KEYS: [&str; 2] = ["version", "services"];
+const MANIFEST_KEYS: [&str; 3] = ["version", "services", "build"];
+const BUILD_KEYS: [&str; 2] = ["command", "timeout"];
 const SERVICE_KEYS: [&str; 9] =
     ["command", "port", "env", "cwd", "depends_on", "health", "restart", "restart_after_task", "watch"];
 const HEALTH_KEYS: [&str; 6] = ["http", "tcp", "log", "command", "interval", "timeout"];
 
-pub(super) fn read(document: &Field<'_>) -> Result<Vec<ServiceSpec>, Invalid> {
-    let mut specs = Vec::new();
+pub(super) fn read(document: &Field<'_>) -> Result<Document, Invalid> {
+    let mut found = Document::default();
     if document.is_null() {
-        return Ok(specs);
+        return Ok(found);
     }
     for (key, field) in document.map("with the key services")? {
         match key {
             "version" if field.number() == Some(1) => {}
             "version" => return Err(field.refuse("must be 1, the only version there is")),
-            "services" if field.is_null() => {}
-            "services" => specs = services(&field)?,
+            "services" | "build" if field.is_null() => {}
+            "services" => found.services = services(&field)?,
+            "build" => found.build = Some(build(&field)?),
             _ => return Err(field.unknown(key, &MANIFEST_KEYS)),
         }
     }
-    Ok(specs)
+    Ok(found)
+}
+
+/// `build: npm run build` is short for `build: { command: npm run build }`.
+fn build(field: &Field<'_>) -> Result<BuildSpec, Invalid> {
+    if field.is_text() {
+        return Ok(BuildSpec { command: field.text()?, timeout_ms: None });
+    }
+    let (mut line, mut timeout_ms) = (None, None);
+    for (key, value) in field.map("with at least the key command")? {
+        match key {
+            _ if value.is_null() && BUILD_KEYS.contains(&key) => {}
+            "command" => line = Some(command(&value)?),
+            "timeout" => timeout_ms = Some(value.duration_ms()?),
+            _ => return Err(value.unknown(key, &BUILD_KEYS)),
+        }
+    }
+    let missing = || field.refuse_inside("command", "is missing; give a shell line or a list of arguments");
+    Ok(BuildSpec { command: line.ok_or_else(missing)?, timeout_ms })
 }
 
 fn services(field: &Field<'_>) -> Result<Vec<ServiceSpec>, Invalid> {

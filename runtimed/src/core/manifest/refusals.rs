@@ -1,7 +1,7 @@
 //! Documents and specs that are refused, with these very words.
 
 use super::tests::{name, spec};
-use super::{parse, validate, validate_all};
+use super::{Document, parse, validate, validate_all};
 use crate::limits::{ARG_MAX_BYTES, ENV_MAX_COUNT, MANIFEST_MAX_BYTES, SERVICES_MAX, WATCH_PATHS_MAX};
 use protocol::{EnvMap, Health, HealthCheck, ServiceSpec};
 
@@ -100,7 +100,10 @@ fn a_document_is_refused_with_its_line() {
         ("[]", "line 1: must be a map with the key services".to_owned()),
         ("version: 2", "line 1, version: must be 1, the only version there is".into()),
         ("version: 1\nservice: {}", "line 2, service: no such key; did you mean services?".into()),
-        ("x-base: 1", "line 1, x-base: no such key; there are version, services".into()),
+        ("x-base: 1", "line 1, x-base: no such key; there are version, services, build".into()),
+        ("build: { comand: x }", "line 1, build.comand: no such key; did you mean command?".into()),
+        ("build: { timeout: 1s }", format!("line 1, build.command: {missing}")),
+        ("build: { command: x, timeout: 0 }", "line 1, build.timeout: must be from 1ms to 604800s".into()),
         ("services: []", "line 1, services: must be a map of names, each with what to run".into()),
         ("services:\n  web: npm run dev", format!("line 2, services.web: {service}")),
         ("services:\n  web:", format!("line 2, services.web: {service}")),
@@ -148,7 +151,7 @@ fn what_is_not_text_or_too_large_is_refused() {
     assert_eq!(not_text, "line 2: a manifest is UTF-8 text, and this line is not");
     let large = vec![b'#'; MANIFEST_MAX_BYTES as usize + 1];
     assert_eq!(parse(&large).expect_err("too large").to_string(), "a manifest is at most 256 KiB");
-    assert_eq!(parse(&large[1..]), Ok(vec![]));
+    assert_eq!(parse(&large[1..]), Ok(Document::default()));
 }
 
 /// Changes one thing of a good spec and says how it is refused.

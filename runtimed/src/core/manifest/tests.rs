@@ -1,7 +1,7 @@
 //! Documents that are taken, and what they mean.
 
-use super::parse;
-use protocol::{EnvMap, Health, HealthCheck, RestartPolicy, ServiceName, ServiceSpec};
+use super::{Document, parse};
+use protocol::{BuildSpec, EnvMap, Health, HealthCheck, RestartPolicy, ServiceName, ServiceSpec};
 
 pub const FULL: &str = r#"# what this workspace runs
 version: 1
@@ -22,6 +22,7 @@ services:
       command: [pg_isready, -q]
       interval: 2m
   "1": { command: "true", health: { log: 'ready in \d+ms', timeout: 3 }, restart: never }
+build: { command: npm run build, timeout: 2m }
 "#;
 
 pub fn name(text: &str) -> ServiceName {
@@ -72,7 +73,9 @@ fn every_key_of_a_manifest_is_read_in_the_order_of_the_document() {
         restart: RestartPolicy::Never,
         ..spec("1", "true")
     };
-    assert_eq!(parse(FULL.as_bytes()), Ok(vec![web, db, one]));
+    let services = vec![web, db, one];
+    let build = Some(BuildSpec { command: "npm run build".into(), timeout_ms: Some(120_000) });
+    assert_eq!(parse(FULL.as_bytes()), Ok(Document { services, build }));
 }
 
 #[test]
@@ -108,7 +111,19 @@ fn short_forms_and_empty_documents_are_taken() {
         ("services:\n  web:\n    command: |\n      a\n      b\n", vec![spec("web", "a\nb\n")]),
     ];
     for (document, expected) in table {
-        assert_eq!(parse(document.as_bytes()), Ok(expected), "{document}");
+        let services = parse(document.as_bytes()).map(|document| document.services);
+        assert_eq!(services, Ok(expected), "{document}");
+    }
+}
+
+#[test]
+fn a_build_is_a_line_or_a_map() {
+    for (document, command, timeout_ms) in [
+        ("build: make", "make", None),
+        ("build: { command: [make, all], timeout: 30 }", "make all", Some(30_000)),
+    ] {
+        let build = Some(BuildSpec { command: command.into(), timeout_ms });
+        assert_eq!(parse(document.as_bytes()), Ok(Document { build, ..Document::default() }), "{document}");
     }
 }
 
@@ -118,6 +133,6 @@ fn the_value_of_a_variable_is_the_text_that_was_written() {
     {
         let document = format!("services: {{ web: {{ command: x, env: {{ V: {written} }} }} }}");
         let specs = parse(document.as_bytes()).expect("a good document");
-        assert_eq!(specs[0].env["V"], written);
+        assert_eq!(specs.services[0].env["V"], written);
     }
 }

@@ -1,0 +1,145 @@
+//! The events of a task for one client: after a number, at its own pace, to the last one there is or until
+//! `done`.
+
+use super::body::{Body, Sender};
+use super::format::Format;
+use super::reply::{Answer, Refusal, no_content, refuse, with_type};
+use crate::log::event_reader::{EventReadError, OwnedLine};
+use crate::log::{EventReader, EventsRead};
+use crate::supervisor::{Command, Handle, TaskEvents};
+use bytes::Bytes;
+use hyper::{HeaderMap, StatusCode};
+use protocol::{Cursor, ErrorBody, ErrorCode, TaskId};
+use std::fmt::Write;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const RETRY: &str = "retry: 1000\n\n";
+
+/// What a client asks for.
+pub struct Reading {
+    pub after: Option<u64>,
+    pub follow: bool,
+    pub format: Format,
+}
+
+/// A client of server-sent events that comes back says where it was in its own way, and that counts.
+pub fn resumed(after: Option<u64>, headers: &HeaderMap, format: Format) -> Result<Option<u64>, Refusal> {
+    let Some(value) = headers.get("last-event-id").filter(|_| format == Format::Sse) else {
+        return Ok(after);
+    };
+    let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
+    let bad = || Box::new(ErrorBody::invalid("Last-Event-ID", "must be the id of an event"));
+    parsed.map(Some).ok_or_else(bad)
+}
+
+pub async fn answer(handle: &Handle, id: TaskId, reading: Reading) -> Result<Answer, Refusal> {
+    let permit = handle.follower()?;
+    let asked = id.clone();
+    let events = handle.ask(|reply| Command::TaskEvents { id: asked, reply }).await?;
+    let head = *events.head.borrow();
+    let after = reading.after.unwrap_or(events.oldest - 1);
+    if after + 1 < events.oldest {
+        return Err(gone(events.oldest));
+    }
+    if head.done && after > head.last {
+        let message = format!("is {after}, but the last event is {}", head.last);
+        return Err(Box::new(ErrorBody::invalid("after", message)));
+    }
+    let format = if reading.format == Format::Sse { Format::Sse } else { Format::Ndjson };
+    if format == Format::Sse && head.done && after == head.last {
+        // The word that tells a browser not to come back.
+        return Ok(no_content());
+    }
+    let follower = Follower {
+        reader: EventReader::new(&events.dir, Cursor { epoch: 0, seq: after }),
+        handle: handle.clone(),
+        seen: after,
+        follow: reading.follow,
+        id,
+        events,
+        format,
+        _permit: permit,
+    };
+    Ok(with_type(StatusCode::OK, format.content_type(), Body::stream(|sender| follower.run(sender))))
+}
+
+fn gone(oldest: u64) -> Refusal {
+    let gone = refuse(ErrorCode::HistoryGone, format!("events before {oldest} were trimmed; start there"));
+    Box::new(gone.with(|detail| detail.oldest = Some(oldest.to_string())))
+}
+
+struct Follower {
+    handle: Handle,
+    id: TaskId,
+    events: TaskEvents,
+    reader: EventReader,
+    seen: u64,
+    follow: bool,
+    format: Format,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Follower {
+    async fn run(mut self, to: Sender) {
+        if self.format == Format::Sse && to.send(Bytes::from_static(RETRY.as_bytes())).await.is_err() {
+            return;
+        }
+        loop {
+            // Before the read: what is published after it wakes us.
+            let done = self.events.head.borrow_and_update().done;
+            match self.reader.read() {
+                Ok(EventsRead::Lines(lines)) => {
+                    self.seen = lines.last().map_or(self.seen, |line| line.cursor.seq);
+                    if to.send(self.encode(&lines)).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(EventsRead::End) if done || !self.follow => return,
+                Ok(EventsRead::End) => {
+                    if !self.wait(&to).await {
+                        return;
+                    }
+                }
+                // The client comes back and hears where to start.
+                Err(EventReadError::Trimmed { .. }) => return,
+                Err(EventReadError::Io(error)) => {
+                    tracing::error!(task = %self.id, %error, "events of a task could not be read");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until there may be more; whether someone is there to read it.
+    async fn wait(&mut self, to: &Sender) -> bool {
+        self.handle.tell(Command::ArmTask { id: self.id.clone(), seen: self.seen }).await;
+        loop {
+            match tokio::time::timeout(HEARTBEAT, self.events.head.changed()).await {
+                Ok(Ok(())) => return true,
+                // Forgotten: nobody keeps this task any more.
+                Ok(Err(_)) => return false,
+                Err(_) if self.format == Format::Sse => {
+                    if to.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
+                        return false;
+                    }
+                }
+                Err(_) if to.is_closed() => return false,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn encode(&self, lines: &[OwnedLine]) -> Bytes {
+        let mut text = String::new();
+        for line in lines {
+            let OwnedLine { cursor, kind, json } = line;
+            let _ = match self.format {
+                Format::Sse => write!(text, "id: {}\nevent: {kind}\ndata: {json}\n\n", cursor.seq),
+                Format::Ndjson | Format::Raw => writeln!(text, "{json}"),
+            };
+        }
+        Bytes::from(text)
+    }
+}

@@ -1,0 +1,38 @@
+//! Requests about tasks.
+
+use super::reply::{Answer, Refusal, json, ok};
+use super::request;
+use super::route::{GRACE_MS, GRACE_WITHOUT_WISH_MS};
+use crate::limits::BODY_MAX_BYTES;
+use crate::supervisor::{Command, Handle};
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use protocol::{CancelRequest, ErrorBody, TaskId};
+use std::time::Duration;
+
+pub async fn submit(handle: &Handle, body: Incoming) -> Result<Answer, Refusal> {
+    let request = Box::new(request::read(body, BODY_MAX_BYTES).await?);
+    let view = handle.ask(|reply| Command::SubmitTask { request, reply }).await?;
+    Ok(json(StatusCode::ACCEPTED, &view))
+}
+
+/// A task; after waiting for its end if asked to.
+pub async fn view(handle: &Handle, id: TaskId, wait_ms: Option<u64>) -> Result<Answer, Refusal> {
+    if let Some(wait_ms) = wait_ms {
+        let asked = id.clone();
+        let mut head = handle.ask(|reply| Command::TaskEvents { id: asked, reply }).await?.head;
+        let done = head.wait_for(|head| head.done);
+        let _ = tokio::time::timeout(Duration::from_millis(wait_ms), done).await;
+    }
+    Ok(ok(&handle.ask(|reply| Command::Task { id, reply }).await?))
+}
+
+pub async fn cancel(handle: &Handle, id: TaskId, body: Incoming) -> Result<Answer, Refusal> {
+    let request: CancelRequest = request::read_or_default(body, BODY_MAX_BYTES).await?;
+    let grace_ms = request.grace_ms.unwrap_or(GRACE_WITHOUT_WISH_MS);
+    if !GRACE_MS.contains(&grace_ms) {
+        return Err(Box::new(ErrorBody::invalid("grace_ms", format!("must be at most {}", GRACE_MS.end()))));
+    }
+    let view = handle.ask(|reply| Command::CancelTask { id, grace_ms, reply }).await?;
+    Ok(json(StatusCode::ACCEPTED, &view))
+}

@@ -1,0 +1,47 @@
+//! Checkpoints: the state of the app directory before a task, and what changed since. A process of its own,
+//! `runtimed checkpoint`, run as the sandbox's user like any job; its answer is one JSON document.
+//!
+//! It drives git's plumbing on a private repository beside the app. The app's own repository, if it has one,
+//! is files like others and is neither read nor written: no hook, filter, include, attribute or monitor that
+//! stands in it can run, and its HEAD, index and branches stay as they are.
+
+mod changes;
+mod git;
+mod main;
+mod store;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use main::main;
+
+use protocol::{Changes, TaskId};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The private repository; made if it is not there.
+    pub repository: PathBuf,
+    pub work_tree: PathBuf,
+    pub task: TaskId,
+    pub verb: Verb,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    Take,
+    /// What is different from this checkpoint.
+    Changes {
+        since: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Taken { id: String, skipped: u64 },
+    Changed(Changes),
+    Unavailable { why: String },
+}

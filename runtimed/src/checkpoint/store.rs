@@ -1,0 +1,126 @@
+//! The private repository: made by hand, without templates and so without hooks, and with a configuration
+//! that is written anew each time, whatever somebody did to it.
+
+use super::git::{Git, GitError};
+use crate::limits::CHECKPOINTS_KEPT_MAX;
+use protocol::TaskId;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long packing may take, and when it is tried again after it took longer.
+const PACK_MAX_S: u32 = 10;
+const PACK_AGAIN: Duration = Duration::from_secs(24 * 3600);
+
+const REFS: &str = "refs/checkpoints/";
+
+const CONFIG: &str = "[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tlogallrefupdates = false
+\thooksPath = /dev/null
+\tfsmonitor = false
+\tuntrackedCache = false
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tautocrlf = false
+\tsafecrlf = false
+\tsymlinks = true
+\tignoreCase = false
+\tprecomposeUnicode = false
+\tprotectHFS = false
+\tprotectNTFS = false
+\tbigFileThreshold = 8m
+\tquotePath = false
+[diff]
+\trenames = false
+\tignoreSubmodules = none
+[gc]
+\tauto = 4000
+\tautoDetach = false
+\tpruneExpire = now
+[maintenance]
+\tauto = false
+";
+
+/// Stands above every attribute in the app: bytes are stored as they are, and no driver is asked.
+const ATTRIBUTES: &str = "* -text -eol -ident -filter -working-tree-encoding !diff !merge\n";
+const EXCLUDE: &str = "/.slipway/\n";
+const HEAD: &str = "ref: refs/heads/none\n";
+
+pub fn prepare(git: &Git) -> Result<(), GitError> {
+    let repository = &git.repository;
+    for directory in ["objects", "refs", "info"] {
+        std::fs::create_dir_all(repository.join(directory))
+            .map_err(GitError::io("make the repository of checkpoints"))?;
+    }
+    for (name, text) in
+        [("config", CONFIG), ("info/attributes", ATTRIBUTES), ("info/exclude", EXCLUDE), ("HEAD", HEAD)]
+    {
+        write(&repository.join(name), text).map_err(GitError::io(format!("write {name}")))?;
+    }
+    // Left by a run that was killed: there is only one at a time.
+    for lock in ["index.lock", "packed-refs.lock", "HEAD.lock", "config.worktree", "commondir"] {
+        let _ = std::fs::remove_file(repository.join(lock));
+    }
+    Ok(())
+}
+
+/// Takes the place of whatever is there, a link among others.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    let _ = std::fs::remove_file(&fresh);
+    std::fs::write(&fresh, text)?;
+    std::fs::rename(fresh, path)
+}
+
+pub fn forget_index(git: &Git) {
+    let _ = std::fs::remove_file(git.index());
+    let _ = std::fs::remove_file(git.index().with_extension("lock"));
+}
+
+/// Keeps a tree as the checkpoint of a task.
+pub fn keep(git: &Git, task: &TaskId, tree: &str) -> Result<String, GitError> {
+    let message = format!("before task {task}");
+    let commit = git.object(&["commit-tree", tree, "-m", &message])?;
+    git.run(&["update-ref", &name(task), &commit], None)?;
+    Ok(commit)
+}
+
+/// A name may be what git does not take: `a..b`, `x.lock`, `a.`; all of it as hexadecimal digits then.
+fn name(task: &TaskId) -> String {
+    let text = task.as_str();
+    if !text.contains("..") && !text.ends_with('.') && !text.ends_with(".lock") {
+        return format!("{REFS}{text}");
+    }
+    let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("{REFS}x/{digits}")
+}
+
+/// Lets old checkpoints go. Best effort.
+pub fn forget_old(git: &Git, task: &TaskId) {
+    let listed = git
+        .run(&["for-each-ref", "--sort=-committerdate", "--format=%(refname)", REFS], None)
+        .unwrap_or_default();
+    let listed = String::from_utf8_lossy(&listed);
+    let own = name(task);
+    for old in listed.lines().filter(|name| *name != own).skip(CHECKPOINTS_KEPT_MAX - 1) {
+        let _ = git.run(&["update-ref", "-d", old], None);
+    }
+}
+
+/// Packs where there is much. Best effort and bounded: a try that takes too long takes this process with it,
+/// and what it left is killed like everything a job leaves; the next one comes a day later.
+pub fn pack(git: &Git) {
+    let tried = git.repository.join("pack.tried");
+    let recent = std::fs::metadata(&tried)
+        .and_then(|meta| meta.modified())
+        .is_ok_and(|at| at.elapsed().is_ok_and(|ago| ago < PACK_AGAIN));
+    if recent || std::fs::write(&tried, "").is_err() {
+        return;
+    }
+    nix::unistd::alarm::set(PACK_MAX_S);
+    let _ = git.run(&["gc", "--auto", "--quiet"], None);
+    nix::unistd::alarm::cancel();
+    let _ = std::fs::remove_file(tried);
+}

@@ -1,0 +1,19 @@
+//! The life of one task, as PID 1 decides it. Knows nothing of processes, files or clocks.
+//!
+//! ```text
+//!  Queued ─▶ Preparing ─▶ Checkpoint ─▶ Agent ─▶ Changes ─▶ Build ─▶ Health ─▶ Done
+//!    │           │            │           │         │         │        │         ▲
+//!    └───────────┴────────────┴───────────┴─────────┴─────────┴────────┴─────────┘
+//!      cancel, deadline, end of the sandbox: what runs is stopped first, within a bound
+//! ```
+//!
+//! `Changes` counts what the agent did and is seen from outside as the end of `agent`. `Done` is entered
+//! exactly once and nothing comes after it.
+
+mod machine;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use machine::Machine;
+pub use words::{AgentEnd, Effect, Input, Policy, Stage, Verdict};

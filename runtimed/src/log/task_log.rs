@@ -1,0 +1,230 @@
+//! The events of one task on disk: the lines and files of the event log, in a directory of the task, with
+//! the epoch 0. One writer at a time: each begins a file of its own, so that a line that the one before left
+//! torn hurts nobody. The last event, `done`, has a file of its own too, for which room is set aside when the
+//! task is taken: a full disk costs events and never the end.
+
+use super::segment::Segment;
+use super::{event_line, events};
+use crate::limits::{TASK_DONE_ROOM_BYTES, TASK_SEGMENT_MAX_BYTES};
+use nix::fcntl::{FallocateFlags, fallocate};
+use protocol::{Cursor, Stream, TaskEvent, TaskFact, Text};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Lines are gathered up to this and written at once.
+const BATCH_BYTES: usize = 256 << 10;
+const DONE_ROOM: &str = "done.room";
+
+pub struct TaskLog {
+    dir: PathBuf,
+    /// The last event that was stored.
+    last: u64,
+    file: Option<File>,
+    file_bytes: u64,
+    batch: Vec<u8>,
+    batched: u64,
+    /// Events that could not be stored and were not told of yet.
+    untold: u64,
+    lost: u64,
+    segment_max_bytes: u64,
+}
+
+/// What one write did to the files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flushed {
+    pub rotated: bool,
+}
+
+impl TaskLog {
+    /// Goes on after the event `last`, in a new file.
+    pub fn after(dir: &Path, last: u64) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            last,
+            file: None,
+            file_bytes: 0,
+            batch: Vec::new(),
+            batched: 0,
+            untold: 0,
+            lost: 0,
+            segment_max_bytes: TASK_SEGMENT_MAX_BYTES,
+        }
+    }
+
+    pub fn with_segment_max_bytes(mut self, bytes: u64) -> Self {
+        self.segment_max_bytes = bytes;
+        self
+    }
+
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Events that could not be stored since this writer was made.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Adds an event to those that the next flush writes; flushes when there are many.
+    pub fn push(&mut self, fact: TaskFact, time_ms: u64) -> Flushed {
+        if self.untold > 0 && self.batched == 0 {
+            let lost = std::mem::take(&mut self.untold);
+            let text = Text { text: format!("{lost} events could not be stored"), ..Text::default() };
+            self.encode(TaskFact::Log { stream: Stream::Stderr, text, lost_events: Some(lost) }, time_ms);
+            if self.flush_telling(lost).is_none() {
+                self.untold += 1;
+                self.lost += 1;
+                return Flushed::default();
+            }
+        }
+        self.encode(fact, time_ms);
+        if self.batch.len() >= BATCH_BYTES { self.flush() } else { Flushed::default() }
+    }
+
+    pub fn flush(&mut self) -> Flushed {
+        let events = self.batched;
+        let rotated = self.write();
+        if rotated.is_none() {
+            self.untold += events;
+            self.lost += events;
+        }
+        Flushed { rotated: rotated.unwrap_or_default() }
+    }
+
+    /// Writes the word about lost events; they stay untold where that is lost too.
+    fn flush_telling(&mut self, lost: u64) -> Option<bool> {
+        let written = self.write();
+        if written.is_none() {
+            self.untold = lost;
+        }
+        written
+    }
+
+    fn encode(&mut self, fact: TaskFact, time_ms: u64) {
+        let seq = self.last + self.batched + 1;
+        let kind = fact.kind();
+        let event = TaskEvent { seq, time_ms, fact };
+        if event_line::push(&mut self.batch, cursor(seq), kind, &event).is_ok() {
+            self.batched += 1;
+        }
+    }
+
+    /// Stores what was gathered, all of it or nothing; whether that began another file.
+    fn write(&mut self) -> Option<bool> {
+        let (batch, events) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batched));
+        if batch.is_empty() {
+            return Some(false);
+        }
+        let stored = self.store(&batch);
+        if stored.is_some() {
+            self.last += events;
+        }
+        self.batch = batch;
+        self.batch.clear();
+        self.batch.shrink_to(BATCH_BYTES);
+        stored
+    }
+
+    fn store(&mut self, batch: &[u8]) -> Option<bool> {
+        self.file.take_if(|_| self.file_bytes >= self.segment_max_bytes);
+        let begins = self.file.is_none();
+        let path = self.dir.join(events::file_name(cursor(self.last + 1)));
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                self.file_bytes = 0;
+                none.insert(create(&path).ok()?)
+            }
+        };
+        if file.write_all(batch).is_err() {
+            // Half of it would make the next lines unreadable; an empty file would be in the way of others.
+            let _ = file.set_len(self.file_bytes);
+            if begins {
+                self.file = None;
+                let _ = std::fs::remove_file(&path);
+            }
+            return None;
+        }
+        self.file_bytes += batch.len() as u64;
+        Some(begins)
+    }
+}
+
+fn cursor(seq: u64) -> Cursor {
+    Cursor { epoch: 0, seq }
+}
+
+/// Cuts what a writer left there that died before its first whole line.
+fn create(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
+/// Sets aside what the last event will need. Best effort, like all that.
+pub fn reserve(dir: &Path) -> io::Result<()> {
+    let file =
+        OpenOptions::new().write(true).create(true).mode(0o600).truncate(false).open(dir.join(DONE_ROOM))?;
+    let _ = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, TASK_DONE_ROOM_BYTES as i64);
+    Ok(())
+}
+
+/// Writes the last event, after `last`. It is there as a whole or not at all.
+pub fn finish(dir: &Path, last: u64, fact: TaskFact, time_ms: u64) -> io::Result<()> {
+    let (seq, kind) = (last + 1, fact.kind());
+    let mut line = Vec::new();
+    event_line::push(&mut line, cursor(seq), kind, &TaskEvent { seq, time_ms, fact })?;
+    let room = dir.join(DONE_ROOM);
+    // Not truncated first: that would give the room away.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&room)?;
+    file.write_all(&line)?;
+    file.set_len(line.len() as u64)?;
+    std::fs::rename(room, dir.join(events::file_name(cursor(seq))))
+}
+
+/// What there is of a task's events.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scan {
+    pub segments: Vec<Segment>,
+    /// The last event that is whole, 0 if there is none.
+    pub last: u64,
+}
+
+/// The files, oldest first.
+pub fn segments(dir: &Path) -> Vec<Segment> {
+    let files = events::list(dir).unwrap_or_default();
+    let segment = |first: &Cursor| {
+        let bytes = std::fs::metadata(dir.join(events::file_name(*first))).ok()?.len();
+        Some(Segment { start: first.seq, bytes, index_bytes: 0 })
+    };
+    files.iter().filter(|first| first.epoch == 0).filter_map(segment).collect()
+}
+
+pub fn scan(dir: &Path) -> Scan {
+    let segments = segments(dir);
+    let last = segments.last().map_or(0, |segment| {
+        let (_, last) = event_line::sound_prefix(&read(dir, segment.start));
+        last.map_or(segment.start.saturating_sub(1), |cursor| cursor.seq)
+    });
+    Scan { segments, last }
+}
+
+/// The events of one file that are whole.
+pub fn events_of(dir: &Path, start: u64) -> Vec<TaskEvent> {
+    let bytes = read(dir, start);
+    let lines = bytes.split(|byte| *byte == b'\n').filter_map(event_line::decode);
+    lines.filter_map(|line| serde_json::from_str(line.json).ok()).collect()
+}
+
+pub fn remove(dir: &Path, start: u64) -> io::Result<()> {
+    std::fs::remove_file(dir.join(events::file_name(cursor(start))))
+}
+
+fn read(dir: &Path, start: u64) -> Vec<u8> {
+    std::fs::read(dir.join(events::file_name(cursor(start)))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

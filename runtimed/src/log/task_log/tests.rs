@@ -1,0 +1,126 @@
+//! The log against a list in memory: random writes, trims, torn tails, new writers and readers that come
+//! back.
+
+use super::*;
+use crate::log::{EventReader, EventsRead};
+use proptest::prelude::*;
+
+fn message(text: &str) -> TaskFact {
+    TaskFact::Message(Text { text: text.to_owned(), ..Text::default() })
+}
+
+fn status() -> TaskFact {
+    TaskFact::Status { phase: protocol::TaskPhase::Done, checkpoint: None }
+}
+
+/// Everything after `after`, as a reader gets it.
+fn read_after(dir: &Path, after: u64) -> Vec<TaskEvent> {
+    let mut reader = EventReader::new(dir, cursor(after));
+    let mut found = Vec::new();
+    while let Ok(EventsRead::Lines(lines)) = reader.read() {
+        found.extend(lines.iter().map(|line| serde_json::from_str(&line.json).expect("our JSON")));
+    }
+    found
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Write(Vec<String>),
+    /// The writer dies within a line.
+    Tear(Vec<u8>),
+    NewWriter,
+    TrimOldest,
+    /// A reader comes back after what it has.
+    Read,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => prop::collection::vec(".{0,40}", 1..6).prop_map(Act::Write),
+        1 => prop::collection::vec(any::<u8>().prop_filter("no line", |b| *b != b'\n'), 1..30).prop_map(Act::Tear),
+        1 => Just(Act::NewWriter),
+        1 => Just(Act::TrimOldest),
+        2 => Just(Act::Read),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_reader_that_comes_back_sees_each_event_once(acts in prop::collection::vec(act(), 0..40)) {
+        let home = tempfile::tempdir().expect("a directory");
+        let dir = home.path();
+        let mut log = TaskLog::after(dir, 0).with_segment_max_bytes(200);
+        let mut model: Vec<String> = Vec::new();
+        let mut seen: u64 = 0;
+        for act in acts {
+            match act {
+                Act::Write(texts) => {
+                    for text in &texts {
+                        log.push(message(text), 1);
+                    }
+                    log.flush();
+                    model.extend(texts);
+                }
+                Act::Tear(noise) => {
+                    if let Some(last) = segments(dir).last() {
+                        let path = dir.join(events::file_name(cursor(last.start)));
+                        OpenOptions::new().append(true).open(path).expect("there").write_all(&noise).expect("room");
+                    }
+                    log = TaskLog::after(dir, scan(dir).last).with_segment_max_bytes(200);
+                }
+                Act::NewWriter => log = TaskLog::after(dir, scan(dir).last).with_segment_max_bytes(200),
+                Act::TrimOldest => {
+                    let files = segments(dir);
+                    // Never the one that is written, and not what a reader still wants.
+                    if files.len() > 1 && files[1].start <= seen + 1 {
+                        remove(dir, files[0].start).expect("there");
+                    }
+                }
+                Act::Read => {
+                    for event in read_after(dir, seen) {
+                        prop_assert_eq!(event.seq, seen + 1);
+                        prop_assert_eq!(&event.fact, &message(&model[seen as usize]));
+                        seen = event.seq;
+                    }
+                    prop_assert_eq!(seen, model.len() as u64);
+                }
+            }
+            prop_assert_eq!(scan(dir).last, model.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn the_end_is_a_file_of_its_own_and_whole() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path();
+    reserve(dir).expect("room");
+    let mut log = TaskLog::after(dir, 0);
+    log.push(message("one"), 1);
+    assert_eq!(log.flush(), Flushed { rotated: true });
+    std::fs::write(dir.join(DONE_ROOM), vec![b'x'; 4096]).expect("a boot before died while writing");
+    finish(dir, log.last(), status(), 2).expect("written");
+    let found = read_after(dir, 0);
+    assert_eq!(found.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(segments(dir).last().map(|last| last.start), Some(2));
+    assert_eq!(events_of(dir, 2), [TaskEvent { seq: 2, time_ms: 2, fact: status() }]);
+    assert_eq!(scan(dir).last, 2);
+}
+
+#[test]
+fn what_cannot_be_stored_is_told_once_there_is_room() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("task");
+    let mut log = TaskLog::after(&dir, 7);
+    for _ in 0..3 {
+        log.push(message("lost"), 1);
+        log.flush();
+    }
+    assert_eq!((log.last(), log.lost()), (7, 3));
+    std::fs::create_dir(&dir).expect("room again");
+    log.push(message("kept"), 1);
+    log.flush();
+    let found = events_of(&dir, 8);
+    assert!(matches!(found[0].fact, TaskFact::Log { lost_events: Some(3), .. }), "{found:?}");
+    assert_eq!((found[1].seq, &found[1].fact), (9, &message("kept")));
+}

@@ -1,0 +1,202 @@
+//! What the program of a task prints, as events: one a line, a long line in pieces, no byte altered. Memory
+//! stays the same however much comes.
+
+use super::tail::Tail;
+use super::wire::{Speaks, TaskOutput};
+use crate::limits::{BUILD_TAIL_MAX_BYTES, FINAL_MESSAGE_MAX_BYTES, TASK_LINE_MAX_BYTES};
+use crate::log::TaskLog;
+use crate::sys::clock::wall_ms;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use protocol::{Encoding, Stream, TaskFact, Text};
+
+pub struct Lines {
+    log: TaskLog,
+    speaks: Speaks,
+    /// The line that is not finished yet, of standard output and of the other.
+    open: [Vec<u8>; 2],
+    tail: Tail,
+    lost_bytes: u64,
+}
+
+impl Lines {
+    pub fn new(task: &TaskOutput) -> Self {
+        let tail_bytes = match task.speaks {
+            Speaks::Command => FINAL_MESSAGE_MAX_BYTES,
+            Speaks::Build => BUILD_TAIL_MAX_BYTES,
+        };
+        Self {
+            log: TaskLog::after(&task.dir, task.last),
+            speaks: task.speaks,
+            open: [Vec::new(), Vec::new()],
+            tail: Tail::new(tail_bytes),
+            lost_bytes: 0,
+        }
+    }
+
+    pub fn last(&self) -> u64 {
+        self.log.last()
+    }
+
+    pub fn lost_bytes(&self) -> u64 {
+        self.lost_bytes
+    }
+
+    pub fn tail(&mut self) -> Option<protocol::Payload> {
+        self.tail.payload()
+    }
+
+    /// Takes what was printed; whether another file was begun for it.
+    pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> bool {
+        if self.speaks == Speaks::Build || stream != Stream::Stderr {
+            self.tail.append(bytes);
+        }
+        let lost_before = self.log.lost();
+        let mut rotated = false;
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            rotated |= self.piece(stream, piece);
+        }
+        rotated |= self.log.flush().rotated;
+        if self.log.lost() > lost_before {
+            self.lost_bytes += bytes.len() as u64;
+        }
+        rotated
+    }
+
+    /// A line, or a part of one.
+    fn piece(&mut self, stream: Stream, piece: &[u8]) -> bool {
+        let slot = usize::from(stream == Stream::Stderr);
+        let (text, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |line| (line, true));
+        if ends && self.open[slot].is_empty() && text.len() <= TASK_LINE_MAX_BYTES {
+            return self.emit(stream, text, false);
+        }
+        let mut line = std::mem::take(&mut self.open[slot]);
+        line.extend_from_slice(text);
+        let mut rotated = false;
+        let mut from = 0;
+        while line.len() - from > TASK_LINE_MAX_BYTES {
+            let length = whole_characters(&line[from..from + TASK_LINE_MAX_BYTES]);
+            rotated |= self.emit(stream, &line[from..from + length], true);
+            from += length;
+        }
+        line.drain(..from);
+        if ends {
+            rotated |= self.emit(stream, &line, false);
+            line.clear();
+        }
+        self.open[slot] = line;
+        rotated
+    }
+
+    /// Stores the lines that nobody finished.
+    pub fn finish(&mut self) {
+        for (slot, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
+            let line = std::mem::take(&mut self.open[slot]);
+            if !line.is_empty() {
+                self.emit(stream, &line, false);
+            }
+        }
+        self.log.flush();
+    }
+
+    fn emit(&mut self, stream: Stream, bytes: &[u8], partial: bool) -> bool {
+        let (text, encoding) = match std::str::from_utf8(bytes) {
+            Ok(text) => (text.to_owned(), Encoding::Utf8),
+            Err(_) => (STANDARD.encode(bytes), Encoding::Base64),
+        };
+        let text = Text { text, encoding, partial };
+        let fact = match (self.speaks, stream) {
+            (Speaks::Command, Stream::Stdout | Stream::Pty) => TaskFact::Message(text),
+            (Speaks::Command | Speaks::Build, _) => TaskFact::Log { stream, text, lost_events: None },
+        };
+        self.log.push(fact, wall_ms()).rotated
+    }
+}
+
+/// How many of the bytes are whole characters; all of them where they are no text anyway.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+        Ok(_) | Err(_) => bytes.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::task_log;
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    fn lines(dir: &Path) -> Lines {
+        Lines::new(&TaskOutput { dir: dir.to_owned(), last: 0, speaks: Speaks::Command })
+    }
+
+    /// What the events of one stream say, line by line.
+    fn said(dir: &Path, of: Stream) -> Vec<Vec<u8>> {
+        let (mut all, mut line) = (Vec::new(), Vec::new());
+        for segment in task_log::segments(dir) {
+            for event in task_log::events_of(dir, segment.start) {
+                let (stream, text) = match event.fact {
+                    TaskFact::Message(text) => (Stream::Stdout, text),
+                    TaskFact::Log { stream, text, .. } => (stream, text),
+                    _ => continue,
+                };
+                if stream != of {
+                    continue;
+                }
+                match text.encoding {
+                    Encoding::Utf8 => line.extend(text.text.bytes()),
+                    Encoding::Base64 => line.extend(STANDARD.decode(text.text).expect("our base64")),
+                }
+                if !text.partial {
+                    all.push(std::mem::take(&mut line));
+                }
+            }
+        }
+        all
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn no_byte_is_altered_however_it_comes(
+            pieces in prop::collection::vec((any::<bool>(), prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..40)), 0..20),
+        ) {
+            let home = tempfile::tempdir().expect("a directory");
+            let mut lines = lines(home.path());
+            let mut model = [Vec::new(), Vec::new()];
+            for (err, bytes) in &pieces {
+                let stream = if *err { Stream::Stderr } else { Stream::Stdout };
+                lines.append(stream, bytes);
+                model[usize::from(*err)].extend_from_slice(bytes);
+            }
+            lines.finish();
+            for (stream, bytes) in [Stream::Stdout, Stream::Stderr].into_iter().zip(model) {
+                let mut expected: Vec<Vec<u8>> = bytes.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
+                if expected.last().is_some_and(Vec::is_empty) {
+                    expected.pop();
+                }
+                prop_assert_eq!(said(home.path(), stream), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_line_comes_in_pieces_of_whole_characters_and_bounded_memory() {
+        let home = tempfile::tempdir().expect("a directory");
+        let mut lines = lines(home.path());
+        let text = "é".repeat(TASK_LINE_MAX_BYTES);
+        for piece in format!("x{text}{text}\nnext\n").as_bytes().chunks(10_000) {
+            lines.append(Stream::Stdout, piece);
+            assert!(lines.open[0].capacity() <= 4 * TASK_LINE_MAX_BYTES);
+        }
+        lines.finish();
+        assert_eq!(
+            said(home.path(), Stream::Stdout),
+            [format!("x{text}{text}").into_bytes(), b"next".to_vec()]
+        );
+        let first = &task_log::events_of(home.path(), 1)[0].fact;
+        assert!(matches!(first, TaskFact::Message(Text { partial: true, encoding: Encoding::Utf8, .. })));
+    }
+}

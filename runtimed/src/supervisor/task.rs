@@ -1,0 +1,234 @@
+//! One task, from its request to its forgotten directory, and what its followers are told.
+
+use super::execs::Refusal;
+use super::jobs::JobId;
+use crate::core::task::{Machine, Stage};
+use crate::log::segment::Segment;
+use crate::log::task_log::{self, TaskLog};
+use crate::shim::wire::Said;
+use protocol::{
+    AgentKind, BuildOutcome, BuildStatus, Changes, Checkpoint, Cursor, Exit, FailureReason, Hint, Payload,
+    ServiceName, TaskFact, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
+};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+/// What is written down of a task when it is taken. Never holds environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    pub agent: AgentKind,
+    pub created_ms: u64,
+    /// Of the request, to know a repeated one from another one with the same id.
+    pub fingerprint: u64,
+}
+
+pub struct Task {
+    pub id: TaskId,
+    pub start: Start,
+    pub started_ms: Option<u64>,
+    pub events: Events,
+    pub state: State,
+}
+
+pub enum State {
+    Live(Box<Live>),
+    Done(Ended),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    pub status: TaskStatus,
+    pub reason: Option<FailureReason>,
+    pub ended_ms: u64,
+}
+
+/// A task that is queued or runs, and what is known for its result so far.
+pub struct Live {
+    pub machine: Machine,
+    pub request: TaskRequest,
+    pub job: Option<(JobId, Stage)>,
+    /// Whoever writes events now; nobody of us while a shim does.
+    pub writer: Option<TaskLog>,
+    pub feeding: Option<AbortHandle>,
+    pub said: Said,
+    pub message: Option<String>,
+    pub exit: Option<Exit>,
+    pub hints: Vec<Hint>,
+    pub final_message: Option<Payload>,
+    pub checkpoint: Checkpoint,
+    pub changes: Option<Changes>,
+    pub build: BuildOutcome,
+    pub build_since: u64,
+    /// Whether services were looked at, and which were not ready then.
+    pub unready: Option<Vec<ServiceName>>,
+    pub any_service: bool,
+}
+
+impl Live {
+    pub fn new(machine: Machine, request: TaskRequest, writer: TaskLog) -> Self {
+        Self {
+            machine,
+            request,
+            job: None,
+            writer: Some(writer),
+            feeding: None,
+            said: Said::default(),
+            message: None,
+            exit: None,
+            hints: Vec::new(),
+            final_message: None,
+            checkpoint: Checkpoint::Unavailable { why: "the task did not come that far".to_owned() },
+            changes: None,
+            build: no_build(),
+            build_since: 0,
+            unready: None,
+            any_service: false,
+        }
+    }
+}
+
+pub fn no_build() -> BuildOutcome {
+    BuildOutcome { status: BuildStatus::Skipped, exit: None, output: None, duration_ms: 0 }
+}
+
+/// How far the events of a task are known to go; published.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TaskHead {
+    pub last: u64,
+    /// The last one is `done`.
+    pub done: bool,
+}
+
+/// The events of a task as the supervisor keeps them.
+pub struct Events {
+    pub dir: PathBuf,
+    pub segments: Vec<Segment>,
+    head: watch::Sender<TaskHead>,
+    armed: Option<u64>,
+}
+
+/// The events of a task, to read and follow.
+pub struct TaskEvents {
+    pub dir: PathBuf,
+    pub oldest: u64,
+    pub head: watch::Receiver<TaskHead>,
+}
+
+impl Events {
+    pub fn new(dir: PathBuf, segments: Vec<Segment>, head: TaskHead) -> Self {
+        Self { dir, segments, head: watch::Sender::new(head), armed: None }
+    }
+
+    pub fn head(&self) -> TaskHead {
+        *self.head.borrow()
+    }
+
+    pub fn oldest(&self) -> u64 {
+        self.segments.first().map_or(1, |segment| segment.start)
+    }
+
+    pub fn handle(&self) -> TaskEvents {
+        TaskEvents { dir: self.dir.clone(), oldest: self.oldest(), head: self.head.subscribe() }
+    }
+
+    pub fn measure(&mut self) {
+        self.segments = task_log::segments(&self.dir);
+    }
+
+    pub fn grew(&mut self, last: u64) {
+        self.armed = None;
+        self.head.send_modify(|head| head.last = head.last.max(last));
+    }
+
+    pub fn done(&self, last: u64) {
+        self.head.send_replace(TaskHead { last, done: true });
+    }
+
+    /// Whether the shim has to be asked again to get the next growth after `seen`.
+    pub fn arm(&mut self, seen: u64) -> bool {
+        let news = self.armed.is_none_or(|armed| seen < armed);
+        if news {
+            self.armed = Some(seen);
+        }
+        news
+    }
+
+    pub fn disarm(&mut self) {
+        self.armed = None;
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.segments.iter().map(Segment::disk_bytes).sum()
+    }
+
+    pub fn remove_segment(&mut self, start: u64) {
+        if let Err(error) = task_log::remove(&self.dir, start) {
+            tracing::error!(dir = %self.dir.display(), %error, "events of a task could not be trimmed");
+        }
+        self.segments.retain(|segment| segment.start != start);
+    }
+}
+
+impl Task {
+    pub fn ended(&self) -> Option<Ended> {
+        match &self.state {
+            State::Live(_) => None,
+            State::Done(ended) => Some(*ended),
+        }
+    }
+
+    pub fn live_mut(&mut self) -> Option<&mut Live> {
+        match &mut self.state {
+            State::Live(live) => Some(live),
+            State::Done(_) => None,
+        }
+    }
+
+    /// As a caller sees it, without its result.
+    pub fn view(&self, ahead: Option<usize>) -> TaskView {
+        let (status, phase, ended) = match &self.state {
+            State::Live(live) => match live.machine.phase() {
+                TaskPhase::Queued => (TaskStatus::Queued, TaskPhase::Queued, None),
+                phase => (TaskStatus::Running, phase, None),
+            },
+            State::Done(ended) => (ended.status, TaskPhase::Done, Some(ended)),
+        };
+        TaskView {
+            id: self.id.clone(),
+            status,
+            phase,
+            failure_reason: ended.and_then(|ended| ended.reason),
+            agent: self.start.agent,
+            created_ms: self.start.created_ms,
+            started_ms: self.started_ms,
+            ended_ms: ended.map(|ended| ended.ended_ms),
+            ahead,
+            oldest_seq: self.events.oldest(),
+            last_seq: self.events.head().last,
+            result: None,
+        }
+    }
+}
+
+/// The last event of a task that is done: it stands in a file of its own.
+pub fn read_done(dir: &Path, segments: &[Segment]) -> Option<Done> {
+    let last = segments.last()?;
+    let event = task_log::events_of(dir, last.start).pop()?;
+    match event.fact {
+        TaskFact::Done { result, told } => Some(Done { ended_ms: event.time_ms, result: *result, told }),
+        _ => None,
+    }
+}
+
+pub struct Done {
+    pub ended_ms: u64,
+    pub result: TaskResult,
+    pub told: Option<Cursor>,
+}
+
+pub fn missing(id: &TaskId) -> Refusal {
+    let message = format!("there is no task {id}");
+    Box::new(protocol::ErrorBody::new(protocol::ErrorCode::NotFound, message))
+}

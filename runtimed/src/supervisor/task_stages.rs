@@ -1,0 +1,259 @@
+//! The jobs of a task: what each runs, and what its end means. The agent is known here only as a program
+//! with an input and an output.
+
+use super::input::Input as JobInput;
+use super::jobs::{JobId, Owner};
+use super::owner::Supervisor;
+use super::task::{Live, State, Task};
+use super::task_steps::writes_events;
+use crate::checkpoint::{self, Answer, Verb};
+use crate::core::job::Leftovers;
+use crate::core::task::{AgentEnd, Input, Stage};
+use crate::limits::{ANSWER_MAX_BYTES, BUILD_TIMEOUT_DEFAULT_MS, CHECKPOINT_MAX_MS};
+use crate::log::task_log;
+use crate::shim::wire::{JobSpec, Order, Report, Said, Speaks, Stdin, TaskOutput};
+use crate::sys::clock::monotonic_ms;
+use protocol::{
+    Agent, BuildOutcome, BuildSpec, BuildStatus, Checkpoint, EnvMap, Exit, Hint, TaskFact, TaskId,
+};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+
+/// Where checkpoints are kept, below the home.
+const REPOSITORY: &str = ".slipway/checkpoints.git";
+/// This binary, whatever became of its file.
+const SELF: &str = "/proc/self/exe";
+/// What was said, as JSON: base64 and escapes make it larger.
+const SAID_MAX_BYTES: u64 = 8 * ANSWER_MAX_BYTES as u64;
+
+impl Supervisor {
+    /// Starts the job of a stage; what follows at once where there is none.
+    pub(super) fn start_stage(&mut self, id: &TaskId, stage: Stage) -> Option<Input> {
+        let build = if stage == Stage::Build { self.build_of(id) } else { None };
+        let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return None };
+        live.said = Said::default();
+        let spec = match stage {
+            Stage::Checkpoint => checkpoint_job(&self.context, id, Verb::Take),
+            Stage::Changes => match &live.checkpoint {
+                Checkpoint::Taken { id: since, .. } => {
+                    checkpoint_job(&self.context, id, Verb::Changes { since: since.clone() })
+                }
+                Checkpoint::Unavailable { .. } => return self.stage_ended(id, stage, Exit::Lost, Vec::new()),
+            },
+            Stage::Agent => agent_job(&self.context, id, live),
+            Stage::Build => build_job(&self.context, build.as_ref()?, live),
+        };
+        let mut spec = spec;
+        if writes_events(stage) {
+            // From now on the shim writes.
+            live.writer = None;
+            let speaks = if stage == Stage::Build { Speaks::Build } else { Speaks::Command };
+            spec.task = Some(TaskOutput { dir: events.dir.clone(), last: events.head().last, speaks });
+        }
+        events.disarm();
+        live.build_since = monotonic_ms();
+        match self.context.jobs.start(Owner::Task(id.clone(), stage), &spec) {
+            Ok(job) => {
+                live.job = Some((job, stage));
+                None
+            }
+            Err(error) => {
+                let exit = Exit::SpawnFailed { message: format!("start a shim: {error}") };
+                self.stage_ended(id, stage, exit, Vec::new())
+            }
+        }
+    }
+
+    pub(super) fn stop_stage(&mut self, id: &TaskId, grace_ms: u64) {
+        let Some(live) = self.tasks.live_mut(id) else { return };
+        // End of input first: whoever reads it may take that as a hint.
+        if let Some(feeding) = live.feeding.take() {
+            feeding.abort();
+        }
+        if let Some((job, _)) = live.job {
+            self.context.jobs.order(job, &Order::Cancel { grace_ms });
+        }
+    }
+
+    /// A task that is over while its shim still says nothing: that one must not write any more.
+    pub(super) fn abandon_stage(&mut self, id: &TaskId) {
+        let Some(live) = self.tasks.live_mut(id) else { return };
+        let Some((job, stage)) = live.job.take() else { return };
+        self.context.jobs.kill(job);
+        if writes_events(stage)
+            && let Some(task) = self.tasks.get_mut(id)
+        {
+            task.events.grew(task_log::scan(&task.events.dir).last);
+        }
+    }
+
+    pub(super) fn task_report(
+        &mut self,
+        (id, stage): (&TaskId, Stage),
+        job: JobId,
+        report: Report,
+        descriptor: Option<OwnedFd>,
+    ) {
+        let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
+        if live.job != Some((job, stage)) {
+            return;
+        }
+        match report {
+            Report::Started { .. } => self.feed_agent(id, descriptor),
+            Report::Grew { end } => events.grew(end),
+            Report::Rotated { end } => {
+                events.grew(end);
+                events.measure();
+            }
+            Report::Matched => {}
+            Report::Said => live.said = descriptor.and_then(read_said).unwrap_or_default(),
+            Report::Ended { exit, hints, output_end, .. } => {
+                live.job = None;
+                if writes_events(stage) {
+                    events.grew(output_end);
+                    events.measure();
+                }
+                let input = self.stage_ended(id, stage, exit, hints);
+                input.into_iter().for_each(|input| self.step_task(id, input));
+            }
+        }
+    }
+
+    /// The shim of a job is gone; without a report before, the end is in the files at most.
+    pub(super) fn task_shim_gone(&mut self, id: &TaskId, stage: Stage, job: JobId) {
+        let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
+        if live.job != Some((job, stage)) {
+            return;
+        }
+        live.job = None;
+        if writes_events(stage) {
+            let scan = task_log::scan(&events.dir);
+            events.segments = scan.segments;
+            events.grew(scan.last);
+        }
+        let input = self.stage_ended(id, stage, Exit::Lost, vec![Hint::ShimDied]);
+        input.into_iter().for_each(|input| self.step_task(id, input));
+    }
+
+    /// What the end of a job means.
+    fn stage_ended(&mut self, id: &TaskId, stage: Stage, exit: Exit, hints: Vec<Hint>) -> Option<Input> {
+        match stage {
+            Stage::Checkpoint => {
+                let live = self.tasks.live_mut(id)?;
+                live.checkpoint = match live.said.answer.take() {
+                    Some(Answer::Taken { id, skipped }) => Checkpoint::Taken { id, skipped },
+                    Some(Answer::Unavailable { why }) => Checkpoint::Unavailable { why },
+                    Some(Answer::Changed(_)) | None => Checkpoint::Unavailable { why: why_not(&exit) },
+                };
+                Some(Input::Checkpointed)
+            }
+            Stage::Agent => {
+                let live = self.tasks.live_mut(id)?;
+                let end = agent_end(&exit);
+                live.final_message = live.said.tail.take();
+                (live.exit, live.hints) = (Some(exit), hints);
+                Some(Input::AgentEnded(end))
+            }
+            Stage::Changes => {
+                let live = self.tasks.live_mut(id)?;
+                if let Some(Answer::Changed(changes)) = live.said.answer.take() {
+                    live.changes = Some(changes);
+                }
+                self.load_manifest();
+                Some(Input::Counted { build: self.build_of(id).is_some() })
+            }
+            Stage::Build => {
+                let live = self.tasks.live_mut(id)?;
+                let passed = exit == Exit::Exited { code: 0 };
+                live.build = BuildOutcome {
+                    status: if passed { BuildStatus::Passed } else { BuildStatus::Failed },
+                    exit: Some(exit),
+                    output: live.said.tail.take().filter(|_| !passed),
+                    duration_ms: monotonic_ms().saturating_sub(live.build_since),
+                };
+                let build = live.build.clone();
+                self.tasks.write(id, TaskFact::Build { build });
+                Some(Input::Built { passed })
+            }
+        }
+    }
+
+    /// What is to be built after a task: what it says itself, else the manifest.
+    fn build_of(&mut self, id: &TaskId) -> Option<BuildSpec> {
+        let asked = self.tasks.live_mut(id)?.request.build.clone();
+        asked.or_else(|| self.manifest.build().cloned()).filter(|build| !build.command.trim().is_empty())
+    }
+
+    /// The prompt is the input of the agent, and then it ends.
+    fn feed_agent(&mut self, id: &TaskId, descriptor: Option<OwnedFd>) {
+        let Some(live) = self.tasks.live_mut(id) else { return };
+        let Some(input) = descriptor.and_then(|fd| JobInput::new(fd, false).ok()) else { return };
+        let prompt = live.request.prompt.clone();
+        live.feeding = Some(self.feeding.spawn(async move {
+            // An agent that does not read its input to the end has the prompt in its environment.
+            let _ = input.write_all(prompt.as_bytes()).await;
+        }));
+    }
+}
+
+fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) -> JobSpec {
+    let config = &context.config;
+    let (repository, work_tree) = (config.home.join(REPOSITORY), config.app_dir.clone());
+    let request = checkpoint::Request { repository, work_tree, task: id.clone(), verb };
+    let request = serde_json::to_string(&request).unwrap_or_default();
+    let argv = vec![SELF.to_owned(), "checkpoint".to_owned(), request];
+    let mut spec = context.job(argv, &EnvMap::new(), Some("/"));
+    spec.answer = true;
+    spec.timeout_ms = Some(CHECKPOINT_MAX_MS);
+    // It has nothing to save.
+    spec.timeout_grace_ms = 0;
+    spec
+}
+
+fn agent_job(context: &super::context::Context, id: &TaskId, live: &Live) -> JobSpec {
+    let request = &live.request;
+    let Agent::Command { argv } = &request.agent;
+    let mut env = request.env.clone();
+    env.insert("SLIPWAY_PROMPT".to_owned(), request.prompt.clone());
+    env.insert("SLIPWAY_TASK".to_owned(), id.to_string());
+    let mut spec = context.job(argv.clone(), &env, request.cwd.as_deref());
+    spec.stdin = Stdin::Pipe;
+    spec.idle_ms = request.idle_timeout_ms;
+    spec.leftovers = if request.keep_processes { Leftovers::Keep } else { Leftovers::Kill };
+    spec
+}
+
+fn build_job(context: &super::context::Context, build: &BuildSpec, live: &Live) -> JobSpec {
+    let mut spec = context.job(context.shell_line(&build.command), &live.request.env, None);
+    spec.timeout_ms = Some(build.timeout_ms.unwrap_or(BUILD_TIMEOUT_DEFAULT_MS));
+    spec
+}
+
+fn agent_end(exit: &Exit) -> AgentEnd {
+    match exit {
+        Exit::Exited { code: 0 } => AgentEnd::Succeeded,
+        // Where someone asked for that, the machine knows who.
+        Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Oom | Exit::Cancelled => AgentEnd::Failed,
+        // Its shim knows only one limit of time: that of silence.
+        Exit::TimedOut => AgentEnd::Silent,
+        Exit::SpawnFailed { .. } => AgentEnd::NotStarted,
+        Exit::Lost => AgentEnd::Lost,
+    }
+}
+
+fn why_not(exit: &Exit) -> String {
+    match exit {
+        Exit::TimedOut => format!("it took longer than {} seconds", CHECKPOINT_MAX_MS / 1000),
+        Exit::SpawnFailed { message } => format!("could not {message}"),
+        Exit::Cancelled => "the task was stopped before there was one".to_owned(),
+        Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Oom | Exit::Lost => {
+            "the process that takes checkpoints ended without an answer".to_owned()
+        }
+    }
+}
+
+fn read_said(file: OwnedFd) -> Option<Said> {
+    let mut text = Vec::new();
+    std::fs::File::from(file).take(SAID_MAX_BYTES).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}

@@ -1,0 +1,177 @@
+//! What happens to a task: tells its machine, and does what that says.
+
+use super::owner::Supervisor;
+use super::task::{Live, State, Task};
+use crate::core::task::{Effect, Input, Stage, Verdict};
+use crate::sys::clock::{monotonic_ms, wall_ms};
+use protocol::{
+    Fact, FailureReason, HealthOutcome, HealthStatus, ServiceName, TaskFact, TaskId, TaskPhase, TaskResult,
+};
+use std::collections::VecDeque;
+
+/// Errors for people, in a result.
+const MESSAGE_MAX_CHARS: usize = 1_000;
+
+impl Supervisor {
+    /// Tells a task something and performs all that follows from it; then lets the next one begin.
+    pub(super) fn step_task(&mut self, id: &TaskId, input: Input) {
+        self.step_one(id, input);
+        while self.tasks.active.is_none() && !self.is_shutting_down() {
+            let Some(next) = self.tasks.queue.pop_front() else { return };
+            self.tasks.active = Some(next.clone());
+            self.step_one(&next, Input::Begin);
+        }
+    }
+
+    fn step_one(&mut self, id: &TaskId, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let Some(live) = self.tasks.live_mut(id) else { return };
+            for effect in live.machine.step(input, monotonic_ms()) {
+                inputs.extend(self.perform_for(id, effect));
+            }
+        }
+    }
+
+    /// Does one thing; what follows from it at once.
+    fn perform_for(&mut self, id: &TaskId, effect: Effect) -> Option<Input> {
+        match effect {
+            Effect::Enter(phase) => {
+                self.enter_phase(id, phase);
+                None
+            }
+            Effect::Prepare => Some(Input::Prepared),
+            Effect::Start(stage) => self.start_stage(id, stage),
+            Effect::Stop { grace_ms } => {
+                self.stop_stage(id, grace_ms);
+                None
+            }
+            Effect::NudgeServices => {
+                self.load_manifest();
+                self.services.task_ended(&mut self.context);
+                None
+            }
+            Effect::LookAtServices => Some(self.look_at_services(id)),
+            Effect::Finish(verdict) => {
+                self.finish_task(id, verdict);
+                None
+            }
+        }
+    }
+
+    fn enter_phase(&mut self, id: &TaskId, phase: TaskPhase) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        let checkpoint = match &task.state {
+            State::Live(live) if phase == TaskPhase::Agent => Some(live.checkpoint.clone()),
+            State::Live(_) | State::Done(_) => None,
+        };
+        if phase == TaskPhase::Preparing {
+            task.started_ms = Some(wall_ms());
+        }
+        self.tasks.write(id, TaskFact::Status { phase, checkpoint });
+        if phase == TaskPhase::Preparing {
+            self.context.tell(Fact::TaskStarted { task: id.clone() });
+        }
+    }
+
+    /// How services stand, for a task that waits for them.
+    fn look_at_services(&mut self, id: &TaskId) -> Input {
+        let (any_service, unready) = self.services.unready();
+        let ready = unready.is_empty();
+        if let Some(live) = self.tasks.live_mut(id) {
+            live.any_service = any_service;
+            live.unready = Some(unready);
+        }
+        Input::Services { ready }
+    }
+
+    /// Called after everything that may have changed how services stand.
+    pub(super) fn services_may_be_ready(&mut self) {
+        let Some(id) = self.tasks.active.clone() else { return };
+        if self.tasks.live_mut(&id).is_some_and(|live| live.machine.waits_for_services()) {
+            let input = self.look_at_services(&id);
+            self.step_task(&id, input);
+        }
+    }
+
+    pub(super) fn tick_task(&mut self) {
+        if let Some(id) = self.tasks.active.clone() {
+            self.step_task(&id, Input::Tick);
+        }
+    }
+
+    /// The sandbox stops: what waits never runs, what runs is stopped.
+    pub(super) fn stop_tasks(&mut self, grace_ms: u64) {
+        let live: Vec<TaskId> = self.tasks.live().cloned().collect();
+        for id in live {
+            if let Some(live) = self.tasks.live_mut(&id) {
+                live.message = Some("the sandbox was stopped".to_owned());
+            }
+            self.step_task(&id, Input::Shutdown { grace_ms });
+        }
+    }
+
+    fn finish_task(&mut self, id: &TaskId, verdict: Verdict) {
+        self.abandon_stage(id);
+        let Some(Task { state: State::Live(live), .. }) = self.tasks.get_mut(id) else { return };
+        let result = result(live, verdict);
+        self.tasks.finish(&mut self.context, id, result);
+    }
+}
+
+fn result(live: &mut Live, verdict: Verdict) -> TaskResult {
+    let message = live.message.take().or_else(|| verdict.reason.and_then(|reason| explain(reason, live)));
+    TaskResult {
+        status: verdict.status,
+        failure_reason: verdict.reason,
+        message: message.map(|text| text.chars().take(MESSAGE_MAX_CHARS).collect()),
+        exit: live.exit.take(),
+        hints: std::mem::take(&mut live.hints),
+        final_message: live.final_message.take(),
+        files_changed: live.changes.take(),
+        build: std::mem::replace(&mut live.build, super::task::no_build()),
+        health: health(live.unready.take(), live.any_service),
+        usage: None,
+        durations: verdict.durations,
+        checkpoint: live.checkpoint.clone(),
+    }
+}
+
+fn health(unready: Option<Vec<ServiceName>>, any_service: bool) -> HealthOutcome {
+    let unready = unready.unwrap_or_default();
+    let status = match (any_service, unready.is_empty()) {
+        (false, _) => HealthStatus::Unknown,
+        (true, true) => HealthStatus::Healthy,
+        (true, false) => HealthStatus::Unhealthy,
+    };
+    HealthOutcome { status, unready }
+}
+
+/// What went wrong, for people.
+fn explain(reason: FailureReason, live: &Live) -> Option<String> {
+    match reason {
+        FailureReason::AgentFailed => Some(match &live.exit {
+            Some(protocol::Exit::Exited { code }) => format!("the agent exited with {code}"),
+            Some(protocol::Exit::Signalled { signal }) => format!("the agent was killed by signal {signal}"),
+            Some(protocol::Exit::Oom) => "the agent was killed for memory".to_owned(),
+            _ => "the agent failed".to_owned(),
+        }),
+        FailureReason::SpawnFailed => match &live.exit {
+            Some(protocol::Exit::SpawnFailed { message }) => Some(format!("could not {message}")),
+            _ => Some("the agent could not be started".to_owned()),
+        },
+        FailureReason::TimedOut => Some("the task took longer than it may".to_owned()),
+        FailureReason::IdleTimedOut => Some("the agent printed nothing for too long".to_owned()),
+        FailureReason::BuildFailed => Some("the build failed".to_owned()),
+        FailureReason::Lost => Some("the process that runs the agent died".to_owned()),
+        FailureReason::Cancelled | FailureReason::Internal => None,
+    }
+}
+
+/// Whether a job of this stage writes the events of its task.
+pub(super) fn writes_events(stage: Stage) -> bool {
+    match stage {
+        Stage::Agent | Stage::Build => true,
+        Stage::Checkpoint | Stage::Changes => false,
+    }
+}

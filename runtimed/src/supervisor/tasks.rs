@@ -1,0 +1,284 @@
+//! All tasks: the queue, the table, and what is kept of them on disk. What a task does is in `task_steps`.
+
+use super::context::Context;
+use super::execs::Refusal;
+use super::task::{self, Done, Ended, Events, Live, Start, State, Task, TaskHead};
+use crate::core::budget::LogUse;
+use crate::core::request::check_task;
+use crate::core::task::{Machine, Policy};
+use crate::limits::{TASK_HEALTH_DEFAULT_MS, TASK_TIMEOUT_DEFAULT_MS, TASKS_KEPT_MAX, TASKS_QUEUED_MAX};
+use crate::log::task_log::{self, TaskLog};
+use crate::sys::clock::{monotonic_ms, wall_ms};
+use crate::sys::id;
+use protocol::{
+    Checkpoint, Cursor, Durations, ErrorBody, ErrorCode, Fact, FailureReason, HealthOutcome, HealthStatus,
+    TaskFact, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const START: &str = "task.json";
+
+pub struct Tasks {
+    dir: PathBuf,
+    table: BTreeMap<TaskId, Task>,
+    pub(super) queue: VecDeque<TaskId>,
+    /// The one that runs.
+    pub(super) active: Option<TaskId>,
+    /// Those that are done, by when that was.
+    finished: BTreeSet<(u64, TaskId)>,
+}
+
+impl Tasks {
+    /// Takes over what an earlier boot left. What was not done then never will be, and is told so.
+    pub fn load(context: &mut Context) -> io::Result<Self> {
+        let dir = context.config.control_dir.join("tasks");
+        std::fs::create_dir_all(&dir)?;
+        let mut tasks = Self {
+            table: BTreeMap::new(),
+            queue: VecDeque::new(),
+            active: None,
+            finished: BTreeSet::new(),
+            dir,
+        };
+        for entry in std::fs::read_dir(&tasks.dir)?.flatten() {
+            let id = entry.file_name().to_str().and_then(|name| TaskId::parse(name).ok());
+            let known = id.and_then(|id| recover(context, id, entry.path()));
+            match known {
+                Some(task) => tasks.insert(task),
+                None => drop(std::fs::remove_dir_all(entry.path())),
+            }
+        }
+        tasks.forget_old(context);
+        Ok(tasks)
+    }
+
+    fn insert(&mut self, task: Task) {
+        if let Some(ended) = task.ended() {
+            self.finished.insert((ended.ended_ms, task.id.clone()));
+        }
+        self.table.insert(task.id.clone(), task);
+    }
+
+    pub fn get(&self, id: &TaskId) -> Result<&Task, Refusal> {
+        self.table.get(id).ok_or_else(|| task::missing(id))
+    }
+
+    pub fn get_mut(&mut self, id: &TaskId) -> Option<&mut Task> {
+        self.table.get_mut(id)
+    }
+
+    pub fn live_mut(&mut self, id: &TaskId) -> Option<&mut Live> {
+        self.table.get_mut(id).and_then(Task::live_mut)
+    }
+
+    /// Those that are queued or run.
+    pub fn live(&self) -> impl Iterator<Item = &TaskId> {
+        self.active.iter().chain(&self.queue)
+    }
+
+    /// Takes a task, or finds the one that was asked for with the same request before. Whether it is new.
+    pub fn submit(&mut self, context: &mut Context, request: TaskRequest) -> Result<(TaskId, bool), Refusal> {
+        check_task(&request)?;
+        let fingerprint = fingerprint(&request);
+        let id = match &request.id {
+            Some(id) => id.clone(),
+            None => TaskId::parse(&id::new()).expect("a fresh id is a good name"),
+        };
+        if let Some(task) = self.table.get(&id) {
+            let other =
+                || refuse(ErrorCode::Conflict, format!("task {id} was asked for with another request"));
+            return if task.start.fingerprint == fingerprint { Ok((id, false)) } else { Err(other()) };
+        }
+        if self.queue.len() >= TASKS_QUEUED_MAX {
+            let message = format!("{TASKS_QUEUED_MAX} tasks wait already; wait or cancel one");
+            return Err(refuse(ErrorCode::TooMany, message));
+        }
+        let start = Start { agent: request.agent.kind(), created_ms: wall_ms(), fingerprint };
+        let dir = self.dir.join(id.as_str());
+        if let Err(error) = write_down(&dir, &start) {
+            let _ = std::fs::remove_dir_all(&dir);
+            return Err(refuse(ErrorCode::Internal, format!("could not record the task: {error}")));
+        }
+        let policy = Policy {
+            timeout_ms: Some(request.timeout_ms.unwrap_or(TASK_TIMEOUT_DEFAULT_MS)),
+            health_timeout_ms: request.health_timeout_ms.unwrap_or(TASK_HEALTH_DEFAULT_MS),
+        };
+        let machine = Machine::new(policy, monotonic_ms());
+        let live = Live::new(machine, request, TaskLog::after(&dir, 0));
+        let events = Events::new(dir, Vec::new(), TaskHead::default());
+        let state = State::Live(Box::new(live));
+        self.insert(Task { id: id.clone(), start, started_ms: None, events, state });
+        self.write(&id, TaskFact::Status { phase: TaskPhase::Queued, checkpoint: None });
+        self.queue.push_back(id.clone());
+        context.tell(Fact::TaskQueued { task: id.clone() });
+        Ok((id, true))
+    }
+
+    /// Writes an event of a task that no shim writes for now.
+    pub fn write(&mut self, id: &TaskId, fact: TaskFact) {
+        let Some(Task { state: State::Live(live), events, .. }) = self.table.get_mut(id) else { return };
+        let last = events.head().last;
+        let writer = live.writer.get_or_insert_with(|| TaskLog::after(&events.dir, last));
+        writer.push(fact, wall_ms());
+        let rotated = writer.flush().rotated;
+        let last = writer.last();
+        events.grew(last);
+        if rotated {
+            events.measure();
+        }
+    }
+
+    /// The last event of a task, which is done from then on.
+    pub fn finish(&mut self, context: &mut Context, id: &TaskId, result: TaskResult) {
+        let Some(task) = self.table.get_mut(id) else { return };
+        let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: wall_ms() };
+        // Dropped first, so that nobody writes after the end.
+        task.state = State::Done(ended);
+        conclude(context, id, &mut task.events, result);
+        self.finished.insert((ended.ended_ms, id.clone()));
+        self.queue.retain(|queued| queued != id);
+        self.active.take_if(|active| *active == *id);
+        self.forget_old(context);
+    }
+
+    /// Forgets finished tasks beyond their number, oldest first.
+    fn forget_old(&mut self, context: &mut Context) {
+        while self.finished.len() > TASKS_KEPT_MAX {
+            let Some((_, id)) = self.finished.pop_first() else { return };
+            if let Some(task) = self.table.remove(&id) {
+                let _ = std::fs::remove_dir_all(&task.events.dir);
+            }
+            context.tell(Fact::TaskForgotten { task: id });
+        }
+    }
+
+    /// A task with its result, if it has one.
+    pub fn view(&self, id: &TaskId) -> Result<TaskView, Refusal> {
+        let task = self.get(id)?;
+        let done = task.ended().and_then(|_| task::read_done(&task.events.dir, &task.events.segments));
+        Ok(TaskView { result: done.map(|done| done.result), ..task.view(self.ahead(id)) })
+    }
+
+    /// Known tasks by id, from after a given one.
+    pub fn views(&self, after: Option<&TaskId>, limit: usize) -> Vec<TaskView> {
+        let later = self.table.values().filter(|task| after.is_none_or(|after| task.id > *after));
+        later.take(limit).map(|task| task.view(self.ahead(&task.id))).collect()
+    }
+
+    fn ahead(&self, id: &TaskId) -> Option<usize> {
+        let place = self.queue.iter().position(|queued| queued == id)?;
+        Some(place + usize::from(self.active.is_some()))
+    }
+
+    pub fn next_wake(&self) -> Option<u64> {
+        let Task { state: State::Live(live), .. } = self.table.get(self.active.as_ref()?)? else {
+            return None;
+        };
+        live.machine.next_wake()
+    }
+
+    pub fn log_bytes(&self) -> u64 {
+        self.table.values().map(|task| task.events.bytes()).sum()
+    }
+
+    /// What may be trimmed: of a task that is done all but its last event.
+    pub fn log_uses(&self) -> impl Iterator<Item = LogUse<TaskId>> {
+        self.table.values().map(|task| {
+            let finished_ms = task.ended().map(|ended| ended.ended_ms);
+            let mut segments = task.events.segments.clone();
+            if finished_ms.is_some() {
+                segments.pop();
+            }
+            LogUse { key: task.id.clone(), finished_ms, segments }
+        })
+    }
+}
+
+fn write_down(dir: &Path, start: &Start) -> io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    task_log::reserve(dir)?;
+    std::fs::write(dir.join(START), serde_json::to_vec(start)?)
+}
+
+/// A task as an earlier boot left it; nothing where that cannot be told.
+fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> {
+    let start: Start = serde_json::from_slice(&std::fs::read(dir.join(START)).ok()?).ok()?;
+    let scan = task_log::scan(&dir);
+    let done = task::read_done(&dir, &scan.segments);
+    let head = TaskHead { last: scan.last, done: done.is_some() };
+    let mut events = Events::new(dir, scan.segments, head);
+    let ended = match done {
+        Some(Done { ended_ms, result, told, .. }) => {
+            let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms };
+            if is_untold(told, context.events.before()) {
+                context.tell(told_of(&id, ended));
+            }
+            ended
+        }
+        None => {
+            let result = lost(&start, &events);
+            conclude(context, &id, &mut events, result);
+            Ended { status: TaskStatus::Failed, reason: Some(FailureReason::Lost), ended_ms: wall_ms() }
+        }
+    };
+    Some(Task { id, start, started_ms: None, events, state: State::Done(ended) })
+}
+
+/// Writes the end of a task, first to its events, then for everybody.
+fn conclude(context: &mut Context, id: &TaskId, events: &mut Events, result: TaskResult) {
+    let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: wall_ms() };
+    let last = events.head().last;
+    let fact = TaskFact::Done { result: Box::new(result), told: Some(context.events.next()) };
+    if let Err(error) = task_log::finish(&events.dir, last, fact, ended.ended_ms) {
+        tracing::error!(task = %id, %error, "end of a task could not be recorded");
+    }
+    events.measure();
+    events.done(last + 1);
+    context.tell(told_of(id, ended));
+}
+
+fn told_of(id: &TaskId, ended: Ended) -> Fact {
+    Fact::TaskEnded { task: id.clone(), status: ended.status, failure_reason: ended.reason }
+}
+
+/// Whether the event that was to tell an end is not among those that were kept.
+fn is_untold(told: Option<Cursor>, last: Option<Cursor>) -> bool {
+    told.zip(last).is_some_and(|(told, last)| told > last)
+}
+
+/// The result of a task that the sandbox took along when it died.
+fn lost(start: &Start, events: &Events) -> TaskResult {
+    let first = task_log::events_of(&events.dir, events.oldest());
+    let checkpoint = first.into_iter().find_map(|event| match event.fact {
+        TaskFact::Status { checkpoint, .. } => checkpoint,
+        _ => None,
+    });
+    let unknown = || Checkpoint::Unavailable { why: "the sandbox died before there was one".to_owned() };
+    TaskResult {
+        status: TaskStatus::Failed,
+        failure_reason: Some(FailureReason::Lost),
+        message: Some("the sandbox died while the task was queued or running".to_owned()),
+        exit: None,
+        hints: Vec::new(),
+        final_message: None,
+        files_changed: None,
+        build: task::no_build(),
+        health: HealthOutcome { status: HealthStatus::Unknown, unready: Vec::new() },
+        usage: None,
+        durations: Durations { total_ms: wall_ms().saturating_sub(start.created_ms), ..Durations::default() },
+        checkpoint: checkpoint.unwrap_or_else(unknown),
+    }
+}
+
+pub fn refuse(code: ErrorCode, message: String) -> Refusal {
+    Box::new(ErrorBody::new(code, message))
+}
+
+/// Of everything but the id, as of execs.
+fn fingerprint(request: &TaskRequest) -> u64 {
+    let request = TaskRequest { id: None, ..request.clone() };
+    let json = serde_json::to_vec(&request).unwrap_or_default();
+    (json.len() as u64) << 32 | u64::from(crc32fast::hash(&json))
+}
