@@ -9,6 +9,8 @@ mod error;
 mod event;
 mod exec;
 mod hold;
+#[cfg(feature = "log")]
+pub mod log_line;
 mod name;
 mod output;
 mod service;

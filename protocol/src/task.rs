@@ -42,6 +42,13 @@ pub enum Agent {
 }
 
 impl Agent {
+    /// What a caller calls it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Command { .. } => "command",
+        }
+    }
+
     pub fn kind(&self) -> AgentKind {
         match self {
             Self::Command { .. } => AgentKind::Command,
@@ -65,6 +72,7 @@ pub struct BuildSpec {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskPhase {
     Queued,
@@ -77,6 +85,7 @@ pub enum TaskPhase {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     Queued,
@@ -97,6 +106,7 @@ impl TaskStatus {
 
 /// Why a task did not succeed: a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
     /// The agent exited with something else than 0, or was killed; `exit` says which.
@@ -111,12 +121,15 @@ pub enum FailureReason {
     BuildFailed,
     /// The sandbox stopped or died, or the shim of the agent did.
     Lost,
+    /// The sandbox could not be brought up; `message` says why.
+    SandboxFailed,
     /// A fault of ours; `message` says which.
     Internal,
 }
 
 /// The state of the workspace before the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Checkpoint {
     Taken {
@@ -132,6 +145,7 @@ pub enum Checkpoint {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     Added,
@@ -141,6 +155,7 @@ pub enum ChangeKind {
 
 /// One file that is another one than before the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileChange {
     /// Relative to the app directory; base64 where it is no text.
     pub path: Payload,
@@ -154,6 +169,7 @@ pub struct FileChange {
 
 /// What the task changed: everything in numbers, the first of them by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Changes {
     pub added: u64,
     pub modified: u64,
@@ -167,6 +183,7 @@ pub struct Changes {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BuildStatus {
     Passed,
@@ -176,6 +193,7 @@ pub enum BuildStatus {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BuildOutcome {
     pub status: BuildStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,6 +205,7 @@ pub struct BuildOutcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
     /// Every service that should run is ready.
@@ -197,6 +216,7 @@ pub enum HealthStatus {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HealthOutcome {
     pub status: HealthStatus,
     /// Those that were not ready in time.
@@ -206,6 +226,7 @@ pub struct HealthOutcome {
 
 /// Milliseconds spent in each phase; 0 for one that was not reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Durations {
     pub queued_ms: u64,
     pub preparing_ms: u64,
@@ -218,6 +239,7 @@ pub struct Durations {
 
 /// How a task ended: all there is to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskResult {
     pub status: TaskStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,6 +268,7 @@ pub struct TaskResult {
 
 /// What an agent used of its model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,

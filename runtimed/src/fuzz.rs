@@ -4,8 +4,8 @@
 use crate::api::{request, route};
 use crate::core::manifest;
 use crate::core::request::{check_exec, check_task};
-use crate::log::{event_line, segment};
-use protocol::{ExecRequest, TaskRequest};
+use crate::log::segment;
+use protocol::{ExecRequest, TaskRequest, log_line};
 
 pub fn output_index(bytes: &[u8]) {
     let start = bytes.first_chunk().map_or(0, |raw| u64::from_le_bytes(*raw));
@@ -14,7 +14,7 @@ pub fn output_index(bytes: &[u8]) {
 }
 
 pub fn event_line(bytes: &[u8]) {
-    let (sound, _) = event_line::sound_prefix(bytes);
+    let (sound, _) = log_line::sound_prefix(bytes);
     assert!(sound <= bytes.len());
 }
 

@@ -114,7 +114,8 @@ impl TaskStream {
 
 fn parse(frame: &str, sse: bool) -> Result<Option<TaskEvent>> {
     if !sse {
-        return Ok(Some(serde_json::from_str(frame)?));
+        // An empty line only says that somebody is there.
+        return if frame.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_str(frame)?)) };
     }
     if frame.starts_with(':') || frame.starts_with("retry:") {
         return Ok(None);

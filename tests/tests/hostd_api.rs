@@ -101,10 +101,16 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
     let spec = json!({"services": [{"name": "web", "command": "echo hello; exec sleep 1000"}]});
     let id = operator.create(&spec).await?;
     operator.post(&format!("/v1/sandboxes/{id}/execs"), &json!({"id": "e", "shell": "true"})).await?;
+    let task = json!({"id": "t", "prompt": "x", "command": ["true"]});
+    operator.post(&format!("/v1/sandboxes/{id}/tasks"), &task).await?.expect::<Value>(202)?;
     let document: Value = served.json()?;
     for (path, methods) in document["paths"].as_object().context("paths")? {
         let Some(get) = methods.get("get") else { continue };
-        let real = path.replace("{id}", &id).replace("{exec}", "e").replace("{service}", "web");
+        let real = path
+            .replace("{id}", &id)
+            .replace("{exec}", "e")
+            .replace("{task}", "t")
+            .replace("{service}", "web");
         // A page instead of a stream that never ends.
         let request =
             Request::get(&real).header("accept", "application/json").body(Full::new(Bytes::new()))?;

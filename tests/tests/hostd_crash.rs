@@ -12,17 +12,18 @@ use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 use tests::host::{all_events, until, whole};
-use tests::{Caller, Hostd, Random, Reply, scaled};
+use tests::{Caller, Hostd, Job, Random, Reply, messages, scaled};
 
 /// Jobs of the store, in groups that are tried side by side. Each has a point on both sides of its commit.
 const OF_SANDBOXES: [&str; 2] = ["insert_sandbox", "move_sandbox"];
 const OF_ATTEMPTS: [&str; 3] = ["begin_attempt", "attempt_launched", "end_attempt"];
 const OF_EXECS: [&str; 3] = ["begin_exec", "end_exec", "append_events"];
+const OF_TASKS: [&str; 5] = ["begin_task", "task_taken", "append_task", "cancel_task", "conclude_task"];
 const OF_CALLS: [&str; 3] = ["insert_token", "idempotency_begin", "idempotency_finish"];
 
 #[test]
 fn every_point_where_hostd_can_be_cut_off_is_tried() {
-    let tried = [&OF_SANDBOXES[..], &OF_ATTEMPTS, &OF_EXECS, &OF_CALLS].concat();
+    let tried = [&OF_SANDBOXES[..], &OF_ATTEMPTS, &OF_EXECS, &OF_TASKS, &OF_CALLS].concat();
     let points: BTreeSet<String> = tried.iter().flat_map(|job| points_of(job)).collect();
     assert_eq!(points, NAMES.iter().map(|name| (*name).to_owned()).collect());
 }
@@ -40,6 +41,11 @@ async fn cut_off_while_it_writes_an_attempt_it_goes_on_where_it_was() -> Result<
 #[tokio::test]
 async fn cut_off_while_it_writes_an_exec_or_events_it_goes_on_where_it_was() -> Result<()> {
     cut_off_at(&OF_EXECS).await
+}
+
+#[tokio::test]
+async fn cut_off_while_it_writes_a_task_it_goes_on_where_it_was() -> Result<()> {
+    cut_off_at(&OF_TASKS).await
 }
 
 #[tokio::test]
@@ -100,6 +106,7 @@ async fn work(hostd: &Hostd, first: &str, key: &str) -> Result<String> {
     exited(&caller.post(&format!("/v1/sandboxes/{first}/execs"), &once).await?)?;
     let once = json!({"shell": "echo ran >> /home/sandbox/ran"});
     exited(&keyed(caller, &format!("/v1/sandboxes/{second}/execs"), key, &once).await?)?;
+    work_on_tasks(caller, first).await?;
     for verb in ["stop", "start"] {
         caller.post(&format!("/v1/sandboxes/{first}/{verb}"), &json!({})).await?.expect::<Value>(200)?;
     }
@@ -108,9 +115,32 @@ async fn work(hostd: &Hostd, first: &str, key: &str) -> Result<String> {
     Ok(second)
 }
 
-/// An exec whose sandbox dies under it while its caller waits.
+/// A task that runs to its end, and one whose end is wanted. Both are told whole, and ran once.
+async fn work_on_tasks(caller: &Caller, sandbox: &str) -> Result<()> {
+    let line = "echo ran >> ../task-ran; echo one; echo two";
+    let whole = json!({"id": "whole", "prompt": "x", "command": ["sh", "-c", line]});
+    let events = caller.events_of(&caller.submit(sandbox, &whole).await?).await?;
+    ensure!(messages(&events) == ["one", "two"], "{events:?}");
+    ensure!(caller.prints(sandbox, "cat ../task-ran").await? == "ran\n", "it ran twice");
+    let ended = json!({"id": "ended", "prompt": "x", "command": ["sleep", "100000"]});
+    let job = caller.submit(sandbox, &ended).await?;
+    let cancelled = caller.post(&format!("{}/cancel", job.path()), &json!({})).await?;
+    ensure!(matches!(cancelled.status, 200 | 202), "{}", cancelled.text());
+    let result = caller.result_of(&job).await?;
+    ensure!(result["status"] == "cancelled", "{result}");
+    Ok(())
+}
+
+/// An exec and a task whose sandbox dies under them while their caller waits.
 async fn lose(hostd: &Hostd, sandbox: &str) -> Result<()> {
     let caller = hostd.local();
+    let doomed = json!({"id": "doomed", "prompt": "x", "command": ["sleep", "100000"]});
+    let doomed = caller.submit(sandbox, &doomed).await?;
+    until("the task is taken", async || {
+        let task: Value = caller.get(&doomed.path()).await?.expect(200)?;
+        Ok((task["phase"] == "agent" || task["phase"] == "done").then_some(()))
+    })
+    .await?;
     let path = format!("/v1/sandboxes/{sandbox}/execs");
     let ask = json!({"id": "lost", "argv": ["sleep", "100000"]});
     let kill = async {
@@ -128,7 +158,10 @@ async fn lose(hostd: &Hostd, sandbox: &str) -> Result<()> {
     let (answer, killed) = tokio::join!(caller.post(&path, &ask), kill);
     let exec: Value = answer?.expect(200)?;
     ensure!(exec["exit"]["kind"] == "lost", "{exec}");
-    killed
+    killed?;
+    let result = caller.result_of(&doomed).await?;
+    ensure!(result["failure_reason"] == "lost", "{result}");
+    Ok(())
 }
 
 async fn keyed(caller: &Caller, path: &str, key: &str, body: &Value) -> Result<Reply> {
@@ -183,12 +216,14 @@ async fn live(caller: &Caller) -> Result<BTreeSet<String>> {
 struct One {
     id: String,
     ran: Vec<String>,
+    tasks: Vec<Job>,
 }
 
 #[derive(Debug, Clone)]
 enum Act {
     Create(String),
     Exec(usize, String),
+    Task(usize, String),
     Verb(usize, &'static str),
     Destroy(usize),
 }
@@ -213,6 +248,7 @@ impl Load {
             2 => Act::Destroy(at),
             3 => Act::Verb(at, "stop"),
             4 => Act::Verb(at, "start"),
+            5..7 => Act::Task(at, name),
             _ => Act::Exec(at, name),
         }
     }
@@ -235,6 +271,10 @@ impl Load {
                 let line = json!({"id": id, "shell": format!("echo {id} >> /home/sandbox/ran")});
                 caller.post(&format!("{}/execs", path(at)), &line).await
             }
+            Act::Task(at, id) => {
+                let body = json!({"id": id, "prompt": "x", "command": ["seq", "100"], "build": ""});
+                caller.post(&format!("{}/tasks", path(at)), &body).await
+            }
             Act::Verb(at, verb) => caller.post(&format!("{}/{verb}", path(at)), &json!({})).await,
             Act::Destroy(at) => caller.delete(&path(at)).await,
         }
@@ -245,11 +285,17 @@ impl Load {
             Act::Create(_) => {
                 let view: Value = reply.expect(201)?;
                 ensure!(view["status"] == "running", "{view}");
-                self.mine.push(One { id: view["id"].as_str().context("an id")?.to_owned(), ran: vec![] });
+                let id = view["id"].as_str().context("an id")?.to_owned();
+                self.mine.push(One { id, ran: vec![], tasks: vec![] });
             }
             Act::Exec(at, id) => {
                 exited(reply)?;
                 self.mine[*at].ran.push(id.clone());
+            }
+            Act::Task(at, id) => {
+                reply.expect::<Value>(202)?;
+                let one = &mut self.mine[*at];
+                one.tasks.push(Job { sandbox: one.id.clone(), id: id.clone() });
             }
             Act::Verb(..) => drop(reply.expect::<Value>(200)?),
             Act::Destroy(at) => {
@@ -275,6 +321,11 @@ impl Load {
             let ran = caller.prints(&one.id, "cat /home/sandbox/ran 2>/dev/null || true").await?;
             let ran: Vec<&str> = ran.lines().collect();
             ensure!(ran == one.ran, "{} ran {ran:?} in place of {:?}", one.id, one.ran);
+            for job in &one.tasks {
+                let events = caller.events_of(job).await?;
+                let numbers = messages(&events).into_iter().zip(1..).all(|(text, n)| text == n.to_string());
+                ensure!(numbers, "{events:?}");
+            }
         }
         Ok(())
     }

@@ -46,6 +46,9 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/sandboxes/{id}/events", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/ports", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/stats", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/tasks", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/tasks/{task}", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/tasks/{task}/events", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/execs", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/execs/{exec}", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/execs/{exec}/output", For::Seeing, "", &[200]),
@@ -55,6 +58,8 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("PATCH /v1/sandboxes/{id}", For::Driving, r#"{"name": "n"}"#, &[200]),
     ("PATCH /v1/sandboxes/{id}/ttl", For::Driving, r#"{"ttl": null}"#, &[200]),
     ("POST /v1/sandboxes/{id}/keepalive", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/tasks", For::Driving, r#"{"prompt": "x", "command": ["true"]}"#, &[202]),
+    ("POST /v1/sandboxes/{id}/tasks/{task}/cancel", For::Driving, "", &[200, 202]),
     ("POST /v1/sandboxes/{id}/execs", For::Driving, r#"{"shell": "true"}"#, &[200]),
     ("POST /v1/sandboxes/{id}/execs/{exec}/stdin", For::Driving, "x", &[204]),
     ("POST /v1/sandboxes/{id}/execs/{exec}/signal", For::Driving, r#"{"signal": "WINCH"}"#, &[204]),
@@ -162,6 +167,8 @@ async fn owned_sandbox(owner: &Caller) -> Result<String> {
     let id = owner.create(&json!({"services": services})).await?;
     let exec = json!({"id": "e1", "argv": ["cat"], "tty": true});
     owner.post(&format!("/v1/sandboxes/{id}/execs"), &exec).await?.expect::<Value>(202)?;
+    let task = json!({"id": "t1", "prompt": "x", "command": ["true"]});
+    owner.post(&format!("/v1/sandboxes/{id}/tasks"), &task).await?.expect::<Value>(202)?;
     Ok(id)
 }
 
@@ -176,7 +183,14 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
         for (who, caller) in &callers {
             let tenant = if *who == Who::OtherAdmin { "b" } else { "a" };
             let names = |id| {
-                [("{id}", id), ("{exec}", "e1"), ("{service}", "web"), ("{name}", "i"), ("{tenant}", tenant)]
+                [
+                    ("{id}", id),
+                    ("{exec}", "e1"),
+                    ("{task}", "t1"),
+                    ("{service}", "web"),
+                    ("{name}", "i"),
+                    ("{tenant}", tenant),
+                ]
             };
             let real = [names(&id).as_slice(), &[("{token}", &spare)]].concat();
             let reply = call(caller, route, body, &real).await?;

@@ -69,8 +69,8 @@ pub async fn create(call: Call) -> Answer {
     }
 }
 
-/// With an `Idempotency-Key` always the same: however a call ended, repeating it finds its exec.
-fn id_made_up(call: &Call, sandbox: &SandboxRecord) -> String {
+/// With an `Idempotency-Key` always the same: however a call ended, repeating it finds what it began.
+pub(super) fn id_made_up(call: &Call, sandbox: &SandboxRecord) -> String {
     let Some(key) = call.headers.get(idempotency::HEADER) else { return new_id() };
     let mut hash = Sha256::new();
     for part in [call.who.tenant.as_str(), call.who.principal.as_str(), sandbox.id.as_str()] {

@@ -30,8 +30,8 @@ pub const AUDIT_REFUSED_BURST: u32 = 100;
 pub const AUDIT_REFUSED_PER_SECOND: u32 = 10;
 /// Between two comments on a silent stream of events.
 pub const HEARTBEAT_MS: u64 = 15_000;
-/// Events read at once for one subscriber.
-pub const SSE_BATCH: usize = 256;
+/// What is sent to one subscriber at once.
+pub const SSE_PIECE_MAX_BYTES: usize = 64 << 10;
 /// Rounds of `ensure` before it gives up: each one means that somebody else changed the sandbox.
 pub const ENSURE_ROUNDS_MAX: usize = 16;
 /// How long standard input may be streamed in one request.

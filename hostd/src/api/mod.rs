@@ -41,6 +41,8 @@ mod serve;
 mod services;
 mod sse;
 mod state;
+mod task_request;
+mod tasks;
 mod terminals;
 #[cfg(test)]
 mod tests;

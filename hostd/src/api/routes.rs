@@ -6,14 +6,15 @@ use super::{
         Needs::{Admin, Nothing, Operator, Read, Write},
         Param, Route,
     },
-    sandboxes, services, terminals, tokens,
+    sandboxes, services, tasks, terminals, tokens,
 };
 use hyper::Method;
 use protocol::{
     CancelRequest, ListeningPort, ServiceView, ServicesRequest, SignalRequest, TtySize,
     api::{
         ActivityView, AttemptView, DriverView, EnsureAnswer, EventView, ExecAnswer, ExecCreate, HostView,
-        Image, Page, SandboxSpec, SandboxView, StatsView, TokenCreate, TokenCreated, TokenView, TtlChange,
+        Image, Page, SandboxSpec, SandboxView, StatsView, TaskAnswer, TaskCreate, TaskEventView, TokenCreate,
+        TokenCreated, TokenView, TtlChange,
     },
 };
 
@@ -22,6 +23,13 @@ const PAGE: &[Param] =
 const WAIT: &[Param] = &[("wait", "How long to wait for the settled state: 30s, 5m, or 0; 60s unless given")];
 const WAKE: &[Param] = &[("wake", "0: do not wake a sandbox that sleeps, answer not_running")];
 const FOLLOW: &[Param] = &[("follow", "1: go on with what comes")];
+const EVENTS: &[Param] = &[
+    ("since", "Go on after the event with this number; `Last-Event-ID` does the same"),
+    ("after", "The same as `since`: `next` of the page before"),
+    ("limit", "Entries of a page, at most 1000"),
+    ("follow", "1: as server-sent events that go on with what comes; 0: a page"),
+    ("kind", "Only kinds that begin with one of these, with commas between"),
+];
 const WORKSPACE: &[Param] = &[("workspace", "keep or remove: what becomes of its files")];
 const READ: &[Param] = &[
     ("after", "From this position: the `cursor` of the last chunk seen"),
@@ -33,7 +41,7 @@ const READ: &[Param] = &[
 pub const READING: &[&str] = &["after", "tail", "last", "stream", "follow"];
 
 pub fn all() -> Vec<Route> {
-    [health(), sandbox(), lifecycle_verbs(), look(), exec(), service(), tenant(), operator()]
+    [health(), sandbox(), lifecycle_verbs(), look(), task(), exec(), service(), tenant(), operator()]
         .into_iter()
         .flatten()
         .collect()
@@ -128,9 +136,7 @@ fn look() -> Vec<Route> {
             .gives::<Page<AttemptView>>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/events", Read, events::of_sandbox)
             .says("Its events, oldest first; server-sent events by `Accept: text/event-stream`")
-            .query(PAGE)
-            .query(FOLLOW)
-            .query(&[("kind", "Only kinds that begin with one of these, with commas between")])
+            .query(EVENTS)
             .gives::<Page<EventView>>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/ports", Read, looks::ports)
             .says("What listens in it")
@@ -138,6 +144,32 @@ fn look() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/stats", Read, looks::stats)
             .says("Memory, CPU and processes")
             .gives::<StatsView>(200),
+    ]
+}
+
+fn task() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/v1/sandboxes/{id}/tasks", Write, tasks::create)
+            .says("Give it a task; a sandbox that sleeps is woken for it")
+            .takes::<TaskCreate>()
+            .by_key()
+            .gives::<TaskAnswer>(202),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/tasks", Read, tasks::list)
+            .says("Its tasks, newest first; without their results")
+            .query(PAGE)
+            .gives::<Page<TaskAnswer>>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}", Read, tasks::get)
+            .says("One task, with its result when it is done; also of a destroyed sandbox")
+            .gives::<TaskAnswer>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/events", Read, events::of_task)
+            .says("What happens in it, as server-sent events that end after `done`; a page with `Accept: application/json`. 204: `Last-Event-ID` has seen it all")
+            .query(EVENTS)
+            .gives::<Page<TaskEventView>>(200)
+            .gives_raw(204, ""),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/tasks/{task}/cancel", Write, tasks::cancel)
+            .says("End it, in whatever phase; 200 when it has ended")
+            .gives::<TaskAnswer>(200)
+            .gives::<TaskAnswer>(202),
     ]
 }
 
@@ -233,11 +265,10 @@ fn tenant() -> Vec<Route> {
             .says(
                 "All events the caller may see, as server-sent events; a page by `Accept: application/json`",
             )
-            .query(PAGE)
-            .query(FOLLOW)
+            .query(EVENTS)
             .query(&[
                 ("sandbox", "Only of this sandbox"),
-                ("kind", "Only kinds that begin with one of these, with commas between"),
+                ("task", "Only what this task of the sandbox tells"),
             ])
             .gives_raw(200, "text/event-stream"),
         Route::new(Method::POST, "/v1/tokens", Admin, tokens::create)

@@ -1,40 +1,54 @@
-//! Events as server-sent events: read from the log in batches, from where the subscriber is. The watch on
-//! the newest number only says that there is more; one batch is all that is ever held.
+//! Events as server-sent events, from where the subscriber is: out of the newest ones, which are in memory
+//! once for everybody, or out of the log. What is held for one subscriber is what it is being sent.
 
-use super::{failure::chain, limits, views};
-use crate::store::{EventFilter, EventRecord, Store};
+use super::{failure::chain, limits};
+use crate::store::{Batch, EventFilter, Following, Store, Topic};
 use axum::{BoxError, body::Body, response::Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use http_body_util::StreamBody;
 use hyper::{
     body::Frame,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use std::{fmt::Write, time::Duration};
-use tokio::{sync::watch, time::sleep};
+use std::{collections::VecDeque, time::Duration};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+const RETRY: &[u8] = b"retry: 1000\n\n";
+const STILL_HERE: &[u8] = b": still here\n\n";
+/// Proxies that gather answers let this one pass.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
 pub struct Subscriber {
     store: Store,
-    head: watch::Receiver<u64>,
+    following: Following,
     closing: CancellationToken,
     filter: EventFilter,
-    /// Everything up to here was looked at.
+    /// Everything up to here was sent, or is about to be.
     after: u64,
-    greeted: bool,
+    /// On its way to the subscriber.
+    pending: VecDeque<Bytes>,
+    /// The task that is followed has ended.
+    over: bool,
 }
 
 impl Subscriber {
     pub fn new(store: &Store, closing: &CancellationToken, filter: EventFilter, after: u64) -> Self {
+        let topic = match (filter.task, filter.sandbox) {
+            (Some(task), _) => Topic::Task(task),
+            (None, Some(sandbox)) => Topic::Sandbox(sandbox),
+            (None, None) => Topic::All,
+        };
         Self {
             store: store.clone(),
-            head: store.head(),
+            following: store.follow(topic),
             closing: closing.clone(),
             filter,
             after,
-            greeted: false,
+            pending: VecDeque::from([Bytes::from_static(RETRY)]),
+            over: false,
         }
     }
 
@@ -52,59 +66,69 @@ impl Subscriber {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
         response
     }
 
-    /// The next piece of the stream; `None` when hostd shuts down.
+    /// The next piece of the stream; `None` at its end, and when hostd shuts down.
     async fn next(&mut self) -> Result<Option<Bytes>, BoxError> {
-        if !self.greeted {
-            self.greeted = true;
-            return Ok(Some(Bytes::from_static(b"retry: 1000\n\n")));
-        }
         loop {
-            if self.closing.is_cancelled() {
+            if let Some(piece) = self.piece() {
+                return Ok(Some(piece));
+            }
+            if self.over || self.closing.is_cancelled() {
                 return Ok(None);
             }
-            // Read before the log is: what is committed later wakes the next round.
-            let head = *self.head.borrow_and_update();
-            if head > self.after {
-                let batch = self.read().await?;
-                self.after = match batch.last() {
-                    Some(last) if batch.len() >= limits::SSE_BATCH => last.seq,
-                    Some(last) => last.seq.max(head),
-                    None => head,
-                };
-                if !batch.is_empty() {
-                    return Ok(Some(render(&batch)));
+            match self.following.after(self.after, limits::SSE_PIECE_MAX_BYTES) {
+                Some(news) if !news.is_empty() => self.gather(news.iter().map(AsRef::as_ref)),
+                Some(_) => {
+                    tokio::select! {
+                        // All only wait: nothing is lost by any of them being dropped.
+                        () = self.following.changed() => {}
+                        () = self.closing.cancelled() => {}
+                        () = sleep(Duration::from_millis(limits::HEARTBEAT_MS)) => {
+                            return Ok(Some(Bytes::from_static(STILL_HERE)));
+                        }
+                    }
                 }
-                continue;
-            }
-            tokio::select! {
-                // All only wait: nothing is lost by any of them being dropped.
-                changed = self.head.changed() => if changed.is_err() { return Ok(None) },
-                () = self.closing.cancelled() => return Ok(None),
-                () = sleep(Duration::from_millis(limits::HEARTBEAT_MS)) => {
-                    return Ok(Some(Bytes::from_static(b": still here\n\n")));
-                }
+                None => self.read().await?,
             }
         }
     }
 
-    async fn read(&self) -> Result<Vec<EventRecord>, BoxError> {
-        let read = self.store.events(self.filter.clone(), self.after, limits::SSE_BATCH).await;
-        read.map_err(|error| {
-            warn!(cause = chain(&error), "a stream of events was cut off");
-            error.into()
-        })
+    /// What is pending: one piece as it is, shared with others, or several small ones as one.
+    fn piece(&mut self) -> Option<Bytes> {
+        let first = self.pending.pop_front()?;
+        let fits = |bytes: usize, next: &Bytes| bytes + next.len() <= limits::SSE_PIECE_MAX_BYTES;
+        if !self.pending.front().is_some_and(|next| fits(first.len(), next)) {
+            return Some(first);
+        }
+        let mut joined = BytesMut::from(first);
+        while let Some(next) = self.pending.pop_front_if(|next| fits(joined.len(), next)) {
+            joined.extend_from_slice(&next);
+        }
+        Some(joined.freeze())
     }
-}
 
-fn render(batch: &[EventRecord]) -> Bytes {
-    let mut text = String::new();
-    for record in batch {
-        // JSON has no line breaks of its own.
-        let data = serde_json::to_string(&views::event(record)).unwrap_or_default();
-        let _ = write!(text, "id: {}\nevent: {}\ndata: {data}\n\n", record.seq, record.kind);
+    fn gather<'a>(&mut self, batches: impl Iterator<Item = &'a Batch>) {
+        for batch in batches {
+            if self.filter.admits(batch) {
+                let frames = batch.select(self.after, &self.filter.kinds);
+                if !frames.is_empty() {
+                    self.pending.push_back(frames);
+                }
+                self.over |= batch.ends && self.filter.task.is_some();
+            }
+            self.after = self.after.max(batch.last);
+        }
     }
-    text.into()
+
+    async fn read(&mut self) -> Result<(), BoxError> {
+        let part = self.store.log(self.filter.clone(), self.after).await.inspect_err(|error| {
+            warn!(cause = chain(error), "a stream of events was cut off");
+        })?;
+        self.gather(part.batches.iter());
+        self.after = self.after.max(part.through);
+        Ok(())
+    }
 }

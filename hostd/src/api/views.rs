@@ -3,7 +3,7 @@
 use super::state::Previews;
 use crate::{
     core::rfc3339,
-    store::{AttemptRecord, EventRecord, ExecRecord, SandboxRecord, TokenRecord},
+    store::{AttemptRecord, ExecRecord, SandboxRecord, TaskRecord, TokenRecord},
 };
 use axum::{body::Body, response::Response};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -13,7 +13,7 @@ use hyper::{
 };
 use protocol::{
     Encoding, ExecState, ExecView, Payload,
-    api::{AttemptView, EventView, ExecAnswer, Page, SandboxId, SandboxView, TokenView},
+    api::{AttemptView, ExecAnswer, Page, SandboxId, SandboxView, TaskAnswer, TokenView},
 };
 use serde::Serialize;
 
@@ -98,14 +98,21 @@ pub fn attempt(record: &AttemptRecord) -> AttemptView {
     }
 }
 
-pub fn event(record: &EventRecord) -> EventView {
-    EventView {
-        seq: record.seq,
-        time: rfc3339(record.time_ms),
-        sandbox: record.sandbox,
-        kind: record.kind.clone(),
-        origin: record.origin,
-        data: record.data.clone(),
+pub fn task(record: &TaskRecord) -> TaskAnswer {
+    TaskAnswer {
+        id: record.id.clone(),
+        sandbox_id: record.sandbox,
+        status: record.status,
+        phase: record.phase,
+        failure_reason: record.failure_reason,
+        agent: record.agent.clone(),
+        prompt: record.prompt.clone(),
+        events_url: format!("/v1/sandboxes/{}/tasks/{}/events", record.sandbox, record.id),
+        cancelling: record.cancelling && record.done_seq.is_none(),
+        created_at: rfc3339(record.created_ms),
+        started_at: record.started_ms.map(rfc3339),
+        ended_at: record.ended_ms.map(rfc3339),
+        result: record.result.clone(),
     }
 }
 

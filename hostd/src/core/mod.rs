@@ -5,6 +5,8 @@ mod blueprint;
 mod duration;
 mod plan;
 mod sandbox;
+mod task;
+mod task_line;
 
 pub use access::{Access, Identity};
 pub use blueprint::{
@@ -13,3 +15,5 @@ pub use blueprint::{
 pub use duration::{parse_duration_ms, rfc3339};
 pub use plan::{Container, Death, Desired, Step, plan};
 pub use sandbox::{Effort, Goal, Move, Refused, Renewal, State, apply};
+pub use task::{Ending, TaskFacts, TaskStep, task_step};
+pub use task_line::{BadLine, Frames, Means, TaskLine};

@@ -4,7 +4,7 @@ use super::{Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Tr
 use crate::core::Blueprint;
 use async_trait::async_trait;
 use protocol::api::{SandboxId, StatsView};
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, path::PathBuf};
 use tokio::net::TcpListener;
 
 pub(super) struct Missing {
@@ -86,6 +86,10 @@ impl Driver for Missing {
 
     async fn reset_workspace(&self, _: &SandboxId) -> Result<(), DriverError> {
         self.unavailable()
+    }
+
+    fn logs(&self, _: &SandboxId) -> Option<PathBuf> {
+        None
     }
 
     async fn stats(&self, _: &SandboxId) -> Result<StatsView, DriverError> {

@@ -16,7 +16,7 @@ use crate::core::{Blueprint, Death};
 use async_trait::async_trait;
 use protocol::api::{Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -141,6 +141,9 @@ pub trait Driver: Transport {
     async fn erase(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
     /// Empties the workspace of a stopped sandbox, for `recreate`.
     async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// Where its runtimed keeps its logs, if they can be read without its help. What is there was written
+    /// from inside.
+    fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf>;
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
     /// Every sandbox of ours it can find, running or not.
     async fn list(&self) -> Result<Vec<Found>, DriverError>;

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot, watch},
+    sync::{Notify, Semaphore, mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -69,6 +69,8 @@ pub(super) struct Inner {
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
     owners: Mutex<HashMap<SandboxId, OwnerHandle>>,
+    /// The way to the runners of tasks, by the row.
+    nudges: Mutex<HashMap<i64, Arc<Notify>>>,
 }
 
 /// The way to the owner task of one sandbox.
@@ -97,12 +99,14 @@ impl Fleet {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             owners: Mutex::default(),
+            nudges: Mutex::default(),
         });
         let fleet = Self { inner };
         for record in fleet.inner.store.live_sandboxes().await? {
             fleet.own(record, false);
         }
         fleet.adopt().await;
+        fleet.take_up_tasks().await?;
         Ok(fleet)
     }
 
@@ -206,7 +210,7 @@ impl Fleet {
         Err(FleetError::StillGoing)
     }
 
-    fn still_open(&self) -> Result<(), FleetError> {
+    pub(super) fn still_open(&self) -> Result<(), FleetError> {
         if self.inner.stop.is_cancelled() { Err(FleetError::ShuttingDown) } else { Ok(()) }
     }
 
@@ -302,6 +306,39 @@ impl Fleet {
             // When the inbox is full the owner is about to write the row, and reads it then.
             let _ = handle.inbox.try_send(Message::Changed(Box::new(record)));
         }
+    }
+
+    /// Returns when the record is another than the one with this generation.
+    pub(super) async fn changes(&self, id: &SandboxId, generation: u64) {
+        let Some(mut handle) = self.handle(id) else { return };
+        // An owner that ended is a change too.
+        let _ = handle.record.wait_for(|record| record.generation != generation).await;
+    }
+
+    /// Runs beside the owners, and is cut off where it stands when they are.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.inner.stop.clone();
+        self.inner.tasks.spawn(async move {
+            tokio::select! {
+                // Whoever is spawned so can be taken up by the next hostd.
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+
+    pub(super) fn nudge_for(&self, task: i64) -> Arc<Notify> {
+        self.inner.nudges.lock().expect("no panic while held").entry(task).or_default().clone()
+    }
+
+    pub(super) fn nudge(&self, task: i64) {
+        if let Some(runner) = self.inner.nudges.lock().expect("no panic while held").get(&task) {
+            runner.notify_one();
+        }
+    }
+
+    pub(super) fn forget_nudge(&self, task: i64) {
+        self.inner.nudges.lock().expect("no panic while held").remove(&task);
     }
 
     /// Ends every owner where it stands; the sandboxes live on.

@@ -15,18 +15,13 @@ use hyper::{Method, body::Incoming, header::ACCEPT};
 use protocol::{Cursor, ErrorCode, Event, api::SandboxId};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
-use tokio::{
-    sync::Notify,
-    time::{sleep, timeout},
-};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 /// After a broken connection: first, longest.
 const AGAIN_MIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
-/// How long the last events of a sandbox that ends may take.
-pub(super) const CATCH_UP_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
@@ -47,8 +42,6 @@ struct Follower {
     fleet: Arc<Inner>,
     control: Control,
     cursor: Cursor,
-    /// Told whenever a stream has ended, and all of it is written.
-    drained: Arc<Notify>,
 }
 
 impl Owner {
@@ -59,23 +52,10 @@ impl Owner {
         }
         let record = self.record();
         let (fleet, control) = (self.fleet.clone(), self.control.clone());
-        let drained = self.drained.clone();
-        let follower = Follower { sandbox: record.id, fleet, control, cursor: record.followed, drained };
+        let follower = Follower { sandbox: record.id, fleet, control, cursor: record.followed };
         let until = self.stop().child_token();
         self.fleet.tasks.spawn(follower.run(until.clone()));
         self.follower = Some(until.drop_guard());
-    }
-
-    /// Takes over what there is now: before the log goes away with its sandbox.
-    pub(super) async fn catch_up(&self) {
-        let followed = self.fleet.store.sandbox(&self.id()).await;
-        let (true, Ok(Some(record))) = (self.ready, followed) else { return };
-        let (fleet, control) = (self.fleet.clone(), self.control.clone());
-        let drained = Arc::default();
-        let mut follower = Follower { sandbox: record.id, fleet, control, cursor: record.followed, drained };
-        // Both ways to write the same event are fine: each is kept once.
-        let read = timeout(CATCH_UP_MAX, follower.read("follow=0")).await;
-        debug!(sandbox = %record.id, in_time = read.is_ok(), "caught up with its events");
     }
 }
 
@@ -92,9 +72,7 @@ impl Follower {
         let mut pause = AGAIN_MIN;
         loop {
             let before = self.cursor;
-            let read = self.read("follow=1").await;
-            self.drained.notify_waiters();
-            match read {
+            match self.read().await {
                 Ok(never) => match never {},
                 Err(FollowError::Control(ControlError::Refused(body)))
                     if body.error.code == ErrorCode::HistoryGone =>
@@ -110,11 +88,11 @@ impl Follower {
         }
     }
 
-    /// Until there is no more, which with `follow=1` means that the connection broke.
-    async fn read(&mut self, how: &str) -> Result<std::convert::Infallible, FollowError> {
+    /// Until the connection breaks.
+    async fn read(&mut self) -> Result<std::convert::Infallible, FollowError> {
         let path = match self.cursor {
-            cursor if cursor == Cursor::default() => format!("/v1/events?{how}"),
-            cursor => format!("/v1/events?{how}&after={cursor}"),
+            cursor if cursor == Cursor::default() => "/v1/events?follow=1".to_owned(),
+            cursor => format!("/v1/events?follow=1&after={cursor}"),
         };
         let request = request(&Method::GET, &path)
             .header(ACCEPT, "text/event-stream")

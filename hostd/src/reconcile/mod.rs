@@ -5,6 +5,7 @@
 //!  api ──Ask──▶ fleet ──▶ owner (one per sandbox) ──▶ core::plan ──▶ steps ──▶ driver
 //!                 ▲          │ intent before, facts after          ◀── death ──┘
 //!                 └─ watch ──┴──▶ store
+//!                          runner (one per task without an end) ──▶ runtimed, by control
 //! ```
 
 mod bring_up;
@@ -15,9 +16,12 @@ mod follow;
 mod owner;
 mod perform;
 mod rest;
+mod salvage;
 #[cfg(test)]
 mod simulation;
 mod sse;
+mod task_follow;
+mod tasks;
 mod timing;
 
 pub use clock::Clock;

@@ -20,7 +20,7 @@ use crate::{
 use protocol::api::{SandboxId, SandboxStatus};
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use tokio::{
-    sync::{Notify, mpsc, oneshot, watch},
+    sync::{mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -52,8 +52,6 @@ pub(super) struct Owner {
     pub(super) failures: u32,
     /// Deaths in a row of one that should always run.
     pub(super) deaths: u32,
-    /// Told when the follower has read a stream to its end.
-    pub(super) drained: Arc<Notify>,
     /// Follows runtimed's events while this lives.
     pub(super) follower: Option<DropGuard>,
 }
@@ -78,7 +76,6 @@ impl Owner {
             launched: None,
             failures: 0,
             deaths: 0,
-            drained: Arc::default(),
             follower: None,
         }
     }

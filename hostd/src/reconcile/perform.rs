@@ -1,13 +1,13 @@
 //! Steps of a plan, performed.
 
-use super::{FleetError, follow::CATCH_UP_MAX, owner::Owner};
+use super::{FleetError, owner::Owner, salvage::salvage};
 use crate::{
-    core::{Goal, Move, Step},
+    core::{Ending, Goal, Move, Step},
     driver::DriverError,
 };
 use protocol::api::{Problem, ProblemCode};
 use std::{ops::ControlFlow, pin::pin, time::Duration};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Whether the rest of the plan still holds.
 pub(super) type Flow = Result<ControlFlow<()>, FleetError>;
@@ -56,8 +56,8 @@ impl Owner {
         // What is thrown away with its files need not be put in order first.
         let in_order = record.state.goal != Goal::Destroyed || keep_workspace;
         let grace_ms = if in_order { self.fleet.timing.grace_ms } else { 0 };
-        if !in_order && *step == Step::Terminate {
-            self.catch_up().await;
+        if *step == Step::Erase {
+            self.conclude_tasks().await?;
         }
         let work = async move {
             match step {
@@ -70,15 +70,7 @@ impl Owner {
                 _ => Ok(()),
             }
         };
-        let drained = self.drained.clone();
-        let mut heard = pin!(drained.notified());
-        // From here on the end of its events is noticed.
-        heard.as_mut().enable();
         let outcome = self.attentively(work, |_, _| false).await;
-        if *step == Step::Terminate && self.follower.is_some() && self.ready {
-            // What PID 1 said last is on its way. Should it not come, it is read at the next start.
-            let _ = timeout(CATCH_UP_MAX, heard).await;
-        }
         if matches!(step, Step::Terminate | Step::Clear | Step::Erase) {
             self.gone();
         }
@@ -87,6 +79,24 @@ impl Owner {
             Outcome::Done(Err(error)) => Err(error.into()),
             Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
         }
+    }
+
+    /// It does not run: what it said last is in its files.
+    async fn salvage(&self) -> Result<(), FleetError> {
+        match self.driver.logs(&self.id()) {
+            Some(logs) => salvage(&self.fleet.store, logs, &self.id()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Before the files go: nobody will tell the end of its tasks afterwards.
+    async fn conclude_tasks(&self) -> Result<(), FleetError> {
+        self.salvage().await?;
+        for task in self.fleet.store.open_tasks(Some(self.id())).await? {
+            let now_ms = self.fleet.clock.now_ms();
+            self.fleet.store.conclude_task(task.number, Ending::Destroyed, now_ms).await?;
+        }
+        Ok(())
     }
 
     /// Does some work while answering what is asked. `cut(before, now)` says whether a new goal makes the
@@ -136,6 +146,7 @@ impl Owner {
         let record = self.record();
         let (id, attempt) = (record.id, record.attempt);
         if record.state.goal == Goal::Stopped {
+            self.salvage().await?;
             // Whose end was not seen; should it still be learnt from the log of runtimed, that counts.
             self.fleet.store.lose_execs(&id, self.fleet.clock.now_ms()).await?;
         }
@@ -190,6 +201,7 @@ impl Owner {
     /// It is not there any more: what ran in it is lost.
     async fn lost(&mut self, change: Move) -> Flow {
         self.gone();
+        self.salvage().await?;
         self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await?;
         self.change(change).await?;
         Ok(ControlFlow::Break(()))

@@ -28,6 +28,8 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
+    #[error("could not read what is in the database")]
+    Store(#[source] StoreError),
 }
 
 impl OpenError {

@@ -23,6 +23,8 @@ pub struct EventFilter {
     pub tenant: Option<Label>,
     pub principal: Option<Label>,
     pub sandbox: Option<SandboxId>,
+    /// The row of a task: only what its agent does.
+    pub task: Option<i64>,
     /// What the kind may start with; any, when empty.
     pub kinds: Vec<String>,
 }
@@ -55,22 +57,28 @@ impl Store {
         .await
     }
 
-    /// Oldest first, those after a number. Whoever follows takes [`Store::head`] before reading: when
-    /// fewer than `limit` come back, everything up to that head was seen, also what the filter left out.
+    /// Those of hostd and runtimed after a number, oldest first; without those of tasks.
+    #[cfg(test)]
     pub async fn events(&self, filter: EventFilter, after: u64, limit: usize) -> Result<Vec<EventRecord>> {
-        self.read(move |conn| {
-            let mut wanted = List::from("SELECT * FROM events");
-            wanted.and_if("seq > ?", Some(int(after)));
-            wanted.and_if("sandbox = ?", filter.sandbox.map(String::from));
-            // One sandbox has fewer events than its tenant: the plus keeps SQLite off the tenant's index.
-            let tenant = if filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
-            wanted.and_if(tenant, filter.tenant.map(String::from));
-            wanted.and_if("principal = ?", filter.principal.map(String::from));
-            wanted.and_any("instr(kind, ?) = 1", &filter.kinds);
-            wanted.run(conn, "seq", limit, parse)
-        })
-        .await
+        self.read(move |conn| list(conn, &filter, after, limit)).await
     }
+}
+
+pub(super) fn list(
+    conn: &Connection,
+    filter: &EventFilter,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<EventRecord>> {
+    let mut wanted = List::from("SELECT * FROM events");
+    wanted.and_if("seq > ?", Some(int(after)));
+    wanted.and_if("sandbox = ?", filter.sandbox.map(String::from));
+    // One sandbox has fewer events than its tenant: the plus keeps SQLite off the tenant's index.
+    let tenant = if filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
+    wanted.and_if(tenant, filter.tenant.clone().map(String::from));
+    wanted.and_if("principal = ?", filter.principal.clone().map(String::from));
+    wanted.and_any("instr(kind, ?) = 1", &filter.kinds);
+    wanted.run(conn, "seq", limit, parse)
 }
 
 pub(super) struct NewEvent<'a> {

@@ -2,10 +2,12 @@
 
 use super::{
     error::{OpenError, Result, StoreError},
+    feed::Feed,
     limits,
     open::open_writer,
     reader::Readers,
-    writer::{Message, Write, Writer, newest_seq},
+    task_events::newest_seq,
+    writer::{Message, Write, Writer},
 };
 use rusqlite::Connection;
 use std::{
@@ -33,6 +35,7 @@ struct Shared {
     queue: mpsc::Sender<Message>,
     readers: Readers,
     head: watch::Receiver<u64>,
+    feed: Feed,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -40,17 +43,17 @@ impl Store {
     /// Opens or makes the database, and starts its writer. Blocks.
     pub fn open(path: &Path) -> std::result::Result<Self, OpenError> {
         let conn = open_writer(path)?;
-        let newest =
-            newest_seq(&conn).map_err(|source| OpenError::sqlite("read the newest event", source))?;
+        let newest = newest_seq(&conn).map_err(OpenError::Store)?;
         let (head_in, head) = watch::channel(newest);
         let (queue, jobs) = mpsc::channel(limits::WRITE_QUEUE_MAX);
-        let writer = Writer { conn, queue: jobs, head: head_in, failing: false };
+        let feed = Feed::new(newest);
+        let writer = Writer { conn, queue: jobs, head: head_in, feed: feed.clone(), failing: false };
         let thread = thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| OpenError::Io { what: "start the writer of the database", source })?;
         let readers = Readers::new(path.to_owned());
-        let shared = Shared { queue, readers, head, thread: Mutex::new(Some(thread)) };
+        let shared = Shared { queue, readers, head, feed, thread: Mutex::new(Some(thread)) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -71,6 +74,10 @@ impl Store {
     /// The newest committed event: when it grows, there is more to read.
     pub fn head(&self) -> watch::Receiver<u64> {
         self.shared.head.clone()
+    }
+
+    pub(super) fn feed(&self) -> &Feed {
+        &self.shared.feed
     }
 
     pub(super) async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T>

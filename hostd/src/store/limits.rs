@@ -8,6 +8,17 @@ pub const WRITE_WAIT_MAX_MS: u64 = 5_000;
 pub const BATCH_MAX_JOBS: usize = 256;
 /// Events in one write; more are written in several.
 pub const APPEND_MAX_EVENTS: usize = 512;
+/// Events of a task that make one row. They are sent as one piece.
+pub const FRAMES_MAX_BYTES: usize = 64 << 10;
+/// Tasks of one sandbox that have no end yet.
+pub const TASKS_OPEN_MAX: usize = 64;
+/// What is read from the log at once for one reader.
+pub const LOG_READ_MAX_BYTES: usize = 256 << 10;
+/// What is kept in memory of the newest events: for all that are followed, for one of them at least and at
+/// most.
+pub const FEED_MAX_BYTES: usize = 64 << 20;
+pub const FEED_TOPIC_MIN_BYTES: usize = 64 << 10;
+pub const FEED_TOPIC_MAX_BYTES: usize = 4 << 20;
 /// Connections that read.
 pub const READERS_MAX: usize = 4;
 /// How long SQLite waits for a lock that another program holds, as a backup may.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  callers ──job──▶ bounded queue ──▶ writer thread: BEGIN, one SAVEPOINT a job, COMMIT, then the answers
-//!     │                                                                   └──▶ head: "there is more"
+//!     │                                                                   └──▶ feed: what was committed
 //!     └───read────▶ a few read-only connections
 //! ```
 //!
@@ -17,9 +17,11 @@ mod events;
 mod exec_ends;
 mod execs;
 pub mod failpoint;
+mod feed;
 mod handle;
 mod idempotency;
 pub mod limits;
+mod log;
 mod moves;
 mod open;
 mod query;
@@ -30,6 +32,8 @@ mod row;
 mod sandbox_row;
 mod sandboxes;
 mod schema;
+mod task_events;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tidy;
@@ -39,12 +43,16 @@ mod writer;
 pub use error::{OpenError, StoreError};
 pub use events::EventFilter;
 pub use execs::{Begun, ExecEnd};
+pub use feed::{Following, Topic};
 pub use handle::Store;
 pub use idempotency::{Claim, Key};
+pub use log::{Batch, LogPart, data_of};
 pub use moves::Change;
 pub use records::{
-    AttemptRecord, AuditRecord, EventRecord, ExecRecord, NewSandbox, SandboxRecord, Secret, TokenRecord,
+    AttemptRecord, AuditRecord, EventRecord, ExecRecord, NewSandbox, NewTask, SandboxRecord, Secret,
+    TaskRecord, TokenRecord,
 };
 pub use repair::{Repaired, repair};
 pub use sandboxes::SandboxFilter;
+pub use tasks::TaskBegun;
 pub use tidy::Tidied;

@@ -87,4 +87,26 @@ impl List {
         self.values.push(Value::Integer(int(limit as u64)));
         all(conn, &self.sql, params_from_iter(self.values), parse)
     }
+
+    /// Rows until one is enough; and whether that was before the last of them.
+    pub(super) fn run_while<T>(
+        mut self,
+        conn: &Connection,
+        order: &'static str,
+        parse: fn(&Row<'_>) -> Result<T>,
+        mut go_on: impl FnMut(&T) -> bool,
+    ) -> Result<(Vec<T>, bool)> {
+        self.sql.push_str(&format!(" ORDER BY {order}"));
+        let mut statement = conn.prepare_cached(&self.sql).during(WHAT)?;
+        let mut rows = statement.query(params_from_iter(self.values)).during(WHAT)?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next().during(WHAT)? {
+            found.push(parse(row)?);
+            let enough = found.len() >= limits::LIST_MAX_ROWS;
+            if enough || found.last().is_some_and(|last| !go_on(last)) {
+                return Ok((found, true));
+            }
+        }
+        Ok((found, false))
+    }
 }

@@ -5,7 +5,7 @@ use crate::{
     driver::Handle,
 };
 use protocol::{
-    Cursor, ExecId, Exit, Hint,
+    Cursor, ExecId, Exit, FailureReason, Hint, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus,
     api::{AttemptRelation, AttemptState, Label, Owner, Problem, SandboxId, SandboxScope, TokenScope},
 };
 use serde_json::Value;
@@ -85,6 +85,47 @@ pub struct ExecRecord {
     pub ended_ms: Option<u64>,
     pub exit: Option<Exit>,
     pub hints: Vec<Hint>,
+}
+
+/// A task, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskRecord {
+    /// Its row: what its events name.
+    pub number: i64,
+    pub sandbox: SandboxId,
+    pub owner: Owner,
+    pub id: TaskId,
+    pub agent: String,
+    pub prompt: String,
+    /// What runtimed is told, until it has it.
+    pub request: Option<Secret<TaskRequest>>,
+    pub request_hash: [u8; 32],
+    pub status: TaskStatus,
+    pub phase: TaskPhase,
+    pub failure_reason: Option<FailureReason>,
+    /// runtimed has it.
+    pub taken: bool,
+    pub cancelling: bool,
+    /// The last of its events that was taken over.
+    pub followed: u64,
+    /// Where `done` stands in the log.
+    pub done_seq: Option<u64>,
+    pub result: Option<TaskResult>,
+    pub created_ms: u64,
+    pub started_ms: Option<u64>,
+    pub ended_ms: Option<u64>,
+}
+
+/// A task to be written for the first time.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    pub sandbox: SandboxId,
+    pub id: TaskId,
+    pub agent: String,
+    pub prompt: String,
+    pub request: Secret<TaskRequest>,
+    pub request_hash: [u8; 32],
+    pub created_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,7 @@ use super::error::OpenError;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Step n brings a database from `user_version` n-1 to n.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, TASKS];
 
 const FIRST: &str = "
 CREATE TABLE sandboxes (
@@ -140,6 +140,54 @@ CREATE TABLE idempotency (
     PRIMARY KEY (tenant, principal, route, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_time ON idempotency (since_ms);
+";
+
+/// Events of tasks are kept as they go out, many in a row; their numbers are taken from those of `events`.
+const TASKS: &str = "
+CREATE TABLE tasks (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    sandbox TEXT NOT NULL REFERENCES sandboxes (id),
+    id TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    prompt TEXT NOT NULL,
+    request TEXT,               -- secret; gone when runtimed has it
+    request_hash BLOB NOT NULL,
+    status TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    failure_reason TEXT,
+    taken INTEGER NOT NULL,     -- runtimed has it
+    cancelling INTEGER NOT NULL,
+    followed INTEGER NOT NULL,  -- the last of its events that was taken over
+    done_seq INTEGER,           -- the number of `done` in the log
+    result TEXT,
+    created_ms INTEGER NOT NULL,
+    started_ms INTEGER,
+    ended_ms INTEGER,
+    UNIQUE (sandbox, id)
+) STRICT;
+CREATE INDEX tasks_list ON tasks (sandbox, number);
+CREATE INDEX tasks_open ON tasks (sandbox) WHERE done_seq IS NULL;
+
+CREATE TABLE task_events (
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    task INTEGER NOT NULL REFERENCES tasks (number),
+    sandbox TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    ends INTEGER NOT NULL,      -- the last of them is `done`
+    frames BLOB NOT NULL
+) STRICT;
+CREATE INDEX task_events_task ON task_events (task, first);
+CREATE INDEX task_events_sandbox ON task_events (sandbox, first);
+CREATE INDEX task_events_tenant ON task_events (tenant, first);
+
+INSERT INTO sqlite_sequence (name, seq)
+    SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events');
 ";
 
 /// The newest schema this hostd knows.

@@ -7,7 +7,11 @@
 
 use super::{
     error::{During, Result, StoreError},
-    failpoint, limits,
+    events::EventFilter,
+    failpoint,
+    feed::Feed,
+    limits, log,
+    task_events::newest_seq,
 };
 use rusqlite::Connection;
 use std::{
@@ -80,6 +84,7 @@ pub(super) struct Writer {
     pub conn: Connection,
     pub queue: mpsc::Receiver<Message>,
     pub head: watch::Sender<u64>,
+    pub feed: Feed,
     /// Whether the last transaction was lost, so that a full disk is said once and not at every try.
     pub failing: bool,
 }
@@ -112,11 +117,11 @@ impl Writer {
         if batch.is_empty() { None } else { Some(batch) }
     }
 
-    /// Writes a batch and answers it. The head goes first: who has its answer sees its event in it.
+    /// Writes a batch and answers it. Those who follow go first: who has its answer sees its event.
     fn write(&mut self, mut batch: Vec<Box<dyn Job>>) {
         let lost = self.transaction(&mut batch).err();
         match &lost {
-            None => self.publish_head(),
+            None => self.publish(),
             Some(_) => self.rollback(),
         }
         match (&lost, mem::replace(&mut self.failing, lost.is_some())) {
@@ -171,18 +176,35 @@ impl Writer {
         statement.execute([]).map(|_| ()).during("write to the database")
     }
 
-    fn publish_head(&self) {
-        match newest_seq(&self.conn) {
-            Ok(seq) => {
-                self.head.send_if_modified(|head| mem::replace(head, seq) != seq);
+    fn publish(&self) {
+        let seq = match newest_seq(&self.conn) {
+            Ok(seq) => seq,
+            Err(error) => return error!(%error, "could not read the newest event"),
+        };
+        if *self.head.borrow() == seq {
+            return;
+        }
+        match self.feed.wanted() {
+            Some(published) => self.feed_from(published, seq),
+            None => self.feed.skip(seq),
+        }
+        self.head.send_replace(seq);
+    }
+
+    /// Gives what was committed to those who follow.
+    fn feed_from(&self, mut published: u64, seq: u64) {
+        while published < seq {
+            match log::read(&self.conn, &EventFilter::default(), published) {
+                Ok(part) if part.through > published => {
+                    published = part.through;
+                    self.feed.publish(part.batches, published);
+                }
+                Ok(_) => return self.feed.skip(seq),
+                Err(error) => {
+                    error!(%error, "could not read back what was written");
+                    return self.feed.skip(seq);
+                }
             }
-            Err(error) => error!(%error, "could not read the newest event"),
         }
     }
-}
-
-pub(super) fn newest_seq(conn: &Connection) -> rusqlite::Result<u64> {
-    let mut statement = conn.prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?;
-    let seq: i64 = statement.query_row([], |row| row.get(0))?;
-    Ok(seq.unsigned_abs())
 }

@@ -7,6 +7,7 @@ mod host;
 mod id;
 mod owner;
 mod sandbox;
+mod task;
 mod token;
 
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
@@ -19,4 +20,5 @@ pub use sandbox::{
     Limits, LimitsSpec, Network, Page, Phase, Problem, ProblemCode, SandboxSpec, SandboxStatus, SandboxView,
     StatsView, TtlChange, Visibility,
 };
+pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};

@@ -1,9 +1,9 @@
 //! Sandboxes as callers ask for them and see them.
 
 use super::{Owner, SandboxId, SandboxScope};
-use crate::{Cursor, EnvMap, Reason, ServiceSpec};
+use crate::{Cursor, EnvMap, Reason, ServiceSpec, TaskId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// What a caller asks for. Everything is optional.
@@ -282,19 +282,26 @@ pub struct AttemptView {
     pub duration_ms: Option<u64>,
 }
 
-/// One event of hostd's log. `seq` is global and only grows.
+/// One event of hostd's log. `seq` is global and only grows. What an event of a task tells stands beside the
+/// other fields, as in [`TaskEventView`](super::TaskEventView); what any other tells is `data`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {
     pub seq: u64,
     pub time: String,
     pub sandbox: SandboxId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskId>,
     pub kind: String,
     /// Where it stands in the log of the sandbox's runtimed, if it comes from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub origin: Option<Cursor>,
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub fact: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

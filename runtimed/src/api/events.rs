@@ -7,6 +7,7 @@ use crate::log::{EventReader, EventsRead};
 use crate::supervisor::Handle;
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode};
+use protocol::log_line::Line;
 use protocol::{Cursor, ErrorBody, ErrorCode};
 use std::fmt::Write;
 use std::time::Duration;
@@ -32,31 +33,30 @@ pub fn answer(
         )));
     }
     let mut reader = EventReader::new(&handle.shared().events_dir, after);
-    // The first read decides between an answer and an error.
-    let first = reader.read().map_err(gone)?;
     let mut news = handle.shared().events.clone();
+    // The first read decides between an answer and an error.
+    let first = read(&mut reader, *news.borrow_and_update()).map_err(gone)?;
     let body = Body::stream(|to: Sender| async move {
         let _permit = permit;
-        let mut read = Ok(first);
+        let mut found = first;
         if to.send(Bytes::from_static(RETRY.as_bytes())).await.is_err() {
             return;
         }
         loop {
-            let sent = match read {
-                Ok(EventsRead::Lines(lines)) => to.send(frames(&lines)).await,
-                Ok(EventsRead::End) if !follow => return,
-                Ok(EventsRead::End) => match tokio::time::timeout(HEARTBEAT, news.changed()).await {
+            let sent = match found {
+                Some(frames) => to.send(frames).await,
+                None if !follow => return,
+                None => match tokio::time::timeout(HEARTBEAT, news.changed()).await {
                     Ok(Ok(())) => Ok(()),
                     Ok(Err(_)) => return,
                     Err(_) => to.send(Bytes::from_static(b": still here\n\n")).await,
                 },
-                Err(_) => return,
             };
-            if sent.is_err() {
-                return;
+            let newest = *news.borrow_and_update();
+            match read(&mut reader, newest) {
+                Ok(more) if sent.is_ok() => found = more,
+                Ok(_) | Err(_) => return,
             }
-            news.mark_unchanged();
-            read = reader.read();
         }
     });
     Ok(with_type(StatusCode::OK, "text/event-stream", body))
@@ -84,10 +84,11 @@ fn gone(error: EventReadError) -> Refusal {
     }
 }
 
-fn frames(lines: &[crate::log::event_reader::OwnedLine]) -> Bytes {
+/// The next events as frames; nothing at the end.
+fn read(reader: &mut EventReader, newest: Cursor) -> Result<Option<Bytes>, EventReadError> {
     let mut text = String::new();
-    for line in lines {
-        let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", line.cursor, line.kind, line.json);
-    }
-    Bytes::from(text)
+    let read = reader.read(newest, |Line { cursor, kind, json }| {
+        let _ = write!(text, "id: {cursor}\nevent: {kind}\ndata: {json}\n\n");
+    })?;
+    Ok((read == EventsRead::Lines).then(|| Bytes::from(text)))
 }

@@ -4,13 +4,13 @@
 use super::body::{Body, Sender};
 use super::format::Format;
 use super::reply::{Answer, Refusal, no_content, refuse, with_type};
-use crate::log::event_reader::{EventReadError, OwnedLine};
+use crate::log::event_reader::{EventReadError, READ_BYTES};
 use crate::log::{EventReader, EventsRead};
 use crate::supervisor::{Command, Handle, TaskEvents};
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode};
+use protocol::log_line::{Line, push_number};
 use protocol::{Cursor, ErrorBody, ErrorCode, TaskId};
-use std::fmt::Write;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -55,7 +55,6 @@ pub async fn answer(handle: &Handle, id: TaskId, reading: Reading) -> Result<Ans
     let follower = Follower {
         reader: EventReader::new(&events.dir, Cursor { epoch: 0, seq: after }),
         handle: handle.clone(),
-        seen: after,
         follow: reading.follow,
         id,
         events,
@@ -75,7 +74,6 @@ struct Follower {
     id: TaskId,
     events: TaskEvents,
     reader: EventReader,
-    seen: u64,
     follow: bool,
     format: Format,
     _permit: OwnedSemaphorePermit,
@@ -88,16 +86,15 @@ impl Follower {
         }
         loop {
             // Before the read: what is published after it wakes us.
-            let done = self.events.head.borrow_and_update().done;
-            match self.reader.read() {
-                Ok(EventsRead::Lines(lines)) => {
-                    self.seen = lines.last().map_or(self.seen, |line| line.cursor.seq);
-                    if to.send(self.encode(&lines)).await.is_err() {
+            let head = *self.events.head.borrow_and_update();
+            match self.read(head.last) {
+                Ok(Some(piece)) => {
+                    if to.send(piece).await.is_err() {
                         return;
                     }
                 }
-                Ok(EventsRead::End) if done || !self.follow => return,
-                Ok(EventsRead::End) => {
+                Ok(None) if head.done || !self.follow => return,
+                Ok(None) => {
                     if !self.wait(&to).await {
                         return;
                     }
@@ -114,32 +111,55 @@ impl Follower {
 
     /// Waits until there may be more; whether someone is there to read it.
     async fn wait(&mut self, to: &Sender) -> bool {
-        self.handle.tell(Command::ArmTask { id: self.id.clone(), seen: self.seen }).await;
+        let seen = self.reader.after().seq;
+        self.handle.tell(Command::ArmTask { id: self.id.clone(), seen }).await;
         loop {
             match tokio::time::timeout(HEARTBEAT, self.events.head.changed()).await {
                 Ok(Ok(())) => return true,
                 // Forgotten: nobody keeps this task any more.
                 Ok(Err(_)) => return false,
-                Err(_) if self.format == Format::Sse => {
-                    if to.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
+                // Silence must not hide that the other side is gone.
+                Err(_) => {
+                    if to.send(Bytes::from_static(self.heartbeat())).await.is_err() {
                         return false;
                     }
                 }
-                Err(_) if to.is_closed() => return false,
-                Err(_) => {}
             }
         }
     }
 
-    fn encode(&self, lines: &[OwnedLine]) -> Bytes {
-        let mut text = String::new();
-        for line in lines {
-            let OwnedLine { cursor, kind, json } = line;
-            let _ = match self.format {
-                Format::Sse => write!(text, "id: {}\nevent: {kind}\ndata: {json}\n\n", cursor.seq),
-                Format::Ndjson | Format::Raw => writeln!(text, "{json}"),
-            };
+    fn heartbeat(&self) -> &'static [u8] {
+        match self.format {
+            Format::Sse => b": still here\n\n",
+            Format::Ndjson | Format::Raw => b"\n",
         }
-        Bytes::from(text)
+    }
+
+    /// The next events as the client wants them, one piece for all that a read brought; nothing at the end.
+    fn read(&mut self, known: u64) -> Result<Option<Bytes>, EventReadError> {
+        // Who does not follow wants what is there now, known or not.
+        let seq = if self.follow { known } else { u64::MAX };
+        let sse = self.format == Format::Sse;
+        let mut piece = Vec::new();
+        let read = self.reader.read(Cursor { epoch: 0, seq }, |line| {
+            if piece.is_empty() {
+                piece.reserve(if sse { READ_BYTES + READ_BYTES / 4 } else { READ_BYTES });
+            }
+            encode(&mut piece, line, sse);
+        })?;
+        Ok((read == EventsRead::Lines).then(|| Bytes::from(piece)))
+    }
+}
+
+fn encode(piece: &mut Vec<u8>, line: Line<'_>, sse: bool) {
+    if !sse {
+        piece.extend_from_slice(line.json.as_bytes());
+        piece.push(b'\n');
+        return;
+    }
+    piece.extend_from_slice(b"id: ");
+    push_number(piece, line.cursor.seq);
+    for part in ["\nevent: ", line.kind, "\ndata: ", line.json, "\n\n"] {
+        piece.extend_from_slice(part.as_bytes());
     }
 }

@@ -1,18 +1,22 @@
 //! A reader of the event log: gives the lines after a cursor, in order, each once.
 
-use super::{event_line, events};
+use super::events;
 use protocol::Cursor;
+use protocol::log_line::{self, Line, file_name};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What is read from a file at once. Longer than any line we write.
-const READ_BYTES: usize = 64 << 10;
+/// What is read from a file at once; more only for a line that is longer.
+pub const READ_BYTES: usize = 64 << 10;
 
 pub struct EventReader {
     dir: PathBuf,
     after: Cursor,
     open: Option<Open>,
+    /// Kept from read to read, and not at the end: most followers wait most of the time.
+    buffer: Vec<u8>,
 }
 
 struct Open {
@@ -22,18 +26,11 @@ struct Open {
     offset: u64,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventsRead {
-    /// Whole lines, and the cursor of the last of them.
-    Lines(Vec<OwnedLine>),
+    /// At least one line was given.
+    Lines,
     End,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnedLine {
-    pub cursor: Cursor,
-    pub kind: String,
-    pub json: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,24 +44,37 @@ pub enum EventReadError {
 impl EventReader {
     /// Reads what comes after `after`; `Cursor::default()` is the beginning of whatever is kept.
     pub fn new(dir: &Path, after: Cursor) -> Self {
-        Self { dir: dir.to_owned(), after, open: None }
+        Self { dir: dir.to_owned(), after, open: None, buffer: Vec::new() }
     }
 
-    pub fn read(&mut self) -> Result<EventsRead, EventReadError> {
-        loop {
-            if self.open.is_none() && !self.open_first()? {
-                return Ok(EventsRead::End);
+    /// The last event that was given.
+    pub fn after(&self) -> Cursor {
+        self.after
+    }
+
+    /// Gives the next lines, as many as one read brings. `known` is an event that is there already: another
+    /// file is looked for only if that has not been seen.
+    pub fn read(
+        &mut self,
+        known: Cursor,
+        mut each: impl FnMut(Line<'_>),
+    ) -> Result<EventsRead, EventReadError> {
+        while self.open.is_some() || self.open_first()? {
+            if self.read_on(&mut each)? {
+                return Ok(EventsRead::Lines);
             }
-            if let Some(lines) = self.read_open()? {
-                if lines.is_empty() {
-                    continue;
-                }
-                return Ok(EventsRead::Lines(lines));
+            if self.after >= known {
+                break;
             }
-            if !self.open_next()? {
-                return Ok(EventsRead::End);
+            let Some(next) = self.next_file()? else { break };
+            // It may have grown since, but now that there is another one it does not any more.
+            if self.read_on(&mut each)? {
+                return Ok(EventsRead::Lines);
             }
+            self.open = Some(Open::at(&self.dir, next)?);
         }
+        self.buffer = Vec::new();
+        Ok(EventsRead::End)
     }
 
     /// Opens the file that holds the cursor: the last that begins at or before it.
@@ -80,16 +90,15 @@ impl EventReader {
         Ok(true)
     }
 
-    fn open_next(&mut self) -> Result<bool, EventReadError> {
-        let Some(open) = &self.open else { return Ok(false) };
+    fn next_file(&self) -> Result<Option<Cursor>, EventReadError> {
+        let Some(open) = &self.open else { return Ok(None) };
         let files = events::list(&self.dir)?;
-        let Some(next) = files.iter().find(|first| **first > open.first) else { return Ok(false) };
+        let Some(next) = files.iter().find(|first| **first > open.first) else { return Ok(None) };
         // A file that was trimmed while it was read may have been followed by others that are gone too.
         if !files.contains(&open.first) && !self.is_next(*next) {
             return Err(EventReadError::Trimmed { oldest: *next });
         }
-        self.open = Some(Open::at(&self.dir, *next)?);
-        Ok(true)
+        Ok(Some(*next))
     }
 
     /// Whether a file begins with the very event that comes next.
@@ -97,45 +106,52 @@ impl EventReader {
         first.epoch == self.after.epoch && first.seq.checked_sub(1) == Some(self.after.seq)
     }
 
-    /// The next lines of the open file; nothing at its end. Lines before the cursor and damaged lines are
-    /// passed over, which can leave none.
-    fn read_open(&mut self) -> io::Result<Option<Vec<OwnedLine>>> {
-        let Some(open) = &mut self.open else { return Ok(None) };
-        let bytes = open.next_lines()?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let mut lines = Vec::new();
-        for line in bytes.split(|b| *b == b'\n').filter_map(event_line::decode) {
-            if line.cursor > self.after {
+    /// Gives lines of the open file; whether there were any before its end. Lines before the cursor and
+    /// damaged lines are passed over.
+    fn read_on(&mut self, each: &mut impl FnMut(Line<'_>)) -> io::Result<bool> {
+        let Some(open) = &mut self.open else { return Ok(false) };
+        loop {
+            let bytes = open.next_lines(&mut self.buffer)?;
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            let before = self.after;
+            for line in log_line::lines(bytes).filter(|line| line.cursor > before) {
                 self.after = line.cursor;
-                let (kind, json) = (line.kind.to_owned(), line.json.to_owned());
-                lines.push(OwnedLine { cursor: line.cursor, kind, json });
+                each(line);
+            }
+            if self.after > before {
+                return Ok(true);
             }
         }
-        Ok(Some(lines))
     }
 }
 
 impl Open {
     fn at(dir: &Path, first: Cursor) -> io::Result<Self> {
-        Ok(Self { first, file: File::open(dir.join(events::file_name(first)))?, offset: 0 })
+        Ok(Self { first, file: File::open(dir.join(file_name(first)))?, offset: 0 })
     }
 
-    /// Whole lines from the offset on; empty where there is none yet. Lines longer than a read grow it.
-    fn next_lines(&mut self) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+    /// Whole lines from the offset on; empty where there is none yet. Lines longer than a read grow the
+    /// buffer for as long as they are read.
+    fn next_lines<'b>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+        buffer.truncate(READ_BYTES);
+        buffer.shrink_to(READ_BYTES);
+        let mut filled = 0;
         loop {
-            self.file.seek(SeekFrom::Start(self.offset + bytes.len() as u64))?;
-            let read = (&mut self.file).take(READ_BYTES as u64).read_to_end(&mut bytes)?;
-            if let Some(last) = bytes.iter().rposition(|b| *b == b'\n') {
-                bytes.truncate(last + 1);
-                self.offset += bytes.len() as u64;
-                return Ok(bytes);
+            if buffer.len() < filled + READ_BYTES {
+                buffer.resize(filled + READ_BYTES, 0);
+            }
+            let read = self.file.read_at(&mut buffer[filled..], self.offset + filled as u64)?;
+            if let Some(last) = buffer[filled..filled + read].iter().rposition(|byte| *byte == b'\n') {
+                let whole = filled + last + 1;
+                self.offset += whole as u64;
+                return Ok(&buffer[..whole]);
             }
             if read == 0 {
-                return Ok(Vec::new());
+                return Ok(&[]);
             }
+            filled += read;
         }
     }
 }

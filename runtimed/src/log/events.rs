@@ -4,17 +4,15 @@
 //! What the last boot left torn at the end is cut and told as a `gap`; a full disk is told the same way
 //! once there is room again. Writing never fails for the caller: facts first happen, then are told.
 
-use super::{Room, event_line};
+use super::Room;
 use crate::limits::{EVENT_SEGMENT_MAX_BYTES, EVENTS_MAX_BYTES};
+use protocol::log_line::{self, file_name, parse_file_name};
 use protocol::{Cursor, Event, Fact};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
-
-/// Epochs are boots or seconds; there is always room for the next one.
-const EPOCH_MAX: u64 = u64::MAX >> 1;
 
 pub struct EventLog {
     dir: PathBuf,
@@ -101,7 +99,7 @@ impl EventLog {
     fn write(&mut self, fact: Fact, time_ms: u64) -> io::Result<()> {
         let cursor = Cursor { seq: self.last.seq + 1, ..self.last };
         let event = Event { cursor, time_ms, fact };
-        let line = event_line::encode(&event)?;
+        let line = log_line::encode(&event)?;
         if self.file_bytes >= EVENT_SEGMENT_MAX_BYTES
             && let Some(full) = self.file.take()
         {
@@ -143,7 +141,7 @@ pub struct Recovered {
 fn recover(dir: &Path, first: Cursor) -> io::Result<Recovered> {
     let path = dir.join(file_name(first));
     let bytes = std::fs::read(&path)?;
-    let (sound, last) = event_line::sound_prefix(&bytes);
+    let (sound, last) = log_line::sound_prefix(&bytes);
     let cut_bytes = (bytes.len() - sound) as u64;
     if cut_bytes > 0 {
         OpenOptions::new().write(true).open(path)?.set_len(sound as u64)?;
@@ -172,10 +170,6 @@ fn trim(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn file_name(first: Cursor) -> String {
-    format!("{:016x}-{:016x}.log", first.epoch, first.seq)
-}
-
 /// The first cursor of each file, oldest first. What has not exactly a name of ours is passed over.
 pub(super) fn list(dir: &Path) -> io::Result<Vec<Cursor>> {
     let mut found = Vec::new();
@@ -187,13 +181,6 @@ pub(super) fn list(dir: &Path) -> io::Result<Vec<Cursor>> {
     }
     found.sort_unstable();
     Ok(found)
-}
-
-fn parse_file_name(name: &str) -> Option<Cursor> {
-    let (epoch, seq) = name.strip_suffix(".log")?.split_once('-')?;
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    let first = Cursor { epoch: number(epoch)?, seq: number(seq)? };
-    (first.epoch <= EPOCH_MAX && file_name(first) == name).then_some(first)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Logs on disk: append-only files that one process writes and others read at their own pace.
 
-pub mod event_line;
 pub mod event_reader;
 pub mod events;
 pub mod reader;
@@ -9,6 +8,7 @@ pub mod segment;
 pub mod task_log;
 #[cfg(test)]
 mod tests;
+pub mod text_line;
 pub mod writer;
 
 pub use event_reader::{EventReader, EventsRead};

@@ -4,9 +4,11 @@
 //! task is taken: a full disk costs events and never the end.
 
 use super::segment::Segment;
-use super::{event_line, events};
+use super::text_line::Words;
+use super::{events, text_line};
 use crate::limits::{TASK_DONE_ROOM_BYTES, TASK_SEGMENT_MAX_BYTES};
 use nix::fcntl::{FallocateFlags, fallocate};
+use protocol::log_line::{self, file_name};
 use protocol::{Cursor, Stream, TaskEvent, TaskFact, Text};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -69,6 +71,25 @@ impl TaskLog {
 
     /// Adds an event to those that the next flush writes; flushes when there are many.
     pub fn push(&mut self, fact: TaskFact, time_ms: u64) -> Flushed {
+        if !self.may_push(time_ms) {
+            return Flushed::default();
+        }
+        self.encode(fact, time_ms);
+        self.flush_if_many()
+    }
+
+    /// The same for words that somebody printed, of which there may be very many.
+    pub fn push_words(&mut self, words: Words<'_>, time_ms: u64) -> Flushed {
+        if !self.may_push(time_ms) {
+            return Flushed::default();
+        }
+        text_line::push(&mut self.batch, self.last + self.batched + 1, time_ms, words);
+        self.batched += 1;
+        self.flush_if_many()
+    }
+
+    /// Tells of lost events first. Where that cannot be stored, nothing else can, and the next one is lost.
+    fn may_push(&mut self, time_ms: u64) -> bool {
         if self.untold > 0 && self.batched == 0 {
             let lost = std::mem::take(&mut self.untold);
             let text = Text { text: format!("{lost} events could not be stored"), ..Text::default() };
@@ -76,10 +97,13 @@ impl TaskLog {
             if self.flush_telling(lost).is_none() {
                 self.untold += 1;
                 self.lost += 1;
-                return Flushed::default();
+                return false;
             }
         }
-        self.encode(fact, time_ms);
+        true
+    }
+
+    fn flush_if_many(&mut self) -> Flushed {
         if self.batch.len() >= BATCH_BYTES { self.flush() } else { Flushed::default() }
     }
 
@@ -106,7 +130,7 @@ impl TaskLog {
         let seq = self.last + self.batched + 1;
         let kind = fact.kind();
         let event = TaskEvent { seq, time_ms, fact };
-        if event_line::push(&mut self.batch, cursor(seq), kind, &event).is_ok() {
+        if log_line::push(&mut self.batch, cursor(seq), kind, &event).is_ok() {
             self.batched += 1;
         }
     }
@@ -130,7 +154,7 @@ impl TaskLog {
     fn store(&mut self, batch: &[u8]) -> Option<bool> {
         self.file.take_if(|_| self.file_bytes >= self.segment_max_bytes);
         let begins = self.file.is_none();
-        let path = self.dir.join(events::file_name(cursor(self.last + 1)));
+        let path = self.dir.join(file_name(cursor(self.last + 1)));
         let file = match &mut self.file {
             Some(file) => file,
             none => {
@@ -175,13 +199,13 @@ pub fn reserve(dir: &Path) -> io::Result<()> {
 pub fn finish(dir: &Path, last: u64, fact: TaskFact, time_ms: u64) -> io::Result<()> {
     let (seq, kind) = (last + 1, fact.kind());
     let mut line = Vec::new();
-    event_line::push(&mut line, cursor(seq), kind, &TaskEvent { seq, time_ms, fact })?;
+    log_line::push(&mut line, cursor(seq), kind, &TaskEvent { seq, time_ms, fact })?;
     let room = dir.join(DONE_ROOM);
     // Not truncated first: that would give the room away.
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&room)?;
     file.write_all(&line)?;
     file.set_len(line.len() as u64)?;
-    std::fs::rename(room, dir.join(events::file_name(cursor(seq))))
+    std::fs::rename(room, dir.join(file_name(cursor(seq))))
 }
 
 /// What there is of a task's events.
@@ -196,7 +220,7 @@ pub struct Scan {
 pub fn segments(dir: &Path) -> Vec<Segment> {
     let files = events::list(dir).unwrap_or_default();
     let segment = |first: &Cursor| {
-        let bytes = std::fs::metadata(dir.join(events::file_name(*first))).ok()?.len();
+        let bytes = std::fs::metadata(dir.join(file_name(*first))).ok()?.len();
         Some(Segment { start: first.seq, bytes, index_bytes: 0 })
     };
     files.iter().filter(|first| first.epoch == 0).filter_map(segment).collect()
@@ -205,7 +229,7 @@ pub fn segments(dir: &Path) -> Vec<Segment> {
 pub fn scan(dir: &Path) -> Scan {
     let segments = segments(dir);
     let last = segments.last().map_or(0, |segment| {
-        let (_, last) = event_line::sound_prefix(&read(dir, segment.start));
+        let (_, last) = log_line::sound_prefix(&read(dir, segment.start));
         last.map_or(segment.start.saturating_sub(1), |cursor| cursor.seq)
     });
     Scan { segments, last }
@@ -214,16 +238,15 @@ pub fn scan(dir: &Path) -> Scan {
 /// The events of one file that are whole.
 pub fn events_of(dir: &Path, start: u64) -> Vec<TaskEvent> {
     let bytes = read(dir, start);
-    let lines = bytes.split(|byte| *byte == b'\n').filter_map(event_line::decode);
-    lines.filter_map(|line| serde_json::from_str(line.json).ok()).collect()
+    log_line::lines(&bytes).filter_map(|line| serde_json::from_str(line.json).ok()).collect()
 }
 
 pub fn remove(dir: &Path, start: u64) -> io::Result<()> {
-    std::fs::remove_file(dir.join(events::file_name(cursor(start))))
+    std::fs::remove_file(dir.join(file_name(cursor(start))))
 }
 
 fn read(dir: &Path, start: u64) -> Vec<u8> {
-    std::fs::read(dir.join(events::file_name(cursor(start)))).unwrap_or_default()
+    std::fs::read(dir.join(file_name(cursor(start)))).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use super::tail::Tail;
 use super::wire::{Speaks, TaskOutput};
 use crate::limits::{BUILD_TAIL_MAX_BYTES, FINAL_MESSAGE_MAX_BYTES, TASK_LINE_MAX_BYTES};
 use crate::log::TaskLog;
+use crate::log::text_line::{SaidBy, Words};
 use crate::sys::clock::wall_ms;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use protocol::{Encoding, Stream, TaskFact, Text};
+use protocol::Stream;
 
 pub struct Lines {
     log: TaskLog,
@@ -17,6 +16,8 @@ pub struct Lines {
     open: [Vec<u8>; 2],
     tail: Tail,
     lost_bytes: u64,
+    /// When what is being taken was read: all of it has that time.
+    now_ms: u64,
 }
 
 impl Lines {
@@ -31,6 +32,7 @@ impl Lines {
             open: [Vec::new(), Vec::new()],
             tail: Tail::new(tail_bytes),
             lost_bytes: 0,
+            now_ms: 0,
         }
     }
 
@@ -51,6 +53,7 @@ impl Lines {
         if self.speaks == Speaks::Build || stream != Stream::Stderr {
             self.tail.append(bytes);
         }
+        self.now_ms = wall_ms();
         let lost_before = self.log.lost();
         let mut rotated = false;
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -90,6 +93,7 @@ impl Lines {
 
     /// Stores the lines that nobody finished.
     pub fn finish(&mut self) {
+        self.now_ms = wall_ms();
         for (slot, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
             let line = std::mem::take(&mut self.open[slot]);
             if !line.is_empty() {
@@ -100,16 +104,11 @@ impl Lines {
     }
 
     fn emit(&mut self, stream: Stream, bytes: &[u8], partial: bool) -> bool {
-        let (text, encoding) = match std::str::from_utf8(bytes) {
-            Ok(text) => (text.to_owned(), Encoding::Utf8),
-            Err(_) => (STANDARD.encode(bytes), Encoding::Base64),
+        let said_by = match (self.speaks, stream) {
+            (Speaks::Command, Stream::Stdout | Stream::Pty) => SaidBy::Agent,
+            (Speaks::Command | Speaks::Build, _) => SaidBy::Stream(stream),
         };
-        let text = Text { text, encoding, partial };
-        let fact = match (self.speaks, stream) {
-            (Speaks::Command, Stream::Stdout | Stream::Pty) => TaskFact::Message(text),
-            (Speaks::Command | Speaks::Build, _) => TaskFact::Log { stream, text, lost_events: None },
-        };
-        self.log.push(fact, wall_ms()).rotated
+        self.log.push_words(Words { said_by, bytes, partial }, self.now_ms).rotated
     }
 }
 
@@ -125,7 +124,10 @@ fn whole_characters(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::log::task_log;
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use proptest::prelude::*;
+    use protocol::{Encoding, TaskFact, Text};
     use std::path::Path;
 
     fn lines(dir: &Path) -> Lines {

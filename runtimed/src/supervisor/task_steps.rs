@@ -164,7 +164,7 @@ fn explain(reason: FailureReason, live: &Live) -> Option<String> {
         FailureReason::IdleTimedOut => Some("the agent printed nothing for too long".to_owned()),
         FailureReason::BuildFailed => Some("the build failed".to_owned()),
         FailureReason::Lost => Some("the process that runs the agent died".to_owned()),
-        FailureReason::Cancelled | FailureReason::Internal => None,
+        FailureReason::Cancelled | FailureReason::SandboxFailed | FailureReason::Internal => None,
     }
 }
 

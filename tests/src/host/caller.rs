@@ -61,7 +61,24 @@ impl Reply {
     }
 }
 
+/// Where a viewer connects to over TCP, and the request it sends.
+#[derive(Debug, Clone)]
+pub struct TcpViewer {
+    pub address: String,
+    pub request: String,
+}
+
 impl Caller {
+    /// A viewer of a stream of events that does all by itself. Only of an address.
+    pub fn viewer(&self, path: &str) -> TcpViewer {
+        let Place::Tcp(address) = &self.place else { panic!("a viewer connects to an address") };
+        let token = self.token.as_deref().unwrap_or_default();
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\n\r\n"
+        );
+        TcpViewer { address: address.clone(), request }
+    }
+
     pub fn tcp(url: &str, token: Option<&str>) -> Self {
         let address = url.trim_start_matches("http://").to_owned();
         Self { place: Place::Tcp(address), token: token.map(str::to_owned) }

@@ -6,13 +6,15 @@ mod feed;
 mod history;
 mod leftovers;
 mod look;
+mod tasks;
 mod traces;
 
-pub use caller::{Caller, Reply};
+pub use caller::{Caller, Reply, TcpViewer};
 pub use driven::Driven;
 pub use feed::Feed;
 pub use history::{all_events, whole};
 pub use look::{PAUSE, until};
+pub use tasks::{Job, TaskFeed, complete, messages, shell};
 pub use traces::Traces;
 
 use crate::launch::{directory, program};

@@ -14,6 +14,7 @@ use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 use tokio::{net::TcpListener, sync::watch};
@@ -220,6 +221,10 @@ impl Driver for Fake {
             self.violate(format!("the files of {id} were emptied while it ran"));
         }
         self.verb("empty", || ()).await
+    }
+
+    fn logs(&self, _: &SandboxId) -> Option<PathBuf> {
+        None
     }
 
     async fn stats(&self, _: &SandboxId) -> Result<StatsView, DriverError> {

@@ -151,6 +151,10 @@ impl Driver for Oci {
         self.inner.reset_workspace(sandbox).await
     }
 
+    fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf> {
+        Some(self.inner.dir(sandbox).control())
+    }
+
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
         self.inner.group(sandbox).stats().map_err(failed(format!("read the counters of {sandbox}")))
     }

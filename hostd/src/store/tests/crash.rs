@@ -1,13 +1,15 @@
 //! Death at any moment: what was answered is there, what was not is there whole or not at all.
 
-use super::{blueprint, id, insert, new_sandbox, with_one};
+use super::{blueprint, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
-    core::Move,
+    core::{Ending, Move},
     driver::Handle,
-    store::{Claim, EventFilter, ExecEnd, ExecRecord, Key, Store, TokenRecord, failpoint},
+    store::{
+        Claim, EventFilter, ExecEnd, ExecRecord, Key, Store, TaskBegun, TokenRecord, data_of, failpoint,
+    },
 };
 use protocol::{
-    Cursor, Event, ExecId, Exit, Fact,
+    Cursor, Event, ExecId, Exit, Fact, TaskId,
     api::{AttemptRelation, TokenScope},
 };
 use serde_json::json;
@@ -48,6 +50,11 @@ async fn write_everything(store: &Store) {
     let fact = Fact::Boot { version: "1".to_owned(), pid1: true };
     let event = Event { cursor: Cursor { epoch: 1, seq: 1 }, time_ms: 7, fact };
     store.append_events(&id(1), vec![event]).await.unwrap();
+    let TaskBegun::New(task) = store.begin_task(new_task("t1")).await.unwrap() else { panic!("it is new") };
+    store.task_taken(task.number).await.unwrap();
+    store.append_task(task.number, lines(1..=3)).await.unwrap();
+    store.cancel_task(task.number, 8).await.unwrap();
+    store.conclude_task(task.number, Ending::Lost, 8).await.unwrap();
     let token = TokenRecord {
         id: "t1".to_owned(),
         tenant: super::label("acme"),
@@ -67,6 +74,7 @@ async fn writes_there(store: &Store) -> usize {
     let record = store.sandbox(&id(1)).await.unwrap();
     let attempts = store.attempts(&id(1), None, 9).await.unwrap();
     let exec = store.exec(&id(1), &exec().id).await.unwrap();
+    let task = store.task(&id(1), &TaskId::parse("t1").unwrap()).await.unwrap();
     let newest = attempts.first();
     let claim = store.idempotency_begin(key(), [1; 32], 10).await.unwrap();
     let there = [
@@ -78,6 +86,11 @@ async fn writes_there(store: &Store) -> usize {
         exec.is_some(),
         exec.is_some_and(|exec| exec.exit.is_some()),
         record.as_ref().is_some_and(|record| record.followed.seq == 1),
+        task.is_some(),
+        task.as_ref().is_some_and(|task| task.taken && task.request.is_none()),
+        task.as_ref().is_some_and(|task| task.followed >= 3),
+        task.as_ref().is_some_and(|task| task.cancelling),
+        task.as_ref().is_some_and(|task| task.done_seq.is_some() && task.result.is_some()),
         store.token_by_hash(&[1; 32]).await.unwrap().is_some(),
         claim != Claim::New,
         matches!(claim, Claim::Replay { .. }),
@@ -85,9 +98,10 @@ async fn writes_there(store: &Store) -> usize {
     let count = there.iter().take_while(|there| **there).count();
     assert!(there[count..].iter().all(|there| !there), "a later write is there: {there:?}");
     // A move, an attempt and their events came together.
-    let events = store.events(EventFilter::default(), 0, 100).await.unwrap().len();
-    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7];
-    assert_eq!(events, expected[count], "{there:?}");
+    let part = store.log(EventFilter::default(), 0).await.unwrap();
+    let events: usize = part.batches.iter().map(|batch| data_of(&batch.frames).count()).sum();
+    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 10, 10, 11, 11, 11, 11];
+    assert_eq!((events, part.through), (expected[count], expected[count] as u64), "{there:?}");
     count
 }
 
@@ -109,6 +123,11 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
         "begin_exec",
         "end_exec",
         "append_events",
+        "begin_task",
+        "task_taken",
+        "append_task",
+        "cancel_task",
+        "conclude_task",
         "insert_token",
         "idempotency_begin",
         "idempotency_finish",

@@ -1,9 +1,9 @@
 //! What the tests start from.
 
-use crate::core::{Blueprint, Environment, State};
-use crate::store::{EventFilter, NewSandbox, SandboxRecord, Secret, Store};
+use crate::core::{Blueprint, Environment, State, TaskLine};
+use crate::store::{EventFilter, NewSandbox, NewTask, SandboxRecord, Secret, Store};
 use protocol::{
-    EnvMap,
+    Agent, EnvMap, TaskEvent, TaskFact, TaskId, TaskRequest, Text,
     api::{
         AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, Problem, ProblemCode, SandboxId,
         SandboxScope, Visibility,
@@ -83,4 +83,39 @@ pub fn problem() -> Problem {
 pub async fn kinds(store: &Store) -> Vec<String> {
     let events = store.events(EventFilter::default(), 0, 1_000).await.unwrap();
     events.into_iter().map(|event| event.kind).collect()
+}
+
+pub fn new_task(name: &str) -> NewTask {
+    let env = EnvMap::from([("PASSWORD".to_owned(), SECRET.to_owned())]);
+    let request = TaskRequest {
+        id: Some(TaskId::parse(name).unwrap()),
+        prompt: "do it".to_owned(),
+        agent: Agent::Command { argv: vec!["cat".to_owned()] },
+        env,
+        cwd: None,
+        timeout_ms: None,
+        idle_timeout_ms: None,
+        keep_processes: false,
+        build: None,
+        health_timeout_ms: None,
+    };
+    NewTask {
+        sandbox: id(1),
+        id: TaskId::parse(name).unwrap(),
+        agent: "command".to_owned(),
+        prompt: "do it".to_owned(),
+        request: Secret(request),
+        request_hash: [7; 32],
+        created_ms: 5,
+    }
+}
+
+/// Messages of an agent, each with its number as the text.
+pub fn lines(numbers: impl Iterator<Item = u64>) -> Vec<TaskLine> {
+    let line = |number: u64| {
+        let text = Text { text: number.to_string(), ..Text::default() };
+        let event = TaskEvent { seq: number, time_ms: 1_000 + number, fact: TaskFact::Message(text) };
+        TaskLine::parse(&serde_json::to_vec(&event).unwrap().into()).unwrap()
+    };
+    numbers.map(line).collect()
 }

@@ -9,5 +9,9 @@ mod files;
 mod fixture;
 mod moves;
 mod scopes;
+mod tasks;
 
-use fixture::{SECRET, blueprint, empty, id, insert, kinds, label, new_sandbox, owner, problem, with_one};
+use fixture::{
+    SECRET, blueprint, empty, id, insert, kinds, label, lines, new_sandbox, new_task, owner, problem,
+    with_one,
+};

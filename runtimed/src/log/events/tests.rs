@@ -2,12 +2,13 @@
 //! anywhere, it gives what the model has, in order, each once.
 
 use super::*;
-use crate::log::event_reader::{EventReadError, OwnedLine};
+use crate::log::event_reader::EventReadError;
 use crate::log::{EventReader, EventsRead};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use proptest::prelude::*;
 use proptest::sample::Index;
+use protocol::log_line::Line;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -19,9 +20,9 @@ struct Told {
     gap: Option<u64>,
 }
 
-fn told(line: &OwnedLine) -> Told {
-    let event: Event = serde_json::from_str(&line.json).expect("our JSON");
-    assert_eq!((event.cursor, event.fact.kind()), (line.cursor, line.kind.as_str()));
+fn told(line: Line<'_>) -> Told {
+    let event: Event = serde_json::from_str(line.json).expect("our JSON");
+    assert_eq!((event.cursor, event.fact.kind()), (line.cursor, line.kind));
     let (size, gap) = match &event.fact {
         Fact::Shutdown { reason } => (reason.len(), None),
         Fact::Gap { lost_events, .. } => (0, Some(*lost_events)),
@@ -30,12 +31,13 @@ fn told(line: &OwnedLine) -> Told {
     Told { cursor: event.cursor, size, gap }
 }
 
+/// There may be any number of events.
+const ANY: Cursor = Cursor { epoch: u64::MAX, seq: u64::MAX };
+
 /// What a reader gives, all of it.
 fn read_on(reader: &mut EventReader) -> Result<Vec<Told>, EventReadError> {
     let mut events = Vec::new();
-    while let EventsRead::Lines(lines) = reader.read()? {
-        events.extend(lines.iter().map(told));
-    }
+    while reader.read(ANY, |line| events.push(told(line)))? == EventsRead::Lines {}
     Ok(events)
 }
 
@@ -179,7 +181,7 @@ impl Model {
             // Only the newest file is torn, and only a boot that wrote something has one.
             let in_file = |event: &Told| first.epoch == epoch && event.cursor >= first;
             self.events.retain(|(event, end)| !in_file(event) || *end <= left);
-            let whole = event_line::sound_prefix(&bytes).0;
+            let whole = log_line::sound_prefix(&bytes).0;
             bytes.extend(garbage);
             torn = (bytes.len() - whole) as u64;
             std::fs::write(&path, bytes).expect("writable");
@@ -230,15 +232,6 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn only_names_of_ours_are_files_of_ours(epoch: u64, seq: u64, text in "[0-9a-f+-]{0,40}(\\.log)?") {
-        let first = Cursor { epoch: epoch & EPOCH_MAX, seq };
-        prop_assert_eq!(parse_file_name(&file_name(first)), Some(first));
-        if let Some(parsed) = parse_file_name(&text) {
-            prop_assert_eq!(file_name(parsed), text);
-        }
-    }
 }
 
 /// Appends until the log has been trimmed.
@@ -285,8 +278,8 @@ fn a_reader_whose_place_is_trimmed_away_is_told_and_misses_nothing_in_silence() 
     }
     let mut read = seen;
     let oldest = loop {
-        match reader.read() {
-            Ok(EventsRead::Lines(lines)) => read.extend(lines.iter().map(told)),
+        match reader.read(ANY, |line| read.push(told(line))) {
+            Ok(EventsRead::Lines) => {}
             Ok(EventsRead::End) => panic!("it skipped what was trimmed"),
             Err(EventReadError::Trimmed { oldest }) => break oldest,
             Err(error) => panic!("{error}"),

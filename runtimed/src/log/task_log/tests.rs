@@ -4,6 +4,7 @@
 use super::*;
 use crate::log::{EventReader, EventsRead};
 use proptest::prelude::*;
+use protocol::log_line::Line;
 
 fn message(text: &str) -> TaskFact {
     TaskFact::Message(Text { text: text.to_owned(), ..Text::default() })
@@ -17,9 +18,8 @@ fn status() -> TaskFact {
 fn read_after(dir: &Path, after: u64) -> Vec<TaskEvent> {
     let mut reader = EventReader::new(dir, cursor(after));
     let mut found = Vec::new();
-    while let Ok(EventsRead::Lines(lines)) = reader.read() {
-        found.extend(lines.iter().map(|line| serde_json::from_str(&line.json).expect("our JSON")));
-    }
+    let mut take = |line: Line<'_>| found.push(serde_json::from_str(line.json).expect("our JSON"));
+    while let Ok(EventsRead::Lines) = reader.read(cursor(u64::MAX), &mut take) {}
     found
 }
 
@@ -63,7 +63,7 @@ proptest! {
                 }
                 Act::Tear(noise) => {
                     if let Some(last) = segments(dir).last() {
-                        let path = dir.join(events::file_name(cursor(last.start)));
+                        let path = dir.join(file_name(cursor(last.start)));
                         OpenOptions::new().append(true).open(path).expect("there").write_all(&noise).expect("room");
                     }
                     log = TaskLog::after(dir, scan(dir).last).with_segment_max_bytes(200);
@@ -123,4 +123,29 @@ fn what_cannot_be_stored_is_told_once_there_is_room() {
     let found = events_of(&dir, 8);
     assert!(matches!(found[0].fact, TaskFact::Log { lost_events: Some(3), .. }), "{found:?}");
     assert_eq!((found[1].seq, &found[1].fact), (9, &message("kept")));
+}
+
+#[test]
+fn a_reader_beside_the_writer_misses_nothing_when_another_file_begins() {
+    const EVENTS: u64 = 20_000;
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().to_owned();
+    let writer = std::thread::spawn(move || {
+        let mut log = TaskLog::after(&dir, 0).with_segment_max_bytes(400);
+        for _ in 0..EVENTS {
+            log.push(message("x"), 1);
+            log.flush();
+        }
+    });
+    let mut reader = EventReader::new(home.path(), cursor(0));
+    let mut last = 0;
+    while last < EVENTS && (!writer.is_finished() || reader.after().seq < EVENTS) {
+        let read = reader.read(cursor(u64::MAX), |line| {
+            assert_eq!(line.cursor.seq, last + 1);
+            last += 1;
+        });
+        read.expect("nothing is trimmed");
+    }
+    writer.join().expect("it writes to the end");
+    assert_eq!(last, EVENTS);
 }

@@ -4,13 +4,18 @@
 mod bare;
 mod calm;
 mod docker;
+mod events;
 mod exec;
 mod follow;
 mod footprint;
 mod host;
+mod log;
+mod plain_sse;
 mod row;
 mod start;
+mod tasks;
 mod throughput;
+mod watch;
 
 use anyhow::Result;
 use row::Row;
@@ -35,7 +40,10 @@ async fn main() -> Result<()> {
     measure!("throughput", throughput::rows());
     measure!("follow", follow::rows());
     measure!("start", start::rows());
+    measure!("tasks", tasks::rows());
     measure!("footprint", footprint::rows());
+    measure!("events", events::rows());
+    measure!("log", log::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
     let missed = rows.iter().filter(|row| !row.is_met()).count();

@@ -1,0 +1,147 @@
+//! What to do next for a task that has no end yet.
+
+use super::State;
+use protocol::{
+    BuildOutcome, BuildStatus, Checkpoint, Durations, FailureReason, HealthOutcome, HealthStatus, TaskResult,
+    TaskStatus,
+    api::{Problem, SandboxStatus},
+};
+
+/// What is known of the task itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskFacts {
+    /// runtimed has it, and tells its end.
+    pub taken: bool,
+    pub cancelling: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskStep {
+    /// Wake the sandbox, and give the task to its runtimed.
+    Give,
+    /// runtimed tells what happens.
+    Follow,
+    /// Wake the sandbox: there is something to tell it.
+    Wake,
+    /// Until the sandbox is something else.
+    Wait,
+    /// Nobody else will ever tell its end.
+    Conclude(Ending),
+}
+
+/// An end that runtimed does not tell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    Cancelled,
+    /// The sandbox stopped or died under it.
+    Lost,
+    Destroyed,
+    SandboxFailed(Option<Problem>),
+    /// runtimed will never run it.
+    Refused(String),
+}
+
+pub fn task_step(task: TaskFacts, sandbox: &State) -> TaskStep {
+    let settled = sandbox.effort.is_none();
+    match (sandbox.status, task.taken) {
+        (SandboxStatus::Destroyed, _) => TaskStep::Conclude(Ending::Destroyed),
+        (_, false) if task.cancelling => TaskStep::Conclude(Ending::Cancelled),
+        (SandboxStatus::Error, false) if settled => {
+            TaskStep::Conclude(Ending::SandboxFailed(sandbox.problem.clone()))
+        }
+        (_, false) => TaskStep::Give,
+        (SandboxStatus::Running, true) if settled => TaskStep::Follow,
+        (SandboxStatus::Paused, true) if settled && task.cancelling => TaskStep::Wake,
+        (SandboxStatus::Stopped | SandboxStatus::Error, true) if settled => TaskStep::Conclude(Ending::Lost),
+        (_, true) => TaskStep::Wait,
+    }
+}
+
+impl Ending {
+    /// The result of a task that ends so.
+    pub fn result(&self, taken: bool) -> TaskResult {
+        let (status, failure_reason, message) = match self {
+            Self::Cancelled => (TaskStatus::Cancelled, FailureReason::Cancelled, None),
+            Self::Lost => {
+                (TaskStatus::Failed, FailureReason::Lost, Some("the sandbox ended under it".to_owned()))
+            }
+            Self::Destroyed => {
+                (TaskStatus::Failed, FailureReason::Lost, Some("the sandbox was destroyed".to_owned()))
+            }
+            Self::SandboxFailed(problem) => {
+                let why = problem.as_ref().map_or("it is in error", |problem| problem.message.as_str());
+                let message = format!("the sandbox could not be brought up: {why}");
+                (TaskStatus::Failed, FailureReason::SandboxFailed, Some(message))
+            }
+            Self::Refused(why) => {
+                (TaskStatus::Failed, FailureReason::Internal, Some(format!("the sandbox refused it: {why}")))
+            }
+        };
+        let why = if taken { "its record was lost with the sandbox" } else { "the task never started" };
+        TaskResult {
+            status,
+            failure_reason: Some(failure_reason),
+            message,
+            exit: None,
+            hints: Vec::new(),
+            final_message: None,
+            files_changed: None,
+            build: BuildOutcome { status: BuildStatus::Skipped, exit: None, output: None, duration_ms: 0 },
+            health: HealthOutcome { status: HealthStatus::Unknown, unready: Vec::new() },
+            usage: None,
+            durations: Durations::default(),
+            checkpoint: Checkpoint::Unavailable { why: why.to_owned() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Effort, Goal};
+    use protocol::api::Phase;
+
+    fn state(status: SandboxStatus, busy: bool) -> State {
+        let effort = busy.then_some(Effort { phase: Phase::Provisioning, deadline_ms: 1 });
+        State { goal: Goal::Running, status, effort, renewal: None, problem: None }
+    }
+
+    #[test]
+    fn every_task_gets_an_end_or_somebody_who_tells_it() {
+        use SandboxStatus::{Creating, Destroyed, Error, Paused, Running, Stopped};
+        for status in [Creating, Running, Paused, Stopped, Error, Destroyed] {
+            for busy in [false, true] {
+                for taken in [false, true] {
+                    for cancelling in [false, true] {
+                        let step = task_step(TaskFacts { taken, cancelling }, &state(status, busy));
+                        let expected = match (status, busy, taken, cancelling) {
+                            (Destroyed, ..) => TaskStep::Conclude(Ending::Destroyed),
+                            (_, _, false, true) => TaskStep::Conclude(Ending::Cancelled),
+                            (Error, false, false, _) => TaskStep::Conclude(Ending::SandboxFailed(None)),
+                            (_, _, false, false) => TaskStep::Give,
+                            (Running, false, true, _) => TaskStep::Follow,
+                            (Paused, false, true, true) => TaskStep::Wake,
+                            (Stopped | Error, false, true, _) => TaskStep::Conclude(Ending::Lost),
+                            (_, _, true, _) => TaskStep::Wait,
+                        };
+                        assert_eq!(step, expected, "{status:?} {busy} {taken} {cancelling}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_that_we_tell_is_a_final_one_with_a_reason() {
+        for ending in [
+            Ending::Cancelled,
+            Ending::Lost,
+            Ending::Destroyed,
+            Ending::SandboxFailed(None),
+            Ending::Refused("no".to_owned()),
+        ] {
+            let result = ending.result(true);
+            assert!(result.status.is_final() && result.failure_reason.is_some(), "{ending:?}");
+        }
+    }
+}

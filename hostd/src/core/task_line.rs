@@ -1,0 +1,273 @@
+//! One event of a task: from the line that its runtimed wrote to the frame that callers get.
+//!
+//! Nearly all of a line goes out as it came in, so it is checked and not taken apart: it must be one JSON
+//! object of a known kind, without a name that is ours to give and without a line break.
+
+use super::rfc3339;
+use bytes::Bytes;
+use protocol::{TaskEvent, TaskFact, TaskPhase, TaskResult};
+use serde::{Deserialize, de::IgnoredAny};
+use std::{borrow::Cow, fmt::Write as _, io::Write as _};
+
+const KINDS: [&str; 12] = [
+    "status",
+    "message",
+    "thought",
+    "tool",
+    "file",
+    "plan",
+    "permission",
+    "model",
+    "build",
+    "usage",
+    "log",
+    "done",
+];
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskLine {
+    /// Its place among the events of the task.
+    pub number: u64,
+    pub time_ms: u64,
+    pub kind: &'static str,
+    /// The fields of the fact, as they stand inside a JSON object.
+    fields: Bytes,
+    pub means: Means,
+}
+
+/// What an event means for the record of its task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Means {
+    Nothing,
+    Phase(TaskPhase),
+    Done(Box<TaskResult>),
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event of a task that makes no sense: {0}")]
+pub struct BadLine(String);
+
+/// What every event has, and the names that it must not have.
+#[derive(Deserialize)]
+struct Head<'a> {
+    seq: u64,
+    time_ms: u64,
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    phase: Option<TaskPhase>,
+    #[serde(default, rename = "time")]
+    _time: Taken,
+    #[serde(default, rename = "sandbox")]
+    _sandbox: Taken,
+    #[serde(default, rename = "task")]
+    _task: Taken,
+    #[serde(default, rename = "number")]
+    _number: Taken,
+    #[serde(default, rename = "kind")]
+    _kind: Taken,
+}
+
+/// A name that hostd gives. What has it already is refused.
+#[derive(Default)]
+struct Taken;
+
+impl<'de> Deserialize<'de> for Taken {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer)?;
+        Err(serde::de::Error::custom("it has a field that only hostd gives"))
+    }
+}
+
+impl TaskLine {
+    pub fn parse(line: &Bytes) -> Result<Self, BadLine> {
+        let bad = |error: serde_json::Error| BadLine(error.to_string());
+        let head: Head<'_> = serde_json::from_slice(line).map_err(bad)?;
+        let kind = KINDS.iter().find(|kind| **kind == head.kind);
+        let kind = *kind.ok_or_else(|| BadLine(format!("kind {:?}", head.kind)))?;
+        let Head { seq: number, time_ms, phase, .. } = head;
+        if kind == "done" {
+            let event: TaskEvent = serde_json::from_slice(line).map_err(bad)?;
+            let TaskFact::Done { result, .. } = event.fact else {
+                return Err(BadLine("a done without a result".to_owned()));
+            };
+            if !result.status.is_final() {
+                return Err(BadLine("a done that is no end".to_owned()));
+            }
+            return Self::done(number, time_ms, result).map_err(bad);
+        }
+        let means = phase.filter(|_| kind == "status").map_or(Means::Nothing, Means::Phase);
+        let fields = match plain_fields(line, number, time_ms, kind) {
+            Some(fields) => fields,
+            None => other_fields(line).map_err(bad)?,
+        };
+        Ok(Self { number, time_ms, kind, fields, means })
+    }
+
+    /// The last event of a task.
+    pub fn done(number: u64, time_ms: u64, result: Box<TaskResult>) -> Result<Self, serde_json::Error> {
+        let fields = format!("\"result\":{}", serde_json::to_string(&result)?);
+        Ok(Self { number, time_ms, kind: "done", fields: fields.into(), means: Means::Done(result) })
+    }
+
+    /// Says that the events before this one were gone when they were asked for.
+    pub fn gap(number: u64, time_ms: u64, lost: u64) -> Self {
+        let fields = format!(
+            "\"stream\":\"stderr\",\"text\":\"{lost} events were trimmed before they were taken over\",\
+             \"lost_events\":{lost}"
+        );
+        Self { number, time_ms, kind: "log", fields: fields.into(), means: Means::Nothing }
+    }
+
+    /// About as many bytes as its frame has.
+    pub fn frame_bytes(&self) -> usize {
+        const AROUND: usize = 200;
+        self.fields.len() + AROUND
+    }
+}
+
+/// The line as runtimed writes it, from behind what is written anew.
+fn plain_fields(line: &Bytes, number: u64, time_ms: u64, kind: &str) -> Option<Bytes> {
+    const CLOSE: usize = 1;
+    let mut known = String::with_capacity(80);
+    let _ = write!(known, "{{\"seq\":{number},\"time_ms\":{time_ms},\"type\":\"{kind}\"");
+    let rest = line.strip_prefix(known.as_bytes())?;
+    let fields = rest.strip_suffix(b"}")?;
+    let fields = if fields.is_empty() { fields } else { fields.strip_prefix(b",")? };
+    // JSON may have line breaks between its parts; a frame may not.
+    let one_line = !fields.iter().any(|byte| matches!(byte, b'\r' | b'\n'));
+    one_line.then(|| line.slice(line.len() - CLOSE - fields.len()..line.len() - CLOSE))
+}
+
+/// Any other way to write the same.
+fn other_fields(line: &[u8]) -> Result<Bytes, serde_json::Error> {
+    let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line)?;
+    for name in ["seq", "time_ms", "type"] {
+        object.remove(name);
+    }
+    let text = serde_json::to_string(&object)?;
+    Ok(Bytes::copy_from_slice(&text.as_bytes()[1..text.len() - 1]))
+}
+
+/// Writes the frames of one task's events.
+pub struct Frames<'a> {
+    sandbox: &'a str,
+    task: &'a str,
+    /// Times come in runs: each is spelled out once.
+    time: (u64, String),
+    out: Vec<u8>,
+}
+
+impl<'a> Frames<'a> {
+    pub fn new(sandbox: &'a str, task: &'a str) -> Self {
+        Self { sandbox, task, time: (0, rfc3339(0)), out: Vec::new() }
+    }
+
+    pub fn push(&mut self, seq: u64, line: &TaskLine) {
+        if self.time.0 != line.time_ms {
+            self.time = (line.time_ms, rfc3339(line.time_ms));
+        }
+        let TaskLine { number, kind, fields, .. } = line;
+        let Self { sandbox, task, time: (_, time), out } = self;
+        let comma = if fields.is_empty() { "" } else { "," };
+        let written = write!(
+            out,
+            "id: {seq}\nevent: {kind}\ndata: {{\"seq\":{seq},\"time\":\"{time}\",\"sandbox\":\"{sandbox}\",\
+             \"task\":\"{task}\",\"number\":{number},\"kind\":\"{kind}\"{comma}"
+        );
+        written.expect("memory takes every byte");
+        out.extend_from_slice(fields);
+        out.extend_from_slice(b"}\n\n");
+    }
+
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{Text, api::TaskEventView};
+
+    fn parse(text: &str) -> Result<TaskLine, BadLine> {
+        TaskLine::parse(&Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn frame(line: &TaskLine) -> (String, TaskEventView) {
+        let mut frames = Frames::new("01jb9xyzabcdefghjkmnpqrstv", "t1");
+        frames.push(7, line);
+        let text = String::from_utf8(frames.take()).expect("text");
+        let data = text.strip_suffix("\n\n").expect("a frame").lines().nth(2).expect("data");
+        let view = serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON");
+        (text, view)
+    }
+
+    #[test]
+    fn what_runtimed_writes_goes_out_as_it_came() {
+        let text = Text { text: "a \"line\"\r\n\u{2028}".to_owned(), ..Text::default() };
+        let event = TaskEvent { seq: 3, time_ms: 1_000, fact: TaskFact::Message(text) };
+        let line = parse(&serde_json::to_string(&event).expect("JSON")).expect("a good line");
+        let (text, view) = frame(&line);
+        assert!(
+            text.starts_with("id: 7\nevent: message\ndata: {\"seq\":7,\"time\":\"1970-01-01T00:00:01.000Z\"")
+        );
+        assert_eq!(text.matches('\n').count(), 4);
+        assert!(!text.contains('\r'));
+        assert_eq!((view.seq, view.number, view.kind.as_str()), (7, 3, "message"));
+        assert_eq!(view.fact["text"], "a \"line\"\r\n\u{2028}");
+        assert_eq!(view.fact.len(), 1);
+    }
+
+    #[test]
+    fn another_spelling_comes_to_the_same_and_never_breaks_a_frame() {
+        for text in [
+            "{\"type\":\"message\",\"text\":\"hi\",\"seq\":3,\"time_ms\":1000}",
+            "{\"seq\":3,\"time_ms\":1000,\"type\":\"message\",\r\"text\":\r\"hi\"}",
+            "{\"seq\":3,\"time_ms\":1000,\"type\":\"message\",\n\"text\":\"hi\"\n}",
+            " {\"seq\":3, \"time_ms\":1000,\"type\":\"me\\u0073sage\",\"text\":\"hi\"} ",
+        ] {
+            let (frame, view) = frame(&parse(text).expect(text));
+            assert_eq!((view.number, view.fact["text"].as_str()), (3, Some("hi")), "{text}");
+            assert_eq!((frame.matches('\n').count(), frame.matches('\r').count()), (4, 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"other\"}",
+            "{\"seq\":-1,\"time_ms\":1,\"type\":\"message\"}",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"message\"",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"message\"} {}",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"sandbox\":\"x\"}",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"seq\":2}",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"done\"}",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_phase_and_an_end_are_understood() {
+        let line = parse("{\"seq\":1,\"time_ms\":1,\"type\":\"status\",\"phase\":\"agent\"}").expect("good");
+        assert_eq!(line.means, Means::Phase(TaskPhase::Agent));
+        let result = Box::new(super::super::Ending::Lost.result(true));
+        let fact = TaskFact::Done { result: result.clone(), told: Some("1.2".parse().expect("a cursor")) };
+        let event = TaskEvent { seq: 9, time_ms: 1, fact };
+        let line = parse(&serde_json::to_string(&event).expect("JSON")).expect("good");
+        assert_eq!(line.means, Means::Done(result));
+        assert!(!frame(&line).0.contains("told"), "what is between hostd and runtimed stays there");
+    }
+}

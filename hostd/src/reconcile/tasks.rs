@@ -1,0 +1,194 @@
+//! Tasks, from the row to `done`. Each that has no end has a runner: it wakes the sandbox, gives the task to
+//! runtimed, follows what happens and, when nobody else will, tells the end. Whoever submitted it may be gone;
+//! a hostd that dies leaves all of it to the next one.
+
+use super::{Fleet, FleetError, salvage::salvage};
+use crate::{
+    control::{Control, ControlError},
+    core::{Ending, TaskFacts, TaskStep, task_step},
+    limits,
+    store::{NewTask, StoreError, TaskBegun, TaskRecord},
+};
+use hyper::Method;
+use protocol::{ErrorCode, TaskView, api::SandboxId};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::Notify, time::sleep};
+use tracing::{debug, error, info};
+
+/// After a step that failed: first, longest.
+const AGAIN_MIN: Duration = Duration::from_millis(20);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+/// How long a sandbox is not looked at that does not change.
+const LOOK_MAX: Duration = Duration::from_secs(30);
+
+pub(super) const WITHIN: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+
+impl Fleet {
+    /// Writes a task down and begins with it.
+    pub async fn submit(&self, task: NewTask) -> Result<TaskBegun, FleetError> {
+        self.still_open()?;
+        let begun = self.store().begin_task(task).await?;
+        if let TaskBegun::New(task) = &begun {
+            self.run_task(task.number, task.sandbox);
+        }
+        Ok(begun)
+    }
+
+    /// Asks for the end of a task. As it is then: one that has ended stays as it is.
+    pub async fn cancel(&self, task: &TaskRecord) -> Result<TaskRecord, FleetError> {
+        self.still_open()?;
+        let task = self.store().cancel_task(task.number, self.clock().now_ms()).await?;
+        self.nudge(task.number);
+        Ok(task)
+    }
+
+    /// Takes up what an earlier hostd left without an end.
+    pub(super) async fn take_up_tasks(&self) -> Result<(), FleetError> {
+        for task in self.store().open_tasks(None).await? {
+            self.run_task(task.number, task.sandbox);
+        }
+        Ok(())
+    }
+
+    fn run_task(&self, number: i64, sandbox: SandboxId) {
+        let runner = Runner { fleet: self.clone(), sandbox, number, nudged: self.nudge_for(number) };
+        let fleet = self.clone();
+        self.spawn(async move {
+            runner.run().await;
+            fleet.forget_nudge(number);
+        });
+    }
+}
+
+pub(super) struct Runner {
+    pub fleet: Fleet,
+    pub sandbox: SandboxId,
+    pub number: i64,
+    /// Told when its end is wanted.
+    pub nudged: Arc<Notify>,
+}
+
+/// Why a step did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TaskError {
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error("the stream of its events broke")]
+    Broken(#[source] hyper::Error),
+    #[error("the stream of its events ended")]
+    Ended,
+    #[error("an event of more than {} bytes", limits::TASK_LINE_MAX_BYTES)]
+    TooLong,
+}
+
+impl From<StoreError> for TaskError {
+    fn from(error: StoreError) -> Self {
+        Self::Fleet(error.into())
+    }
+}
+
+impl Runner {
+    async fn run(&self) {
+        let mut pause = AGAIN_MIN;
+        loop {
+            match self.step().await {
+                Ok(true) => return,
+                Ok(false) => pause = AGAIN_MIN,
+                Err(TaskError::Fleet(FleetError::ShuttingDown)) => return,
+                Err(error) => {
+                    self.say(&error);
+                    sleep(pause).await;
+                    pause = (pause * 2).min(AGAIN_MAX);
+                }
+            }
+        }
+    }
+
+    fn say(&self, error: &TaskError) {
+        let error = error as &dyn std::error::Error;
+        debug!(sandbox = %self.sandbox, task = self.number, error, "a step of a task failed");
+    }
+
+    /// Whether it has ended.
+    async fn step(&self) -> Result<bool, TaskError> {
+        let Some(task) = self.fleet.store().task_by_number(self.number).await? else { return Ok(true) };
+        if task.done_seq.is_some() {
+            return Ok(true);
+        }
+        let record = self.fleet.record(&self.sandbox).await?;
+        let facts = TaskFacts { taken: task.taken, cancelling: task.cancelling };
+        match task_step(facts, &record.state) {
+            TaskStep::Give => self.give(&task).await,
+            TaskStep::Follow => self.follow(task).await,
+            TaskStep::Wake => self.fleet.awake(&self.sandbox).await.map(|_| false).map_err(TaskError::from),
+            TaskStep::Wait => {
+                tokio::select! {
+                    // All only wait.
+                    () = self.fleet.changes(&self.sandbox, record.generation) => {}
+                    () = self.nudged.notified() => {}
+                    () = sleep(LOOK_MAX) => {}
+                }
+                Ok(false)
+            }
+            TaskStep::Conclude(ending) => self.conclude(ending).await,
+        }
+    }
+
+    async fn give(&self, task: &TaskRecord) -> Result<bool, TaskError> {
+        // Held until it is taken: it does not fall asleep in between.
+        let (_, control) = self.fleet.awake(&self.sandbox).await?;
+        let Some(request) = &task.request else {
+            return self
+                .conclude(Ending::Refused("what it was to do is not known any more".to_owned()))
+                .await;
+        };
+        match control.json::<TaskView>(Method::POST, "/v1/tasks", Some(&request.0), WITHIN).await {
+            Ok(_) => {}
+            Err(ControlError::Refused(body)) if is_final(body.error.code) => {
+                return self.conclude(Ending::Refused(body.error.message.clone())).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let task = self.fleet.store().task_taken(self.number).await?;
+        if task.done_seq.is_some() {
+            // Cancelled in between: nobody waits for what it does.
+            self.cancel(&task, &control).await?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    pub(super) async fn cancel(&self, task: &TaskRecord, control: &Control) -> Result<(), TaskError> {
+        let path = format!("/v1/tasks/{}/cancel", task.id);
+        match control.json::<TaskView>(Method::POST, &path, Some(&json!({})), WITHIN).await {
+            Ok(_) => Ok(()),
+            // It has ended by itself.
+            Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotRunning => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn conclude(&self, ending: Ending) -> Result<bool, TaskError> {
+        if ending == Ending::Lost {
+            let record = self.fleet.record(&self.sandbox).await?;
+            if let Some(logs) = self.fleet.driver_of(&record).logs(&self.sandbox) {
+                salvage(self.fleet.store(), logs, &self.sandbox).await?;
+            }
+        }
+        info!(sandbox = %self.sandbox, task = self.number, ?ending, "a task ends that nobody else ends");
+        let now_ms = self.fleet.clock().now_ms();
+        let task = self.fleet.store().conclude_task(self.number, ending, now_ms).await?;
+        if task.done_seq.is_none() {
+            error!(task = self.number, "a task could not be ended");
+        }
+        Ok(task.done_seq.is_some())
+    }
+}
+
+/// Whether the same request will never be taken.
+fn is_final(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::TooLarge)
+}

@@ -1,0 +1,143 @@
+//! Events of tasks: stored as the frames that go out, many in a row, and each once.
+
+use super::{
+    error::{During, Result},
+    limits,
+    query::change,
+    records::TaskRecord,
+    row::{int, json, word},
+};
+use crate::core::{Frames, Means, TaskLine};
+use protocol::{TaskPhase, TaskResult, TaskStatus};
+use rusqlite::{Connection, params};
+
+const WHAT: &str = "write events of a task";
+
+/// Writes what is new of the lines, up to `done`, and what they mean for the task, which has no end yet.
+pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -> Result<()> {
+    let known = lines.partition_point(|line| line.number <= task.followed);
+    let mut fresh = &lines[known..];
+    if let Some(end) = fresh.iter().position(|line| matches!(line.means, Means::Done(_))) {
+        fresh = &fresh[..=end];
+    }
+    let Some(newest) = fresh.last() else { return Ok(()) };
+    let mut seq = newest_seq(conn)?;
+    let mut rows =
+        Rows { conn, task, frames: Frames::new(task.sandbox.as_str(), task.id.as_str()), first: 0 };
+    let mut news = News::default();
+    for line in fresh {
+        seq += 1;
+        rows.push(seq, line)?;
+        news.learn(seq, line);
+    }
+    rows.write(seq)?;
+    change(conn, "UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", params![int(seq)], WHAT)?;
+    news.write(conn, task, newest.number)
+}
+
+/// The newest number of the log. Numbers of tasks' events are taken from the same row.
+pub(super) fn newest_seq(conn: &Connection) -> Result<u64> {
+    let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'events'";
+    let seq: i64 = conn
+        .prepare_cached(sql)
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .during("read the newest number of the log")?;
+    Ok(seq.unsigned_abs())
+}
+
+/// Frames on their way into rows.
+struct Rows<'a> {
+    conn: &'a Connection,
+    task: &'a TaskRecord,
+    frames: Frames<'a>,
+    first: u64,
+}
+
+impl Rows<'_> {
+    fn push(&mut self, seq: u64, line: &TaskLine) -> Result<()> {
+        let full = self.frames.len() + line.frame_bytes() > limits::FRAMES_MAX_BYTES;
+        if full && !self.frames.is_empty() {
+            self.write(seq - 1)?;
+        }
+        if self.frames.is_empty() {
+            self.first = seq;
+        }
+        self.frames.push(seq, line);
+        if matches!(line.means, Means::Done(_)) { self.row(seq, true) } else { Ok(()) }
+    }
+
+    fn write(&mut self, last: u64) -> Result<()> {
+        if self.frames.is_empty() { Ok(()) } else { self.row(last, false) }
+    }
+
+    fn row(&mut self, last: u64, ends: bool) -> Result<()> {
+        let sql =
+            "INSERT INTO task_events (first, last, task, sandbox, tenant, principal, project, ends, frames)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let owner = &self.task.owner;
+        let values = params![
+            int(self.first),
+            int(last),
+            self.task.number,
+            self.task.sandbox.as_str(),
+            owner.tenant.as_str(),
+            owner.principal.as_str(),
+            owner.project.as_str(),
+            ends,
+            self.frames.take(),
+        ];
+        change(self.conn, sql, values, WHAT).map(|_| ())
+    }
+}
+
+/// What events mean for the record of their task.
+#[derive(Default)]
+struct News<'a> {
+    phase: Option<TaskPhase>,
+    started_ms: Option<u64>,
+    done: Option<(u64, u64, &'a TaskResult)>,
+}
+
+impl<'a> News<'a> {
+    fn learn(&mut self, seq: u64, line: &'a TaskLine) {
+        match &line.means {
+            Means::Nothing => {}
+            Means::Phase(phase) => {
+                self.phase = Some(*phase);
+                if *phase != TaskPhase::Queued {
+                    self.started_ms = self.started_ms.or(Some(line.time_ms));
+                }
+            }
+            Means::Done(result) => self.done = Some((seq, line.time_ms, result)),
+        }
+    }
+
+    fn write(self, conn: &Connection, task: &TaskRecord, followed: u64) -> Result<()> {
+        let phase = if self.done.is_some() { Some(TaskPhase::Done) } else { self.phase };
+        let phase = phase.unwrap_or(task.phase);
+        let result = self.done.map(|(_, _, result)| result);
+        let status = match (result, phase) {
+            (Some(result), _) => result.status,
+            (None, TaskPhase::Queued) => TaskStatus::Queued,
+            (None, _) => TaskStatus::Running,
+        };
+        let failure_reason = result.and_then(|result| result.failure_reason);
+        let sql =
+            "UPDATE tasks SET followed = ?2, phase = ?3, status = ?4, failure_reason = ?5, done_seq = ?6,
+                ended_ms = ?7, result = ?8, started_ms = coalesce(started_ms, ?9),
+                request = CASE WHEN ?6 IS NULL THEN request END
+            WHERE number = ?1";
+        let values = params![
+            task.number,
+            int(followed),
+            word(&phase, "the phase")?,
+            word(&status, "the status")?,
+            failure_reason.map(|reason| word(&reason, "the reason")).transpose()?,
+            self.done.map(|(seq, _, _)| int(seq)),
+            self.done.map(|(_, ended_ms, _)| int(ended_ms)),
+            result.map(|result| json(result, "the result")).transpose()?,
+            self.started_ms.map(int),
+        ];
+        change(conn, sql, values, WHAT).map(|_| ())
+    }
+}

@@ -1,0 +1,210 @@
+//! Tasks: written down before they start, so that none is lost and one id never runs twice.
+
+use super::{
+    error::{Result, StoreError},
+    handle::Store,
+    limits,
+    query::{List, all, change, one},
+    records::{NewTask, Secret, TaskRecord},
+    row::{Fields, int, json, word},
+    sandbox_row::load,
+    task_events,
+};
+use crate::core::{Ending, TaskLine};
+use protocol::{TaskId, TaskPhase, TaskStatus, api::SandboxId};
+use rusqlite::{Connection, Row, params};
+
+const SELECT: &str = "SELECT * FROM tasks";
+const WHAT: &str = "write a task";
+
+/// What there is for the id of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskBegun {
+    New(Box<TaskRecord>),
+    /// The same request came before.
+    Same(Box<TaskRecord>),
+    /// Another request has this id.
+    Conflict,
+    /// Too many of the sandbox's tasks have no end yet.
+    Full,
+}
+
+impl Store {
+    pub async fn begin_task(&self, task: NewTask) -> Result<TaskBegun> {
+        self.write("begin_task", move |conn| begin(conn, &task)).await
+    }
+
+    pub async fn task(&self, sandbox: &SandboxId, id: &TaskId) -> Result<Option<TaskRecord>> {
+        let (sandbox, id) = (*sandbox, id.clone());
+        self.read(move |conn| find(conn, &sandbox, &id)).await
+    }
+
+    pub async fn task_by_number(&self, number: i64) -> Result<Option<TaskRecord>> {
+        self.read(move |conn| maybe_by_number(conn, number)).await
+    }
+
+    /// Newest first; `after` is the last one of the page before.
+    pub async fn tasks(
+        &self,
+        sandbox: &SandboxId,
+        after: Option<&TaskId>,
+        limit: usize,
+    ) -> Result<Vec<TaskRecord>> {
+        let (sandbox, after) = (*sandbox, after.cloned());
+        self.read(move |conn| {
+            let mut wanted = List::from(SELECT);
+            wanted.and_if("sandbox = ?", Some(String::from(sandbox)));
+            let number = "number < (SELECT page.number FROM tasks page
+                WHERE page.sandbox = tasks.sandbox AND page.id = ?)";
+            wanted.and_if(number, after.map(String::from));
+            wanted.run(conn, "number DESC", limit, parse)
+        })
+        .await
+    }
+
+    /// Those without an end, oldest first: of one sandbox, or of all.
+    pub async fn open_tasks(&self, sandbox: Option<SandboxId>) -> Result<Vec<TaskRecord>> {
+        self.read(move |conn| match sandbox {
+            Some(sandbox) => {
+                let sql = "SELECT * FROM tasks WHERE sandbox = ? AND done_seq IS NULL ORDER BY number";
+                all(conn, sql, params![sandbox.as_str()], parse)
+            }
+            None => all(conn, "SELECT * FROM tasks WHERE done_seq IS NULL ORDER BY number", [], parse),
+        })
+        .await
+    }
+
+    /// runtimed has it. As it is then: it may have ended meanwhile.
+    pub async fn task_taken(&self, number: i64) -> Result<TaskRecord> {
+        self.write("task_taken", move |conn| {
+            let sql = "UPDATE tasks SET taken = 1, request = NULL WHERE number = ?";
+            change(conn, sql, params![number], WHAT)?;
+            by_number(conn, number)
+        })
+        .await
+    }
+
+    /// Its end is wanted. One that runtimed does not have ends at once.
+    pub async fn cancel_task(&self, number: i64, now_ms: u64) -> Result<TaskRecord> {
+        self.write("cancel_task", move |conn| {
+            let sql = "UPDATE tasks SET cancelling = 1 WHERE number = ? AND done_seq IS NULL";
+            change(conn, sql, params![number], WHAT)?;
+            let task = by_number(conn, number)?;
+            if !task.taken && task.done_seq.is_none() {
+                conclude(conn, &task, &Ending::Cancelled, now_ms)?;
+            }
+            by_number(conn, number)
+        })
+        .await
+    }
+
+    /// Ends a task that nobody else will end; one that has ended stays as it is.
+    pub async fn conclude_task(&self, number: i64, ending: Ending, now_ms: u64) -> Result<TaskRecord> {
+        self.write("conclude_task", move |conn| {
+            let task = by_number(conn, number)?;
+            if task.done_seq.is_none() {
+                conclude(conn, &task, &ending, now_ms)?;
+            }
+            by_number(conn, number)
+        })
+        .await
+    }
+
+    /// Takes over events of a task, and says how far it is followed now. Events that are there already are
+    /// left out, so any part of its log may be given again; after `done` nothing is taken.
+    pub async fn append_task(&self, number: i64, lines: Vec<TaskLine>) -> Result<TaskRecord> {
+        self.write("append_task", move |conn| {
+            let task = by_number(conn, number)?;
+            if task.done_seq.is_some() {
+                return Ok(task);
+            }
+            task_events::append(conn, &task, &lines)?;
+            by_number(conn, number)
+        })
+        .await
+    }
+}
+
+fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
+    let sandbox = load(conn, &task.sandbox)?;
+    if let Some(earlier) = find(conn, &task.sandbox, &task.id)? {
+        let same = earlier.request_hash == task.request_hash;
+        return Ok(if same { TaskBegun::Same(Box::new(earlier)) } else { TaskBegun::Conflict });
+    }
+    if sandbox.state.status == protocol::api::SandboxStatus::Destroyed {
+        return Err(crate::core::Refused::Destroyed.into());
+    }
+    let count = "SELECT count(*) FROM tasks WHERE sandbox = ? AND done_seq IS NULL";
+    let open = one(conn, count, params![task.sandbox.as_str()], |row| Ok(row.get::<_, i64>(0).unwrap_or(0)))?;
+    if open.unwrap_or(0) >= limits::TASKS_OPEN_MAX as i64 {
+        return Ok(TaskBegun::Full);
+    }
+    let sql = "INSERT INTO tasks (sandbox, id, tenant, principal, project, agent, prompt, request,
+            request_hash, status, phase, taken, cancelling, followed, created_ms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+    let owner = &sandbox.owner;
+    let values = params![
+        task.sandbox.as_str(),
+        task.id.as_str(),
+        owner.tenant.as_str(),
+        owner.principal.as_str(),
+        owner.project.as_str(),
+        task.agent,
+        task.prompt,
+        json(&task.request.0, "the task")?,
+        task.request_hash,
+        word(&TaskStatus::Queued, "the status")?,
+        word(&TaskPhase::Queued, "the phase")?,
+        int(task.created_ms),
+    ];
+    change(conn, sql, values, WHAT)?;
+    let written = find(conn, &task.sandbox, &task.id)?.ok_or(StoreError::NotFound)?;
+    Ok(TaskBegun::New(Box::new(written)))
+}
+
+fn conclude(conn: &Connection, task: &TaskRecord, ending: &Ending, now_ms: u64) -> Result<()> {
+    let result = Box::new(ending.result(task.taken));
+    let done = TaskLine::done(task.followed + 1, now_ms, result);
+    let done = done.map_err(|_| StoreError::Unfit { what: "the result" })?;
+    task_events::append(conn, task, &[done])
+}
+
+fn find(conn: &Connection, sandbox: &SandboxId, id: &TaskId) -> Result<Option<TaskRecord>> {
+    let sql = "SELECT * FROM tasks WHERE sandbox = ? AND id = ?";
+    one(conn, sql, params![sandbox.as_str(), id.as_str()], parse)
+}
+
+fn by_number(conn: &Connection, number: i64) -> Result<TaskRecord> {
+    maybe_by_number(conn, number)?.ok_or(StoreError::NotFound)
+}
+
+fn maybe_by_number(conn: &Connection, number: i64) -> Result<Option<TaskRecord>> {
+    one(conn, "SELECT * FROM tasks WHERE number = ?", params![number], parse)
+}
+
+fn parse(row: &Row<'_>) -> Result<TaskRecord> {
+    let fields = Fields { row, table: "tasks", key: "id" };
+    let request: Option<String> = fields.get("request")?;
+    let request = request.map(|_| fields.secret_json("request")).transpose()?;
+    Ok(TaskRecord {
+        number: fields.get("number")?,
+        sandbox: fields.sandbox("sandbox")?,
+        owner: fields.owner()?,
+        id: fields.word("id")?,
+        agent: fields.get("agent")?,
+        prompt: fields.get("prompt")?,
+        request: request.map(Secret),
+        request_hash: fields.get("request_hash")?,
+        status: fields.word("status")?,
+        phase: fields.word("phase")?,
+        failure_reason: fields.maybe_word("failure_reason")?,
+        taken: fields.get("taken")?,
+        cancelling: fields.get("cancelling")?,
+        followed: fields.number("followed")?,
+        done_seq: fields.maybe_number("done_seq")?,
+        result: fields.maybe_json("result")?,
+        created_ms: fields.number("created_ms")?,
+        started_ms: fields.maybe_number("started_ms")?,
+        ended_ms: fields.maybe_number("ended_ms")?,
+    })
+}
