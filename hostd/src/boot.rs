@@ -4,17 +4,21 @@ use crate::{
     api::{self, Api, Images, Listener},
     command::Failure,
     config::{self, Config},
-    core::Defaults,
+    core::{Defaults, Previews},
     driver::{
         Driver, DriverError, Drivers,
         oci::{HostImage, Oci, OciConfig},
     },
     identity_files::{IdentityFiles, prepare},
+    inside::Inside,
     limits,
     reconcile::{Fleet, FleetParts, Timing},
     store::Store,
 };
-use nix::fcntl::{Flock, FlockArg};
+use nix::{
+    fcntl::{Flock, FlockArg},
+    sys::resource::{Resource, getrlimit, setrlimit},
+};
 use std::{
     fs::{self, DirBuilder, File, Permissions},
     io::{self, IsTerminal, Write},
@@ -40,6 +44,7 @@ const TIDY_EVERY: Duration = Duration::from_secs(3600);
 
 pub fn serve(config: Config) -> Result<(), Failure> {
     log_to_stderr();
+    raise_open_files();
     let _lock = lock(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -49,6 +54,16 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     // What removes files goes on with the next hostd.
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     ended
+}
+
+/// Each sandbox costs a few descriptors, and many systems give 1024 to whoever does not ask for more. What
+/// runs in sandboxes has limits of its own.
+fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        warn!(%error, "could not raise the limit of open files");
+    }
 }
 
 /// One hostd per data directory. Held until the file is closed, so also when hostd is killed: then a process
@@ -95,7 +110,8 @@ async fn run(config: Config) -> Result<(), Failure> {
     let images = Images::new(oci.clone());
     let drivers = Drivers::new(vec![oci as Arc<dyn Driver>]);
     let timing = Timing { idle_ms: config.idle_s.saturating_mul(1000), ..Timing::default() };
-    let parts = FleetParts { store: store.clone(), drivers, defaults: defaults(&config), timing };
+    let (defaults, inside) = (defaults(&config), Inside::new(previews(&config)));
+    let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside };
     let fleet = Fleet::open(parts).await.map_err(|error| Failure::Failed(error.to_string()))?;
 
     let closing = CancellationToken::new();
@@ -183,11 +199,15 @@ fn settings(config: &Config, files: &IdentityFiles, images: Images) -> api::Sett
             config::Auth::Off => api::Auth::Off,
         },
         names: config.api_hosts.clone(),
-        previews: api::Previews { domain: config.preview_domain.clone(), port: config.preview_bind.port() },
+        previews: previews(config),
         instance: files.instance.clone(),
         data_dir: config.data_dir.clone(),
         images,
     }
+}
+
+fn previews(config: &Config) -> Previews {
+    Previews { domain: config.preview_domain.clone(), port: config.preview_bind.port() }
 }
 
 /// The socket of an earlier hostd is in the way, and nobody listens on it: the lock is ours.

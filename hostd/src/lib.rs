@@ -9,6 +9,7 @@ pub mod control;
 pub mod core;
 pub mod driver;
 mod identity_files;
+pub mod inside;
 pub mod launch;
 pub mod limits;
 pub mod reconcile;

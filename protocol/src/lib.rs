@@ -9,6 +9,7 @@ mod error;
 mod event;
 mod exec;
 mod hold;
+mod inside;
 #[cfg(feature = "log")]
 pub mod log_line;
 mod name;
@@ -25,6 +26,7 @@ pub use exec::{
     TtySize,
 };
 pub use hold::{HoldRequest, HoldView};
+pub use inside::{INSIDE_PORT, STATUS_URL, STATUS_URL_NAME};
 pub use name::{BadName, ExecId, HoldName, ServiceName, TaskId};
 pub use output::{Chunk, Encoding, Payload, Stream};
 pub use service::{

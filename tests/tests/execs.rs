@@ -105,7 +105,13 @@ async fn the_environment_is_clean_but_for_what_was_asked() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     let home = sandbox.home().display().to_string();
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    let always = [("PATH", path), ("HOME", &home), ("USER", "sandbox"), ("LANG", "C.UTF-8")];
+    let always = [
+        ("PATH", path),
+        ("HOME", &home),
+        ("USER", "sandbox"),
+        ("LANG", "C.UTF-8"),
+        ("SLIPWAY_STATUS_URL", "http://127.0.0.1:900/"),
+    ];
     let tty = json!({"cols": 80, "rows": 24});
     for (tty, env, more) in [
         (Value::Null, json!({}), vec![]),

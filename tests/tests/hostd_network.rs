@@ -6,12 +6,16 @@ use hostd::driver::{Driver, Stream, Target, Transport};
 use protocol::api::SandboxId;
 use serde_json::json;
 use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tests::host::Driven;
 use tests::sandbox::PATIENCE;
 use tests::shell;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::timeout;
+
+/// Where the kernel picks the port.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Says its first word to everybody who connects, on the address and port of the others.
 const GREETER: &str = r#"
@@ -98,10 +102,11 @@ async fn what_hostd_offers_inside_is_reached_from_that_sandbox_only() -> Result<
     // The host itself and another sandbox listen on the same port: nobody is in anybody's way.
     let own = TcpListener::bind("127.0.0.1:0").await?;
     let port = own.local_addr()?.port();
-    let (listener, at) = driven.driver.listen(&one, port).await?;
-    let (neighbour, _) = driven.driver.listen(&two, port).await?;
-    ensure!(at.ip().is_loopback() && at.port() == port, "{at}");
-    let (_, picked) = driven.driver.listen(&one, 0).await?;
+    let at = own.local_addr()?;
+    let listener = driven.driver.listen(&one, at).await?;
+    let neighbour = driven.driver.listen(&two, at).await?;
+    ensure!(listener.local_addr()? == at, "{at}");
+    let picked = driven.driver.listen(&one, LOOPBACK).await?.local_addr()?;
     ensure!(picked.port() != 0 && picked.port() != port, "{picked}");
     let serve = async {
         let (mut peer, _) = listener.accept().await?;
@@ -143,7 +148,7 @@ async fn a_sandbox_that_does_not_run_is_not_connected() -> Result<()> {
         let kind = refusal(&driven, &one, target).await?;
         ensure!(kind == ErrorKind::NotConnected, "{target:?}: {kind}");
     }
-    ensure!(driven.driver.listen(&one, 0).await.is_err());
+    ensure!(driven.driver.listen(&one, LOOPBACK).await.is_err());
     Ok(())
 }
 

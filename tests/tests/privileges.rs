@@ -103,6 +103,7 @@ async fn a_job_gets_a_clean_environment() -> Result<()> {
         &home,
         "LANG=de_DE.UTF-8",
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "SLIPWAY_STATUS_URL=http://127.0.0.1:900/",
         "USER=sandbox",
     ];
     ensure!(lines == expected, "{lines:#?}");

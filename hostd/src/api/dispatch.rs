@@ -7,7 +7,7 @@ use super::{
     call::{Call, Once},
     failure::{Answer, Failure, Refusal},
     hosts::{self, Peer},
-    idempotency, identity, limits,
+    idempotency, identity, limits, older,
     query::Query,
     route::{Needs, Route, Takes},
     routes,
@@ -104,7 +104,7 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
     let fallback =
         || Subject { request_id: String::new(), method: route.method.clone(), path: String::new() };
     let subject = request.extensions_mut().remove::<Subject>().unwrap_or_else(fallback);
-    let matched = Matched(route.path);
+    let (matched, older) = (Matched(route.path), route.older);
     let peer = request.extensions().get::<Peer>().copied();
     let mut response = match admit(&api, &route, peer, request.headers()).await {
         Ok(who) => admitted(Admitted { api, route, who, subject }, params, request).await,
@@ -114,7 +114,7 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
             if refused {
                 api.audit.refused(subject.row(who.as_ref(), code.http_status(), word(code)));
             }
-            spoken(failure, &subject)
+            spoken(failure, &subject, older)
         }
     };
     response.extensions_mut().insert(matched);
@@ -156,13 +156,13 @@ async fn admitted(this: Admitted, params: Params, request: Request) -> Response 
     };
     if this.route.acts() {
         // In a task of its own: a caller who hangs up leaves nothing half done.
-        let subject = this.subject.clone();
+        let (subject, older) = (this.subject.clone(), this.route.older);
         let task = this.api.work.clone().spawn(async move {
             let work = idempotency::once(&this.route, &this.subject, call);
             let answer = until_closed(&this.api.closing, work).await;
             this.conclude(answer).await
         });
-        return task.await.unwrap_or_else(|panic| spoken(Failure::internal(&panic), &subject));
+        return task.await.unwrap_or_else(|panic| spoken(Failure::internal(&panic), &subject, older));
     }
     // What only looks, or streams, ends with its caller.
     let answer = until_closed(&this.api.closing, (this.route.handler)(call)).await;
@@ -209,7 +209,7 @@ fn nothing(body: &Bytes) -> Result<Bytes, Failure> {
 
 impl Admitted {
     async fn conclude(&self, answer: Answer) -> Response {
-        let response = answer.unwrap_or_else(|failure| spoken(failure, &self.subject));
+        let response = answer.unwrap_or_else(|failure| spoken(failure, &self.subject, self.route.older));
         let refusal = response.extensions().get::<Refusal>().copied();
         let refused =
             refusal.is_some_and(|refusal| refusal.foreign || refusal.code == ApiErrorCode::Forbidden);
@@ -225,7 +225,7 @@ impl Admitted {
 }
 
 /// A failure as an answer; its cause goes to the log, once.
-fn spoken(failure: Failure, subject: &Subject) -> Response {
+fn spoken(failure: Failure, subject: &Subject, older: bool) -> Response {
     let request = &subject.request_id;
     match (&failure.cause, failure.error.code) {
         (Some(cause), ApiErrorCode::Internal) => {
@@ -236,7 +236,7 @@ fn spoken(failure: Failure, subject: &Subject) -> Response {
         }
         (None, _) => {}
     }
-    failure.into_response()
+    if older { older::respond(failure) } else { failure.into_response() }
 }
 
 /// The code as it is on the wire.

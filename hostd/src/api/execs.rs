@@ -27,13 +27,18 @@ use sha2::{Digest, Sha256};
 use std::{sync::Arc, time::Duration};
 
 pub async fn create(call: Call) -> Answer {
-    let mut create: ExecCreate = call.json()?;
+    let create: ExecCreate = call.json()?;
     body::only(&call.value()?["tty"], &["cols", "rows"], "tty")?;
+    Ok(answer(&perform(&call, create).await?))
+}
+
+/// Runs it, or finds what an earlier call with the same id has run.
+pub async fn perform(call: &Call, mut create: ExecCreate) -> Result<ExecAnswer, Failure> {
     let sandbox = call.sandbox().await?;
     let repeatable = create.id.is_some() || call.headers.contains_key(idempotency::HEADER);
     let id = match create.id.take() {
         Some(id) => id,
-        None => ExecId::parse(&id_made_up(&call, &sandbox)).map_err(|error| Failure::internal(&error))?,
+        None => ExecId::parse(&id_made_up(call, &sandbox)).map_err(|error| Failure::internal(&error))?,
     };
     create.id = Some(id.clone());
     let request = exec_run::request(&create, &sandbox.env.0.all)?;
@@ -43,14 +48,14 @@ pub async fn create(call: Call) -> Answer {
         && record.exit.is_some()
         && record.request_hash == exec_run::hash(&create)
     {
-        return Ok(answer(&known(&call, &record).await));
+        return Ok(known(call, &record).await);
     }
     let waits = create.wait.unwrap_or(request.tty.is_none());
     let (sandbox, control) = call.control().await?;
-    let row = row(&call, &sandbox, &create, &request);
+    let row = row(call, &sandbox, &create, &request);
     match call.api.fleet.store().begin_exec(row.clone()).await? {
         Begun::New => {}
-        Begun::Same(record) if record.exit.is_some() => return Ok(answer(&known(&call, &record).await)),
+        Begun::Same(record) if record.exit.is_some() => return Ok(known(call, &record).await),
         Begun::Same(_) => {}
         Begun::Conflict => {
             let message = format!("another command has the id {id} already; choose another");
@@ -59,11 +64,11 @@ pub async fn create(call: Call) -> Answer {
     }
     let wait_ms = waits.then_some(limits::EXEC_WAIT_MAX_MS);
     match exec_run::run(&call.api, &sandbox.id, control, &request, wait_ms).await {
-        Ok(Seen::Told(view)) => Ok(answer(&views::exec(*view))),
-        Ok(Seen::Frozen) => Ok(answer(&views::exec_record(&row))),
-        Ok(Seen::Dead) => Ok(answer(&lost(&call, row).await?)),
+        Ok(Seen::Told(view)) => Ok(views::exec(*view)),
+        Ok(Seen::Frozen) => Ok(views::exec_record(&row)),
+        Ok(Seen::Dead) => lost(call, row).await,
         Err(failure) => {
-            refused(&call, &row, &failure).await?;
+            refused(call, &row, &failure).await?;
             Err(failure)
         }
     }

@@ -98,6 +98,13 @@ pub async fn host(call: Call) -> Answer {
     }))
 }
 
+/// How much of the memory of this host is free for use.
+pub fn memory_available_percent() -> u64 {
+    let memory = read("/proc/meminfo");
+    let total = kib(&memory, "MemTotal:").max(1);
+    kib(&memory, "MemAvailable:").saturating_mul(100) / total
+}
+
 /// Files of the kernel: small, and made when they are read.
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()

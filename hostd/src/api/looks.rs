@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{core::rfc3339, limits};
 use protocol::{
-    Activity, ListeningPort,
+    Activity, INSIDE_PORT, ListeningPort,
     api::{ActivityView, ApiErrorCode, IdlePolicy, Page, SandboxStatus},
 };
 use serde::Deserialize;
@@ -51,7 +51,9 @@ pub async fn attempts(call: Call) -> Answer {
 pub async fn ports(call: Call) -> Answer {
     let id = call.sandbox().await?.id;
     let (_, control) = call.api.fleet.control(&id).await?;
-    let items: Vec<ListeningPort> = control.get(&pass::path(&["ports"]), WITHIN).await?;
+    let mut items: Vec<ListeningPort> = control.get(&pass::path(&["ports"]), WITHIN).await?;
+    // Ours, and nobody else can have it.
+    items.retain(|listening| listening.port != INSIDE_PORT);
     Ok(ok(&Page { items, next: None }))
 }
 

@@ -3,6 +3,7 @@
 
 use super::{
     doc::{Schemas, schema_of},
+    older::OlderError,
     route::{Needs, Repeats, Route, Takes},
     routes,
 };
@@ -56,7 +57,7 @@ fn operation(route: &Route, error: &RefOr<Schema>, schemas: &mut Schemas) -> Ope
         .summary(Some(route.doc.summary))
         .description(Some(format!("Needs {}.", route.needs.words())))
         .operation_id(Some(operation_id(route)))
-        .tag(tag(route.path));
+        .tag(if route.older { "older" } else { tag(route.path) });
     for parameter in parameters(route) {
         operation = operation.parameter(parameter);
     }
@@ -72,7 +73,8 @@ fn operation(route: &Route, error: &RefOr<Schema>, schemas: &mut Schemas) -> Ope
         }
         operation = operation.response(status.to_string(), response.build());
     }
-    let refusal = ContentBuilder::new().schema(Some(error.clone())).build();
+    let error = if route.older { schema_of::<OlderError>(schemas) } else { error.clone() };
+    let refusal = ContentBuilder::new().schema(Some(error)).build();
     let refusal =
         ResponseBuilder::new().description("Refused or failed").content("application/json", refusal);
     operation = operation.response("default", refusal.build());
@@ -118,10 +120,11 @@ fn text() -> Object {
     ObjectBuilder::new().schema_type(Type::String).build()
 }
 
-/// `POST /v1/sandboxes/{id}/start` is `post_sandboxes_id_start`.
+/// `POST /v1/sandboxes/{id}/start` is `post_sandboxes_id_start`; `GET /sandboxes` is `older_get_sandboxes`.
 fn operation_id(route: &Route) -> String {
     let path = route.path.trim_start_matches("/v1").replace(['{', '}'], "").replace('.', "_");
-    format!("{}{}", route.method.as_str().to_ascii_lowercase(), path.replace('/', "_"))
+    let older = if route.older { "older_" } else { "" };
+    format!("{older}{}{}", route.method.as_str().to_ascii_lowercase(), path.replace('/', "_"))
 }
 
 /// The last plural of a path names its resource.

@@ -76,6 +76,8 @@ pub struct Route {
     pub repeats: Repeats,
     pub query: Vec<Param>,
     pub doc: Doc,
+    /// Whether its errors have the shape of the older routes.
+    pub older: bool,
     pub handler: Handler,
 }
 
@@ -86,13 +88,28 @@ impl Route {
     {
         let handler: Handler = Arc::new(move |call| Box::pin(handler(call)));
         let (takes, repeats) = (Takes::Nothing, Repeats::Harmless);
-        Self { method, path, needs, takes, repeats, query: Vec::new(), doc: Doc::default(), handler }
+        Self {
+            method,
+            path,
+            needs,
+            takes,
+            repeats,
+            query: Vec::new(),
+            doc: Doc::default(),
+            older: false,
+            handler,
+        }
     }
 
     /// A call that is written to the audit even when it succeeds. Input is not: the exec it goes to was,
     /// and every key that is typed is a call.
     pub fn acts(&self) -> bool {
         (self.method != Method::GET || self.needs == Needs::Write) && self.takes != Takes::Stream
+    }
+
+    pub fn older(mut self) -> Self {
+        self.older = true;
+        self
     }
 
     pub fn says(mut self, summary: &'static str) -> Self {

@@ -1,7 +1,7 @@
 //! The table: every route of the API, who may call it, what it takes and gives.
 
 use super::{
-    audits, ensure, events, execs, host, images, lifecycle, looks,
+    audits, ensure, events, execs, host, images, lifecycle, looks, older,
     route::{
         Needs::{Admin, Nothing, Operator, Read, Write},
         Param, Route,
@@ -41,10 +41,21 @@ const READ: &[Param] = &[
 pub const READING: &[&str] = &["after", "tail", "last", "stream", "follow"];
 
 pub fn all() -> Vec<Route> {
-    [health(), sandbox(), lifecycle_verbs(), look(), task(), exec(), service(), tenant(), operator()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        health(),
+        sandbox(),
+        lifecycle_verbs(),
+        look(),
+        task(),
+        exec(),
+        service(),
+        tenant(),
+        operator(),
+        older::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn health() -> Vec<Route> {

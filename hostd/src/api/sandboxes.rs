@@ -136,7 +136,7 @@ pub async fn list(call: Call) -> Answer {
         project: call.query.text("project").map(parsed).transpose()?,
         include_destroyed: call.query.flag("all", false)? || status == Some(SandboxStatus::Destroyed),
         status,
-        scope: None,
+        ..SandboxFilter::default()
     };
     let after = call.query.text("after").map(|text| {
         text.parse().map_err(|error: protocol::api::BadId| Failure::invalid("after", error.to_string()))

@@ -1,7 +1,7 @@
 //! What all requests share.
 
 use super::{audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics};
-use crate::reconcile::Fleet;
+use crate::{core::Previews, reconcile::Fleet};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -12,13 +12,6 @@ pub enum Auth {
     Required,
     /// Whoever calls over loopback is the operator.
     Off,
-}
-
-/// Where previews are served.
-#[derive(Debug, Clone)]
-pub struct Previews {
-    pub domain: String,
-    pub port: u16,
 }
 
 /// What `main` knows and the API needs.

@@ -1,8 +1,7 @@
 //! Records as callers see them.
 
-use super::state::Previews;
 use crate::{
-    core::rfc3339,
+    core::{Previews, rfc3339},
     store::{AttemptRecord, ExecRecord, SandboxRecord, TaskRecord, TokenRecord},
 };
 use axum::{body::Body, response::Response};
@@ -13,7 +12,7 @@ use hyper::{
 };
 use protocol::{
     Encoding, ExecState, ExecView, Payload,
-    api::{AttemptView, ExecAnswer, Page, SandboxId, SandboxView, TaskAnswer, TokenView},
+    api::{AttemptView, ExecAnswer, Page, SandboxView, TaskAnswer, TokenView},
 };
 use serde::Serialize;
 
@@ -51,7 +50,6 @@ pub fn page<T, V>(
 
 pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
     let blueprint = &record.blueprint;
-    let url = |port: &u16| (port.to_string(), preview(&record.id, *port, previews));
     SandboxView {
         id: record.id,
         name: record.name.clone(),
@@ -63,7 +61,7 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         driver: blueprint.driver.clone(),
         image: blueprint.image.clone(),
         ports: blueprint.ports.clone(),
-        previews: blueprint.ports.iter().map(url).collect(),
+        previews: previews.of(&record.id, &blueprint.ports),
         limits: blueprint.limits.clone(),
         network: blueprint.network,
         idle_policy: blueprint.idle_policy,
@@ -76,12 +74,6 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         updated_at: rfc3339(record.updated_ms),
         expires_at: record.expires_ms.map(rfc3339),
     }
-}
-
-fn preview(id: &SandboxId, port: u16, previews: &Previews) -> String {
-    let host = format!("http://s-{id}-{port}.preview.{}", previews.domain);
-    // Port 0 was picked by nobody yet.
-    if matches!(previews.port, 0 | 80) { host } else { format!("{host}:{}", previews.port) }
 }
 
 pub fn attempt(record: &AttemptRecord) -> AttemptView {
@@ -199,13 +191,5 @@ mod tests {
         assert_eq!(output(text("a"), text("")), (some("a"), some(""), None));
         assert_eq!(output(text("a"), binary("/w==")), (some("YQ=="), some("/w=="), some("base64")));
         assert_eq!(output(None, None), (None, None, None));
-    }
-
-    #[test]
-    fn previews_are_named_by_sandbox_and_port() {
-        let id = "01jb9xyzabcdefghjkmnpqrstv".parse().unwrap();
-        let url = |port| preview(&id, 3000, &Previews { domain: "localhost".into(), port });
-        assert_eq!(url(8080), "http://s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.localhost:8080");
-        assert_eq!(url(80), "http://s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.localhost");
     }
 }

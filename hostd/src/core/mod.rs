@@ -4,6 +4,7 @@ mod access;
 mod blueprint;
 mod duration;
 mod plan;
+mod preview;
 mod sandbox;
 mod task;
 mod task_line;
@@ -14,6 +15,7 @@ pub use blueprint::{
 };
 pub use duration::{parse_duration_ms, rfc3339};
 pub use plan::{Container, Death, Desired, Step, plan};
+pub use preview::Previews;
 pub use sandbox::{Effort, Goal, Move, Refused, Renewal, State, apply};
 pub use task::{Ending, TaskFacts, TaskStep, task_step};
 pub use task_line::{BadLine, Frames, Means, TaskLine};

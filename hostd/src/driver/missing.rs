@@ -29,7 +29,7 @@ impl Transport for Missing {
         Err(io::ErrorKind::NotConnected.into())
     }
 
-    async fn listen(&self, _: &SandboxId, _: u16) -> io::Result<(TcpListener, SocketAddr)> {
+    async fn listen(&self, _: &SandboxId, _: SocketAddr) -> io::Result<TcpListener> {
         Err(io::ErrorKind::NotConnected.into())
     }
 }
@@ -90,6 +90,10 @@ impl Driver for Missing {
 
     fn logs(&self, _: &SandboxId) -> Option<PathBuf> {
         None
+    }
+
+    async fn workspace_bytes(&self, _: &SandboxId) -> Result<Option<u64>, DriverError> {
+        self.unavailable()
     }
 
     async fn stats(&self, _: &SandboxId) -> Result<StatsView, DriverError> {

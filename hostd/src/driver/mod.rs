@@ -113,8 +113,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 #[async_trait]
 pub trait Transport: Send + Sync {
     async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>>;
-    /// Listens on a loopback port inside; port 0 picks one.
-    async fn listen(&self, sandbox: &SandboxId, port: u16) -> io::Result<(TcpListener, SocketAddr)>;
+    /// Listens inside, on a loopback address; port 0 picks one. The listener, and every connection it
+    /// accepts, keeps the namespace of the sandbox alive: whoever has it must drop it when that is gone.
+    async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener>;
 }
 
 #[async_trait]
@@ -144,6 +145,8 @@ pub trait Driver: Transport {
     /// Where its runtimed keeps its logs, if they can be read without its help. What is there was written
     /// from inside.
     fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf>;
+    /// What the files of a sandbox that does not run take on the disk; nothing where there are none.
+    async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError>;
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
     /// Every sandbox of ours it can find, running or not.
     async fn list(&self) -> Result<Vec<Found>, DriverError>;

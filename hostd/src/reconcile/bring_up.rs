@@ -9,6 +9,7 @@ use crate::{
     control::{Control, ControlError},
     core::Goal,
     driver::{Badge, DriverError, Order},
+    inside::Door,
     limits,
     store::SandboxRecord,
 };
@@ -50,6 +51,7 @@ impl Owner {
             Outcome::Done(Ok(handle)) => {
                 // Written with what comes of it: the driver finds it without.
                 self.launched = Some(handle);
+                self.offer();
                 Ok(ControlFlow::Continue(()))
             }
             // Later it may work: the deadline ends it.
@@ -83,11 +85,20 @@ impl Owner {
     }
 
     pub(super) async fn await_ready(&mut self) -> Flow {
+        self.offer();
         let (control, driver, record) = (self.control.clone(), self.driver.clone(), self.record());
+        let opened = self.door.as_ref().map(Door::opened);
         let work = async move {
+            let told = async {
+                tell(&control, &record).await?;
+                if let Some(opened) = opened {
+                    opened.await;
+                }
+                Ok(true)
+            };
             // Safe to cut off: asking and telling may be repeated.
             tokio::select! {
-                told = tell(&control, &record) => told.map(|()| true),
+                told = told => told,
                 _ = driver.died(&record.id) => Ok(false),
             }
         };

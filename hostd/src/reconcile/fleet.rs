@@ -9,6 +9,7 @@ use crate::{
     control::{Control, Lease, Pool},
     core::{Defaults, Refused},
     driver::{Badge, Driver, Drivers, Found},
+    inside::Inside,
     limits,
     store::{NewSandbox, SandboxRecord, Secret, Store},
 };
@@ -51,6 +52,7 @@ pub struct FleetParts {
     pub drivers: Drivers,
     pub defaults: Defaults,
     pub timing: Timing,
+    pub inside: Inside,
 }
 
 #[derive(Clone)]
@@ -63,6 +65,7 @@ pub(super) struct Inner {
     pub drivers: Drivers,
     pub defaults: Defaults,
     pub timing: Timing,
+    pub inside: Inside,
     pub clock: Clock,
     /// Launches at once.
     pub launches: Semaphore,
@@ -88,12 +91,13 @@ impl Fleet {
     /// Takes up every sandbox that is not destroyed where it was left, and finds those that the database
     /// does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
-        let FleetParts { store, drivers, defaults, timing } = parts;
+        let FleetParts { store, drivers, defaults, timing, inside } = parts;
         let inner = Arc::new(Inner {
             store,
             drivers,
             defaults,
             timing,
+            inside,
             clock: Clock::new(),
             launches: Semaphore::new(limits::LAUNCHES_MAX),
             stop: CancellationToken::new(),

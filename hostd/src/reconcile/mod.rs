@@ -10,6 +10,7 @@
 
 mod bring_up;
 mod clock;
+mod discard;
 mod error;
 mod fleet;
 mod follow;

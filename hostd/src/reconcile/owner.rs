@@ -15,6 +15,7 @@ use crate::{
     control::Control,
     core::{Container, Desired, Goal, Move, Renewal, plan},
     driver::{Driver, Handle, Sight},
+    inside::{Door, Guest},
     store::{Change, SandboxRecord},
 };
 use protocol::api::{SandboxId, SandboxStatus};
@@ -54,6 +55,8 @@ pub(super) struct Owner {
     pub(super) deaths: u32,
     /// Follows runtimed's events while this lives.
     pub(super) follower: Option<DropGuard>,
+    /// hostd's own port inside, while this lives.
+    pub(super) door: Option<Door>,
 }
 
 impl Owner {
@@ -77,6 +80,7 @@ impl Owner {
             failures: 0,
             deaths: 0,
             follower: None,
+            door: None,
         }
     }
 
@@ -192,6 +196,7 @@ impl Owner {
     pub(super) fn gone(&mut self) {
         self.ready = false;
         self.follower = None;
+        self.door = None;
         self.control.forget();
     }
 
@@ -237,6 +242,18 @@ impl Owner {
 
     pub(super) fn deadline_ms(&self, goal: Goal) -> u64 {
         self.fleet.clock.now_ms() + self.fleet.timing.towards_ms(goal)
+    }
+
+    /// Opens hostd's own port inside, until the sandbox is gone.
+    pub(super) fn offer(&mut self) {
+        if self.door.is_some() {
+            return;
+        }
+        let (record, control) = (self.publish.subscribe(), self.control.clone());
+        let guest = Guest::new(record, control, self.driver.clone());
+        let (door, serve) = self.fleet.inside.open(guest, self.stop());
+        self.fleet.tasks.spawn(serve);
+        self.door = Some(door);
     }
 
     /// Writes a move and publishes the record it makes.

@@ -4,11 +4,12 @@
 
 use super::{Ask, Fleet, FleetParts, Timing};
 use crate::{
-    core::{Defaults, Goal, State, blueprint},
+    core::{Defaults, Goal, Previews, State, blueprint},
     driver::{
         Drivers,
         fake::{Body, Dice, Fake, Faults},
     },
+    inside::Inside,
     store::{NewSandbox, SandboxRecord, Secret, Store},
 };
 use protocol::api::{Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
@@ -40,7 +41,8 @@ struct World {
 async fn open(driver: &Arc<Fake>, directory: &tempfile::TempDir) -> Fleet {
     let store = Store::open(&directory.path().join("slipway.db")).expect("the store opens");
     let drivers = Drivers::new(vec![driver.clone()]);
-    Fleet::open(FleetParts { store, drivers, defaults: defaults(), timing: timing() })
+    let inside = Inside::new(Previews { domain: "localhost".into(), port: 80 });
+    Fleet::open(FleetParts { store, drivers, defaults: defaults(), timing: timing(), inside })
         .await
         .expect("the fleet opens")
 }

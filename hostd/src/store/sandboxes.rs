@@ -25,6 +25,9 @@ pub struct SandboxFilter {
     /// Implied when `status` asks for them.
     pub include_destroyed: bool,
     pub scope: Option<SandboxScope>,
+    /// By what older callers keep in the metadata.
+    pub external_user: Option<String>,
+    pub external_project: Option<String>,
 }
 
 impl Store {
@@ -114,6 +117,10 @@ fn list(
         wanted.and_if("scope_kind = ?", Some(scope.kind.as_str().to_owned()));
         wanted.and_if("scope_key = ?", Some(scope_key(&scope).to_owned()));
     }
+    let external = "json_extract(metadata, '$.external_user_id') = ?";
+    wanted.and_if(external, filter.external_user);
+    let external = "json_extract(metadata, '$.external_project_id') = ?";
+    wanted.and_if(external, filter.external_project);
     wanted.and_if("id < ?", after.map(String::from));
     wanted.run(conn, "id DESC", limit, sandbox_row::parse)
 }

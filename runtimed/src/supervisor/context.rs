@@ -8,7 +8,7 @@ use crate::log::EventLog;
 use crate::shim::wire::{JobSpec, Stdin};
 use crate::sys::clock::wall_ms;
 use crate::sys::{cgroup, descriptors};
-use protocol::{EnvMap, Fact};
+use protocol::{EnvMap, Fact, STATUS_URL, STATUS_URL_NAME};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,6 +77,7 @@ impl Context {
         set("HOME", self.config.home.display().to_string());
         set("USER", self.config.user.clone());
         set("LANG", LANG.to_owned());
+        set(STATUS_URL_NAME, STATUS_URL.to_owned());
         if tty {
             set("TERM", TERM.to_owned());
         }

@@ -5,10 +5,11 @@ mod document;
 mod refusals;
 mod stream;
 
-use super::{Api, Auth, Images, Previews, Settings, hash_of, hosts::Peer, router};
+use super::{Api, Auth, Images, Settings, hash_of, hosts::Peer, router};
 use crate::{
-    core::Defaults,
+    core::{Defaults, Previews},
     driver::{Drivers, fake::Fake},
+    inside::Inside,
     reconcile::{Fleet, FleetParts, Timing},
     store::Store,
 };
@@ -119,13 +120,15 @@ impl World {
             cpus_max: 2.0,
             pids_max: 4096,
         };
-        let parts = FleetParts { store, drivers, defaults, timing: Timing::default() };
+        let previews = Previews { domain: "localhost".into(), port: 8080 };
+        let inside = Inside::new(previews.clone());
+        let parts = FleetParts { store, drivers, defaults, timing: Timing::default(), inside };
         let fleet = Fleet::open(parts).await.expect("a fleet");
         let settings = Settings {
             admin_hash: hash_of(ADMIN),
             auth,
             names: vec!["slipway.example".into()],
-            previews: Previews { domain: "localhost".into(), port: 8080 },
+            previews,
             instance: "test".into(),
             data_dir: dir.path().to_owned(),
             images: Images::Absent,

@@ -127,7 +127,7 @@ impl Transport for Fake {
         }
     }
 
-    async fn listen(&self, _: &SandboxId, _: u16) -> io::Result<(TcpListener, SocketAddr)> {
+    async fn listen(&self, _: &SandboxId, _: SocketAddr) -> io::Result<TcpListener> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -225,6 +225,10 @@ impl Driver for Fake {
 
     fn logs(&self, _: &SandboxId) -> Option<PathBuf> {
         None
+    }
+
+    async fn workspace_bytes(&self, id: &SandboxId) -> Result<Option<u64>, DriverError> {
+        Ok(self.has_files(id).then_some(0))
     }
 
     async fn stats(&self, _: &SandboxId) -> Result<StatsView, DriverError> {

@@ -64,15 +64,15 @@ impl Inner {
         Ok(TcpSocket::from_std_stream(fd.into()))
     }
 
-    pub async fn listen(&self, sandbox: &SandboxId, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
+    pub async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
+        if !at.ip().is_loopback() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only loopback is offered inside"));
+        }
         let live = self.live(sandbox)?;
-        let place: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
-        let socket = self.socket(&live, place).await?;
+        let socket = self.socket(&live, at).await?;
         socket.set_reuseaddr(true)?;
-        socket.bind(place)?;
-        let listener = socket.listen(LISTEN_BACKLOG as u32)?;
-        let at = listener.local_addr()?;
-        Ok((listener, at))
+        socket.bind(at)?;
+        socket.listen(LISTEN_BACKLOG as u32)
     }
 
     /// The running sandbox; an error where it does not run.

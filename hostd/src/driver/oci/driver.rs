@@ -8,6 +8,7 @@ use super::{
     files::failed,
     images::Images,
     layout::{Layout, SandboxDir},
+    measure,
     netns::Dialer,
     ranges::Ranges,
     recipe::Recipe,
@@ -92,8 +93,8 @@ impl Transport for Oci {
         self.inner.dial(sandbox, target).await
     }
 
-    async fn listen(&self, sandbox: &SandboxId, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
-        self.inner.listen(sandbox, port).await
+    async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
+        self.inner.listen(sandbox, at).await
     }
 }
 
@@ -153,6 +154,11 @@ impl Driver for Oci {
 
     fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf> {
         Some(self.inner.dir(sandbox).control())
+    }
+
+    async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
+        let path = self.inner.layout.workspace(sandbox);
+        self.inner.blocking(move |_| measure::bytes(&path).map_err(failed("measure the workspace"))).await
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {

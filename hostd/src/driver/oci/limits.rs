@@ -72,5 +72,7 @@ pub const IMAGE_MAX_ENTRIES: u64 = 4_000_000;
 pub const IMAGE_DEPTH_MAX: usize = 256;
 pub const IMAGE_NAME_MAX_BYTES: usize = 64;
 
+/// Entries counted in a workspace.
+pub const MEASURE_MAX_ENTRIES: u64 = 4_000_000;
 /// Directories open at a time while a tree is walked; deeper ones are moved up first.
 pub const TREE_DEPTH_MAX: usize = 64;

@@ -33,6 +33,7 @@ mod init;
 mod kernel;
 mod layout;
 mod limits;
+mod measure;
 mod mounts;
 mod netns;
 mod open;

@@ -1,0 +1,94 @@
+//! One command, its output as text. A command that fails is 200; a sandbox that cannot run it is not.
+
+use super::{
+    super::{
+        call::Call,
+        execs,
+        failure::{Answer, Failure},
+        views::ok,
+    },
+    ask::OlderExec,
+    sandboxes::alive,
+    tail,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use protocol::{
+    Exit,
+    api::{ApiErrorCode, ExecAnswer, ExecCreate},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OlderOutput {
+    /// What is not UTF-8 is replaced: this route has no other way.
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: i32,
+    /// There was more output than is shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+pub async fn exec(call: Call) -> Answer {
+    alive(&call).await?;
+    let OlderExec { cmd, stream } = call.json()?;
+    if cmd.first().is_none_or(String::is_empty) {
+        return Err(Failure::invalid("cmd", "give the program and its arguments"));
+    }
+    let create = ExecCreate { argv: Some(cmd), wait: Some(!stream), ..ExecCreate::default() };
+    let answer = execs::perform(&call, create).await?;
+    if stream { tail::stream(&call, &answer.id).await } else { output(answer) }
+}
+
+fn output(answer: ExecAnswer) -> Answer {
+    let late =
+        || Failure::new(ApiErrorCode::TimedOut, "the command still runs; this route does not wait longer");
+    let exit_code = exit_code(answer.exit.as_ref().ok_or_else(late)?)?;
+    let base64 = answer.encoding.is_some();
+    let text = |output: Option<String>| {
+        let output = output.unwrap_or_default();
+        if !base64 {
+            return output;
+        }
+        String::from_utf8_lossy(&BASE64_STANDARD.decode(&output).unwrap_or_default()).into_owned()
+    };
+    let mut stderr = text(answer.stderr);
+    if let Some(Exit::SpawnFailed { message }) = &answer.exit {
+        stderr.push_str(message);
+    }
+    Ok(ok(&OlderOutput { stdout: text(answer.stdout), stderr, exit_code, truncated: answer.truncated }))
+}
+
+/// As a shell would tell it.
+pub fn exit_code(exit: &Exit) -> Result<i32, Failure> {
+    match exit {
+        Exit::Exited { code } => Ok(*code),
+        Exit::Signalled { signal } => Ok(128 + signal),
+        Exit::Oom | Exit::Cancelled => Ok(137),
+        Exit::TimedOut => Ok(124),
+        Exit::SpawnFailed { .. } => Ok(127),
+        Exit::Lost => Err(Failure::new(ApiErrorCode::SandboxFailed, "the sandbox died under the command")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_has_the_number_that_a_shell_gives_it() {
+        let table = [
+            (Exit::Exited { code: 3 }, Some(3)),
+            (Exit::Signalled { signal: 9 }, Some(137)),
+            (Exit::Oom, Some(137)),
+            (Exit::TimedOut, Some(124)),
+            (Exit::Cancelled, Some(137)),
+            (Exit::SpawnFailed { message: "no such file".into() }, Some(127)),
+            (Exit::Lost, None),
+        ];
+        for (exit, expected) in table {
+            assert_eq!(exit_code(&exit).ok(), expected, "{exit:?}");
+        }
+    }
+}

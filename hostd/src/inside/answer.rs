@@ -1,0 +1,101 @@
+//! One request: routed, performed, answered. What comes later (a gateway, a proxy) is another `Offer`, and
+//! its answer may stream.
+
+use super::{
+    limits::{BODY_MAX_BYTES, BODY_MAX_MS},
+    page,
+    route::{Offer, Refusal, route},
+    status::Guest,
+};
+use crate::core::Previews;
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Body as _, Incoming},
+    header::{
+        ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY,
+        X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    },
+};
+use protocol::api::ApiErrorBody;
+use serde::Serialize;
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+/// Nothing but the style that stands in the page.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'";
+
+/// Who serves, and whom.
+#[derive(Clone)]
+pub struct Here {
+    pub guest: Arc<Guest>,
+    pub previews: Arc<Previews>,
+}
+
+pub async fn answer(here: Here, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let routed = match route(&parts.method, &parts.uri, &parts.headers) {
+        Ok(offer) => read(body).await.map(|_| offer),
+        Err(refusal) => Err(refusal),
+    };
+    let mut response = match routed {
+        Ok(offer) => perform(&here, offer).await,
+        Err(refusal) => refused(refusal),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    Ok(response)
+}
+
+async fn perform(here: &Here, offer: Offer) -> Response<Body> {
+    match offer {
+        Offer::Health => json(StatusCode::OK, &"ok"),
+        Offer::Status { html } => {
+            let view = here.guest.status(&here.previews).await;
+            if html { text(StatusCode::OK, HTML, page::html(&view)) } else { json(StatusCode::OK, &view) }
+        }
+    }
+}
+
+/// The whole body, within a size and a time.
+async fn read(body: Incoming) -> Result<Bytes, Refusal> {
+    if body.size_hint().lower() > BODY_MAX_BYTES as u64 {
+        return Err(Refusal::TooLarge);
+    }
+    let whole = Limited::new(body, BODY_MAX_BYTES).collect();
+    match timeout(Duration::from_millis(BODY_MAX_MS), whole).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
+        Ok(Err(_)) | Err(_) => Err(Refusal::NoBody),
+    }
+}
+
+fn refused(refusal: Refusal) -> Response<Body> {
+    let error = refusal.error();
+    let status = StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut response = json(status, &ApiErrorBody { error });
+    if refusal == Refusal::Method {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+    }
+    response
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    text(status, JSON, serde_json::to_string(value).unwrap_or_default())
+}
+
+fn text(status: StatusCode, kind: &'static str, text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

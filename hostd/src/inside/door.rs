@@ -1,0 +1,214 @@
+//! The listeners inside one sandbox and the connections they accepted, all owned by one task.
+//!
+//! ```text
+//!  open ──▶ listen ──▶ accept ──▶ talk (each within its place and its time)
+//!             ▲  │ taken, or not there yet
+//!             └──┘ again, later each time
+//! ```
+//!
+//! Every socket here keeps the network namespace of the sandbox alive, so all of them end with the `Door`.
+
+use super::{
+    answer::{Here, answer},
+    limits,
+    places::{Places, Shared},
+    status::Guest,
+};
+use crate::core::Previews;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::{INSIDE_PORT, api::SandboxId};
+use std::{
+    future::pending,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{JoinError, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{debug, error, info, warn};
+
+/// What is offered to all sandboxes.
+#[derive(Clone)]
+pub struct Inside {
+    previews: Arc<Previews>,
+    shared: Shared,
+}
+
+/// Open while this lives.
+pub struct Door {
+    _until: DropGuard,
+    opened: watch::Receiver<bool>,
+}
+
+impl Inside {
+    pub fn new(previews: Previews) -> Self {
+        Self { previews: Arc::new(previews), shared: Shared::default() }
+    }
+
+    /// The door of one sandbox, and what must run to serve it: until the door is dropped, or all end.
+    pub fn open(
+        &self,
+        guest: Guest,
+        stop: &CancellationToken,
+    ) -> (Door, impl Future<Output = ()> + Send + use<>) {
+        let until = stop.child_token();
+        let (open, opened) = watch::channel(false);
+        let here = Here { guest: Arc::new(guest), previews: self.previews.clone() };
+        let doorman = Doorman { here, places: Places::new(self.shared.clone()), open };
+        let door = Door { _until: until.clone().drop_guard(), opened };
+        let serve = async move {
+            // Safe to cut off: connections end with it, which is what is wanted.
+            tokio::select! {
+                () = until.cancelled() => {}
+                () = doorman.serve() => {}
+            }
+        };
+        (door, serve)
+    }
+}
+
+impl Door {
+    /// Waits, not for ever, until somebody inside would be answered.
+    pub fn opened(&self) -> impl Future<Output = ()> + use<> {
+        let mut opened = self.opened.clone();
+        async move {
+            let wait = opened.wait_for(|open| *open);
+            // Neither is worth more than the sandbox: it comes up all the same.
+            let _ = timeout(Duration::from_millis(limits::OPEN_WAIT_MAX_MS), wait).await;
+        }
+    }
+}
+
+struct Doorman {
+    here: Here,
+    places: Places,
+    open: watch::Sender<bool>,
+}
+
+struct Listeners {
+    four: TcpListener,
+    six: Option<TcpListener>,
+}
+
+impl Doorman {
+    async fn serve(self) {
+        let sandbox = self.here.guest.id();
+        let mut pause_ms = limits::AGAIN_MIN_MS;
+        let listeners = loop {
+            match self.listen(&sandbox).await {
+                Ok(listeners) => break listeners,
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    return debug!(%sandbox, "its driver cannot listen inside");
+                }
+                Err(error) => warn!(%sandbox, %error, pause_ms, "could not listen inside; trying again"),
+            }
+            sleep(Duration::from_millis(pause_ms)).await;
+            pause_ms = (pause_ms * 2).min(limits::AGAIN_MAX_MS);
+        };
+        if pause_ms > limits::AGAIN_MIN_MS {
+            info!(%sandbox, "listens inside now");
+        }
+        self.open.send_replace(true);
+        self.accept(&sandbox, &listeners).await;
+    }
+
+    async fn listen(&self, sandbox: &SandboxId) -> io::Result<Listeners> {
+        let at = |ip: IpAddr| self.here.guest.driver.listen(sandbox, (ip, INSIDE_PORT).into());
+        let four = at(Ipv4Addr::LOCALHOST.into()).await?;
+        let six = match at(Ipv6Addr::LOCALHOST.into()).await {
+            Ok(six) => Some(six),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            // Without IPv6, of the kernel or of the namespace.
+            Err(error) => {
+                debug!(%sandbox, %error, "does not listen on IPv6 inside");
+                None
+            }
+        };
+        Ok(Listeners { four, six })
+    }
+
+    async fn accept(&self, sandbox: &SandboxId, listeners: &Listeners) {
+        let mut connections = JoinSet::new();
+        loop {
+            let arrived = async { (self.places.take().await, listeners.next().await) };
+            let (place, accepted) = tokio::select! {
+                // Nothing is lost when the other is first: a place is given back, and a connection that is
+                // not accepted waits in the kernel.
+                arrived = arrived => arrived,
+                Some(ended) = connections.join_next() => {
+                    report(sandbox, ended);
+                    continue;
+                }
+            };
+            match accepted {
+                Ok(stream) => {
+                    let here = self.here.clone();
+                    connections.spawn(async move {
+                        talk(stream, here).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    debug!(%sandbox, %error, "could not accept a connection from inside");
+                    sleep(Duration::from_millis(limits::ACCEPT_PAUSE_MS)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Listeners {
+    async fn next(&self) -> io::Result<TcpStream> {
+        let six = async {
+            match &self.six {
+                Some(six) => six.accept().await,
+                None => pending().await,
+            }
+        };
+        let (stream, _) = tokio::select! {
+            // A connection is accepted or still in the kernel's queue.
+            accepted = self.four.accept() => accepted?,
+            accepted = six => accepted?,
+        };
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+async fn talk(stream: TcpStream, here: Here) {
+    let service = service_fn(move |request| answer(here.clone(), request));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(limits::HEAD_MAX_MS))
+        .max_buf_size(limits::HEAD_MAX_BYTES)
+        .max_headers(limits::HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = Box::pin(connection);
+    let over = Duration::from_millis(limits::CONNECTION_MAX_MS);
+    let ended = match timeout(over, connection.as_mut()).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            connection.as_mut().graceful_shutdown();
+            let last = Duration::from_millis(limits::LAST_ANSWER_MAX_MS);
+            timeout(last, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection from inside ended badly");
+    }
+}
+
+fn report(sandbox: &SandboxId, ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        error!(%sandbox, %error, "an answer inside panicked; its connection is gone");
+    }
+}

@@ -1,0 +1,26 @@
+//! Every limit of what is offered inside, with its unit.
+
+/// Connections of one sandbox at once. The first ones it always gets; the others come out of what all
+/// sandboxes share. More wait in the kernel's queue.
+pub const CONNECTIONS_OWN: usize = 2;
+pub const CONNECTIONS_MORE: usize = 30;
+pub const CONNECTIONS_SHARED: usize = 2_048;
+/// How long a connection may be silent between requests, and a request head may take.
+pub const HEAD_MAX_MS: u64 = 5_000;
+pub const HEAD_MAX_BYTES: usize = 16 << 10;
+pub const HEADERS_MAX: usize = 64;
+pub const BODY_MAX_BYTES: usize = 64 << 10;
+pub const BODY_MAX_MS: u64 = 10_000;
+/// How long a connection may live, and then the answer that is on its way.
+pub const CONNECTION_MAX_MS: u64 = 300_000;
+pub const LAST_ANSWER_MAX_MS: u64 = 5_000;
+/// After a listener could not be opened: first, longest.
+pub const AGAIN_MIN_MS: u64 = 20;
+pub const AGAIN_MAX_MS: u64 = 5_000;
+/// How long a sandbox that comes up waits for its door. Then it comes up without, and it is tried on.
+pub const OPEN_WAIT_MAX_MS: u64 = 1_000;
+/// Pause after an accept that failed for want of descriptors.
+pub const ACCEPT_PAUSE_MS: u64 = 50;
+/// How long runtimed may take to tell its status, and how long what it told is good.
+pub const STATUS_MAX_MS: u64 = 2_000;
+pub const STATUS_FRESH_MS: u64 = 100;

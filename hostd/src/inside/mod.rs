@@ -1,0 +1,21 @@
+//! What hostd itself offers inside every sandbox, on a loopback port of the sandbox's own network
+//! namespace: for now a page about the sandbox.
+//!
+//! ```text
+//!  sandboxed code ──127.0.0.1:900──▶ door (one per sandbox) ──▶ route ──▶ answer
+//! ```
+//!
+//! **Who calls is which door accepted**, and never anything in the request: nothing in here looks up a
+//! sandbox by what a caller says. A door belongs to the owner of its sandbox (`reconcile`), who opens it on
+//! the way up and drops it when the sandbox is gone: its sockets keep the namespace alive.
+
+mod answer;
+mod door;
+mod limits;
+mod page;
+mod places;
+mod route;
+mod status;
+
+pub use door::{Door, Inside};
+pub use status::Guest;

@@ -1,0 +1,80 @@
+//! How many connections there may be: a few that every sandbox always has, more as long as there are some
+//! for all. So no number of greedy sandboxes keeps another one out.
+
+use super::limits::{CONNECTIONS_MORE, CONNECTIONS_OWN, CONNECTIONS_SHARED};
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What all sandboxes share.
+#[derive(Clone)]
+pub struct Shared(Arc<Semaphore>);
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(CONNECTIONS_SHARED)))
+    }
+}
+
+/// The places of one sandbox.
+pub struct Places {
+    own: Arc<Semaphore>,
+    more: Arc<Semaphore>,
+    shared: Shared,
+}
+
+/// Given back when dropped.
+pub struct Place {
+    _own: OwnedSemaphorePermit,
+    _shared: Option<OwnedSemaphorePermit>,
+}
+
+impl Places {
+    pub fn new(shared: Shared) -> Self {
+        let semaphore = |count| Arc::new(Semaphore::new(count));
+        Self { own: semaphore(CONNECTIONS_OWN), more: semaphore(CONNECTIONS_MORE), shared }
+    }
+
+    /// Waits for a place; one of its own first.
+    pub async fn take(&self) -> Place {
+        tokio::select! {
+            biased;
+            // Both only wait: what was not returned was not taken.
+            own = permit(&self.own) => Place { _own: own, _shared: None },
+            place = self.take_shared() => place,
+        }
+    }
+
+    async fn take_shared(&self) -> Place {
+        let own = permit(&self.more).await;
+        Place { _own: own, _shared: Some(permit(&self.shared.0).await) }
+    }
+}
+
+async fn permit(of: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    of.clone().acquire_owned().await.expect("nobody closes it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    /// Without a runtime: that would make what is ready wait now and then.
+    #[test]
+    fn a_greedy_sandbox_gets_its_share_and_no_number_of_them_keeps_another_out() {
+        let shared = Shared::default();
+        let fill = |places: Places| {
+            let taken: Vec<Place> = std::iter::from_fn(|| places.take().now_or_never()).collect();
+            (places, taken)
+        };
+        let (_first, taken) = fill(Places::new(shared.clone()));
+        assert_eq!(taken.len(), CONNECTIONS_OWN + CONNECTIONS_MORE);
+        let greedy: Vec<_> = (0..100).map(|_| fill(Places::new(shared.clone()))).collect();
+        assert_eq!(shared.0.available_permits(), 0, "all of them together have everything");
+        let (late, mut taken) = fill(Places::new(shared.clone()));
+        assert_eq!(taken.len(), CONNECTIONS_OWN);
+        drop(greedy);
+        taken.extend(std::iter::from_fn(|| late.take().now_or_never()));
+        assert_eq!(taken.len(), CONNECTIONS_OWN + CONNECTIONS_MORE);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a request asks for, decided from its head alone. Pure.
+
+use hyper::{
+    HeaderMap, Method, Uri,
+    header::{ACCEPT, HOST},
+};
+use protocol::{
+    INSIDE_PORT,
+    api::{ApiError, ApiErrorCode},
+};
+
+/// What there is inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// The page about the sandbox.
+    Status {
+        html: bool,
+    },
+    Health,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A page in a browser can be made to ask here under a name of its own (DNS rebinding).
+    #[error("this is served as localhost, 127.0.0.1 and [::1] only")]
+    Name,
+    #[error("there is no such path here; see /")]
+    Path,
+    #[error("only GET is served here")]
+    Method,
+    #[error("the body is too large")]
+    TooLarge,
+    #[error("the body did not come whole and in time")]
+    NoBody,
+}
+
+impl Refusal {
+    pub fn error(self) -> ApiError {
+        let code = match self {
+            Self::Name => ApiErrorCode::Forbidden,
+            Self::Path => ApiErrorCode::NotFound,
+            Self::Method => ApiErrorCode::MethodNotAllowed,
+            Self::TooLarge => ApiErrorCode::TooLarge,
+            Self::NoBody => ApiErrorCode::InvalidRequest,
+        };
+        ApiError::new(code, self.to_string())
+    }
+}
+
+pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Offer, Refusal> {
+    let mut hosts = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
+    let (host, second) = (hosts.next().ok_or(Refusal::Name)?, hosts.next());
+    let named = uri.authority().map(|authority| authority.as_str());
+    if second.is_some() || !is_ours(host) || named.is_some_and(|name| !is_ours(name)) {
+        return Err(Refusal::Name);
+    }
+    let offer = match uri.path() {
+        "/" => Offer::Status { html: wants_html(headers) },
+        "/healthz" => Offer::Health,
+        _ => return Err(Refusal::Path),
+    };
+    if method == Method::GET { Ok(offer) } else { Err(Refusal::Method) }
+}
+
+fn is_ours(authority: &str) -> bool {
+    let name = authority.strip_suffix(&format!(":{INSIDE_PORT}")).unwrap_or(authority);
+    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+}
+
+fn wants_html(headers: &HeaderMap) -> bool {
+    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = accept.flat_map(|value| value.split(',')).filter_map(|part| part.split(';').next());
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<Offer, Refusal> {
+        let mut request = hyper::Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        route(&parts.method, &parts.uri, &parts.headers)
+    }
+
+    #[test]
+    fn only_names_of_loopback_are_served() {
+        for good in ["localhost", "LOCALHOST:900", "127.0.0.1", "127.0.0.1:900", "[::1]", "[::1]:900"] {
+            assert_eq!(asked("GET", "/healthz", &[("host", good)]), Ok(Offer::Health), "{good}");
+        }
+        let bad = [
+            "evil.example",
+            "evil.example:900",
+            "localhost:901",
+            "localhost.evil.example",
+            "127.0.0.1.nip.io",
+            "127.0.0.2",
+            "::1",
+            "user@localhost",
+            "",
+            ":900",
+            "localhost:900:900",
+        ];
+        for bad in bad {
+            assert_eq!(asked("GET", "/healthz", &[("host", bad)]), Err(Refusal::Name), "{bad}");
+        }
+        assert_eq!(asked("GET", "/", &[]), Err(Refusal::Name), "no Host");
+        let twice = [("host", "localhost"), ("host", "localhost")];
+        assert_eq!(asked("GET", "/", &twice), Err(Refusal::Name));
+        assert_eq!(asked("GET", "http://evil.example/", &[("host", "localhost")]), Err(Refusal::Name));
+    }
+
+    #[test]
+    fn what_there_is_is_found_and_everything_else_is_refused() {
+        let table = [
+            ("GET", "/", Ok(Offer::Status { html: false })),
+            ("GET", "/?x=1", Ok(Offer::Status { html: false })),
+            ("GET", "/healthz", Ok(Offer::Health)),
+            ("GET", "/healthz/", Err(Refusal::Path)),
+            ("GET", "//", Err(Refusal::Path)),
+            ("GET", "/v1/sandboxes", Err(Refusal::Path)),
+            ("POST", "/v1/sandboxes", Err(Refusal::Path)),
+            ("POST", "/", Err(Refusal::Method)),
+            ("HEAD", "/", Err(Refusal::Method)),
+            ("DELETE", "/healthz", Err(Refusal::Method)),
+        ];
+        for (method, uri, expected) in table {
+            assert_eq!(asked(method, uri, &[("host", "localhost")]), expected, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn browsers_get_a_page_and_programs_get_json() {
+        let table = [
+            ("text/html,application/xhtml+xml;q=0.9", true),
+            ("application/json, TEXT/HTML;q=0.1", true),
+            ("*/*", false),
+            ("application/json", false),
+        ];
+        for (accept, html) in table {
+            let found = asked("GET", "/", &[("host", "localhost"), ("accept", accept)]);
+            assert_eq!(found, Ok(Offer::Status { html }), "{accept}");
+        }
+    }
+}

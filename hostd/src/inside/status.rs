@@ -1,0 +1,139 @@
+//! What is told about a sandbox to itself, and where it comes from.
+
+use super::limits::{STATUS_FRESH_MS, STATUS_MAX_MS};
+use crate::{
+    control::Control,
+    core::{Previews, rfc3339},
+    driver::Driver,
+    store::SandboxRecord,
+};
+use protocol::{
+    Reason, ServiceName, ServiceState, ServiceView, Status, TaskId,
+    api::{Phase, SandboxId, SandboxStatus},
+};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::sync::{Semaphore, watch};
+
+/// The sandbox behind a door.
+pub struct Guest {
+    record: watch::Receiver<Arc<SandboxRecord>>,
+    control: Control,
+    pub(super) driver: Arc<dyn Driver>,
+    /// However many ask, runtimed is asked once at a time, and not more often than `STATUS_FRESH_MS`.
+    asking: Semaphore,
+    told: Mutex<Option<(Instant, Arc<Status>)>>,
+}
+
+/// `GET /`.
+#[derive(Debug, Clone, Serialize)]
+pub struct StatusView {
+    pub id: SandboxId,
+    pub name: String,
+    pub status: SandboxStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    pub previews: BTreeMap<String, String>,
+    /// What PID 1 tells; absent when it does not answer.
+    #[serde(flatten)]
+    pub inner: Option<InnerView>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct InnerView {
+    pub services: Vec<ServiceLine>,
+    /// Queued or running.
+    pub tasks: Vec<TaskId>,
+    pub busy: bool,
+    /// Since when it is busy, or idle.
+    pub since: String,
+    /// Why it is awake; nothing when it is idle.
+    pub reasons: Vec<Reason>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ServiceLine {
+    pub name: ServiceName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    #[serde(flatten)]
+    pub state: ServiceState,
+    pub restarts: u64,
+}
+
+impl Guest {
+    pub fn new(
+        record: watch::Receiver<Arc<SandboxRecord>>,
+        control: Control,
+        driver: Arc<dyn Driver>,
+    ) -> Self {
+        Self { record, control, driver, asking: Semaphore::new(1), told: Mutex::default() }
+    }
+
+    pub fn id(&self) -> SandboxId {
+        self.record.borrow().id
+    }
+
+    pub(super) async fn status(&self, previews: &Previews) -> StatusView {
+        let told = self.ask().await;
+        let record = self.record.borrow().clone();
+        StatusView {
+            id: record.id,
+            name: record.name.clone(),
+            status: record.state.status,
+            phase: record.state.effort.as_ref().map(|effort| effort.phase),
+            previews: previews.of(&record.id, &record.blueprint.ports),
+            inner: told.map(|status| inner(&status)),
+        }
+    }
+
+    async fn ask(&self) -> Option<Arc<Status>> {
+        let _turn = self.asking.acquire().await.ok()?;
+        if let Some((at, status)) = self.told().clone()
+            && at.elapsed() < Duration::from_millis(STATUS_FRESH_MS)
+        {
+            return Some(status);
+        }
+        let asked = self.control.get::<Status>("/v1/status", Duration::from_millis(STATUS_MAX_MS)).await;
+        let status = Arc::new(asked.ok()?);
+        *self.told() = Some((Instant::now(), status.clone()));
+        Some(status)
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Arc<Status>)>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn inner(status: &Status) -> InnerView {
+    let activity = &status.activity;
+    let task = |reason: &Reason| match reason {
+        Reason::Task { task } => Some(task.clone()),
+        Reason::Exec { .. }
+        | Reason::Viewers { .. }
+        | Reason::Tunnels { .. }
+        | Reason::Hold { .. }
+        | Reason::ServiceStarting { .. }
+        | Reason::Cpu { .. } => None,
+    };
+    InnerView {
+        services: status.services.iter().map(line).collect(),
+        tasks: activity.reasons.iter().filter_map(task).collect(),
+        busy: activity.busy,
+        since: rfc3339(activity.since_ms),
+        reasons: activity.reasons.clone(),
+    }
+}
+
+fn line(service: &ServiceView) -> ServiceLine {
+    ServiceLine {
+        name: service.name.clone(),
+        port: service.port,
+        state: service.state.clone(),
+        restarts: service.restarts,
+    }
+}

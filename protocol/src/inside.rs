@@ -1,0 +1,17 @@
+//! What hostd itself offers inside every sandbox, on its loopback.
+
+/// The port. Below 1024: sandboxed code has no capability to take it before hostd does.
+pub const INSIDE_PORT: u16 = 900;
+/// The status page of the sandbox, and the name under which every job finds it.
+pub const STATUS_URL: &str = "http://127.0.0.1:900/";
+pub const STATUS_URL_NAME: &str = "SLIPWAY_STATUS_URL";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_has_the_port() {
+        assert_eq!(STATUS_URL, format!("http://127.0.0.1:{INSIDE_PORT}/"));
+    }
+}
