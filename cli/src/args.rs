@@ -2,7 +2,7 @@
 
 use crate::commands::{
     attach, attempts, completions, create, down, ensure, events, exec, get, image, lifecycle, logs, ls,
-    ports, ps, rm, service, services, token, up,
+    ports, ps, rm, run, service, services, task, token, up,
 };
 use clap::{Parser, Subcommand};
 
@@ -12,7 +12,8 @@ A sandbox is named by its id, by the beginning of it where that is unique, or by
 Without more, slipway talks to the hostd of this machine on <data>/hostd.sock, which only root may use; <data> is
 SLIPWAY_DATA_DIR or /var/lib/slipway. With SLIPWAY_URL=http://host:port and SLIPWAY_TOKEN it talks to any hostd.
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong arguments. `exec` and `attach` exit as the command did, see there.
+Exit codes: 0 done; 1 refused or failed; 2 wrong arguments. `exec`, `attach`, `run` and
+`task follow` exit as the command or the agent did, see there.
 Start with `slipway up`, or with `slipway doctor` when that does not work.";
 
 /// Sandboxes for coding agents and the apps they build.
@@ -54,6 +55,14 @@ pub enum Command {
     Ls(ls::LsArgs),
     /// Show everything about a sandbox
     Get(get::GetArgs),
+    /// Let an agent do a task in a sandbox of its own, show what it does, and exit as it does
+    ///
+    /// The shortest way from a prompt to a result. `slipway task` does the same in steps.
+    Run(run::RunArgs),
+    /// Submit, list, show, follow and cancel tasks of a sandbox
+    ///
+    /// Tasks of a sandbox are done one after the other. They go on when nobody looks, and when hostd restarts.
+    Task(task::TaskArgs),
     /// Run a command in a sandbox, and exit as it does
     Exec(exec::ExecArgs),
     /// Show the output of a command that was started before, and exit as it does
@@ -115,7 +124,8 @@ pub enum Command {
 impl Command {
     /// Whether the exit code belongs to a command in a sandbox, so that our own failures need another.
     pub fn runs_commands(&self) -> bool {
-        matches!(self, Self::Exec(_) | Self::Attach(_))
+        matches!(self, Self::Exec(_) | Self::Attach(_) | Self::Run(_))
+            || matches!(self, Self::Task(args) if args.follows())
     }
 }
 

@@ -29,12 +29,29 @@ pub const LIST_MAX_ITEMS: usize = 1_000_000;
 pub const PATIENCE: Duration = Duration::from_secs(300);
 pub const RETRY_FIRST: Duration = Duration::from_millis(50);
 pub const RETRY_MOST: Duration = Duration::from_secs(1);
+/// The same where somebody follows events for as long as there are any.
+pub const FEED_RETRY_MOST: Duration = Duration::from_secs(5);
+/// Longest pause before a reconnect that hostd may ask for.
+pub const FEED_RETRY_ASKED_MOST: Duration = Duration::from_secs(30);
+/// A stream of events without a byte for so long is dead: hostd sends a heartbeat every 15 s.
+pub const FEED_SILENCE: Duration = Duration::from_secs(60);
+/// Bytes of a stream of events within which there must be an event.
+pub const FRAME_MAX_BYTES: usize = 16 << 20;
+/// Bytes given to the parser of frames at once: it copies what is left after every line.
+pub const FRAME_PIECE_BYTES: usize = 4 << 10;
 /// After so long without hostd the person is told.
 pub const SILENCE_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// Bytes of standard input sent at once, and how many such pieces may wait.
 pub const STDIN_PIECE_BYTES: usize = 64 << 10;
 pub const STDIN_PIECES: usize = 4;
+
+/// Longest prompt that is read from standard input, in bytes; hostd may take less.
+pub const PROMPT_MAX_BYTES: u64 = 1 << 20;
+/// Tool calls without an outcome that are remembered.
+pub const OPEN_TOOLS_MAX: usize = 256;
+/// Between two looks at a task whose end is waited for.
+pub const TASK_POLL: Duration = Duration::from_millis(500);
 
 /// For hostd to find out how a command ended whose sandbox went away.
 pub const END_KNOWN_WITHIN: Duration = Duration::from_secs(3);

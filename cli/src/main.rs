@@ -18,15 +18,19 @@ mod patience;
 mod progress;
 mod resolve;
 mod run;
+mod run_box;
 mod session;
 mod settle;
 mod signals;
 mod spec;
 mod stdin;
 mod table;
+mod tame;
+mod task;
 mod terminal;
 mod text;
 mod winsize;
+mod wire;
 
 fn main() {
     let args = <args::Args as clap::Parser>::parse();

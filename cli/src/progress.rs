@@ -6,15 +6,32 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     sync::{Arc, Mutex},
 };
-use tokio::{task::JoinHandle, time};
+use tokio::{
+    task::JoinHandle,
+    time::{self, Instant},
+};
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 #[derive(Debug)]
 struct Line {
     text: String,
+    /// Shown with the time since then.
+    since: Option<Instant>,
+    /// Nothing is drawn before.
+    quiet_until: Instant,
+    /// Nothing is drawn at all for now.
+    rests: bool,
     drawn: bool,
     over: bool,
+}
+
+impl Line {
+    fn erase(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
 }
 
 pub struct Progress {
@@ -24,7 +41,18 @@ pub struct Progress {
 
 impl Progress {
     pub fn start(output: Output, text: impl Into<String>) -> Self {
-        let line = Arc::new(Mutex::new(Line { text: text.into(), drawn: false, over: false }));
+        Self::new(output, text.into(), None)
+    }
+
+    /// One that tells how long it has been going on.
+    pub fn timed(output: Output, text: impl Into<String>) -> Self {
+        Self::new(output, text.into(), Some(Instant::now()))
+    }
+
+    fn new(output: Output, text: String, since: Option<Instant>) -> Self {
+        let quiet_until = Instant::now() + limits::SPINNER_AFTER;
+        let line = Line { text, since, quiet_until, rests: false, drawn: false, over: false };
+        let line = Arc::new(Mutex::new(line));
         let visible = !output.json && io::stderr().is_terminal();
         let drawer = visible.then(|| tokio::spawn(draw(Arc::clone(&line))));
         Self { line, drawer }
@@ -33,6 +61,22 @@ impl Progress {
     pub fn say(&self, text: impl Into<String>) {
         if let Ok(mut line) = self.line.lock() {
             line.text = text.into();
+        }
+    }
+
+    /// Prints something else in its place; it is drawn again after a while of silence.
+    pub fn interrupt<T>(&self, print: impl FnOnce() -> T) -> T {
+        let Ok(mut line) = self.line.lock() else { return print() };
+        line.erase();
+        let printed = print();
+        line.quiet_until = Instant::now() + limits::SPINNER_AFTER;
+        printed
+    }
+
+    /// Whether it must not be drawn, as in the middle of a line.
+    pub fn rest(&self, rests: bool) {
+        if let Ok(mut line) = self.line.lock() {
+            line.rests = rests;
         }
     }
 }
@@ -44,15 +88,12 @@ impl Drop for Progress {
         }
         if let Ok(mut line) = self.line.lock() {
             line.over = true;
-            if line.drawn {
-                let _ = write!(io::stderr(), "\r\x1b[K");
-            }
+            line.erase();
         }
     }
 }
 
 async fn draw(line: Arc<Mutex<Line>>) {
-    time::sleep(limits::SPINNER_AFTER).await;
     let mut ticks = time::interval(limits::SPINNER_EVERY);
     for frame in FRAMES.iter().cycle() {
         ticks.tick().await;
@@ -60,7 +101,11 @@ async fn draw(line: Arc<Mutex<Line>>) {
         if line.over {
             return;
         }
+        if line.rests || Instant::now() < line.quiet_until {
+            continue;
+        }
         line.drawn = true;
-        let _ = write!(io::stderr(), "\r\x1b[K{frame} {}", line.text);
+        let elapsed = line.since.map(|since| format!(" {}s", since.elapsed().as_secs())).unwrap_or_default();
+        let _ = write!(io::stderr(), "\r\x1b[K{frame} {}{elapsed}", line.text);
     }
 }

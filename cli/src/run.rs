@@ -48,6 +48,8 @@ async fn serve(context: &Context, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Exec(args) => return commands::exec::run(context, args).await,
         Command::Attach(args) => return commands::attach::run(context, args).await,
+        Command::Run(args) => return commands::run::run(context, args).await,
+        Command::Task(args) => return commands::task::run(context, args).await,
         Command::Up(args) => commands::up::run(context, args).await,
         Command::Down(args) => commands::down::run(context, args).await,
         Command::Create(args) => commands::create::run(context, args).await,

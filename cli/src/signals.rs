@@ -1,4 +1,4 @@
-//! The signals that an attached exec is told of.
+//! The signals that an attached exec is told of, and what they mean while we wait for something else.
 
 use std::{future::pending, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -10,6 +10,17 @@ pub enum Received {
     HangUp,
     Resize,
 }
+
+/// How waiting for something ended.
+pub enum Waited<T> {
+    /// `pressed`: the person did not want it any more.
+    Done { value: T, pressed: bool },
+    /// They did not want to wait for it either; the exit code.
+    Left(u8),
+}
+
+const INTERRUPTED: u8 = 130;
+const HUNG_UP: u8 = 129;
 
 pub struct Signals {
     interrupt: Signal,
@@ -42,6 +53,28 @@ impl Signals {
             _ = self.terminate.recv() => Received::Terminate,
             _ = self.hang_up.recv() => Received::HangUp,
             _ = resized => Received::Resize,
+        }
+    }
+
+    /// Waits for what must not be left half done: the first Ctrl-C is told, the second leaves.
+    pub async fn patiently<T>(&mut self, work: impl Future<Output = T>, first: impl Fn()) -> Waited<T> {
+        let mut work = std::pin::pin!(work);
+        let mut pressed = false;
+        loop {
+            tokio::select! {
+                // Pinned: it goes on where it was.
+                value = &mut work => return Waited::Done { value, pressed },
+                // A signal that came is kept until it is asked for.
+                signal = self.next() => match signal {
+                    Received::Resize => {}
+                    Received::Interrupt | Received::Terminate if !pressed => {
+                        pressed = true;
+                        first();
+                    }
+                    Received::Interrupt | Received::Terminate => return Waited::Left(INTERRUPTED),
+                    Received::HangUp => return Waited::Left(HUNG_UP),
+                },
+            }
         }
     }
 }

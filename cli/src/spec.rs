@@ -11,6 +11,28 @@ use std::{io::Read as _, path::PathBuf};
 /// What the sandbox shall be. Everything is optional.
 #[derive(Debug, Args, Default)]
 pub struct SpecFlags {
+    #[command(flatten)]
+    pub shape: ShapeFlags,
+    /// Environment variable for everything in it; NAME alone passes on your own
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    pub env: Vec<(String, String)>,
+    /// File of NAME=VALUE lines; --env wins over it
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// Keep it running, and start it again when it dies, instead of letting it sleep when idle
+    #[arg(long)]
+    pub always_on: bool,
+    /// What it belongs to, as in agent-run:42 or custom:mine; one live sandbox has each
+    #[arg(long, value_name = "KIND:KEY", value_parser = parse::scope)]
+    pub scope: Option<SandboxScope>,
+    /// JSON file with the spec, `-` for standard input; flags win over it
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// What it is made of, also where it is made for one task only.
+#[derive(Debug, Args, Default)]
+pub struct ShapeFlags {
     /// Name for people; a unique one may be used instead of the id
     #[arg(long)]
     pub name: Option<String>,
@@ -23,12 +45,6 @@ pub struct SpecFlags {
     /// Port whose preview is advertised; repeat for more
     #[arg(long = "port", short = 'p', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
-    /// Environment variable for everything in it; NAME alone passes on your own
-    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
-    pub env: Vec<(String, String)>,
-    /// File of NAME=VALUE lines; --env wins over it
-    #[arg(long, value_name = "FILE")]
-    pub env_file: Vec<PathBuf>,
     /// Memory limit, as in 512m or 2g
     #[arg(long, short = 'm', value_name = "SIZE", value_parser = parse::megabytes)]
     pub memory: Option<u64>,
@@ -44,9 +60,6 @@ pub struct SpecFlags {
     /// `none` has loopback only; `open` reaches the network of the host's choice
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<NetworkFlag>,
-    /// Keep it running, and start it again when it dies, instead of letting it sleep when idle
-    #[arg(long)]
-    pub always_on: bool,
     /// Let anyone open its previews, without a token
     #[arg(long)]
     pub public: bool,
@@ -59,16 +72,10 @@ pub struct SpecFlags {
     /// Project it belongs to
     #[arg(long)]
     pub project: Option<String>,
-    /// What it belongs to, as in agent-run:42 or custom:mine; one live sandbox has each
-    #[arg(long, value_name = "KIND:KEY", value_parser = parse::scope)]
-    pub scope: Option<SandboxScope>,
     /// Service to keep running, as in 'name=web,command=npm run dev,port=3000'. Also takes cwd=,
     /// depends_on=, env.NAME=, restart=always|on-failure|never and health=/path|tcp:PORT|log:PATTERN|command:LINE
     #[arg(long = "service", value_name = "FIELDS", value_parser = parse::service)]
     pub services: Vec<ServiceSpec>,
-    /// JSON file with the spec, `-` for standard input; flags win over it
-    #[arg(long, short = 'f', value_name = "FILE")]
-    pub file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -94,25 +101,32 @@ impl SpecFlags {
 
     /// The flags over a spec from a file. Single values replace, collections are merged by name.
     fn over(self, mut spec: SandboxSpec, env_of_files: protocol::EnvMap) -> SandboxSpec {
+        spec.env.extend(env_of_files);
+        spec.env.extend(self.env);
+        spec.idle_policy = self.always_on.then_some(IdlePolicy::AlwaysOn).or(spec.idle_policy);
+        spec.scope = self.scope.or(spec.scope);
+        self.shape.over(spec)
+    }
+}
+
+impl ShapeFlags {
+    /// The same, for the flags that need no files.
+    pub fn over(self, mut spec: SandboxSpec) -> SandboxSpec {
         spec.name = self.name.or(spec.name);
         spec.image = self.image.or(spec.image);
         spec.driver = self.driver.or(spec.driver);
         spec.ports.extend(self.ports);
         spec.ports.sort_unstable();
         spec.ports.dedup();
-        spec.env.extend(env_of_files);
-        spec.env.extend(self.env);
         spec.limits.memory_mb = self.memory.or(spec.limits.memory_mb);
         spec.limits.cpus = self.cpus.or(spec.limits.cpus);
         spec.limits.pids = self.pids.or(spec.limits.pids);
         spec.limits.disk_mb = self.disk.or(spec.limits.disk_mb);
         spec.network = self.network.map(Network::from).or(spec.network);
-        spec.idle_policy = self.always_on.then_some(IdlePolicy::AlwaysOn).or(spec.idle_policy);
         spec.visibility = self.public.then_some(Visibility::Public).or(spec.visibility);
         spec.ttl = self.ttl.or(spec.ttl);
         spec.metadata.extend(self.metadata);
         spec.project = self.project.or(spec.project);
-        spec.scope = self.scope.or(spec.scope);
         for service in self.services {
             spec.services.retain(|known| known.name != service.name);
             spec.services.push(service);
@@ -150,15 +164,15 @@ mod tests {
         let file = r#"{"name":"old","ports":[80],"env":{"A":"1","B":"1"},"limits":{"memory_mb":64,"pids":9},
             "services":[{"name":"web","command":"old"}]}"#;
         let base: SandboxSpec = serde_json::from_str(file).expect("a good spec");
-        let flags = SpecFlags {
+        let shape = ShapeFlags {
             name: Some("new".into()),
             ports: vec![3000, 80],
-            env: vec![("A".into(), "3".into())],
             memory: Some(128),
             services: vec![parse::service("name=web,command=new").expect("a good service")],
-            always_on: true,
-            ..SpecFlags::default()
+            ..ShapeFlags::default()
         };
+        let flags =
+            SpecFlags { shape, env: vec![("A".into(), "3".into())], always_on: true, ..SpecFlags::default() };
         let spec =
             flags.over(base, [("A".to_owned(), "2".to_owned()), ("C".to_owned(), "2".to_owned())].into());
         insta::assert_snapshot!(serde_json::to_string(&spec).expect("JSON"), @r#"{"name":"new","ports":[80,3000],"env":{"A":"3","B":"1","C":"2"},"services":[{"name":"web","command":"new","restart":"always","restart_after_task":false}],"limits":{"memory_mb":128,"pids":9},"idle_policy":"always_on"}"#);

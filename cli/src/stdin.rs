@@ -58,10 +58,12 @@ async fn deliver(client: &Client, ask: Ask) -> Result<Delivered, ClientError> {
 
 fn unsure(error: ClientError) -> Failure {
     match error {
-        ClientError::Cut(_) | ClientError::Early | ClientError::TimedOut(_) => Failure::refused(
-            "hostd went away while input was being sent: some of it may be missing, or be there twice",
-        )
-        .or("run the command again"),
+        ClientError::Cut(_) | ClientError::Early | ClientError::TimedOut(_) | ClientError::InBetween(_) => {
+            Failure::refused(
+                "hostd went away while input was being sent: some of it may be missing, or be there twice",
+            )
+            .or("run the command again")
+        }
         other => other.into(),
     }
 }

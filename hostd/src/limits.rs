@@ -11,7 +11,7 @@ pub const LOCK_LOOK_MS: u64 = 5;
 /// Body of an ordinary request. Standard input is streamed and has no limit of its own.
 pub const BODY_MAX_BYTES: usize = 2 << 20;
 /// Connections to the API at once.
-pub const CONNECTIONS_MAX: usize = 4096;
+pub const CONNECTIONS_MAX: usize = 8192;
 /// How long a client may take to send its request head, and then a body that is not streamed.
 pub const HEAD_TIMEOUT_MS: u64 = 10_000;
 pub const BODY_TIMEOUT_MS: u64 = 30_000;

@@ -24,6 +24,9 @@ pub enum ClientError {
     TimedOut(Duration),
     #[error("{}", .0.message)]
     Api(Box<ApiError>),
+    /// Something between us and hostd answers for it, as a proxy does while hostd restarts.
+    #[error("hostd is not reached: {0}")]
+    InBetween(String),
     #[error("the answer is not one of hostd's: {0}")]
     Strange(String),
 }
@@ -38,6 +41,7 @@ impl ClientError {
             | Self::Cut(_)
             | Self::Early
             | Self::TimedOut(_)
+            | Self::InBetween(_)
             | Self::Strange(_) => None,
         }
     }
@@ -49,7 +53,9 @@ impl ClientError {
     /// Whether the same request may succeed in a moment: hostd restarts, or says so itself.
     pub fn passes(&self) -> bool {
         match self {
-            Self::NotServing { .. } | Self::Cut(_) | Self::Early | Self::TimedOut(_) => true,
+            Self::NotServing { .. } | Self::Cut(_) | Self::Early | Self::TimedOut(_) | Self::InBetween(_) => {
+                true
+            }
             Self::Api(error) => error.retryable,
             Self::BadUrl(_) | Self::NotAllowed(_) | Self::Strange(_) => false,
         }
@@ -71,6 +77,7 @@ impl ClientError {
             Self::Cut(_) | Self::Early => Some("hostd may be restarting: try again; `slipway ls` shows what was done".to_owned()),
             Self::TimedOut(_) => Some("see `slipway ls` for what is going on, and hostd's log for why".to_owned()),
             Self::Api(error) => api_next(error),
+            Self::InBetween(_) => Some("check what SLIPWAY_URL points at, and whether hostd runs there".to_owned()),
             Self::BadUrl(_) | Self::Strange(_) => None,
         }
     }

@@ -8,7 +8,13 @@ use hyper::{Request, Response, body::Incoming, client::conn::http1::SendRequest}
 use protocol::api::{ApiErrorBody, Page};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::time::{Instant, timeout_at};
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -20,6 +26,7 @@ pub struct Client {
     target: Target,
     token: Option<String>,
     idle: Mutex<Option<Sender>>,
+    answered: AtomicBool,
 }
 
 /// An answer with success, read whole.
@@ -37,11 +44,16 @@ impl Answer {
 
 impl Client {
     pub fn new(target: Target, token: Option<String>) -> Self {
-        Self { target, token, idle: Mutex::new(None) }
+        Self { target, token, idle: Mutex::new(None), answered: AtomicBool::new(false) }
     }
 
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Whether hostd ever answered: one that never did is not "restarting".
+    pub fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
     }
 
     /// Sends a request and reads the answer whole.
@@ -94,6 +106,7 @@ impl Client {
             .await
             .map_err(|_| ClientError::TimedOut(late))?
             .map_err(ClientError::Cut)?;
+        self.answered.store(true, Ordering::Relaxed);
         if response.status().is_success() {
             return Ok((response, sender));
         }
@@ -101,6 +114,7 @@ impl Client {
         let body = collect(response, deadline, late).await?;
         match serde_json::from_slice::<ApiErrorBody>(&body) {
             Ok(told) => Err(ClientError::Api(Box::new(told.error))),
+            Err(_) if status.is_server_error() => Err(ClientError::InBetween(status.to_string())),
             Err(_) => Err(ClientError::Strange(format!("{status} {}", excerpt(&body)))),
         }
     }

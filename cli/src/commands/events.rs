@@ -3,14 +3,14 @@
 use crate::{
     client::Ask,
     context::{Context, typed},
-    failure::Failure,
+    failure::{Failure, eprint_line},
     feed::Feed,
     output::{Colour, Output},
     text::plain,
 };
 use clap::Args;
 use protocol::api::{EventView, SandboxId};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 #[derive(Debug, Args)]
@@ -42,15 +42,16 @@ fn wanted(sandbox: Option<SandboxId>, args: &EventsArgs) -> Ask {
 }
 
 async fn follow(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
-    let mut feed = Feed::new(Arc::clone(&context.client), wanted(sandbox, args), args.after);
-    loop {
-        let (event, json) = feed.next().await?;
+    let client = Arc::clone(&context.client);
+    let mut feed = Feed::new(client, wanted(sandbox, args), args.after, Arc::new(eprint_line));
+    while let Some(frame) = feed.next().await? {
         if context.output.json {
-            context.output.line(&json)?;
-        } else {
+            context.output.line(&frame.data)?;
+        } else if let Ok(event) = serde_json::from_str(&frame.data) {
             context.output.line(&line(&event, context.output))?;
         }
     }
+    Ok(())
 }
 
 async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
@@ -69,13 +70,21 @@ async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) 
 
 fn line(event: &EventView, output: Output) -> String {
     let time = output.paint(Colour::Dim, &event.time);
-    let line = format!("{time}  {}  {:<16}  {}", event.sandbox, event.kind, plain(&details(&event.data)));
+    let line = format!("{time}  {}  {:<16}  {}", event.sandbox, event.kind, plain(&told(event)));
     line.trim_end().to_owned()
 }
 
-/// The fields of an event as `name=value`, nested ones as JSON.
-fn details(data: &Value) -> String {
-    let Some(fields) = data.as_object() else { return data.to_string() };
+/// What an event tells: of a task beside its other fields, of anything else in `data`.
+fn told(event: &EventView) -> String {
+    match &event.data {
+        Value::Null => details(&event.fact),
+        Value::Object(data) => details(data),
+        other => other.to_string(),
+    }
+}
+
+/// Fields as `name=value`, nested ones as JSON.
+fn details(fields: &Map<String, Value>) -> String {
     let skipped = ["kind", "cursor", "time_ms"];
     let shown = fields.iter().filter(|(name, value)| !skipped.contains(&name.as_str()) && !value.is_null());
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
@@ -85,6 +94,15 @@ fn details(data: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_of_a_task_is_one_line_too() {
+        let json = r#"{"seq":7,"time":"2026-11-16T08:00:00.000Z","sandbox":"01jb9xyzabcdefghjkmnpqrstv","task":"t",
+            "number":3,"kind":"message","text":"hi\u001b[2J"}"#;
+        let event: EventView = serde_json::from_str(json).expect("an event");
+        let line = line(&event, Output { json: false, colour: false });
+        assert!(line.ends_with("  message           number=3 text=hi[2J"), "{line:?}");
+    }
 
     #[test]
     fn an_event_is_one_line() {

@@ -8,11 +8,26 @@
 //! | `oom` | was killed for memory |
 //!
 //! Output is cut after every second chunk, in the middle of the third.
+//!
+//! Tasks do the same by the name of the program of their agent:
+//!
+//! | program | what it does |
+//! |---|---|
+//! | `print N` | has said N lines, and succeeded |
+//! | `evil` | has printed what would steer a terminal |
+//! | `exit N` | has failed with that code |
+//! | `hang`, `stubborn` | runs until it is cancelled; runs on then too |
+//! | anything else | has failed for the reason of that name |
+//!
+//! Their events are cut after every event, each time at another place of the next one.
 
 mod execs;
 mod serve;
+mod tasks;
 
 pub use serve::Fake;
 
 pub const WEB: &str = "01jb9xyzabcdefghjkmnpqrstv";
 pub const API: &str = "01kb9xyzabcdefghjkmnpqrstv";
+/// The one that a create makes.
+pub const MADE: &str = "01nb9xyzabcdefghjkmnpqrstv";

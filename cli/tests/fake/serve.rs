@@ -1,6 +1,10 @@
 //! The socket, and which request means what.
 
-use super::{API, WEB, execs::Execs};
+use super::{
+    API, MADE, WEB,
+    execs::Execs,
+    tasks::{Asked, Tasks},
+};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -23,6 +27,7 @@ pub type Answer = (u16, Pieces);
 
 pub struct Fake {
     pub execs: Arc<Execs>,
+    pub tasks: Arc<Tasks>,
     directory: tempfile::TempDir,
     server: Option<JoinHandle<()>>,
 }
@@ -30,7 +35,7 @@ pub struct Fake {
 impl Fake {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut fake = Self { execs: Arc::default(), directory, server: None };
+        let mut fake = Self { execs: Arc::default(), tasks: Arc::default(), directory, server: None };
         fake.serve();
         fake
     }
@@ -41,13 +46,14 @@ impl Fake {
 
     pub fn serve(&mut self) {
         let listener = UnixListener::bind(self.directory.path().join("hostd.sock")).expect("a socket");
-        let execs = Arc::clone(&self.execs);
+        let (execs, tasks) = (Arc::clone(&self.execs), Arc::clone(&self.tasks));
         self.server = Some(tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
-                let execs = Arc::clone(&execs);
-                let service = service_fn(move |request| answer(Arc::clone(&execs), request));
+                let (execs, tasks) = (Arc::clone(&execs), Arc::clone(&tasks));
+                let service =
+                    service_fn(move |request| answer(Arc::clone(&execs), Arc::clone(&tasks), request));
                 connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         }));
@@ -65,7 +71,11 @@ impl Fake {
 
 type Body = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>;
 
-async fn answer(execs: Arc<Execs>, request: Request<Incoming>) -> Result<Response<Body>, io::Error> {
+async fn answer(
+    execs: Arc<Execs>,
+    tasks: Arc<Tasks>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, io::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let after = head.headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
@@ -73,8 +83,24 @@ async fn answer(execs: Arc<Execs>, request: Request<Incoming>) -> Result<Respons
     let query = head.uri.query().unwrap_or_default();
     let (status, pieces) = match (head.method.as_str(), path.as_slice()) {
         ("GET", ["v1", "sandboxes"]) => document(200, &json!({ "items": sandboxes() })),
-        ("POST", ["v1", "sandboxes"]) => document(502, &failed_create()),
+        ("POST", ["v1", "sandboxes"]) if body.windows(6).any(|text| text == b"\"nope\"") => {
+            document(502, &failed_create())
+        }
+        ("POST", ["v1", "sandboxes"]) => {
+            tasks.act("make");
+            document(201, &sandbox(MADE, "made"))
+        }
+        ("DELETE", ["v1", "sandboxes", id]) => {
+            tasks.act(format!("destroy {id}"));
+            let mut view = sandbox(id, "made");
+            view["status"] = json!("destroyed");
+            document(200, &view)
+        }
         ("GET", ["v1", "sandboxes", WEB]) => document(200, &sandboxes()[0]),
+        ("GET", ["v1", "sandboxes", MADE]) => document(200, &sandbox(MADE, "made")),
+        (method, ["v1", "sandboxes", id @ (WEB | MADE), "tasks", rest @ ..]) => {
+            tasks.answer(method, id, rest, &Asked { body: &body, after }).await
+        }
         ("GET", ["v1", "events"]) => (200, events(after)),
         (method, ["v1", "sandboxes", WEB, "execs", rest @ ..]) => {
             execs.answer(method, rest, query, &body).await
@@ -104,13 +130,14 @@ fn failed_create() -> Value {
 }
 
 fn sandboxes() -> Vec<Value> {
-    let sandbox = |id: &str, name: &str| {
-        json!({ "id": id, "name": name, "tenant": "t", "principal": "p", "project": "default", "status": "running",
-            "driver": "oci", "image": "host", "ports": [3000], "previews": {}, "network": "none",
-            "limits": { "memory_mb": 512, "cpus": 1.0, "pids": 256 }, "idle_policy": "sleep", "visibility": "private",
-            "env": [], "services": [], "metadata": {}, "attempt": 1, "created_at": "", "updated_at": "" })
-    };
     vec![sandbox(WEB, "web"), sandbox(API, "api")]
+}
+
+fn sandbox(id: &str, name: &str) -> Value {
+    json!({ "id": id, "name": name, "tenant": "t", "principal": "p", "project": "default", "status": "running",
+        "driver": "oci", "image": "host", "ports": [3000], "previews": { "3000": "http://preview" }, "network": "none",
+        "limits": { "memory_mb": 512, "cpus": 1.0, "pids": 256 }, "idle_policy": "sleep", "visibility": "private",
+        "env": [], "services": [], "metadata": {}, "attempt": 1, "created_at": "", "updated_at": "" })
 }
 
 /// Six events; a connection gets two of them, and one that it was given before.

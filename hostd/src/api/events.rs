@@ -59,7 +59,7 @@ async fn answer(call: &Call, sandbox: Option<SandboxId>, task: Option<i64>, foll
     let after = after(call)?;
     let store = call.api.fleet.store();
     if follows {
-        return Ok(Subscriber::new(store, &call.api.closing, filter, after).response());
+        return Ok(Subscriber::new(&call.api, filter, after)?.response());
     }
     let limit = call.query.limit()?;
     let items = list(store, &filter, after, limit).await?;

@@ -30,6 +30,10 @@ pub const AUDIT_REFUSED_BURST: u32 = 100;
 pub const AUDIT_REFUSED_PER_SECOND: u32 = 10;
 /// Between two comments on a silent stream of events.
 pub const HEARTBEAT_MS: u64 = 15_000;
+/// Streams of events at once: the other connections are for calls.
+pub const VIEWERS_MAX: usize = 7168;
+/// How long a peer may take nothing of what is sent to it before its connection is ended.
+pub const PEER_SILENT_MAX_MS: u32 = 5 * 60_000;
 /// What is sent to one subscriber at once.
 pub const SSE_PIECE_MAX_BYTES: usize = 64 << 10;
 /// Rounds of `ensure` before it gives up: each one means that somebody else changed the sandbox.

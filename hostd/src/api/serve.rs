@@ -10,6 +10,7 @@ use crate::{driver::Stream, limits};
 use axum::Router;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
 use std::{
     io,
     sync::{Arc, atomic::Ordering},
@@ -42,6 +43,8 @@ impl Listener {
             Self::Tcp(listener) => {
                 let (stream, from) = listener.accept().await?;
                 stream.set_nodelay(true)?;
+                // One that reads nothing would keep its place for ever.
+                setsockopt(&stream, TcpUserTimeout, &api::PEER_SILENT_MAX_MS)?;
                 let local = stream.local_addr()?;
                 Ok((Box::new(stream), Peer::Tcp { from, local }))
             }

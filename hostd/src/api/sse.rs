@@ -1,7 +1,11 @@
 //! Events as server-sent events, from where the subscriber is: out of the newest ones, which are in memory
 //! once for everybody, or out of the log. What is held for one subscriber is what it is being sent.
 
-use super::{failure::chain, limits};
+use super::{
+    Api,
+    failure::{Failure, chain},
+    limits,
+};
 use crate::store::{Batch, EventFilter, Following, Store, Topic};
 use axum::{BoxError, body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
@@ -11,8 +15,9 @@ use hyper::{
     body::Frame,
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
 };
+use protocol::api::ApiErrorCode;
 use std::{collections::VecDeque, time::Duration};
-use tokio::time::sleep;
+use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -32,24 +37,30 @@ pub struct Subscriber {
     pending: VecDeque<Bytes>,
     /// The task that is followed has ended.
     over: bool,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Subscriber {
-    pub fn new(store: &Store, closing: &CancellationToken, filter: EventFilter, after: u64) -> Self {
+    pub fn new(api: &Api, filter: EventFilter, after: u64) -> Result<Self, Failure> {
+        let full = |_| Failure::new(ApiErrorCode::TooMany, "too many streams of events are open; try again");
+        let place = api.viewers.clone().try_acquire_owned().map_err(full)?;
+        let store = api.fleet.store();
         let topic = match (filter.task, filter.sandbox) {
             (Some(task), _) => Topic::Task(task),
             (None, Some(sandbox)) => Topic::Sandbox(sandbox),
             (None, None) => Topic::All,
         };
-        Self {
+        Ok(Self {
             store: store.clone(),
             following: store.follow(topic),
-            closing: closing.clone(),
+            closing: api.closing.clone(),
             filter,
-            after,
+            // Whoever claims to have seen what was never there waits for what comes.
+            after: after.min(*store.head().borrow()),
             pending: VecDeque::from([Bytes::from_static(RETRY)]),
             over: false,
-        }
+            _place: place,
+        })
     }
 
     pub fn response(self) -> Response {

@@ -3,7 +3,7 @@
 use super::{audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics};
 use crate::{core::Previews, reconcile::Fleet};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -35,6 +35,8 @@ pub struct Api {
     pub(super) metrics: Arc<Metrics>,
     /// One at a time for each `Idempotency-Key`, and for each scope that `ensure` repairs.
     pub(super) keys: Keyed,
+    /// Places for streams of events.
+    pub(super) viewers: Arc<Semaphore>,
     /// What outlives the request that began it.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -47,7 +49,8 @@ impl Api {
         let metrics = Arc::new(Metrics::default());
         let audit = Audit::start(fleet.store().clone(), fleet.clock(), metrics.clone());
         let (keys, work) = (Keyed::default(), TaskTracker::new());
-        Arc::new(Self { fleet, settings, audit, metrics, keys, work, closing })
+        let viewers = Arc::new(Semaphore::new(limits::VIEWERS_MAX));
+        Arc::new(Self { fleet, settings, audit, metrics, keys, viewers, work, closing })
     }
 
     pub(super) fn now_ms(&self) -> u64 {

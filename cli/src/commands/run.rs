@@ -1,0 +1,112 @@
+//! `slipway run`: one task from nothing: a sandbox made, the task done in it, the sandbox gone again.
+
+use crate::{
+    context::Context,
+    failure::{Failure, eprint_line},
+    run_box::RunBox,
+    signals::{Signals, Waited},
+    spec::ShapeFlags,
+    task::{Attended, Attention, TaskFlags, attend, code, prompt, submit, task_id},
+};
+use clap::Args;
+use protocol::api::{SandboxSpec, TaskCreate};
+
+const AFTER_HELP: &str = "\
+A sandbox is made, the agent does the task in it while its events are shown, the result is printed, and the
+sandbox is destroyed. With --keep it stays and its previews are printed; with --sandbox an existing one is used,
+woken if it sleeps, and left as it is.
+
+Ctrl-C cancels the task and waits for its end; pressed again, it leaves, and says how to come back. The task goes
+on when hostd restarts, and so do its events here: nothing is lost, nothing comes twice.
+
+Exit codes: 0 the task succeeded; the agent's own when it failed (128+N when signal N ended it); 1 when the build
+failed; 124 timed out; 130 cancelled; 125 slipway, hostd or the sandbox failed.
+
+With --json every event is a line of JSON as hostd sent it, and nothing else is on standard output; the last one is
+`done` and carries the result.
+
+Examples:
+  slipway run \"say hello\" -- sh -c 'echo \"$SLIPWAY_PROMPT\"; cat > prompt.txt'
+  slipway run --sandbox web --build 'npm run build' \"make the button green\" -- ./my-agent
+  slipway run --keep --port 3000 --timeout 15m --agent NAME - < prompt.md
+  slipway run --json \"list the files\" -- ls -la | jq -r 'select(.kind == \"message\").text'";
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct RunArgs {
+    #[command(flatten)]
+    task: TaskFlags,
+    /// Sandbox to do it in, by id, beginning of an id, or name; it is left as it is afterwards
+    #[arg(long, short, value_name = "SANDBOX", conflicts_with_all = [
+        "keep", "name", "image", "driver", "ports", "memory", "cpus", "pids", "disk", "network", "public", "ttl",
+        "metadata", "project", "services",
+    ])]
+    sandbox: Option<String>,
+    /// Keep the sandbox that is made, whatever becomes of the task
+    #[arg(long, short)]
+    keep: bool,
+    #[command(flatten, next_help_heading = "The sandbox that is made")]
+    shape: ShapeFlags,
+}
+
+pub async fn run(context: &Context, mut args: RunArgs) -> Result<u8, Failure> {
+    let needed = args.task.command.is_empty();
+    let prompt = prompt(args.task.prompt.take().as_deref(), needed)?;
+    let create = args.task.create(task_id(None)?, prompt);
+    // First: from here on Ctrl-C must not leave a sandbox behind.
+    let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
+    let sandbox = match &args.sandbox {
+        Some(text) => RunBox::existing(context.sandbox(text).await?),
+        None => {
+            let spec = args.shape.over(SandboxSpec::default());
+            match RunBox::make(context, &spec, args.keep, &mut signals).await? {
+                Ok(made) => made,
+                Err(code) => return Ok(code),
+            }
+        }
+    };
+    in_sandbox(context, sandbox, &create, &mut signals).await
+}
+
+/// The sandbox goes the way it was made for, however the task ended; only who leaves leaves it too.
+async fn in_sandbox(
+    context: &Context,
+    sandbox: RunBox,
+    create: &TaskCreate,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let first = "slipway: cancelling the task as soon as it is taken; Ctrl-C again leaves";
+    let waited = signals.patiently(submit(context, sandbox.id, create), || eprint_line(first)).await;
+    let (task, pressed) = match waited {
+        Waited::Done { value: Ok((task, _)), pressed } => (task, pressed),
+        Waited::Done { value: Err(failure), .. } => {
+            sandbox.release(context, signals).await;
+            return Err(failure);
+        }
+        Waited::Left(code) => {
+            sandbox.tell_left();
+            return Ok(code);
+        }
+    };
+    let attention = if pressed { Attention::Unwanted } else { Attention::Owner };
+    match attend(context, &task, None, attention, signals).await {
+        Ok(Attended::Ended(result)) => {
+            sandbox.release(context, signals).await;
+            Ok(code(&result))
+        }
+        Ok(Attended::Left(code)) => {
+            sandbox.tell_left();
+            Ok(code)
+        }
+        Err(failure) if failure.is_broken_pipe() => {
+            sandbox.release(context, signals).await;
+            Err(failure)
+        }
+        // It may still run: whoever lost sight of it must be able to come back.
+        Err(failure) => {
+            eprint_line(&format!("slipway: lost sight of the task; `{}` comes back", task.way_back()));
+            sandbox.tell_left();
+            Err(failure)
+        }
+    }
+}

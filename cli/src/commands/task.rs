@@ -1,0 +1,200 @@
+//! `slipway task`.
+
+use crate::{
+    client::Ask,
+    commands::task_view::{describe, table},
+    context::Context,
+    failure::{Failure, eprint_line},
+    limits,
+    patience::Patience,
+    progress::Progress,
+    signals::Signals,
+    task::{
+        Attended, Attention, TaskFlags, TaskRef, attend, cancel, code, look, prompt, style, submit, task_id,
+    },
+};
+use clap::{Args, Subcommand};
+use protocol::api::{TaskAnswer, TaskCreate};
+use tokio::time::sleep;
+
+const SUBMIT_HELP: &str = "\
+A sleeping sandbox is woken. Tasks that are submitted while one runs wait for their turn. With --id the same command
+may be repeated: the task runs once.
+
+Examples:
+  slipway task submit web \"make the button green\" -- ./my-agent
+  id=$(slipway task submit web - -- ./my-agent < prompt.md); slipway task follow web \"$id\"
+  slipway task submit --follow --build 'npm test' web \"fix the failing test\" -- ./my-agent";
+
+const FOLLOW_HELP: &str = "\
+Shows every event from the first, or from the one after --since, and then what happens, to the end. Ctrl-C leaves;
+the task goes on. Connections that are cut, and restarts of hostd, cost neither an event nor show one twice.
+
+Exits as the task ended: 0 succeeded; the agent's own code when it failed; 1 the build failed; 124 timed out;
+130 cancelled; 125 slipway, hostd or the sandbox failed.
+
+Examples:
+  slipway task follow web 01k9zq0v1m2n3p4q5r6s7t8v9w
+  slipway task follow --json web 01k9zq0v1m2n3p4q5r6s7t8v9w | jq .kind";
+
+#[derive(Debug, Args)]
+pub struct TaskArgs {
+    #[command(subcommand)]
+    command: TaskCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TaskCommand {
+    /// Give a sandbox something to do, and print the id of the task
+    #[command(after_help = SUBMIT_HELP)]
+    Submit(Box<SubmitArgs>),
+    /// List the tasks of a sandbox, newest first
+    #[command(visible_alias = "list")]
+    Ls {
+        /// Id, beginning of an id, or name
+        #[arg(value_name = "SANDBOX")]
+        sandbox: String,
+    },
+    /// Show everything about a task, with its result when it has ended
+    Get(OneArgs),
+    /// Show the events of a task to its end, and exit as it does
+    #[command(after_help = FOLLOW_HELP)]
+    Follow {
+        #[command(flatten)]
+        task: OneArgs,
+        /// Only events after the one with this number (`seq` in the JSON)
+        #[arg(long, value_name = "SEQ")]
+        since: Option<u64>,
+    },
+    /// End a task, queued or running, with everything it started
+    ///
+    /// One that has ended is left as it is. Events and result stay.
+    Cancel {
+        #[command(flatten)]
+        task: OneArgs,
+        /// Wait until it has ended
+        #[arg(long)]
+        wait: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct SubmitArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    sandbox: String,
+    #[command(flatten)]
+    task: TaskFlags,
+    /// Show its events to its end, and exit as it does
+    #[arg(long, short)]
+    follow: bool,
+    /// Id for the task; with one that was used before, that task is shown and nothing is done again
+    #[arg(long, value_name = "TASK")]
+    id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct OneArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    sandbox: String,
+    /// Id of the task, as `slipway task submit` and `slipway task ls` print it
+    #[arg(value_name = "TASK")]
+    task: String,
+}
+
+impl OneArgs {
+    async fn find(&self, context: &Context) -> Result<TaskRef, Failure> {
+        let id = task_id(Some(&self.task))?;
+        Ok(TaskRef { sandbox: context.sandbox(&self.sandbox).await?, id })
+    }
+}
+
+impl TaskArgs {
+    /// Whether the exit code is that of the task.
+    pub fn follows(&self) -> bool {
+        match &self.command {
+            TaskCommand::Submit(args) => args.follow,
+            TaskCommand::Follow { .. } => true,
+            TaskCommand::Ls { .. } | TaskCommand::Get(_) | TaskCommand::Cancel { .. } => false,
+        }
+    }
+}
+
+pub async fn run(context: &Context, args: TaskArgs) -> Result<u8, Failure> {
+    match args.command {
+        TaskCommand::Submit(args) => give(context, *args).await,
+        TaskCommand::Ls { sandbox } => list(context, &sandbox).await.map(|()| 0),
+        TaskCommand::Get(args) => {
+            let task = args.find(context).await?;
+            let people = |task: TaskAnswer| Ok(describe(&task, style(context.output)));
+            context.show(Ask::get(task.path()), people).await.map(|()| 0)
+        }
+        TaskCommand::Follow { task, since } => follow(context, &task.find(context).await?, since).await,
+        TaskCommand::Cancel { task, wait } => {
+            end(context, &task.find(context).await?, wait).await.map(|()| 0)
+        }
+    }
+}
+
+async fn give(context: &Context, mut args: SubmitArgs) -> Result<u8, Failure> {
+    let prompt = prompt(args.task.prompt.take().as_deref(), args.task.command.is_empty())?;
+    let create: TaskCreate = args.task.create(task_id(args.id.as_deref())?, prompt);
+    let sandbox = context.sandbox(&args.sandbox).await?;
+    let (task, answer) = submit(context, sandbox, &create).await?;
+    if args.follow {
+        if !context.output.json {
+            eprint_line(&format!("slipway: task {}", task.id));
+        }
+        return follow(context, &task, None).await;
+    }
+    context.show_answer(&answer, |task: TaskAnswer| Ok(format!("{}\n", task.id)))?;
+    Ok(0)
+}
+
+async fn list(context: &Context, sandbox: &str) -> Result<(), Failure> {
+    let id = context.sandbox(sandbox).await?;
+    let output = context.output;
+    let ask = Ask::get(format!("/v1/sandboxes/{id}/tasks")).long_pages();
+    context.show_list(ask, |tasks: Vec<TaskAnswer>| table(&tasks, output)).await
+}
+
+async fn follow(context: &Context, task: &TaskRef, since: Option<u64>) -> Result<u8, Failure> {
+    let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
+    match attend(context, task, since, Attention::Viewer, &mut signals).await? {
+        Attended::Ended(result) => Ok(code(&result)),
+        Attended::Left(code) => Ok(code),
+    }
+}
+
+async fn end(context: &Context, task: &TaskRef, wait: bool) -> Result<(), Failure> {
+    let mut answer = cancel(context, task).await?;
+    let progress = Progress::timed(context.output, "cancelling");
+    let mut patience = Patience::new();
+    let ended = loop {
+        let seen: TaskAnswer = answer.parse()?;
+        if seen.status.is_final() || !wait {
+            break seen;
+        }
+        sleep(limits::TASK_POLL).await;
+        answer = match look(context, task).await {
+            Ok((_, answer)) => answer,
+            Err(Failure::Client(error)) => {
+                patience.wait(error).await?;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        patience.renew();
+    };
+    drop(progress);
+    if context.output.json {
+        return context.output.document(&answer.body);
+    }
+    let how = if ended.status.is_final() {
+        crate::text::word(&ended.status)
+    } else {
+        "is being cancelled".to_owned()
+    };
+    context.output.line(&format!("{} {how}", ended.id))
+}

@@ -1,0 +1,73 @@
+//! Tasks as lines for people. Pure.
+
+use crate::{
+    age::age,
+    output::{Colour, Output},
+    table::{Cell, Table},
+    tame::one_line,
+    task::{Listing, Style, summary},
+    text::word,
+};
+use protocol::{TaskStatus, api::TaskAnswer};
+
+/// Characters of a prompt that are shown in a list, and of one alone.
+const PROMPT_CHARS: usize = 50;
+const PROMPT_WHOLE_CHARS: usize = 2_000;
+
+pub fn table(tasks: &[TaskAnswer], output: Output) -> String {
+    let mut table = Table::new(["ID", "STATUS", "AGENT", "AGE", "PROMPT"]);
+    for task in tasks {
+        table.row([
+            task.id.as_str().into(),
+            status_cell(task),
+            task.agent.clone().into(),
+            age(&task.created_at).into(),
+            one_line(&task.prompt, PROMPT_CHARS).into(),
+        ]);
+    }
+    table.render(output)
+}
+
+/// The status with what is behind it: the phase that goes on, or the reason.
+fn status_text(task: &TaskAnswer) -> String {
+    let status = word(&task.status);
+    match (task.status, task.failure_reason) {
+        (TaskStatus::Running, _) if task.cancelling => format!("{status} (cancelling)"),
+        (TaskStatus::Running, _) => format!("{status} ({})", word(&task.phase)),
+        (TaskStatus::Failed, Some(reason)) => format!("{status} ({})", word(&reason)),
+        (TaskStatus::Queued, _) if task.cancelling => format!("{status} (cancelling)"),
+        (TaskStatus::Queued | TaskStatus::Succeeded | TaskStatus::Failed | TaskStatus::Cancelled, _) => {
+            status
+        }
+    }
+}
+
+fn status_cell(task: &TaskAnswer) -> Cell {
+    let colour = match task.status {
+        TaskStatus::Queued | TaskStatus::Running => Colour::Yellow,
+        TaskStatus::Succeeded => Colour::Green,
+        TaskStatus::Failed => Colour::Red,
+        TaskStatus::Cancelled => Colour::Dim,
+    };
+    Cell::painted(status_text(task), colour)
+}
+
+pub fn describe(task: &TaskAnswer, style: Style) -> String {
+    let mut text = String::new();
+    let mut field = |name: &str, value: &str| text.push_str(&format!("{name:<10}  {value}\n"));
+    field("id", task.id.as_str());
+    field("sandbox", task.sandbox_id.as_str());
+    field("status", &status_text(task));
+    field("agent", &one_line(&task.agent, PROMPT_CHARS));
+    field("prompt", &one_line(&task.prompt, PROMPT_WHOLE_CHARS));
+    field("created", &format!("{} ago", age(&task.created_at)));
+    if let Some(result) = &task.result {
+        text.push('\n');
+        text.push_str(&summary(result, style, Listing::Whole));
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "task_view_tests.rs"]
+mod tests;

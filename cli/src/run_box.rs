@@ -1,0 +1,176 @@
+//! The sandbox that `run` uses: made for it and destroyed afterwards, made and kept, or somebody's.
+
+use crate::{
+    client::{Ask, ClientError},
+    context::Context,
+    failure::{Failure, eprint_line, problem_lines},
+    limits,
+    patience::Patience,
+    progress::Progress,
+    settle,
+    signals::{Signals, Waited},
+};
+use protocol::api::{ApiErrorCode, Problem, SandboxId, SandboxSpec, SandboxStatus, SandboxView};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunBox {
+    pub id: SandboxId,
+    whose: Whose,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// Gone when the task is over.
+    OfTheTask,
+    Kept,
+    /// Was there before.
+    Existing,
+}
+
+impl RunBox {
+    pub fn existing(id: SandboxId) -> Self {
+        Self { id, whose: Whose::Existing }
+    }
+
+    /// Makes one; `Err` of a code when the person did not want to wait for it.
+    pub async fn make(
+        context: &Context,
+        spec: &SandboxSpec,
+        keep: bool,
+        signals: &mut Signals,
+    ) -> Result<Result<Self, u8>, Failure> {
+        let whose = if keep { Whose::Kept } else { Whose::OfTheTask };
+        let progress = Progress::timed(context.output, "making a sandbox");
+        let first = "slipway: destroying the sandbox when it is made; Ctrl-C again leaves";
+        let waited = signals
+            .patiently(create(context, spec, &progress), || progress.interrupt(|| eprint_line(first)))
+            .await;
+        drop(progress);
+        let (made, pressed) = match waited {
+            Waited::Done { value, pressed } => (value, pressed),
+            Waited::Left(code) => {
+                eprint_line("slipway: left a sandbox that is being made; `slipway ls` shows it");
+                return Ok(Err(code));
+            }
+        };
+        let (id, problem) = match made {
+            Ok(view) if view.status == SandboxStatus::Error => (view.id, view.problem),
+            Ok(view) if !pressed => return Ok(Ok(Self { id: view.id, whose })),
+            Ok(view) => {
+                Self { id: view.id, whose }.release(context, signals).await;
+                return Ok(Err(crate::task::CANCELLED));
+            }
+            Err(failure) => failed_create(failure)?,
+        };
+        eprint_line(&format!("slipway: the sandbox {id} did not come up"));
+        problem.iter().flat_map(problem_lines).for_each(|line| eprint_line(&line));
+        eprint_line(&format!("  next: `slipway attempts {id}` shows what was tried"));
+        Self { id, whose }.release(context, signals).await;
+        Err(Failure::Told)
+    }
+
+    /// The task is over: destroys what was made for it, and says what stays.
+    pub async fn release(self, context: &Context, signals: &mut Signals) {
+        match self.whose {
+            Whose::Existing => self.show_previews(context).await,
+            Whose::Kept => {
+                self.show_previews(context).await;
+                let id = self.id;
+                eprint_line(&format!(
+                    "slipway: kept {id}; `slipway run --sandbox {id} …` goes on in it, `slipway rm {id}` destroys it"
+                ));
+            }
+            Whose::OfTheTask => self.destroy(context, signals).await,
+        }
+    }
+
+    /// The task may still run in it.
+    pub fn tell_left(self) {
+        if self.whose != Whose::Existing {
+            eprint_line(&format!(
+                "slipway: the sandbox {0} is still there; `slipway rm {0}` destroys it",
+                self.id
+            ));
+        }
+    }
+
+    async fn show_previews(self, context: &Context) {
+        if context.output.json {
+            return;
+        }
+        // Only for convenience: `slipway get` shows them too.
+        let Ok(answer) = context.client.send(Ask::get(format!("/v1/sandboxes/{}", self.id))).await else {
+            return;
+        };
+        let Ok(view) = answer.parse::<SandboxView>() else { return };
+        for (port, url) in &view.previews {
+            let _ = context.output.line(&format!("  port {port:<5}  {url}"));
+        }
+    }
+
+    async fn destroy(self, context: &Context, signals: &mut Signals) {
+        let progress = Progress::timed(context.output, "destroying the sandbox");
+        let ask = Ask::delete(format!("/v1/sandboxes/{}", self.id)).query("workspace", "remove");
+        let mut patience = Patience::new();
+        let destroying = async {
+            loop {
+                match settle::ask(context, self.id, ask.clone(), &progress).await {
+                    Ok(_) => return Ok(()),
+                    Err(Failure::Client(error)) if gone(&error) => return Ok(()),
+                    Err(Failure::Client(error)) => patience.wait(error).await?,
+                    Err(failure) => return Err(failure),
+                }
+            }
+        };
+        let waited = signals
+            .patiently(destroying, || {
+                progress.interrupt(|| {
+                    eprint_line("slipway: destroying the sandbox; Ctrl-C again leaves without waiting");
+                });
+            })
+            .await;
+        drop(progress);
+        match waited {
+            Waited::Done { value: Ok(()), .. } => {}
+            Waited::Done { value: Err(failure), .. } => {
+                failure.tell(context.output.json);
+                self.tell_left();
+            }
+            Waited::Left(_) => self.tell_left(),
+        }
+    }
+}
+
+fn gone(error: &ClientError) -> bool {
+    error.is(ApiErrorCode::Gone) || error.is(ApiErrorCode::NotFound)
+}
+
+/// The same key again gives the same sandbox: hostd may restart while it is being made.
+async fn create(context: &Context, spec: &SandboxSpec, progress: &Progress) -> Result<SandboxView, Failure> {
+    let ask = Ask::post("/v1/sandboxes")
+        .query("wait", format!("{}s", limits::CREATE_WAIT_S))
+        .header("idempotency-key", ulid::Ulid::generate().to_string())
+        .json(spec)
+        .timeout(limits::SETTLE_TIMEOUT);
+    let mut patience = Patience::new();
+    let answer = loop {
+        match context.client.send(ask.clone()).await {
+            Ok(answer) => break answer,
+            Err(error @ ClientError::NotServing { .. }) if !context.client.has_answered() => {
+                return Err(error.into());
+            }
+            Err(error) if error.api().is_some() => return Err(error.into()),
+            Err(error) => patience.wait(error).await?,
+        }
+    };
+    Ok(settle::settled(context, answer, progress).await?.parse()?)
+}
+
+/// A create that left a sandbox behind: which, and why. Any other failure is given back.
+fn failed_create(failure: Failure) -> Result<(SandboxId, Option<Problem>), Failure> {
+    let Failure::Client(ClientError::Api(error)) = &failure else { return Err(failure) };
+    match error.detail.existing {
+        Some(id) if error.code == ApiErrorCode::SandboxFailed => Ok((id, error.detail.problem.clone())),
+        _ => Err(failure),
+    }
+}

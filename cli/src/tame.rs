@@ -1,0 +1,195 @@
+//! Text of strangers on our terminal: nothing that an agent prints may steer it. Escape sequences are
+//! dropped whole, other control characters singly, and a carriage return begins a new line instead of
+//! writing over the old one. Pure.
+
+/// Where in an escape sequence the text is. A line ends every sequence, so that one that is never closed
+/// hides no more than its own line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tame {
+    state: State,
+    /// A carriage return that may be the end of the line.
+    returned: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After ESC.
+    Escape,
+    /// After ESC and a byte that announces one more (`ESC ( B`).
+    OneMore,
+    /// After `ESC [`, until a letter or alike.
+    Control,
+    /// After `ESC ]`, `ESC P` and their like, until BEL or `ESC \`.
+    String,
+    /// After ESC within such a string.
+    StringEscape,
+}
+
+const ESCAPE: char = '\u{1b}';
+const BELL: char = '\u{7}';
+/// The same as `ESC [`, `ESC ]` and so on in one character, for terminals that still know them.
+const CONTROL: char = '\u{9b}';
+const STRING_END: char = '\u{9c}';
+const STRINGS: [char; 5] = ['\u{90}', '\u{98}', '\u{9d}', '\u{9e}', '\u{9f}'];
+
+impl Tame {
+    /// A part of a line; sequences may be cut anywhere between parts.
+    pub fn part(&mut self, text: &str) -> String {
+        let mut tame = String::with_capacity(text.len());
+        for c in text.chars() {
+            self.push(c, &mut tame);
+        }
+        tame
+    }
+
+    /// The line is over.
+    pub fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    fn push(&mut self, c: char, out: &mut String) {
+        if c == '\n' {
+            self.end();
+            out.push('\n');
+            return;
+        }
+        self.state = match (self.state, c) {
+            (State::Text | State::Escape | State::OneMore | State::Control, ESCAPE) => State::Escape,
+            (State::Text, CONTROL) => State::Control,
+            (State::Text, c) if STRINGS.contains(&c) => State::String,
+            (State::Text, c) => {
+                self.visible(c, out);
+                State::Text
+            }
+            (State::Escape, '[') => State::Control,
+            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => State::String,
+            (State::Escape, ' '..='/') => State::OneMore,
+            (State::OneMore, ' '..='/') => State::OneMore,
+            (State::Escape | State::OneMore, _) => State::Text,
+            (State::Control, '@'..='~') => State::Text,
+            (State::Control, ' '..='?') => State::Control,
+            // No sequence after all: what cannot be part of one is text.
+            (State::Control, c) => {
+                self.visible(c, out);
+                State::Text
+            }
+            (State::String | State::StringEscape, BELL | STRING_END) | (State::StringEscape, '\\') => {
+                State::Text
+            }
+            (State::String | State::StringEscape, ESCAPE) => State::StringEscape,
+            (State::String | State::StringEscape, _) => State::String,
+        };
+    }
+
+    fn visible(&mut self, c: char, out: &mut String) {
+        if c == '\r' {
+            self.returned = true;
+            return;
+        }
+        if (c.is_control() && c != '\t') || reorders(c) {
+            return;
+        }
+        if std::mem::take(&mut self.returned) {
+            out.push('\n');
+        }
+        out.push(c);
+    }
+}
+
+/// Characters that make text read in another order than it is written.
+fn reorders(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
+}
+
+/// Text of strangers as one line of at most so many characters, for anyone's screen or file.
+pub fn one_line(text: &str, most_chars: usize) -> String {
+    let tame = Tame::default().part(text);
+    let mut words = tame.split_whitespace();
+    let mut line = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        // Far more than is shown needs not be joined.
+        if line.len() > most_chars * 4 {
+            break;
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    match line.char_indices().nth(most_chars) {
+        Some(_) => line.chars().take(most_chars.saturating_sub(1)).chain(['…']).collect(),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: [(&str, &str); 22] = [
+        ("plain\ttext é 漢", "plain\ttext é 漢"),
+        ("\u{1b}[31mred\u{1b}[0m", "red"),
+        ("\u{1b}[2J\u{1b}[1;1Hgone", "gone"),
+        ("\u{1b}]0;title\u{7}a", "a"),
+        ("\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+        ("\u{1b}P1$r0m\u{1b}\\b", "b"),
+        ("\u{1b}]52;c;cm0gLXJm", ""),
+        ("\u{1b}]never closed\nnext", "\nnext"),
+        ("\u{1b}(Bc", "c"),
+        ("\u{1b}#8d", "d"),
+        ("\u{1b}cf", "f"),
+        ("\u{9b}31mg", "g"),
+        ("\u{9d}0;t\u{9c}h", "h"),
+        ("\u{1b}[31\u{1b}[0mi", "i"),
+        ("a\u{8}\u{8}b\u{7f}\u{0}", "ab"),
+        ("10%\r20%", "10%\n20%"),
+        ("end\r", "end"),
+        ("end\r\nnext", "end\nnext"),
+        ("\u{202e}txt.exe", "txt.exe"),
+        ("\u{1b}", ""),
+        ("\u{1b}[é", "é"),
+        ("\u{1b}]a\u{1b}b\u{7}c", "c"),
+    ];
+
+    #[test]
+    fn nothing_steers_a_terminal() {
+        for (text, expected) in TABLE {
+            assert_eq!(Tame::default().part(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_where_the_text_is_cut() {
+        for (text, expected) in TABLE {
+            for (cut, _) in text.char_indices() {
+                let mut tame = Tame::default();
+                let joined = tame.part(&text[..cut]) + &tame.part(&text[cut..]);
+                assert_eq!(joined, expected, "{text:?} at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_comes_only_text_goes() {
+        // Every character that is special here, in every order of four.
+        let special =
+            ['\u{1b}', '[', ']', '\\', '\u{7}', '\u{9b}', '\u{9d}', '\u{9c}', 'P', '(', ';', 'm', '\r', '\n'];
+        let pick = |n: usize| special[n % special.len()];
+        let size = special.len();
+        for n in 0..size.pow(4) {
+            let text: String = [pick(n), pick(n / size), pick(n / size / size), pick(n / size / size / size)]
+                .iter()
+                .collect();
+            let tame = Tame::default().part(&text);
+            assert!(!tame.chars().any(|c| c.is_control() && c != '\n'), "{text:?} gave {tame:?}");
+        }
+    }
+
+    #[test]
+    fn one_line_is_one_short_line() {
+        assert_eq!(one_line("a\n  b\u{1b}[1m\tc\r\nd", 80), "a b c d");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+        assert_eq!(one_line("abcd", 4), "abcd");
+        assert_eq!(one_line("", 4), "");
+    }
+}

@@ -1,0 +1,259 @@
+//! Events of a task as a person reads them: bytes to print, one event after the other. Pure.
+
+use super::{
+    fact::{Told, fields, told},
+    style::{Style, decoded, took},
+    summary::{Listing, checkpoint, summary},
+    tool::{Called, Calls},
+};
+use crate::{
+    output::Colour,
+    tame::{Tame, one_line},
+    text::word,
+};
+use protocol::{BuildOutcome, BuildStatus, Stream, TaskFact, TaskPhase, Text, api::TaskEventView};
+use serde_json::Value;
+
+/// Characters of what is told about a call, a plan or a permission.
+const DETAIL_CHARS: usize = 120;
+/// Entries of a plan that are shown.
+const PLAN_ENTRIES: usize = 50;
+
+/// Whose lines there are; each may be in the middle of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Voice {
+    Message,
+    Thought,
+    Log(Stream),
+}
+
+impl Voice {
+    const COUNT: usize = 5;
+
+    fn index(self) -> usize {
+        match self {
+            Self::Message => 0,
+            Self::Thought => 1,
+            Self::Log(Stream::Stdout) => 2,
+            Self::Log(Stream::Stderr) => 3,
+            Self::Log(Stream::Pty) => 4,
+        }
+    }
+}
+
+pub struct Render {
+    style: Style,
+    /// Whose line is not finished on the screen.
+    open: Option<Voice>,
+    tames: [Tame; Voice::COUNT],
+    calls: Calls,
+    files: u64,
+    number: Option<u64>,
+    doing: String,
+}
+
+impl Render {
+    pub fn new(style: Style) -> Self {
+        Self {
+            style,
+            open: None,
+            tames: [Tame::default(); Voice::COUNT],
+            calls: Calls::default(),
+            files: 0,
+            number: None,
+            doing: "waiting".to_owned(),
+        }
+    }
+
+    /// Whether the cursor is in the middle of a line.
+    pub fn is_mid_line(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// What goes on, in a few words.
+    pub fn doing(&self) -> &str {
+        &self.doing
+    }
+
+    pub fn event(&mut self, event: &TaskEventView) -> Vec<u8> {
+        let mut out = Vec::new();
+        let missing = self.number.map_or(0, |number| event.number.saturating_sub(number + 1));
+        if missing > 0 {
+            self.lines(&mut out, &[self.note(&format!("{missing} events are missing here"))]);
+        }
+        self.number = Some(event.number);
+        match told(event) {
+            Told::Known(fact) => self.fact(&mut out, fact),
+            Told::Unknown(map) => {
+                let line = self.note(&one_line(&format!("{} {}", event.kind, fields(&map)), DETAIL_CHARS));
+                self.lines(&mut out, &[line]);
+            }
+        }
+        out
+    }
+
+    fn fact(&mut self, out: &mut Vec<u8>, fact: TaskFact) {
+        let lines = match fact {
+            TaskFact::Message(text) => return self.text(out, Voice::Message, &text),
+            TaskFact::Thought(text) => return self.text(out, Voice::Thought, &text),
+            TaskFact::Log { stream, text, lost_events } => {
+                if let Some(lost) = lost_events {
+                    self.lines(out, &[self.note(&format!("{lost} events could not be stored"))]);
+                }
+                return self.text(out, Voice::Log(stream), &text);
+            }
+            TaskFact::Status { phase, checkpoint: point } => {
+                self.doing = word(&phase);
+                self.status(phase, point.as_ref().map(checkpoint))
+            }
+            TaskFact::Tool { id, name, status, detail } => self.tool(&id, &name, &status, detail.as_ref()),
+            TaskFact::File { file } => {
+                self.files += 1;
+                vec![self.style.file(&file)]
+            }
+            TaskFact::Plan { entries } => self.plan(&entries),
+            TaskFact::Permission { detail } => vec![self.permission(&detail)],
+            TaskFact::Model { name } => vec![self.note(&format!("model {}", one_line(&name, DETAIL_CHARS)))],
+            TaskFact::Build { build } => self.build(&build),
+            // The summary has the sum.
+            TaskFact::Usage { .. } => Vec::new(),
+            TaskFact::Done { result, told: _ } => {
+                let mut lines: Vec<String> =
+                    self.calls.unfinished().iter().map(|called| self.called(called)).collect();
+                let listing = Listing::AfterEvents { files: self.files };
+                lines.push(summary(&result, self.style, listing).trim_end().to_owned());
+                lines
+            }
+        };
+        self.lines(out, &lines);
+    }
+
+    fn status(&self, phase: TaskPhase, point: Option<String>) -> Vec<String> {
+        let point = point.map(|point| format!(" (checkpoint {point})")).unwrap_or_default();
+        match phase {
+            // The result follows at once.
+            TaskPhase::Done => Vec::new(),
+            TaskPhase::Queued
+            | TaskPhase::Preparing
+            | TaskPhase::Checkpoint
+            | TaskPhase::Agent
+            | TaskPhase::Build
+            | TaskPhase::Health => vec![self.note(&format!("{}{point}", word(&phase)))],
+        }
+    }
+
+    fn tool(&mut self, id: &str, name: &str, status: &str, detail: Option<&Value>) -> Vec<String> {
+        match self.calls.take(id, name, status, detail) {
+            Some(called) => {
+                "agent".clone_into(&mut self.doing);
+                vec![self.called(&called)]
+            }
+            None => {
+                self.doing = one_line(name, DETAIL_CHARS / 2);
+                Vec::new()
+            }
+        }
+    }
+
+    fn called(&self, called: &Called) -> String {
+        let name = one_line(&called.name, DETAIL_CHARS / 2);
+        let detail = one_line(&called.detail, DETAIL_CHARS);
+        let status = one_line(&called.status, DETAIL_CHARS / 4);
+        let colour = if called.failed { Colour::Red } else { Colour::Green };
+        let gap = if detail.is_empty() { "" } else { " " };
+        format!(
+            "> {}{gap}{detail}  {}",
+            self.style.paint(Colour::Bold, &name),
+            self.style.paint(colour, &status)
+        )
+    }
+
+    fn plan(&self, entries: &Value) -> Vec<String> {
+        let Some(entries) = entries.as_array() else {
+            return vec![self.note(&one_line(&format!("plan {entries}"), DETAIL_CHARS))];
+        };
+        let entry = |entry: &Value| {
+            let text = |name: &str| entry.get(name).and_then(Value::as_str);
+            let content = text("content").or_else(|| text("text")).or_else(|| entry.as_str());
+            let content = content.map_or_else(|| entry.to_string(), ToOwned::to_owned);
+            let mark = match text("status") {
+                Some("completed" | "done") => 'x',
+                Some("in_progress" | "running") => '~',
+                _ => ' ',
+            };
+            self.style.dim(&format!("  [{mark}] {}", one_line(&content, DETAIL_CHARS)))
+        };
+        let head = std::iter::once(self.note("plan"));
+        head.chain(entries.iter().take(PLAN_ENTRIES).map(entry)).collect()
+    }
+
+    fn permission(&self, detail: &Value) -> String {
+        let text = detail.as_object().map_or_else(|| detail.to_string(), fields);
+        self.style.paint(Colour::Yellow, &format!("? permission {}", one_line(&text, DETAIL_CHARS)))
+    }
+
+    fn build(&self, build: &BuildOutcome) -> Vec<String> {
+        let time = took(build.duration_ms);
+        match build.status {
+            BuildStatus::Skipped => Vec::new(),
+            BuildStatus::Passed => vec![self.note(&format!("build passed in {time}"))],
+            // What it printed was told as it was printed.
+            BuildStatus::Failed => {
+                vec![self.style.paint(Colour::Red, &format!("· build failed after {time}"))]
+            }
+        }
+    }
+
+    fn note(&self, text: &str) -> String {
+        self.style.dim(&format!("· {text}"))
+    }
+
+    /// Whole lines, after the end of one that another voice has begun.
+    fn lines(&mut self, out: &mut Vec<u8>, lines: &[String]) {
+        if lines.is_empty() {
+            return;
+        }
+        self.close(out);
+        for line in lines {
+            out.extend_from_slice(line.as_bytes());
+            out.push(b'\n');
+        }
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        if self.open.take().is_some() {
+            out.push(b'\n');
+        }
+    }
+
+    /// Pieces of a line are joined as they come, without being held: a line may be longer than memory.
+    /// Another voice in between breaks it.
+    fn text(&mut self, out: &mut Vec<u8>, voice: Voice, text: &Text) {
+        if self.open != Some(voice) {
+            self.close(out);
+            if voice == Voice::Thought {
+                out.extend_from_slice(self.style.dim("~ ").as_bytes());
+            }
+        }
+        let bytes = decoded(&text.text, text.encoding);
+        let tame = &mut self.tames[voice.index()];
+        if self.style.terminal {
+            let shown = tame.part(&String::from_utf8_lossy(&bytes));
+            let dims = voice != Voice::Message && !shown.is_empty();
+            out.extend_from_slice(if dims { self.style.dim(&shown) } else { shown }.as_bytes());
+        } else {
+            out.extend_from_slice(&bytes);
+        }
+        if text.partial {
+            self.open = Some(voice);
+        } else {
+            tame.end();
+            self.open = None;
+            out.push(b'\n');
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "render_tests.rs"]
+mod tests;

@@ -1,0 +1,226 @@
+use super::*;
+use crate::output::Output;
+use serde_json::json;
+
+fn render(terminal: bool, colour: bool) -> Render {
+    Render::new(Style { output: Output { json: false, colour }, terminal })
+}
+
+fn view(number: u64, kind: &str, fact: &Value) -> TaskEventView {
+    let mut event = json!({ "seq": number, "time": "2026-11-16T08:00:00.000Z", "number": number, "kind": kind,
+        "sandbox": "01jb9xyzabcdefghjkmnpqrstv", "task": "t" });
+    let fields = event.as_object_mut().expect("an object");
+    fields.extend(fact.as_object().expect("an object").clone());
+    serde_json::from_value(event).expect("an event")
+}
+
+/// What is printed for the events, one after the other.
+fn printed(mut render: Render, events: &[(&str, Value)]) -> Vec<u8> {
+    let numbered = events.iter().zip(1..);
+    numbered.flat_map(|((kind, fact), number)| render.event(&view(number, kind, fact))).collect()
+}
+
+fn shown(events: &[(&str, Value)]) -> String {
+    String::from_utf8(printed(render(true, false), events)).expect("text")
+}
+
+fn done() -> Value {
+    serde_json::to_value(json!({ "result": crate::task::tests::result("{}") })).expect("JSON")
+}
+
+#[test]
+fn every_kind_is_lines_for_a_person() {
+    let table = [
+        ("status", json!({ "phase": "preparing" }), "· preparing\n"),
+        (
+            "status",
+            json!({ "phase": "agent", "checkpoint": { "state": "taken", "id": "3f2a91c0ffee77" } }),
+            "· agent (checkpoint 3f2a91c0ffee)\n",
+        ),
+        (
+            "status",
+            json!({ "phase": "agent", "checkpoint": { "state": "unavailable", "why": "no git\nat all" } }),
+            "· agent (checkpoint none: no git at all)\n",
+        ),
+        ("status", json!({ "phase": "done" }), ""),
+        ("message", json!({ "text": "I will look." }), "I will look.\n"),
+        ("message", json!({ "text": "" }), "\n"),
+        ("message", json!({ "text": "aGk=", "encoding": "base64" }), "hi\n"),
+        ("message", json!({ "text": "not base64", "encoding": "base64" }), "not base64\n"),
+        ("thought", json!({ "text": "hm" }), "~ hm\n"),
+        ("log", json!({ "stream": "stderr", "text": "warning: x" }), "warning: x\n"),
+        (
+            "log",
+            json!({ "stream": "stdout", "text": "x", "lost_events": 4 }),
+            "· 4 events could not be stored\nx\n",
+        ),
+        (
+            "tool",
+            json!({ "id": "1", "name": "bash", "status": "completed", "detail": { "kind": "execute", "command": "ls\n-la" } }),
+            "> bash execute: ls -la  completed\n",
+        ),
+        ("tool", json!({ "id": "1", "name": "edit", "status": "failed" }), "> edit  failed\n"),
+        ("tool", json!({ "id": "1", "name": "edit", "status": "in_progress" }), ""),
+        (
+            "file",
+            json!({ "path": { "data": "a.rs" }, "change": "modified", "added_lines": 2, "deleted_lines": 1 }),
+            "M a.rs +2 -1\n",
+        ),
+        (
+            "plan",
+            json!({ "entries": [
+                { "content": "look", "status": "completed" },
+                { "content": "fix", "status": "in_progress" },
+                "test",
+                7,
+            ] }),
+            "· plan\n  [x] look\n  [~] fix\n  [ ] test\n  [ ] 7\n",
+        ),
+        ("plan", json!({ "entries": "later" }), "· plan \"later\"\n"),
+        ("permission", json!({ "detail": { "tool": "bash" } }), "? permission tool=bash\n"),
+        ("model", json!({ "name": "large" }), "· model large\n"),
+        ("build", json!({ "status": "passed", "duration_ms": 1500 }), "· build passed in 1.5s\n"),
+        ("build", json!({ "status": "failed", "duration_ms": 1500 }), "· build failed after 1.5s\n"),
+        ("build", json!({ "status": "skipped", "duration_ms": 0 }), ""),
+        ("usage", json!({ "input_tokens": 1, "output_tokens": 2 }), ""),
+        ("weather", json!({ "sky": "blue\u{1b}[2J", "wind": null }), "· weather sky=blue\n"),
+        ("model", json!({ "nom": 3 }), "· model nom=3\n"),
+    ];
+    for (kind, fact, expected) in table {
+        assert_eq!(shown(&[(kind, fact.clone())]), expected, "{kind} {fact}");
+    }
+}
+
+#[test]
+fn pieces_are_joined_and_other_voices_break_the_line() {
+    let piece = |text: &str| json!({ "text": text, "partial": true });
+    let log = |text: &str| json!({ "stream": "stderr", "text": text });
+    let joined = shown(&[
+        ("message", piece("one ")),
+        ("message", piece("long ")),
+        ("message", json!({ "text": "line" })),
+        ("message", piece("cut ")),
+        ("log", log("in between")),
+        ("message", json!({ "text": "off" })),
+        ("thought", piece("a ")),
+        ("thought", json!({ "text": "b" })),
+        ("message", piece("never ended")),
+        ("status", json!({ "phase": "build" })),
+    ]);
+    assert_eq!(joined, "one long line\ncut \nin between\noff\n~ a b\nnever ended\n· build\n");
+}
+
+#[test]
+fn it_is_known_when_the_cursor_is_in_a_line() {
+    let mut render = render(true, false);
+    render.event(&view(1, "message", &json!({ "text": "a", "partial": true })));
+    assert!(render.is_mid_line());
+    render.event(&view(2, "message", &json!({ "text": "b" })));
+    assert!(!render.is_mid_line());
+}
+
+#[test]
+fn a_file_gets_the_bytes_and_a_terminal_gets_text() {
+    // ESC [ 2 J, a byte that is no text, and a return.
+    let raw = json!({ "text": "G1sySv8NYQ==", "encoding": "base64" });
+    let text = json!({ "text": "\u{1b}]0;title\u{7}b\u{1b}", "partial": true });
+    let rest = json!({ "text": "[31mred" });
+    let events = [
+        ("message", raw),
+        ("log", json!({ "stream": "stderr", "text": "\u{1b}[1mx" })),
+        ("message", text),
+        ("message", rest),
+    ];
+    assert_eq!(
+        printed(render(false, false), &events),
+        b"\x1b[2J\xff\ra\n\x1b[1mx\n\x1b]0;title\x07b\x1b[31mred\n"
+    );
+    assert_eq!(shown(&events), "\u{fffd}\na\nx\nbred\n");
+}
+
+#[test]
+fn nothing_but_our_own_colours_reaches_a_terminal() {
+    let evil = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}1m\u{8}\rfake";
+    let each = |kind: &str, fact: Value| {
+        let bytes = printed(render(true, true), &[(kind, fact)]);
+        let text = String::from_utf8(bytes).expect("text");
+        let ours = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
+        let rest = ours.iter().fold(text, |text, ours| text.replace(ours, ""));
+        assert!(!rest.chars().any(|c| c.is_control() && c != '\n'), "{kind}: {rest:?}");
+    };
+    each("message", json!({ "text": evil }));
+    each("thought", json!({ "text": evil }));
+    each("log", json!({ "stream": "pty", "text": evil }));
+    each(
+        "tool",
+        json!({ "id": evil, "name": evil, "status": evil, "detail": { "command": evil, evil: evil } }),
+    );
+    each("tool", json!({ "id": "1", "name": evil, "status": "failed", "detail": evil }));
+    each("file", json!({ "path": { "data": evil }, "change": "added" }));
+    each("plan", json!({ "entries": [{ "content": evil, "status": evil }, evil] }));
+    each("plan", json!({ "entries": evil }));
+    each("permission", json!({ "detail": { evil: evil } }));
+    each("permission", json!({ "detail": evil }));
+    each("model", json!({ "name": evil }));
+    each("status", json!({ "phase": "agent", "checkpoint": { "state": "taken", "id": evil } }));
+    each(evil, json!({ evil: evil }));
+    let result = crate::task::tests::result(
+        &json!({ "status": "failed", "message": evil, "final_message": { "data": evil },
+            "checkpoint": { "state": "unavailable", "why": evil },
+            "files_changed": { "added": 1, "modified": 0, "deleted": 0, "added_lines": 1, "deleted_lines": 0,
+                "files": [{ "path": { "data": evil }, "change": "added" }] } })
+        .to_string(),
+    );
+    each("done", json!({ "result": result }));
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let mut render = render(true, false);
+    let mut next = |number| {
+        String::from_utf8(render.event(&view(number, "message", &json!({ "text": "x" })))).expect("text")
+    };
+    // Whoever begins in the middle misses nothing.
+    assert_eq!(next(7), "x\n");
+    assert_eq!(next(8), "x\n");
+    assert_eq!(next(11), "· 2 events are missing here\nx\n");
+}
+
+#[test]
+fn the_spinner_says_what_goes_on() {
+    let mut render = render(true, false);
+    let mut doing = |kind: &str, fact: Value| {
+        render.event(&view(1, kind, &fact));
+        render.doing().to_owned()
+    };
+    assert_eq!(doing("status", json!({ "phase": "agent" })), "agent");
+    assert_eq!(doing("tool", json!({ "id": "1", "name": "bash\u{1b}", "status": "pending" })), "bash");
+    assert_eq!(doing("tool", json!({ "id": "1", "name": "bash", "status": "completed" })), "agent");
+    assert_eq!(doing("status", json!({ "phase": "build" })), "build");
+}
+
+#[test]
+fn a_whole_task_reads_well() {
+    let events = [
+        ("status", json!({ "phase": "queued" })),
+        ("status", json!({ "phase": "agent", "checkpoint": { "state": "taken", "id": "3f2a91c0ffee77" } })),
+        ("message", json!({ "text": "Looking." })),
+        ("tool", json!({ "id": "1", "name": "bash", "status": "pending", "detail": { "command": "make" } })),
+        ("tool", json!({ "id": "2", "name": "read", "status": "pending" })),
+        ("tool", json!({ "id": "1", "name": "bash", "status": "completed" })),
+        ("status", json!({ "phase": "done" })),
+        ("done", done()),
+    ];
+    insta::assert_snapshot!(shown(&events), @r"
+    · queued
+    · agent (checkpoint 3f2a91c0ffee)
+    Looking.
+    > bash make  completed
+    > read  unfinished
+    succeeded after 12.3s (agent 12.3s)
+      files       not known
+      checkpoint  3f2a91c0ffee
+    ");
+    let colours = String::from_utf8(printed(render(true, true), &events[2..6])).expect("text");
+    assert_eq!(colours, "Looking.\n> \u{1b}[1mbash\u{1b}[0m make  \u{1b}[32mcompleted\u{1b}[0m\n");
+}

@@ -1,0 +1,177 @@
+//! How a task ended, as lines for a person. Pure.
+
+use super::style::{Style, counts, payload_text, took};
+use crate::{exit, output::Colour, tame::Tame, tame::one_line};
+use protocol::{
+    BuildStatus, Changes, Checkpoint, Durations, Exit, FailureReason, HealthOutcome, HealthStatus,
+    TaskResult, TaskStatus,
+};
+
+/// Files that a summary names.
+const FILES_SHOWN: usize = 20;
+/// Characters of a message that are shown.
+const MESSAGE_CHARS: usize = 500;
+/// Of the id of a checkpoint.
+const CHECKPOINT_CHARS: usize = 12;
+
+/// What else the reader sees of the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    /// Its events went before; `files` of them were about files.
+    AfterEvents { files: u64 },
+    /// Nothing: what the agent said and how the build failed belong to it.
+    Whole,
+}
+
+pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
+    let mut lines = vec![headline(result, style)];
+    if let Some(message) = result.message.as_deref().filter(|_| result.status != TaskStatus::Succeeded) {
+        lines.push(format!("  {}", one_line(message, MESSAGE_CHARS)));
+    }
+    let failed = result.status != TaskStatus::Succeeded;
+    lines.extend(
+        result.hints.iter().filter_map(|hint| exit::hint(hint, failed)).map(|hint| field("note", &hint)),
+    );
+    lines.extend(files(result.files_changed.as_ref(), style, listing));
+    lines.extend(build(result, listing));
+    lines.extend(health(&result.health));
+    lines.push(field("checkpoint", &checkpoint(&result.checkpoint)));
+    if let Some(usage) = result.usage {
+        lines.push(field("usage", &format!("{} tokens in, {} out", usage.input_tokens, usage.output_tokens)));
+    }
+    if let (Listing::Whole, Some(said)) = (listing, &result.final_message) {
+        lines.push(field("said", ""));
+        lines.extend(indented(&payload_text(said)));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn headline(result: &TaskResult, style: Style) -> String {
+    let time = format!("after {}{}", took(result.durations.total_ms), times(&result.durations));
+    let (colour, status, why) = match result.status {
+        TaskStatus::Succeeded => (Colour::Green, "succeeded", String::new()),
+        TaskStatus::Cancelled => (Colour::Yellow, "cancelled", String::new()),
+        // The other two are no ends, and no result has them.
+        TaskStatus::Failed | TaskStatus::Queued | TaskStatus::Running => {
+            (Colour::Red, "failed", format!(": {}", why(result)))
+        }
+    };
+    format!("{} {time}{why}", style.paint(colour, status))
+}
+
+fn why(result: &TaskResult) -> String {
+    let text = match (result.failure_reason, &result.exit) {
+        (Some(FailureReason::AgentFailed), Some(Exit::Exited { code })) => {
+            return format!("the agent exited {code}");
+        }
+        (Some(FailureReason::AgentFailed), Some(Exit::Signalled { signal })) => {
+            return format!("the agent was ended by signal {signal}");
+        }
+        (Some(FailureReason::AgentFailed), Some(Exit::Oom)) => {
+            "the agent was killed by the kernel: the sandbox ran out of memory"
+        }
+        (Some(FailureReason::AgentFailed), _) => "the agent failed",
+        (Some(FailureReason::TimedOut), _) => "it took longer than it may",
+        (Some(FailureReason::IdleTimedOut), _) => "the agent printed nothing for too long",
+        (Some(FailureReason::Cancelled), _) => "it was cancelled",
+        (Some(FailureReason::SpawnFailed), _) => "the agent could not be started",
+        (Some(FailureReason::BuildFailed), _) => "the agent succeeded, the build did not",
+        (Some(FailureReason::Lost), _) => "the sandbox stopped or died under it",
+        (Some(FailureReason::SandboxFailed), _) => "the sandbox could not be brought up",
+        (Some(FailureReason::Internal), _) => "a fault of slipway's own",
+        (None, _) => "no reason is known",
+    };
+    text.to_owned()
+}
+
+/// Where the time went; only what is worth a word.
+fn times(durations: &Durations) -> String {
+    let phases = [
+        ("queued", durations.queued_ms),
+        ("preparing", durations.preparing_ms),
+        ("checkpoint", durations.checkpoint_ms),
+        ("agent", durations.agent_ms),
+        ("build", durations.build_ms),
+        ("health", durations.health_ms),
+    ];
+    let long = phases.iter().filter(|(_, ms)| *ms >= 100 && ms * 20 >= durations.total_ms);
+    let text: Vec<String> = long.map(|(name, ms)| format!("{name} {}", took(*ms))).collect();
+    if text.is_empty() { String::new() } else { format!(" ({})", text.join(", ")) }
+}
+
+fn files(changes: Option<&Changes>, style: Style, listing: Listing) -> Vec<String> {
+    let Some(changes) = changes else { return vec![field("files", "not known")] };
+    let kinds = [(changes.added, "added"), (changes.modified, "modified"), (changes.deleted, "deleted")];
+    let text: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}")).collect();
+    if text.is_empty() {
+        return vec![field("files", "none changed")];
+    }
+    let lines_changed = counts(changes.added_lines, changes.deleted_lines);
+    let mut lines = vec![field("files", &format!("{}{lines_changed}", text.join(", ")))];
+    let shown = match listing {
+        Listing::AfterEvents { files: 0 } => FILES_SHOWN,
+        Listing::AfterEvents { .. } => return lines,
+        Listing::Whole => usize::MAX,
+    };
+    lines.extend(changes.files.iter().take(shown).map(|file| format!("    {}", style.file(file))));
+    let total = changes.added + changes.modified + changes.deleted;
+    let listed = u64::try_from(changes.files.len().min(shown)).unwrap_or(u64::MAX);
+    if total > listed {
+        lines.push(format!("    … and {} more", total - listed));
+    }
+    lines
+}
+
+fn build(result: &TaskResult, listing: Listing) -> Vec<String> {
+    let build = &result.build;
+    let time = took(build.duration_ms);
+    let text = match build.status {
+        BuildStatus::Skipped => return Vec::new(),
+        BuildStatus::Passed => format!("passed in {time}"),
+        BuildStatus::Failed => match &build.exit {
+            Some(Exit::Exited { code }) => format!("exited {code} after {time}"),
+            Some(Exit::TimedOut) => format!("timed out after {time}"),
+            _ => format!("failed after {time}"),
+        },
+    };
+    let mut lines = vec![field("build", &text)];
+    if let (Listing::Whole, Some(output)) = (listing, &build.output) {
+        lines.extend(indented(&payload_text(output)));
+    }
+    lines
+}
+
+fn health(health: &HealthOutcome) -> Option<String> {
+    match health.status {
+        HealthStatus::Unknown => None,
+        HealthStatus::Healthy => Some(field("health", "every service is ready")),
+        HealthStatus::Unhealthy => {
+            let names: Vec<&str> = health.unready.iter().map(protocol::ServiceName::as_str).collect();
+            Some(field("health", &format!("not ready: {}", names.join(", "))))
+        }
+    }
+}
+
+pub fn checkpoint(checkpoint: &Checkpoint) -> String {
+    match checkpoint {
+        Checkpoint::Taken { id, skipped } => {
+            let id = one_line(id, usize::MAX / 8).chars().take(CHECKPOINT_CHARS).collect::<String>();
+            if *skipped > 0 { format!("{id}, without {skipped} files") } else { id }
+        }
+        Checkpoint::Unavailable { why } => format!("none: {}", one_line(why, MESSAGE_CHARS)),
+    }
+}
+
+fn indented(text: &str) -> Vec<String> {
+    let tame = Tame::default().part(text);
+    tame.lines().map(|line| format!("  | {line}")).collect()
+}
+
+fn field(name: &str, value: &str) -> String {
+    format!("  {name:<10}  {value}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod tests;

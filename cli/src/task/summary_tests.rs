@@ -1,0 +1,101 @@
+use super::*;
+use crate::{output::Output, task::tests::result};
+
+fn text(fields: &str, listing: Listing) -> String {
+    summary(&result(fields), Style { output: Output { json: false, colour: false }, terminal: true }, listing)
+}
+
+const FULL: &str = r#"{"status":"failed","failure_reason":"build_failed","exit":{"kind":"exited","code":0},
+    "message":"the build exited 2","hints":[{"kind":"disk_full"}],"final_message":{"data":"All\ndone."},
+    "files_changed":{"added":1,"modified":1,"deleted":1,"added_lines":12,"deleted_lines":3,"truncated":true,
+        "files":[{"path":{"data":"new.rs"},"change":"added","added_lines":12},{"path":{"data":"old"},"change":"deleted"}]},
+    "build":{"status":"failed","exit":{"kind":"exited","code":2},"output":{"data":"error: no\n"},"duration_ms":2100},
+    "health":{"status":"unhealthy","unready":["web","db"]},"usage":{"input_tokens":1200,"output_tokens":30}}"#;
+
+#[test]
+fn a_summary_after_the_events_is_short() {
+    insta::assert_snapshot!(text(FULL, Listing::AfterEvents { files: 3 }), @r"
+    failed after 12.3s (agent 12.3s): the agent succeeded, the build did not
+      the build exited 2
+      note        the disk of the workspace is full
+      files       1 added, 1 modified, 1 deleted +12 -3
+      build       exited 2 after 2.1s
+      health      not ready: web, db
+      checkpoint  3f2a91c0ffee
+      usage       1200 tokens in, 30 out
+    ");
+}
+
+#[test]
+fn a_summary_alone_has_everything() {
+    insta::assert_snapshot!(text(FULL, Listing::Whole), @r"
+    failed after 12.3s (agent 12.3s): the agent succeeded, the build did not
+      the build exited 2
+      note        the disk of the workspace is full
+      files       1 added, 1 modified, 1 deleted +12 -3
+        A new.rs +12
+        D old
+        … and 1 more
+      build       exited 2 after 2.1s
+      | error: no
+      health      not ready: web, db
+      checkpoint  3f2a91c0ffee
+      usage       1200 tokens in, 30 out
+      said
+      | All
+      | done.
+    ");
+}
+
+#[test]
+fn a_success_is_short() {
+    insta::assert_snapshot!(text(
+        r#"{"files_changed":{"added":0,"modified":0,"deleted":0,"added_lines":0,"deleted_lines":0,"files":[]},
+            "health":{"status":"healthy"},"build":{"status":"passed","duration_ms":900}}"#,
+        Listing::AfterEvents { files: 0 },
+    ), @r"
+    succeeded after 12.3s (agent 12.3s)
+      files       none changed
+      build       passed in 900ms
+      health      every service is ready
+      checkpoint  3f2a91c0ffee
+    ");
+}
+
+#[test]
+fn every_failure_has_its_words() {
+    let table = [
+        (r#"{"failure_reason":"agent_failed","exit":{"kind":"exited","code":3}}"#, "the agent exited 3"),
+        (
+            r#"{"failure_reason":"agent_failed","exit":{"kind":"signalled","signal":9}}"#,
+            "the agent was ended by signal 9",
+        ),
+        (
+            r#"{"failure_reason":"agent_failed","exit":{"kind":"oom"}}"#,
+            "the agent was killed by the kernel: the sandbox ran out of memory",
+        ),
+        (r#"{"failure_reason":"timed_out"}"#, "it took longer than it may"),
+        (r#"{"failure_reason":"idle_timed_out"}"#, "the agent printed nothing for too long"),
+        (r#"{"failure_reason":"spawn_failed"}"#, "the agent could not be started"),
+        (r#"{"failure_reason":"lost"}"#, "the sandbox stopped or died under it"),
+        (r#"{"failure_reason":"internal"}"#, "a fault of slipway's own"),
+        ("{}", "no reason is known"),
+    ];
+    for (fields, expected) in table {
+        assert_eq!(why(&result(fields)), expected);
+    }
+}
+
+#[test]
+fn many_files_are_counted_and_the_first_are_named() {
+    let files: Vec<String> =
+        (0..30).map(|n| format!(r#"{{"path":{{"data":"f{n}"}},"change":"added"}}"#)).collect();
+    let fields = format!(
+        r#"{{"files_changed":{{"added":100,"modified":0,"deleted":0,"added_lines":100,"deleted_lines":0,"truncated":true,"files":[{}]}}}}"#,
+        files.join(",")
+    );
+    let short = text(&fields, Listing::AfterEvents { files: 0 });
+    assert!(short.contains("    A f19\n    … and 80 more\n"), "{short}");
+    let whole = text(&fields, Listing::Whole);
+    assert!(whole.contains("    A f29\n    … and 70 more\n"), "{whole}");
+}
