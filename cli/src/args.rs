@@ -2,7 +2,7 @@
 
 use crate::commands::{
     attach, attempts, completions, create, down, ensure, events, exec, get, image, lifecycle, logs, ls,
-    ports, ps, rm, run, service, services, task, token, up,
+    ports, ps, rm, run, service, services, sh, task, token, up,
 };
 use clap::{Parser, Subcommand};
 
@@ -12,7 +12,7 @@ A sandbox is named by its id, by the beginning of it where that is unique, or by
 Without more, slipway talks to the hostd of this machine on <data>/hostd.sock, which only root may use; <data> is
 SLIPWAY_DATA_DIR or /var/lib/slipway. With SLIPWAY_URL=http://host:port and SLIPWAY_TOKEN it talks to any hostd.
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong arguments. `exec`, `attach`, `run` and
+Exit codes: 0 done; 1 refused or failed; 2 wrong arguments. `exec`, `sh`, `attach`, `run` and
 `task follow` exit as the command or the agent did, see there.
 Start with `slipway up`, or with `slipway doctor` when that does not work.";
 
@@ -65,9 +65,11 @@ pub enum Command {
     Task(task::TaskArgs),
     /// Run a command in a sandbox, and exit as it does
     Exec(exec::ExecArgs),
+    /// Open a shell in a sandbox, as with ssh
+    Sh(sh::ShArgs),
     /// Show the output of a command that was started before, and exit as it does
     ///
-    /// Shows all of it from the first byte, and follows it to its end. Exit codes are those of `slipway exec`.
+    /// Shows all of it from the first byte, and follows it to its end; a terminal as it is now, to be typed into. Exit codes are those of `slipway exec`.
     Attach(attach::AttachArgs),
     /// Start sandboxes that are stopped, or that failed
     Start(lifecycle::LifecycleArgs),
@@ -124,7 +126,7 @@ pub enum Command {
 impl Command {
     /// Whether the exit code belongs to a command in a sandbox, so that our own failures need another.
     pub fn runs_commands(&self) -> bool {
-        matches!(self, Self::Exec(_) | Self::Attach(_) | Self::Run(_))
+        matches!(self, Self::Exec(_) | Self::Sh(_) | Self::Attach(_) | Self::Run(_))
             || matches!(self, Self::Task(args) if args.follows())
     }
 }

@@ -134,7 +134,9 @@ pub fn problem_lines(problem: &Problem) -> Vec<String> {
 /// A line on standard error; a closed one is nobody's loss.
 pub fn eprint_line(line: &str) {
     use io::Write as _;
-    let _ = writeln!(io::stderr(), "{line}");
+    // A raw terminal does not go back to the first column by itself.
+    let end = if crate::terminal::is_raw() { "\r\n" } else { "\n" };
+    let _ = write!(io::stderr(), "{line}{end}");
 }
 
 #[cfg(test)]

@@ -52,6 +52,14 @@ pub const PROMPT_MAX_BYTES: u64 = 1 << 20;
 pub const OPEN_TOOLS_MAX: usize = 256;
 /// Between two looks at a task whose end is waited for.
 pub const TASK_POLL: Duration = Duration::from_millis(500);
+/// One message of a terminal, in bytes: a piece of output is far below.
+pub const TERMINAL_MESSAGE_MAX_BYTES: usize = 1 << 20;
+/// hostd pings more often; one that is silent for so long is gone.
+pub const TERMINAL_SILENT_MAX: Duration = Duration::from_secs(60);
+/// For the last keys to go out when a terminal is left.
+pub const TERMINAL_PART: Duration = Duration::from_millis(500);
+/// Keys typed while hostd is away, in bytes.
+pub const KEYS_HELD_MAX_BYTES: usize = 4 << 10;
 
 /// For hostd to find out how a command ended whose sandbox went away.
 pub const END_KNOWN_WITHIN: Duration = Duration::from_secs(3);

@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod context;
 mod doctor;
+mod ending;
 mod exit;
 mod failure;
 mod feed;
@@ -29,6 +30,7 @@ mod tame;
 mod task;
 mod terminal;
 mod text;
+mod viewer;
 mod winsize;
 mod wire;
 

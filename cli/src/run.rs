@@ -47,6 +47,7 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
 async fn serve(context: &Context, command: Command) -> Result<u8, Failure> {
     match command {
         Command::Exec(args) => return commands::exec::run(context, args).await,
+        Command::Sh(args) => return commands::sh::run(context, args).await,
         Command::Attach(args) => return commands::attach::run(context, args).await,
         Command::Run(args) => return commands::run::run(context, args).await,
         Command::Task(args) => return commands::task::run(context, args).await,

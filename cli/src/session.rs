@@ -3,30 +3,21 @@
 //!
 //! ```text
 //! printer ── chunks ──▶ stdout, stderr        pump ── stdin ──▶ exec
-//!      └─ end ─▶ exit code                    signals ── INT, TERM, HUP, WINCH ──▶ exec
+//!      └─ end ─▶ exit code                    signals ── INT, TERM, HUP ──▶ exec
 //! ```
 
 use crate::{
-    client::{Answer, Ask, Client},
-    exit,
+    client::{Ask, Client},
+    ending,
     failure::{Failure, eprint_line},
     follow::{Follow, payload_bytes},
-    limits,
     output::Output,
-    patience::Patience,
     signals::{Received, Signals},
     stdin,
-    terminal::{self, RawMode},
 };
-use protocol::{
-    CancelRequest, Chunk, Exit, Hint, Scope, SignalRequest, Stream,
-    api::{ApiErrorCode, ExecAnswer},
-};
+use protocol::{CancelRequest, Chunk, Scope, SignalRequest, Stream, api::ApiErrorCode};
 use std::{io::Write as _, sync::Arc};
-use tokio::{
-    task::{JoinHandle, block_in_place},
-    time::{Instant, sleep},
-};
+use tokio::task::{JoinHandle, block_in_place};
 
 pub struct Session {
     pub client: Arc<Client>,
@@ -34,27 +25,22 @@ pub struct Session {
     /// `/v1/sandboxes/{id}/execs/{exec}`.
     pub path: String,
     pub send_stdin: bool,
-    pub terminal: bool,
 }
 
 impl Session {
     /// Gives the exit code of the command.
     pub async fn run(self) -> Result<u8, Failure> {
-        let cannot = |error| Failure::io("switch the terminal to raw mode", error);
-        let raw =
-            if self.terminal && self.send_stdin { Some(RawMode::enter().map_err(cannot)?) } else { None };
-        let attended = self.attend().await;
-        drop(raw);
-        match attended? {
-            Attended::Ended { interrupted } => self.conclude(interrupted).await,
+        match self.attend().await? {
+            Attended::Ended { interrupted } => {
+                ending::conclude(&self.client, self.output, &self.path, interrupted).await
+            }
             Attended::Left(code) => Ok(code),
         }
     }
 
     async fn attend(&self) -> Result<Attended, Failure> {
         // First: from here on Ctrl-C means the command and not us.
-        let mut signals =
-            Signals::listen(self.terminal).map_err(|error| Failure::io("listen for signals", error))?;
+        let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
         let follow = Follow::new(Arc::clone(&self.client), &format!("{}/output", self.path), true, None);
         let mut printer = tokio::spawn(print(follow, self.output));
         let mut pump = self.pump();
@@ -88,7 +74,7 @@ impl Session {
 
     fn pump(&self) -> JoinHandle<Result<(), Failure>> {
         if self.send_stdin {
-            tokio::spawn(stdin::pump(Arc::clone(&self.client), self.path.clone(), self.terminal))
+            tokio::spawn(stdin::pump(Arc::clone(&self.client), self.path.clone()))
         } else {
             tokio::spawn(std::future::pending())
         }
@@ -126,9 +112,8 @@ impl Session {
             }
             Received::Interrupt => self.beside(self.signal("INT")),
             Received::Terminate => self.beside(self.signal("TERM")),
-            Received::Resize => {
-                self.beside(Ask::post(format!("{}/resize", self.path)).json(&terminal::size()));
-            }
+            // Not listened to.
+            Received::Resize => {}
             Received::HangUp => {
                 // Our terminal is gone. Nobody can be told when this fails.
                 let _ = self.client.send(self.signal("HUP")).await;
@@ -161,46 +146,6 @@ impl Session {
             .client
             .send(Ask::post(format!("{}/cancel", self.path)).json(&CancelRequest::default()))
             .await;
-    }
-
-    /// Says what the exit code alone does not tell.
-    async fn conclude(&self, interrupted: bool) -> Result<u8, Failure> {
-        let (answer, ended, hints) = self.ended().await?;
-        if self.output.json {
-            self.output.document(&answer.body)?;
-        }
-        let code = exit::code(&ended, interrupted);
-        let hints = hints.iter().filter_map(|hint| exit::hint(hint, code != 0));
-        for line in exit::message(&ended).into_iter().chain(hints) {
-            eprint_line(&format!("slipway: {line}"));
-        }
-        Ok(code)
-    }
-
-    /// Asks how it ended. When the sandbox went away under it, that is known only a moment later.
-    async fn ended(&self) -> Result<(Answer, Exit, Vec<Hint>), Failure> {
-        let deadline = Instant::now() + limits::END_KNOWN_WITHIN;
-        let mut patience = Patience::new();
-        loop {
-            let answer = match self.client.send(Ask::get(&self.path)).await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    patience.wait(error).await?;
-                    continue;
-                }
-            };
-            let exec: ExecAnswer = answer.parse()?;
-            match exec.exit {
-                Some(exit) => return Ok((answer, exit, exec.hints)),
-                None if Instant::now() < deadline => sleep(limits::SETTLE_POLL).await,
-                None => {
-                    return Err(Failure::refused(
-                        "the sandbox does not run, and how the command ended is not known",
-                    )
-                    .or("`slipway start` the sandbox, then `slipway ps` shows it"));
-                }
-            }
-        }
     }
 }
 

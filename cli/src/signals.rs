@@ -27,6 +27,7 @@ pub struct Signals {
     terminate: Signal,
     hang_up: Signal,
     resize: Option<Signal>,
+    quit: Option<Signal>,
 }
 
 impl Signals {
@@ -36,23 +37,20 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
             resize: if terminal { Some(signal(SignalKind::window_change())?) } else { None },
+            // Ours must be as it was before we end.
+            quit: if terminal { Some(signal(SignalKind::quit())?) } else { None },
         })
     }
 
     /// Safe to cancel: a signal that came is kept until it is asked for.
     pub async fn next(&mut self) -> Received {
-        let resized = async {
-            match &mut self.resize {
-                Some(resize) => resize.recv().await,
-                None => pending().await,
-            }
-        };
         // All arms are safe to cancel, as above.
         tokio::select! {
             _ = self.interrupt.recv() => Received::Interrupt,
             _ = self.terminate.recv() => Received::Terminate,
             _ = self.hang_up.recv() => Received::HangUp,
-            _ = resized => Received::Resize,
+            _ = received(&mut self.resize) => Received::Resize,
+            _ = received(&mut self.quit) => Received::Terminate,
         }
     }
 
@@ -76,5 +74,12 @@ impl Signals {
                 },
             }
         }
+    }
+}
+
+async fn received(signal: &mut Option<Signal>) -> Option<()> {
+    match signal {
+        Some(signal) => signal.recv().await,
+        None => pending().await,
     }
 }

@@ -14,16 +14,15 @@ use tokio::sync::mpsc;
 /// The answer comes when the command has taken the input, which is its own affair.
 const STDIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Sends until the input or the exec ends. On a terminal a piece that was cut on its way is dropped, as
-/// on any line that is bad; otherwise that is an error, because the command would see wrong input.
-pub async fn pump(client: Arc<Client>, exec_path: String, terminal: bool) -> Result<(), Failure> {
+/// Sends until the input or the exec ends. A piece that was cut on its way is an error, because the command
+/// would see wrong input.
+pub async fn pump(client: Arc<Client>, exec_path: String) -> Result<(), Failure> {
     let mut pieces = read();
     let ask = Ask::post(format!("{exec_path}/stdin")).timeout(STDIN_TIMEOUT);
     while let Some(piece) = pieces.recv().await {
         match deliver(&client, ask.clone().bytes(piece)).await {
             Ok(Delivered::Taken) => {}
             Ok(Delivered::NotWanted) => return Ok(()),
-            Err(error) if terminal && error.passes() => {}
             Err(error) => return Err(unsure(error)),
         }
     }
@@ -69,7 +68,7 @@ fn unsure(error: ClientError) -> Failure {
 }
 
 /// Reads on a thread of its own: a read of a terminal cannot be cancelled, and ends with the process.
-fn read() -> mpsc::Receiver<Bytes> {
+pub fn read() -> mpsc::Receiver<Bytes> {
     let (sender, receiver) = mpsc::channel(limits::STDIN_PIECES);
     std::thread::spawn(move || {
         let mut buffer = vec![0; limits::STDIN_PIECE_BYTES];

@@ -2,12 +2,30 @@
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use protocol::TtySize;
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 const SIZE_UNKNOWN: TtySize = TtySize { cols: 80, rows: 24 };
 
 pub fn size() -> TtySize {
     crate::winsize::of(&io::stdout()).or_else(|| crate::winsize::of(&io::stdin())).unwrap_or(SIZE_UNKNOWN)
+}
+
+/// What programs in the sandbox have to know of our terminal. Not COLUMNS and LINES: the terminal itself has its
+/// size. Not LANG: the image may not have our locale, and its own is UTF-8 everywhere.
+pub fn environment() -> Vec<(String, String)> {
+    let told = |name: &str| {
+        Some((name.to_owned(), std::env::var(name).ok()?)).filter(|(_, value)| !value.is_empty())
+    };
+    ["TERM", "COLORTERM"].into_iter().filter_map(told).collect()
+}
+
+static RAW: AtomicBool = AtomicBool::new(false);
+
+pub fn is_raw() -> bool {
+    RAW.load(Ordering::Relaxed)
 }
 
 pub struct RawMode {
@@ -24,6 +42,7 @@ impl RawMode {
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
         tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw)?;
+        RAW.store(true, Ordering::Relaxed);
         Ok(Self { before: Some(before) })
     }
 }
@@ -32,6 +51,7 @@ impl Drop for RawMode {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             let _ = tcsetattr(io::stdin(), SetArg::TCSADRAIN, before);
+            RAW.store(false, Ordering::Relaxed);
         }
     }
 }

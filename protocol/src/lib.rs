@@ -18,6 +18,7 @@ mod service;
 mod status;
 mod task;
 mod task_event;
+mod terminal;
 
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, ErrorInner};
 pub use event::{BadCursor, Cursor, Event, Fact};
@@ -42,3 +43,4 @@ pub use task::{
     TaskView, Usage,
 };
 pub use task_event::{TaskEvent, TaskFact, Text};
+pub use terminal::PieceHead;

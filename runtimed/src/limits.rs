@@ -109,6 +109,9 @@ pub const INLINE_OUTPUT_MAX_BYTES: usize = 1 << 20;
 pub const CHUNK_MAX_BYTES: usize = 64 << 10;
 /// Bytes shown to a viewer who attaches to a terminal.
 pub const REPLAY_DEFAULT_BYTES: u64 = 64 << 10;
+/// A viewer of a terminal who is farther behind is taken ahead; between two looks at how far it is.
+pub const VIEWER_LAG_MAX_BYTES: u64 = 8 << 20;
+pub const VIEWER_LOOK_BYTES: u64 = 1 << 20;
 /// Lines of a log in an answer, and what is read to find them.
 pub const TAIL_MAX_LINES: usize = 10_000;
 pub const TAIL_MAX_BYTES: u64 = 1 << 20;

@@ -12,6 +12,7 @@ pub mod launch;
 pub mod output;
 pub mod processes;
 pub mod programs;
+pub mod pty;
 pub mod random;
 pub mod raw;
 pub mod refused;

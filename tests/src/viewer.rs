@@ -1,4 +1,4 @@
-//! A viewer of a terminal: a byte stream both ways, as `GET /v1/terminals/{id}` becomes.
+//! A viewer of a terminal of runtimed: pieces one way, keys the other, as `GET /v1/terminals/{id}` becomes.
 
 use crate::Client;
 use crate::sandbox::PATIENCE;
@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use protocol::PieceHead;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -15,6 +16,10 @@ pub struct Viewer {
     stream: TokioIo<Upgraded>,
     /// What was shown and not yet asked for.
     shown: Vec<u8>,
+    /// Position after the last byte that came.
+    pub position: Option<u64>,
+    /// Bytes that were passed over.
+    pub lost: u64,
 }
 
 impl Viewer {
@@ -34,7 +39,12 @@ impl Viewer {
             let body = response.into_body().collect().await?.to_bytes();
             bail!("{status} {}", String::from_utf8_lossy(&body));
         }
-        Ok(Self { stream: TokioIo::new(hyper::upgrade::on(response).await?), shown: Vec::new() })
+        Ok(Self {
+            stream: TokioIo::new(hyper::upgrade::on(response).await?),
+            shown: Vec::new(),
+            position: None,
+            lost: 0,
+        })
     }
 
     pub async fn types(&mut self, keys: &str) -> Result<()> {
@@ -47,7 +57,7 @@ impl Viewer {
         let found = |shown: &[u8]| shown.windows(sign.len()).position(|at| at == sign.as_bytes());
         let reading = async {
             while found(&self.shown).is_none() {
-                if self.stream.read_buf(&mut self.shown).await? == 0 {
+                if !self.piece().await? {
                     bail!("the terminal was closed before {sign:?}");
                 }
             }
@@ -61,10 +71,29 @@ impl Viewer {
         Ok(String::from_utf8_lossy(&self.shown.drain(..end).collect::<Vec<u8>>()).into_owned())
     }
 
+    /// Takes one piece; false when there are no more.
+    pub async fn piece(&mut self) -> Result<bool> {
+        let mut head = [0; PieceHead::BYTES];
+        match self.stream.read_exact(&mut head).await {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
+            read => read?,
+        };
+        let head = PieceHead::from_bytes(head);
+        let mut bytes = vec![0; head.length as usize];
+        self.stream.read_exact(&mut bytes).await?;
+        self.lost += self.position.map_or(0, |before| head.at - before);
+        self.position = Some(head.at + u64::from(head.length));
+        self.shown.extend(bytes);
+        Ok(true)
+    }
+
     /// Everything that is shown until the terminal is closed.
     pub async fn rest(mut self) -> Result<String> {
-        let read = timeout(PATIENCE, self.stream.read_to_end(&mut self.shown)).await;
-        read.context("the terminal is never closed")??;
+        let reading = async {
+            while self.piece().await? {}
+            anyhow::Ok(())
+        };
+        timeout(PATIENCE, reading).await.context("the terminal is never closed")??;
         Ok(String::from_utf8_lossy(&self.shown).into_owned())
     }
 }

@@ -240,25 +240,6 @@ async fn a_running_command_is_signalled_and_cancelled() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_terminal_has_a_size_and_is_attached_to_typed_into_and_resized() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
-    let body = json!({"id": "t", "shell": "stty size; read x; stty size; echo got $x", "tty": {"cols": 91, "rows": 17}});
-    let view: Value = place.caller.post(&place.path(""), &body).await?.expect(202)?;
-    ensure!(view["tty"] == true && view["state"] == "running", "{view}");
-    let mut viewer = place.caller.attach(&place.id, "t", "?replay=65536").await?;
-    viewer.sees("17 91").await?;
-    place.verb("/t/resize", &json!({"cols": 40, "rows": 5})).await?;
-    viewer.types("keys\n").await?;
-    viewer.sees("5 40").await?;
-    let rest = viewer.rest().await?;
-    ensure!(rest.contains("got keys"), "{rest:?}");
-    ensure!(place.ended("t").await?["exit"]["code"] == 0);
-    let refused = place.caller.get(&format!("/v1/sandboxes/{}/terminals/t", place.id)).await?;
-    ensure!(refused.status == 400 && refused.text().contains("Upgrade"), "{}", refused.text());
-    Ok(())
-}
-
-#[tokio::test]
 async fn more_output_than_an_answer_holds_is_cut_and_said_so_and_the_log_has_all() -> Result<()> {
     let place = Place::new(&json!({})).await?;
     let view = place.run(&json!({"id": "big", "shell": "seq 9999999 | head -c 6000000"})).await?;

@@ -166,7 +166,9 @@ async fn call(caller: &Caller, route: &str, body: &str, names: &[(&str, &str)]) 
     let (method, path) = route.split_once(' ').context("a route")?;
     let mut request = Request::builder().method(method).uri(path).header("accept", "application/json");
     if path.contains("/terminals/") {
-        request = request.header("connection", "Upgrade").header("upgrade", "slipway-terminal");
+        let key = "dGhlIHNhbXBsZSBub25jZQ==";
+        request = request.header("connection", "Upgrade").header("upgrade", "websocket");
+        request = request.header("sec-websocket-version", "13").header("sec-websocket-key", key);
     }
     caller.call(request.body(Full::new(Bytes::from(body)))?).await
 }

@@ -306,6 +306,27 @@ async fn a_viewer_of_an_ended_terminal_sees_the_rest_and_is_let_go() -> Result<(
 }
 
 #[tokio::test]
+async fn a_viewer_who_comes_back_goes_on_where_he_was() -> Result<()> {
+    let sandbox = Sandbox::start().await?;
+    let client = sandbox.client();
+    let line = "stty -echo; printf 0123456789; read x; printf abc; read x; exit 0";
+    started(client, "t", on_terminal(line), "9").await?;
+    let mut viewer = Viewer::attach(client, "t", "?after=4").await?;
+    ensure!(viewer.sees("9").await? == "456789" && viewer.position == Some(10), "{:?}", viewer.position);
+    drop(viewer);
+    Viewer::attach(client, "t", "?replay=0").await?.types("\n").await?;
+    let mut viewer = Viewer::attach(client, "t", "?after=10").await?;
+    ensure!(viewer.sees("c").await? == "abc" && viewer.lost == 0, "{:?}", viewer.position);
+    for (query, field) in [("?after=99", "after"), ("?after=1&replay=1", "after"), ("?skip=x", "skip")] {
+        let refused = Viewer::attach(client, "t", query).await.err().map(|error| error.to_string());
+        let told = refused.unwrap_or_default();
+        ensure!(told.starts_with("400") && told.contains(field), "{query}: {told}");
+    }
+    cancel_now(client, "t").await?;
+    sandbox.stop().await
+}
+
+#[tokio::test]
 async fn only_a_terminal_can_be_attached_to() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     let client = sandbox.client();

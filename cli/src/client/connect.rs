@@ -101,7 +101,7 @@ where
     // It ends with the connection, at the latest when the command does. What it could tell, the sender
     // of the request is told too.
     tokio::spawn(async move {
-        let _ = connection.await;
+        let _ = connection.with_upgrades().await;
     });
     Ok(sender)
 }

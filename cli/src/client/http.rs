@@ -4,7 +4,7 @@ use super::{Ask, ClientError, Target};
 use crate::limits;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Request, Response, body::Incoming, client::conn::http1::SendRequest};
+use hyper::{Request, Response, StatusCode, body::Incoming, client::conn::http1::SendRequest};
 use protocol::api::{ApiErrorBody, Page};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -107,7 +107,8 @@ impl Client {
             .map_err(|_| ClientError::TimedOut(late))?
             .map_err(ClientError::Cut)?;
         self.answered.store(true, Ordering::Relaxed);
-        if response.status().is_success() {
+        let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if response.status().is_success() || upgraded {
             return Ok((response, sender));
         }
         let status = response.status();

@@ -1,9 +1,18 @@
-//! `slipway attach`: an exec that was started before, from its first byte on.
+//! `slipway attach`: an exec that was started before, from its first byte on; a terminal as it is now.
 
-use crate::{context::Context, failure::Failure, session::Session};
+use crate::{
+    client::Ask,
+    context::Context,
+    failure::Failure,
+    session::Session,
+    viewer::{From, Viewer},
+};
 use clap::Args;
-use protocol::ExecId;
-use std::sync::Arc;
+use protocol::{ExecId, api::ExecAnswer};
+use std::{
+    io::{IsTerminal as _, stdin},
+    sync::Arc,
+};
 
 #[derive(Debug, Args)]
 pub struct AttachArgs {
@@ -12,24 +21,23 @@ pub struct AttachArgs {
     sandbox: String,
     /// Id of the exec, as `slipway exec --detach` and `slipway ps` print it
     exec: String,
-    /// Pass input on, where the exec keeps its input open
+    /// Pass input on, where the exec keeps its input open; on a terminal it always is
     #[arg(long, short)]
     interactive: bool,
-    /// It runs on a terminal: make ours raw and as large; implies -i
-    #[arg(long, short)]
-    tty: bool,
 }
 
 pub async fn run(context: &Context, args: AttachArgs) -> Result<u8, Failure> {
     let sandbox = context.sandbox(&args.sandbox).await?;
     let id =
         ExecId::parse(&args.exec).map_err(|error| Failure::Usage(format!("{:?}: {error}", args.exec)))?;
-    let session = Session {
-        client: Arc::clone(&context.client),
-        output: context.output,
-        path: format!("/v1/sandboxes/{sandbox}/execs/{id}"),
-        send_stdin: args.interactive || args.tty,
-        terminal: args.tty,
-    };
-    session.run().await
+    let sandbox_path = format!("/v1/sandboxes/{sandbox}");
+    let path = format!("{sandbox_path}/execs/{id}");
+    let (client, output) = (Arc::clone(&context.client), context.output);
+    let exec: ExecAnswer = client.send(Ask::get(&path)).await?.parse()?;
+    if exec.tty && !output.json {
+        let types = args.interactive || stdin().is_terminal();
+        let (exec, sandbox_name, from) = (id.to_string(), args.sandbox, From::Recent);
+        return Viewer { client, output, sandbox_path, exec, sandbox_name, from, types }.run().await;
+    }
+    Session { client, output, path, send_stdin: args.interactive }.run().await
 }

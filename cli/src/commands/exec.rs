@@ -1,7 +1,14 @@
 //! `slipway exec`.
 
 use crate::{
-    client::Ask, context::Context, failure::Failure, parse, patience::Patience, session::Session, terminal,
+    client::Ask,
+    context::Context,
+    failure::Failure,
+    parse,
+    patience::Patience,
+    session::Session,
+    terminal,
+    viewer::{From, Viewer},
 };
 use clap::Args;
 use protocol::{
@@ -16,6 +23,7 @@ use std::{
 const AFTER_HELP: &str = "\
 Input is passed on when it is a pipe or a file, so `echo hi | slipway exec ID -- cat` works; from a terminal only
 with -i. Ctrl-C interrupts the command, a second one cancels it with everything it started, a third one leaves.
+With -t keys go to the command as they are; after a new line `~.` leaves it running, see `slipway sh`.
 The command goes on when hostd restarts, and so does its output here: nothing is lost, nothing comes twice.
 
 Exit codes: the command's own; 128+N when signal N ended it; 124 timed out; 125 slipway or hostd failed;
@@ -65,18 +73,31 @@ pub struct ExecArgs {
 
 pub async fn run(context: &Context, args: ExecArgs) -> Result<u8, Failure> {
     let sandbox = context.sandbox(&args.sandbox).await?;
-    let chosen = args.id.clone().unwrap_or_else(|| ulid::Ulid::generate().to_string().to_ascii_lowercase());
-    let id = ExecId::parse(&chosen).map_err(|error| Failure::Usage(format!("--id {chosen:?}: {error}")))?;
+    let wrong = |chosen: &str, error| Failure::Usage(format!("--id {chosen:?}: {error}"));
+    let id = match &args.id {
+        Some(chosen) => ExecId::parse(chosen).map_err(|error| wrong(chosen, error))?,
+        None => new_id(),
+    };
     let send_stdin = args.sends_stdin(stdin().is_terminal());
-    let (detach, terminal) = (args.detach, args.tty);
+    let (detach, on_terminal, sandbox_name) = (args.detach, args.tty, args.sandbox.clone());
     let answer = start(context, sandbox, &args.create(id.clone(), send_stdin)).await?;
     if detach {
         context.show_answer(&answer, |exec: ExecAnswer| Ok(format!("{}\n", exec.id)))?;
         return Ok(0);
     }
-    let path = format!("/v1/sandboxes/{sandbox}/execs/{id}");
-    let client = Arc::clone(&context.client);
-    Session { client, output: context.output, path, send_stdin, terminal }.run().await
+    let (client, output) = (Arc::clone(&context.client), context.output);
+    let sandbox_path = format!("/v1/sandboxes/{sandbox}");
+    if on_terminal && !output.json {
+        let (exec, from) = (id.to_string(), From::Start);
+        let viewer = Viewer { client, output, sandbox_path, exec, sandbox_name, from, types: send_stdin };
+        return viewer.run().await;
+    }
+    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin }.run().await
+}
+
+pub fn new_id() -> ExecId {
+    let text = ulid::Ulid::generate().to_string().to_ascii_lowercase();
+    ExecId::parse(&text).expect("letters and digits are a good id")
 }
 
 impl ExecArgs {
@@ -85,12 +106,13 @@ impl ExecArgs {
     }
 
     fn create(self, id: ExecId, stdin_open: bool) -> ExecCreate {
+        let told = if self.tty { terminal::environment() } else { Vec::new() };
         ExecCreate {
             id: Some(id),
             argv: Some(self.command),
             shell: None,
             cwd: self.cwd,
-            env: self.env.into_iter().collect(),
+            env: told.into_iter().chain(self.env).collect(),
             stdin: None,
             stdin_open,
             timeout_s: self.timeout,
@@ -101,7 +123,7 @@ impl ExecArgs {
 }
 
 /// Asks until it is known to run: the id makes sure that it runs once.
-async fn start(
+pub async fn start(
     context: &Context,
     sandbox: SandboxId,
     create: &ExecCreate,

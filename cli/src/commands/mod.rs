@@ -20,6 +20,7 @@ pub mod rm;
 pub mod run;
 pub mod service;
 pub mod services;
+pub mod sh;
 pub mod task;
 pub mod task_view;
 pub mod token;

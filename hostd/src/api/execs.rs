@@ -1,7 +1,7 @@
 //! Execs: one command each. Written down before they run; what runtimed forgot is answered from there.
 
 use super::{
-    body,
+    Api, body,
     call::Call,
     dispatch::new_id,
     exec_run::{self, Seen},
@@ -178,18 +178,28 @@ async fn newest(call: &Call, sandbox: &SandboxId, execs: &mut [ExecAnswer]) {
 pub async fn get(call: Call) -> Answer {
     let (sandbox, id) = (call.sandbox().await?, call.exec_id()?);
     let wait_ms = call.query.wait_up_to(0, limits::EXEC_WAIT_MAX_MS)?;
-    if let Ok((_, control)) = call.api.fleet.control(&sandbox.id).await {
-        let wait_ms = call.query.text("wait").map(|_| wait_ms);
-        match ask(&control, &id, wait_ms).await {
-            Ok(view) => return Ok(ok(&views::exec(view))),
+    let wait_ms = call.query.text("wait").map(|_| wait_ms);
+    Ok(ok(&look(&call.api, &sandbox.id, &id, wait_ms).await?))
+}
+
+/// An exec as runtimed knows it, else as it is written down.
+pub async fn look(
+    api: &Api,
+    sandbox: &SandboxId,
+    id: &ExecId,
+    wait_ms: Option<u64>,
+) -> Result<ExecAnswer, Failure> {
+    if let Ok((_, control)) = api.fleet.control(sandbox).await {
+        match ask(&control, id, wait_ms).await {
+            Ok(view) => return Ok(views::exec(view)),
             Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => {}
             Err(error @ ControlError::Refused(_)) => return Err(error.into()),
             // It does not answer: what is written down is better than nothing.
             Err(_) => {}
         }
     }
-    let record = call.api.fleet.store().exec(&sandbox.id, &id).await?;
-    Ok(ok(&views::exec_record(&record.ok_or_else(Failure::not_found)?)))
+    let record = api.fleet.store().exec(sandbox, id).await?;
+    Ok(views::exec_record(&record.ok_or_else(Failure::not_found)?))
 }
 
 pub async fn output(call: Call) -> Answer {

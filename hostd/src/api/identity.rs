@@ -4,12 +4,12 @@ use super::{
     Api, Auth,
     failure::Failure,
     hosts::Peer,
-    limits,
+    limits, terminals,
     tokens::{alive, hash_of},
 };
 use crate::core::Identity;
 use hyper::{HeaderMap, header::AUTHORIZATION};
-use protocol::api::{ApiErrorCode, Label, TokenScope};
+use protocol::api::{ApiErrorCode, Label, TOKEN_SUBPROTOCOL, TokenScope};
 use subtle::ConstantTimeEq;
 
 /// Whoever calls as the administrator of the host owns what he makes under these names.
@@ -69,8 +69,11 @@ async fn by_token(api: &Api, token: &str) -> Result<Identity, Failure> {
     })
 }
 
+/// Browsers cannot set headers on WebSockets, but name subprotocols.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
-    let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
+    let Some(value) = headers.get(AUTHORIZATION) else {
+        return Ok(terminals::subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)));
+    };
     let wrong = || unauthorized("Authorization must be: Bearer, one space, a token");
     let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(wrong)?;
     let sane =
@@ -102,5 +105,14 @@ mod tests {
             assert_eq!(bearer(&headers).ok().flatten(), expected, "{text:?}");
         }
         assert!(matches!(bearer(&HeaderMap::new()), Ok(None)));
+    }
+
+    #[test]
+    fn a_subprotocol_may_be_the_token() {
+        let mut headers = HeaderMap::new();
+        headers.insert("sec-websocket-protocol", "slipway.terminal, slipway.token.abc".parse().unwrap());
+        assert_eq!(bearer(&headers).ok().flatten(), Some("abc"));
+        headers.insert(AUTHORIZATION, "Bearer xyz".parse().unwrap());
+        assert_eq!(bearer(&headers).ok().flatten(), Some("xyz"));
     }
 }

@@ -30,7 +30,7 @@ pub const AUDIT_REFUSED_BURST: u32 = 100;
 pub const AUDIT_REFUSED_PER_SECOND: u32 = 10;
 /// Between two comments on a silent stream of events.
 pub const HEARTBEAT_MS: u64 = 15_000;
-/// Streams of events at once: the other connections are for calls.
+/// Streams of events and viewers of terminals at once: the other connections are for calls.
 pub const VIEWERS_MAX: usize = 7168;
 /// How long a peer may take nothing of what is sent to it before its connection is ended.
 pub const PEER_SILENT_MAX_MS: u32 = 5 * 60_000;
@@ -40,6 +40,16 @@ pub const SSE_PIECE_MAX_BYTES: usize = 64 << 10;
 pub const ENSURE_ROUNDS_MAX: usize = 16;
 /// How long standard input may be streamed in one request.
 pub const STDIN_MAX_MS: u64 = 24 * 3_600_000;
+/// Between two pings to a viewer, and how long he may be silent.
+pub const VIEWER_PING_MS: u64 = 20_000;
+pub const VIEWER_SILENT_MAX_MS: u64 = 60_000;
+/// How long a viewer may take to part.
+pub const VIEWER_PART_MAX_MS: u64 = 1_000;
+/// One piece of a terminal's output.
+pub const VIEWER_PIECE_MAX_BYTES: usize = 256 << 10;
+/// How long the end of an exec may take to be known, and between two looks for it.
+pub const EXIT_KNOWN_WITHIN_MS: u64 = 3_000;
+pub const EXIT_LOOK_MS: u64 = 50;
 /// Between two questions to a sandbox whose connection broke.
 pub const ASK_AGAIN_MS: u64 = 100;
 /// How long `readyz` waits for the store and the driver.

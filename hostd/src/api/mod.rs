@@ -34,6 +34,7 @@ mod metrics;
 mod older;
 mod openapi;
 mod pass;
+mod pieces;
 mod query;
 mod route;
 mod routes;
@@ -48,6 +49,7 @@ mod terminals;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod viewer;
 mod views;
 
 pub use dispatch::router;

@@ -225,9 +225,13 @@ fn exec() -> Vec<Route> {
             .takes::<TtySize>()
             .gives_raw(204, ""),
         Route::new(Method::GET, "/v1/sandboxes/{id}/terminals/{exec}", Write, terminals::attach)
-            .says("Look at and type into a terminal: `Upgrade: slipway-terminal`")
+            .says("Look at and type into a terminal, as a WebSocket")
             .query(WAKE)
-            .query(&[("replay", "Bytes shown before what follows")])
+            .query(&[
+                ("replay", "Bytes shown before what follows, at most 1048576; 65536 unless given"),
+                ("after", "From this position on, instead of `replay`"),
+                ("skip", "0: show all, also to a viewer who is far behind"),
+            ])
             .gives_raw(101, ""),
     ]
 }

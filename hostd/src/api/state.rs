@@ -35,7 +35,7 @@ pub struct Api {
     pub(super) metrics: Arc<Metrics>,
     /// One at a time for each `Idempotency-Key`, and for each scope that `ensure` repairs.
     pub(super) keys: Keyed,
-    /// Places for streams of events.
+    /// A place for each stream of events and each viewer of a terminal.
     pub(super) viewers: Arc<Semaphore>,
     /// What outlives the request that began it.
     pub(super) work: TaskTracker,

@@ -8,6 +8,7 @@ mod id;
 mod owner;
 mod sandbox;
 mod task;
+mod terminal;
 mod token;
 
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
@@ -21,4 +22,5 @@ pub use sandbox::{
     StatsView, TtlChange, Visibility,
 };
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
+pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};
 pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};

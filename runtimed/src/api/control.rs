@@ -35,7 +35,7 @@ pub async fn answer(
         Route::ExecSignal { id } => execs::signal(handle, id, http.into_body()).await,
         Route::ExecCancel { id } => execs::cancel(handle, id, http.into_body()).await,
         Route::ExecResize { id } => execs::resize(handle, id, http.into_body()).await,
-        Route::Terminal { id, replay } => terminal::attach(handle, &mut http, afterwards, id, replay).await,
+        Route::Terminal { id, view } => terminal::attach(handle, &mut http, afterwards, id, view).await,
         Route::SubmitTask => tasks::submit(handle, http.into_body()).await,
         Route::Tasks { after, limit } => {
             Ok(ok(&handle.ask(|reply| Command::Tasks { after, limit, reply }).await?))

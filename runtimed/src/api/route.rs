@@ -41,10 +41,10 @@ pub enum Route {
     ExecResize {
         id: ExecId,
     },
-    /// Upgrades to a byte stream both ways.
+    /// Upgrades to a stream both ways.
     Terminal {
         id: ExecId,
-        replay: u64,
+        view: View,
     },
     SubmitTask,
     Tasks {
@@ -103,6 +103,13 @@ pub struct ReadLog {
     pub stream: Option<Stream>,
 }
 
+/// Where a viewer of a terminal begins, and whether he is taken ahead when he is far behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    pub from: From,
+    pub skips: bool,
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum From {
     /// The oldest that is kept.
@@ -152,10 +159,9 @@ fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
         ["status"] => one("GET", method, || Ok(Route::Status)),
         ["ports"] => one("GET", method, || Ok(Route::Ports)),
         ["execs", rest @ ..] => execs(method, rest, query),
-        ["terminals", id] => one("GET", method, || {
-            let replay = query.number("replay", 0..=TAIL_MAX_BYTES)?.unwrap_or(REPLAY_DEFAULT_BYTES);
-            Ok(Route::Terminal { id: exec_id(id)?, replay })
-        }),
+        ["terminals", id] => {
+            one("GET", method, || Ok(Route::Terminal { id: exec_id(id)?, view: query.view()? }))
+        }
         ["tasks", rest @ ..] => tasks(method, rest, query),
         ["services", rest @ ..] => services(method, rest, query),
         ["events"] => one("GET", method, || {
@@ -311,6 +317,18 @@ impl<'a> Query<'a> {
         self.number("wait_ms", 0..=WAIT_MAX_MS)
     }
 
+    fn view(&self) -> Result<View, Refusal> {
+        let replay = self.number("replay", 0..=TAIL_MAX_BYTES)?;
+        let from = match (self.number("after", 0..=u64::MAX)?, replay) {
+            (Some(_), Some(_)) => {
+                return Err(Box::new(ErrorBody::invalid("after", "give one of after and replay")));
+            }
+            (Some(at), None) => From::After(at),
+            (None, replay) => From::Last(replay.unwrap_or(REPLAY_DEFAULT_BYTES)),
+        };
+        Ok(View { from, skips: self.flag("skip", true)? })
+    }
+
     fn log(&self) -> Result<ReadLog, Refusal> {
         let after = self.number("after", 0..=u64::MAX)?.map(From::After);
         let lines = self.number("tail", 0..=TAIL_MAX_LINES as u64)?.map(|n| From::Lines(n as usize));
@@ -365,6 +383,10 @@ mod tests {
                     read: ReadLog { from: From::After(7), follow: true, stream: Some(Stream::Stderr) },
                 },
             ),
+            (
+                "GET /v1/terminals/e1?after=7&skip=0",
+                Route::Terminal { id: id.clone(), view: View { from: From::After(7), skips: false } },
+            ),
             ("POST /v1/execs/e1/stdin?eof", Route::ExecStdin { id, eof: true }),
             ("POST /v1/services/web/restart", Route::DriveService { name: web, verb: ServiceVerb::Restart }),
             (
@@ -394,6 +416,7 @@ mod tests {
             ("GET /v1/execs/e1/output?after=1&tail=2", (ErrorCode::InvalidRequest, field("after"))),
             ("GET /v1/execs/e1/output?folow=1", (ErrorCode::InvalidRequest, field("folow"))),
             ("GET /v1/execs/e1/output?follow=1&follow=0", (ErrorCode::InvalidRequest, field("follow"))),
+            ("GET /v1/terminals/e1?after=1&replay=2", (ErrorCode::InvalidRequest, field("after"))),
             ("GET /v1/tunnel/0", (ErrorCode::InvalidRequest, field("port"))),
             ("GET /v1/tunnel/70000", (ErrorCode::InvalidRequest, field("port"))),
             ("GET /v1/events?after=x", (ErrorCode::InvalidRequest, field("after"))),

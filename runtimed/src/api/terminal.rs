@@ -1,17 +1,17 @@
-//! A viewer of a terminal: gets recent bytes, then everything that follows; what it sends is typed.
-//! Viewers come and go; the process does not notice.
+//! A viewer of a terminal: gets recent bytes, then everything that follows, in pieces that say where they
+//! belong; what it sends is typed. Viewers come and go; the process does not notice.
 
 use super::execs;
 use super::follow::position;
 use super::reply::{Answer, Refusal, refuse};
-use super::route::From;
+use super::route::{From, View};
 use super::streams::{self, Afterwards};
-use crate::limits::CHUNK_MAX_BYTES;
+use crate::limits::{CHUNK_MAX_BYTES, REPLAY_DEFAULT_BYTES, VIEWER_LAG_MAX_BYTES, VIEWER_LOOK_BYTES};
 use crate::log::{Read, ReadError, Reader};
 use crate::supervisor::{Command, Handle, Input, LogHandle};
 use hyper::Request;
 use hyper::body::Incoming;
-use protocol::{ErrorCode, ExecId};
+use protocol::{ErrorCode, ExecId, PieceHead};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -24,13 +24,13 @@ pub async fn attach(
     request: &mut Request<Incoming>,
     afterwards: &Afterwards,
     id: ExecId,
-    replay: u64,
+    view: View,
 ) -> Result<Answer, Refusal> {
     streams::check(request, PROTOCOL)?;
     let log = execs::log(handle, &id).await?;
     let asked = id.clone();
-    let view = handle.ask(|reply| Command::Exec { id: asked, reply }).await?;
-    if !view.tty {
+    let exec = handle.ask(|reply| Command::Exec { id: asked, reply }).await?;
+    if !exec.tty {
         return Err(refuse(
             ErrorCode::Conflict,
             format!("exec {id} has no terminal; follow its output instead"),
@@ -39,41 +39,85 @@ pub async fn attach(
     // A terminal that has ended can still be looked at.
     let input = handle.ask(|reply| Command::ExecInput { id, reply }).await.ok();
     let permit = handle.follower()?;
-    let reader = Reader::new(&log.dir, position(&log, From::Last(replay), None)?);
+    let reader = Reader::new(&log.dir, begin(&log, view.from)?);
     let (counted, handle) = (handle.viewer(), handle.clone());
+    let mut show = Show { handle, log, reader, skips: view.skips, unlooked: u64::MAX };
     Ok(streams::switch(request, afterwards, PROTOCOL, move |stream| async move {
         let _counted = (counted, permit);
         let (mut from_viewer, mut to_viewer) = tokio::io::split(stream);
         tokio::select! {
             // Either side ending ends the attachment; bytes not yet shown stay in the log.
-            () = show(handle, log, reader, &mut to_viewer) => {}
+            () = show.run(&mut to_viewer) => {}
             () = type_in(input, &mut from_viewer) => {}
         }
         let _ = to_viewer.shutdown().await;
     }))
 }
 
-async fn show(handle: Handle, mut log: LogHandle, mut reader: Reader, to: &mut (impl AsyncWrite + Unpin)) {
-    loop {
-        let head = *log.head.borrow_and_update();
-        match reader.read(CHUNK_MAX_BYTES, head.end) {
-            Ok(Read::Bytes { bytes, .. }) => {
-                if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
-                    return;
+/// As for any reader, but what was trimmed is passed over: the position of a piece says so.
+fn begin(log: &LogHandle, from: From) -> Result<u64, Refusal> {
+    match position(log, from, None) {
+        Err(refusal) if refusal.error.code == ErrorCode::HistoryGone => position(log, From::Start, None),
+        found => found,
+    }
+}
+
+/// What one viewer is shown, at his own pace: nobody waits for him, since he reads the log.
+struct Show {
+    handle: Handle,
+    log: LogHandle,
+    reader: Reader,
+    skips: bool,
+    /// Bytes shown since it was looked how far behind he is.
+    unlooked: u64,
+}
+
+impl Show {
+    async fn run(&mut self, to: &mut (impl AsyncWrite + Unpin)) {
+        loop {
+            let head = *self.log.head.borrow_and_update();
+            self.skip_ahead();
+            let at = self.reader.position();
+            match self.reader.read(CHUNK_MAX_BYTES, head.end) {
+                Ok(Read::Bytes { bytes, .. }) => {
+                    self.unlooked = self.unlooked.saturating_add(bytes.len() as u64);
+                    if piece(to, at, &bytes).await.is_err() {
+                        return;
+                    }
                 }
-            }
-            Ok(Read::Gap { .. }) => {}
-            Err(ReadError::Trimmed { oldest }) => reader.seek(oldest),
-            Ok(Read::End) if head.ended.is_some() => return,
-            Ok(Read::End) => {
-                handle.tell(Command::Arm { key: log.key.clone(), seen: reader.position() }).await;
-                if log.head.changed().await.is_err() {
-                    return;
+                Ok(Read::Gap { .. }) => {}
+                Err(ReadError::Trimmed { oldest }) => self.reader.seek(oldest),
+                Ok(Read::End) if head.ended.is_some() => return,
+                Ok(Read::End) => {
+                    let seen = self.reader.position();
+                    self.handle.tell(Command::Arm { key: self.log.key.clone(), seen }).await;
+                    if self.log.head.changed().await.is_err() {
+                        return;
+                    }
                 }
+                Err(ReadError::Io(_)) => return,
             }
-            Err(ReadError::Io(_)) => return,
         }
     }
+
+    /// A program prints faster than a person's line carries it, and he wants to see what is there now.
+    fn skip_ahead(&mut self) {
+        if !self.skips || self.unlooked < VIEWER_LOOK_BYTES {
+            return;
+        }
+        self.unlooked = 0;
+        let last = |bytes| position(&self.log, From::Last(bytes), None).unwrap_or_default();
+        if last(VIEWER_LAG_MAX_BYTES) > self.reader.position() {
+            let ahead = last(REPLAY_DEFAULT_BYTES);
+            self.reader.seek(ahead);
+        }
+    }
+}
+
+async fn piece(to: &mut (impl AsyncWrite + Unpin), at: u64, bytes: &[u8]) -> std::io::Result<()> {
+    let piece = [&PieceHead { at, length: bytes.len() as u32 }.to_bytes(), bytes].concat();
+    to.write_all(&piece).await?;
+    to.flush().await
 }
 
 async fn type_in(input: Option<Arc<Input>>, from: &mut (impl AsyncReadExt + Unpin)) {

@@ -1,10 +1,9 @@
-//! What hostd streams to a caller: events, output, terminals. Strict, as a client may be.
+//! What hostd streams to a caller: events and output. Strict, as a client may be.
 
 use super::Caller;
 use crate::frames::{Frame, Frames};
 use crate::output::Follower;
 use crate::sandbox::PATIENCE;
-use crate::viewer::Viewer;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -85,14 +84,5 @@ impl Caller {
             Ok(seen)
         };
         timeout(PATIENCE, reading).await.with_context(|| format!("{path} never has {sign:?}"))?
-    }
-
-    /// Attaches to a terminal; `query` is what stands after its name.
-    pub async fn attach(&self, sandbox: &str, exec: &str, query: &str) -> Result<Viewer> {
-        let request = Request::get(format!("/v1/sandboxes/{sandbox}/terminals/{exec}{query}"))
-            .header("connection", "Upgrade")
-            .header("upgrade", "slipway-terminal")
-            .body(Empty::<Bytes>::new())?;
-        Viewer::of(self.open(request).await?).await
     }
 }

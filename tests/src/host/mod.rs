@@ -6,6 +6,7 @@ mod feed;
 mod history;
 mod leftovers;
 mod look;
+mod screen;
 mod tasks;
 mod traces;
 
@@ -14,6 +15,7 @@ pub use driven::Driven;
 pub use feed::Feed;
 pub use history::{all_events, whole};
 pub use look::{PAUSE, until};
+pub use screen::{Said, Screen};
 pub use tasks::{Job, TaskFeed, complete, messages, shell};
 pub use traces::Traces;
 

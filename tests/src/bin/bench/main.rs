@@ -14,6 +14,7 @@ mod plain_sse;
 mod row;
 mod start;
 mod tasks;
+mod terminal;
 mod throughput;
 mod watch;
 
@@ -44,6 +45,7 @@ async fn main() -> Result<()> {
     measure!("footprint", footprint::rows());
     measure!("events", events::rows());
     measure!("log", log::rows());
+    measure!("terminal", terminal::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
     let missed = rows.iter().filter(|row| !row.is_met()).count();

@@ -1,0 +1,83 @@
+//! `slipway sh`: a login shell in a sandbox.
+
+use super::exec;
+use crate::{
+    context::Context,
+    failure::Failure,
+    parse,
+    session::Session,
+    terminal,
+    viewer::{From, Viewer},
+};
+use clap::Args;
+use protocol::{
+    ExecId,
+    api::{ExecCreate, TtyChoice},
+};
+use std::{
+    io::{IsTerminal as _, stdin},
+    sync::Arc,
+};
+
+const AFTER_HELP: &str = "\
+On a terminal it is as with ssh: full-screen programs, Ctrl-C and the size of the window work. After a new line `~.`
+leaves and the shell goes on, `slipway attach` comes back to it; `~?` tells what else there is. It also goes on when
+hostd restarts, and so does what is shown here.
+
+From a pipe the shell reads its commands there, without a terminal: `echo 'npm test' | slipway sh web`.
+
+The exit code is that of the shell; for others see `slipway exec --help`.";
+
+/// The best there is in the image.
+const LOGIN_SHELL: &str = "if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi";
+
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ShArgs {
+    /// Id, beginning of an id, or name
+    #[arg(value_name = "SANDBOX")]
+    sandbox: String,
+    /// Directory to begin in; relative to the app directory, which is the default
+    #[arg(long, short = 'w', value_name = "DIRECTORY")]
+    cwd: Option<String>,
+    /// Environment variable; NAME alone passes on your own
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    env: Vec<(String, String)>,
+    /// Another program than bash or sh, with its arguments
+    #[arg(last = true, value_name = "SHELL")]
+    shell: Vec<String>,
+}
+
+pub async fn run(context: &Context, args: ShArgs) -> Result<u8, Failure> {
+    let sandbox = context.sandbox(&args.sandbox).await?;
+    let id = exec::new_id();
+    let on_terminal = stdin().is_terminal() && !context.output.json;
+    let name = args.sandbox.clone();
+    exec::start(context, sandbox, &args.create(id.clone(), on_terminal)).await?;
+    let (client, output) = (Arc::clone(&context.client), context.output);
+    let sandbox_path = format!("/v1/sandboxes/{sandbox}");
+    if on_terminal {
+        let (exec, sandbox_name) = (id.to_string(), name);
+        let from = From::Start;
+        return Viewer { client, output, sandbox_path, exec, sandbox_name, from, types: true }.run().await;
+    }
+    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin: true }.run().await
+}
+
+impl ShArgs {
+    fn create(self, id: ExecId, on_terminal: bool) -> ExecCreate {
+        let chosen = !self.shell.is_empty();
+        let told = if on_terminal { terminal::environment() } else { Vec::new() };
+        ExecCreate {
+            id: Some(id),
+            shell: (!chosen).then(|| LOGIN_SHELL.to_owned()),
+            argv: chosen.then_some(self.shell),
+            cwd: self.cwd,
+            env: told.into_iter().chain(self.env).collect(),
+            stdin_open: true,
+            tty: on_terminal.then(|| TtyChoice::Size(terminal::size())),
+            wait: Some(false),
+            ..ExecCreate::default()
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Keys that are for us and not for the sandbox, as in ssh: after a new line `~.` leaves, `~?` tells what there
+//! is, `~~` is one `~`. Pure.
+//!
+//! ```text
+//!            other                  ~
+//!  Within ◀────────── LineStart ─────────▶ Tilde ── . ─▶ leave
+//!     └── CR, LF ────────▶ ▲                 └── other: both are sent
+//! ```
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    LineStart,
+    Within,
+    /// Held back until the next key.
+    Tilde,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    Leave,
+    Help,
+}
+
+pub struct Escape {
+    /// None where input is no terminal: then every byte is for the sandbox.
+    state: Option<State>,
+}
+
+impl Escape {
+    pub fn new(from_terminal: bool) -> Self {
+        Self { state: from_terminal.then_some(State::LineStart) }
+    }
+
+    /// What is to be sent of these keys, and what is to be done then. Keys after `~.` are dropped.
+    pub fn filter(&mut self, keys: &[u8]) -> (Vec<u8>, Option<Act>) {
+        let Some(mut state) = self.state else { return (keys.to_vec(), None) };
+        let (mut send, mut act) = (Vec::with_capacity(keys.len() + 1), None);
+        for &key in keys {
+            state = match (state, key) {
+                (State::LineStart, b'~') => State::Tilde,
+                (State::Tilde, b'.') => return (send, Some(Act::Leave)),
+                (State::Tilde, b'?') => {
+                    act = Some(Act::Help);
+                    State::LineStart
+                }
+                (State::Tilde, b'~') => {
+                    send.push(b'~');
+                    State::Within
+                }
+                (before, key) => {
+                    if before == State::Tilde {
+                        send.push(b'~');
+                    }
+                    send.push(key);
+                    if matches!(key, b'\r' | b'\n') { State::LineStart } else { State::Within }
+                }
+            };
+        }
+        self.state = Some(state);
+        (send, act)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_tilde_after_a_new_line_is_ours() {
+        let table = [
+            ("~.", "", Some(Act::Leave)),
+            ("ls\r~.", "ls\r", Some(Act::Leave)),
+            ("ls ~.", "ls ~.", None),
+            ("~/bin\r", "~/bin\r", None),
+            ("~~.\r", "~.\r", None),
+            ("~?", "", Some(Act::Help)),
+            ("a\n~x~.", "a\n~x~.", None),
+            ("\r~\r~.", "\r~\r", Some(Act::Leave)),
+        ];
+        for (keys, sent, act) in table {
+            let expected = (sent.as_bytes().to_vec(), act);
+            assert_eq!(Escape::new(true).filter(keys.as_bytes()), expected, "{keys:?}");
+            // The same, key by key.
+            let (mut escape, mut all) = (Escape::new(true), Vec::new());
+            let mut last = None;
+            for key in keys.as_bytes().chunks(1) {
+                let (send, act) = escape.filter(key);
+                all.extend(send);
+                last = act.or(last);
+            }
+            assert_eq!((all, last), expected, "{keys:?} key by key");
+        }
+    }
+
+    #[test]
+    fn from_a_pipe_every_byte_is_sent() {
+        assert_eq!(Escape::new(false).filter(b"~.\r~?"), (b"~.\r~?".to_vec(), None));
+    }
+}

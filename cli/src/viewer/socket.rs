@@ -1,0 +1,40 @@
+//! Opens the WebSocket of a terminal.
+
+use crate::{
+    client::{Ask, Client, ClientError},
+    limits,
+};
+use hyper::{StatusCode, upgrade::Upgraded};
+use hyper_util::rt::TokioIo;
+use protocol::api::SUBPROTOCOL;
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        handshake::{client::generate_key, derive_accept_key},
+        protocol::{Role, WebSocketConfig},
+    },
+};
+
+pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+pub async fn open(client: &Client, ask: Ask) -> Result<Socket, ClientError> {
+    let key = generate_key();
+    let ask = ask
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-protocol", SUBPROTOCOL)
+        .header("sec-websocket-key", key.clone());
+    let response = client.open(ask).await?;
+    let accepted = response.headers().get("sec-websocket-accept");
+    let ours = accepted.is_some_and(|value| value.as_bytes() == derive_accept_key(key.as_bytes()).as_bytes());
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS || !ours {
+        return Err(ClientError::Strange(format!("{} where a WebSocket was asked for", response.status())));
+    }
+    let upgraded = hyper::upgrade::on(response).await.map_err(ClientError::Cut)?;
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(limits::TERMINAL_MESSAGE_MAX_BYTES))
+        .max_frame_size(Some(limits::TERMINAL_MESSAGE_MAX_BYTES))
+        .write_buffer_size(0);
+    Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await)
+}

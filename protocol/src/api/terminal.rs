@@ -1,0 +1,48 @@
+//! The text messages of a terminal's WebSocket; binary ones are the bytes themselves.
+
+use crate::Exit;
+use serde::{Deserialize, Serialize};
+
+/// What a viewer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ViewerText {
+    Resize { cols: u16, rows: u16 },
+}
+
+/// What a viewer is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TerminalText {
+    /// Where in the output the next byte belongs: at the beginning, and whenever bytes were passed over.
+    Position(u64),
+    /// The last word: how it ended.
+    Exit(Exit),
+}
+
+/// The subprotocol, and what comes before a token that is given as one.
+pub const SUBPROTOCOL: &str = "slipway.terminal";
+pub const TOKEN_SUBPROTOCOL: &str = "slipway.token.";
+/// The longest message a viewer may send.
+pub const VIEWER_MESSAGE_MAX_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_on_the_wire() {
+        let text = |said: &TerminalText| serde_json::to_string(said).expect("no map in it");
+        assert_eq!(text(&TerminalText::Position(7)), r#"{"position":7}"#);
+        let exit = TerminalText::Exit(Exit::Exited { code: 3 });
+        assert_eq!(text(&exit), r#"{"exit":{"kind":"exited","code":3}}"#);
+        let said = |text| serde_json::from_str::<ViewerText>(text).ok();
+        let resize = ViewerText::Resize { cols: 80, rows: 24 };
+        assert_eq!(said(r#"{"resize":{"cols":80,"rows":24}}"#), Some(resize));
+        for wrong in
+            ["", "{}", r#"{"resize":{"cols":80}}"#, r#"{"resize":{"cols":80,"rows":24,"x":1}}"#, "\"hi\""]
+        {
+            assert_eq!(said(wrong), None, "{wrong}");
+        }
+    }
+}
