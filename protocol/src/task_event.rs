@@ -81,6 +81,12 @@ pub enum TaskFact {
     },
 }
 
+impl From<FileChange> for TaskFact {
+    fn from(file: FileChange) -> Self {
+        Self::File { file }
+    }
+}
+
 impl TaskFact {
     /// The type as it stands in `type` and in the `event:` line of SSE.
     pub fn kind(&self) -> &'static str {

@@ -1,11 +1,11 @@
 //! Checkpoints: what changed is right, and no repository, however hostile, makes anything run.
 
 use anyhow::{Context, Result, ensure};
-use protocol::{ChangeKind, Checkpoint, TaskResult, TaskStatus};
+use protocol::{ChangeKind, Checkpoint, FileChange, TaskFact, TaskResult, TaskStatus};
 use tests::Sandbox;
 use tests::launch::{Launched, directory, script};
 use tests::shell::shell;
-use tests::tasks::{run, task};
+use tests::tasks::{run, story, task};
 use tokio::process::Command;
 
 type Row = (String, ChangeKind, Option<u64>, Option<u64>);
@@ -46,6 +46,13 @@ async fn what_a_task_changed_is_told_with_its_lines() -> Result<()> {
         row("with\nline", Added, Some((1, 0))),
     ];
     ensure!(rows(&result)? == expected, "{result:?}");
+    // Each of them is an event too, after what the agent said and before the end.
+    let events = story(client, "changes").await?;
+    let told: Vec<FileChange> = events
+        .iter()
+        .filter_map(|event| if let TaskFact::File { file } = &event.fact { Some(file.clone()) } else { None })
+        .collect();
+    ensure!(result.files_changed.as_ref().is_some_and(|changes| changes.files == told), "{told:?}");
     let Checkpoint::Taken { id, .. } = &result.checkpoint else { anyhow::bail!("{result:?}") };
     let kept = shell(
         client,

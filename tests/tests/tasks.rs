@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use protocol::{
-    BuildStatus, Checkpoint, ErrorCode, Exit, Fact, FailureReason, HealthStatus, Reason, Stream, TaskFact,
-    TaskPhase, TaskStatus, TaskView,
+    BuildStatus, Changes, Checkpoint, ErrorCode, Exit, Fact, FailureReason, HealthStatus, Reason, Stream,
+    TaskFact, TaskPhase, TaskStatus, TaskView,
 };
 use serde_json::{Value, json};
 use tests::events::events_so_far;
@@ -96,9 +96,18 @@ async fn every_way_to_end_has_its_reason() -> Result<()> {
         let id = name.replace(' ', "-");
         let result = run(client, task_with(&id, line, fields)).await.with_context(|| name.to_owned())?;
         ensure!((result.status, result.failure_reason) == (status, reason), "{name}: {result:?}");
-        ensure!(result.message.is_some() == reason.is_some(), "{name}: {result:?}");
+        ensure!(result.message.is_some() == (reason.is_some() || name == "nothing"), "{name}: {result:?}");
         story(client, &id).await.with_context(|| name.to_owned())?;
     }
+    let nothing = ended(client, "nothing").await?;
+    ensure!(
+        nothing.message.as_deref() == Some("the agent printed nothing and changed nothing"),
+        "{nothing:?}"
+    );
+    ensure!(
+        nothing.files_changed == Some(Changes::default()) && nothing.final_message.is_none(),
+        "{nothing:?}"
+    );
     let unbuilt = ended(client, "unbuilt").await?.build;
     ensure!(unbuilt.output.as_ref().is_some_and(|text| text.data == "broken"), "{unbuilt:?}");
     let built = story(client, "unbuilt")
@@ -252,6 +261,10 @@ async fn the_manifest_says_how_to_build_and_services_hear_of_the_end() -> Result
     ensure!(result.build.status == BuildStatus::Passed, "{result:?}");
     ensure!(result.health.status == HealthStatus::Healthy, "{result:?}");
     services.until("web", |fact| matches!(fact, Fact::ServiceStarted { .. })).await?;
+    let line = "echo 'build: { command: sleep 1000, timeout: 200ms }' > sandbox.yaml";
+    let result = run(client, task("slow-build", line)).await?;
+    ensure!(result.failure_reason == Some(FailureReason::BuildFailed), "{result:?}");
+    ensure!(result.build.exit == Some(Exit::TimedOut), "{result:?}");
     services.put(json!([{"name": "bad", "command": "sleep 1000", "port": 1}])).await?;
     let fields = json!({"health_timeout_ms": 500, "build": {"command": ""}});
     let result = run(client, task_with("unwell", "true", fields)).await?;

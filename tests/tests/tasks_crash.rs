@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use protocol::{Checkpoint, Fact, FailureReason, Hint, TaskEvent, TaskFact, TaskStatus};
 use serde_json::json;
+use std::time::Duration;
 use tests::events::events_so_far;
 use tests::launch::{Launched, directory, script};
 use tests::shell::shell;
@@ -11,6 +12,9 @@ use tests::small_disk::SmallDisk;
 use tests::tasks::{TaskStream, cancel, ended, run, story, submit, task, task_with, view};
 use tests::{Client, Random, Sandbox, processes, scaled};
 use tokio::process::Command;
+
+/// What an orderly stop may take in all, as configured by default.
+const SHUTDOWN_BUDGET: Duration = Duration::from_secs(8);
 
 /// The events of a task until it says something.
 async fn until_it_says(client: &Client, id: &str, word: &str) -> Result<Vec<TaskEvent>> {
@@ -116,12 +120,23 @@ async fn a_shim_that_dies_takes_its_agent_along_and_no_event() -> Result<()> {
 #[tokio::test]
 async fn an_orderly_stop_ends_what_runs_and_what_waits() -> Result<()> {
     let mut sandbox = Sandbox::start().await?;
-    submit(sandbox.client(), task("running", "echo here; sleep 1000")).await?;
+    // One that pays no attention to a polite word.
+    submit(
+        sandbox.client(),
+        task("running", "trap '' TERM HUP; seq 1000; echo here; sleep 1000; sleep 1000"),
+    )
+    .await?;
     submit(sandbox.client(), task("queued", "touch never")).await?;
-    until_it_says(sandbox.client(), "running", "here").await?;
+    let seen = until_it_says(sandbox.client(), "running", "here").await?;
+    let asked = std::time::Instant::now();
     sandbox.signal(Signal::SIGTERM)?;
     ensure!(sandbox.wait().await?.success());
+    ensure!(asked.elapsed() < SHUTDOWN_BUDGET, "it took {:?}", asked.elapsed());
     let sandbox = sandbox.boot_again().await?;
+    let events = story(sandbox.client(), "running").await?;
+    ensure!(seen.len() > 1000 && events[..seen.len()] == seen[..], "{} events", events.len());
+    let started = view(sandbox.client(), "running").await?.started_ms;
+    ensure!(started.is_some() && view(sandbox.client(), "queued").await?.started_ms.is_none());
     for id in ["running", "queued"] {
         let result = ended(sandbox.client(), id).await?;
         ensure!(result.failure_reason == Some(FailureReason::Lost), "{result:?}");
@@ -144,7 +159,9 @@ async fn a_full_disk_costs_events_said_as_such_and_never_the_end() -> Result<()>
     let launched = Launched::start(dir, command, socket.to_str().context("a path")?).await?;
     let client = launched.client();
     let app = launched.path().join("home/workspace/app");
-    let line = "echo before; touch full; until [ -e go ]; do sleep 0.01; done; seq 20000; \
+    // More than a pipe holds: when it is printed, some of it was taken while there was no room.
+    let line = "echo before; touch full; until [ -e go ]; do sleep 0.01; done; \
+                head -c 3000000 /dev/zero | tr '\\0' x | fold -w 1000; \
                 touch printed; until [ -e free ]; do sleep 0.01; done; echo after";
     submit(client, task("t", line)).await?;
     until_it_says(client, "t", "before").await?;

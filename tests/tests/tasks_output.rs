@@ -1,11 +1,14 @@
 //! What an agent prints: every line once, in order, to every reader, whatever it is and however much.
 
 use anyhow::{Context, Result, ensure};
-use protocol::{ErrorCode, Fact, Stream, TaskEvent, TaskFact, TaskStatus};
+use http_body_util::BodyExt;
+use protocol::{ErrorCode, Exit, Fact, FailureReason, Stream, TaskEvent, TaskFact, TaskStatus};
 use serde_json::json;
 use tests::events::events_so_far;
-use tests::tasks::{TaskStream, run, said, story, submit, task, task_with, view};
-use tests::{Random, Sandbox, scaled};
+use tests::sandbox::PATIENCE;
+use tests::tasks::{TaskStream, cancel, run, said, story, submit, task, task_with, view};
+use tests::{Random, Sandbox, raw, scaled};
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_line_of_100_megabytes_and_bytes_that_are_no_text_come_unaltered() -> Result<()> {
@@ -108,5 +111,84 @@ async fn trimmed_events_are_said_to_be_gone_and_the_end_is_always_kept() -> Resu
     ensure!(bytes <= 24 << 20, "{bytes} bytes are kept");
     let sandbox = sandbox.crash_and_boot().await?;
     ensure!(view(sandbox.client(), "old").await?.result == old.result, "the result survives");
+    sandbox.stop().await
+}
+
+#[tokio::test]
+async fn an_agent_that_closes_its_output_is_waited_for() -> Result<()> {
+    let sandbox = Sandbox::start().await?;
+    let line = "echo first; exec >&- 2>&- <&-; sleep 0.5; echo later > made; exit 7";
+    let result = run(sandbox.client(), task("t", line)).await?;
+    ensure!(result.exit == Some(Exit::Exited { code: 7 }), "{result:?}");
+    ensure!(
+        result.failure_reason == Some(FailureReason::AgentFailed) && result.hints.is_empty(),
+        "{result:?}"
+    );
+    ensure!(result.files_changed.as_ref().is_some_and(|changes| changes.added == 1), "{result:?}");
+    ensure!(result.final_message.as_ref().is_some_and(|text| text.data == "first"), "{result:?}");
+    // Silent for too long is silent for too long, with an open output or without.
+    let fields = json!({"idle_timeout_ms": 300});
+    let silent = run(sandbox.client(), task_with("silent", "exec >&- 2>&-; sleep 1000", fields)).await?;
+    ensure!(silent.failure_reason == Some(FailureReason::IdleTimedOut), "{silent:?}");
+    sandbox.stop().await
+}
+
+/// Readers that never read, and eight that read all of it: PID 1 answers others meanwhile, and stays small.
+#[tokio::test]
+async fn a_reader_that_never_reads_hurts_nobody() -> Result<()> {
+    let sandbox = Sandbox::start().await?;
+    let client = sandbox.client();
+    let mut stuck = Vec::new();
+    submit(client, task("t", "sleep 0.5; seq 300000")).await?;
+    for at in 0..20 {
+        stuck.push(TaskStream::open(client, "t", 0, at % 2 == 0).await?);
+    }
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let client = client.clone();
+        readers.spawn(async move {
+            let mut read = raw::open(&client, "/v1/tasks/t/events?follow=1", "application/x-ndjson").await?;
+            let mut lines = 0;
+            while let Some(frame) = read.frame().await {
+                lines += frame?.data_ref().map_or(0, |data| data.iter().filter(|b| **b == b'\n').count());
+            }
+            Ok::<usize, anyhow::Error>(lines)
+        });
+    }
+    while let Some(read) = readers.join_next().await {
+        let lines = read??;
+        ensure!(lines > 300_000, "{lines} events");
+    }
+    ensure!(client.get("/healthz").await?.status == 200);
+    let peak = peak_bytes(&sandbox)?;
+    ensure!(peak < 24 << 20, "PID 1 needed {peak} bytes");
+    // Who begins to read after all gets all of it.
+    let mut late = stuck.pop().context("one of them")?;
+    let done = late.until(|fact| matches!(fact, TaskFact::Done { .. })).await?;
+    ensure!(done.seq > 300_000 && late.next().await?.is_none());
+    drop(stuck);
+    sandbox.stop().await
+}
+
+fn peak_bytes(sandbox: &Sandbox) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", sandbox.pid()?))?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("no peak")?;
+    Ok(line.split_whitespace().nth(1).context("no number")?.parse::<u64>()? << 10)
+}
+
+/// An empty line tells a reader that somebody is there, and PID 1 that nobody is.
+#[tokio::test]
+async fn silence_is_broken_by_an_empty_line() -> Result<()> {
+    let sandbox = Sandbox::start().await?;
+    let client = sandbox.client();
+    submit(client, task("t", "sleep 1000")).await?;
+    let mut read = raw::open(client, "/v1/tasks/t/events?follow=1", "application/x-ndjson").await?;
+    loop {
+        let frame = timeout(PATIENCE, read.frame()).await.context("silence")?.context("an end")??;
+        if frame.data_ref().is_some_and(|data| data.as_ref() == b"\n") {
+            break;
+        }
+    }
+    cancel(client, "t", 0).await?;
     sandbox.stop().await
 }

@@ -52,8 +52,9 @@ fn text(view: &SandboxView, created: bool, output: Output) -> String {
         text.push_str(&format!("  port {port}: {url}\n"));
     }
     text.push_str(&format!(
-        "\nNext:\n  slipway exec -t {id} -- sh       a shell in it\n  slipway exec {id} -- COMMAND     run something\n  \
-         slipway events -f {id}           watch what happens\n  slipway rm {id}                  destroy it\n"
+        "\nNext:\n  slipway sh {id}                  a shell in it\n  slipway exec {id} -- COMMAND     run something\n  \
+         slipway task submit {id} …       give it a task\n  slipway events -f {id}           watch what happens\n  \
+         slipway rm {id}                  destroy it\n"
     ));
     text
 }
@@ -70,8 +71,9 @@ mod tests {
           port 3000: http://s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.localhost:8080
 
         Next:
-          slipway exec -t 01jb9xyzabcdefghjkmnpqrstv -- sh       a shell in it
+          slipway sh 01jb9xyzabcdefghjkmnpqrstv                  a shell in it
           slipway exec 01jb9xyzabcdefghjkmnpqrstv -- COMMAND     run something
+          slipway task submit 01jb9xyzabcdefghjkmnpqrstv …       give it a task
           slipway events -f 01jb9xyzabcdefghjkmnpqrstv           watch what happens
           slipway rm 01jb9xyzabcdefghjkmnpqrstv                  destroy it
         ");

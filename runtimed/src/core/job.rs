@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!            cancel, timeout                grace over
-//!  Running ──────────────────▶ Stopping ─────────────────▶ Killing ──┐
+//!  Running ──▶ (Asking) ──────▶ Stopping ─────────────────▶ Killing ──┐
 //!     │ leader exits               │ tree empty               │      │ tree empty,
 //!     ▼                            ▼                          ▼      ▼ or given up
 //!  Draining ──▶ (kill the rest: Killing) ─────────────────────────▶ Over
@@ -12,81 +12,15 @@
 //!  Background (reported; what is left lives on) ──────────────────────┘
 //! ```
 //!
-//! The end is reported exactly once. `Over` is reached only with an empty tree, or after SIGKILL was
+//! `Asking` is for a program that has a word of its own for "stop", and is a part of the one grace. The end is
+//! reported exactly once. `Over` is reached only with an empty tree, or after SIGKILL was
 //! tried for KILL_MAX_MS.
 
 use crate::limits::{DRAIN_MS, KILL_MAX_MS};
-use serde::{Deserialize, Serialize};
 
-/// How the kernel says a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RawExit {
-    Exited(i32),
-    Signalled(i32),
-}
+mod words;
 
-/// What becomes of processes that outlive the leader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Leftovers {
-    Keep,
-    Kill,
-}
-
-/// Why we ended a job that would have gone on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    TimedOut,
-    Cancelled,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    Running { deadline: Option<u64> },
-    Stopping { end: End, kill_at: u64 },
-    Killing { end: End, give_up_at: u64 },
-    Draining { leader: RawExit, until: u64 },
-    Background,
-    Over,
-}
-
-/// What is known about the end so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct End {
-    pub why: Option<Why>,
-    pub leader: Option<RawExit>,
-    pub leaky: bool,
-    /// SIGKILL did not empty the tree in time.
-    pub gave_up: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Input {
-    LeaderExited(RawExit),
-    /// It printed something.
-    Output,
-    /// Nobody holds the output any more, and all of it is in the log.
-    OutputClosed,
-    /// No descendant is left.
-    TreeEmpty,
-    Cancel {
-        grace_ms: u64,
-    },
-    /// PID 1 is gone: nobody is left to report to.
-    ControlLost,
-    Tick,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// SIGTERM to every descendant, once.
-    TermTree,
-    /// SIGKILL to every descendant, again and again while in `Killing`.
-    KillTree,
-    Report(End),
-    /// The shim may exit.
-    Finish,
-}
+pub use words::{Effect, End, Input, Leftovers, Phase, RawExit, Why};
 
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -94,6 +28,8 @@ pub struct Job {
     leftovers: Leftovers,
     /// Between SIGTERM and SIGKILL when its time is up.
     timeout_grace_ms: u64,
+    /// How long it has to obey its own word for "stop"; 0 if there is none.
+    ask_ms: u64,
     /// How long it may print nothing, and until when.
     idle_ms: Option<u64>,
     silent_until: Option<u64>,
@@ -109,12 +45,19 @@ impl Job {
             phase,
             leftovers,
             timeout_grace_ms,
+            ask_ms: 0,
             idle_ms: None,
             silent_until: None,
             reported: false,
             output_open: true,
             tree_empty: false,
         }
+    }
+
+    /// The same job, asked to stop before it is told to.
+    pub fn with_ask_ms(mut self, ask_ms: u64) -> Self {
+        self.ask_ms = ask_ms;
+        self
     }
 
     /// The same job, ended as timed out when it prints nothing for so long.
@@ -161,6 +104,7 @@ impl Job {
     pub fn next_wake(&self) -> Option<u64> {
         match self.phase {
             Phase::Running { deadline } => deadline.into_iter().chain(self.silent_until).min(),
+            Phase::Asking { until, .. } => Some(until),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Killing { give_up_at, .. } => Some(give_up_at),
             Phase::Draining { until, .. } => Some(until),
@@ -173,6 +117,11 @@ impl Job {
             Phase::Running { .. } => {
                 self.phase = Phase::Draining { leader: raw, until: now.saturating_add(DRAIN_MS) };
                 if self.output_open { Vec::new() } else { self.drained(now, false) }
+            }
+            Phase::Asking { end, kill_at, .. } => {
+                // It obeyed; what it left has no language.
+                let (end, kill_at) = (End { leader: Some(raw), ..*end }, *kill_at);
+                self.terminate(end, kill_at, now)
             }
             Phase::Stopping { end, .. } | Phase::Killing { end, .. } => {
                 end.leader.get_or_insert(raw);
@@ -198,7 +147,9 @@ impl Job {
 
     fn emptied(&mut self) -> Vec<Effect> {
         match self.phase {
-            Phase::Stopping { end, .. } | Phase::Killing { end, .. } => self.over(end),
+            Phase::Asking { end, .. } | Phase::Stopping { end, .. } | Phase::Killing { end, .. } => {
+                self.over(end)
+            }
             Phase::Background => self.over(End::default()),
             // The last of the output is still to be read.
             Phase::Running { .. } | Phase::Draining { .. } | Phase::Over => Vec::new(),
@@ -210,6 +161,11 @@ impl Job {
             Phase::Running { .. } => End { why: Some(Why::Cancelled), ..End::default() },
             Phase::Draining { leader, .. } => End { leader: Some(leader), ..End::default() },
             Phase::Background => End::default(),
+            Phase::Asking { end, until, kill_at } => {
+                let kill_at = kill_at.min(now.saturating_add(grace_ms));
+                self.phase = Phase::Asking { end, until: until.min(kill_at), kill_at };
+                return Vec::new();
+            }
             Phase::Stopping { end, kill_at } => {
                 // A second, more impatient caller shortens the grace.
                 self.phase = Phase::Stopping { end, kill_at: kill_at.min(now.saturating_add(grace_ms)) };
@@ -229,6 +185,7 @@ impl Job {
                 let end = End { why: Some(Why::TimedOut), ..End::default() };
                 self.stop(end, self.timeout_grace_ms, now)
             }
+            Phase::Asking { end, kill_at, .. } => self.terminate(end, kill_at, now),
             Phase::Stopping { end, .. } => self.kill(end, now),
             Phase::Killing { end, .. } => self.over(End { gave_up: true, ..end }),
             Phase::Draining { .. } => self.drained(now, true),
@@ -240,10 +197,24 @@ impl Job {
         if self.tree_empty {
             return self.over(end);
         }
-        if grace_ms == 0 {
+        let kill_at = now.saturating_add(grace_ms);
+        // Half of the grace is for those who only know signals. A leader that is gone understands nothing.
+        let ask_ms = if end.leader.is_none() { self.ask_ms.min(grace_ms / 2) } else { 0 };
+        if ask_ms == 0 || matches!(self.phase, Phase::Background) {
+            return self.terminate(end, kill_at, now);
+        }
+        self.phase = Phase::Asking { end, until: now.saturating_add(ask_ms), kill_at };
+        vec![Effect::Ask]
+    }
+
+    fn terminate(&mut self, end: End, kill_at: u64, now: u64) -> Vec<Effect> {
+        if now >= kill_at {
             return self.kill(end, now);
         }
-        self.phase = Phase::Stopping { end, kill_at: now.saturating_add(grace_ms) };
+        if self.tree_empty {
+            return self.over(end);
+        }
+        self.phase = Phase::Stopping { end, kill_at };
         vec![Effect::TermTree]
     }
 
@@ -272,163 +243,4 @@ impl Job {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// A world that obeys the kernel's rules: a leader exits once, the tree is empty only after that,
-    /// and SIGKILL empties it in the end.
-    #[derive(Debug, Clone, Copy)]
-    enum World {
-        LeaderExits,
-        OutputCloses,
-        TreeEmpties,
-        Cancel,
-        CancelNow,
-        Time(u64),
-    }
-
-    fn world() -> impl Strategy<Value = World> {
-        prop_oneof![
-            Just(World::LeaderExits),
-            Just(World::OutputCloses),
-            Just(World::TreeEmpties),
-            Just(World::Cancel),
-            Just(World::CancelNow),
-            (0u64..20_000).prop_map(World::Time),
-        ]
-    }
-
-    struct Run {
-        job: Job,
-        now: u64,
-        leader: bool,
-        output: bool,
-        tree: bool,
-        effects: Vec<Effect>,
-    }
-
-    impl Run {
-        fn new(leftovers: Leftovers, deadline: Option<u64>) -> Self {
-            let job = Job::new(leftovers, deadline, 500);
-            Self { job, now: 0, leader: true, output: true, tree: true, effects: Vec::new() }
-        }
-
-        fn input(&mut self, input: Input) {
-            self.effects.extend(self.job.step(input, self.now));
-        }
-
-        fn happen(&mut self, what: World) {
-            match what {
-                World::LeaderExits if self.leader => {
-                    self.leader = false;
-                    self.input(Input::LeaderExited(RawExit::Exited(3)));
-                }
-                World::OutputCloses if self.output => {
-                    self.output = false;
-                    self.input(Input::OutputClosed);
-                }
-                World::TreeEmpties if self.tree && !self.leader => {
-                    self.tree = false;
-                    self.input(Input::TreeEmpty);
-                }
-                World::Cancel => self.input(Input::Cancel { grace_ms: 500 }),
-                World::CancelNow => self.input(Input::Cancel { grace_ms: 0 }),
-                World::Time(by) => {
-                    self.now += by;
-                    self.input(Input::Tick);
-                }
-                World::LeaderExits | World::OutputCloses | World::TreeEmpties => {}
-            }
-        }
-
-        fn reports(&self) -> usize {
-            self.effects.iter().filter(|e| matches!(e, Effect::Report(_))).count()
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_cancelled_job_ends_and_is_reported_once(
-            keep: bool, deadline in prop::option::of(0u64..5_000), before in prop::collection::vec(world(), 0..20),
-            kernel_obeys: bool,
-        ) {
-            let leftovers = if keep { Leftovers::Keep } else { Leftovers::Kill };
-            let mut run = Run::new(leftovers, deadline);
-            before.into_iter().for_each(|what| run.happen(what));
-            run.happen(World::Cancel);
-            run.happen(World::Time(500));
-            if kernel_obeys {
-                for what in [World::LeaderExits, World::TreeEmpties, World::OutputCloses] {
-                    run.happen(what);
-                }
-            }
-            run.happen(World::Time(KILL_MAX_MS + DRAIN_MS));
-            run.happen(World::Time(KILL_MAX_MS + DRAIN_MS));
-            prop_assert_eq!(run.job.phase(), Phase::Over);
-            prop_assert_eq!(run.reports(), 1);
-            prop_assert_eq!(run.effects.iter().filter(|e| **e == Effect::Finish).count(), 1);
-        }
-
-        #[test]
-        fn a_leader_that_exits_is_reported_whatever_it_left(
-            keep: bool, before in prop::collection::vec(world(), 0..20),
-        ) {
-            let leftovers = if keep { Leftovers::Keep } else { Leftovers::Kill };
-            let mut run = Run::new(leftovers, None);
-            before.into_iter().for_each(|what| run.happen(what));
-            run.happen(World::LeaderExits);
-            for _ in 0..3 {
-                run.happen(World::Time(KILL_MAX_MS + DRAIN_MS));
-            }
-            prop_assert_eq!(run.reports(), 1);
-        }
-
-        #[test]
-        fn a_tick_when_due_makes_progress(steps in prop::collection::vec(world(), 0..30)) {
-            let mut run = Run::new(Leftovers::Kill, Some(100));
-            for what in steps {
-                run.happen(what);
-                if let Some(at) = run.job.next_wake() {
-                    run.now = run.now.max(at);
-                    let before = run.job.phase();
-                    run.input(Input::Tick);
-                    prop_assert_ne!(run.job.phase(), before);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_silent_job_is_timed_out_and_a_talking_one_is_not() {
-        let mut job = Job::new(Leftovers::Kill, None, 500).with_idle_ms(Some(100), 0);
-        for now in [90, 180, 270] {
-            assert_eq!(job.step(Input::Tick, now), []);
-            job.step(Input::Output, now);
-        }
-        assert_eq!(job.next_wake(), Some(370));
-        assert_eq!(job.step(Input::Tick, 370), [Effect::TermTree]);
-        let end = End { why: Some(Why::TimedOut), ..End::default() };
-        assert_eq!(job.phase(), Phase::Stopping { end, kill_at: 870 });
-    }
-
-    #[test]
-    fn the_true_exit_survives_a_late_cancel() {
-        let mut run = Run::new(Leftovers::Keep, None);
-        run.happen(World::LeaderExits);
-        run.happen(World::Cancel);
-        run.happen(World::TreeEmpties);
-        let end = End { leader: Some(RawExit::Exited(3)), ..End::default() };
-        assert!(run.effects.contains(&Effect::Report(end)));
-    }
-
-    #[test]
-    fn a_held_pipe_is_leaky_and_its_holder_lives_on() {
-        let mut run = Run::new(Leftovers::Keep, None);
-        run.happen(World::LeaderExits);
-        run.happen(World::Time(DRAIN_MS));
-        assert_eq!(run.job.phase(), Phase::Background);
-        let end = End { leader: Some(RawExit::Exited(3)), leaky: true, ..End::default() };
-        assert_eq!(run.effects, [Effect::Report(end)]);
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Decisions. No IO, no clock, no `await`: values in, values out, time is an argument.
 
 pub mod activity;
+pub mod agent;
 pub mod budget;
 pub mod graph;
 pub mod job;

@@ -1,11 +1,12 @@
 //! Checks of what a caller asks for, and the names that stand in for numbers.
 
+use crate::core::agent;
 use crate::limits::{
     ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, PROMPT_MAX_BYTES,
     STDIN_INLINE_MAX_BYTES, TASK_HEALTH_MAX_MS, TIMEOUT_MAX_MS,
 };
 use nix::sys::signal::Signal;
-use protocol::{Agent, EnvMap, ErrorBody, ErrorCode, ExecRequest, TaskRequest, TtySize};
+use protocol::{EnvMap, ErrorBody, ErrorCode, ExecRequest, TaskRequest, TtySize};
 use std::str::FromStr;
 
 pub type Checked = Result<(), Box<ErrorBody>>;
@@ -52,7 +53,7 @@ pub fn check_exec(request: &ExecRequest) -> Checked {
 
 pub fn check_task(request: &TaskRequest) -> Checked {
     check_text("prompt", &request.prompt, PROMPT_MAX_BYTES)?;
-    let Agent::Command { argv } = &request.agent;
+    let argv = agent::argv(&request.agent);
     check_argv("agent.argv", argv)?;
     check_env(&request.env)?;
     if let Some(cwd) = &request.cwd {

@@ -10,6 +10,7 @@ use crate::limits::{TASK_DONE_ROOM_BYTES, TASK_SEGMENT_MAX_BYTES};
 use nix::fcntl::{FallocateFlags, fallocate};
 use protocol::log_line::{self, file_name};
 use protocol::{Cursor, Stream, TaskEvent, TaskFact, Text};
+use serde::de::DeserializeOwned;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -235,7 +236,15 @@ pub fn scan(dir: &Path) -> Scan {
     Scan { segments, last }
 }
 
+/// What the events of one kind say, in one file. The others, of which there may be many, are not parsed.
+pub fn of_kind<T: DeserializeOwned>(dir: &Path, start: u64, kind: &str) -> Vec<T> {
+    let bytes = read(dir, start);
+    let lines = log_line::lines(&bytes).filter(|line| line.kind == kind);
+    lines.filter_map(|line| serde_json::from_str(line.json).ok()).collect()
+}
+
 /// The events of one file that are whole.
+#[cfg(test)]
 pub fn events_of(dir: &Path, start: u64) -> Vec<TaskEvent> {
     let bytes = read(dir, start);
     log_line::lines(&bytes).filter_map(|line| serde_json::from_str(line.json).ok()).collect()

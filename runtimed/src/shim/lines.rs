@@ -2,7 +2,8 @@
 //! stays the same however much comes.
 
 use super::tail::Tail;
-use super::wire::{Speaks, TaskOutput};
+use super::wire::TaskOutput;
+use crate::core::agent::Speaks;
 use crate::limits::{BUILD_TAIL_MAX_BYTES, FINAL_MESSAGE_MAX_BYTES, TASK_LINE_MAX_BYTES};
 use crate::log::TaskLog;
 use crate::log::text_line::{SaidBy, Words};
@@ -46,6 +47,13 @@ impl Lines {
 
     pub fn tail(&mut self) -> Option<protocol::Payload> {
         self.tail.payload()
+    }
+
+    /// Says "stop" in the language of the program, where that has a word for it.
+    pub fn ask_to_stop(&mut self) {
+        match self.speaks {
+            Speaks::Command | Speaks::Build => {}
+        }
     }
 
     /// Takes what was printed; whether another file was begun for it.

@@ -80,6 +80,10 @@ impl Pump {
         self.sink.lost()
     }
 
+    pub fn ask_to_stop(&mut self) {
+        self.sink.ask_to_stop();
+    }
+
     /// The job has ended: what it said, where somebody wants to know.
     pub fn conclude(&mut self) -> Option<Said> {
         self.sink.conclude()

@@ -72,7 +72,8 @@ impl Shim {
         send(&control, &Report::Started { pid: pid.as_raw() }, input.as_ref().map(AsFd::as_fd));
         let now = monotonic_ms();
         let deadline = spec.timeout_ms.map(|ms| now.saturating_add(ms));
-        let job = Job::new(spec.leftovers, deadline, spec.timeout_grace_ms);
+        let ask_ms = spec.task.as_ref().map_or(0, |task| task.speaks.ask_ms());
+        let job = Job::new(spec.leftovers, deadline, spec.timeout_grace_ms).with_ask_ms(ask_ms);
         Some(Self {
             job: job.with_idle_ms(spec.idle_ms, now),
             pump: Pump::new(outputs, sink, spec.pattern.as_deref()),
@@ -216,6 +217,7 @@ impl Shim {
     fn step(&mut self, input: Input) {
         for effect in self.job.step(input, monotonic_ms()) {
             match effect {
+                Effect::Ask => self.pump.ask_to_stop(),
                 Effect::TermTree => {
                     if self.terminal.is_some() {
                         // What closing a terminal does: a shell in use pays no attention to SIGTERM.

@@ -56,6 +56,14 @@ impl Sink {
         }
     }
 
+    /// Says "stop" to a program that has a language for it.
+    pub fn ask_to_stop(&mut self) {
+        match self {
+            Self::Task(lines) => lines.ask_to_stop(),
+            Self::Nowhere | Self::Log(_) | Self::Answer(_) => {}
+        }
+    }
+
     /// How far it got: bytes of a log, events of a task.
     pub fn end(&self) -> u64 {
         match self {

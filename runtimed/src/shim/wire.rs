@@ -3,6 +3,7 @@
 //! or on disk.
 
 use crate::checkpoint;
+use crate::core::agent::Speaks;
 use crate::core::job::Leftovers;
 use crate::sys::cgroup;
 use protocol::{Exit, Hint, Payload, Scope, TtySize};
@@ -56,15 +57,6 @@ pub struct TaskOutput {
     /// The last event there is.
     pub last: u64,
     pub speaks: Speaks,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Speaks {
-    /// Any program: lines are messages.
-    Command,
-    /// Lines are nobody's words.
-    Build,
 }
 
 /// What a job of a task had to say, told with `Said` as a memory file.

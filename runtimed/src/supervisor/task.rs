@@ -8,12 +8,15 @@ use crate::log::task_log::{self, TaskLog};
 use crate::shim::wire::Said;
 use protocol::{
     AgentKind, BuildOutcome, BuildStatus, Changes, Checkpoint, Cursor, Exit, FailureReason, Hint, Payload,
-    ServiceName, TaskFact, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
+    ServiceName, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+
+/// The file of a task that holds its [`Start`].
+pub const START: &str = "task.json";
 
 /// What is written down of a task when it is taken. Never holds environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -214,17 +217,16 @@ impl Task {
 
 /// The last event of a task that is done: it stands in a file of its own.
 pub fn read_done(dir: &Path, segments: &[Segment]) -> Option<Done> {
-    let last = segments.last()?;
-    let event = task_log::events_of(dir, last.start).pop()?;
-    match event.fact {
-        TaskFact::Done { result, told } => Some(Done { ended_ms: event.time_ms, result: *result, told }),
-        _ => None,
-    }
+    task_log::of_kind(dir, segments.last()?.start, "done").pop()
 }
 
+/// What is read of a `done`.
+#[derive(Deserialize)]
 pub struct Done {
+    #[serde(rename = "time_ms")]
     pub ended_ms: u64,
     pub result: TaskResult,
+    #[serde(default)]
     pub told: Option<Cursor>,
 }
 

@@ -7,15 +7,14 @@ use super::owner::Supervisor;
 use super::task::{Live, State, Task};
 use super::task_steps::writes_events;
 use crate::checkpoint::{self, Answer, Verb};
+use crate::core::agent::{self, Speaks};
 use crate::core::job::Leftovers;
 use crate::core::task::{AgentEnd, Input, Stage};
 use crate::limits::{ANSWER_MAX_BYTES, BUILD_TIMEOUT_DEFAULT_MS, CHECKPOINT_MAX_MS};
 use crate::log::task_log;
-use crate::shim::wire::{JobSpec, Order, Report, Said, Speaks, Stdin, TaskOutput};
+use crate::shim::wire::{JobSpec, Order, Report, Said, Stdin, TaskOutput};
 use crate::sys::clock::monotonic_ms;
-use protocol::{
-    Agent, BuildOutcome, BuildSpec, BuildStatus, Checkpoint, EnvMap, Exit, Hint, TaskFact, TaskId,
-};
+use protocol::{BuildOutcome, BuildSpec, BuildStatus, Checkpoint, EnvMap, Exit, Hint, TaskFact, TaskId};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
@@ -47,7 +46,7 @@ impl Supervisor {
         if writes_events(stage) {
             // From now on the shim writes.
             live.writer = None;
-            let speaks = if stage == Stage::Build { Speaks::Build } else { Speaks::Command };
+            let speaks = if stage == Stage::Build { Speaks::Build } else { Speaks::of(&live.request.agent) };
             spec.task = Some(TaskOutput { dir: events.dir.clone(), last: events.head().last, speaks });
         }
         events.disarm();
@@ -157,7 +156,9 @@ impl Supervisor {
             Stage::Changes => {
                 let live = self.tasks.live_mut(id)?;
                 if let Some(Answer::Changed(changes)) = live.said.answer.take() {
+                    let files: Vec<_> = changes.files.iter().map(|file| file.clone().into()).collect();
                     live.changes = Some(changes);
+                    self.tasks.write_all(id, files);
                 }
                 self.load_manifest();
                 Some(Input::Counted { build: self.build_of(id).is_some() })
@@ -188,10 +189,10 @@ impl Supervisor {
     fn feed_agent(&mut self, id: &TaskId, descriptor: Option<OwnedFd>) {
         let Some(live) = self.tasks.live_mut(id) else { return };
         let Some(input) = descriptor.and_then(|fd| JobInput::new(fd, false).ok()) else { return };
-        let prompt = live.request.prompt.clone();
+        let text = agent::program(id, &live.request).input;
         live.feeding = Some(self.feeding.spawn(async move {
             // An agent that does not read its input to the end has the prompt in its environment.
-            let _ = input.write_all(prompt.as_bytes()).await;
+            let _ = input.write_all(text.as_bytes()).await;
         }));
     }
 }
@@ -212,11 +213,8 @@ fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) ->
 
 fn agent_job(context: &super::context::Context, id: &TaskId, live: &Live) -> JobSpec {
     let request = &live.request;
-    let Agent::Command { argv } = &request.agent;
-    let mut env = request.env.clone();
-    env.insert("SLIPWAY_PROMPT".to_owned(), request.prompt.clone());
-    env.insert("SLIPWAY_TASK".to_owned(), id.to_string());
-    let mut spec = context.job(argv.clone(), &env, request.cwd.as_deref());
+    let program = agent::program(id, request);
+    let mut spec = context.job(program.argv, &program.env, request.cwd.as_deref());
     spec.stdin = Stdin::Pipe;
     spec.idle_ms = request.idle_timeout_ms;
     spec.leftovers = if request.keep_processes { Leftovers::Keep } else { Leftovers::Kill };

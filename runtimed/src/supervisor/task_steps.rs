@@ -120,7 +120,11 @@ impl Supervisor {
 }
 
 fn result(live: &mut Live, verdict: Verdict) -> TaskResult {
-    let message = live.message.take().or_else(|| verdict.reason.and_then(|reason| explain(reason, live)));
+    let explained = || match verdict.reason {
+        Some(reason) => explain(reason, live),
+        None => did_nothing(live).then(|| "the agent printed nothing and changed nothing".to_owned()),
+    };
+    let message = live.message.clone().or_else(explained);
     TaskResult {
         status: verdict.status,
         failure_reason: verdict.reason,
@@ -145,6 +149,12 @@ fn health(unready: Option<Vec<ServiceName>>, any_service: bool) -> HealthOutcome
         (true, false) => HealthStatus::Unhealthy,
     };
     HealthOutcome { status, unready }
+}
+
+/// Success without a trace is worth a word. Changes that were not counted are no sign of it.
+fn did_nothing(live: &Live) -> bool {
+    let changed = live.changes.as_ref().map(|changes| changes.added + changes.modified + changes.deleted);
+    live.final_message.is_none() && changed == Some(0)
 }
 
 /// What went wrong, for people.

@@ -2,7 +2,8 @@
 
 use super::context::Context;
 use super::execs::Refusal;
-use super::task::{self, Done, Ended, Events, Live, Start, State, Task, TaskHead};
+use super::task::{self, Ended, Events, Live, START, Start, State, Task, TaskHead};
+use super::task_recovery::{conclude, recover};
 use crate::core::budget::LogUse;
 use crate::core::request::check_task;
 use crate::core::task::{Machine, Policy};
@@ -10,15 +11,10 @@ use crate::limits::{TASK_HEALTH_DEFAULT_MS, TASK_TIMEOUT_DEFAULT_MS, TASKS_KEPT_
 use crate::log::task_log::{self, TaskLog};
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use crate::sys::id;
-use protocol::{
-    Checkpoint, Cursor, Durations, ErrorBody, ErrorCode, Fact, FailureReason, HealthOutcome, HealthStatus,
-    TaskFact, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
-};
+use protocol::{ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskResult, TaskView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-
-const START: &str = "task.json";
 
 pub struct Tasks {
     dir: PathBuf,
@@ -118,11 +114,19 @@ impl Tasks {
 
     /// Writes an event of a task that no shim writes for now.
     pub fn write(&mut self, id: &TaskId, fact: TaskFact) {
+        self.write_all(id, [fact]);
+    }
+
+    pub fn write_all(&mut self, id: &TaskId, facts: impl IntoIterator<Item = TaskFact>) {
         let Some(Task { state: State::Live(live), events, .. }) = self.table.get_mut(id) else { return };
         let last = events.head().last;
         let writer = live.writer.get_or_insert_with(|| TaskLog::after(&events.dir, last));
-        writer.push(fact, wall_ms());
-        let rotated = writer.flush().rotated;
+        let now = wall_ms();
+        let mut rotated = false;
+        for fact in facts {
+            rotated |= writer.push(fact, now).rotated;
+        }
+        rotated |= writer.flush().rotated;
         let last = writer.last();
         events.grew(last);
         if rotated {
@@ -200,76 +204,6 @@ fn write_down(dir: &Path, start: &Start) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
     task_log::reserve(dir)?;
     std::fs::write(dir.join(START), serde_json::to_vec(start)?)
-}
-
-/// A task as an earlier boot left it; nothing where that cannot be told.
-fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> {
-    let start: Start = serde_json::from_slice(&std::fs::read(dir.join(START)).ok()?).ok()?;
-    let scan = task_log::scan(&dir);
-    let done = task::read_done(&dir, &scan.segments);
-    let head = TaskHead { last: scan.last, done: done.is_some() };
-    let mut events = Events::new(dir, scan.segments, head);
-    let ended = match done {
-        Some(Done { ended_ms, result, told, .. }) => {
-            let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms };
-            if is_untold(told, context.events.before()) {
-                context.tell(told_of(&id, ended));
-            }
-            ended
-        }
-        None => {
-            let result = lost(&start, &events);
-            conclude(context, &id, &mut events, result);
-            Ended { status: TaskStatus::Failed, reason: Some(FailureReason::Lost), ended_ms: wall_ms() }
-        }
-    };
-    Some(Task { id, start, started_ms: None, events, state: State::Done(ended) })
-}
-
-/// Writes the end of a task, first to its events, then for everybody.
-fn conclude(context: &mut Context, id: &TaskId, events: &mut Events, result: TaskResult) {
-    let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: wall_ms() };
-    let last = events.head().last;
-    let fact = TaskFact::Done { result: Box::new(result), told: Some(context.events.next()) };
-    if let Err(error) = task_log::finish(&events.dir, last, fact, ended.ended_ms) {
-        tracing::error!(task = %id, %error, "end of a task could not be recorded");
-    }
-    events.measure();
-    events.done(last + 1);
-    context.tell(told_of(id, ended));
-}
-
-fn told_of(id: &TaskId, ended: Ended) -> Fact {
-    Fact::TaskEnded { task: id.clone(), status: ended.status, failure_reason: ended.reason }
-}
-
-/// Whether the event that was to tell an end is not among those that were kept.
-fn is_untold(told: Option<Cursor>, last: Option<Cursor>) -> bool {
-    told.zip(last).is_some_and(|(told, last)| told > last)
-}
-
-/// The result of a task that the sandbox took along when it died.
-fn lost(start: &Start, events: &Events) -> TaskResult {
-    let first = task_log::events_of(&events.dir, events.oldest());
-    let checkpoint = first.into_iter().find_map(|event| match event.fact {
-        TaskFact::Status { checkpoint, .. } => checkpoint,
-        _ => None,
-    });
-    let unknown = || Checkpoint::Unavailable { why: "the sandbox died before there was one".to_owned() };
-    TaskResult {
-        status: TaskStatus::Failed,
-        failure_reason: Some(FailureReason::Lost),
-        message: Some("the sandbox died while the task was queued or running".to_owned()),
-        exit: None,
-        hints: Vec::new(),
-        final_message: None,
-        files_changed: None,
-        build: task::no_build(),
-        health: HealthOutcome { status: HealthStatus::Unknown, unready: Vec::new() },
-        usage: None,
-        durations: Durations { total_ms: wall_ms().saturating_sub(start.created_ms), ..Durations::default() },
-        checkpoint: checkpoint.unwrap_or_else(unknown),
-    }
 }
 
 pub fn refuse(code: ErrorCode, message: String) -> Refusal {

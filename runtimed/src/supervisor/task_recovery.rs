@@ -1,0 +1,96 @@
+//! The end of a task as it is written down, and tasks as an earlier boot left them.
+
+use super::context::Context;
+use super::task::{self, Done, Ended, Events, START, Start, State, Task, TaskHead};
+use crate::log::task_log;
+use crate::sys::clock::wall_ms;
+use protocol::{
+    Checkpoint, Cursor, Durations, Fact, FailureReason, HealthOutcome, HealthStatus, TaskFact, TaskId,
+    TaskPhase, TaskResult, TaskStatus,
+};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// A task as an earlier boot left it; nothing where that cannot be told.
+pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> {
+    let start: Start = serde_json::from_slice(&std::fs::read(dir.join(START)).ok()?).ok()?;
+    let scan = task_log::scan(&dir);
+    let done = task::read_done(&dir, &scan.segments);
+    let head = TaskHead { last: scan.last, done: done.is_some() };
+    let mut events = Events::new(dir, scan.segments, head);
+    let (ended, durations) = match done {
+        Some(Done { ended_ms, result, told }) => {
+            let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms };
+            if is_untold(told, context.events.before()) {
+                context.tell(told_of(&id, ended));
+            }
+            (ended, result.durations)
+        }
+        None => {
+            let result = lost(&start, &events);
+            let durations = result.durations;
+            conclude(context, &id, &mut events, result);
+            let reason = Some(FailureReason::Lost);
+            (Ended { status: TaskStatus::Failed, reason, ended_ms: wall_ms() }, durations)
+        }
+    };
+    // One that waited all the time never began.
+    let began = durations.queued_ms < durations.total_ms;
+    let started_ms = began.then(|| start.created_ms.saturating_add(durations.queued_ms));
+    Some(Task { id, start, started_ms, events, state: State::Done(ended) })
+}
+
+/// Writes the end of a task, first to its events, then for everybody.
+pub fn conclude(context: &mut Context, id: &TaskId, events: &mut Events, result: TaskResult) {
+    let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: wall_ms() };
+    let last = events.head().last;
+    let fact = TaskFact::Done { result: Box::new(result), told: Some(context.events.next()) };
+    if let Err(error) = task_log::finish(&events.dir, last, fact, ended.ended_ms) {
+        tracing::error!(task = %id, %error, "end of a task could not be recorded");
+    }
+    events.measure();
+    events.done(last + 1);
+    context.tell(told_of(id, ended));
+}
+
+fn told_of(id: &TaskId, ended: Ended) -> Fact {
+    Fact::TaskEnded { task: id.clone(), status: ended.status, failure_reason: ended.reason }
+}
+
+/// Whether the event that was to tell an end is not among those that were kept.
+fn is_untold(told: Option<Cursor>, last: Option<Cursor>) -> bool {
+    told.zip(last).is_some_and(|(told, last)| told > last)
+}
+
+/// What is read of a `status`.
+#[derive(Deserialize)]
+struct PhaseLine {
+    time_ms: u64,
+    phase: TaskPhase,
+    #[serde(default)]
+    checkpoint: Option<Checkpoint>,
+}
+
+/// The result of a task that the sandbox took along when it died.
+fn lost(start: &Start, events: &Events) -> TaskResult {
+    let total_ms = wall_ms().saturating_sub(start.created_ms);
+    let phases: Vec<PhaseLine> = task_log::of_kind(&events.dir, events.oldest(), "status");
+    let began = phases.iter().find(|line| line.phase == TaskPhase::Preparing);
+    let queued_ms = began.map_or(total_ms, |line| line.time_ms.saturating_sub(start.created_ms));
+    let checkpoint = phases.into_iter().find_map(|line| line.checkpoint);
+    let unknown = || Checkpoint::Unavailable { why: "the sandbox died before there was one".to_owned() };
+    TaskResult {
+        status: TaskStatus::Failed,
+        failure_reason: Some(FailureReason::Lost),
+        message: Some("the sandbox died while the task was queued or running".to_owned()),
+        exit: None,
+        hints: Vec::new(),
+        final_message: None,
+        files_changed: None,
+        build: task::no_build(),
+        health: HealthOutcome { status: HealthStatus::Unknown, unready: Vec::new() },
+        usage: None,
+        durations: Durations { queued_ms: queued_ms.min(total_ms), total_ms, ..Durations::default() },
+        checkpoint: checkpoint.unwrap_or_else(unknown),
+    }
+}
