@@ -159,7 +159,10 @@ async fn create(context: &Context, spec: &SandboxSpec, progress: &Progress) -> R
             Err(error @ ClientError::NotServing { .. }) if !context.client.has_answered() => {
                 return Err(error.into());
             }
-            Err(error) if error.api().is_some() => return Err(error.into()),
+            // What was begun goes on; the next hostd tells of it.
+            Err(error) if error.api().is_some() && !error.is(ApiErrorCode::ShuttingDown) => {
+                return Err(error.into());
+            }
             Err(error) => patience.wait(error).await?,
         }
     };

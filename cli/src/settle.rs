@@ -5,6 +5,7 @@ use crate::{
     context::Context,
     failure::{Failure, eprint_line, problem_lines},
     limits,
+    patience::Patience,
     progress::Progress,
     text::word,
 };
@@ -57,7 +58,13 @@ pub async fn settled(context: &Context, first: Answer, progress: &Progress) -> R
         }
         progress.say(phase_text(&view));
         sleep(limits::SETTLE_POLL).await;
-        answer = context.client.send(Ask::get(format!("/v1/sandboxes/{}", view.id))).await?;
+        let mut patience = Patience::new();
+        answer = loop {
+            match context.client.send(Ask::get(format!("/v1/sandboxes/{}", view.id))).await {
+                Ok(answer) => break answer,
+                Err(error) => patience.wait(error).await?,
+            }
+        };
     }
 }
 

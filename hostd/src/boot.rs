@@ -128,12 +128,13 @@ async fn run(config: Config) -> Result<(), Failure> {
     let tcp = api::serve(Listener::Tcp(tcp), router.clone(), closing.clone());
     let unix = api::serve(Listener::Unix(unix), router, closing.clone());
     let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
+    let scrub = closing.run_until_cancelled(store.keep_log());
     let stop = async {
         let name = signals.next().await;
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, tidy, stop);
+    tokio::join!(tcp, unix, tidy, scrub, stop);
     api.finish().await;
     fleet.close().await;
     store.close().await;

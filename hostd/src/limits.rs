@@ -78,8 +78,6 @@ pub const EVENT_MAX_BYTES: usize = 256 << 10;
 pub const TASK_LINE_MAX_BYTES: usize = 1 << 20;
 /// Events of a task that are gathered while earlier ones are written.
 pub const TASK_GATHER_MAX_BYTES: usize = 512 << 10;
-/// As long as runtimed takes it.
-pub const PROMPT_MAX_BYTES: usize = 100 << 10;
 /// Files of a log that are read from a sandbox that is gone, and the size of one.
 pub const SALVAGE_FILES_MAX: usize = 4096;
 pub const SALVAGE_FILE_MAX_BYTES: u64 = 16 << 20;

@@ -10,6 +10,7 @@ mod event;
 mod exec;
 mod hold;
 mod inside;
+pub mod limits;
 #[cfg(feature = "log")]
 pub mod log_line;
 mod name;

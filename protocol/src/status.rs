@@ -98,8 +98,11 @@ pub struct WorkspaceUse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activity {
     pub busy: bool,
-    /// Since when it is busy, or idle.
+    /// Since when it is busy, or idle, by the clock that people read.
     pub since_ms: u64,
+    /// For how long, by a clock that never jumps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_ms: Option<u64>,
     /// Why it is busy; empty when idle.
     pub reasons: Vec<Reason>,
 }

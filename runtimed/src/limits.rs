@@ -21,13 +21,9 @@ pub const FOLLOWERS_MAX: usize = 256;
 
 // ---- jobs ----
 
-/// Arguments and environment of one job together; the kernel refuses more than about this.
-pub const ARGV_ENV_MAX_BYTES: usize = 1 << 20;
-/// One argument or one `NAME=value`; the kernel's own limit for a string is 128 KiB.
-pub const ARG_MAX_BYTES: usize = (128 << 10) - 1;
-pub const ARGV_MAX_COUNT: usize = 4096;
-pub const ENV_MAX_COUNT: usize = 1024;
-pub const PATH_MAX_BYTES: usize = 4095;
+pub use protocol::limits::{
+    ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, PROMPT_MAX_BYTES,
+};
 /// Input given with the request itself.
 pub const STDIN_INLINE_MAX_BYTES: usize = 1 << 20;
 /// Longest time a caller may ask a job to take: a week.
@@ -49,8 +45,6 @@ pub const EXECS_KEPT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
 // ---- tasks ----
 
-/// A prompt; it must fit into one variable of the environment.
-pub const PROMPT_MAX_BYTES: usize = 100 << 10;
 /// Tasks that wait for their turn, and finished ones that are remembered.
 pub const TASKS_QUEUED_MAX: usize = 64;
 pub const TASKS_KEPT_MAX: usize = 512;
@@ -64,8 +58,11 @@ pub const BUILD_TIMEOUT_DEFAULT_MS: u64 = 10 * 60_000;
 pub const TASK_LINE_MAX_BYTES: usize = 64 << 10;
 /// One file of a task's events; trimming takes away whole files.
 pub const TASK_SEGMENT_MAX_BYTES: u64 = 4 << 20;
-/// What is set aside on disk for the last event of a task, which is longer than that of no task.
+/// What is set aside on disk for the last event of a task; a result is made to fit.
 pub const TASK_DONE_ROOM_BYTES: u64 = 192 << 10;
+/// How often it is tried to write that event, and how long a killed shim may take to die before.
+pub const TASK_END_RETRY_MS: u64 = 1_000;
+pub const TASK_WRITER_DIES_MS: u64 = 2_000;
 /// What is kept of the end of what an agent said, and a failed build.
 pub const FINAL_MESSAGE_MAX_BYTES: usize = 16 << 10;
 pub const BUILD_TAIL_MAX_BYTES: usize = 4 << 10;

@@ -2,6 +2,7 @@
 //! as documented is an error.
 
 use anyhow::{Context, Result, bail, ensure};
+use bytes::BytesMut;
 use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
@@ -15,7 +16,7 @@ pub struct Frame {
 
 pub struct Frames {
     body: Incoming,
-    buffer: Vec<u8>,
+    buffer: BytesMut,
 }
 
 impl Frames {
@@ -27,7 +28,7 @@ impl Frames {
             bail!("events answered {status} {}", String::from_utf8_lossy(&body));
         }
         ensure!(response.headers()["content-type"] == "text/event-stream", "{:?}", response.headers());
-        let mut frames = Self { body: response.into_body(), buffer: Vec::new() };
+        let mut frames = Self { body: response.into_body(), buffer: BytesMut::new() };
         let first = frames.text().await?.context("the stream is empty")?;
         ensure!(first == "retry: 1000", "the stream begins with {first:?}");
         Ok(frames)
@@ -52,12 +53,12 @@ impl Frames {
     /// The text before the next empty line.
     async fn text(&mut self) -> Result<Option<String>> {
         loop {
-            if let Some(at) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
-                let frame: Vec<u8> = self.buffer.drain(..at + 2).collect();
+            if let Some(at) = memchr::memmem::find(&self.buffer, b"\n\n") {
+                let frame = self.buffer.split_to(at + 2);
                 return Ok(Some(String::from_utf8(frame[..at].to_vec())?));
             }
             match self.body.frame().await {
-                Some(frame) => self.buffer.extend(frame?.into_data().unwrap_or_default()),
+                Some(frame) => self.buffer.extend_from_slice(&frame?.into_data().unwrap_or_default()),
                 None => return Ok(None),
             }
         }
@@ -70,4 +71,9 @@ fn parse(text: &str) -> Result<Frame> {
     let [id, kind, data] = lines.as_slice() else { bail!("{} lines", lines.len()) };
     let after = |line: &str, head: &'static str| line.strip_prefix(head).map(str::to_owned).context(head);
     Ok(Frame { id: after(id, "id: ")?, kind: after(kind, "event: ")?, data: after(data, "data: ")? })
+}
+
+/// Whether a stream or a connection was cut off, which is not the fault of what came before.
+pub fn is_cut(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<hyper::Error>() || cause.is::<std::io::Error>())
 }

@@ -28,7 +28,9 @@ pub mod viewer;
 pub mod wire;
 
 pub use client::{Answer, Client};
-pub use host::{Caller, Feed, Hostd, Job, Reply, TaskFeed, TcpViewer, complete, messages, shell};
+pub use host::{
+    Caller, Feed, Hostd, Job, Reply, Rover, TaskFeed, TcpViewer, complete, lines, messages, shell,
+};
 pub use input::{send_input, type_in};
 pub use output::{Followed, follow};
 pub use random::Random;

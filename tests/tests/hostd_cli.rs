@@ -7,42 +7,17 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
-use tests::launch::{directory, program};
+use tests::host::Ran;
+use tests::launch::directory;
 use tests::sandbox::PATIENCE;
 use tests::{Hostd, Random};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// How a command ended and what it printed.
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn slipway(hostd: &Hostd, arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(program("slipway")?);
-    command.args(arguments).env("SLIPWAY_DATA_DIR", hostd.data());
-    command.env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN").kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Ok(command)
-}
-
-async fn finish(mut command: Command) -> Result<Ran> {
-    let output = timeout(PATIENCE, command.output()).await.context("slipway does not end")??;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
-}
-
-async fn run(hostd: &Hostd, arguments: &[&str]) -> Result<Ran> {
-    finish(slipway(hostd, arguments)?).await
-}
-
 /// What a command that must succeed prints.
 async fn prints(hostd: &Hostd, arguments: &[&str]) -> Result<String> {
-    let ran = run(hostd, arguments).await?;
+    let ran = hostd.ran(arguments).await?;
     ensure!(ran.code == Some(0), "{arguments:?}: {ran:?}");
     Ok(ran.out)
 }
@@ -113,7 +88,7 @@ async fn a_sandbox_is_made_listed_shown_used_and_removed() -> Result<()> {
         ensure!(prints(&hostd, &["exec", named, "--", "echo", "hi"]).await? == "hi\n", "{named}");
     }
     let shared = &id[..unique.len() - 1];
-    let ambiguous = run(&hostd, &["get", if shared.is_empty() { "0" } else { shared }]).await?;
+    let ambiguous = hostd.ran(&["get", if shared.is_empty() { "0" } else { shared }]).await?;
     ensure!(ambiguous.code == Some(1) && ambiguous.err.contains("give more of the id"), "{ambiguous:?}");
     prints(&hostd, &["rm", "web", &other]).await?;
     ensure!(prints(&hostd, &["ls", "-q"]).await?.is_empty());
@@ -138,12 +113,12 @@ async fn exec_exits_as_the_command_did() -> Result<()> {
         (&["nobody", "--", "true"], 125, "next:"),
     ];
     for (arguments, code, told) in table {
-        let ran = run(&hostd, &[&["exec"], arguments].concat()).await?;
+        let ran = hostd.ran(&[&["exec"], arguments].concat()).await?;
         ensure!(ran.code == Some(code) && ran.err.contains(told), "{arguments:?}: {ran:?}");
         ensure!(!told.is_empty() || ran.err.is_empty(), "{arguments:?}: {ran:?}");
     }
-    let ran = run(&hostd, &["exec", "-e", "A=b", "-w", "/tmp", "box", "--", "sh", "-c", "echo $A; pwd >&2"])
-        .await?;
+    let ran =
+        hostd.ran(&["exec", "-e", "A=b", "-w", "/tmp", "box", "--", "sh", "-c", "echo $A; pwd >&2"]).await?;
     ensure!((ran.out.as_str(), ran.err.as_str()) == ("b\n", "/tmp\n"), "{ran:?}");
     let lines = prints(&hostd, &["--json", "exec", "box", "--", "echo", "hi"]).await?;
     let lines = lines.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
@@ -157,7 +132,7 @@ async fn piped_input_arrives_byte_for_byte() -> Result<()> {
     let hostd = Hostd::start().await?;
     create(&hostd, &["--name", "box"]).await?;
     let bytes = Random::seeded().bytes(1 << 20);
-    let mut child = slipway(&hostd, &["exec", "box", "--", "cat"])?.stdin(Stdio::piped()).spawn()?;
+    let mut child = hostd.slipway(&["exec", "box", "--", "cat"])?.stdin(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().context("its input")?;
     let feed = async {
         stdin.write_all(&bytes).await?;
@@ -188,7 +163,7 @@ async fn every_verb_brings_the_sandbox_where_it_says() -> Result<()> {
     }
     ensure!(prints(&hostd, &["exec", "box", "--", "sh", "-c", "cat ~/kept"]).await? == "kept\n");
     ensure!(prints(&hostd, &["attempts", "box"]).await?.lines().count() == 4);
-    let refused = run(&hostd, &["start", "box", "nobody"]).await?;
+    let refused = hostd.ran(&["start", "box", "nobody"]).await?;
     ensure!(refused.code == Some(1) && refused.err.contains("nobody"), "{refused:?}");
     Ok(())
 }
@@ -198,7 +173,7 @@ async fn services_are_listed_followed_and_restarted() -> Result<()> {
     let hostd = Hostd::start().await?;
     let service = "name=ticker,command=echo up $WORD; exec sleep 100000,env.WORD=hello";
     create(&hostd, &["--name", "box", "--service", service]).await?;
-    let mut log = Going::start(slipway(&hostd, &["logs", "-f", "box", "ticker"])?)?;
+    let mut log = Going::start(hostd.slipway(&["logs", "-f", "box", "ticker"])?)?;
     ensure!(log.line().await? == "up hello");
     ensure!(prints(&hostd, &["services", "box"]).await?.contains("ticker"));
     prints(&hostd, &["service", "box", "ticker", "restart"]).await?;
@@ -211,7 +186,7 @@ async fn services_are_listed_followed_and_restarted() -> Result<()> {
 async fn followed_events_go_on_over_a_restart_of_hostd_without_gap_or_repetition() -> Result<()> {
     let mut hostd = Hostd::start().await?;
     create(&hostd, &["--name", "before"]).await?;
-    let mut events = Going::start(slipway(&hostd, &["--json", "events", "--follow"])?)?;
+    let mut events = Going::start(hostd.slipway(&["--json", "events", "--follow"])?)?;
     let mut seen = 0;
     let mut until = async |kind: &str, name: Option<&str>| {
         loop {
@@ -238,7 +213,7 @@ async fn an_exec_lives_through_a_restart_of_hostd_with_all_its_output_and_input(
     let mut hostd = Hostd::start().await?;
     create(&hostd, &["--name", "box"]).await?;
     let line = "while read x; do echo out $x; echo err $x >&2; done; exit 7";
-    let mut command = slipway(&hostd, &["exec", "box", "--", "sh", "-c", line])?;
+    let mut command = hostd.slipway(&["exec", "box", "--", "sh", "-c", line])?;
     command.stdin(Stdio::piped());
     let mut exec = Going::start(command)?;
     for round in 0..3 {
@@ -270,7 +245,7 @@ async fn a_detached_exec_is_attached_to_later_and_runs_once() -> Result<()> {
     for arguments in
         [&["attach", "box", "job-1"][..], &["exec", "-n", "--id", "job-1", "box", "--", "sh", "-c", line]]
     {
-        let ran = run(&hostd, arguments).await?;
+        let ran = hostd.ran(arguments).await?;
         ensure!(ran.code == Some(5) && ran.out == "out\n", "{arguments:?}: {ran:?}");
     }
     ensure!(prints(&hostd, &["exec", "box", "--", "sh", "-c", "cat ~/ran"]).await? == "ran\n");
@@ -289,7 +264,7 @@ async fn one_ctrl_c_is_the_commands_and_two_end_it() -> Result<()> {
         ("trap 'echo caught' INT; echo up; while :; do sleep 0.05; done", 2, 130),
     ];
     for (line, presses, code) in table {
-        let mut exec = Going::start(slipway(&hostd, &["exec", "box", "--", "bash", "-c", line])?)?;
+        let mut exec = Going::start(hostd.slipway(&["exec", "box", "--", "bash", "-c", line])?)?;
         ensure!(exec.line().await? == "up");
         exec.signal(Signal::SIGINT)?;
         if presses == 2 {
@@ -308,7 +283,7 @@ async fn one_ctrl_c_is_the_commands_and_two_end_it() -> Result<()> {
 async fn a_reader_that_leaves_ends_the_command() -> Result<()> {
     let hostd = Hostd::start().await?;
     let id = create(&hostd, &["--name", "box"]).await?;
-    let mut exec = Going::start(slipway(&hostd, &["exec", "--id", "chatty", "box", "--", "yes"])?)?;
+    let mut exec = Going::start(hostd.slipway(&["exec", "--id", "chatty", "box", "--", "yes"])?)?;
     ensure!(exec.line().await? == "y");
     let Going { mut child, lines } = exec;
     drop(lines);
@@ -329,15 +304,15 @@ async fn a_token_opens_the_api_by_address_for_its_own_sandboxes() -> Result<()> 
         .trim()
         .to_owned();
     let with = |token: Option<&str>, arguments: &[&str]| {
-        let mut command = slipway(&hostd, arguments)?;
+        let mut command = hostd.slipway(arguments)?;
         command.env("SLIPWAY_URL", hostd.url());
         token.map(|token| command.env("SLIPWAY_TOKEN", token));
         anyhow::Ok(command)
     };
-    ensure!(finish(with(Some(&token), &["ls", "-q"])?).await?.out.is_empty());
-    let made = finish(with(Some(&token), &["create", "--name", "anns"])?).await?;
+    ensure!(Ran::of(with(Some(&token), &["ls", "-q"])?.spawn()?).await?.out.is_empty());
+    let made = Ran::of(with(Some(&token), &["create", "--name", "anns"])?.spawn()?).await?;
     ensure!(made.code == Some(0), "{made:?}");
-    let ran = finish(with(Some(&token), &["exec", "anns", "--", "echo", "hi"])?).await?;
+    let ran = Ran::of(with(Some(&token), &["exec", "anns", "--", "echo", "hi"])?.spawn()?).await?;
     ensure!(ran.out == "hi\n", "{ran:?}");
     let listed = prints(&hostd, &["token", "ls"]).await?;
     ensure!(listed.contains("ann") && !listed.contains(&token), "{listed}");
@@ -350,7 +325,7 @@ async fn a_token_opens_the_api_by_address_for_its_own_sandboxes() -> Result<()> 
         .context("ann's")?;
     prints(&hostd, &["token", "revoke", id]).await?;
     for token in [Some(token.as_str()), Some("nonsense"), None] {
-        let refused = finish(with(token, &["ls"])?).await?;
+        let refused = Ran::of(with(token, &["ls"])?.spawn()?).await?;
         ensure!(refused.code == Some(1) && refused.err.contains("next:"), "{refused:?}");
     }
     Ok(())
@@ -373,7 +348,7 @@ async fn an_image_is_imported_used_and_removed() -> Result<()> {
     ensure!(prints(&hostd, &["exec", "box", "--", "/bin/echo", "tiny"]).await? == "tiny\n");
     prints(&hostd, &["rm", "box"]).await?;
     prints(&hostd, &["image", "rm", "tiny"]).await?;
-    let refused = run(&hostd, &["create", "--image", "tiny"]).await?;
+    let refused = hostd.ran(&["create", "--image", "tiny"]).await?;
     ensure!(refused.code == Some(1) && refused.err.contains("tiny"), "{refused:?}");
     Ok(())
 }
@@ -390,18 +365,18 @@ async fn what_is_wrong_is_told_with_what_to_do_next() -> Result<()> {
         (&["exec", "nobody"], 2, "COMMAND"),
     ];
     for (arguments, code, told) in table {
-        let ran = run(&hostd, arguments).await?;
+        let ran = hostd.ran(arguments).await?;
         ensure!(
             ran.code == Some(code) && ran.err.contains(told) && ran.out.is_empty(),
             "{arguments:?}: {ran:?}"
         );
     }
-    let ran = run(&hostd, &["--json", "get", "00000000000000000000000001"]).await?;
+    let ran = hostd.ran(&["--json", "get", "00000000000000000000000001"]).await?;
     let error: Value = serde_json::from_str(&ran.err).with_context(|| format!("{ran:?}"))?;
     ensure!(ran.code == Some(1) && error["error"]["code"] == "not_found", "{ran:?}");
-    let mut alone = slipway(&hostd, &["ls"])?;
+    let mut alone = hostd.slipway(&["ls"])?;
     alone.env("SLIPWAY_DATA_DIR", "/nonexistent");
-    let ran = finish(alone).await?;
+    let ran = Ran::of(alone.spawn()?).await?;
     ensure!(ran.code == Some(1) && ran.err.contains("slipway up"), "{ran:?}");
     Ok(())
 }

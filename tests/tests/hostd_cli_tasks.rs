@@ -5,50 +5,23 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use std::process::Stdio;
 use tests::Hostd;
-use tests::launch::program;
+use tests::host::Ran;
 use tests::sandbox::PATIENCE;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+
 use tokio::time::timeout;
-
-#[derive(Debug)]
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-fn slipway(hostd: &Hostd, arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(program("slipway")?);
-    command.args(arguments).env("SLIPWAY_DATA_DIR", hostd.data());
-    command.env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN").kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Ok(command)
-}
-
-async fn ended(child: Child) -> Result<Ran> {
-    let output = timeout(PATIENCE, child.wait_with_output()).await.context("slipway does not end")??;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
-}
-
-async fn run(hostd: &Hostd, arguments: &[&str]) -> Result<Ran> {
-    ended(slipway(hostd, arguments)?.spawn()?).await
-}
 
 /// The sandboxes that there are.
 async fn sandboxes(hostd: &Hostd) -> Result<String> {
-    Ok(run(hostd, &["ls", "-q"]).await?.out)
+    Ok(hostd.ran(&["ls", "-q"]).await?.out)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_shows_the_task_and_leaves_nothing() -> Result<()> {
     let hostd = Hostd::start().await?;
     let line = "echo \"told: $SLIPWAY_PROMPT\"; echo oops >&2; printf 'a\\nb\\n' > new.txt";
-    let ran =
-        run(&hostd, &["run", "be kind", "--build", "grep -q a new.txt", "--", "sh", "-c", line]).await?;
+    let ran = hostd.ran(&["run", "be kind", "--build", "grep -q a new.txt", "--", "sh", "-c", line]).await?;
     ensure!(ran.code == Some(0), "{ran:?}");
     for expected in
         ["· agent", "\ntold: be kind\n", "\noops\n", "succeeded after", "A new.txt +2", "build       passed"]
@@ -57,13 +30,13 @@ async fn a_run_shows_the_task_and_leaves_nothing() -> Result<()> {
     }
     ensure!(ran.err.is_empty(), "{ran:?}");
     ensure!(sandboxes(&hostd).await?.is_empty());
-    let failed = run(&hostd, &["run", "p", "--", "sh", "-c", "exit 9"]).await?;
+    let failed = hostd.ran(&["run", "p", "--", "sh", "-c", "exit 9"]).await?;
     ensure!(failed.code == Some(9) && failed.out.contains("the agent exited 9"), "{failed:?}");
-    let slow = run(&hostd, &["run", "p", "--timeout", "500ms", "--", "sleep", "600"]).await?;
+    let slow = hostd.ran(&["run", "p", "--timeout", "500ms", "--", "sleep", "600"]).await?;
     ensure!(slow.code == Some(124), "{slow:?}");
-    let nowhere = run(&hostd, &["run", "p", "--", "no-such-program"]).await?;
+    let nowhere = hostd.ran(&["run", "p", "--", "no-such-program"]).await?;
     ensure!(nowhere.code == Some(127), "{nowhere:?}");
-    let refused = run(&hostd, &["run", "p", "--agent", "nobody"]).await?;
+    let refused = hostd.ran(&["run", "p", "--agent", "nobody"]).await?;
     ensure!(refused.code == Some(125), "{refused:?}");
     ensure!(sandboxes(&hostd).await?.is_empty());
     Ok(())
@@ -72,7 +45,7 @@ async fn a_run_shows_the_task_and_leaves_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_ends_the_task_and_the_sandbox() -> Result<()> {
     let hostd = Hostd::start().await?;
-    let mut child = slipway(&hostd, &["run", "p", "--", "sh", "-c", "echo begun; sleep 600"])?.spawn()?;
+    let mut child = hostd.slipway(&["run", "p", "--", "sh", "-c", "echo begun; sleep 600"])?.spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
     loop {
         let line = timeout(PATIENCE, lines.next_line()).await.context("prints nothing")??;
@@ -86,7 +59,7 @@ async fn ctrl_c_ends_the_task_and_the_sandbox() -> Result<()> {
     while let Some(line) = timeout(PATIENCE, lines.next_line()).await.context("does not end")?? {
         rest.push_str(&line);
     }
-    let ran = ended(child).await?;
+    let ran = Ran::of(child).await?;
     ensure!(ran.code == Some(130) && rest.contains("cancelled after"), "{rest} {ran:?}");
     ensure!(sandboxes(&hostd).await?.is_empty());
     Ok(())
@@ -95,11 +68,11 @@ async fn ctrl_c_ends_the_task_and_the_sandbox() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_sees_every_event_once_through_kills_of_hostd() -> Result<()> {
     let mut hostd = Hostd::start().await?;
-    let sandbox = run(&hostd, &["create"]).await?.out.trim().to_owned();
+    let sandbox = hostd.ran(&["create"]).await?.out.trim().to_owned();
     let line = "i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.1; done";
     let submit = ["task", "submit", "--id", "long", &sandbox, "p", "--", "sh", "-c", line];
-    ensure!(run(&hostd, &submit).await?.out == "long\n");
-    let mut follower = slipway(&hostd, &["--json", "task", "follow", &sandbox, "long"])?.spawn()?;
+    ensure!(hostd.ran(&submit).await?.out == "long\n");
+    let mut follower = hostd.slipway(&["--json", "task", "follow", &sandbox, "long"])?.spawn()?;
     let mut lines = BufReader::new(follower.stdout.take().context("its output")?).lines();
     let mut followed = Vec::new();
     while let Some(line) = timeout(PATIENCE, lines.next_line()).await.context("does not go on")?? {
@@ -108,7 +81,7 @@ async fn a_follower_sees_every_event_once_through_kills_of_hostd() -> Result<()>
             hostd.crash().await?;
         }
     }
-    let ran = ended(follower).await?;
+    let ran = Ran::of(follower).await?;
     ensure!(ran.code == Some(0), "{ran:?}");
     let events: Vec<Value> =
         followed.iter().map(|line| serde_json::from_str(line)).collect::<Result<_, _>>()?;
@@ -118,13 +91,13 @@ async fn a_follower_sees_every_event_once_through_kills_of_hostd() -> Result<()>
         events.iter().filter_map(|event| event["text"].as_str().map(str::to_owned)).collect();
     ensure!(said == (0..60).map(|n| n.to_string()).collect::<Vec<_>>(), "{said:?}");
     // Whoever comes later sees the same, from any place.
-    let again = run(&hostd, &["--json", "task", "follow", &sandbox, "long"]).await?;
+    let again = hostd.ran(&["--json", "task", "follow", &sandbox, "long"]).await?;
     ensure!(again.out.lines().collect::<Vec<_>>() == followed, "{again:?}");
     let last = events.last().and_then(|event| event["seq"].as_u64()).context("done")?.to_string();
-    let nothing = run(&hostd, &["--json", "task", "follow", &sandbox, "long", "--since", &last]).await?;
+    let nothing = hostd.ran(&["--json", "task", "follow", &sandbox, "long", "--since", &last]).await?;
     ensure!(nothing.out.is_empty() && nothing.code == Some(0), "{nothing:?}");
-    let got = run(&hostd, &["task", "get", &sandbox, "long"]).await?;
+    let got = hostd.ran(&["task", "get", &sandbox, "long"]).await?;
     ensure!(got.out.contains("status      succeeded"), "{got:?}");
-    ensure!(run(&hostd, &["task", "ls", &sandbox]).await?.out.contains("long  succeeded"));
+    ensure!(hostd.ran(&["task", "ls", &sandbox]).await?.out.contains("long  succeeded"));
     Ok(())
 }

@@ -18,7 +18,8 @@ use tests::{Caller, Hostd, Job, Random, Reply, messages, scaled};
 const OF_SANDBOXES: [&str; 2] = ["insert_sandbox", "move_sandbox"];
 const OF_ATTEMPTS: [&str; 3] = ["begin_attempt", "attempt_launched", "end_attempt"];
 const OF_EXECS: [&str; 3] = ["begin_exec", "end_exec", "append_events"];
-const OF_TASKS: [&str; 5] = ["begin_task", "task_taken", "append_task", "cancel_task", "conclude_task"];
+const OF_TASKS: [&str; 6] =
+    ["begin_task", "task_taken", "task_given", "append_task", "cancel_task", "conclude_task"];
 const OF_CALLS: [&str; 3] = ["insert_token", "idempotency_begin", "idempotency_finish"];
 
 #[test]

@@ -74,21 +74,20 @@ impl Client {
 
     /// Reads a list to its end, page by page.
     pub async fn list(&self, ask: Ask) -> Result<Vec<Value>, ClientError> {
-        self.list_after(ask, None).await
-    }
-
-    pub async fn list_after(&self, ask: Ask, after: Option<String>) -> Result<Vec<Value>, ClientError> {
-        let mut items = Vec::new();
-        let mut after = after;
+        let (mut items, mut after) = (Vec::new(), None);
         loop {
-            let page: Page<Value> =
-                self.send(ask.clone().query_if("after", after.as_ref())).await?.parse()?;
+            let page = self.page(&ask, after.as_deref()).await?;
             items.extend(page.items);
             if page.next.is_none() || page.next == after || items.len() >= limits::LIST_MAX_ITEMS {
                 return Ok(items);
             }
             after = page.next;
         }
+    }
+
+    /// One page of a list.
+    pub async fn page(&self, ask: &Ask, after: Option<&str>) -> Result<Page<Value>, ClientError> {
+        self.send(ask.clone().query_if("after", after)).await?.parse()
     }
 
     async fn exchange(

@@ -56,16 +56,24 @@ async fn follow(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs
 
 async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
     let ask = wanted(sandbox, args).long_pages().header("accept", "application/json");
-    let items = context.client.list_after(ask, args.after.map(|seq| seq.to_string())).await?;
-    let events: Vec<EventView> = typed(items.clone())?;
-    for (event, json) in events.iter().zip(&items) {
-        if context.output.json {
-            context.output.json(json)?;
-        } else {
-            context.output.line(&line(event, context.output))?;
+    let mut after = args.after.map(|seq| seq.to_string());
+    loop {
+        // Printed as it comes: the log may be larger than the memory.
+        let page = context.client.page(&ask, after.as_deref()).await?;
+        for json in page.items {
+            if context.output.json {
+                context.output.json(&json)?;
+            } else {
+                for event in &typed::<EventView>(vec![json])? {
+                    context.output.line(&line(event, context.output))?;
+                }
+            }
         }
+        if page.next.is_none() || page.next == after {
+            return Ok(());
+        }
+        after = page.next;
     }
-    Ok(())
 }
 
 fn line(event: &EventView, output: Output) -> String {

@@ -25,7 +25,7 @@ pub enum Listing {
 
 pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
     let mut lines = vec![headline(result, style)];
-    if let Some(message) = result.message.as_deref().filter(|_| result.status != TaskStatus::Succeeded) {
+    if let Some(message) = result.message.as_deref().filter(|_| message_adds(result)) {
         lines.push(format!("  {}", one_line(message, MESSAGE_CHARS)));
     }
     let failed = result.status != TaskStatus::Succeeded;
@@ -44,6 +44,26 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
         lines.extend(indented(&payload_text(said)));
     }
     lines.join("\n") + "\n"
+}
+
+/// Whether the message says what the headline does not.
+fn message_adds(result: &TaskResult) -> bool {
+    match result.failure_reason {
+        Some(
+            FailureReason::SpawnFailed
+            | FailureReason::Lost
+            | FailureReason::SandboxFailed
+            | FailureReason::Internal,
+        ) => true,
+        Some(
+            FailureReason::AgentFailed
+            | FailureReason::TimedOut
+            | FailureReason::IdleTimedOut
+            | FailureReason::Cancelled
+            | FailureReason::BuildFailed,
+        )
+        | None => false,
+    }
 }
 
 fn headline(result: &TaskResult, style: Style) -> String {

@@ -16,7 +16,6 @@ const FULL: &str = r#"{"status":"failed","failure_reason":"build_failed","exit":
 fn a_summary_after_the_events_is_short() {
     insta::assert_snapshot!(text(FULL, Listing::AfterEvents { files: 3 }), @r"
     failed after 12.3s (agent 12.3s): the agent succeeded, the build did not
-      the build exited 2
       note        the disk of the workspace is full
       files       1 added, 1 modified, 1 deleted +12 -3
       build       exited 2 after 2.1s
@@ -30,7 +29,6 @@ fn a_summary_after_the_events_is_short() {
 fn a_summary_alone_has_everything() {
     insta::assert_snapshot!(text(FULL, Listing::Whole), @r"
     failed after 12.3s (agent 12.3s): the agent succeeded, the build did not
-      the build exited 2
       note        the disk of the workspace is full
       files       1 added, 1 modified, 1 deleted +12 -3
         A new.rs +12

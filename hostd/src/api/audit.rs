@@ -4,7 +4,7 @@
 
 use super::{limits, metrics::Metrics};
 use crate::{
-    core::Identity,
+    core::{Allowance, Identity},
     reconcile::Clock,
     store::{AuditRecord, Store},
 };
@@ -35,7 +35,7 @@ impl Audit {
         let (queue, rows) = mpsc::channel(limits::AUDIT_QUEUE_MAX);
         let stop = CancellationToken::new();
         let writer = tokio::spawn(write(store, rows, stop.clone()));
-        let refused = Mutex::new(Allowance::new(clock.now_ms()));
+        let refused = Mutex::new(Allowance::new(limits::AUDIT_REFUSED, clock.now_ms()));
         Self { queue, clock, metrics, refused, stop, writer: Mutex::new(Some(writer)) }
     }
 
@@ -119,47 +119,5 @@ impl Subject {
             status,
             code,
         }
-    }
-}
-
-/// So many at once, then so many a second.
-#[derive(Debug)]
-struct Allowance {
-    /// In thousandths.
-    left: u64,
-    since_ms: u64,
-}
-
-impl Allowance {
-    const FULL: u64 = limits::AUDIT_REFUSED_BURST as u64 * 1000;
-
-    fn new(now_ms: u64) -> Self {
-        Self { left: Self::FULL, since_ms: now_ms }
-    }
-
-    fn take(&mut self, now_ms: u64) -> bool {
-        // A clock that jumps back gives nothing, forward at most a full measure.
-        let earned =
-            now_ms.saturating_sub(self.since_ms).saturating_mul(limits::AUDIT_REFUSED_PER_SECOND.into());
-        self.left = self.left.saturating_add(earned).min(Self::FULL);
-        self.since_ms = now_ms;
-        let enough = self.left >= 1000;
-        self.left -= if enough { 1000 } else { 0 };
-        enough
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_are_written_at_a_rate() {
-        let mut allowance = Allowance::new(1_000);
-        let taken = |allowance: &mut Allowance, now_ms| (0..1000).filter(|_| allowance.take(now_ms)).count();
-        assert_eq!(taken(&mut allowance, 1_000), 100);
-        assert_eq!(taken(&mut allowance, 2_000), 10);
-        assert_eq!(taken(&mut allowance, 1_500), 0, "the clock jumped back");
-        assert_eq!(taken(&mut allowance, u64::MAX), 100);
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     call::Call,
     failure::{Answer, Failure},
+    limits,
     sse::Subscriber,
     views::{no_content, ok},
 };
@@ -15,79 +16,109 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Everything the caller may see; followed unless JSON is asked for.
 pub async fn all(call: Call) -> Answer {
+    let after = after(&call).await?;
     let sandbox = match call.query.text("sandbox") {
         Some(id) => Some(call.sandbox_by(id).await?.id),
         None => None,
     };
     let task = match (call.query.text("task"), sandbox) {
         (None, _) => None,
-        (Some(task), Some(sandbox)) => Some(call.task_by(&sandbox, task).await?.number),
+        (Some(task), Some(sandbox)) => Some(call.task_by(&sandbox, task).await?),
         (Some(_), None) => return Err(Failure::invalid("sandbox", "say which sandbox the task is in")),
     };
     let follows = call.accepts(SSE) || !call.accepts("application/json");
-    answer(&call, sandbox, task, call.query.flag("follow", follows)?).await
+    let follows = call.query.flag("follow", follows)?;
+    answer(&call, Of { sandbox, task }, after, follows).await
 }
 
 /// Of one sandbox, destroyed or not; a page unless it is to be followed.
 pub async fn of_sandbox(call: Call) -> Answer {
-    let id = call.sandbox().await?.id;
+    let after = after(&call).await?;
+    let of = Of { sandbox: Some(call.sandbox().await?.id), task: None };
     let follows = call.query.flag("follow", call.accepts(SSE))?;
-    answer(&call, Some(id), None, follows).await
+    answer(&call, of, after, follows).await
 }
 
 /// Of one task, whatever became of its sandbox; followed to its end unless JSON is asked for.
 pub async fn of_task(call: Call) -> Answer {
+    let after = after(&call).await?;
     let task = call.task().await?;
     let follows = call.accepts(SSE) || !call.accepts("application/json");
     let follows = call.query.flag("follow", follows)?;
-    if follows && has_seen_the_end(&task, after(&call)?) {
-        // The word that tells a browser not to come back.
-        return Ok(no_content());
-    }
-    answer(&call, Some(task.sandbox), Some(task.number), follows).await
+    answer(&call, Of { sandbox: Some(task.sandbox), task: Some(task) }, after, follows).await
+}
+
+/// Whose events are wanted.
+struct Of {
+    sandbox: Option<SandboxId>,
+    /// Looked up after the place to go on at: an end that is not in it comes after that place.
+    task: Option<TaskRecord>,
 }
 
 fn has_seen_the_end(task: &TaskRecord, after: u64) -> bool {
     task.done_seq.is_some_and(|done| after >= done)
 }
 
-async fn answer(call: &Call, sandbox: Option<SandboxId>, task: Option<i64>, follows: bool) -> Answer {
+async fn answer(call: &Call, of: Of, after: u64, follows: bool) -> Answer {
+    if follows && of.task.as_ref().is_some_and(|task| has_seen_the_end(task, after)) {
+        // The word that tells a browser not to come back.
+        return Ok(no_content());
+    }
     let (tenant, principal) = call.sight();
     let kinds = call.query.text("kind").unwrap_or_default();
-    let kinds = kinds.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
-    let filter = EventFilter { tenant, principal, sandbox, task, kinds };
-    let after = after(call)?;
+    let kinds: Vec<String> =
+        kinds.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
+    if kinds.len() > limits::KINDS_MAX {
+        return Err(Failure::invalid("kind", format!("at most {} kinds at once", limits::KINDS_MAX)));
+    }
+    let task = of.task.map(|task| task.number);
+    let filter = EventFilter { tenant, principal, sandbox: of.sandbox, task, kinds };
     let store = call.api.fleet.store();
     if follows {
-        return Ok(Subscriber::new(&call.api, filter, after)?.response());
+        return Ok(Subscriber::new(call, filter, after)?.response());
     }
     let limit = call.query.limit()?;
-    let items = list(store, &filter, after, limit).await?;
-    let next = items.last().filter(|_| items.len() >= limit).map(|last| last["seq"].to_string());
+    let (items, more) = list(store, &filter, after, limit).await?;
+    let next = items.last().filter(|_| more).map(|last| last["seq"].to_string());
     Ok(ok(&Page { items, next }))
 }
 
-async fn list(store: &Store, filter: &EventFilter, after: u64, limit: usize) -> Result<Vec<Value>, Failure> {
-    let mut items = Vec::new();
-    let mut after = after;
+/// So many, or as much as one answer may hold; and whether there is more.
+async fn list(
+    store: &Store,
+    filter: &EventFilter,
+    mut after: u64,
+    limit: usize,
+) -> Result<(Vec<Value>, bool), Failure> {
+    let (mut items, mut bytes) = (Vec::new(), 0);
     loop {
         let part = store.log(filter.clone(), after).await?;
         for batch in &part.batches {
             let frames = batch.select(after, &filter.kinds);
-            for data in data_of(&frames).take(limit - items.len()) {
-                items.push(serde_json::from_slice(data).map_err(|error| Failure::internal(&error))?);
+            for data in data_of(&frames) {
+                if items.len() >= limit || bytes >= limits::EVENTS_PAGE_MAX_BYTES {
+                    return Ok((items, true));
+                }
+                bytes += data.len();
+                items.extend(serde_json::from_slice::<Value>(data).ok());
             }
         }
         // A part that gets no further is the end.
-        if items.len() >= limit || part.through <= after {
-            return Ok(items);
+        if part.through <= after {
+            return Ok((items, false));
         }
         after = part.through;
     }
 }
 
-/// Where to go on: what the client saw last, else what it asks for, else the beginning.
-fn after(call: &Call) -> Result<u64, Failure> {
+/// Where to go on: what the client saw last, else what it asks for, else the beginning. A number that no
+/// event has yet means from now on: taken as it is, the end of a task would lie before it and never come.
+async fn after(call: &Call) -> Result<u64, Failure> {
+    let asked = asked(call)?;
+    Ok(asked.min(call.api.fleet.store().newest(asked).await?))
+}
+
+fn asked(call: &Call) -> Result<u64, Failure> {
     let Some(seen) = call.headers.get(LAST_EVENT_ID) else {
         let since = call.query.number("since")?;
         return Ok(since.or(call.query.number("after")?).unwrap_or(0));

@@ -1,5 +1,7 @@
 //! Limits of the API that nobody else needs, with their units.
 
+use crate::core::Rate;
+
 /// How long requests in flight may take when hostd shuts down, and then what they started.
 pub const DRAIN_MAX_MS: u64 = 10_000;
 /// How long a call may go on after the shutdown began, before it is told so.
@@ -26,14 +28,21 @@ pub const AUDIT_QUEUE_MAX: usize = 1024;
 /// Audit rows written together.
 pub const AUDIT_BATCH_MAX: usize = 64;
 /// Refused calls that are audited: so many at once, then so many a second.
-pub const AUDIT_REFUSED_BURST: u32 = 100;
-pub const AUDIT_REFUSED_PER_SECOND: u32 = 10;
+pub const AUDIT_REFUSED: Rate = Rate { burst: 100, per_second: 10 };
 /// Between two comments on a silent stream of events.
 pub const HEARTBEAT_MS: u64 = 15_000;
 /// Streams of events and viewers of terminals at once: the other connections are for calls.
 pub const VIEWERS_MAX: usize = 7168;
+/// Those of one principal.
+pub const VIEWERS_OF_ONE_MAX: usize = 4096;
 /// How long a peer may take nothing of what is sent to it before its connection is ended.
 pub const PEER_SILENT_MAX_MS: u32 = 5 * 60_000;
+/// Kinds of events that one stream or page may choose.
+pub const KINDS_MAX: usize = 32;
+/// A page of events ends here, however few they are.
+pub const EVENTS_PAGE_MAX_BYTES: usize = 4 << 20;
+/// What lists show of a prompt.
+pub const PROMPT_SHOWN_CHARS: usize = 200;
 /// What is sent to one subscriber at once.
 pub const SSE_PIECE_MAX_BYTES: usize = 64 << 10;
 /// Rounds of `ensure` before it gives up: each one means that somebody else changed the sandbox.

@@ -29,7 +29,7 @@ pub async fn activity(call: Call) -> Answer {
         Ok((_, control)) => Some(control.get::<Active>(&pass::path(&["status"]), WITHIN).await?.activity),
         Err(_) => None,
     };
-    let Some(Activity { busy, since_ms, reasons }) = seen else {
+    let Some(Activity { busy, since_ms, reasons, .. }) = seen else {
         // It sleeps, or is on its way: nothing is going on in it.
         let since = rfc3339(record.updated_ms);
         return Ok(ok(&ActivityView { busy: false, since, reasons: vec![], idle_policy, sleeps_at: None }));

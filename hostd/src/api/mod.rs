@@ -50,6 +50,7 @@ mod terminals;
 mod tests;
 mod tokens;
 mod viewer;
+mod viewers;
 mod views;
 
 pub use dispatch::router;

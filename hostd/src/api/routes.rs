@@ -285,7 +285,8 @@ fn tenant() -> Vec<Route> {
                 ("sandbox", "Only of this sandbox"),
                 ("task", "Only what this task of the sandbox tells"),
             ])
-            .gives_raw(200, "text/event-stream"),
+            .gives_raw(200, "text/event-stream")
+            .gives_raw(204, ""),
         Route::new(Method::POST, "/v1/tokens", Admin, tokens::create)
             .says("Make a token; the only answer that shows it")
             .takes::<TokenCreate>()

@@ -2,9 +2,10 @@
 //! once for everybody, or out of the log. What is held for one subscriber is what it is being sent.
 
 use super::{
-    Api,
+    call::Call,
     failure::{Failure, chain},
     limits,
+    viewers::Place,
 };
 use crate::store::{Batch, EventFilter, Following, Store, Topic};
 use axum::{BoxError, body::Body, response::Response};
@@ -15,9 +16,8 @@ use hyper::{
     body::Frame,
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
 };
-use protocol::api::ApiErrorCode;
 use std::{collections::VecDeque, time::Duration};
-use tokio::{sync::OwnedSemaphorePermit, time::sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -37,13 +37,13 @@ pub struct Subscriber {
     pending: VecDeque<Bytes>,
     /// The task that is followed has ended.
     over: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Subscriber {
-    pub fn new(api: &Api, filter: EventFilter, after: u64) -> Result<Self, Failure> {
-        let full = |_| Failure::new(ApiErrorCode::TooMany, "too many streams of events are open; try again");
-        let place = api.viewers.clone().try_acquire_owned().map_err(full)?;
+    pub fn new(call: &Call, filter: EventFilter, after: u64) -> Result<Self, Failure> {
+        let api = &call.api;
+        let place = api.viewers.take(&call.who)?;
         let store = api.fleet.store();
         let topic = match (filter.task, filter.sandbox) {
             (Some(task), _) => Topic::Task(task),
@@ -55,8 +55,7 @@ impl Subscriber {
             following: store.follow(topic),
             closing: api.closing.clone(),
             filter,
-            // Whoever claims to have seen what was never there waits for what comes.
-            after: after.min(*store.head().borrow()),
+            after,
             pending: VecDeque::from([Bytes::from_static(RETRY)]),
             over: false,
             _place: place,

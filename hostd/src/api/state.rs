@@ -1,9 +1,9 @@
 //! What all requests share.
 
-use super::{audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics};
+use super::{audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics, viewers::Viewers};
 use crate::{core::Previews, reconcile::Fleet};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -36,7 +36,7 @@ pub struct Api {
     /// One at a time for each `Idempotency-Key`, and for each scope that `ensure` repairs.
     pub(super) keys: Keyed,
     /// A place for each stream of events and each viewer of a terminal.
-    pub(super) viewers: Arc<Semaphore>,
+    pub(super) viewers: Viewers,
     /// What outlives the request that began it.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -49,7 +49,7 @@ impl Api {
         let metrics = Arc::new(Metrics::default());
         let audit = Audit::start(fleet.store().clone(), fleet.clock(), metrics.clone());
         let (keys, work) = (Keyed::default(), TaskTracker::new());
-        let viewers = Arc::new(Semaphore::new(limits::VIEWERS_MAX));
+        let viewers = Viewers::default();
         Arc::new(Self { fleet, settings, audit, metrics, keys, viewers, work, closing })
     }
 

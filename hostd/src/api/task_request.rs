@@ -2,10 +2,10 @@
 //! taken.
 
 use super::failure::Failure;
-use crate::limits;
 use protocol::{
     Agent, BuildSpec, EnvMap, TaskId, TaskRequest,
     api::{ApiError, ApiErrorCode, TaskCreate},
+    limits,
 };
 use sha2::{Digest, Sha256};
 
@@ -14,26 +14,22 @@ const AGENTS: [&str; 1] = ["command"];
 const TIMEOUT_MAX_S: f64 = 86_400.0;
 
 pub fn request(create: &TaskCreate, id: TaskId, sandbox_env: &EnvMap) -> Result<TaskRequest, Failure> {
-    if create.prompt.len() > limits::PROMPT_MAX_BYTES {
-        let message = format!("is longer than {} bytes", limits::PROMPT_MAX_BYTES);
-        return Err(ApiError::new(ApiErrorCode::TooLarge, message)
-            .with(|detail| detail.field = Some("prompt".to_owned()))
-            .into());
-    }
-    no_nul("prompt", &create.prompt)?;
+    fits("prompt", &create.prompt, limits::PROMPT_MAX_BYTES)?;
     if create.prompt.is_empty() && create.command.is_none() {
         return Err(Failure::invalid("prompt", "say what is to be done"));
     }
     if let Some(cwd) = &create.cwd {
-        no_nul("cwd", cwd)?;
-    }
-    for (name, value) in &create.env {
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(Failure::invalid(format!("env.{name}"), "a name has no = and nothing has a NUL"));
+        fits("cwd", cwd, limits::PATH_MAX_BYTES)?;
+        if cwd.is_empty() {
+            return Err(Failure::invalid("cwd", "must be a path"));
         }
+    }
+    if let Some(build) = &create.build {
+        fits("build", build, limits::ARG_MAX_BYTES)?;
     }
     let mut env = sandbox_env.clone();
     env.extend(create.env.clone());
+    fit_together(create, &env)?;
     Ok(TaskRequest {
         id: Some(id),
         prompt: create.prompt.clone(),
@@ -59,8 +55,11 @@ fn agent(create: &TaskCreate) -> Result<Agent, Failure> {
     if argv.first().is_none_or(String::is_empty) {
         return Err(Failure::invalid("command", "give the program and its arguments"));
     }
+    if argv.len() > limits::ARGV_MAX_COUNT {
+        return Err(too_large("command", format!("has more than {} arguments", limits::ARGV_MAX_COUNT)));
+    }
     for argument in &argv {
-        no_nul("command", argument)?;
+        fits("command", argument, limits::ARG_MAX_BYTES)?;
     }
     if create.model.is_some() {
         return Err(Failure::invalid("model", "the agent command has no model"));
@@ -80,8 +79,39 @@ fn unsupported(message: String) -> Failure {
     with.into()
 }
 
-fn no_nul(field: &str, text: &str) -> Result<(), Failure> {
-    if text.contains('\0') { Err(Failure::invalid(field, "must not contain a NUL byte")) } else { Ok(()) }
+/// Each variable, and all that the program is started with.
+fn fit_together(create: &TaskCreate, env: &EnvMap) -> Result<(), Failure> {
+    if env.len() > limits::ENV_MAX_COUNT {
+        return Err(too_large("env", format!("has more than {} variables", limits::ENV_MAX_COUNT)));
+    }
+    for (name, value) in env {
+        let field = format!("env.{name}");
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(Failure::invalid(field, "a variable needs a name without = and NUL"));
+        }
+        fits(&field, value, limits::ARG_MAX_BYTES.saturating_sub(name.len() + 1))?;
+    }
+    let argv: usize = create.command.iter().flatten().map(|argument| argument.len() + 1).sum();
+    let env: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    if argv + env + create.prompt.len() > limits::ARGV_ENV_MAX_BYTES {
+        let message = format!("command, env and prompt have more than {} bytes", limits::ARGV_ENV_MAX_BYTES);
+        return Err(too_large("command", message));
+    }
+    Ok(())
+}
+
+fn fits(field: &str, text: &str, max_bytes: usize) -> Result<(), Failure> {
+    if text.contains('\0') {
+        return Err(Failure::invalid(field, "must not contain a NUL byte"));
+    }
+    if text.len() > max_bytes {
+        return Err(too_large(field, format!("is longer than {max_bytes} bytes")));
+    }
+    Ok(())
+}
+
+fn too_large(field: &str, message: String) -> Failure {
+    ApiError::new(ApiErrorCode::TooLarge, message).with(|detail| detail.field = Some(field.to_owned())).into()
 }
 
 fn timeout_ms(field: &str, seconds: f64) -> Result<u64, Failure> {
@@ -119,7 +149,7 @@ mod tests {
     fn what_cannot_be_done_is_refused_by_name() {
         use ApiErrorCode::{InvalidRequest, TooLarge, Unsupported};
         type Change = fn(&mut TaskCreate);
-        let table: [(ApiErrorCode, &str, Change); 9] = [
+        let table: [(ApiErrorCode, &str, Change); 13] = [
             (Unsupported, "agent", |create| create.agent = Some("mine".to_owned())),
             (Unsupported, "agent", |create| create.command = None),
             (InvalidRequest, "command", |create| create.command = Some(vec![])),
@@ -128,6 +158,10 @@ mod tests {
             (InvalidRequest, "continue", |create| create.continues = Some(true)),
             (InvalidRequest, "timeout_s", |create| create.timeout_s = Some(f64::NAN)),
             (InvalidRequest, "idle_timeout_s", |create| create.idle_timeout_s = Some(-1.0)),
+            (TooLarge, "command", |create| create.command = Some(vec!["x".repeat(200_000)])),
+            (TooLarge, "command", |create| create.command = Some(vec!["x".repeat(100_000); 11])),
+            (TooLarge, "command", |create| create.command = Some(vec!["x".to_owned(); 5000])),
+            (InvalidRequest, "cwd", |create| create.cwd = Some(String::new())),
             (TooLarge, "prompt", |create| create.prompt = "x".repeat(limits::PROMPT_MAX_BYTES + 1)),
         ];
         for (code, field, change) in table {

@@ -4,7 +4,7 @@ use super::{
     call::Call,
     execs::id_made_up,
     failure::{Answer, Failure},
-    task_request,
+    limits, task_request,
     views::{self, json, ok},
 };
 use crate::store::{NewTask, Secret, TaskBegun, TaskRecord};
@@ -53,9 +53,9 @@ pub async fn list(call: Call) -> Answer {
     let limit = call.query.limit()?;
     let wrong = |_| Failure::invalid("after", "must be the id of a task");
     let after = call.query.text("after").map(|text| TaskId::parse(text).map_err(wrong)).transpose()?;
-    let tasks = call.api.fleet.store().tasks(&sandbox, after.as_ref(), limit).await?;
-    let short = |task: &TaskRecord| views::task(&TaskRecord { result: None, ..task.clone() });
-    Ok(ok(&views::page(&tasks, limit, short, |task| task.id.to_string())))
+    let store = call.api.fleet.store();
+    let tasks = store.tasks(&sandbox, after.as_ref(), limit, limits::PROMPT_SHOWN_CHARS).await?;
+    Ok(ok(&views::page(&tasks, limit, views::task, |task| task.id.to_string())))
 }
 
 pub async fn get(call: Call) -> Answer {

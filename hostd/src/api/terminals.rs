@@ -37,9 +37,7 @@ pub async fn attach(mut call: Call) -> Answer {
     let query = call.query.passed_on(&["replay", "after", "skip"])?;
     let response = handshake(&call.headers)?;
     let upgrade = call.upgrade.take().ok_or_else(|| no_websocket("the connection cannot be upgraded"))?;
-    let place = call.api.viewers.clone().try_acquire_owned().map_err(|_| {
-        Failure::new(ApiErrorCode::TooMany, "too many terminals are being looked at; close some")
-    })?;
+    let place = call.api.viewers.take(&call.who)?;
     let (sandbox, control) = call.control().await?;
     let path = format!("{}{query}", pass::path(&["terminals", id.as_str()]));
     let inside = control.upgrade(&path, PROTOCOL, pass::WITHIN).await?;

@@ -133,13 +133,13 @@ impl Control {
         let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let head = async {
             let mut sender = self.connect().await?;
-            sender.send_request(request).await.map_err(ControlError::Broken)
+            let response = sender.send_request(request).await.map_err(ControlError::Broken)?;
+            if response.status().is_client_error() || response.status().is_server_error() {
+                return Err(refusal(response).await);
+            }
+            Ok(response)
         };
-        let response = timeout(within, head).await.unwrap_or(Err(ControlError::TimedOut(ms)))?;
-        if response.status().is_client_error() || response.status().is_server_error() {
-            return Err(refusal(response).await);
-        }
-        Ok(response)
+        timeout(within, head).await.unwrap_or(Err(ControlError::TimedOut(ms)))
     }
 
     /// Switches to a byte stream, such as `slipway-terminal`.

@@ -1,15 +1,18 @@
 //! Decisions, pure: no IO, no clock, no `await`; time is an argument.
 
 mod access;
+mod allowance;
 mod blueprint;
 mod duration;
 mod plan;
 mod preview;
 mod sandbox;
+mod sound;
 mod task;
 mod task_line;
 
 pub use access::{Access, Identity};
+pub use allowance::{Allowance, Rate};
 pub use blueprint::{
     Blueprint, Defaults, Environment, blueprint, check_metadata, check_name, ttl_ms, undress,
 };

@@ -10,8 +10,10 @@ use protocol::{
 /// What is known of the task itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskFacts {
-    /// runtimed has it, and tells its end.
+    /// runtimed may have it.
     pub taken: bool,
+    /// runtimed has it, and tells its end.
+    pub given: bool,
     pub cancelling: bool,
 }
 
@@ -39,6 +41,8 @@ pub enum Ending {
     SandboxFailed(Option<Problem>),
     /// runtimed will never run it.
     Refused(String),
+    /// runtimed told how it ended, and not as its last event.
+    Told(Box<TaskResult>),
 }
 
 pub fn task_step(task: TaskFacts, sandbox: &State) -> TaskStep {
@@ -49,7 +53,12 @@ pub fn task_step(task: TaskFacts, sandbox: &State) -> TaskStep {
         (SandboxStatus::Error, false) if settled => {
             TaskStep::Conclude(Ending::SandboxFailed(sandbox.problem.clone()))
         }
+        (SandboxStatus::Error, true) if settled && !task.given => {
+            TaskStep::Conclude(Ending::SandboxFailed(sandbox.problem.clone()))
+        }
         (_, false) => TaskStep::Give,
+        // Whether it came there is not known: it is given again, which does no harm.
+        (_, true) if !task.given => TaskStep::Give,
         (SandboxStatus::Running, true) if settled => TaskStep::Follow,
         (SandboxStatus::Paused, true) if settled && task.cancelling => TaskStep::Wake,
         (SandboxStatus::Stopped | SandboxStatus::Error, true) if settled => TaskStep::Conclude(Ending::Lost),
@@ -76,6 +85,7 @@ impl Ending {
             Self::Refused(why) => {
                 (TaskStatus::Failed, FailureReason::Internal, Some(format!("the sandbox refused it: {why}")))
             }
+            Self::Told(result) => return (**result).clone(),
         };
         let why = if taken { "its record was lost with the sandbox" } else { "the task never started" };
         TaskResult {
@@ -111,10 +121,16 @@ mod tests {
         use SandboxStatus::{Creating, Destroyed, Error, Paused, Running, Stopped};
         for status in [Creating, Running, Paused, Stopped, Error, Destroyed] {
             for busy in [false, true] {
-                for taken in [false, true] {
+                for (taken, given) in [(false, false), (true, false), (true, true)] {
                     for cancelling in [false, true] {
-                        let step = task_step(TaskFacts { taken, cancelling }, &state(status, busy));
+                        let step = task_step(TaskFacts { taken, given, cancelling }, &state(status, busy));
                         let expected = match (status, busy, taken, cancelling) {
+                            (Error, false, true, _) if !given => {
+                                TaskStep::Conclude(Ending::SandboxFailed(None))
+                            }
+                            (Creating | Running | Paused | Stopped | Error, _, true, _) if !given => {
+                                TaskStep::Give
+                            }
                             (Destroyed, ..) => TaskStep::Conclude(Ending::Destroyed),
                             (_, _, false, true) => TaskStep::Conclude(Ending::Cancelled),
                             (Error, false, false, _) => TaskStep::Conclude(Ending::SandboxFailed(None)),
@@ -124,7 +140,7 @@ mod tests {
                             (Stopped | Error, false, true, _) => TaskStep::Conclude(Ending::Lost),
                             (_, _, true, _) => TaskStep::Wait,
                         };
-                        assert_eq!(step, expected, "{status:?} {busy} {taken} {cancelling}");
+                        assert_eq!(step, expected, "{status:?} {busy} {taken} {given} {cancelling}");
                     }
                 }
             }

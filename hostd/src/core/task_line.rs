@@ -3,10 +3,10 @@
 //! Nearly all of a line goes out as it came in, so it is checked and not taken apart: it must be one JSON
 //! object of a known kind, without a name that is ours to give and without a line break.
 
-use super::rfc3339;
+use super::{rfc3339, sound::Sound};
 use bytes::Bytes;
 use protocol::{TaskEvent, TaskFact, TaskPhase, TaskResult};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use std::{borrow::Cow, fmt::Write as _, io::Write as _};
 
 const KINDS: [&str; 12] = [
@@ -73,7 +73,7 @@ struct Head<'a> {
 struct Taken;
 
 impl<'de> Deserialize<'de> for Taken {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer)?;
         Err(serde::de::Error::custom("it has a field that only hostd gives"))
     }
@@ -82,9 +82,11 @@ impl<'de> Deserialize<'de> for Taken {
 impl TaskLine {
     pub fn parse(line: &Bytes) -> Result<Self, BadLine> {
         let bad = |error: serde_json::Error| BadLine(error.to_string());
+        // Whatever of it goes out unread must be readable by others.
+        let Sound = serde_json::from_slice(line).map_err(bad)?;
         let head: Head<'_> = serde_json::from_slice(line).map_err(bad)?;
         let kind = KINDS.iter().find(|kind| **kind == head.kind);
-        let kind = *kind.ok_or_else(|| BadLine(format!("kind {:?}", head.kind)))?;
+        let kind = *kind.ok_or_else(|| BadLine("its kind is not known".to_owned()))?;
         let Head { seq: number, time_ms, phase, .. } = head;
         if kind == "done" {
             let event: TaskEvent = serde_json::from_slice(line).map_err(bad)?;
@@ -117,6 +119,20 @@ impl TaskLine {
              \"lost_events\":{lost}"
         );
         Self { number, time_ms, kind: "log", fields: fields.into(), means: Means::Nothing }
+    }
+
+    /// In the place of output that is not kept, nor what comes after it.
+    pub fn full(instead_of: &Self, max_bytes: u64) -> Self {
+        let fields = format!(
+            "\"stream\":\"stderr\",\"text\":\"{} MiB of output are kept; what the agent prints from here on is not\"",
+            max_bytes >> 20
+        );
+        Self { kind: "log", fields: fields.into(), means: Means::Nothing, ..instead_of.clone() }
+    }
+
+    /// Whether an agent can make any number of them.
+    pub fn is_output(&self) -> bool {
+        !matches!(self.kind, "status" | "file" | "build" | "usage" | "done")
     }
 
     /// About as many bytes as its frame has.
@@ -254,8 +270,27 @@ mod tests {
             "{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"sandbox\":\"x\"}",
             "{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"seq\":2}",
             "{\"seq\":1,\"time_ms\":1,\"type\":\"done\"}",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"text\":\"\\ud800\"}",
+            "{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"n\":1e999}",
+            &format!(
+                "{{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"x\":{}{}}}",
+                "[".repeat(500),
+                "]".repeat(500)
+            ),
         ] {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_readers_could_not_parse_is_refused() {
+        let deep = [vec![b'['; 200], vec![b']'; 200]].concat();
+        let values: [&[u8]; 6] =
+            [b"\"\xff\"", b"\"\\ud800\"", b"\"\\udc00x\"", b"1e999", b"{\"\\ud9ff\":1}", &deep];
+        for value in values {
+            let head = b"{\"seq\":1,\"time_ms\":1,\"type\":\"message\",\"text\":";
+            let line = Bytes::from([head.as_slice(), value, b"}"].concat());
+            assert!(TaskLine::parse(&line).is_err(), "{line:?}");
         }
     }
 

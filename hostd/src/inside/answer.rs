@@ -2,12 +2,12 @@
 //! its answer may stream.
 
 use super::{
-    limits::{BODY_MAX_BYTES, BODY_MAX_MS},
+    limits::{BODY_MAX_BYTES, BODY_MAX_MS, REQUESTS},
     page,
     route::{Offer, Refusal, route},
     status::Guest,
 };
-use crate::core::Previews;
+use crate::core::{Allowance, Previews};
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -21,7 +21,11 @@ use hyper::{
 };
 use protocol::api::ApiErrorBody;
 use serde::Serialize;
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 use tokio::time::timeout;
 
 const JSON: &str = "application/json";
@@ -35,11 +39,32 @@ const POLICY: &str =
 pub struct Here {
     pub guest: Arc<Guest>,
     pub previews: Arc<Previews>,
+    pub pace: Arc<Pace>,
+}
+
+/// How often one sandbox may ask.
+pub struct Pace {
+    since: Instant,
+    allowance: Mutex<Allowance>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { since: Instant::now(), allowance: Mutex::new(Allowance::new(REQUESTS, 0)) }
+    }
+}
+
+impl Pace {
+    fn allows(&self) -> bool {
+        let now_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.allowance.lock().unwrap_or_else(PoisonError::into_inner).take(now_ms)
+    }
 }
 
 pub async fn answer(here: Here, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let (parts, body) = request.into_parts();
     let routed = match route(&parts.method, &parts.uri, &parts.headers) {
+        _ if !here.pace.allows() => Err(Refusal::TooMany),
         Ok(offer) => read(body).await.map(|_| offer),
         Err(refusal) => Err(refusal),
     };

@@ -60,7 +60,7 @@ impl Inside {
     ) -> (Door, impl Future<Output = ()> + Send + use<>) {
         let until = stop.child_token();
         let (open, opened) = watch::channel(false);
-        let here = Here { guest: Arc::new(guest), previews: self.previews.clone() };
+        let here = Here { guest: Arc::new(guest), previews: self.previews.clone(), pace: Arc::default() };
         let doorman = Doorman { here, places: Places::new(self.shared.clone()), open };
         let door = Door { _until: until.clone().drop_guard(), opened };
         let serve = async move {

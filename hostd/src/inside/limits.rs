@@ -1,10 +1,14 @@
 //! Every limit of what is offered inside, with its unit.
 
+use crate::core::Rate;
+
 /// Connections of one sandbox at once. The first ones it always gets; the others come out of what all
 /// sandboxes share. More wait in the kernel's queue.
 pub const CONNECTIONS_OWN: usize = 2;
 pub const CONNECTIONS_MORE: usize = 30;
 pub const CONNECTIONS_SHARED: usize = 2_048;
+/// Requests of one sandbox: what they cost is not counted as the sandbox's.
+pub const REQUESTS: Rate = Rate { burst: 100, per_second: 50 };
 /// How long a connection may be silent between requests, and a request head may take.
 pub const HEAD_MAX_MS: u64 = 5_000;
 pub const HEAD_MAX_BYTES: usize = 16 << 10;

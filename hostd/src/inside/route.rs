@@ -32,6 +32,8 @@ pub enum Refusal {
     TooLarge,
     #[error("the body did not come whole and in time")]
     NoBody,
+    #[error("too many requests from this sandbox; ask less often")]
+    TooMany,
 }
 
 impl Refusal {
@@ -42,6 +44,7 @@ impl Refusal {
             Self::Method => ApiErrorCode::MethodNotAllowed,
             Self::TooLarge => ApiErrorCode::TooLarge,
             Self::NoBody => ApiErrorCode::InvalidRequest,
+            Self::TooMany => ApiErrorCode::TooMany,
         };
         ApiError::new(code, self.to_string())
     }

@@ -4,6 +4,7 @@
 use super::{
     Clock, FleetError, Timing,
     owner::{Message, Owner},
+    turns::Turns,
 };
 use crate::{
     control::{Control, Lease, Pool},
@@ -74,6 +75,7 @@ pub(super) struct Inner {
     owners: Mutex<HashMap<SandboxId, OwnerHandle>>,
     /// The way to the runners of tasks, by the row.
     nudges: Mutex<HashMap<i64, Arc<Notify>>>,
+    turns: Turns,
 }
 
 /// The way to the owner task of one sandbox.
@@ -104,6 +106,7 @@ impl Fleet {
             tasks: TaskTracker::new(),
             owners: Mutex::default(),
             nudges: Mutex::default(),
+            turns: Turns::default(),
         });
         let fleet = Self { inner };
         for record in fleet.inner.store.live_sandboxes().await? {
@@ -329,6 +332,10 @@ impl Fleet {
                 () = work => {}
             }
         });
+    }
+
+    pub(super) fn turns(&self) -> &Turns {
+        &self.inner.turns
     }
 
     pub(super) fn nudge_for(&self, task: i64) -> Arc<Notify> {

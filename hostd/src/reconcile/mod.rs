@@ -24,6 +24,7 @@ mod sse;
 mod task_follow;
 mod tasks;
 mod timing;
+mod turns;
 
 pub use clock::Clock;
 pub use error::FleetError;

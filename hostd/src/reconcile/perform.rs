@@ -4,13 +4,18 @@ use super::{FleetError, owner::Owner, salvage::salvage};
 use crate::{
     core::{Ending, Goal, Move, Step},
     driver::DriverError,
+    store::StoreError,
 };
 use protocol::api::{Problem, ProblemCode};
 use std::{ops::ControlFlow, pin::pin, time::Duration};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
 
 /// Whether the rest of the plan still holds.
 pub(super) type Flow = Result<ControlFlow<()>, FleetError>;
+
+/// How long an owner may be busy with what a sandbox left in its logs.
+const SALVAGE_MAX: Duration = Duration::from_secs(5);
 
 const ON: Flow = Ok(ControlFlow::Continue(()));
 
@@ -57,7 +62,13 @@ impl Owner {
         let in_order = record.state.goal != Goal::Destroyed || keep_workspace;
         let grace_ms = if in_order { self.fleet.timing.grace_ms } else { 0 };
         if *step == Step::Erase {
-            self.conclude_tasks().await?;
+            match self.conclude_tasks().await {
+                // What is erased may be what makes room; the runners of its tasks try on.
+                Err(FleetError::Store(StoreError::Full)) => {
+                    warn!(sandbox = %id, "the disk is full: its last events are not taken over");
+                }
+                concluded => concluded?,
+            }
         }
         let work = async move {
             match step {
@@ -82,16 +93,28 @@ impl Owner {
     }
 
     /// It does not run: what it said last is in its files.
-    async fn salvage(&self) -> Result<(), FleetError> {
-        match self.driver.logs(&self.id()) {
-            Some(logs) => salvage(&self.fleet.store, logs, &self.id()).await,
-            None => Ok(()),
+    fn salvage(&self) -> impl Future<Output = Result<(), FleetError>> + use<> {
+        let (id, fleet, logs) = (self.id(), self.fleet.clone(), self.driver.logs(&self.id()));
+        async move {
+            match logs {
+                Some(logs) => salvage(&fleet.store, logs, &id).await,
+                None => Ok(()),
+            }
         }
     }
 
+    /// The same while nothing may be asked for: what takes long is left to the runners of its tasks.
+    async fn salvage_at_once(&self) -> Result<(), FleetError> {
+        timeout(SALVAGE_MAX, self.salvage()).await.unwrap_or(Ok(()))
+    }
+
     /// Before the files go: nobody will tell the end of its tasks afterwards.
-    async fn conclude_tasks(&self) -> Result<(), FleetError> {
-        self.salvage().await?;
+    async fn conclude_tasks(&mut self) -> Result<(), FleetError> {
+        let salvage = self.salvage();
+        // It may delay the end, not keep it from coming.
+        if let Outcome::Done(salvaged) = self.attentively(salvage, |_, _| false).await {
+            salvaged?;
+        }
         for task in self.fleet.store.open_tasks(Some(self.id())).await? {
             let now_ms = self.fleet.clock.now_ms();
             self.fleet.store.conclude_task(task.number, Ending::Destroyed, now_ms).await?;
@@ -146,7 +169,7 @@ impl Owner {
         let record = self.record();
         let (id, attempt) = (record.id, record.attempt);
         if record.state.goal == Goal::Stopped {
-            self.salvage().await?;
+            self.salvage_at_once().await?;
             // Whose end was not seen; should it still be learnt from the log of runtimed, that counts.
             self.fleet.store.lose_execs(&id, self.fleet.clock.now_ms()).await?;
         }
@@ -201,7 +224,7 @@ impl Owner {
     /// It is not there any more: what ran in it is lost.
     async fn lost(&mut self, change: Move) -> Flow {
         self.gone();
-        self.salvage().await?;
+        self.salvage_at_once().await?;
         self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await?;
         self.change(change).await?;
         Ok(ControlFlow::Break(()))

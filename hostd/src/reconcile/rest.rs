@@ -81,7 +81,9 @@ impl Owner {
         let before = self.control.leases_taken();
         let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
         let status: Status = self.control.get("/v1/status", within).await?;
-        let idle_ms = self.fleet.clock.now_ms().saturating_sub(status.activity.since_ms);
+        // An older runtimed only knows the clock that may jump.
+        let by_wall_clock = || self.fleet.clock.now_ms().saturating_sub(status.activity.since_ms);
+        let idle_ms = status.activity.for_ms.unwrap_or_else(by_wall_clock);
         if status.activity.busy || idle_ms < self.fleet.timing.idle_ms {
             return Ok(());
         }

@@ -62,7 +62,11 @@ async fn salvage_task(store: &Store, shelf: &Arc<Shelf>, mut task: TaskRecord) -
                 fresh.then_some(line)
             })
             .await;
-        if !lines.is_empty() {
+        if let Some(first) = lines.first() {
+            // Trimmed by runtimed, or torn: said in its place.
+            let lost = first.number.saturating_sub(task.followed + 1);
+            let gap = (lost > 0).then(|| TaskLine::gap(first.number - 1, first.time_ms, lost));
+            let lines = gap.into_iter().chain(lines).collect();
             task = store.append_task(task.number, lines).await?;
         }
     }

@@ -11,9 +11,13 @@ use crate::{
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Empty};
 use hyper::{Method, body::Incoming};
-use protocol::ErrorCode;
-use std::pin::pin;
+use protocol::{ErrorCode, TaskView};
+use std::{pin::pin, time::Duration};
+use tokio::time::timeout;
 use tracing::warn;
+
+/// How long runtimed may say nothing at all.
+const SILENT_MAX: Duration = Duration::from_secs(60);
 
 impl Runner {
     /// Until its end, or until the connection breaks; whether it has ended.
@@ -31,13 +35,26 @@ impl Runner {
             Err(ControlError::Refused(refused)) if refused.error.code == ErrorCode::NotFound => {
                 return self.conclude(Ending::Lost).await;
             }
+            // It ended before the last event that is known here, which a loss of power can bring about.
+            Err(ControlError::Refused(refused)) if refused.error.code == ErrorCode::InvalidRequest => {
+                return self.ask_for_the_end(&task, &control).await;
+            }
             Err(error) => return Err(error.into()),
         };
-        let mut lines = Lines { body, buffer: BytesMut::new(), last: task.followed, ended: None };
+        let before = task.followed;
+        let mut lines =
+            Lines { body, buffer: BytesMut::new(), last: task.followed, ended: None, left_out: false };
         loop {
             tokio::select! {
                 // What was read is in the buffer; the wish to end it is in the store.
-                more = lines.more() => more?,
+                more = lines.more() => match more {
+                    // It has ended, and how cannot be read from here.
+                    Err(TaskError::BadDone) => return self.ask_for_the_end(&task, &control).await,
+                    Err(TaskError::Ended) if task.followed == before => {
+                        return self.ask_for_the_end(&task, &control).await;
+                    }
+                    more => more?,
+                },
                 () = self.nudged.notified() => {
                     task.cancelling = true;
                     self.cancel(&task, &control).await?;
@@ -61,6 +78,16 @@ impl Runner {
                 // Bytes are in the buffer or not read at all.
                 () = lines.gather(), if lines.has_room() => {}
             }
+        }
+    }
+
+    /// runtimed has no more events of it, and none of them was `done`.
+    async fn ask_for_the_end(&self, task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
+        let view: TaskView = control.get(&format!("/v1/tasks/{}", task.id), WITHIN).await?;
+        match view.result {
+            Some(result) if result.status.is_final() => self.conclude(Ending::Told(Box::new(result))).await,
+            _ if view.status.is_final() => self.conclude(Ending::Lost).await,
+            _ => Err(TaskError::NotYet),
         }
     }
 
@@ -93,6 +120,7 @@ struct Lines {
     last: u64,
     /// Why nothing more comes.
     ended: Option<TaskError>,
+    left_out: bool,
 }
 
 impl Lines {
@@ -113,7 +141,12 @@ impl Lines {
     }
 
     async fn gather(&mut self) {
-        match self.body.frame().await {
+        // runtimed says something now and then, if only that it is there.
+        let Ok(frame) = timeout(SILENT_MAX, self.body.frame()).await else {
+            self.ended = Some(TaskError::Ended);
+            return;
+        };
+        match frame {
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     self.buffer.extend_from_slice(&data);
@@ -156,7 +189,13 @@ impl Lines {
             }
             Ok(_) => None,
             Err(error) => {
-                warn!(%error, "an event of a task was left out");
+                // Said once: there may be any number of them.
+                if !std::mem::replace(&mut self.left_out, true) {
+                    warn!(%error, "an event of a task was left out");
+                }
+                if memchr::memmem::find(line, b"\"type\":\"done\"").is_some() {
+                    self.ended = Some(TaskError::BadDone);
+                }
                 None
             }
         }

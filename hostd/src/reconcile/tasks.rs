@@ -2,7 +2,7 @@
 //! runtimed, follows what happens and, when nobody else will, tells the end. Whoever submitted it may be gone;
 //! a hostd that dies leaves all of it to the next one.
 
-use super::{Fleet, FleetError, salvage::salvage};
+use super::{Fleet, FleetError, salvage::salvage, turns::Turn};
 use crate::{
     control::{Control, ControlError},
     core::{Ending, TaskFacts, TaskStep, task_step},
@@ -52,7 +52,8 @@ impl Fleet {
     }
 
     fn run_task(&self, number: i64, sandbox: SandboxId) {
-        let runner = Runner { fleet: self.clone(), sandbox, number, nudged: self.nudge_for(number) };
+        let (turn, nudged) = (self.turns().queue(sandbox, number), self.nudge_for(number));
+        let runner = Runner { fleet: self.clone(), sandbox, number, turn, nudged };
         let fleet = self.clone();
         self.spawn(async move {
             runner.run().await;
@@ -65,6 +66,8 @@ pub(super) struct Runner {
     pub fleet: Fleet,
     pub sandbox: SandboxId,
     pub number: i64,
+    /// Until runtimed has it.
+    turn: Turn,
     /// Told when its end is wanted.
     pub nudged: Arc<Notify>,
 }
@@ -80,6 +83,10 @@ pub(super) enum TaskError {
     Broken(#[source] hyper::Error),
     #[error("the stream of its events ended")]
     Ended,
+    #[error("its last event cannot be read")]
+    BadDone,
+    #[error("it goes on, but its events ended")]
+    NotYet,
     #[error("an event of more than {} bytes", limits::TASK_LINE_MAX_BYTES)]
     TooLong,
 }
@@ -119,14 +126,19 @@ impl Runner {
             return Ok(true);
         }
         let record = self.fleet.record(&self.sandbox).await?;
-        let facts = TaskFacts { taken: task.taken, cancelling: task.cancelling };
+        let given = task.request.is_none();
+        let facts = TaskFacts { taken: task.taken, given, cancelling: task.cancelling };
+        if given {
+            self.turn.leave();
+        }
         match task_step(facts, &record.state) {
-            TaskStep::Give => self.give(&task).await,
+            TaskStep::Give if self.turn.has_come() => self.give(&task).await,
             TaskStep::Follow => self.follow(task).await,
             TaskStep::Wake => self.fleet.awake(&self.sandbox).await.map(|_| false).map_err(TaskError::from),
-            TaskStep::Wait => {
+            TaskStep::Wait | TaskStep::Give => {
                 tokio::select! {
                     // All only wait.
+                    () = self.turn.changed() => {}
                     () = self.fleet.changes(&self.sandbox, record.generation) => {}
                     () = self.nudged.notified() => {}
                     () = sleep(LOOK_MAX) => {}
@@ -145,6 +157,10 @@ impl Runner {
                 .conclude(Ending::Refused("what it was to do is not known any more".to_owned()))
                 .await;
         };
+        // First: whoever ends it from here on knows that it may be running.
+        if self.fleet.store().task_taken(self.number).await?.done_seq.is_some() {
+            return Ok(true);
+        }
         match control.json::<TaskView>(Method::POST, "/v1/tasks", Some(&request.0), WITHIN).await {
             Ok(_) => {}
             Err(ControlError::Refused(body)) if is_final(body.error.code) => {
@@ -152,27 +168,26 @@ impl Runner {
             }
             Err(error) => return Err(error.into()),
         }
-        let task = self.fleet.store().task_taken(self.number).await?;
-        if task.done_seq.is_some() {
-            // Cancelled in between: nobody waits for what it does.
-            self.cancel(&task, &control).await?;
-            return Ok(true);
-        }
-        Ok(false)
+        let task = self.fleet.store().task_given(self.number).await?;
+        Ok(task.done_seq.is_some())
     }
 
     pub(super) async fn cancel(&self, task: &TaskRecord, control: &Control) -> Result<(), TaskError> {
         let path = format!("/v1/tasks/{}/cancel", task.id);
         match control.json::<TaskView>(Method::POST, &path, Some(&json!({})), WITHIN).await {
             Ok(_) => Ok(()),
-            // It has ended by itself.
-            Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotRunning => Ok(()),
+            // It has ended by itself, or is not known there any more: its events tell which.
+            Err(ControlError::Refused(body))
+                if matches!(body.error.code, ErrorCode::NotRunning | ErrorCode::NotFound) =>
+            {
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     pub(super) async fn conclude(&self, ending: Ending) -> Result<bool, TaskError> {
-        if ending == Ending::Lost {
+        if matches!(ending, Ending::Lost | Ending::SandboxFailed(_)) {
             let record = self.fleet.record(&self.sandbox).await?;
             if let Some(logs) = self.fleet.driver_of(&record).logs(&self.sandbox) {
                 salvage(self.fleet.store(), logs, &self.sandbox).await?;

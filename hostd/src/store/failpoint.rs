@@ -35,6 +35,8 @@ pub const NAMES: &[&str] = &[
     "store.begin_task.after_commit",
     "store.task_taken.before_commit",
     "store.task_taken.after_commit",
+    "store.task_given.before_commit",
+    "store.task_given.after_commit",
     "store.append_task.before_commit",
     "store.append_task.after_commit",
     "store.conclude_task.before_commit",

@@ -100,7 +100,7 @@ impl Feed {
         });
         topics.followed.insert(topic, Arc::downgrade(&channel));
         let news = channel.news.subscribe();
-        Following { topics: self.topics.clone(), topic, channel, news }
+        Following { topics: self.topics.clone(), topic, channel: Some(channel), news }
     }
 }
 
@@ -130,7 +130,8 @@ impl Ring {
 pub struct Following {
     topics: Arc<Mutex<Topics>>,
     topic: Topic,
-    channel: Arc<Channel>,
+    /// There until this is dropped.
+    channel: Option<Arc<Channel>>,
     news: watch::Receiver<u64>,
 }
 
@@ -139,7 +140,7 @@ impl Following {
     /// this call ends the next [`Following::changed`].
     pub fn after(&mut self, after: u64, max_bytes: usize) -> Option<Vec<Arc<Batch>>> {
         self.news.mark_unchanged();
-        let ring = lock(&self.channel.ring);
+        let ring = lock(&self.channel.as_ref()?.ring);
         if after < ring.since {
             return None;
         }
@@ -163,8 +164,9 @@ impl Following {
 impl Drop for Following {
     fn drop(&mut self) {
         let mut topics = lock(&self.topics);
-        // Nobody can begin to follow it meanwhile: that takes the same lock.
-        if Arc::strong_count(&self.channel) == 1 {
+        // Under the lock: of two who leave at once, one is the last, and nobody comes meanwhile.
+        drop(self.channel.take());
+        if topics.followed.get(&self.topic).is_some_and(|channel| channel.strong_count() == 0) {
             topics.followed.remove(&self.topic);
         }
     }

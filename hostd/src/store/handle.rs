@@ -12,11 +12,15 @@ use super::{
 use rusqlite::Connection;
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
 use tokio::sync::{
+    Notify,
     mpsc::{self, error::SendTimeoutError},
     watch,
 };
@@ -36,6 +40,11 @@ struct Shared {
     readers: Readers,
     head: watch::Receiver<u64>,
     feed: Feed,
+    /// Told when the write-ahead log may hold what should be gone.
+    stale: Notify,
+    /// Bytes that were written to the log in bulk and not folded since.
+    unfolded: AtomicUsize,
+    much: Notify,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -53,7 +62,12 @@ impl Store {
             .spawn(move || writer.run())
             .map_err(|source| OpenError::Io { what: "start the writer of the database", source })?;
         let readers = Readers::new(path.to_owned());
-        let shared = Shared { queue, readers, head, feed, thread: Mutex::new(Some(thread)) };
+        let stale = Notify::new();
+        // Whatever was open here before may have left something.
+        stale.notify_one();
+        let (unfolded, much) = (AtomicUsize::new(0), Notify::new());
+        let thread = Mutex::new(Some(thread));
+        let shared = Shared { queue, readers, head, feed, stale, unfolded, much, thread };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -76,6 +90,29 @@ impl Store {
         self.shared.head.clone()
     }
 
+    /// The newest number of the log, or any that is known and not less than `enough`. A reader of the log may
+    /// have seen what the head does not say yet.
+    pub async fn newest(&self, enough: u64) -> Result<u64> {
+        let known = *self.shared.head.borrow();
+        if known >= enough { Ok(known) } else { self.read(newest_seq).await }
+    }
+
+    pub(super) fn stale(&self) -> &Notify {
+        &self.shared.stale
+    }
+
+    pub(super) fn much(&self) -> &Notify {
+        &self.shared.much
+    }
+
+    /// Much was written: from time to time it is folded.
+    pub(super) fn wrote(&self, bytes: usize) {
+        if self.shared.unfolded.fetch_add(bytes, Ordering::Relaxed) + bytes > limits::FOLD_AFTER_BYTES {
+            self.shared.unfolded.store(0, Ordering::Relaxed);
+            self.shared.much.notify_one();
+        }
+    }
+
     pub(super) fn feed(&self) -> &Feed {
         &self.shared.feed
     }
@@ -86,12 +123,16 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
         let (job, answer) = Write::job(name, work);
+        self.send(Message::Job(job)).await?;
+        answer.await.unwrap_or(Err(StoreError::Broken))
+    }
+
+    pub(super) async fn send(&self, message: Message) -> Result<()> {
         let wait = Duration::from_millis(limits::WRITE_WAIT_MAX_MS);
-        self.shared.queue.send_timeout(Message::Job(job), wait).await.map_err(|error| match error {
+        self.shared.queue.send_timeout(message, wait).await.map_err(|error| match error {
             SendTimeoutError::Timeout(_) => StoreError::Busy,
             SendTimeoutError::Closed(_) => StoreError::Closed,
-        })?;
-        answer.await.unwrap_or(Err(StoreError::Broken))
+        })
     }
 
     pub(super) async fn read<T, F>(&self, work: F) -> Result<T>

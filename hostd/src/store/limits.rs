@@ -10,10 +10,12 @@ pub const BATCH_MAX_JOBS: usize = 256;
 pub const APPEND_MAX_EVENTS: usize = 512;
 /// Events of a task that make one row. They are sent as one piece.
 pub const FRAMES_MAX_BYTES: usize = 64 << 10;
+/// What is kept of what one agent prints. Beyond that only what happens to its task is.
+pub const TASK_OUTPUT_MAX_BYTES: u64 = 512 << 20;
 /// Tasks of one sandbox that have no end yet.
 pub const TASKS_OPEN_MAX: usize = 64;
 /// What is read from the log at once for one reader.
-pub const LOG_READ_MAX_BYTES: usize = 256 << 10;
+pub const LOG_READ_MAX_BYTES: usize = 64 << 10;
 /// What is kept in memory of the newest events: for all that are followed, for one of them at least and at
 /// most.
 pub const FEED_MAX_BYTES: usize = 64 << 20;
@@ -27,8 +29,17 @@ pub const LOCK_WAIT_MAX_MS: u64 = 5_000;
 pub const LIST_MAX_ROWS: usize = 1_000;
 /// Prepared statements that a connection keeps.
 pub const STATEMENTS_MAX: usize = 64;
+/// How long a secret that is not needed any more may stay in the write-ahead log, if nobody reads it.
+pub const SCRUB_AFTER_MS: u64 = 1_000;
+/// What is written in bulk before it is folded into the database, beside the writer; and when the writer does
+/// it itself, because that did not keep up.
+pub const FOLD_AFTER_BYTES: usize = 4 << 20;
+pub const FOLD_AT_COMMIT_PAGES: i64 = 16_384;
 /// Size to which the write-ahead log is cut back after a checkpoint.
 pub const WAL_KEEP_MAX_BYTES: i64 = 64 << 20;
+
+/// A database that is looked through for damage whenever it is opened.
+pub const CHECKED_MAX_BYTES: u64 = 64 << 20;
 
 /// How long an answer is kept for a repeated `Idempotency-Key`.
 pub const IDEMPOTENCY_KEEP_MS: u64 = 24 * 3600 * 1000;
@@ -36,7 +47,11 @@ pub const IDEMPOTENCY_KEEP_MS: u64 = 24 * 3600 * 1000;
 pub const AUDIT_KEEP_MS: u64 = 90 * 24 * 3600 * 1000;
 /// How long execs of a destroyed sandbox stay.
 pub const EXECS_OF_DESTROYED_KEEP_MS: u64 = 7 * 24 * 3600 * 1000;
+/// How long tasks of a destroyed sandbox and their events stay.
+pub const TASKS_OF_DESTROYED_KEEP_MS: u64 = 30 * 24 * 3600 * 1000;
 /// How long a token stays after it was revoked or expired: as long as the audit names it.
 pub const DEAD_TOKENS_KEEP_MS: u64 = AUDIT_KEEP_MS;
 /// Rows that one write of `tidy` takes away, so that other writes get their turn.
 pub const TIDY_MAX_ROWS: usize = 2_000;
+/// The same for rows of many events.
+pub const TIDY_MAX_EVENT_ROWS: usize = 64;

@@ -32,6 +32,7 @@ mod row;
 mod sandbox_row;
 mod sandboxes;
 mod schema;
+mod scrub;
 mod task_events;
 mod tasks;
 #[cfg(test)]

@@ -103,11 +103,13 @@ pub struct TaskRecord {
     pub status: TaskStatus,
     pub phase: TaskPhase,
     pub failure_reason: Option<FailureReason>,
-    /// runtimed has it.
+    /// runtimed may have it; it has it for certain when `request` is gone.
     pub taken: bool,
     pub cancelling: bool,
     /// The last of its events that was taken over.
     pub followed: u64,
+    /// What its events take.
+    pub bytes: u64,
     /// Where `done` stands in the log.
     pub done_seq: Option<u64>,
     pub result: Option<TaskResult>,

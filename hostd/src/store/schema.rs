@@ -161,6 +161,7 @@ CREATE TABLE tasks (
     taken INTEGER NOT NULL,     -- runtimed has it
     cancelling INTEGER NOT NULL,
     followed INTEGER NOT NULL,  -- the last of its events that was taken over
+    bytes INTEGER NOT NULL,     -- of its events
     done_seq INTEGER,           -- the number of `done` in the log
     result TEXT,
     created_ms INTEGER NOT NULL,

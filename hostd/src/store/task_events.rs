@@ -22,15 +22,31 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
     }
     let Some(newest) = fresh.last() else { return Ok(()) };
     let mut seq = newest_seq(conn)?;
-    let mut rows =
-        Rows { conn, task, frames: Frames::new(task.sandbox.as_str(), task.id.as_str()), first: 0 };
+    let mut rows = Rows {
+        conn,
+        task,
+        frames: Frames::new(task.sandbox.as_str(), task.id.as_str()),
+        first: 0,
+        bytes: 0,
+        said_full: false,
+    };
     let mut news = News::default();
     for line in fresh {
+        let full = match task.bytes.saturating_add(rows.bytes) {
+            bytes if bytes < limits::TASK_OUTPUT_MAX_BYTES || !line.is_output() => None,
+            // Said once, in the place of the first that is not kept.
+            _ if !rows.said_full && task.bytes < limits::TASK_OUTPUT_MAX_BYTES => {
+                rows.said_full = true;
+                Some(TaskLine::full(line, limits::TASK_OUTPUT_MAX_BYTES))
+            }
+            _ => continue,
+        };
         seq += 1;
-        rows.push(seq, line)?;
+        rows.push(seq, full.as_ref().unwrap_or(line))?;
         news.learn(seq, line);
     }
     rows.write(seq)?;
+    news.bytes = rows.bytes;
     change(conn, "UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", params![int(seq)], WHAT)?;
     news.write(conn, task, newest.number)
 }
@@ -51,6 +67,9 @@ struct Rows<'a> {
     task: &'a TaskRecord,
     frames: Frames<'a>,
     first: u64,
+    /// Of all frames, written or not.
+    bytes: u64,
+    said_full: bool,
 }
 
 impl Rows<'_> {
@@ -62,7 +81,9 @@ impl Rows<'_> {
         if self.frames.is_empty() {
             self.first = seq;
         }
+        let before = self.frames.len();
         self.frames.push(seq, line);
+        self.bytes += (self.frames.len() - before) as u64;
         if matches!(line.means, Means::Done(_)) { self.row(seq, true) } else { Ok(()) }
     }
 
@@ -93,6 +114,7 @@ impl Rows<'_> {
 /// What events mean for the record of their task.
 #[derive(Default)]
 struct News<'a> {
+    bytes: u64,
     phase: Option<TaskPhase>,
     started_ms: Option<u64>,
     done: Option<(u64, u64, &'a TaskResult)>,
@@ -125,7 +147,7 @@ impl<'a> News<'a> {
         let sql =
             "UPDATE tasks SET followed = ?2, phase = ?3, status = ?4, failure_reason = ?5, done_seq = ?6,
                 ended_ms = ?7, result = ?8, started_ms = coalesce(started_ms, ?9),
-                request = CASE WHEN ?6 IS NULL THEN request END
+                request = CASE WHEN ?6 IS NULL THEN request END, bytes = bytes + ?10
             WHERE number = ?1";
         let values = params![
             task.number,
@@ -137,6 +159,7 @@ impl<'a> News<'a> {
             self.done.map(|(_, ended_ms, _)| int(ended_ms)),
             result.map(|result| json(result, "the result")).transpose()?,
             self.started_ms.map(int),
+            int(self.bytes),
         ];
         change(conn, sql, values, WHAT).map(|_| ())
     }

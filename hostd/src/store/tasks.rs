@@ -14,7 +14,10 @@ use crate::core::{Ending, TaskLine};
 use protocol::{TaskId, TaskPhase, TaskStatus, api::SandboxId};
 use rusqlite::{Connection, Row, params};
 
-const SELECT: &str = "SELECT * FROM tasks";
+/// All but what may be long.
+const SHORT: &str = "SELECT number, sandbox, id, tenant, principal, project, agent, NULL AS request,
+    request_hash, status, phase, failure_reason, taken, cancelling, followed, bytes, done_seq, NULL AS result,
+    created_ms, started_ms, ended_ms,";
 const WHAT: &str = "write a task";
 
 /// What there is for the id of a task.
@@ -43,16 +46,19 @@ impl Store {
         self.read(move |conn| maybe_by_number(conn, number)).await
     }
 
-    /// Newest first; `after` is the last one of the page before.
+    /// Newest first, without what they were asked and how they ended beyond `prompt_chars`; `after` is the
+    /// last one of the page before.
     pub async fn tasks(
         &self,
         sandbox: &SandboxId,
         after: Option<&TaskId>,
         limit: usize,
+        prompt_chars: usize,
     ) -> Result<Vec<TaskRecord>> {
         let (sandbox, after) = (*sandbox, after.cloned());
         self.read(move |conn| {
-            let mut wanted = List::from(SELECT);
+            let mut wanted =
+                List::from(&format!("{SHORT} substr(prompt, 1, {prompt_chars}) AS prompt FROM tasks"));
             wanted.and_if("sandbox = ?", Some(String::from(sandbox)));
             let number = "number < (SELECT page.number FROM tasks page
                 WHERE page.sandbox = tasks.sandbox AND page.id = ?)";
@@ -74,54 +80,79 @@ impl Store {
         .await
     }
 
-    /// runtimed has it. As it is then: it may have ended meanwhile.
+    /// From now on runtimed may have it. As it is then: it may have ended meanwhile.
     pub async fn task_taken(&self, number: i64) -> Result<TaskRecord> {
         self.write("task_taken", move |conn| {
-            let sql = "UPDATE tasks SET taken = 1, request = NULL WHERE number = ?";
+            let sql = "UPDATE tasks SET taken = 1 WHERE number = ? AND done_seq IS NULL";
             change(conn, sql, params![number], WHAT)?;
             by_number(conn, number)
         })
         .await
+    }
+
+    /// runtimed has it: what it is told is forgotten here.
+    pub async fn task_given(&self, number: i64) -> Result<TaskRecord> {
+        let task = self
+            .write("task_given", move |conn| {
+                change(conn, "UPDATE tasks SET request = NULL WHERE number = ?", params![number], WHAT)?;
+                by_number(conn, number)
+            })
+            .await?;
+        // What it was to do, its environment with it, was overwritten.
+        self.stale().notify_one();
+        Ok(task)
     }
 
     /// Its end is wanted. One that runtimed does not have ends at once.
     pub async fn cancel_task(&self, number: i64, now_ms: u64) -> Result<TaskRecord> {
-        self.write("cancel_task", move |conn| {
-            let sql = "UPDATE tasks SET cancelling = 1 WHERE number = ? AND done_seq IS NULL";
-            change(conn, sql, params![number], WHAT)?;
-            let task = by_number(conn, number)?;
-            if !task.taken && task.done_seq.is_none() {
-                conclude(conn, &task, &Ending::Cancelled, now_ms)?;
-            }
-            by_number(conn, number)
-        })
-        .await
+        let task = self
+            .write("cancel_task", move |conn| {
+                let sql = "UPDATE tasks SET cancelling = 1 WHERE number = ? AND done_seq IS NULL";
+                change(conn, sql, params![number], WHAT)?;
+                let task = by_number(conn, number)?;
+                if !task.taken && task.done_seq.is_none() {
+                    conclude(conn, &task, &Ending::Cancelled, now_ms)?;
+                }
+                by_number(conn, number)
+            })
+            .await?;
+        // What it was to do, its environment with it, was overwritten.
+        self.stale().notify_one();
+        Ok(task)
     }
 
     /// Ends a task that nobody else will end; one that has ended stays as it is.
     pub async fn conclude_task(&self, number: i64, ending: Ending, now_ms: u64) -> Result<TaskRecord> {
-        self.write("conclude_task", move |conn| {
-            let task = by_number(conn, number)?;
-            if task.done_seq.is_none() {
-                conclude(conn, &task, &ending, now_ms)?;
-            }
-            by_number(conn, number)
-        })
-        .await
+        let task = self
+            .write("conclude_task", move |conn| {
+                let task = by_number(conn, number)?;
+                if task.done_seq.is_none() {
+                    conclude(conn, &task, &ending, now_ms)?;
+                }
+                by_number(conn, number)
+            })
+            .await?;
+        // What it was to do, its environment with it, was overwritten.
+        self.stale().notify_one();
+        Ok(task)
     }
 
     /// Takes over events of a task, and says how far it is followed now. Events that are there already are
     /// left out, so any part of its log may be given again; after `done` nothing is taken.
     pub async fn append_task(&self, number: i64, lines: Vec<TaskLine>) -> Result<TaskRecord> {
-        self.write("append_task", move |conn| {
-            let task = by_number(conn, number)?;
-            if task.done_seq.is_some() {
-                return Ok(task);
-            }
-            task_events::append(conn, &task, &lines)?;
-            by_number(conn, number)
-        })
-        .await
+        let bytes = lines.iter().map(TaskLine::frame_bytes).sum();
+        let task = self
+            .write("append_task", move |conn| {
+                let task = by_number(conn, number)?;
+                if task.done_seq.is_some() {
+                    return Ok(task);
+                }
+                task_events::append(conn, &task, &lines)?;
+                by_number(conn, number)
+            })
+            .await?;
+        self.wrote(bytes);
+        Ok(task)
     }
 }
 
@@ -140,8 +171,8 @@ fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
         return Ok(TaskBegun::Full);
     }
     let sql = "INSERT INTO tasks (sandbox, id, tenant, principal, project, agent, prompt, request,
-            request_hash, status, phase, taken, cancelling, followed, created_ms)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?)";
+            request_hash, status, phase, taken, cancelling, followed, bytes, created_ms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?)";
     let owner = &sandbox.owner;
     let values = params![
         task.sandbox.as_str(),
@@ -201,6 +232,7 @@ fn parse(row: &Row<'_>) -> Result<TaskRecord> {
         taken: fields.get("taken")?,
         cancelling: fields.get("cancelling")?,
         followed: fields.number("followed")?,
+        bytes: fields.number("bytes")?,
         done_seq: fields.maybe_number("done_seq")?,
         result: fields.maybe_json("result")?,
         created_ms: fields.number("created_ms")?,

@@ -10,6 +10,8 @@ pub struct Tidied {
     pub idempotency: usize,
     pub execs: usize,
     pub tokens: usize,
+    pub task_events: usize,
+    pub tasks: usize,
 }
 
 /// `?1` is the time before which a row is too old, `?2` the most rows at once.
@@ -24,29 +26,49 @@ const EXECS: &str = "DELETE FROM execs WHERE number IN
 const TOKENS: &str = "DELETE FROM tokens WHERE id IN
     (SELECT id FROM tokens WHERE revoked_ms < ?1 OR expires_ms < ?1 LIMIT ?2)";
 
+const TASK_EVENTS: &str = "DELETE FROM task_events WHERE first IN
+    (SELECT task_events.first FROM task_events JOIN sandboxes ON sandboxes.id = task_events.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 LIMIT ?2)";
+const TASKS: &str = "DELETE FROM tasks WHERE number IN
+    (SELECT number FROM tasks JOIN sandboxes ON sandboxes.id = tasks.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 AND tasks.done_seq IS NOT NULL
+     AND NOT EXISTS (SELECT 1 FROM task_events WHERE task_events.task = tasks.number)
+     LIMIT ?2)";
+
 impl Store {
     /// In small writes, so that others get their turn.
     pub async fn tidy(&self, now_ms: u64) -> Result<Tidied> {
         let before = |keep_ms| now_ms.saturating_sub(keep_ms);
         Ok(Tidied {
-            audits: self.sweep(AUDITS, before(limits::AUDIT_KEEP_MS)).await?,
-            idempotency: self.sweep(IDEMPOTENCY, before(limits::IDEMPOTENCY_KEEP_MS)).await?,
-            execs: self.sweep(EXECS, before(limits::EXECS_OF_DESTROYED_KEEP_MS)).await?,
-            tokens: self.sweep(TOKENS, before(limits::DEAD_TOKENS_KEEP_MS)).await?,
+            audits: self.sweep(AUDITS, before(limits::AUDIT_KEEP_MS), limits::TIDY_MAX_ROWS).await?,
+            idempotency: self
+                .sweep(IDEMPOTENCY, before(limits::IDEMPOTENCY_KEEP_MS), limits::TIDY_MAX_ROWS)
+                .await?,
+            execs: self
+                .sweep(EXECS, before(limits::EXECS_OF_DESTROYED_KEEP_MS), limits::TIDY_MAX_ROWS)
+                .await?,
+            tokens: self.sweep(TOKENS, before(limits::DEAD_TOKENS_KEEP_MS), limits::TIDY_MAX_ROWS).await?,
+            // The events go before what they name.
+            task_events: self
+                .sweep(TASK_EVENTS, before(limits::TASKS_OF_DESTROYED_KEEP_MS), limits::TIDY_MAX_EVENT_ROWS)
+                .await?,
+            tasks: self
+                .sweep(TASKS, before(limits::TASKS_OF_DESTROYED_KEEP_MS), limits::TIDY_MAX_ROWS)
+                .await?,
         })
     }
 
-    async fn sweep(&self, sql: &'static str, before_ms: u64) -> Result<usize> {
+    async fn sweep(&self, sql: &'static str, before_ms: u64, rows: usize) -> Result<usize> {
         let mut gone = 0;
         loop {
-            let values = (int(before_ms), limits::TIDY_MAX_ROWS as i64);
+            let values = (int(before_ms), rows as i64);
             let swept = self
                 .write("tidy", move |conn| {
                     change(conn, sql, params![values.0, values.1], "tidy the database")
                 })
                 .await?;
             gone += swept;
-            if swept < limits::TIDY_MAX_ROWS {
+            if swept < rows {
                 return Ok(gone);
             }
         }

@@ -11,6 +11,7 @@ use super::{
     failpoint,
     feed::Feed,
     limits, log,
+    scrub::fold,
     task_events::newest_seq,
 };
 use rusqlite::Connection;
@@ -24,6 +25,8 @@ use tracing::{error, info};
 
 pub(super) enum Message {
     Job(Box<dyn Job>),
+    /// Fold the write-ahead log in and cut it off, if nobody reads it.
+    Fold(oneshot::Sender<Result<bool>>),
     /// Finish what is queued, take nothing more, and end.
     Close,
 }
@@ -110,6 +113,8 @@ impl Writer {
             };
             match next {
                 Some(Message::Job(job)) => batch.push(job),
+                // No transaction is open here. Whoever asked may have gone.
+                Some(Message::Fold(reply)) => drop(reply.send(fold(&self.conn))),
                 Some(Message::Close) => self.queue.close(),
                 None => break,
             }

@@ -7,9 +7,16 @@ use protocol::{Activity, Reason};
 #[derive(Debug, Clone)]
 pub struct Tracker {
     busy: bool,
-    since_ms: u64,
+    since: Now,
     cpu: Option<CpuSample>,
     cpu_percent: u32,
+}
+
+/// The same moment by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    pub wall_ms: u64,
+    pub monotonic_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +29,8 @@ struct CpuSample {
 const CPU_WINDOW_MIN_MS: u64 = 500;
 
 impl Tracker {
-    pub fn new(now_ms: u64) -> Self {
-        Self { busy: false, since_ms: now_ms, cpu: None, cpu_percent: 0 }
+    pub fn new(now: Now) -> Self {
+        Self { busy: false, since: now, cpu: None, cpu_percent: 0 }
     }
 
     /// Tells the CPU counter of the sandbox. The share is the average since the look before, so nothing
@@ -43,16 +50,17 @@ impl Tracker {
     }
 
     /// Tells every reason but the CPU.
-    pub fn update(&mut self, mut reasons: Vec<Reason>, now_ms: u64) -> Activity {
+    pub fn update(&mut self, mut reasons: Vec<Reason>, now: Now) -> Activity {
         if self.cpu_percent >= CPU_IDLE_PERCENT {
             reasons.push(Reason::Cpu { percent: self.cpu_percent });
         }
         let busy = !reasons.is_empty();
         if busy != self.busy {
             self.busy = busy;
-            self.since_ms = now_ms;
+            self.since = now;
         }
-        Activity { busy, since_ms: self.since_ms, reasons }
+        let for_ms = Some(now.monotonic_ms.saturating_sub(self.since.monotonic_ms));
+        Activity { busy, since_ms: self.since.wall_ms, for_ms, reasons }
     }
 }
 
@@ -60,28 +68,40 @@ impl Tracker {
 mod tests {
     use super::*;
 
+    fn at(ms: u64) -> Now {
+        Now { wall_ms: 1_000_000 + ms, monotonic_ms: ms }
+    }
+
     #[test]
     fn cpu_use_is_a_reason_and_idleness_has_a_beginning() {
-        let mut tracker = Tracker::new(0);
+        let mut tracker = Tracker::new(at(0));
         tracker.cpu(0, 0);
-        assert_eq!(tracker.update(vec![], 5).since_ms, 0);
+        assert_eq!(tracker.update(vec![], at(5)).since_ms, 1_000_000);
         tracker.cpu(500_000, 1_000);
-        let busy = tracker.update(vec![], 1_000);
-        assert_eq!(
-            busy,
-            Activity { busy: true, since_ms: 1_000, reasons: vec![Reason::Cpu { percent: 50 }] }
-        );
+        let busy = tracker.update(vec![], at(1_000));
+        assert_eq!((busy.busy, busy.since_ms, busy.for_ms), (true, 1_001_000, Some(0)));
+        assert_eq!(busy.reasons, [Reason::Cpu { percent: 50 }]);
         tracker.cpu(500_000, 1_100);
-        assert!(tracker.update(vec![], 1_100).busy, "too close to the look before to say anything new");
+        assert!(tracker.update(vec![], at(1_100)).busy, "too close to the look before to say anything new");
         tracker.cpu(510_000, 2_000);
-        assert_eq!(tracker.update(vec![], 2_000), Activity { busy: false, since_ms: 2_000, reasons: vec![] });
+        let idle = tracker.update(vec![], at(2_000));
+        assert_eq!((idle.busy, idle.since_ms, idle.reasons), (false, 1_002_000, vec![]));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_does_not_change_how_long_it_was_idle() {
+        let mut tracker = Tracker::new(at(0));
+        for wall_ms in [0, 500, 1_000_000, 900_000_000] {
+            let idle = tracker.update(vec![], Now { wall_ms, monotonic_ms: 70 });
+            assert_eq!(idle.for_ms, Some(70), "at {wall_ms}");
+        }
     }
 
     #[test]
     fn a_counter_that_goes_back_is_idle_not_a_panic() {
-        let mut tracker = Tracker::new(0);
+        let mut tracker = Tracker::new(at(0));
         tracker.cpu(900, 0);
         tracker.cpu(0, 10_000);
-        assert!(!tracker.update(vec![], 10_000).busy);
+        assert!(!tracker.update(vec![], at(10_000)).busy);
     }
 }

@@ -5,7 +5,7 @@ use protocol::Cursor;
 use protocol::log_line::{self, Line, file_name};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// What is read from a file at once; more only for a line that is longer.
@@ -93,6 +93,10 @@ impl EventReader {
     fn next_file(&self) -> Result<Option<Cursor>, EventReadError> {
         let Some(open) = &self.open else { return Ok(None) };
         let files = events::list(&self.dir)?;
+        // A file in which nothing could be stored goes away, and another one may get its name.
+        if open.offset == 0 && files.contains(&open.first) && !open.is_still_at(&self.dir)? {
+            return Ok(Some(open.first));
+        }
         let Some(next) = files.iter().find(|first| **first > open.first) else { return Ok(None) };
         // A file that was trimmed while it was read may have been followed by others that are gone too.
         if !files.contains(&open.first) && !self.is_next(*next) {
@@ -130,6 +134,12 @@ impl EventReader {
 impl Open {
     fn at(dir: &Path, first: Cursor) -> io::Result<Self> {
         Ok(Self { first, file: File::open(dir.join(file_name(first)))?, offset: 0 })
+    }
+
+    /// Whether the name of this file is that of this file and no other.
+    fn is_still_at(&self, dir: &Path) -> io::Result<bool> {
+        let named = std::fs::metadata(dir.join(file_name(self.first)))?;
+        Ok(named.ino() == self.file.metadata()?.ino())
     }
 
     /// Whole lines from the offset on; empty where there is none yet. Lines longer than a read grow the

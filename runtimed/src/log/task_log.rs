@@ -1,6 +1,7 @@
 //! The events of one task on disk: the lines and files of the event log, in a directory of the task, with
 //! the epoch 0. One writer at a time: each begins a file of its own, so that a line that the one before left
-//! torn hurts nobody. The last event, `done`, has a file of its own too, for which room is set aside when the
+//! torn hurts nobody. What a reader may have seen stays: a line that was ever whole is never taken back, and
+//! its number never used again. The last event, `done`, has a file of its own too, for which room is set aside when the
 //! task is taken: a full disk costs events and never the end.
 
 use super::segment::Segment;
@@ -38,6 +39,14 @@ pub struct TaskLog {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
     pub rotated: bool,
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Stored {
+    /// So many events, the first ones.
+    stored: u64,
+    rotated: bool,
 }
 
 impl TaskLog {
@@ -91,17 +100,27 @@ impl TaskLog {
 
     /// Tells of lost events first. Where that cannot be stored, nothing else can, and the next one is lost.
     fn may_push(&mut self, time_ms: u64) -> bool {
-        if self.untold > 0 && self.batched == 0 {
-            let lost = std::mem::take(&mut self.untold);
-            let text = Text { text: format!("{lost} events could not be stored"), ..Text::default() };
-            self.encode(TaskFact::Log { stream: Stream::Stderr, text, lost_events: Some(lost) }, time_ms);
-            if self.flush_telling(lost).is_none() {
-                self.untold += 1;
-                self.lost += 1;
-                return false;
-            }
+        let told = self.tell_lost(time_ms);
+        if !told {
+            self.untold += 1;
+            self.lost += 1;
         }
-        true
+        told
+    }
+
+    /// Says how many events are missing since it was said last; whether that is stored, or none is.
+    pub fn tell_lost(&mut self, time_ms: u64) -> bool {
+        if self.untold == 0 || self.batched > 0 {
+            return true;
+        }
+        let lost = self.untold;
+        let text = Text { text: format!("{lost} events could not be stored"), ..Text::default() };
+        self.encode(TaskFact::Log { stream: Stream::Stderr, text, lost_events: Some(lost) }, time_ms);
+        let told = self.write().stored > 0;
+        if told {
+            self.untold = 0;
+        }
+        told
     }
 
     fn flush_if_many(&mut self) -> Flushed {
@@ -110,21 +129,11 @@ impl TaskLog {
 
     pub fn flush(&mut self) -> Flushed {
         let events = self.batched;
-        let rotated = self.write();
-        if rotated.is_none() {
-            self.untold += events;
-            self.lost += events;
-        }
-        Flushed { rotated: rotated.unwrap_or_default() }
-    }
-
-    /// Writes the word about lost events; they stay untold where that is lost too.
-    fn flush_telling(&mut self, lost: u64) -> Option<bool> {
-        let written = self.write();
-        if written.is_none() {
-            self.untold = lost;
-        }
-        written
+        let Stored { stored, rotated } = self.write();
+        let lost = events.saturating_sub(stored);
+        self.untold += lost;
+        self.lost += lost;
+        Flushed { rotated }
     }
 
     fn encode(&mut self, fact: TaskFact, time_ms: u64) {
@@ -136,23 +145,22 @@ impl TaskLog {
         }
     }
 
-    /// Stores what was gathered, all of it or nothing; whether that began another file.
-    fn write(&mut self) -> Option<bool> {
+    /// Stores what was gathered, or as much of it as there is room for.
+    fn write(&mut self) -> Stored {
         let (batch, events) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batched));
         if batch.is_empty() {
-            return Some(false);
+            return Stored::default();
         }
-        let stored = self.store(&batch);
-        if stored.is_some() {
-            self.last += events;
-        }
+        let stored = self.store(&batch, events);
+        self.last += stored.stored;
         self.batch = batch;
         self.batch.clear();
         self.batch.shrink_to(BATCH_BYTES);
         stored
     }
 
-    fn store(&mut self, batch: &[u8]) -> Option<bool> {
+    /// What does not fit is lost. Lines that are there as a whole stay and count: somebody may have read them.
+    fn store(&mut self, batch: &[u8], events: u64) -> Stored {
         self.file.take_if(|_| self.file_bytes >= self.segment_max_bytes);
         let begins = self.file.is_none();
         let path = self.dir.join(file_name(cursor(self.last + 1)));
@@ -160,21 +168,47 @@ impl TaskLog {
             Some(file) => file,
             none => {
                 self.file_bytes = 0;
-                none.insert(create(&path).ok()?)
+                let Ok(file) = create(&path) else { return Stored::default() };
+                none.insert(file)
             }
         };
-        if file.write_all(batch).is_err() {
-            // Half of it would make the next lines unreadable; an empty file would be in the way of others.
-            let _ = file.set_len(self.file_bytes);
-            if begins {
-                self.file = None;
-                let _ = std::fs::remove_file(&path);
-            }
-            return None;
+        let written = write_most(file, batch);
+        if written == batch.len() {
+            self.file_bytes += written as u64;
+            return Stored { stored: events, rotated: begins };
         }
-        self.file_bytes += batch.len() as u64;
-        Some(begins)
+        let (whole, stored) = whole_lines(&batch[..written]);
+        if begins || written > 0 {
+            // Nothing is written where a torn line was: who was reading it would take both for one.
+            let _ = file.set_len(self.file_bytes + whole as u64);
+            self.file = None;
+        }
+        if begins && whole == 0 {
+            // It would be in the way of others.
+            let _ = std::fs::remove_file(&path);
+        }
+        Stored { stored, rotated: begins && whole > 0 }
     }
+}
+
+/// Writes as much as there is room for; how many bytes that were.
+fn write_most(file: &mut impl Write, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => break,
+            Ok(more) => written += more,
+        }
+    }
+    written
+}
+
+/// How many bytes are lines with their end, and how many lines.
+fn whole_lines(bytes: &[u8]) -> (usize, u64) {
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let lines = bytes[..whole].iter().filter(|byte| **byte == b'\n').count();
+    (whole, lines as u64)
 }
 
 fn cursor(seq: u64) -> Cursor {

@@ -109,6 +109,7 @@ impl Lines {
             }
         }
         self.log.flush();
+        self.log.tell_lost(self.now_ms);
     }
 
     fn emit(&mut self, stream: Stream, bytes: &[u8], partial: bool) -> bool {

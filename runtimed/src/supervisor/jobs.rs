@@ -31,7 +31,7 @@ const KILL_AGAIN_MS: u64 = 1_000;
 const SPARE_KEPT_MS: u64 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct JobId(u64);
+pub struct JobId(pub(super) u64);
 
 /// For whom a job runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

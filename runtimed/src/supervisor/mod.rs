@@ -23,6 +23,7 @@ mod services;
 mod status;
 mod task;
 mod task_answers;
+mod task_end;
 mod task_recovery;
 mod task_stages;
 mod task_steps;

@@ -3,7 +3,7 @@
 use super::command::OwnStatus;
 use super::handle::Shared;
 use super::owner::Supervisor;
-use crate::core::activity::Tracker;
+use crate::core::activity::{Now, Tracker};
 use crate::limits::DISK_WALK_KEEP_MS;
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use crate::sys::disk::Walk;
@@ -25,7 +25,7 @@ pub struct Looks {
 
 impl Looks {
     pub fn new(shared: Arc<Shared>) -> Self {
-        let activity = Tracker::new(wall_ms());
+        let activity = Tracker::new(now());
         let workspace = WorkspaceUse::default();
         Self { boot_ms: wall_ms(), activity, shared, workspace, workspace_until: 0, walk: None }
     }
@@ -88,7 +88,7 @@ impl Supervisor {
             runtimed_rss_bytes: procfs::rss_bytes(),
             workspace: self.looks.workspace(&config.home, config.identity()),
             holds: self.holds.views(),
-            activity: self.looks.activity.update(reasons, wall_ms()),
+            activity: self.looks.activity.update(reasons, now()),
         }
     }
 
@@ -99,14 +99,14 @@ impl Supervisor {
             boot_ms: self.looks.boot_ms,
             services: self.service_views(),
             holds: self.holds.views(),
-            activity: self.looks.activity.update(reasons, wall_ms()),
+            activity: self.looks.activity.update(reasons, now()),
         }
     }
 
     /// Notes a change of activity when it happens, so that "idle since" does not depend on who asks.
     pub(super) fn note_activity(&mut self) {
         let reasons = self.reasons();
-        self.looks.activity.update(reasons, wall_ms());
+        self.looks.activity.update(reasons, now());
     }
 
     fn live_execs(&self) -> Vec<ExecView> {
@@ -132,4 +132,8 @@ impl Supervisor {
             .chain(count(tunnels, |count| Reason::Tunnels { count }))
             .collect()
     }
+}
+
+fn now() -> Now {
+    Now { wall_ms: wall_ms(), monotonic_ms: monotonic_ms() }
 }

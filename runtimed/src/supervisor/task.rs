@@ -37,6 +37,7 @@ pub struct Task {
 
 pub enum State {
     Live(Box<Live>),
+    Ending(Box<Ending>),
     Done(Ended),
 }
 
@@ -45,6 +46,18 @@ pub struct Ended {
     pub status: TaskStatus,
     pub reason: Option<FailureReason>,
     pub ended_ms: u64,
+}
+
+/// A task whose work is over and whose last event is not written yet.
+pub struct Ending {
+    pub result: TaskResult,
+    pub ended_ms: u64,
+    /// A shim that was killed and may be within its last write.
+    pub writer: Option<JobId>,
+    /// When the last event is written, whatever became of that shim; again and again until it is.
+    pub due: u64,
+    /// That it cannot be was said already.
+    pub refused: bool,
 }
 
 /// A task that is queued or runs, and what is known for its result so far.
@@ -177,7 +190,7 @@ impl Events {
 impl Task {
     pub fn ended(&self) -> Option<Ended> {
         match &self.state {
-            State::Live(_) => None,
+            State::Live(_) | State::Ending(_) => None,
             State::Done(ended) => Some(*ended),
         }
     }
@@ -185,7 +198,7 @@ impl Task {
     pub fn live_mut(&mut self) -> Option<&mut Live> {
         match &mut self.state {
             State::Live(live) => Some(live),
-            State::Done(_) => None,
+            State::Ending(_) | State::Done(_) => None,
         }
     }
 
@@ -196,6 +209,9 @@ impl Task {
                 TaskPhase::Queued => (TaskStatus::Queued, TaskPhase::Queued, None),
                 phase => (TaskStatus::Running, phase, None),
             },
+            // Not done before that can be read.
+            State::Ending(_) if self.started_ms.is_none() => (TaskStatus::Queued, TaskPhase::Queued, None),
+            State::Ending(_) => (TaskStatus::Running, TaskPhase::Health, None),
             State::Done(ended) => (ended.status, TaskPhase::Done, Some(ended)),
         };
         TaskView {

@@ -1,12 +1,13 @@
-//! The end of a task as it is written down, and tasks as an earlier boot left them.
+//! Tasks as an earlier boot left them.
 
 use super::context::Context;
-use super::task::{self, Done, Ended, Events, START, Start, State, Task, TaskHead};
+use super::task::{self, Done, Ended, Ending, Events, START, Start, State, Task, TaskHead};
+use super::task_end::{conclude, told_of};
 use crate::log::task_log;
-use crate::sys::clock::wall_ms;
+use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{
-    Checkpoint, Cursor, Durations, Fact, FailureReason, HealthOutcome, HealthStatus, TaskFact, TaskId,
-    TaskPhase, TaskResult, TaskStatus,
+    Checkpoint, Cursor, Durations, FailureReason, HealthOutcome, HealthStatus, TaskId, TaskPhase, TaskResult,
+    TaskStatus,
 };
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -18,43 +19,33 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
     let done = task::read_done(&dir, &scan.segments);
     let head = TaskHead { last: scan.last, done: done.is_some() };
     let mut events = Events::new(dir, scan.segments, head);
-    let (ended, durations) = match done {
+    let (state, durations) = match done {
         Some(Done { ended_ms, result, told }) => {
             let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms };
             if is_untold(told, context.events.before()) {
                 context.tell(told_of(&id, ended));
             }
-            (ended, result.durations)
+            (State::Done(ended), result.durations)
         }
         None => {
             let result = lost(&start, &events);
             let durations = result.durations;
-            conclude(context, &id, &mut events, result);
-            let reason = Some(FailureReason::Lost);
-            (Ended { status: TaskStatus::Failed, reason, ended_ms: wall_ms() }, durations)
+            let ending =
+                Ending { result, ended_ms: wall_ms(), writer: None, due: monotonic_ms(), refused: true };
+            let state = match conclude(context, &id, &mut events, &ending) {
+                Ok(ended) => State::Done(ended),
+                Err(error) => {
+                    tracing::error!(task = %id, %error, "end of a task could not be recorded yet");
+                    State::Ending(Box::new(ending))
+                }
+            };
+            (state, durations)
         }
     };
     // One that waited all the time never began.
     let began = durations.queued_ms < durations.total_ms;
     let started_ms = began.then(|| start.created_ms.saturating_add(durations.queued_ms));
-    Some(Task { id, start, started_ms, events, state: State::Done(ended) })
-}
-
-/// Writes the end of a task, first to its events, then for everybody.
-pub fn conclude(context: &mut Context, id: &TaskId, events: &mut Events, result: TaskResult) {
-    let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: wall_ms() };
-    let last = events.head().last;
-    let fact = TaskFact::Done { result: Box::new(result), told: Some(context.events.next()) };
-    if let Err(error) = task_log::finish(&events.dir, last, fact, ended.ended_ms) {
-        tracing::error!(task = %id, %error, "end of a task could not be recorded");
-    }
-    events.measure();
-    events.done(last + 1);
-    context.tell(told_of(id, ended));
-}
-
-fn told_of(id: &TaskId, ended: Ended) -> Fact {
-    Fact::TaskEnded { task: id.clone(), status: ended.status, failure_reason: ended.reason }
+    Some(Task { id, start, started_ms, events, state })
 }
 
 /// Whether the event that was to tell an end is not among those that were kept.

@@ -74,16 +74,12 @@ impl Supervisor {
         }
     }
 
-    /// A task that is over while its shim still says nothing: that one must not write any more.
-    pub(super) fn abandon_stage(&mut self, id: &TaskId) {
-        let Some(live) = self.tasks.live_mut(id) else { return };
-        let Some((job, stage)) = live.job.take() else { return };
+    /// A task that is over while its shim still says nothing: that one must not write any more. The job
+    /// whose death is to be waited for before anybody else does.
+    pub(super) fn abandon_stage(&mut self, id: &TaskId) -> Option<JobId> {
+        let (job, stage) = self.tasks.live_mut(id)?.job.take()?;
         self.context.jobs.kill(job);
-        if writes_events(stage)
-            && let Some(task) = self.tasks.get_mut(id)
-        {
-            task.events.grew(task_log::scan(&task.events.dir).last);
-        }
+        writes_events(stage).then_some(job)
     }
 
     pub(super) fn task_report(
@@ -120,6 +116,7 @@ impl Supervisor {
 
     /// The shim of a job is gone; without a report before, the end is in the files at most.
     pub(super) fn task_shim_gone(&mut self, id: &TaskId, stage: Stage, job: JobId) {
+        self.tasks.end_after(&mut self.context, id, job);
         let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
         if live.job != Some((job, stage)) {
             return;

@@ -1,16 +1,14 @@
 //! What happens to a task: tells its machine, and does what that says.
 
 use super::owner::Supervisor;
-use super::task::{Live, State, Task};
+use super::task::{Live, State};
+use super::task_end::{MESSAGE_MAX_CHARS, fitting};
 use crate::core::task::{Effect, Input, Stage, Verdict};
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{
     Fact, FailureReason, HealthOutcome, HealthStatus, ServiceName, TaskFact, TaskId, TaskPhase, TaskResult,
 };
 use std::collections::VecDeque;
-
-/// Errors for people, in a result.
-const MESSAGE_MAX_CHARS: usize = 1_000;
 
 impl Supervisor {
     /// Tells a task something and performs all that follows from it; then lets the next one begin.
@@ -63,7 +61,7 @@ impl Supervisor {
         let Some(task) = self.tasks.get_mut(id) else { return };
         let checkpoint = match &task.state {
             State::Live(live) if phase == TaskPhase::Agent => Some(live.checkpoint.clone()),
-            State::Live(_) | State::Done(_) => None,
+            State::Live(_) | State::Ending(_) | State::Done(_) => None,
         };
         if phase == TaskPhase::Preparing {
             task.started_ms = Some(wall_ms());
@@ -95,6 +93,7 @@ impl Supervisor {
     }
 
     pub(super) fn tick_task(&mut self) {
+        self.tasks.end_those_due(&mut self.context);
         if let Some(id) = self.tasks.active.clone() {
             self.step_task(&id, Input::Tick);
         }
@@ -112,10 +111,10 @@ impl Supervisor {
     }
 
     fn finish_task(&mut self, id: &TaskId, verdict: Verdict) {
-        self.abandon_stage(id);
-        let Some(Task { state: State::Live(live), .. }) = self.tasks.get_mut(id) else { return };
-        let result = result(live, verdict);
-        self.tasks.finish(&mut self.context, id, result);
+        let writer = self.abandon_stage(id);
+        let Some(live) = self.tasks.live_mut(id) else { return };
+        let result = fitting(result(live, verdict));
+        self.tasks.finish(&mut self.context, id, result, writer);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use super::execs::Refusal;
-use super::task::{self, Ended, Events, Live, START, Start, State, Task, TaskHead};
-use super::task_recovery::{conclude, recover};
+use super::task::{self, Events, Live, START, Start, State, Task, TaskHead};
+use super::task_recovery::recover;
 use crate::core::budget::LogUse;
 use crate::core::request::check_task;
 use crate::core::task::{Machine, Policy};
@@ -11,19 +11,24 @@ use crate::limits::{TASK_HEALTH_DEFAULT_MS, TASK_TIMEOUT_DEFAULT_MS, TASKS_KEPT_
 use crate::log::task_log::{self, TaskLog};
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use crate::sys::id;
-use protocol::{ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskResult, TaskView};
+use protocol::{ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Becomes [`START`] once it is whole.
+const START_NEW: &str = "task.json.new";
+
 pub struct Tasks {
     dir: PathBuf,
-    table: BTreeMap<TaskId, Task>,
+    pub(super) table: BTreeMap<TaskId, Task>,
     pub(super) queue: VecDeque<TaskId>,
     /// The one that runs.
     pub(super) active: Option<TaskId>,
     /// Those that are done, by when that was.
-    finished: BTreeSet<(u64, TaskId)>,
+    pub(super) finished: BTreeSet<(u64, TaskId)>,
+    /// Those whose last event is still to be written.
+    pub(super) ending: BTreeSet<TaskId>,
 }
 
 impl Tasks {
@@ -36,6 +41,7 @@ impl Tasks {
             queue: VecDeque::new(),
             active: None,
             finished: BTreeSet::new(),
+            ending: BTreeSet::new(),
             dir,
         };
         for entry in std::fs::read_dir(&tasks.dir)?.flatten() {
@@ -51,8 +57,10 @@ impl Tasks {
     }
 
     fn insert(&mut self, task: Task) {
-        if let Some(ended) = task.ended() {
-            self.finished.insert((ended.ended_ms, task.id.clone()));
+        match &task.state {
+            State::Live(_) => {}
+            State::Ending(_) => drop(self.ending.insert(task.id.clone())),
+            State::Done(ended) => drop(self.finished.insert((ended.ended_ms, task.id.clone()))),
         }
         self.table.insert(task.id.clone(), task);
     }
@@ -134,21 +142,8 @@ impl Tasks {
         }
     }
 
-    /// The last event of a task, which is done from then on.
-    pub fn finish(&mut self, context: &mut Context, id: &TaskId, result: TaskResult) {
-        let Some(task) = self.table.get_mut(id) else { return };
-        let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: wall_ms() };
-        // Dropped first, so that nobody writes after the end.
-        task.state = State::Done(ended);
-        conclude(context, id, &mut task.events, result);
-        self.finished.insert((ended.ended_ms, id.clone()));
-        self.queue.retain(|queued| queued != id);
-        self.active.take_if(|active| *active == *id);
-        self.forget_old(context);
-    }
-
     /// Forgets finished tasks beyond their number, oldest first.
-    fn forget_old(&mut self, context: &mut Context) {
+    pub(super) fn forget_old(&mut self, context: &mut Context) {
         while self.finished.len() > TASKS_KEPT_MAX {
             let Some((_, id)) = self.finished.pop_first() else { return };
             if let Some(task) = self.table.remove(&id) {
@@ -177,10 +172,11 @@ impl Tasks {
     }
 
     pub fn next_wake(&self) -> Option<u64> {
-        let Task { state: State::Live(live), .. } = self.table.get(self.active.as_ref()?)? else {
-            return None;
-        };
-        live.machine.next_wake()
+        let active = self.active.as_ref().and_then(|id| match &self.table.get(id)?.state {
+            State::Live(live) => live.machine.next_wake(),
+            State::Ending(_) | State::Done(_) => None,
+        });
+        active.into_iter().chain(self.next_end()).min()
     }
 
     pub fn log_bytes(&self) -> u64 {
@@ -203,7 +199,10 @@ impl Tasks {
 fn write_down(dir: &Path, start: &Start) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
     task_log::reserve(dir)?;
-    std::fs::write(dir.join(START), serde_json::to_vec(start)?)
+    // As a whole or not at all: a task that is half written down would be gone after a crash.
+    let written = dir.join(START_NEW);
+    std::fs::write(&written, serde_json::to_vec(start)?)?;
+    std::fs::rename(written, dir.join(START))
 }
 
 pub fn refuse(code: ErrorCode, message: String) -> Refusal {
@@ -215,4 +214,26 @@ fn fingerprint(request: &TaskRequest) -> u64 {
     let request = TaskRequest { id: None, ..request.clone() };
     let json = serde_json::to_vec(&request).unwrap_or_default();
     (json.len() as u64) << 32 | u64::from(crc32fast::hash(&json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::AgentKind;
+
+    #[test]
+    fn a_task_is_written_down_as_a_whole_or_not_at_all() {
+        let home = tempfile::tempdir().expect("a directory");
+        let start = |created_ms| Start { agent: AgentKind::Command, created_ms, fingerprint: 1 };
+        write_down(home.path(), &start(1)).expect("room");
+        let kept = home.path().join("kept");
+        std::fs::hard_link(home.path().join(START), &kept).expect("a second name");
+        write_down(home.path(), &start(2)).expect("room");
+        // Another file took the place of the first, which nobody touched.
+        for (path, created_ms) in [(kept, 1), (home.path().join(START), 2)] {
+            let read: Start = serde_json::from_slice(&std::fs::read(path).expect("there")).expect("JSON");
+            assert_eq!(read, start(created_ms));
+        }
+        assert!(!home.path().join(START_NEW).exists());
+    }
 }

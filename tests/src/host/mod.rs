@@ -6,7 +6,9 @@ mod feed;
 mod history;
 mod leftovers;
 mod look;
+mod rover;
 mod screen;
+mod slipway;
 mod tasks;
 mod traces;
 
@@ -15,8 +17,10 @@ pub use driven::Driven;
 pub use feed::Feed;
 pub use history::{all_events, whole};
 pub use look::{PAUSE, until};
+pub use rover::Rover;
 pub use screen::{Said, Screen};
-pub use tasks::{Job, TaskFeed, complete, messages, shell};
+pub use slipway::Ran;
+pub use tasks::{Job, TaskFeed, complete, lines, messages, shell};
 pub use traces::Traces;
 
 use crate::launch::{directory, program};

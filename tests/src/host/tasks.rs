@@ -3,10 +3,13 @@
 use super::{Caller, until};
 use crate::frames::Frames;
 use crate::sandbox::PATIENCE;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::Request;
+use hyper::http::request::Builder;
 use protocol::api::TaskEventView;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -51,6 +54,20 @@ impl Caller {
         Ok(feed.events)
     }
 
+    /// The same from the log, page by page.
+    pub async fn pages_of(&self, job: &Job) -> Result<Vec<TaskEventView>> {
+        let mut events: Vec<TaskEventView> = Vec::new();
+        loop {
+            let since = events.last().map_or(0, |last| last.seq);
+            let path = format!("{}?follow=0&limit=1000&since={since}", job.events());
+            let mut page: Value = self.get(&path).await?.expect(200)?;
+            events.extend(serde_json::from_value::<Vec<TaskEventView>>(page["items"].take())?);
+            if page.get("next").is_none() {
+                return Ok(events);
+            }
+        }
+    }
+
     /// The result in `done`.
     pub async fn result_of(&self, job: &Job) -> Result<Value> {
         let events = self.events_of(job).await?;
@@ -90,11 +107,22 @@ pub struct TaskFeed {
 impl TaskFeed {
     /// Goes on after an event, which is named as browsers do; nothing when there is nothing more to see.
     pub async fn open(caller: &Caller, job: &Job, seen: u64) -> Result<Option<Self>> {
-        let mut request = Request::get(job.events()).header("accept", "text/event-stream");
+        let mut request = Request::get(job.events());
         if seen > 0 {
             request = request.header("last-event-id", seen.to_string());
         }
-        let response = caller.open(request.body(Empty::<Bytes>::new())?).await?;
+        Self::ask(caller, request, seen).await
+    }
+
+    /// The same, named in the address.
+    pub async fn since(caller: &Caller, job: &Job, seen: u64) -> Result<Option<Self>> {
+        Self::ask(caller, Request::get(format!("{}?since={seen}", job.events())), seen).await
+    }
+
+    /// Only events after `seen` may come.
+    pub async fn ask(caller: &Caller, request: Builder, seen: u64) -> Result<Option<Self>> {
+        let request = request.header("accept", "text/event-stream").body(Empty::<Bytes>::new())?;
+        let response = timeout(PATIENCE, caller.open(request)).await.context("it is never answered")??;
         if response.status() == 204 {
             return Ok(None);
         }
@@ -130,6 +158,24 @@ impl TaskFeed {
             }
         }
     }
+}
+
+/// What an agent printed, line by line and byte for byte: pieces are joined again.
+pub fn lines(events: &[TaskEventView]) -> Result<Vec<Vec<u8>>> {
+    let (mut all, mut line) = (Vec::new(), Vec::new());
+    for event in events.iter().filter(|event| event.kind == "message") {
+        let text = event.fact["text"].as_str().context("a text")?;
+        match event.fact.get("encoding").and_then(Value::as_str) {
+            None => line.extend_from_slice(text.as_bytes()),
+            Some("base64") => line.extend(STANDARD.decode(text)?),
+            Some(other) => bail!("encoding {other}"),
+        }
+        if event.fact.get("partial").is_none_or(|partial| partial == false) {
+            all.push(std::mem::take(&mut line));
+        }
+    }
+    ensure!(line.is_empty(), "the last line goes on");
+    Ok(all)
 }
 
 /// The texts of an agent's messages.

@@ -133,7 +133,7 @@ async fn tidying_takes_what_is_old_and_nothing_else() {
     assert_eq!(store.begin_exec(exec.clone()).await.unwrap(), Begun::New);
     let end = ExecEnd { exit: Exit::Exited { code: 0 }, hints: vec![], ended_ms: 2 };
     store.end_exec(&id, &exec.id, end).await.unwrap();
-    let some = Tidied { audits: 1, idempotency: 1, execs: 0, tokens: 1 };
+    let some = Tidied { audits: 1, idempotency: 1, tokens: 1, ..Tidied::default() };
     assert_eq!(store.tidy(now_ms).await.unwrap(), some);
     store.move_sandbox(&id, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3).await.unwrap();
     store.move_sandbox(&id, Move::Reached, 4).await.unwrap();

@@ -52,6 +52,7 @@ async fn write_everything(store: &Store) {
     store.append_events(&id(1), vec![event]).await.unwrap();
     let TaskBegun::New(task) = store.begin_task(new_task("t1")).await.unwrap() else { panic!("it is new") };
     store.task_taken(task.number).await.unwrap();
+    store.task_given(task.number).await.unwrap();
     store.append_task(task.number, lines(1..=3)).await.unwrap();
     store.cancel_task(task.number, 8).await.unwrap();
     store.conclude_task(task.number, Ending::Lost, 8).await.unwrap();
@@ -87,7 +88,8 @@ async fn writes_there(store: &Store) -> usize {
         exec.is_some_and(|exec| exec.exit.is_some()),
         record.as_ref().is_some_and(|record| record.followed.seq == 1),
         task.is_some(),
-        task.as_ref().is_some_and(|task| task.taken && task.request.is_none()),
+        task.as_ref().is_some_and(|task| task.taken),
+        task.as_ref().is_some_and(|task| task.request.is_none()),
         task.as_ref().is_some_and(|task| task.followed >= 3),
         task.as_ref().is_some_and(|task| task.cancelling),
         task.as_ref().is_some_and(|task| task.done_seq.is_some() && task.result.is_some()),
@@ -100,7 +102,7 @@ async fn writes_there(store: &Store) -> usize {
     // A move, an attempt and their events came together.
     let part = store.log(EventFilter::default(), 0).await.unwrap();
     let events: usize = part.batches.iter().map(|batch| data_of(&batch.frames).count()).sum();
-    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 10, 10, 11, 11, 11, 11];
+    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 10, 11, 11, 11, 11];
     assert_eq!((events, part.through), (expected[count], expected[count] as u64), "{there:?}");
     count
 }
@@ -125,6 +127,7 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
         "append_events",
         "begin_task",
         "task_taken",
+        "task_given",
         "append_task",
         "cancel_task",
         "conclude_task",

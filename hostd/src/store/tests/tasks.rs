@@ -18,7 +18,8 @@ async fn begun(store: &Store, name: &str) -> TaskRecord {
 
 async fn taken(store: &Store, name: &str) -> TaskRecord {
     let task = begun(store, name).await;
-    store.task_taken(task.number).await.unwrap()
+    store.task_taken(task.number).await.unwrap();
+    store.task_given(task.number).await.unwrap()
 }
 
 fn views(bytes: &[u8]) -> Vec<TaskEventView> {
@@ -61,9 +62,9 @@ async fn so_many_tasks_wait_and_no_more() {
     let first = &store.open_tasks(Some(id(1))).await.unwrap()[0];
     store.cancel_task(first.number, 9).await.unwrap();
     assert!(matches!(store.begin_task(new_task("more")).await.unwrap(), TaskBegun::New(_)));
-    let page = store.tasks(&id(1), None, 2).await.unwrap();
+    let page = store.tasks(&id(1), None, 2, 2).await.unwrap();
     assert_eq!(page.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["more", "t63"]);
-    let next = store.tasks(&id(1), Some(&page[1].id), 1).await.unwrap();
+    let next = store.tasks(&id(1), Some(&page[1].id), 1, 2).await.unwrap();
     assert_eq!(next[0].id.as_str(), "t62");
 }
 
@@ -72,7 +73,8 @@ async fn what_it_is_told_is_forgotten_when_it_has_been_told() {
     let (dir, store, _) = with_one().await;
     let task = begun(&store, "t1").await;
     assert!(!format!("{task:?}").contains(SECRET));
-    assert!(store.task_taken(task.number).await.unwrap().request.is_none());
+    assert!(store.task_taken(task.number).await.unwrap().request.is_some());
+    assert!(store.task_given(task.number).await.unwrap().request.is_none());
     let cancelled = begun(&store, "t2").await;
     assert!(store.cancel_task(cancelled.number, 9).await.unwrap().request.is_none());
     // The sandbox has the same secret in its row, and nothing else has.

@@ -127,6 +127,50 @@ fn what_cannot_be_stored_is_told_once_there_is_room() {
     assert_eq!((found[1].seq, &found[1].fact), (9, &message("kept")));
 }
 
+/// Takes so many bytes and no more, like a disk.
+struct Room(usize, Vec<u8>);
+
+impl Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0 - self.1.len()).min(7);
+        self.1.extend_from_slice(&bytes[..taken]);
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_disk_took_as_whole_lines_is_counted() {
+    let batch = b"one\ntwo\nthree\n";
+    for (room, expected) in [(0, (0, 0)), (3, (0, 0)), (4, (4, 1)), (9, (8, 2)), (13, (8, 2)), (99, (14, 3))]
+    {
+        let mut disk = Room(room, Vec::new());
+        let written = write_most(&mut disk, batch);
+        assert_eq!((written, &disk.1[..]), (room.min(14), &batch[..room.min(14)]));
+        assert_eq!(whole_lines(&batch[..written]), expected, "{room}");
+    }
+}
+
+#[test]
+fn a_reader_of_a_file_that_went_away_finds_the_one_with_its_name() {
+    let home = tempfile::tempdir().expect("a directory");
+    let path = home.path().join(file_name(cursor(1)));
+    std::fs::write(&path, "half a li").expect("room for that");
+    let mut reader = EventReader::new(home.path(), cursor(0));
+    let mut found = Vec::new();
+    let mut take = |line: Line<'_>| found.push(line.cursor.seq);
+    assert_eq!(reader.read(cursor(0), &mut take).expect("readable"), EventsRead::End);
+    std::fs::remove_file(&path).expect("nothing whole was in it");
+    let mut log = TaskLog::after(home.path(), 0);
+    log.push(message("one"), 1);
+    log.flush();
+    assert_eq!(reader.read(cursor(1), &mut take).expect("readable"), EventsRead::Lines);
+    assert_eq!(found, [1]);
+}
+
 /// The writer goes on just when the reader is at the end and looks for another file.
 #[test]
 fn a_reader_beside_the_writer_misses_nothing_when_another_file_begins() {

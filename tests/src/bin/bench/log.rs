@@ -96,11 +96,16 @@ async fn sqlite() -> Result<Duration> {
     let dir = tempfile::Builder::new().prefix("bench-log-").tempdir_in("/var/tmp")?;
     let (store, task) = store_with_task(&dir.path().join("db")).await?;
     let batches: Vec<_> = (1..=EVENTS).step_by(TOGETHER as usize).map(lines).collect::<Result<_>>()?;
+    let keeper = {
+        let store = store.clone();
+        tokio::spawn(async move { store.keep_log().await })
+    };
     let started = Instant::now();
     for batch in batches {
         store.append_task(task, batch).await?;
     }
     let took = started.elapsed();
+    keeper.abort();
     store.close().await;
     Ok(took)
 }

@@ -1,0 +1,73 @@
+//! The write-ahead log is folded into the database beside the writer, so that nobody waits for it. And what was
+//! a secret and was overwritten is still in that log, which is only ever written anew from its start: soon
+//! after, it is cut off.
+
+use super::{
+    error::{During, Result, StoreError},
+    handle::Store,
+    limits,
+    writer::Message,
+};
+use rusqlite::Connection;
+use std::time::Duration;
+use tokio::{sync::oneshot, time::sleep};
+use tracing::debug;
+
+impl Store {
+    /// Keeps the write-ahead log short and free of secrets, as long as the store is open.
+    pub async fn keep_log(&self) {
+        tokio::join!(self.scrub(), self.fold_much());
+    }
+
+    async fn fold_much(&self) {
+        loop {
+            self.much().notified().await;
+            match self.read(fold_beside).await {
+                Ok(()) => {}
+                Err(StoreError::Closed) => return,
+                Err(error) => debug!(%error, "the write-ahead log could not be folded"),
+            }
+        }
+    }
+
+    async fn scrub(&self) {
+        const PAUSE: Duration = Duration::from_millis(limits::SCRUB_AFTER_MS);
+        loop {
+            self.stale().notified().await;
+            // Many that come together are done at once.
+            sleep(PAUSE).await;
+            loop {
+                match self.fold().await {
+                    Ok(true) => break,
+                    Ok(false) => debug!("the write-ahead log is being read; it is cut off later"),
+                    Err(StoreError::Closed) => return,
+                    Err(error) => debug!(%error, "the write-ahead log could not be cut off"),
+                }
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Whether it was done: nobody waits for readers.
+    async fn fold(&self) -> Result<bool> {
+        // What takes long is done here; the writer only has the rest.
+        self.read(fold_beside).await?;
+        let (reply, answer) = oneshot::channel();
+        self.send(Message::Fold(reply)).await?;
+        answer.await.unwrap_or(Err(StoreError::Broken))
+    }
+}
+
+/// As much as can be folded while others read and write.
+fn fold_beside(conn: &Connection) -> Result<()> {
+    let folded = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    folded.during("fold the write-ahead log")
+}
+
+pub(super) fn fold(conn: &Connection) -> Result<bool> {
+    const WHAT: &str = "cut off the write-ahead log";
+    conn.busy_timeout(Duration::ZERO).during(WHAT)?;
+    let busy = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
+    conn.busy_timeout(Duration::from_millis(limits::LOCK_WAIT_MAX_MS)).during(WHAT)?;
+    Ok(!busy.during(WHAT)?)
+}

@@ -1,0 +1,160 @@
+//! The end of a task: its last event, which is told once it is written and not before. Where it cannot be
+//! written now it is tried again, and meanwhile the task is not done.
+
+use super::context::Context;
+use super::jobs::JobId;
+use super::task::{Ended, Ending, Events, State, Task};
+use super::tasks::Tasks;
+use crate::limits::{TASK_DONE_ROOM_BYTES, TASK_END_RETRY_MS, TASK_WRITER_DIES_MS};
+use crate::log::task_log;
+use crate::sys::clock::{monotonic_ms, wall_ms};
+use protocol::{Checkpoint, Exit, Fact, TaskFact, TaskId, TaskResult};
+use std::io;
+
+/// Errors for people, in a result.
+pub const MESSAGE_MAX_CHARS: usize = 1_000;
+/// What a line has beside the result.
+const AROUND_RESULT_BYTES: u64 = 1 << 10;
+
+impl Tasks {
+    /// The work of a task is over. Its last event comes now, or when `writer` is gone that was killed.
+    pub fn finish(&mut self, context: &mut Context, id: &TaskId, result: TaskResult, writer: Option<JobId>) {
+        let Some(task) = self.table.get_mut(id) else { return };
+        let due = monotonic_ms() + writer.map_or(0, |_| TASK_WRITER_DIES_MS);
+        // What was there is dropped, so that nobody writes after the end.
+        task.state =
+            State::Ending(Box::new(Ending { result, ended_ms: wall_ms(), writer, due, refused: false }));
+        self.ending.insert(id.clone());
+        self.queue.retain(|queued| queued != id);
+        self.active.take_if(|active| *active == *id);
+        if writer.is_none() {
+            self.end(context, id);
+        }
+    }
+
+    /// A shim is gone: nothing stands against the end of a task that waited for that.
+    pub fn end_after(&mut self, context: &mut Context, id: &TaskId, job: JobId) {
+        let waited = self.table.get(id).is_some_and(|task| match &task.state {
+            State::Ending(ending) => ending.writer == Some(job),
+            State::Live(_) | State::Done(_) => false,
+        });
+        if waited {
+            self.end(context, id);
+        }
+    }
+
+    pub fn end_those_due(&mut self, context: &mut Context) {
+        let now = monotonic_ms();
+        let due: Vec<TaskId> =
+            self.ending.iter().filter(|id| self.due(id).is_some_and(|due| due <= now)).cloned().collect();
+        for id in due {
+            self.end(context, &id);
+        }
+    }
+
+    pub(super) fn next_end(&self) -> Option<u64> {
+        self.ending.iter().filter_map(|id| self.due(id)).min()
+    }
+
+    fn due(&self, id: &TaskId) -> Option<u64> {
+        match &self.table.get(id)?.state {
+            State::Ending(ending) => Some(ending.due),
+            State::Live(_) | State::Done(_) => None,
+        }
+    }
+
+    fn end(&mut self, context: &mut Context, id: &TaskId) {
+        let Some(Task { state, events, .. }) = self.table.get_mut(id) else { return };
+        let State::Ending(ending) = &mut *state else { return };
+        if ending.writer.take().is_some() {
+            events.grew(task_log::scan(&events.dir).last);
+        }
+        match conclude(context, id, events, ending) {
+            Ok(ended) => {
+                *state = State::Done(ended);
+                self.ending.remove(id);
+                self.finished.insert((ended.ended_ms, id.clone()));
+                self.forget_old(context);
+            }
+            Err(error) => {
+                ending.due = monotonic_ms() + TASK_END_RETRY_MS;
+                if !std::mem::replace(&mut ending.refused, true) {
+                    tracing::error!(task = %id, %error, "end of a task could not be recorded yet");
+                }
+            }
+        }
+    }
+}
+
+/// Writes the end of a task, first to its events, then for everybody. What can be spared is left out where
+/// all of it cannot be written.
+pub fn conclude(
+    context: &mut Context,
+    id: &TaskId,
+    events: &mut Events,
+    ending: &Ending,
+) -> io::Result<Ended> {
+    let Ending { result, ended_ms, .. } = ending;
+    let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: *ended_ms };
+    let last = events.head().last;
+    let told = Some(context.events.next());
+    let write = |result: TaskResult| {
+        let fact = TaskFact::Done { result: Box::new(result), told };
+        task_log::finish(&events.dir, last, fact, *ended_ms)
+    };
+    write(result.clone()).or_else(|_| write(bare(result.clone())))?;
+    events.measure();
+    events.done(last + 1);
+    context.tell(told_of(id, ended));
+    Ok(ended)
+}
+
+pub fn told_of(id: &TaskId, ended: Ended) -> Fact {
+    Fact::TaskEnded { task: id.clone(), status: ended.status, failure_reason: ended.reason }
+}
+
+/// The same result within the room that is set aside for it. Names of files go first: each was an event.
+pub fn fitting(mut result: TaskResult) -> TaskResult {
+    if let Some(Exit::SpawnFailed { message }) = &mut result.exit {
+        shorten(message);
+    }
+    if let Some(Exit::SpawnFailed { message }) = &mut result.build.exit {
+        shorten(message);
+    }
+    if let Checkpoint::Unavailable { why } = &mut result.checkpoint {
+        shorten(why);
+    }
+    if !fits(&result) {
+        leave_out_files(&mut result);
+    }
+    if fits(&result) { result } else { bare(result) }
+}
+
+fn fits(result: &TaskResult) -> bool {
+    let bytes = serde_json::to_vec(result).map_or(u64::MAX, |json| json.len() as u64);
+    bytes <= TASK_DONE_ROOM_BYTES - AROUND_RESULT_BYTES
+}
+
+fn shorten(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(MESSAGE_MAX_CHARS) {
+        text.truncate(end);
+    }
+}
+
+fn leave_out_files(result: &mut TaskResult) {
+    if let Some(changes) = &mut result.files_changed {
+        changes.truncated |= !changes.files.is_empty();
+        changes.files.clear();
+    }
+}
+
+/// How it ended, without what was printed and what was changed.
+fn bare(mut result: TaskResult) -> TaskResult {
+    leave_out_files(&mut result);
+    result.final_message = None;
+    result.build.output = None;
+    result
+}
+
+#[cfg(test)]
+mod tests;
