@@ -24,7 +24,7 @@ async fn a_task_is_told_from_its_beginning_to_its_end() -> Result<()> {
     let events = caller.events_of(&job).await?;
     ensure!(events.iter().all(|event| event.sandbox.as_str() == sandbox && event.task.as_str() == job.id));
     let phases: Vec<&str> = events.iter().filter_map(|event| event.fact.get("phase")?.as_str()).collect();
-    ensure!(phases == ["queued", "preparing", "checkpoint", "agent", "health"], "{phases:?}");
+    ensure!(phases == ["queued", "preparing", "checkpoint", "agent", "build", "health"], "{phases:?}");
     ensure!(messages(&events) == ["working on: do it", "done"], "{events:?}");
     let result = &events.last().context("done")?.fact["result"];
     ensure!(

@@ -145,7 +145,7 @@ impl Machine {
     }
 
     fn counted(&mut self, build: bool, now: u64) -> Vec<Effect> {
-        if !build || self.reason.is_some() {
+        if self.reason.is_some() {
             return self.settle(now);
         }
         if self.deadline.is_some_and(|at| now >= at) {
@@ -153,7 +153,12 @@ impl Machine {
             return self.settle(now);
         }
         let entered = self.enter(TaskPhase::Build, now);
-        vec![entered, self.start(Stage::Build)]
+        if build {
+            return vec![entered, self.start(Stage::Build)];
+        }
+        // Nothing to build is a build that was over at once: a good task always goes the whole way.
+        let settled = self.settle(now);
+        std::iter::once(entered).chain(settled).collect()
     }
 
     fn built(&mut self, passed: bool, now: u64) -> Vec<Effect> {
