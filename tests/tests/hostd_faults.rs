@@ -45,8 +45,9 @@ async fn the_death_of_pid_1_is_noticed_at_once_and_it_can_be_started_again() -> 
     let events = noticed.context("nobody noticed")??;
     let problem = &events.last().context("an event")?.data["problem"];
     ensure!(problem["code"] == "died", "{problem}");
-    let view = caller.sandbox(&id).await?;
-    ensure!(view["status"] == "error" && view["problem"]["code"] == "died", "{view}");
+    // The event is out a moment before the answers know.
+    let view = caller.becomes(&id, "error").await?;
+    ensure!(view["problem"]["code"] == "died", "{view}");
     let refused = caller.post(&format!("/v1/sandboxes/{id}/execs"), &json!({"argv": ["true"]})).await?;
     let error = refused.error()?;
     ensure!(error.code == ApiErrorCode::SandboxFailed && error.detail.problem.is_some(), "{error:?}");
