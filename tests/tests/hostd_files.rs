@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
+use tests::host::until;
 use tests::{Hostd, Job, TaskFeed, complete, messages, shell};
 
 fn control(hostd: &Hostd, sandbox: &str) -> PathBuf {
@@ -47,6 +48,37 @@ async fn a_log_that_lost_its_tail_with_the_power_does_not_keep_a_task_from_endin
         ensure!(events.starts_with(&feed.events), "what was told is told again");
         let result = &events.last().context("done")?.fact["result"];
         ensure!(result["failure_reason"] == "lost", "{result}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_sandbox_wrote_before_it_died_is_taken_over_though_nobody_listened() -> Result<()> {
+    for destroyed in [false, true] {
+        let mut hostd = Hostd::start().await?;
+        let caller = hostd.local();
+        let sandbox = caller.create(&json!({})).await?;
+        let line = "until [ -e ../go ]; do sleep 0.01; done; seq 1000; sleep 1000";
+        let job = caller.submit(&sandbox, &shell(line)).await?;
+        caller.reaches(&job, "agent").await?;
+        hostd.kill().await?;
+        let home = hostd.workspace(&sandbox);
+        std::fs::write(home.join("workspace/go"), "")?;
+        let log = control(&hostd, &sandbox).join("tasks").join(&job.id);
+        until("all lines are in the files", async || {
+            let text = std::fs::read_to_string(newest(&log)?)?;
+            Ok(text.contains("\"text\":\"1000\"").then_some(()))
+        })
+        .await?;
+        hostd.kill_init(&sandbox)?;
+        hostd.crash().await?;
+        let caller = hostd.local();
+        if destroyed {
+            caller.delete(&format!("/v1/sandboxes/{sandbox}")).await?.expect::<Value>(200)?;
+        }
+        let events = caller.events_of(&job).await?;
+        let said: Vec<String> = (1..=1000).map(|number| number.to_string()).collect();
+        ensure!(messages(&events) == said, "{} of 1000", messages(&events).len());
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::{SECRET, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
-    core::Ending,
+    core::{Ending, Goal, Move},
     store::{EventFilter, Following, Store, StoreError, TaskBegun, TaskRecord, Topic, data_of, limits},
 };
 use proptest::prelude::*;
@@ -64,6 +64,7 @@ async fn so_many_tasks_wait_and_no_more() {
     assert!(matches!(store.begin_task(new_task("more")).await.unwrap(), TaskBegun::New(_)));
     let page = store.tasks(&id(1), None, 2, 2).await.unwrap();
     assert_eq!(page.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["more", "t63"]);
+    assert_eq!((page[0].prompt.as_str(), &page[0].request), ("do", &None), "a list is short");
     let next = store.tasks(&id(1), Some(&page[1].id), 1, 2).await.unwrap();
     assert_eq!(next[0].id.as_str(), "t62");
 }
@@ -140,6 +141,45 @@ async fn a_long_task_is_read_in_parts() {
     assert!(bytes < 2 * limits::LOG_READ_MAX_BYTES, "{bytes}");
     assert!(part.batches.iter().all(|batch| batch.frames.len() <= limits::FRAMES_MAX_BYTES));
     assert_eq!(logged(&store, &task).await.len(), 20_000);
+}
+
+#[tokio::test]
+async fn what_an_agent_prints_is_kept_up_to_a_bound_and_its_end_always() {
+    let (dir, store, _) = with_one().await;
+    let task = taken(&store, "t1").await;
+    // As if it had printed so much that the next few lines are the last.
+    let other = rusqlite::Connection::open(dir.path().join("slipway.db")).unwrap();
+    let almost = i64::try_from(limits::TASK_OUTPUT_MAX_BYTES - 500).unwrap();
+    other.execute("UPDATE tasks SET bytes = ?", [almost]).unwrap();
+    for start in [1, 101] {
+        store.append_task(task.number, lines(start..start + 100)).await.unwrap();
+    }
+    store.conclude_task(task.number, Ending::Lost, 9).await.unwrap();
+    let events = logged(&store, &task).await;
+    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+    let messages = kinds.iter().filter(|kind| **kind == "message").count();
+    assert!((1..10).contains(&messages), "{kinds:?}");
+    assert_eq!(kinds[messages..], ["log", "done"], "said once, and then the end");
+    assert_eq!(events.last().map(|event| event.number), Some(201));
+}
+
+#[tokio::test]
+async fn tasks_of_a_sandbox_that_is_long_gone_are_tidied_away() {
+    let (_dir, store, sandbox) = with_one().await;
+    let (old, open) = (taken(&store, "t1").await, taken(&store, "t2").await);
+    for task in [&old, &open] {
+        store.append_task(task.number, lines(1..=3)).await.unwrap();
+        store.conclude_task(task.number, Ending::Lost, 9).await.unwrap();
+    }
+    let later = 2 * limits::TASKS_OF_DESTROYED_KEEP_MS;
+    assert_eq!(store.tidy(later).await.unwrap().tasks, 0, "its sandbox lives");
+    store.move_sandbox(&sandbox, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3).await.unwrap();
+    store.move_sandbox(&sandbox, Move::Reached, 4).await.unwrap();
+    assert_eq!(store.tidy(5).await.unwrap().tasks, 0, "it has only just gone");
+    let tidied = store.tidy(later).await.unwrap();
+    assert_eq!((tidied.tasks, tidied.task_events), (2, 4));
+    assert!(logged(&store, &old).await.is_empty());
+    assert!(store.task(&sandbox, &open.id).await.unwrap().is_none());
 }
 
 /// What happens to a log that is read.
