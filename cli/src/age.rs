@@ -13,6 +13,11 @@ pub fn until(time: &str) -> String {
         .map_or_else(|| "-".to_owned(), |ms| format!("in {}", duration(ms.saturating_sub(now_ms()))))
 }
 
+/// Whether a time is over.
+pub fn has_passed(time: &str) -> bool {
+    parse_ms(time).is_some_and(|ms| ms <= now_ms())
+}
+
 pub fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -2,7 +2,7 @@
 
 use crate::commands::{
     attach, attempts, completions, create, down, ensure, events, exec, get, image, lifecycle, logs, ls,
-    ports, ps, rm, run, service, services, sh, task, token, up,
+    ports, preview_link, ps, rm, run, service, services, sh, task, token, up,
 };
 use clap::{Parser, Subcommand};
 
@@ -102,6 +102,10 @@ pub enum Command {
     Ps(ps::PsArgs),
     /// List the ports that something listens on in a sandbox
     Ports(ports::PortsArgs),
+    /// Make a link that opens a private preview, and print its address
+    ///
+    /// Whoever has the address sees the app on that port until the link expires or is revoked, and nothing else.
+    PreviewLink(preview_link::PreviewLinkArgs),
     /// Show what running sandboxes use; goes on until Ctrl-C on a terminal
     Top,
     /// List the tries to bring a sandbox up, and why they failed

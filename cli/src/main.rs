@@ -1,5 +1,6 @@
 //! The `slipway` command: what people and scripts use to talk to hostd.
 
+mod activity;
 mod age;
 mod args;
 mod client;
@@ -26,13 +27,14 @@ mod signals;
 mod spec;
 mod stdin;
 mod table;
-mod tame;
 mod task;
 mod terminal;
 mod text;
 mod viewer;
 mod winsize;
 mod wire;
+
+use protocol::tame;
 
 fn main() {
     let args = <args::Args as clap::Parser>::parse();

@@ -77,6 +77,7 @@ async fn serve(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Events(args) => commands::events::run(context, args).await,
         Command::Ps(args) => commands::ps::run(context, args).await,
         Command::Ports(args) => commands::ports::run(context, args).await,
+        Command::PreviewLink(args) => commands::preview_link::run(context, args).await,
         Command::Top => commands::top::run(context).await,
         Command::Attempts(args) => commands::attempts::run(context, args).await,
         Command::Image(args) => commands::image::run(context, args).await,

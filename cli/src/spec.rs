@@ -4,7 +4,7 @@ use crate::{failure::Failure, parse};
 use clap::{Args, ValueEnum};
 use protocol::{
     ServiceSpec,
-    api::{IdlePolicy, Network, SandboxScope, SandboxSpec, Visibility},
+    api::{IdlePolicy, Network, PreviewHeaders, SandboxScope, SandboxSpec, Visibility},
 };
 use std::{io::Read as _, path::PathBuf};
 
@@ -60,9 +60,15 @@ pub struct ShapeFlags {
     /// `none` has loopback only; `open` reaches the network of the host's choice
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<NetworkFlag>,
-    /// Let anyone open its previews, without a token
-    #[arg(long)]
+    /// Let anyone open its previews, without a link
+    #[arg(long, conflicts_with = "private")]
     pub public: bool,
+    /// Ask everybody who opens its previews for a link, as hostd does by itself beyond loopback
+    #[arg(long)]
+    pub private: bool,
+    /// Leave Host and Origin as browsers send them; else apps see localhost:PORT, which dev servers want
+    #[arg(long)]
+    pub headers_as_sent: bool,
     /// How long it may exist, as in 90s, 15m, 4h or 7d; for ever when not given
     #[arg(long, value_name = "TIME")]
     pub ttl: Option<String>,
@@ -123,7 +129,10 @@ impl ShapeFlags {
         spec.limits.pids = self.pids.or(spec.limits.pids);
         spec.limits.disk_mb = self.disk.or(spec.limits.disk_mb);
         spec.network = self.network.map(Network::from).or(spec.network);
-        spec.visibility = self.public.then_some(Visibility::Public).or(spec.visibility);
+        let private = self.private.then_some(Visibility::Private);
+        spec.visibility = self.public.then_some(Visibility::Public).or(private).or(spec.visibility);
+        spec.preview_headers =
+            self.headers_as_sent.then_some(PreviewHeaders::AsSent).or(spec.preview_headers);
         spec.ttl = self.ttl.or(spec.ttl);
         spec.metadata.extend(self.metadata);
         spec.project = self.project.or(spec.project);

@@ -4,14 +4,16 @@ use crate::{
     api::{self, Api, Images, Listener},
     command::Failure,
     config::{self, Config},
-    core::{Defaults, Previews},
+    core::{Defaults, Passes, Previews, Scheme},
     driver::{
         Driver, DriverError, Drivers,
         oci::{HostImage, Oci, OciConfig},
     },
+    edge::{self, Edge, EdgeParts, Gate, Tls},
     identity_files::{IdentityFiles, prepare},
     inside::Inside,
     limits,
+    links::Links,
     reconcile::{Fleet, FleetParts, Timing},
     store::Store,
 };
@@ -19,9 +21,11 @@ use nix::{
     fcntl::{Flock, FlockArg},
     sys::resource::{Resource, getrlimit, setrlimit},
 };
+use protocol::api::Visibility;
 use std::{
     fs::{self, DirBuilder, File, Permissions},
     io::{self, IsTerminal, Write},
+    net::SocketAddr,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -110,23 +114,34 @@ async fn run(config: Config) -> Result<(), Failure> {
     let images = Images::new(oci.clone());
     let drivers = Drivers::new(vec![oci as Arc<dyn Driver>]);
     let timing = Timing { idle_ms: config.idle_s.saturating_mul(1000), ..Timing::default() };
-    let (defaults, inside) = (defaults(&config), Inside::new(previews(&config)));
+    let tls = tls(&config)?;
+    let preview = bind("SLIPWAY_PREVIEW_BIND", config.preview_bind).await?;
+    let previews = previews(&config, local_address(&preview)?.port());
+    let (defaults, inside) = (defaults(&config), Inside::new(previews.clone()));
     let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside };
     let fleet = Fleet::open(parts).await.map_err(|error| Failure::Failed(error.to_string()))?;
 
     let closing = CancellationToken::new();
-    let api = Api::new(fleet.clone(), settings(&config, &files, images), closing.clone());
-    let tcp = TcpListener::bind(config.api_bind).await.map_err(|error| {
-        Failure::Usage(format!("SLIPWAY_API_BIND: could not listen on {}: {error}", config.api_bind))
-    })?;
-    let address = tcp.local_addr().map_err(|error| failed("ask for its address", &error))?;
+    let links = Links::new(store.clone(), Passes::new(&files.key, previews.clone()));
+    let admin_hash = crate::tokens::hash_of(&files.admin_token);
+    let gate = Gate::new(links.clone(), admin_hash, previews.clone(), fleet.clock());
+    let parts = EdgeParts { fleet: fleet.clone(), previews: previews.clone(), gate, tls };
+    let edge = Edge::start(parts, closing.clone())
+        .map_err(|error| failed("start the threads of previews", &error))?;
+    let settings = settings(&config, &files, images, previews, links);
+    let api = Api::new(fleet.clone(), settings, closing.clone());
+    let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
+    let address = local_address(&tcp)?;
     let unix = listen_unix(&config.data_dir.join(SOCKET))?;
     let mut signals = Signals::new()?;
-    say_ready(&format!("ready api=http://{address}"));
+    let seen = format!("{}://{}", scheme_of(&config).word(), local_address(&preview)?);
+    say_ready(&format!("ready api=http://{address} preview={seen}"));
 
     let router = api::router(api.clone());
     let tcp = api::serve(Listener::Tcp(tcp), router.clone(), closing.clone());
     let unix = api::serve(Listener::Unix(unix), router, closing.clone());
+    let preview = edge::serve(preview, edge.clone());
+    let prune = edge.tidy();
     let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
     let scrub = closing.run_until_cancelled(store.keep_log());
     let stop = async {
@@ -134,7 +149,7 @@ async fn run(config: Config) -> Result<(), Failure> {
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, tidy, scrub, stop);
+    tokio::join!(tcp, unix, preview, prune, tidy, scrub, stop);
     api.finish().await;
     fleet.close().await;
     store.close().await;
@@ -192,7 +207,13 @@ fn pids_max() -> u64 {
     (all / 4).clamp(limits::PIDS_MIN, limits::PIDS_MAX)
 }
 
-fn settings(config: &Config, files: &IdentityFiles, images: Images) -> api::Settings {
+fn settings(
+    config: &Config,
+    files: &IdentityFiles,
+    images: Images,
+    previews: Previews,
+    links: Links,
+) -> api::Settings {
     api::Settings {
         admin_hash: api::hash_of(&files.admin_token),
         auth: match config.auth {
@@ -200,15 +221,39 @@ fn settings(config: &Config, files: &IdentityFiles, images: Images) -> api::Sett
             config::Auth::Off => api::Auth::Off,
         },
         names: config.api_hosts.clone(),
-        previews: previews(config),
+        previews,
         instance: files.instance.clone(),
         data_dir: config.data_dir.clone(),
         images,
+        links,
     }
 }
 
-fn previews(config: &Config) -> Previews {
-    Previews { domain: config.preview_domain.clone(), port: config.preview_bind.port() }
+/// As browsers see them. Whoever can reach only loopback is the operator.
+fn previews(config: &Config, bound: u16) -> Previews {
+    let (scheme, port) = config.preview_public.unwrap_or((scheme_of(config), bound));
+    let local = config.preview_bind.ip().is_loopback() && config.preview_public.is_none();
+    let visibility = if local { Visibility::Public } else { Visibility::Private };
+    Previews { domain: config.preview_domain.clone(), scheme, port, visibility }
+}
+
+async fn bind(key: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(at).await;
+    listener.map_err(|error| Failure::Usage(format!("{key}: could not listen on {at}: {error}")))
+}
+
+fn local_address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    listener.local_addr().map_err(|error| failed("ask for its address", &error))
+}
+
+fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
+    let load = |(cert, key): &(PathBuf, PathBuf)| Tls::load(cert, key);
+    config.preview_tls.as_ref().map(load).transpose().map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// By which previews are served here.
+fn scheme_of(config: &Config) -> Scheme {
+    if config.preview_tls.is_some() { Scheme::Https } else { Scheme::Http }
 }
 
 /// The socket of an earlier hostd is in the way, and nobody listens on it: the lock is ours.

@@ -1,7 +1,7 @@
 //! Configuration, out of strings: a TOML file under environment variables. Nothing is opened or bound
 //! here; what is wrong is named by its key, with what it may be.
 
-use crate::limits;
+use crate::{core::Scheme, limits};
 use serde::Deserialize;
 use std::{fmt, net::SocketAddr, path::PathBuf};
 
@@ -13,6 +13,10 @@ pub struct Config {
     pub api_bind: SocketAddr,
     pub preview_bind: SocketAddr,
     pub preview_domain: String,
+    /// How browsers reach previews, where that is not how hostd serves them: a proxy is in front.
+    pub preview_public: Option<(Scheme, u16)>,
+    /// Certificate chain and key, in PEM: previews are served by TLS.
+    pub preview_tls: Option<(PathBuf, PathBuf)>,
     pub driver: DriverChoice,
     pub oci_runtime: Option<String>,
     pub image: String,
@@ -68,6 +72,9 @@ struct File {
     api_bind: Option<String>,
     preview_bind: Option<String>,
     preview_domain: Option<String>,
+    preview_public: Option<String>,
+    preview_tls_cert: Option<String>,
+    preview_tls_key: Option<String>,
     driver: Option<String>,
     oci_runtime: Option<String>,
     image: Option<String>,
@@ -102,6 +109,13 @@ impl Config {
                 &text("preview_bind", &file.preview_bind, "127.0.0.1:8080"),
             )?,
             preview_domain: domain(&text("preview_domain", &file.preview_domain, "localhost"))?,
+            preview_public: optional("preview_public", &file.preview_public)
+                .map(|text| public(&text))
+                .transpose()?,
+            preview_tls: tls(
+                optional("preview_tls_cert", &file.preview_tls_cert),
+                optional("preview_tls_key", &file.preview_tls_key),
+            )?,
             driver: driver(&text("driver", &file.driver, "auto"))?,
             oci_runtime: optional("oci_runtime", &file.oci_runtime),
             image: text("image", &file.image, "host"),
@@ -175,6 +189,33 @@ fn domain(text: &str) -> Result<String, BadConfig> {
     let wrong =
         || bad("SLIPWAY_PREVIEW_DOMAIN", format!("must be a domain name, as in example.com, not {text:?}"));
     if good { Ok(text.to_ascii_lowercase()) } else { Err(wrong()) }
+}
+
+fn public(text: &str) -> Result<(Scheme, u16), BadConfig> {
+    let wrong = || {
+        let message =
+            format!("must be http or https, with a port if it is another, as in https:8443, not {text:?}");
+        bad("SLIPWAY_PREVIEW_PUBLIC", message)
+    };
+    let (word, port) = text.split_once(':').map_or((text, None), |(word, port)| (word, Some(port)));
+    let scheme = match word {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return Err(wrong()),
+    };
+    let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
+    Ok((scheme, port.unwrap_or_else(|| scheme.port())))
+}
+
+fn tls(cert: Option<String>, key: Option<String>) -> Result<Option<(PathBuf, PathBuf)>, BadConfig> {
+    match (cert, key) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => {
+            Ok(Some((absolute("preview_tls_cert", &cert)?, absolute("preview_tls_key", &key)?)))
+        }
+        (Some(_), None) => Err(bad("SLIPWAY_PREVIEW_TLS_KEY", "must be given with SLIPWAY_PREVIEW_TLS_CERT")),
+        (None, Some(_)) => Err(bad("SLIPWAY_PREVIEW_TLS_CERT", "must be given with SLIPWAY_PREVIEW_TLS_KEY")),
+    }
 }
 
 fn driver(text: &str) -> Result<DriverChoice, BadConfig> {
@@ -259,6 +300,16 @@ mod tests {
                 None,
                 ("SLIPWAY_PREVIEW_DOMAIN", "a b"),
                 "SLIPWAY_PREVIEW_DOMAIN: must be a domain name, as in example.com, not \"a b\"",
+            ),
+            (
+                None,
+                ("SLIPWAY_PREVIEW_PUBLIC", "ftp"),
+                "SLIPWAY_PREVIEW_PUBLIC: must be http or https, with a port if it is another, as in https:8443, not \"ftp\"",
+            ),
+            (
+                None,
+                ("SLIPWAY_PREVIEW_TLS_CERT", "/cert.pem"),
+                "SLIPWAY_PREVIEW_TLS_KEY: must be given with SLIPWAY_PREVIEW_TLS_CERT",
             ),
             (
                 Some("auth = \"off\""),

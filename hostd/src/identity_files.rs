@@ -1,6 +1,7 @@
 //! The files that make this hostd itself, written at its first start: instance id, the key that
 //! authenticates badges, the administrator's token.
 
+use crate::tokens::ADMIN_PREFIX;
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
@@ -21,7 +22,7 @@ pub fn prepare(data_dir: &Path) -> io::Result<IdentityFiles> {
     let instance = kept(&data_dir.join("instance"), || Ok(hex(&random::<8>()?)))?;
     let key = kept(&data_dir.join("key"), || Ok(hex(&random::<32>()?)))?;
     let admin_token =
-        kept(&data_dir.join("token"), || Ok(format!("slipway_{}", hex(&random::<TOKEN_BYTES>()?))))?;
+        kept(&data_dir.join("token"), || Ok(format!("{ADMIN_PREFIX}{}", hex(&random::<TOKEN_BYTES>()?))))?;
     let key = unhex(&key).ok_or_else(|| {
         let why = format!("{} is not a key of 64 hexadecimal digits", data_dir.join("key").display());
         io::Error::new(io::ErrorKind::InvalidData, why)

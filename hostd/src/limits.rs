@@ -36,6 +36,15 @@ pub const CPUS_MIN: f64 = 0.05;
 pub const PIDS_DEFAULT: u64 = 512;
 pub const PIDS_MIN: u64 = 16;
 pub const PIDS_MAX: u64 = 32_768;
+/// How long a link to a private preview is good unless it says so, and at most.
+pub const LINK_TTL_DEFAULT_MS: u64 = 86_400_000;
+pub const LINK_TTL_MAX_MS: u64 = 30 * 86_400_000;
+/// Links that are known to be good without asking the store.
+pub const LINKS_KNOWN_MAX: usize = 16_384;
+/// Questions to the store for one request to a preview.
+pub const LINKS_ASKED_MAX: usize = 8;
+/// A token of the API.
+pub const TOKEN_MAX_BYTES: usize = 256;
 pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
 
 // ---- sandboxes ----
@@ -62,6 +71,12 @@ pub const RESTART_MAX_MS: u64 = 60_000;
 
 /// Without activity for so long a sandbox is put to sleep, unless configured.
 pub const IDLE_DEFAULT_S: u64 = 2100;
+
+/// After a byte that keeps nothing awake, before a sandbox with open streams is frozen again: a page that
+/// says something every half minute costs a tenth of the time.
+pub const DOZE_AFTER_MS: u64 = 3_000;
+/// Between two looks whether a sandbox may sleep, at least.
+pub const SLEEP_LOOK_MIN_MS: u64 = 50;
 
 // ---- what comes from a sandbox ----
 

@@ -17,6 +17,7 @@ mod name;
 mod output;
 mod service;
 mod status;
+pub mod tame;
 mod task;
 mod task_event;
 mod terminal;

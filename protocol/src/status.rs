@@ -134,6 +134,11 @@ pub enum Reason {
     Cpu {
         percent: u32,
     },
+    /// Browsers: open streams, and since when nobody did anything with the previews. Only hostd sees it.
+    Preview {
+        streams: u64,
+        silent_ms: u64,
+    },
 }
 
 /// Why a tunnel could not be opened.

@@ -2,11 +2,15 @@
 //!
 //! The programs are those in the directory that `SLIPWAY_PROGRAMS` names. Everything here needs root.
 
+pub mod apps;
+pub mod browser;
+pub mod certificate;
 pub mod client;
 pub mod control_group;
 pub mod events;
 pub mod frames;
 pub mod host;
+pub mod https;
 pub mod input;
 pub mod launch;
 pub mod output;
@@ -27,6 +31,7 @@ pub mod tunnel;
 pub mod viewer;
 pub mod wire;
 
+pub use browser::Browser;
 pub use client::{Answer, Client};
 pub use host::{
     Caller, Feed, Hostd, Job, Reply, Rover, TaskFeed, TcpViewer, complete, lines, messages, shell,

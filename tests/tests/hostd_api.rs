@@ -320,6 +320,14 @@ async fn wrong_configuration_is_exit_64_and_one_line_that_names_the_key() -> Res
         [("SLIPWAY_DATA_DIR", data.as_str()), ("SLIPWAY_AUTH", "off"), ("SLIPWAY_API_BIND", "0.0.0.0:0")];
     let (code, said) = ends(&open, &[]).await?;
     ensure!(code == Some(64) && said.contains("SLIPWAY_AUTH"), "{code:?} {said}");
+    let tls = [
+        ("SLIPWAY_DATA_DIR", data.as_str()),
+        ("SLIPWAY_PREVIEW_TLS_CERT", "/there/is/none"),
+        ("SLIPWAY_PREVIEW_TLS_KEY", "/there/is/none"),
+    ];
+    let (code, said) = ends(&tls, &[]).await?;
+    let named = "SLIPWAY_PREVIEW_TLS_CERT: /there/is/none cannot be read";
+    ensure!(code == Some(64) && said.contains(named), "{code:?} {said}");
     Ok(())
 }
 

@@ -55,6 +55,9 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/sandboxes/{id}/terminals/{exec}", For::Driving, "", &[101]),
     ("GET /v1/sandboxes/{id}/services", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/services/{service}/logs", For::Seeing, "", &[200]),
+    ("POST /v1/sandboxes/{id}/preview-links", For::Driving, r#"{"port": 3000}"#, &[201]),
+    ("GET /v1/sandboxes/{id}/preview-links", For::Seeing, "", &[200]),
+    ("DELETE /v1/sandboxes/{id}/preview-links/{link}", For::Driving, "", &[204]),
     ("PATCH /v1/sandboxes/{id}", For::Driving, r#"{"name": "n"}"#, &[200]),
     ("PATCH /v1/sandboxes/{id}/ttl", For::Driving, r#"{"ttl": null}"#, &[200]),
     ("POST /v1/sandboxes/{id}/keepalive", For::Driving, "", &[200]),
@@ -173,14 +176,19 @@ async fn call(caller: &Caller, route: &str, body: &str, names: &[(&str, &str)]) 
     caller.call(request.body(Full::new(Bytes::from(body)))?).await
 }
 
-async fn owned_sandbox(owner: &Caller) -> Result<String> {
+/// Its id, and that of a link to a preview of it.
+async fn owned_sandbox(owner: &Caller) -> Result<(String, String)> {
     let services = json!([{"name": "web", "command": "sleep 1000"}]);
     let id = owner.create(&json!({"services": services})).await?;
     let exec = json!({"id": "e1", "argv": ["cat"], "tty": true});
     owner.post(&format!("/v1/sandboxes/{id}/execs"), &exec).await?.expect::<Value>(202)?;
     let task = json!({"id": "t1", "prompt": "x", "command": ["true"]});
     owner.post(&format!("/v1/sandboxes/{id}/tasks"), &task).await?.expect::<Value>(202)?;
-    Ok(id)
+    let link: Value = owner
+        .post(&format!("/v1/sandboxes/{id}/preview-links"), &json!({"port": 3000}))
+        .await?
+        .expect(201)?;
+    Ok((id, link["id"].as_str().context("a link")?.to_owned()))
 }
 
 #[tokio::test]
@@ -188,7 +196,7 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
     let hostd = Hostd::start().await?;
     let callers = callers(&hostd).await?;
     let owner = &callers.iter().find(|(who, _)| *who == Who::Owner).context("the owner")?.1;
-    let id = owned_sandbox(owner).await?;
+    let (id, link) = owned_sandbox(owner).await?;
     let (spare, _) = token(&hostd, &json!({"tenant": "a", "principal": "dora"})).await?;
     for (route, needs, body, success) in ROUTES {
         for (who, caller) in &callers {
@@ -199,6 +207,7 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
                     ("{exec}", "e1"),
                     ("{task}", "t1"),
                     ("{service}", "web"),
+                    ("{link}", &link),
                     ("{name}", "i"),
                     ("{tenant}", tenant),
                 ]

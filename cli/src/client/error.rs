@@ -106,9 +106,11 @@ fn api_next(error: &ApiError) -> Option<String> {
         ApiErrorCode::NoCapacity => {
             Some("stop or remove a sandbox: `slipway top` shows the largest".to_owned())
         }
-        ApiErrorCode::TooMany | ApiErrorCode::TimedOut | ApiErrorCode::ShuttingDown => {
-            Some("try again in a moment".to_owned())
-        }
+        ApiErrorCode::TooMany
+        | ApiErrorCode::PortClosed
+        | ApiErrorCode::Waking
+        | ApiErrorCode::TimedOut
+        | ApiErrorCode::ShuttingDown => Some("try again in a moment".to_owned()),
         ApiErrorCode::InvalidRequest
         | ApiErrorCode::MethodNotAllowed
         | ApiErrorCode::Conflict

@@ -1,6 +1,7 @@
 //! `slipway get`.
 
 use crate::{
+    activity::activity_line,
     age::{age, until},
     client::Ask,
     context::Context,
@@ -8,7 +9,7 @@ use crate::{
     text::{plain, word},
 };
 use clap::Args;
-use protocol::api::SandboxView;
+use protocol::api::{ActivityView, SandboxStatus, SandboxView};
 
 #[derive(Debug, Args)]
 pub struct GetArgs {
@@ -19,7 +20,19 @@ pub struct GetArgs {
 
 pub async fn run(context: &Context, args: GetArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
-    context.show(Ask::get(format!("/v1/sandboxes/{id}")), |view| Ok(describe(&view))).await
+    let answer = context.client.send(Ask::get(format!("/v1/sandboxes/{id}"))).await?;
+    let activity = if context.output.json { None } else { activity(context, &answer.parse()?).await };
+    context.show_answer(&answer, |view| Ok(describe(&view) + &activity.unwrap_or_default()))
+}
+
+/// Of one that is up. It may go down in between, or not answer: then nothing is said.
+async fn activity(context: &Context, view: &SandboxView) -> Option<String> {
+    if !matches!(view.status, SandboxStatus::Running | SandboxStatus::Paused) {
+        return None;
+    }
+    let answer = context.client.send(Ask::get(format!("/v1/sandboxes/{}/activity", view.id))).await.ok()?;
+    let view: ActivityView = answer.parse().ok()?;
+    Some(field("activity", &activity_line(&view)) + "\n")
 }
 
 pub fn describe(view: &SandboxView) -> String {

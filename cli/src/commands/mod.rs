@@ -15,6 +15,7 @@ pub mod lifecycle;
 pub mod logs;
 pub mod ls;
 pub mod ports;
+pub mod preview_link;
 pub mod ps;
 pub mod rm;
 pub mod run;

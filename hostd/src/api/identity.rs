@@ -1,20 +1,12 @@
 //! Who calls: by a bearer token, or by being root on the Unix socket.
 
-use super::{
-    Api, Auth,
-    failure::Failure,
-    hosts::Peer,
-    limits, terminals,
-    tokens::{alive, hash_of},
+use super::{Api, Auth, failure::Failure, hosts::Peer, terminals};
+use crate::{
+    core::Identity,
+    tokens::{self, operator},
 };
-use crate::core::Identity;
 use hyper::{HeaderMap, header::AUTHORIZATION};
-use protocol::api::{ApiErrorCode, Label, TOKEN_SUBPROTOCOL, TokenScope};
-use subtle::ConstantTimeEq;
-
-/// Whoever calls as the administrator of the host owns what he makes under these names.
-const OPERATOR_TENANT: &str = "default";
-const OPERATOR_PRINCIPAL: &str = "admin";
+use protocol::api::{ApiErrorCode, TOKEN_SUBPROTOCOL, TokenScope};
 
 pub async fn identify(api: &Api, peer: Peer, headers: &HeaderMap) -> Result<Identity, Failure> {
     if api.settings.auth == Auth::Off && peer.is_loopback() {
@@ -36,37 +28,13 @@ pub fn nobody() -> Identity {
     Identity { scope: TokenScope::Read, operator: false, ..operator(String::new()) }
 }
 
-fn operator(via: String) -> Identity {
-    let label = |text| Label::parse(text).expect("a constant that is a good label");
-    Identity {
-        tenant: label(OPERATOR_TENANT),
-        principal: label(OPERATOR_PRINCIPAL),
-        scope: TokenScope::Admin,
-        operator: true,
-        via,
-    }
-}
-
 fn trusted(uid: u32) -> bool {
     uid == 0 || uid == nix::unistd::geteuid().as_raw()
 }
 
-/// The store is asked every time: a revoked token must not work once more.
 async fn by_token(api: &Api, token: &str) -> Result<Identity, Failure> {
-    let hash = hash_of(token);
-    if bool::from(hash.ct_eq(&api.settings.admin_hash)) {
-        return Ok(operator("admin-token".to_owned()));
-    }
-    let found = api.fleet.store().token_by_hash(&hash).await?;
-    let record = found.filter(|record| alive(record, api.now_ms()));
-    let record = record.ok_or_else(|| unauthorized("this token is unknown, revoked or expired"))?;
-    Ok(Identity {
-        tenant: record.tenant,
-        principal: record.principal,
-        scope: record.scope,
-        operator: false,
-        via: record.id,
-    })
+    let found = tokens::identity_of(api.fleet.store(), &api.settings.admin_hash, token, api.now_ms()).await?;
+    found.ok_or_else(|| unauthorized("this token is unknown, revoked or expired"))
 }
 
 /// Browsers cannot set headers on WebSockets, but name subprotocols.
@@ -75,10 +43,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
         return Ok(terminals::subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)));
     };
     let wrong = || unauthorized("Authorization must be: Bearer, one space, a token");
-    let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(wrong)?;
-    let sane =
-        (1..=limits::TOKEN_MAX_BYTES).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic());
-    if scheme.eq_ignore_ascii_case("bearer") && sane { Ok(Some(token)) } else { Err(wrong()) }
+    tokens::bearer(value).map(Some).ok_or_else(wrong)
 }
 
 fn unauthorized(message: &str) -> Failure {

@@ -6,11 +6,6 @@ use crate::core::Rate;
 pub const DRAIN_MAX_MS: u64 = 10_000;
 /// How long a call may go on after the shutdown began, before it is told so.
 pub const CLOSING_MS: u64 = 3_000;
-/// Connections over the limit that are told so at once; more are closed without a word.
-pub const REFUSALS_MAX: usize = 64;
-pub const REFUSAL_MAX_MS: u64 = 1_000;
-/// Pause after an accept that failed for want of descriptors.
-pub const ACCEPT_PAUSE_MS: u64 = 50;
 /// The head of a request.
 pub const HEAD_MAX_BYTES: usize = 64 << 10;
 /// How long a call waits for a settled state unless it says so, and at most.
@@ -21,7 +16,6 @@ pub const KEY_WAIT_MS: u64 = 60_000;
 pub const KEY_MAX_BYTES: usize = 255;
 /// An answer that is kept for a repetition.
 pub const KEPT_ANSWER_MAX_BYTES: usize = 8 << 20;
-pub const TOKEN_MAX_BYTES: usize = 256;
 pub const REQUEST_ID_MAX_BYTES: usize = 64;
 /// Audit rows that wait to be written.
 pub const AUDIT_QUEUE_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! Looking at one sandbox: activity, attempts, ports, stats. None of these wakes it.
+//! Looking at one sandbox: attempts, ports, stats. None of these wakes it.
 
 use super::{
     call::Call,
@@ -6,38 +6,14 @@ use super::{
     pass,
     views::{self, ok},
 };
-use crate::{core::rfc3339, limits};
+use crate::limits;
 use protocol::{
-    Activity, INSIDE_PORT, ListeningPort,
-    api::{ActivityView, ApiErrorCode, IdlePolicy, Page, SandboxStatus},
+    INSIDE_PORT, ListeningPort,
+    api::{ApiErrorCode, Page, SandboxStatus},
 };
-use serde::Deserialize;
 use std::time::Duration;
 
-/// Of the status of runtimed only this.
-#[derive(Deserialize)]
-struct Active {
-    activity: Activity,
-}
-
 const WITHIN: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
-
-pub async fn activity(call: Call) -> Answer {
-    let record = call.sandbox().await?;
-    let idle_policy = record.blueprint.idle_policy;
-    let seen = match call.api.fleet.control(&record.id).await {
-        Ok((_, control)) => Some(control.get::<Active>(&pass::path(&["status"]), WITHIN).await?.activity),
-        Err(_) => None,
-    };
-    let Some(Activity { busy, since_ms, reasons, .. }) = seen else {
-        // It sleeps, or is on its way: nothing is going on in it.
-        let since = rfc3339(record.updated_ms);
-        return Ok(ok(&ActivityView { busy: false, since, reasons: vec![], idle_policy, sleeps_at: None }));
-    };
-    let sleeps = !busy && idle_policy == IdlePolicy::Sleep;
-    let sleeps_at = sleeps.then(|| rfc3339(since_ms.saturating_add(call.api.fleet.timing().idle_ms)));
-    Ok(ok(&ActivityView { busy, since: rfc3339(since_ms), reasons, idle_policy, sleeps_at }))
-}
 
 pub async fn attempts(call: Call) -> Answer {
     let record = call.sandbox().await?;

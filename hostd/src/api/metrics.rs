@@ -1,5 +1,6 @@
 //! Numbers for Prometheus.
 
+use crate::edge::metrics as edge;
 use hyper::Method;
 use std::{
     collections::BTreeMap,
@@ -60,6 +61,15 @@ impl Metrics {
             "Connections over the limit.",
             &plain(&CONNECTIONS_REFUSED),
         );
+        for (name, help, value) in [
+            ("slipway_preview_requests_total", "Requests that an app answered.", &edge::SERVED),
+            ("slipway_preview_held_total", "Requests that were held for a sandbox.", &edge::HELD),
+            ("slipway_preview_excused_total", "Requests that no app answered.", &edge::EXCUSED),
+            ("slipway_preview_upgrades_total", "Connections that were upgraded.", &edge::UPGRADED),
+            ("slipway_preview_connections_refused_total", "Connections over the limit.", &edge::REFUSED),
+        ] {
+            family(name, "counter", help, &plain(value));
+        }
         family(
             "slipway_audit_dropped_total",
             "counter",

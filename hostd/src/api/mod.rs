@@ -10,6 +10,7 @@
 //! **Invariant:** no handler decides who may call it, reads a body by itself or words an HTTP error. What
 //! changes something runs in a task of its own, so that a caller who hangs up leaves nothing half done.
 
+mod activity;
 mod audit;
 mod audits;
 mod body;
@@ -29,6 +30,7 @@ mod images;
 mod keyed;
 mod lifecycle;
 mod limits;
+mod links;
 mod looks;
 mod metrics;
 mod older;
@@ -53,9 +55,9 @@ mod viewer;
 mod viewers;
 mod views;
 
+pub use crate::tokens::hash_of;
 pub use dispatch::router;
 pub use images::Images;
 pub use openapi::openapi_json;
 pub use serve::{Listener, serve};
 pub use state::{Api, Auth, Settings};
-pub use tokens::hash_of;

@@ -132,7 +132,7 @@ fn tag(path: &'static str) -> &'static str {
     let mut parts = path.trim_start_matches("/v1").split('/').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or("host");
     match path.split('/').nth(4) {
-        Some(part @ ("execs" | "services" | "terminals" | "events")) => part,
+        Some(part @ ("execs" | "services" | "terminals" | "events" | "preview-links")) => part,
         _ => first,
     }
 }

@@ -1,7 +1,7 @@
 //! The table: every route of the API, who may call it, what it takes and gives.
 
 use super::{
-    audits, ensure, events, execs, host, images, lifecycle, looks, older,
+    activity, audits, ensure, events, execs, host, images, lifecycle, links, looks, older,
     route::{
         Needs::{Admin, Nothing, Operator, Read, Write},
         Param, Route,
@@ -13,8 +13,8 @@ use protocol::{
     CancelRequest, ListeningPort, ServiceView, ServicesRequest, SignalRequest, TtySize,
     api::{
         ActivityView, AttemptView, DriverView, EnsureAnswer, EventView, ExecAnswer, ExecCreate, HostView,
-        Image, Page, SandboxSpec, SandboxView, StatsView, TaskAnswer, TaskCreate, TaskEventView, TokenCreate,
-        TokenCreated, TokenView, TtlChange,
+        Image, Page, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView, SandboxSpec, SandboxView,
+        StatsView, TaskAnswer, TaskCreate, TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange,
     },
 };
 
@@ -49,6 +49,7 @@ pub fn all() -> Vec<Route> {
         task(),
         exec(),
         service(),
+        preview_link(),
         tenant(),
         operator(),
         older::all(),
@@ -138,7 +139,7 @@ fn lifecycle_verbs() -> Vec<Route> {
 
 fn look() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/v1/sandboxes/{id}/activity", Read, looks::activity)
+        Route::new(Method::GET, "/v1/sandboxes/{id}/activity", Read, activity::activity)
             .says("Why it is awake, and when it will sleep")
             .gives::<ActivityView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/attempts", Read, looks::attempts)
@@ -271,6 +272,23 @@ fn service() -> Vec<Route> {
             .query(FOLLOW)
             .query(WAKE)
             .gives_raw(200, "application/x-ndjson"),
+    ]
+}
+
+fn preview_link() -> Vec<Route> {
+    vec![
+        Route::new(Method::POST, "/v1/sandboxes/{id}/preview-links", Write, links::create)
+            .says("Make a link to a private preview; the only answer that shows its pass")
+            .takes::<PreviewLinkCreate>()
+            .never_by_key()
+            .gives::<PreviewLinkCreated>(201),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/preview-links", Read, links::list)
+            .says("Links to its previews, newest first; without their passes")
+            .query(PAGE)
+            .gives::<Page<PreviewLinkView>>(200),
+        Route::new(Method::DELETE, "/v1/sandboxes/{id}/preview-links/{link}", Write, links::revoke)
+            .says("Revoke a link, at once, and the cookies that came of it")
+            .gives_raw(204, ""),
     ]
 }
 

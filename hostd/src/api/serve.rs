@@ -1,31 +1,24 @@
-//! Connections: accepted up to a limit, each with a deadline for its request heads, all of them owned
-//! here and ended in order when hostd shuts down.
+//! Connections of callers: over TCP and the Unix socket, each with a deadline for its request heads.
 
 use super::{
     hosts::Peer,
     limits as api,
     metrics::{CONNECTIONS, CONNECTIONS_REFUSED},
 };
-use crate::{driver::Stream, limits};
+use crate::{
+    connections::{self, Accept, Crowd},
+    driver::Stream,
+    limits,
+};
 use axum::Router;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy, sink},
-    net::{TcpListener, UnixListener},
-    sync::Semaphore,
-    task::{JoinError, JoinSet},
-    time::{sleep, timeout},
-};
+use std::{io, sync::atomic::Ordering, time::Duration};
+use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
-use tracing::{debug, error, warn};
+use tracing::debug;
 
 /// Said by hand: there is no place to say it properly.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 116\r\n\
@@ -37,7 +30,10 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
-impl Listener {
+impl Accept for Listener {
+    type Io = Box<dyn Stream>;
+    type Peer = Peer;
+
     async fn accept(&self) -> io::Result<(Box<dyn Stream>, Peer)> {
         match self {
             Self::Tcp(listener) => {
@@ -63,52 +59,17 @@ pub async fn serve(listener: Listener, router: Router, shutdown: CancellationTok
 }
 
 async fn serve_at_most(most: usize, listener: Listener, router: Router, shutdown: CancellationToken) {
-    let places = Arc::new(Semaphore::new(most));
-    let refusals = Arc::new(Semaphore::new(api::REFUSALS_MAX));
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            biased;
-            // All of these only wait; a connection is either accepted or still in the kernel's queue.
-            () = shutdown.cancelled() => break,
-            Some(ended) = connections.join_next() => report(ended),
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match places.clone().try_acquire_owned() {
-                    Ok(place) => {
-                        let (router, shutdown) = (router.clone(), shutdown.clone());
-                        connections.spawn(async move {
-                            let _counted = Counted::new();
-                            talk(stream, peer, router, shutdown).await;
-                            drop(place);
-                        });
-                    }
-                    Err(_) => refuse(stream, &refusals, &mut connections),
-                },
-                Err(error) => {
-                    debug!(%error, "could not accept a connection");
-                    sleep(Duration::from_millis(api::ACCEPT_PAUSE_MS)).await;
-                }
-            },
-        }
-    }
-    drop(listener);
-    let drained = async {
-        while let Some(ended) = connections.join_next().await {
-            report(ended);
+    let drain = Duration::from_millis(api::DRAIN_MAX_MS);
+    let crowd = Crowd { most, share: most, full: FULL, drain, refused: &CONNECTIONS_REFUSED, crew: None };
+    let closing = shutdown.clone();
+    let talk = move |stream, peer| {
+        let (router, closing) = (router.clone(), closing.clone());
+        async move {
+            let _counted = Counted::new();
+            talk(stream, peer, router, closing).await;
         }
     };
-    if timeout(Duration::from_millis(api::DRAIN_MAX_MS), drained).await.is_err() {
-        warn!(left = connections.len(), "connections were cut off by the shutdown");
-        connections.shutdown().await;
-    }
-}
-
-fn report(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        error!(%error, "a handler panicked; its connection is gone");
-    }
+    connections::serve(listener, crowd, talk, shutdown).await;
 }
 
 async fn talk(stream: Box<dyn Stream>, peer: Peer, router: Router, shutdown: CancellationToken) {
@@ -137,23 +98,6 @@ async fn talk(stream: Box<dyn Stream>, peer: Peer, router: Router, shutdown: Can
     }
 }
 
-/// Tells a client that there is no place, if few enough are being told.
-fn refuse(mut stream: Box<dyn Stream>, refusals: &Arc<Semaphore>, connections: &mut JoinSet<()>) {
-    CONNECTIONS_REFUSED.fetch_add(1, Ordering::Relaxed);
-    let Ok(turn) = refusals.clone().try_acquire_owned() else { return };
-    connections.spawn(async move {
-        let told = async {
-            stream.write_all(FULL).await?;
-            stream.shutdown().await?;
-            // What it sent is read, or the kernel would throw away the answer.
-            copy(&mut stream.take(api::HEAD_MAX_BYTES as u64), &mut sink()).await
-        };
-        // Whether it listened is its own business.
-        let _ = timeout(Duration::from_millis(api::REFUSAL_MAX_MS), told).await;
-        drop(turn);
-    });
-}
-
 /// One open connection in the numbers.
 struct Counted;
 
@@ -173,7 +117,10 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpStream;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
 
     async fn ask(stream: &mut TcpStream) -> String {
         // One that is refused may be answered before it asks.
@@ -202,11 +149,6 @@ mod tests {
 
     #[test]
     fn the_answer_that_is_said_by_hand_is_an_answer() {
-        let text = std::str::from_utf8(FULL).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-        assert_eq!(length.parse::<usize>().unwrap(), body.len());
-        let error: protocol::api::ApiErrorBody = serde_json::from_str(body).unwrap();
-        assert_eq!(error.error.code, protocol::api::ApiErrorCode::TooMany);
+        connections::check_said_by_hand(FULL);
     }
 }

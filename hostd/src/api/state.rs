@@ -1,7 +1,7 @@
 //! What all requests share.
 
 use super::{audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics, viewers::Viewers};
-use crate::{core::Previews, reconcile::Fleet};
+use crate::{core::Previews, links::Links, reconcile::Fleet};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -26,6 +26,7 @@ pub struct Settings {
     pub instance: String,
     pub data_dir: PathBuf,
     pub images: Images,
+    pub links: Links,
 }
 
 pub struct Api {

@@ -6,24 +6,16 @@ use super::{
     failure::{Answer, Failure},
     views::{self, ok},
 };
-use crate::{core::ttl_ms, store::TokenRecord};
+use crate::{
+    core::ttl_ms,
+    store::TokenRecord,
+    tokens::{PREFIX, hash_of},
+};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hyper::StatusCode;
 use protocol::api::{TokenCreate, TokenCreated};
-use sha2::{Digest, Sha256};
 
-/// What every token begins with, so that one that leaked is known by its look.
-const PREFIX: &str = "slw_";
 const SECRET_BYTES: usize = 32;
-
-/// What is kept of a token. It has 256 random bits: no salt and no slow hash are needed.
-pub fn hash_of(token: &str) -> [u8; 32] {
-    Sha256::digest(token).into()
-}
-
-pub fn alive(record: &TokenRecord, now_ms: u64) -> bool {
-    record.revoked_ms.is_none() && record.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
-}
 
 pub async fn create(call: Call) -> Answer {
     let TokenCreate { tenant, principal, scope, ttl } = call.json()?;
@@ -64,33 +56,4 @@ pub async fn revoke(call: Call) -> Answer {
     // False: it was revoked before, which is what is wanted.
     store.revoke_token(id, call.api.now_ms()).await?;
     Ok(views::no_content())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use protocol::api::{Label, TokenScope};
-
-    #[test]
-    fn a_token_lives_until_it_expires_or_is_revoked() {
-        let label = Label::parse("t").unwrap();
-        let token = |expires_ms, revoked_ms| TokenRecord {
-            id: "x".into(),
-            tenant: label.clone(),
-            principal: label.clone(),
-            scope: TokenScope::Run,
-            created_ms: 0,
-            expires_ms,
-            revoked_ms,
-        };
-        let table = [
-            (token(None, None), true),
-            (token(Some(11), None), true),
-            (token(Some(10), None), false),
-            (token(None, Some(3)), false),
-        ];
-        for (record, expected) in table {
-            assert_eq!(alive(&record, 10), expected, "{record:?}");
-        }
-    }
 }

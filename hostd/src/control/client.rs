@@ -14,8 +14,8 @@ use hyper::{
     upgrade::Upgraded,
 };
 use hyper_util::rt::TokioIo;
-use protocol::{ErrorBody, api::SandboxId};
-use serde::{Serialize, de::DeserializeOwned};
+use protocol::{Activity, ErrorBody, api::SandboxId};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{io, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
@@ -26,6 +26,12 @@ pub struct Control {
     driver: Arc<dyn Driver>,
     pool: Pool,
     _lease: Option<Arc<Lease>>,
+}
+
+/// Of the status of runtimed only this.
+#[derive(Deserialize)]
+struct Active {
+    activity: Activity,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +75,12 @@ impl Control {
     /// Grows with every lease.
     pub fn leases_taken(&self) -> usize {
         self.pool.leases_taken()
+    }
+
+    /// Whether something goes on in it, and why.
+    pub async fn activity(&self) -> Result<Activity, ControlError> {
+        let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+        Ok(self.get::<Active>("/v1/status", within).await?.activity)
     }
 
     /// `GET` with an answer of type `T`.

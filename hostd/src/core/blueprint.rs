@@ -6,8 +6,8 @@ use crate::limits;
 use protocol::{
     EnvMap, ServiceSpec,
     api::{
-        ApiError, ApiErrorCode, IdlePolicy, Limits, LimitsSpec, Network, SandboxScope, SandboxSpec,
-        ScopeKind, Visibility,
+        ApiError, ApiErrorCode, IdlePolicy, Limits, LimitsSpec, Network, PreviewHeaders, SandboxScope,
+        SandboxSpec, ScopeKind, Visibility,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,11 @@ pub struct Blueprint {
     pub limits: Limits,
     pub network: Network,
     pub idle_policy: IdlePolicy,
-    pub visibility: Visibility,
+    /// Absent: as the host has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<Visibility>,
+    #[serde(default)]
+    pub preview_headers: PreviewHeaders,
     pub ttl_ms: Option<u64>,
 }
 
@@ -71,7 +75,8 @@ pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, 
         limits: limits_of(&spec.limits, defaults)?,
         network: spec.network.unwrap_or_default(),
         idle_policy: spec.idle_policy.unwrap_or_default(),
-        visibility: spec.visibility.unwrap_or_default(),
+        visibility: spec.visibility,
+        preview_headers: spec.preview_headers.unwrap_or_default(),
         ttl_ms: spec.ttl.as_deref().map(ttl_ms).transpose()?,
     };
     Ok((blueprint, environment))
@@ -225,7 +230,7 @@ mod tests {
         let expected = serde_json::json!({
             "driver": "oci", "image": "host", "ports": [], "services": [],
             "limits": {"memory_mb": 1024, "cpus": 2.0, "pids": 512},
-            "network": "none", "idle_policy": "sleep", "visibility": "private", "ttl_ms": null,
+            "network": "none", "idle_policy": "sleep", "preview_headers": "localhost", "ttl_ms": null,
         });
         assert_eq!(serde_json::to_value(&blueprint).expect("JSON"), expected);
         assert!(environment == Environment::default());

@@ -9,7 +9,8 @@
 //!
 //! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `effort` what
 //! is being done to get from one to the other, with a deadline. Without an effort nothing is done, so an
-//! `Error` stays until somebody asks for something.
+//! `Error` stays until somebody asks for something. A sandbox that *dozes* is paused because nothing happened,
+//! not because somebody wants that: it may be stopped after a while, and a byte wakes it.
 
 use protocol::api::{Phase, Problem, SandboxStatus};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,9 @@ pub struct State {
     /// Only with the goal `Running`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewal: Option<Renewal>,
+    /// Only with the goal `Paused`: nobody asked for that, nothing happened in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dozing: bool,
     /// Why, when `status` is `Error`.
     pub problem: Option<Problem>,
 }
@@ -54,6 +58,8 @@ pub struct State {
 pub enum Move {
     /// Somebody wants this.
     Accept { goal: Goal, deadline_ms: u64 },
+    /// Nothing happens in one that runs, and somebody may come back: it is frozen.
+    Doze { deadline_ms: u64 },
     /// Somebody wants it made anew: stopped, its files emptied unless kept, and brought up.
     Renew { renewal: Renewal, deadline_ms: u64 },
     /// It was stopped and emptied; now it can be brought up.
@@ -93,6 +99,7 @@ impl State {
             status: SandboxStatus::Creating,
             effort: Some(Effort { phase: Phase::Provisioning, deadline_ms }),
             renewal: None,
+            dozing: false,
             problem: None,
         }
     }
@@ -106,6 +113,16 @@ impl State {
     pub fn is_up(&self) -> bool {
         self.status == SandboxStatus::Running && self.effort.is_none()
     }
+
+    /// Whether nobody wants its processes to end.
+    pub fn stays_up(&self) -> bool {
+        matches!(self.goal, Goal::Running | Goal::Paused) && self.renewal.is_none()
+    }
+
+    /// Whether it is, and should be, frozen because nothing happens in it.
+    pub fn dozes(&self) -> bool {
+        self.dozing && self.effort.is_none()
+    }
 }
 
 /// The state after a move, or why there is none.
@@ -115,10 +132,19 @@ pub fn apply(state: &State, change: Move) -> Result<State, Refused> {
     }
     match change {
         Move::Accept { goal, deadline_ms } => accept(state, goal, deadline_ms),
+        Move::Doze { deadline_ms } => {
+            not_destroying(state)?;
+            if !state.is_up() {
+                return Err(Refused::NotRunning);
+            }
+            let effort = Some(Effort { phase: Phase::Pausing, deadline_ms });
+            Ok(State { goal: Goal::Paused, effort, dozing: true, ..state.clone() })
+        }
         Move::Renew { renewal, deadline_ms } => {
             not_destroying(state)?;
             let effort = Some(Effort { phase: Phase::Provisioning, deadline_ms });
-            Ok(State { goal: Goal::Running, effort, renewal: Some(renewal), ..state.clone() })
+            let renewal = Some(renewal);
+            Ok(State { goal: Goal::Running, effort, renewal, dozing: false, ..state.clone() })
         }
         Move::Renewed => Ok(State { renewal: None, ..state.clone() }),
         Move::Extend { deadline_ms } => {
@@ -127,7 +153,7 @@ pub fn apply(state: &State, change: Move) -> Result<State, Refused> {
         }
         Move::Reached => {
             state.effort.as_ref().ok_or(Refused::NoEffort)?;
-            Ok(settled(state.goal))
+            Ok(State { dozing: state.dozing, ..settled(state.goal) })
         }
         Move::GiveUp { problem } => {
             state.effort.as_ref().ok_or(Refused::NoEffort)?;
@@ -157,13 +183,12 @@ fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, Refused>
         not_destroying(state)?;
     }
     let up = matches!(state.status, SandboxStatus::Running | SandboxStatus::Paused);
-    let stays_up = matches!(state.goal, Goal::Running | Goal::Paused) && state.renewal.is_none();
-    let may_pause = up && stays_up;
+    let may_pause = up && state.stays_up();
     if goal == Goal::Paused && !may_pause {
         return Err(Refused::NotRunning);
     }
     if state.goal == goal && (state.effort.is_some() || state.status == status_at(goal)) {
-        return Ok(state.clone());
+        return Ok(State { dozing: false, ..state.clone() });
     }
     let phase = match (goal, state.status) {
         (Goal::Running, SandboxStatus::Creating) => Phase::Provisioning,
@@ -177,7 +202,7 @@ fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, Refused>
         (Goal::Destroyed, _) => Phase::Destroying,
     };
     let effort = Some(Effort { phase, deadline_ms });
-    Ok(State { goal, effort, renewal: None, ..state.clone() })
+    Ok(State { goal, effort, renewal: None, dozing: false, ..state.clone() })
 }
 
 fn not_destroying(state: &State) -> Result<(), Refused> {
@@ -190,7 +215,7 @@ fn failed(problem: Problem) -> State {
 }
 
 fn settled(goal: Goal) -> State {
-    State { goal, status: status_at(goal), effort: None, renewal: None, problem: None }
+    State { goal, status: status_at(goal), effort: None, renewal: None, dozing: false, problem: None }
 }
 
 fn status_at(goal: Goal) -> SandboxStatus {
@@ -237,5 +262,34 @@ mod tests {
             assert_eq!(accepted(&state, Goal::Paused), Err(Refused::NotRunning), "{state:?}");
         }
         assert!(accepted(&settled(Goal::Paused), Goal::Paused).is_ok());
+    }
+
+    #[test]
+    fn only_one_that_runs_dozes_off_and_every_ask_ends_that() {
+        let doze = |state: &State| apply(state, Move::Doze { deadline_ms: 9 });
+        let running = settled(Goal::Running);
+        let going = doze(&running).expect("it runs");
+        assert_eq!(
+            (going.goal, going.dozing, going.dozes(), going.is_up()),
+            (Goal::Paused, true, false, false)
+        );
+        let dozing = apply(&going, Move::Reached).expect("it was on its way");
+        assert_eq!((dozing.status, dozing.dozes()), (SandboxStatus::Paused, true));
+        for state in [&going, &dozing] {
+            for goal in [Goal::Running, Goal::Paused, Goal::Stopped, Goal::Destroyed] {
+                let asked = accepted(state, goal).expect("legal");
+                assert_eq!((asked.goal, asked.dozing), (goal, false), "{state:?}");
+            }
+            let renewal = Renewal { keep_workspace: true };
+            let renewed = apply(state, Move::Renew { renewal, deadline_ms: 9 }).expect("legal");
+            assert!(!renewed.dozing);
+            assert_eq!(doze(state), Err(Refused::NotRunning));
+        }
+        // Asked for, it is a pause like any other.
+        assert_eq!(accepted(&dozing, Goal::Paused), Ok(settled(Goal::Paused)));
+        for goal in [Goal::Paused, Goal::Stopped] {
+            assert_eq!(doze(&settled(goal)), Err(Refused::NotRunning));
+        }
+        assert_eq!(doze(&accepted(&running, Goal::Destroyed).expect("always")), Err(Refused::Destroying));
     }
 }

@@ -113,7 +113,7 @@ mod tests {
 
     fn state(status: SandboxStatus, busy: bool) -> State {
         let effort = busy.then_some(Effort { phase: Phase::Provisioning, deadline_ms: 1 });
-        State { goal: Goal::Running, status, effort, renewal: None, problem: None }
+        State { goal: Goal::Running, status, effort, renewal: None, dozing: false, problem: None }
     }
 
     #[test]

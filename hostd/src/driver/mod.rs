@@ -16,7 +16,7 @@ use crate::core::{Blueprint, Death};
 use async_trait::async_trait;
 use protocol::api::{Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{any::Any, io, net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -106,8 +106,8 @@ pub enum Target {
 }
 
 /// A connection into a sandbox.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + Any {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + Any> Stream for T {}
 
 /// Connections to, and listeners inside, a sandbox. Nothing in it must be trusted or even alive.
 #[async_trait]

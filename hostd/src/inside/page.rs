@@ -1,6 +1,7 @@
 //! The status of a sandbox as a page: plain, without scripts, and with everything escaped. Pure.
 
 use super::status::{InnerView, ServiceLine, StatusView};
+use crate::html::escape;
 use protocol::{Reason, ServiceState};
 use std::fmt::Write;
 
@@ -84,6 +85,7 @@ fn why(reason: &Reason) -> String {
         Reason::Hold { hold } => format!("hold {hold}"),
         Reason::ServiceStarting { service } => format!("service {service}, which is starting"),
         Reason::Cpu { percent } => format!("CPU use of {percent} %"),
+        Reason::Preview { streams, .. } => format!("{streams} open previews"),
     }
 }
 
@@ -91,21 +93,6 @@ fn why(reason: &Reason) -> String {
 fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     escape(value.as_str().unwrap_or_default())
-}
-
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

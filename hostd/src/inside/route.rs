@@ -1,9 +1,7 @@
 //! What a request asks for, decided from its head alone. Pure.
 
-use hyper::{
-    HeaderMap, Method, Uri,
-    header::{ACCEPT, HOST},
-};
+use crate::html::wants_html;
+use hyper::{HeaderMap, Method, Uri, header::HOST};
 use protocol::{
     INSIDE_PORT,
     api::{ApiError, ApiErrorCode},
@@ -68,12 +66,6 @@ pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Offer, R
 fn is_ours(authority: &str) -> bool {
     let name = authority.strip_suffix(&format!(":{INSIDE_PORT}")).unwrap_or(authority);
     name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
-}
-
-fn wants_html(headers: &HeaderMap) -> bool {
-    let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let mut kinds = accept.flat_map(|value| value.split(',')).filter_map(|part| part.split(';').next());
-    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
 }
 
 #[cfg(test)]

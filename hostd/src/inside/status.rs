@@ -118,7 +118,8 @@ fn inner(status: &Status) -> InnerView {
         | Reason::Tunnels { .. }
         | Reason::Hold { .. }
         | Reason::ServiceStarting { .. }
-        | Reason::Cpu { .. } => None,
+        | Reason::Cpu { .. }
+        | Reason::Preview { .. } => None,
     };
     InnerView {
         services: status.services.iter().map(line).collect(),

@@ -4,6 +4,7 @@
 use super::{
     Clock, FleetError, Timing,
     owner::{Message, Owner},
+    site::Site,
     turns::Turns,
 };
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
     inside::Inside,
     limits,
     store::{NewSandbox, SandboxRecord, Secret, Store},
+    traffic::Traffic,
 };
 use protocol::api::{AttemptRelation, SandboxId, SandboxStatus};
 use std::{
@@ -38,6 +40,8 @@ pub enum Ask {
     Stop,
     Pause,
     Resume,
+    /// Resume what is frozen; what is stopped, or is to be, stays so.
+    Thaw,
     Destroy {
         keep_workspace: bool,
     },
@@ -84,6 +88,8 @@ struct OwnerHandle {
     inbox: mpsc::Sender<Message>,
     record: watch::Receiver<Arc<SandboxRecord>>,
     pool: Pool,
+    traffic: Traffic,
+    site: Arc<Site>,
     driver: Arc<dyn Driver>,
 }
 
@@ -183,10 +189,21 @@ impl Fleet {
         let (sender, inbox) = mpsc::channel(limits::ASKS_MAX);
         let pool = Pool::default();
         let driver = self.inner.drivers.get(&record.blueprint.driver);
-        let handle = OwnerHandle { inbox: sender, record: watch, pool: pool.clone(), driver: driver.clone() };
+        let traffic = Traffic::default();
+        let site = Site::new(watch.clone(), pool.clone(), traffic.clone(), driver.clone());
+        let lines = site.lines.clone();
+        let handle = OwnerHandle {
+            inbox: sender,
+            record: watch,
+            pool: pool.clone(),
+            traffic: traffic.clone(),
+            site: Arc::new(site),
+            driver: driver.clone(),
+        };
         let id = record.id;
         let control = Control::new(id, driver.clone(), pool);
-        let owner = Owner::new(self.inner.clone(), driver, control, publish, inbox).fresh(fresh);
+        let owner = Owner::new(self.inner.clone(), driver, control, publish, inbox);
+        let owner = owner.fresh(fresh).seen_by(traffic).reached_by(lines);
         self.inner.owners.lock().expect("no panic while held").insert(id, handle);
         let inner = self.inner.clone();
         self.inner.tasks.spawn(async move {
@@ -231,6 +248,16 @@ impl Fleet {
 
     /// Writes down what is wanted and begins to do it. Returns when it is written.
     pub async fn ask(&self, id: &SandboxId, ask: Ask) -> Result<Record, FleetError> {
+        if matches!(ask, Ask::Start | Ask::Resume)
+            && let Some(traffic) = self.traffic(id)
+        {
+            // Whoever asks for one that was idle for long wants to use it.
+            traffic.touch();
+        }
+        self.tell(id, ask).await
+    }
+
+    async fn tell(&self, id: &SandboxId, ask: Ask) -> Result<Record, FleetError> {
         self.still_open()?;
         let handle = match self.owner(id).await? {
             Ok(handle) => handle,
@@ -278,21 +305,35 @@ impl Fleet {
     }
 
     /// Wakes it if it sleeps (stopped or paused), waits until it answers, and gives the way to it. Brings
-    /// it up once however many ask. While the `Control` lives, it is not put to sleep.
+    /// it up once however many ask. While the `Control` lives, it is not put to sleep; one that dozed is
+    /// frozen again soon, unless something happens that counts.
     pub async fn awake(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        self.rouse(id, Ask::Start).await
+    }
+
+    /// The same for one that is only frozen.
+    pub async fn thaw(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        self.rouse(id, Ask::Thaw).await
+    }
+
+    async fn rouse(&self, id: &SandboxId, ask: Ask) -> Result<(Record, Control), FleetError> {
         let handle = self.owner(id).await?.map_err(|_| Refused::Destroyed)?;
         // Taken before the look: whoever puts it to sleep looks for leases after saying so.
         let control = handle.control(*id);
+        handle.traffic.stir();
         let record = handle.record.borrow().clone();
         if record.state.is_up() {
             return Ok((record, control));
+        }
+        if !record.state.dozing {
+            handle.traffic.touch();
         }
         if record.state.status == SandboxStatus::Error && record.state.effort.is_none() {
             let problem = record.state.problem.clone().map(Box::new);
             let problem = problem.ok_or(FleetError::NotRunning { status: "error" })?;
             return Err(FleetError::Failed { sandbox: *id, problem });
         }
-        self.ask(id, Ask::Start).await?;
+        self.tell(id, ask).await?;
         let within = Duration::from_millis(self.inner.timing.up_ms + self.inner.timing.down_ms);
         let record = self.settled(id, within).await?;
         if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
@@ -305,6 +346,23 @@ impl Fleet {
         let control = handle.control(*id);
         let record = handle.record.borrow().clone();
         if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
+    }
+
+    /// What browsers do with one that is not destroyed.
+    pub fn traffic(&self, id: &SandboxId) -> Option<Traffic> {
+        self.handle(id).map(|handle| handle.traffic)
+    }
+
+    /// What the edge sees of a sandbox that is not destroyed.
+    pub fn site(&self, id: &SandboxId) -> Option<Arc<Site>> {
+        let owners = self.inner.owners.lock().expect("no panic while held");
+        owners.get(id).map(|handle| handle.site.clone())
+    }
+
+    /// Those of all sandboxes.
+    pub fn sites(&self) -> Vec<Arc<Site>> {
+        let owners = self.inner.owners.lock().expect("no panic while held");
+        owners.values().map(|handle| handle.site.clone()).collect()
     }
 
     /// After a change of the row by the store (name, metadata, expiry, services): the owner must know.

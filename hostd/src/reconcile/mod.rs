@@ -11,7 +11,11 @@
 mod bring_up;
 mod clock;
 mod discard;
+#[cfg(test)]
+mod doze;
 mod error;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod fleet;
 mod follow;
 mod owner;
@@ -20,6 +24,7 @@ mod rest;
 mod salvage;
 #[cfg(test)]
 mod simulation;
+mod site;
 mod sse;
 mod task_follow;
 mod tasks;
@@ -29,4 +34,5 @@ mod turns;
 pub use clock::Clock;
 pub use error::FleetError;
 pub use fleet::{Ask, Fleet, FleetParts};
+pub use site::{Site, Visit, Waiting};
 pub use timing::Timing;

@@ -13,16 +13,18 @@
 use super::{Ask, FleetError, fleet::Inner};
 use crate::{
     control::Control,
-    core::{Container, Desired, Goal, Move, Renewal, plan},
+    core::{Container, Desired, Goal, Move, Refused, Renewal, plan},
     driver::{Driver, Handle, Sight},
     inside::{Door, Guest},
     store::{Change, SandboxRecord},
+    traffic::Traffic,
+    upstream::Lines,
 };
 use protocol::api::{SandboxId, SandboxStatus};
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, warn};
@@ -57,6 +59,12 @@ pub(super) struct Owner {
     pub(super) follower: Option<DropGuard>,
     /// hostd's own port inside, while this lives.
     pub(super) door: Option<Door>,
+    /// What browsers do with it.
+    pub(super) traffic: Traffic,
+    /// What the edge keeps open to its ports.
+    pub(super) lines: Lines,
+    /// When it is looked at next whether it may sleep, and the generation of the record that is for.
+    pub(super) sleep_look: Option<(u64, Instant)>,
 }
 
 impl Owner {
@@ -81,11 +89,24 @@ impl Owner {
             deaths: 0,
             follower: None,
             door: None,
+            traffic: Traffic::default(),
+            lines: Lines::default(),
+            sleep_look: None,
         }
+    }
+
+    pub(super) fn seen_by(mut self, traffic: Traffic) -> Self {
+        self.traffic = traffic;
+        self
     }
 
     pub(super) fn fresh(mut self, fresh: bool) -> Self {
         self.attempt_open = fresh;
+        self
+    }
+
+    pub(super) fn reached_by(mut self, lines: Lines) -> Self {
+        self.lines = lines;
         self
     }
 
@@ -198,6 +219,7 @@ impl Owner {
         self.follower = None;
         self.door = None;
         self.control.forget();
+        self.lines.clear();
     }
 
     pub(super) async fn handle(&mut self, message: Message) {
@@ -217,7 +239,9 @@ impl Owner {
 
     async fn accept(&mut self, ask: Ask) -> Answer {
         match ask {
-            Ask::Start | Ask::Resume => self.want(Goal::Running).await,
+            Ask::Thaw if !self.record().state.stays_up() => Err(Refused::NotRunning.into()),
+            Ask::Start | Ask::Resume | Ask::Thaw if self.is_only_frozen() => self.thaw_at_once().await,
+            Ask::Start | Ask::Resume | Ask::Thaw => self.want(Goal::Running).await,
             Ask::Stop => self.want(Goal::Stopped).await,
             Ask::Pause => self.want(Goal::Paused).await,
             Ask::Destroy { keep_workspace } => {
@@ -233,6 +257,33 @@ impl Owner {
                 self.change(Move::Renew { renewal: Renewal { keep_workspace }, deadline_ms }).await
             }
         }
+    }
+
+    fn is_only_frozen(&self) -> bool {
+        let state = &self.record().state;
+        self.ready && state.status == SandboxStatus::Paused && state.effort.is_none()
+    }
+
+    /// The deed before the word: somebody waits for this one. What is thawed and not written down is frozen
+    /// again by whoever looks next.
+    async fn thaw_at_once(&mut self) -> Answer {
+        let id = self.id();
+        let within = Duration::from_millis(self.fleet.timing.freeze_ms);
+        if !matches!(timeout(within, self.driver.thaw(&id)).await, Ok(Ok(()))) {
+            return self.want(Goal::Running).await;
+        }
+        let (deadline_ms, now_ms) = (self.deadline_ms(Goal::Running), self.fleet.clock.now_ms());
+        let wanted = Move::Accept { goal: Goal::Running, deadline_ms };
+        let store = &self.fleet.store;
+        // In this order, and in one commit.
+        let (wanted, reached) = tokio::join!(
+            store.move_sandbox(&id, wanted, now_ms),
+            store.move_sandbox(&id, Move::Reached, now_ms)
+        );
+        self.publish.send_replace(Arc::new(wanted?));
+        let record = Arc::new(reached?);
+        self.publish.send_replace(record.clone());
+        Ok(record)
     }
 
     pub(super) async fn want(&mut self, goal: Goal) -> Answer {

@@ -2,15 +2,12 @@
 
 use super::{FleetError, owner::Owner};
 use crate::{
-    core::{Container, Goal},
-    limits,
+    core::{Container, Goal, Move, Sleep, idle_inside_ms},
+    store::SandboxRecord,
 };
-use protocol::{
-    Status,
-    api::{IdlePolicy, SandboxStatus},
-};
+use protocol::api::{IdlePolicy, SandboxStatus};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info};
 
 impl Owner {
@@ -39,25 +36,45 @@ impl Owner {
     fn next_look(&self) -> Duration {
         let record = self.record();
         let now_ms = self.fleet.clock.now_ms();
-        let timing = &self.fleet.timing;
-        let mut ms = timing.look_every_ms;
+        let mut ms = self.fleet.timing.look_every_ms;
         if let Some(expires_ms) = record.expires_ms {
             ms = ms.min(expires_ms.saturating_sub(now_ms));
         }
-        let sleeps = record.state.is_up() && record.blueprint.idle_policy == IdlePolicy::Sleep;
-        if sleeps {
-            ms = ms.min(timing.idle_ms);
+        if may_sleep(&record) {
+            ms = ms.min(self.next_sleep_look_ms(&record));
         }
         // A sandbox whose time is over is destroyed by the look that this pause ends.
         Duration::from_millis(ms.max(1))
     }
 
-    async fn at_its_time(&mut self) {
-        if self.record().state.status == SandboxStatus::Running
-            && let Err(error) = self.sleep_if_idle().await
+    /// As the last look said; after a change, by what is known without asking anybody.
+    fn next_sleep_look_ms(&self, record: &SandboxRecord) -> u64 {
+        if let Some((generation, at)) = self.sleep_look
+            && generation == record.generation
         {
-            debug!(sandbox = %self.id(), %error, "could not see to it; later again");
+            let left = at.saturating_duration_since(Instant::now());
+            return u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         }
+        self.fleet.timing.sleep_look_ms(self.sleep(record).again_ms())
+    }
+
+    async fn at_its_time(&mut self) {
+        let record = self.record();
+        if record.state.status == SandboxStatus::Running {
+            self.deaths = 0;
+        }
+        if !may_sleep(&record) {
+            return;
+        }
+        let again_ms = match self.sleep_if_idle().await {
+            Ok(again_ms) => again_ms,
+            Err(error) => {
+                debug!(sandbox = %self.id(), %error, "could not see to it; later again");
+                u64::MAX
+            }
+        };
+        let again = Duration::from_millis(self.fleet.timing.sleep_look_ms(again_ms));
+        self.sleep_look = Some((self.record().generation, Instant::now() + again));
     }
 
     /// Destroys one whose time is over, whatever is being done to it.
@@ -71,28 +88,55 @@ impl Owner {
         Ok(())
     }
 
-    /// Stops a sandbox in which nothing happened for long enough.
-    async fn sleep_if_idle(&mut self) -> Result<(), FleetError> {
+    /// Puts to sleep a sandbox in which nothing happened for long enough; otherwise says when it may be.
+    async fn sleep_if_idle(&mut self) -> Result<u64, FleetError> {
         let record = self.record();
-        self.deaths = 0;
-        if record.blueprint.idle_policy != IdlePolicy::Sleep || self.control.in_use() {
-            return Ok(());
-        }
+        // First, as whoever comes takes his lease first.
         let before = self.control.leases_taken();
-        let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
-        let status: Status = self.control.get("/v1/status", within).await?;
-        // An older runtimed only knows the clock that may jump.
-        let by_wall_clock = || self.fleet.clock.now_ms().saturating_sub(status.activity.since_ms);
-        let idle_ms = status.activity.for_ms.unwrap_or_else(by_wall_clock);
-        if status.activity.busy || idle_ms < self.fleet.timing.idle_ms {
-            return Ok(());
+        if self.control.in_use() {
+            return Ok(u64::MAX);
         }
-        info!(sandbox = %record.id, idle_ms, "nothing happens in it: it goes to sleep");
-        self.want(Goal::Stopped).await?;
+        // One that dozes cannot answer, and is not thawed to be asked.
+        if !record.state.dozing {
+            self.look_inside().await?;
+        }
+        let (goal, change) = match self.sleep(&record) {
+            Sleep::NotYet { again_ms } => return Ok(again_ms),
+            Sleep::Doze => {
+                let deadline_ms = self.deadline_ms(Goal::Paused);
+                (Goal::Paused, Move::Doze { deadline_ms })
+            }
+            Sleep::Stop => {
+                let deadline_ms = self.deadline_ms(Goal::Stopped);
+                (Goal::Stopped, Move::Accept { goal: Goal::Stopped, deadline_ms })
+            }
+        };
+        let quiet = self.traffic.quiet();
+        info!(sandbox = %record.id, ?goal, idle_ms = quiet.idle_ms(), streams = quiet.streams,
+            "nothing happens in it: it goes to sleep");
+        self.change(change).await?;
         // Somebody came, and perhaps went, while this was written: he took his lease before he looked.
         if self.control.leases_taken() != before {
             self.want(Goal::Running).await?;
         }
+        Ok(0)
+    }
+
+    async fn look_inside(&self) -> Result<(), FleetError> {
+        let activity = self.control.activity().await?;
+        self.traffic.inside(idle_inside_ms(&activity, self.fleet.clock.now_ms()));
         Ok(())
     }
+
+    fn sleep(&self, record: &SandboxRecord) -> Sleep {
+        let (window, quiet) = (self.fleet.timing.window(), self.traffic.quiet());
+        if record.state.dozing { window.with_dozing(&quiet) } else { window.with_running(&quiet) }
+    }
+}
+
+/// Whether it is settled in a state from which it falls asleep, or deeper asleep, by itself. What somebody
+/// paused stays so.
+fn may_sleep(record: &SandboxRecord) -> bool {
+    let state = &record.state;
+    record.blueprint.idle_policy == IdlePolicy::Sleep && (state.is_up() || state.dozes())
 }

@@ -2,33 +2,18 @@
 //! real store. Invariants are checked throughout; in the end the faults stop, and everything must come to
 //! rest where its owner wants it. A failure prints its seed: `SLIPWAY_SEED=… cargo test -p hostd simulation`.
 
-use super::{Ask, Fleet, FleetParts, Timing};
-use crate::{
-    core::{Defaults, Goal, Previews, State, blueprint},
-    driver::{
-        Drivers,
-        fake::{Body, Dice, Fake, Faults},
-    },
-    inside::Inside,
-    store::{NewSandbox, SandboxRecord, Secret, Store},
+use super::{
+    Ask, Fleet,
+    fixture::{new_sandbox, open, timing},
 };
-use protocol::api::{Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
+use crate::{
+    core::Goal,
+    driver::fake::{Body, Dice, Fake, Faults},
+    store::SandboxRecord,
+    traffic::Stream,
+};
+use protocol::api::{SandboxId, SandboxSpec, SandboxStatus};
 use std::{sync::Arc, time::Duration};
-
-/// In a hurry: a fault that hangs costs one of these.
-fn timing() -> Timing {
-    Timing {
-        up_ms: 120,
-        freeze_ms: 60,
-        down_ms: 80,
-        grace_ms: 10,
-        look_every_ms: 40,
-        look_again_ms: 1,
-        restart_min_ms: 1,
-        restart_max_ms: 8,
-        idle_ms: 3_600_000,
-    }
-}
 
 struct World {
     dice: Dice,
@@ -36,34 +21,22 @@ struct World {
     fleet: Fleet,
     directory: tempfile::TempDir,
     sandboxes: Vec<SandboxId>,
+    idle_ms: u64,
+    /// Of browsers; they do not survive hostd.
+    streams: Vec<Stream>,
 }
 
-async fn open(driver: &Arc<Fake>, directory: &tempfile::TempDir) -> Fleet {
-    let store = Store::open(&directory.path().join("slipway.db")).expect("the store opens");
-    let drivers = Drivers::new(vec![driver.clone()]);
-    let inside = Inside::new(Previews { domain: "localhost".into(), port: 80 });
-    Fleet::open(FleetParts { store, drivers, defaults: defaults(), timing: timing(), inside })
-        .await
-        .expect("the fleet opens")
-}
-
-fn defaults() -> Defaults {
-    Defaults {
-        driver: "fake".into(),
-        image: "host".into(),
-        memory_max_mb: 1024,
-        cpus_max: 1.0,
-        pids_max: 4096,
-    }
-}
+/// Nobody falls asleep within a test.
+const NEVER_MS: u64 = 3_600_000;
 
 impl World {
-    async fn new(seed: u64) -> Self {
+    async fn new(seed: u64, idle_ms: u64) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let driver = Arc::new(Fake::default());
         driver.misbehave(Faults::new(seed, 15));
-        let fleet = open(&driver, &directory).await;
-        Self { dice: Dice(seed), driver, fleet, directory, sandboxes: Vec::new() }
+        let fleet = open(&driver, directory.path(), timing(idle_ms)).await;
+        let (sandboxes, streams) = (Vec::new(), Vec::new());
+        Self { dice: Dice(seed), driver, fleet, directory, sandboxes, idle_ms, streams }
     }
 
     async fn step(&mut self) {
@@ -75,7 +48,8 @@ impl World {
                     self.driver.kill(&id);
                 }
             }
-            6..=8 => tokio::time::sleep(Duration::from_millis(self.dice.below(20))).await,
+            6 => self.browse(),
+            7..=8 => tokio::time::sleep(Duration::from_millis(self.dice.below(20))).await,
             _ => self.ask().await,
         }
         let violations = self.driver.violations();
@@ -87,23 +61,8 @@ impl World {
             idle_policy: (self.dice.below(3) == 0).then_some(protocol::api::IdlePolicy::AlwaysOn),
             ..SandboxSpec::default()
         };
-        let (blueprint, environment) = blueprint(&spec, &defaults()).expect("a good spec");
-        let now_ms = self.fleet.clock().now_ms();
-        let id: SandboxId =
-            ulid::Ulid::from_parts(now_ms, u128::from(self.dice.next())).to_string().parse().expect("an id");
-        let label = |text: &str| Label::parse(text).expect("a label");
-        let new = NewSandbox {
-            id,
-            name: id.to_string(),
-            owner: Owner { tenant: label("t"), principal: label("p"), project: label("default") },
-            scope: None,
-            blueprint: Arc::new(blueprint),
-            metadata: Default::default(),
-            env: Secret(environment),
-            state: State::new(now_ms + timing().up_ms),
-            created_ms: now_ms,
-            expires_ms: None,
-        };
+        let new = new_sandbox(&self.fleet, self.dice.next(), &spec);
+        let id = new.id;
         self.fleet.create(new).await.expect("a create is accepted");
         self.sandboxes.push(id);
     }
@@ -128,11 +87,22 @@ impl World {
         }
     }
 
+    /// A browser opens a stream, says something on one, or closes one.
+    fn browse(&mut self) {
+        let Some(traffic) = self.pick().and_then(|id| self.fleet.traffic(&id)) else { return };
+        match (self.dice.below(3), self.streams.last_mut()) {
+            (0, Some(stream)) => stream.moved(1_000),
+            (1, Some(_)) => drop(self.streams.pop()),
+            _ => self.streams.push(traffic.stream()),
+        }
+    }
+
     /// hostd dies: nothing of it runs on. A new one takes over.
     async fn crash(&mut self) {
         self.fleet.close().await;
         self.fleet.store().clone().close().await;
-        self.fleet = open(&self.driver, &self.directory).await;
+        self.streams.clear();
+        self.fleet = open(&self.driver, self.directory.path(), timing(self.idle_ms)).await;
     }
 
     fn pick(&mut self) -> Option<SandboxId> {
@@ -143,6 +113,11 @@ impl World {
     /// The faults stop. Everything must come to rest, and be what its record says.
     async fn calm(&mut self) {
         self.driver.misbehave(Faults::default());
+        if self.idle_ms != NEVER_MS {
+            // What falls asleep while it is looked at says nothing.
+            self.idle_ms = NEVER_MS;
+            self.crash().await;
+        }
         for id in self.sandboxes.clone() {
             let record = self.at_rest(&id).await;
             let written = self.fleet.store().sandbox(&id).await.expect("readable").expect("there");
@@ -150,6 +125,7 @@ impl World {
                 written.state, record.state,
                 "{id}: the record that is shown is the one that is written"
             );
+            assert!(!record.state.dozing || record.state.status == SandboxStatus::Paused, "{record:?}");
             assert!(
                 record.state.status != SandboxStatus::Destroyed || !self.driver.has_files(&id),
                 "{id} leaks files"
@@ -205,10 +181,19 @@ fn seeds() -> Vec<u64> {
 
 #[tokio::test]
 async fn whatever_happens_every_sandbox_ends_where_its_owner_wants_it() {
+    simulate(NEVER_MS).await;
+}
+
+#[tokio::test]
+async fn so_does_one_that_falls_asleep_again_and_again() {
+    simulate(20).await;
+}
+
+async fn simulate(idle_ms: u64) {
     for seed in seeds() {
         // Shown only when this fails.
         println!("SLIPWAY_SEED={seed}");
-        let mut world = World::new(seed).await;
+        let mut world = World::new(seed, idle_ms).await;
         for _ in 0..60 {
             world.step().await;
         }

@@ -1,6 +1,9 @@
 //! How long things may take. A value, so that a simulation can be in a hurry.
 
-use crate::{core::Goal, limits};
+use crate::{
+    core::{Goal, Window},
+    limits,
+};
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -13,8 +16,10 @@ pub struct Timing {
     pub look_again_ms: u64,
     pub restart_min_ms: u64,
     pub restart_max_ms: u64,
-    /// A sandbox that sleeps when idle is stopped after so long without activity.
+    /// A sandbox that sleeps when idle does so after so long without activity.
     pub idle_ms: u64,
+    /// And with open streams only so long after the last byte.
+    pub doze_after_ms: u64,
 }
 
 impl Default for Timing {
@@ -29,6 +34,7 @@ impl Default for Timing {
             restart_min_ms: limits::RESTART_MIN_MS,
             restart_max_ms: limits::RESTART_MAX_MS,
             idle_ms: limits::IDLE_DEFAULT_S * 1000,
+            doze_after_ms: limits::DOZE_AFTER_MS,
         }
     }
 }
@@ -41,6 +47,17 @@ impl Timing {
             Goal::Paused => self.freeze_ms,
             Goal::Stopped | Goal::Destroyed => self.down_ms,
         }
+    }
+
+    /// How long nothing must happen before it sleeps.
+    pub fn window(&self) -> Window {
+        Window { idle_ms: self.idle_ms, doze_after_ms: self.doze_after_ms }
+    }
+
+    /// Between looks at one that may fall asleep, whatever is awaited.
+    pub(super) fn sleep_look_ms(&self, wanted_ms: u64) -> u64 {
+        let max_ms = self.look_every_ms.min(self.idle_ms);
+        wanted_ms.max(limits::SLEEP_LOOK_MIN_MS).min(max_ms)
     }
 
     /// The pause after so many failures in a row.

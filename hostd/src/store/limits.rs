@@ -51,6 +51,10 @@ pub const EXECS_OF_DESTROYED_KEEP_MS: u64 = 7 * 24 * 3600 * 1000;
 pub const TASKS_OF_DESTROYED_KEEP_MS: u64 = 30 * 24 * 3600 * 1000;
 /// How long a token stays after it was revoked or expired: as long as the audit names it.
 pub const DEAD_TOKENS_KEEP_MS: u64 = AUDIT_KEEP_MS;
+/// Links to previews of one sandbox that are good.
+pub const LINKS_OF_SANDBOX_MAX: u64 = 1_000;
+/// How long a link stays after it expired, or its sandbox was destroyed.
+pub const DEAD_LINKS_KEEP_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Rows that one write of `tidy` takes away, so that other writes get their turn.
 pub const TIDY_MAX_ROWS: usize = 2_000;
 /// The same for rows of many events.

@@ -21,6 +21,7 @@ mod feed;
 mod handle;
 mod idempotency;
 pub mod limits;
+mod links;
 mod log;
 mod moves;
 mod open;
@@ -47,11 +48,12 @@ pub use execs::{Begun, ExecEnd};
 pub use feed::{Following, Topic};
 pub use handle::Store;
 pub use idempotency::{Claim, Key};
+pub use links::LinkMade;
 pub use log::{Batch, LogPart, data_of};
 pub use moves::Change;
 pub use records::{
-    AttemptRecord, AuditRecord, EventRecord, ExecRecord, NewSandbox, NewTask, SandboxRecord, Secret,
-    TaskRecord, TokenRecord,
+    AttemptRecord, AuditRecord, EventRecord, ExecRecord, LinkRecord, NewSandbox, NewTask, SandboxRecord,
+    Secret, TaskRecord, TokenRecord,
 };
 pub use repair::{Repaired, repair};
 pub use sandboxes::SandboxFilter;

@@ -78,6 +78,9 @@ fn told(change: &Move, next: &State) -> Result<(String, Value)> {
     let phase = effort.map(|effort| effort.phase);
     let (kind, data) = match change {
         Move::Accept { goal, .. } => ("wanted".to_owned(), json!({ "goal": goal, "phase": phase })),
+        Move::Doze { .. } => {
+            ("wanted".to_owned(), json!({ "goal": next.goal, "phase": phase, "dozing": true }))
+        }
         Move::Renew { renewal, .. } => {
             let goal = next.goal;
             ("wanted".to_owned(), json!({ "goal": goal, "phase": phase, "renewal": renewal }))
@@ -86,7 +89,10 @@ fn told(change: &Move, next: &State) -> Result<(String, Value)> {
         Move::Extend { deadline_ms } => {
             ("delayed".to_owned(), json!({ "phase": phase, "deadline_ms": deadline_ms }))
         }
-        Move::Reached => (word(&next.status, "the status")?, json!({})),
+        Move::Reached => {
+            let data = if next.dozing { json!({ "dozing": true }) } else { json!({}) };
+            (word(&next.status, "the status")?, data)
+        }
         Move::GiveUp { problem } | Move::Lost { problem } => {
             ("error".to_owned(), json!({ "problem": problem }))
         }

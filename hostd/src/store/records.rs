@@ -1,7 +1,7 @@
 //! Rows as values.
 
 use crate::{
-    core::{Blueprint, Environment, State},
+    core::{Blueprint, Environment, LinkId, Preview, State},
     driver::Handle,
 };
 use protocol::{
@@ -149,6 +149,18 @@ pub struct TokenRecord {
     pub scope: TokenScope,
     pub created_ms: u64,
     pub expires_ms: Option<u64>,
+    pub revoked_ms: Option<u64>,
+}
+
+/// A link to a private preview.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkRecord {
+    pub id: LinkId,
+    pub preview: Preview,
+    /// The principal.
+    pub created_by: String,
+    pub created_ms: u64,
+    pub expires_ms: u64,
     pub revoked_ms: Option<u64>,
 }
 

@@ -56,6 +56,7 @@ fn state(fields: &Fields<'_>) -> Result<State> {
         status: fields.word("status")?,
         effort,
         renewal: fields.maybe_json("renewal")?,
+        dozing: fields.get("dozing")?,
         problem: fields.maybe_json("problem")?,
     })
 }
@@ -145,7 +146,7 @@ fn taken(conn: &Connection, record: &SandboxRecord) -> Result<StoreError> {
 pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
     let sql = "UPDATE sandboxes SET name = :name, blueprint = :blueprint, metadata = :metadata,
             env = :env, goal = :goal, status = :status, phase = :phase, deadline_ms = :deadline_ms,
-            renewal = :renewal, problem = :problem, attempt = :attempt, generation = :generation,
+            renewal = :renewal, dozing = :dozing, problem = :problem, attempt = :attempt, generation = :generation,
             keep_workspace = :keep_workspace, updated_ms = :updated_ms, expires_ms = :expires_ms,
             followed_epoch = :epoch, followed_seq = :seq
         WHERE id = :id";
@@ -162,6 +163,7 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
         ":phase": effort.map(|effort| word(&effort.phase, "the phase")).transpose()?,
         ":deadline_ms": effort.map(|effort| int(effort.deadline_ms)),
         ":renewal": state.renewal.as_ref().map(|renewal| json(renewal, "the renewal")).transpose()?,
+        ":dozing": state.dozing,
         ":problem": state.problem.as_ref().map(|problem| json(problem, "the problem")).transpose()?,
         ":attempt": record.attempt,
         ":generation": int(record.generation),

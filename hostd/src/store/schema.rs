@@ -7,7 +7,7 @@ use super::error::OpenError;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Step n brings a database from `user_version` n-1 to n.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, TASKS];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, TASKS, PREVIEW_LINKS, DOZING];
 
 const FIRST: &str = "
 CREATE TABLE sandboxes (
@@ -190,6 +190,26 @@ CREATE INDEX task_events_tenant ON task_events (tenant, first);
 INSERT INTO sqlite_sequence (name, seq)
     SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events');
 ";
+
+const PREVIEW_LINKS: &str = "
+CREATE TABLE preview_links (
+    id TEXT PRIMARY KEY,
+    sandbox TEXT NOT NULL REFERENCES sandboxes (id),
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    port INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    revoked_ms INTEGER
+) STRICT;
+CREATE INDEX preview_links_list ON preview_links (sandbox, id);
+CREATE INDEX preview_links_end ON preview_links (expires_ms);
+";
+
+/// A pause that nobody asked for.
+const DOZING: &str = "ALTER TABLE sandboxes ADD COLUMN dozing INTEGER NOT NULL DEFAULT 0";
 
 /// The newest schema this hostd knows.
 pub(super) fn known() -> u32 {

@@ -10,6 +10,7 @@ pub struct Tidied {
     pub idempotency: usize,
     pub execs: usize,
     pub tokens: usize,
+    pub links: usize,
     pub task_events: usize,
     pub tasks: usize,
 }
@@ -25,6 +26,11 @@ const EXECS: &str = "DELETE FROM execs WHERE number IN
      LIMIT ?2)";
 const TOKENS: &str = "DELETE FROM tokens WHERE id IN
     (SELECT id FROM tokens WHERE revoked_ms < ?1 OR expires_ms < ?1 LIMIT ?2)";
+const LINKS: &str = "DELETE FROM preview_links WHERE id IN
+    (SELECT preview_links.id FROM preview_links JOIN sandboxes ON sandboxes.id = preview_links.sandbox
+     WHERE preview_links.expires_ms < ?1
+        OR (sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1)
+     LIMIT ?2)";
 
 const TASK_EVENTS: &str = "DELETE FROM task_events WHERE first IN
     (SELECT task_events.first FROM task_events JOIN sandboxes ON sandboxes.id = task_events.sandbox
@@ -48,6 +54,7 @@ impl Store {
                 .sweep(EXECS, before(limits::EXECS_OF_DESTROYED_KEEP_MS), limits::TIDY_MAX_ROWS)
                 .await?,
             tokens: self.sweep(TOKENS, before(limits::DEAD_TOKENS_KEEP_MS), limits::TIDY_MAX_ROWS).await?,
+            links: self.sweep(LINKS, before(limits::DEAD_LINKS_KEEP_MS), limits::TIDY_MAX_ROWS).await?,
             // The events go before what they name.
             task_events: self
                 .sweep(TASK_EVENTS, before(limits::TASKS_OF_DESTROYED_KEEP_MS), limits::TIDY_MAX_EVENT_ROWS)

@@ -2,6 +2,7 @@
 //! and a closed list; the message is for people and says what to do next.
 
 use super::SandboxId;
+use crate::{ListeningPort, ServiceView};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -36,6 +37,10 @@ pub enum ApiErrorCode {
     NotRunning,
     /// The sandbox is in `error`, or went there while this was asked: `detail.problem`.
     SandboxFailed,
+    /// Nothing answers on this port of the sandbox: `detail.listening` says where something does.
+    PortClosed,
+    /// The sandbox, or what it is to serve, is on its way up.
+    Waking,
     /// The backend does not answer.
     DriverUnavailable,
     /// The disk or the memory of the host is full.
@@ -48,7 +53,7 @@ pub enum ApiErrorCode {
 }
 
 impl ApiErrorCode {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::InvalidRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -64,6 +69,8 @@ impl ApiErrorCode {
         Self::TooMany,
         Self::NotRunning,
         Self::SandboxFailed,
+        Self::PortClosed,
+        Self::Waking,
         Self::DriverUnavailable,
         Self::NoCapacity,
         Self::TimedOut,
@@ -84,8 +91,8 @@ impl ApiErrorCode {
             Self::IdempotencyMismatch | Self::Unsupported => 422,
             Self::TooMany => 429,
             Self::Internal => 500,
-            Self::SandboxFailed => 502,
-            Self::DriverUnavailable | Self::ShuttingDown => 503,
+            Self::SandboxFailed | Self::PortClosed => 502,
+            Self::Waking | Self::DriverUnavailable | Self::ShuttingDown => 503,
             Self::TimedOut => 504,
             Self::NoCapacity => 507,
         }
@@ -95,6 +102,8 @@ impl ApiErrorCode {
     pub fn retryable(self) -> bool {
         match self {
             Self::TooMany
+            | Self::PortClosed
+            | Self::Waking
             | Self::DriverUnavailable
             | Self::NoCapacity
             | Self::TimedOut
@@ -149,6 +158,12 @@ pub struct ApiErrorDetail {
     pub supported: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<super::Problem>,
+    /// Where something in the sandbox does listen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listening: Vec<ListeningPort>,
+    /// The service that should answer, with its last lines while it is not well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Box<ServiceView>>,
 }
 
 impl ApiErrorDetail {

@@ -6,6 +6,7 @@ mod exec;
 mod host;
 mod id;
 mod owner;
+mod preview;
 mod sandbox;
 mod task;
 mod terminal;
@@ -16,10 +17,11 @@ pub use exec::{ExecAnswer, ExecCreate, TtyChoice};
 pub use host::{DriverView, HostView};
 pub use id::{BadId, SandboxId};
 pub use owner::{Label, Owner, SandboxScope, ScopeKind};
+pub use preview::{PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView};
 pub use sandbox::{
     ActivityView, AttemptRelation, AttemptState, AttemptView, EnsureAnswer, EventView, IdlePolicy, Image,
-    Limits, LimitsSpec, Network, Page, Phase, Problem, ProblemCode, SandboxSpec, SandboxStatus, SandboxView,
-    StatsView, TtlChange, Visibility,
+    Limits, LimitsSpec, Network, Page, Phase, PreviewHeaders, Problem, ProblemCode, SandboxSpec,
+    SandboxStatus, SandboxView, SleepsTo, StatsView, TtlChange, Visibility,
 };
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};

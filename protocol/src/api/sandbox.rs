@@ -36,6 +36,8 @@ pub struct SandboxSpec {
     pub idle_policy: Option<IdlePolicy>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub visibility: Option<Visibility>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preview_headers: Option<PreviewHeaders>,
     /// How long it may exist, as `90s`, `15m`, `4h` or `7d`; for ever when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
@@ -112,6 +114,19 @@ pub enum Visibility {
     #[default]
     Private,
     Public,
+}
+
+/// What an app sees of the name it is previewed under.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PreviewHeaders {
+    /// `Host`, and its own `Origin` and `Referer`, are those of `localhost:<port>`, so that servers which
+    /// check them work as they are; what they say about it in answers is put back.
+    #[default]
+    Localhost,
+    /// As the browser sent them.
+    AsSent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -205,6 +220,8 @@ pub struct SandboxView {
     pub network: Network,
     pub idle_policy: IdlePolicy,
     pub visibility: Visibility,
+    #[serde(default)]
+    pub preview_headers: PreviewHeaders,
     /// Names of the variables given at create; their values are not shown.
     pub env: Vec<String>,
     /// Names of the services given at create.
@@ -322,12 +339,28 @@ pub struct StatsView {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ActivityView {
     pub busy: bool,
+    /// Since when it is busy, or nothing happens.
     pub since: String,
+    /// Also what does not keep it awake, but from being stopped: a silent preview that is open.
     pub reasons: Vec<Reason>,
     pub idle_policy: IdlePolicy,
-    /// When it will be stopped if nothing happens until then.
+    /// Paused because nothing happens in it, until somebody comes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dozing: bool,
+    /// When it will sleep, or sleep deeper, if nothing happens until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleeps_at: Option<String>,
+    /// How: paused while a preview is open in a browser, stopped otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleeps_to: Option<SleepsTo>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SleepsTo {
+    Paused,
+    Stopped,
 }
 
 /// `POST` and `GET /v1/images`.

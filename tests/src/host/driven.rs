@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use hostd::core::Blueprint;
 use hostd::driver::oci::{HostImage, Oci, OciConfig};
 use hostd::driver::{Badge, Driver, Order};
-use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, SandboxId, Visibility};
+use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -75,7 +75,8 @@ fn order(sandbox: SandboxId) -> Result<Order> {
         limits: Limits { memory_mb: 256, cpus: 1.0, pids: 256, disk_mb: None },
         network: Network::None,
         idle_policy: IdlePolicy::Sleep,
-        visibility: Visibility::Private,
+        visibility: None,
+        preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
     Ok(Order { badge, attempt: 1, blueprint: Arc::new(blueprint) })

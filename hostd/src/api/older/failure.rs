@@ -71,9 +71,12 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, None),
         Code::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, Some("low_memory")),
         Code::TooMany => (StatusCode::SERVICE_UNAVAILABLE, Some("wakes_refused")),
-        Code::NotRunning | Code::SandboxFailed | Code::DriverUnavailable | Code::TimedOut => {
-            (StatusCode::SERVICE_UNAVAILABLE, Some("start_failed"))
-        }
+        Code::NotRunning
+        | Code::SandboxFailed
+        | Code::PortClosed
+        | Code::Waking
+        | Code::DriverUnavailable
+        | Code::TimedOut => (StatusCode::SERVICE_UNAVAILABLE, Some("start_failed")),
         Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, Some("shutting_down")),
         Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, None),
     }

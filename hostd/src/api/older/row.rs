@@ -88,7 +88,7 @@ pub fn row(record: &SandboxRecord) -> OlderRow {
         external_user_id: external(USER),
         external_project_id: external(PROJECT),
         external_workspace_id: external(WORKSPACE),
-        visibility: blueprint.visibility,
+        visibility: blueprint.visibility.unwrap_or_default(),
         idle_policy: blueprint.idle_policy,
     }
 }

@@ -2,14 +2,16 @@
 
 mod calls;
 mod document;
+mod links;
 mod refusals;
 mod stream;
 
 use super::{Api, Auth, Images, Settings, hash_of, hosts::Peer, router};
 use crate::{
-    core::{Defaults, Previews},
+    core::{Defaults, Passes, Previews, Scheme},
     driver::{Drivers, fake::Fake},
     inside::Inside,
+    links::Links,
     reconcile::{Fleet, FleetParts, Timing},
     store::Store,
 };
@@ -17,7 +19,7 @@ use axum::{Router, body::Body};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method, Request};
-use protocol::api::{ApiErrorBody, TokenScope};
+use protocol::api::{ApiErrorBody, TokenScope, Visibility};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -120,8 +122,14 @@ impl World {
             cpus_max: 2.0,
             pids_max: 4096,
         };
-        let previews = Previews { domain: "localhost".into(), port: 8080 };
+        let previews = Previews {
+            domain: "localhost".into(),
+            scheme: Scheme::Http,
+            port: 8080,
+            visibility: Visibility::Private,
+        };
         let inside = Inside::new(previews.clone());
+        let links = Links::new(store.clone(), Passes::new(&[7; 32], previews.clone()));
         let parts = FleetParts { store, drivers, defaults, timing: Timing::default(), inside };
         let fleet = Fleet::open(parts).await.expect("a fleet");
         let settings = Settings {
@@ -132,6 +140,7 @@ impl World {
             instance: "test".into(),
             data_dir: dir.path().to_owned(),
             images: Images::Absent,
+            links,
         };
         let closing = CancellationToken::new();
         let api = Api::new(fleet, settings, closing.clone());

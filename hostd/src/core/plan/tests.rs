@@ -17,14 +17,15 @@ fn states() -> impl Strategy<Value = State> {
         Just(SandboxStatus::Stopped),
         Just(SandboxStatus::Error)
     ];
-    (goals, statuses, any::<bool>(), proptest::option::of(any::<bool>())).prop_map(
-        |(goal, status, at_work, renew)| {
+    (goals, statuses, any::<bool>(), proptest::option::of(any::<bool>()), any::<bool>()).prop_map(
+        |(goal, status, at_work, renew, dozing)| {
             // Being destroyed is never given up.
             let at_work = at_work || goal == Goal::Destroyed;
             let effort = at_work.then_some(Effort { phase: Phase::Starting, deadline_ms: 1_000 });
             let renewal = renew.filter(|_| goal == Goal::Running && effort.is_some());
             let renewal = renewal.map(|keep_workspace| Renewal { keep_workspace });
-            State { goal, status, effort, renewal, problem: None }
+            let dozing = dozing && goal == Goal::Paused;
+            State { goal, status, effort, renewal, dozing, problem: None }
         },
     )
 }
@@ -94,6 +95,7 @@ proptest! {
         let driven = state.effort.is_some();
         let (end, container) = settle(state, container, idle_policy, now_ms);
         prop_assert!(end.effort.is_none(), "{end:?}");
+        prop_assert!(!end.dozing || end.goal == Goal::Paused, "{end:?}");
         match end.status {
             SandboxStatus::Running => prop_assert_eq!(container, Container::Running { frozen: false, ready: true }),
             SandboxStatus::Paused => {
@@ -111,6 +113,16 @@ proptest! {
         if driven && !late && goal != Goal::Paused {
             prop_assert_eq!(end.goal, goal);
         }
+    }
+
+    #[test]
+    fn one_that_dozes_off_comes_to_rest_frozen_or_gone(container in containers(), late in any::<bool>()) {
+        let now_ms = if late { 2_000 } else { 500 };
+        let up = apply(&State::new(9), Move::Reached).expect("it comes up");
+        let dozing = apply(&up, Move::Doze { deadline_ms: 1_000 }).expect("it runs");
+        let (end, _) = settle(dozing, container, IdlePolicy::Sleep, now_ms);
+        // What could not be frozen in time runs on; what died is in error.
+        prop_assert_eq!(end.dozes(), end.status == SandboxStatus::Paused, "{:?}", end);
     }
 
     #[test]

@@ -15,20 +15,34 @@ use tokio::{io::DuplexStream, sync::watch};
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
+/// Nothing went on in it for an hour.
+const IDLE: &str = r#"{"activity": {"busy": false, "since_ms": 0, "for_ms": 3600000, "reasons": []}}"#;
+
 pub(super) async fn serve(
     stream: DuplexStream,
     bodies: Arc<Mutex<HashMap<SandboxId, Body>>>,
-    mut changed: watch::Receiver<u64>,
+    changed: watch::Receiver<u64>,
     id: SandboxId,
 ) {
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(
         TokioIo::new(stream),
-        service_fn(|request| async move { Ok::<_, Infallible>(answer(&request)) }),
+        service_fn(|request| {
+            let (bodies, mut changed) = (bodies.clone(), changed.clone());
+            async move {
+                // Also on a connection that was there before.
+                while body_of(&bodies, &id) == Some(Body::Running { frozen: true })
+                    && changed.changed().await.is_ok()
+                {}
+                Ok::<_, Infallible>(answer(&request))
+            }
+        }),
     );
+    let mut changed = changed.clone();
     let dead = async {
         loop {
-            let body = bodies.lock().expect("no panic while held").get(&id).copied();
-            if !matches!(body, Some(Body::Running { .. })) || changed.changed().await.is_err() {
+            if !matches!(body_of(&bodies, &id), Some(Body::Running { .. }))
+                || changed.changed().await.is_err()
+            {
                 return;
             }
         }
@@ -39,10 +53,15 @@ pub(super) async fn serve(
     }
 }
 
+fn body_of(bodies: &Mutex<HashMap<SandboxId, Body>>, id: &SandboxId) -> Option<Body> {
+    bodies.lock().expect("no panic while held").get(id).copied()
+}
+
 fn answer(request: &Request<Incoming>) -> Answer {
     match request.uri().path() {
         "/healthz" => json(StatusCode::OK, "\"ok\"".to_owned()),
         "/v1/services" => json(StatusCode::OK, "[]".to_owned()),
+        "/v1/status" => json(StatusCode::OK, IDLE.to_owned()),
         "/v1/events" => json(StatusCode::OK, String::new()),
         path => {
             let body = ErrorBody::new(ErrorCode::NotFound, format!("there is no {path}"));

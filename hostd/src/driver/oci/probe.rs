@@ -9,7 +9,7 @@ use super::{
     limits::{KERNEL_FILE_MAX_BYTES, POLL_MS, PROBE_ANSWER_MAX_MS},
 };
 use crate::core::Blueprint;
-use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, SandboxId, Visibility};
+use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -71,7 +71,8 @@ fn probe_order(sandbox: &SandboxId) -> Order {
         limits: Limits { memory_mb: 64, cpus: 1.0, pids: 64, disk_mb: None },
         network: Network::None,
         idle_policy: IdlePolicy::Sleep,
-        visibility: Visibility::Private,
+        visibility: None,
+        preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
     Order { badge, attempt: 1, blueprint: Arc::new(blueprint) }

@@ -5,8 +5,8 @@ use crate::store::{EventFilter, NewSandbox, NewTask, SandboxRecord, Secret, Stor
 use protocol::{
     Agent, EnvMap, TaskEvent, TaskFact, TaskId, TaskRequest, Text,
     api::{
-        AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, Problem, ProblemCode, SandboxId,
-        SandboxScope, Visibility,
+        AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, Problem, ProblemCode,
+        SandboxId, SandboxScope,
     },
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -70,7 +70,8 @@ pub fn blueprint() -> Blueprint {
         limits: Limits { memory_mb: 512, cpus: 0.5, pids: 256, disk_mb: None },
         network: Network::None,
         idle_policy: IdlePolicy::Sleep,
-        visibility: Visibility::Private,
+        visibility: None,
+        preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     }
 }

@@ -7,6 +7,7 @@ mod disk;
 mod events;
 mod files;
 mod fixture;
+mod links;
 mod moves;
 mod scopes;
 mod tasks;

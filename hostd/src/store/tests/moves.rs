@@ -38,6 +38,16 @@ async fn every_move_is_written_with_its_event() {
         (Move::Reached, "running", json!({})),
         (accept(Goal::Paused), "wanted", json!({ "goal": "paused", "phase": "pausing" })),
         (Move::Reached, "paused", json!({})),
+        (accept(Goal::Running), "wanted", json!({ "goal": "running", "phase": "resuming" })),
+        (Move::Reached, "running", json!({})),
+        (
+            Move::Doze { deadline_ms: 70_000 },
+            "wanted",
+            json!({ "goal": "paused", "phase": "pausing", "dozing": true }),
+        ),
+        (Move::Reached, "paused", json!({ "dozing": true })),
+        // Somebody wants it to stay so: it dozes no more.
+        (accept(Goal::Paused), "wanted", json!({ "goal": "paused", "phase": null })),
         (Move::Lost { problem: problem() }, "error", error.clone()),
         (
             Move::Renew { renewal, deadline_ms: 70_000 },

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use hostd::core::{Blueprint, Frames, State, TaskLine};
 use hostd::store::{NewSandbox, NewTask, Secret, Store, TaskBegun};
 use protocol::TaskId;
-use protocol::api::{AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, SandboxId, Visibility};
+use protocol::api::{AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -60,7 +60,8 @@ async fn store_with_task(path: &Path) -> Result<(Store, i64)> {
         limits,
         network: Network::None,
         idle_policy: IdlePolicy::Sleep,
-        visibility: Visibility::Private,
+        visibility: None,
+        preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
     let sandbox = NewSandbox {

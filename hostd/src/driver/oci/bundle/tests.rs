@@ -1,5 +1,5 @@
 use crate::{core::Blueprint, driver::Badge};
-use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, Visibility};
+use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders};
 
 pub fn badge() -> Badge {
     let label = |text: &str| Label::parse(text).expect("a label");
@@ -21,7 +21,8 @@ pub fn blueprint() -> Blueprint {
         limits: Limits { memory_mb: 512, cpus: 0.1, pids: 256, disk_mb: None },
         network: Network::None,
         idle_policy: IdlePolicy::Sleep,
-        visibility: Visibility::Private,
+        visibility: None,
+        preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     }
 }

@@ -1,6 +1,6 @@
-//! Text of strangers on our terminal: nothing that an agent prints may steer it. Escape sequences are
-//! dropped whole, other control characters singly, and a carriage return begins a new line instead of
-//! writing over the old one. Pure.
+//! Text of strangers on our terminals and pages: nothing that sandboxed code prints may steer them. Escape
+//! sequences are dropped whole, other control characters singly, and a carriage return begins a new line
+//! instead of writing over the old one. Pure.
 
 /// Where in an escape sequence the text is. A line ends every sequence, so that one that is never closed
 /// hides no more than its own line.

@@ -1,0 +1,213 @@
+//! Connections of a listener: accepted up to a limit, each a task, all of them owned here and ended in
+//! order when hostd shuts down.
+
+mod shares;
+
+pub use shares::Origin;
+
+use crate::crew::Crew;
+use shares::Shares;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink},
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+/// Connections over the limit that are told so at once; more are closed without a word.
+const REFUSALS_MAX: usize = 64;
+const REFUSAL_MAX: Duration = Duration::from_secs(1);
+const REFUSED_READ_MAX_BYTES: u64 = 64 << 10;
+/// Pause after an accept that failed for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where connections come from.
+pub trait Accept {
+    type Io: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+    type Peer: Send + 'static;
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Io, Self::Peer)>> + Send;
+    /// Who may have only a share of them.
+    fn origin(_: &Self::Peer) -> Option<Origin> {
+        None
+    }
+}
+
+/// How many there may be, and how they end.
+pub struct Crowd {
+    pub most: usize,
+    /// Of one origin.
+    pub share: usize,
+    /// What one too many is told.
+    pub full: &'static [u8],
+    /// How long they may take to end.
+    pub drain: Duration,
+    /// How many were one too many.
+    pub refused: &'static AtomicU64,
+    /// Who serves them; whoever accepts them if nobody is named.
+    pub crew: Option<Crew>,
+}
+
+/// Serves until told to stop; then waits, so long, for connections to end.
+pub async fn serve<L, F>(
+    listener: L,
+    crowd: Crowd,
+    talk: impl Fn(L::Io, L::Peer) -> F,
+    shutdown: CancellationToken,
+) where
+    L: Accept,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(crowd.most));
+    let shares = Shares::default();
+    let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            // All of these only wait; a connection is either accepted or still in the kernel's queue.
+            () = shutdown.cancelled() => break,
+            Some(ended) = connections.join_next() => report(ended),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    let share = shares.take(L::origin(&peer), crowd.share);
+                    let Some(place) = places.clone().try_acquire_owned().ok().zip(share) else {
+                        crowd.refused.fetch_add(1, Ordering::Relaxed);
+                        refuse(stream, crowd.full, &refusals, &mut connections);
+                        continue;
+                    };
+                    let talking = talk(stream, peer);
+                    let served = async move {
+                        talking.await;
+                        drop(place);
+                    };
+                    match &crowd.crew {
+                        Some(crew) => crew.spawn(&mut connections, served),
+                        None => drop(connections.spawn(served)),
+                    }
+                }
+                Err(error) => {
+                    debug!(%error, "could not accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    let drained = async {
+        while let Some(ended) = connections.join_next().await {
+            report(ended);
+        }
+    };
+    if timeout(crowd.drain, drained).await.is_err() {
+        warn!(left = connections.len(), "connections were cut off by the shutdown");
+        connections.shutdown().await;
+    }
+}
+
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        error!(%error, "a handler panicked; its connection is gone");
+    }
+}
+
+/// Tells a client that there is no place, if few enough are being told.
+fn refuse(
+    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    full: &'static [u8],
+    refusals: &Arc<Semaphore>,
+    connections: &mut JoinSet<()>,
+) {
+    let Ok(turn) = refusals.clone().try_acquire_owned() else { return };
+    connections.spawn(async move {
+        let told = async {
+            stream.write_all(full).await?;
+            stream.shutdown().await?;
+            // What it sent is read, or the kernel would throw away the answer.
+            copy(&mut stream.take(REFUSED_READ_MAX_BYTES), &mut sink()).await
+        };
+        // Whether it listened is its own business.
+        let _ = timeout(REFUSAL_MAX, told).await;
+        drop(turn);
+    });
+}
+
+/// An answer in bytes must be whole.
+#[cfg(test)]
+#[track_caller]
+pub fn check_said_by_hand(full: &[u8]) {
+    let text = std::str::from_utf8(full).expect("text");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
+    assert_eq!(length.parse::<usize>().expect("a number"), body.len());
+    let error: protocol::api::ApiErrorBody = serde_json::from_str(body).expect("JSON");
+    assert_eq!(error.error.code, protocol::api::ApiErrorCode::TooMany);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{future::pending, net::IpAddr};
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::sync::{Mutex, mpsc};
+
+    static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+    struct From(Mutex<mpsc::Receiver<(DuplexStream, IpAddr)>>);
+
+    impl Accept for From {
+        type Io = DuplexStream;
+        type Peer = IpAddr;
+
+        async fn accept(&self) -> io::Result<(DuplexStream, IpAddr)> {
+            self.0.lock().await.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
+        }
+
+        fn origin(peer: &IpAddr) -> Option<Origin> {
+            Origin::of(*peer)
+        }
+    }
+
+    #[tokio::test]
+    async fn one_address_cannot_take_all_places() {
+        let (arrive, arriving) = mpsc::channel(1);
+        let shutdown = CancellationToken::new();
+        let drain = Duration::ZERO;
+        let crowd = Crowd { most: 4, share: 2, full: b"full", drain, refused: &REFUSED, crew: None };
+        let talk = async |mut stream: DuplexStream| {
+            let _ = stream.write_all(b"here").await;
+            pending::<()>().await;
+        };
+        let listener = From(Mutex::new(arriving));
+        let serving = tokio::spawn(serve(listener, crowd, move |stream, _| talk(stream), shutdown.clone()));
+        let mut kept = Vec::new();
+        for (address, wanted) in [
+            ("192.0.2.1", b"here"),
+            ("192.0.2.1", b"here"),
+            ("192.0.2.1", b"full"),
+            ("192.0.2.2", b"here"),
+            ("127.0.0.1", b"here"),
+            ("192.0.2.3", b"full"),
+        ] {
+            let (mut ours, theirs) = duplex(64);
+            arrive.send((theirs, address.parse().unwrap())).await.unwrap();
+            let mut told = [0; 4];
+            ours.read_exact(&mut told).await.unwrap();
+            assert_eq!(&told, wanted, "{address}");
+            kept.push(ours);
+        }
+        shutdown.cancel();
+        serving.await.unwrap();
+    }
+}

@@ -1,0 +1,142 @@
+use super::{cases::Case, *};
+use crate::core::cases::{self, SECRET, listening, running, service, state, status};
+use protocol::{INSIDE_PORT, ServiceState, api::Phase};
+use std::fmt::Write;
+
+/// An explanation as a person would read it, with what programs get in its first line.
+fn told(case: &Case, known: bool) -> String {
+    let facts = case.facts(known);
+    let said = explain(&facts);
+    let code = serde_json::to_value(said.code).expect("a word");
+    let mut text = format!("== {}: {} {}", case.about, said.status, code.as_str().expect("a word"));
+    if let Some(seconds) = said.retry_after_s {
+        let _ = write!(text, ", again after {seconds} s");
+    }
+    let _ = write!(text, "\n{}\n{}\n", said.title, said.text);
+    for link in &said.links {
+        let _ = writeln!(text, "  [{} -> {}]", link.text, link.preview.port);
+    }
+    if let Some(lines) = &said.lines {
+        let _ = writeln!(text, "  {}:", lines.of);
+        lines.lines.iter().for_each(|line| text.push_str(&format!("  | {line}\n")));
+    }
+    for advice in &said.advice {
+        let _ = writeln!(text, "  - {advice}");
+    }
+    if said.hopeful {
+        let _ = writeln!(text, "  ... {}", said.step.as_deref().unwrap_or("waiting"));
+    }
+    let _ = writeln!(text, "  until trouble: {:?}", progress(&facts, Patience::UntilTrouble));
+    text
+}
+
+fn all_told(known: bool) -> String {
+    cases::all().iter().map(|case| told(case, known) + "\n").collect()
+}
+
+#[test]
+fn every_case_tells_its_owner_what_to_do() {
+    insta::assert_snapshot!("known", all_told(true));
+}
+
+#[test]
+fn every_case_tells_the_world_the_reason_only() {
+    let told = all_told(false);
+    insta::assert_snapshot!("unknown", &told);
+    assert!(!told.contains(SECRET));
+    let words = told.split(|c: char| !c.is_alphanumeric());
+    let named: Vec<&str> =
+        words.filter(|word| ["shop", "web", "db", "worker", "node"].contains(word)).collect();
+    assert!(named.is_empty(), "{named:?}");
+}
+
+#[test]
+fn what_programs_get_is_kept_from_the_world_too() {
+    for case in cases::all() {
+        let said = explain(&case.facts(false));
+        assert!(!format!("{said:?}").contains(SECRET), "{}: {said:?}", case.about);
+        assert_eq!((said.service, said.problem, said.lines), (None, None, None), "{}", case.about);
+    }
+}
+
+/// A page that waits reloads when the stream says `ready`: one that would be shown again must not wait.
+#[test]
+fn an_app_that_listens_and_does_not_answer_is_not_waited_for() {
+    for cause in [Cause::NoAnswer { after_ms: 1 }, Cause::Closed, Cause::Garbled] {
+        let inner = Status { ports: vec![listening(3000, "127.0.0.1", "node")], ..status() };
+        let case = Case { about: "", state: running(), inner: Some(inner), cause };
+        assert!(!explain(&case.facts(true)).hopeful, "{:?}", case.cause);
+    }
+}
+
+/// A page that waits and is told at once that it should not would load itself again and again.
+#[test]
+fn what_is_said_to_come_is_waited_for() {
+    for (case, known) in cases::all().iter().flat_map(|case| [(case, true), (case, false)]) {
+        let (facts, said) = (case.facts(known), explain(&case.facts(known)));
+        let told = |patience| progress(&facts, patience);
+        let warms = said.code == ApiErrorCode::Waking;
+        assert!(!warms || told(Patience::UntilTrouble) != Progress::Failed, "{} {known}", case.about);
+        assert!(!said.hopeful || told(Patience::Long) != Progress::Failed, "{} {known}", case.about);
+        let opens = told(Patience::Long) == Progress::Ready;
+        assert!(!said.hopeful || warms || !opens, "{} {known}", case.about);
+    }
+}
+
+#[test]
+fn what_comes_soon_may_be_asked_for_again_and_what_is_gone_may_not() {
+    for case in cases::all() {
+        let said = explain(&case.facts(true));
+        assert!(!said.hopeful || said.retry_after_s.is_some(), "{}", case.about);
+        assert!(said.code != ApiErrorCode::Gone || said.retry_after_s.is_none(), "{}", case.about);
+        assert!(said.listening.iter().all(|listening| listening.port != INSIDE_PORT), "{}", case.about);
+    }
+}
+
+#[test]
+fn commands_name_the_sandbox_in_a_way_that_a_shell_takes_as_one_word() {
+    let case = Case { about: "", state: running(), inner: Some(status()), cause: Cause::Refused };
+    let id = "01jb9xyzabcdefghjkmnpqrstv";
+    for (name, expected) in
+        [("shop", "shop"), ("$(reboot)", id), ("a b", id), ("-rf", id), ("a`b", id), ("büro", id), ("", id)]
+    {
+        let said = explain(&Facts { name, ..case.facts(true) });
+        let last = said.advice.last().expect("advice");
+        assert_eq!(last, &format!("See what runs: `slipway services {expected}`"), "{name}");
+    }
+}
+
+#[test]
+fn long_and_steering_text_of_a_sandbox_is_cut_and_tamed() {
+    let line = format!("\u{1b}]0;title\u{7}{}", "é".repeat(10_000));
+    let mut view = service("web", Some(3000), ServiceState::Starting);
+    view.last_lines = vec![line; 100];
+    let inner = Status { services: vec![view], ..status() };
+    let case = Case { about: "", state: running(), inner: Some(inner), cause: Cause::Refused };
+    let lines = explain(&case.facts(true)).lines.expect("lines").lines;
+    assert_eq!(lines.len(), 20);
+    assert!(lines.iter().all(|line| line.starts_with('é') && line.ends_with('…')), "{}", lines[0]);
+    assert!(lines.iter().all(|line| line.chars().count() == 400));
+}
+
+#[test]
+fn a_page_is_told_the_step_until_the_port_is_open() {
+    let starting = state(SandboxStatus::Stopped, Goal::Running, Some(Phase::Starting));
+    let web = |state| Status { services: vec![service("web", Some(3000), state)], ..status() };
+    let open = Status { ports: vec![listening(3000, "::", "node")], ..web(ServiceState::Starting) };
+    let step = |word, text: &str| Progress::Step { word, text: text.to_owned() };
+    let table = [
+        (starting, None, step("starting", "starting the sandbox")),
+        (running(), None, step("sandbox", "waiting for the sandbox to answer")),
+        (running(), Some(web(ServiceState::Starting)), step("service", "waiting for web to listen on 3000")),
+        (running(), Some(open), Progress::Ready),
+        (running(), Some(web(ServiceState::Stopped)), Progress::Failed),
+        (running(), Some(status()), Progress::Failed),
+        (state(SandboxStatus::Paused, Goal::Paused, None), None, Progress::Asleep),
+        (state(SandboxStatus::Error, Goal::Stopped, None), None, Progress::Failed),
+    ];
+    for (state, inner, expected) in table {
+        let case = Case { about: "", state, inner, cause: Cause::Waking };
+        assert_eq!(progress(&case.facts(true), Patience::UntilTrouble), expected);
+    }
+}

@@ -1,0 +1,46 @@
+//! Threads that serve connections, each with a runtime of its own: a connection stays where it was put, so
+//! nothing it does wakes another thread.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+use tokio::{
+    runtime::{Builder, Handle},
+    task::JoinSet,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// They end when the last clone is dropped. What they still do then is cut off.
+#[derive(Clone)]
+pub struct Crew {
+    threads: Arc<[Handle]>,
+    next: Arc<AtomicUsize>,
+    _until: Arc<DropGuard>,
+}
+
+impl Crew {
+    /// So many threads.
+    pub fn start(name: &str, count: usize) -> io::Result<Self> {
+        let until = CancellationToken::new();
+        let threads = (0..count.max(1)).map(|number| {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let (handle, until) = (runtime.handle().clone(), until.clone());
+            let name = format!("{name}-{number}");
+            thread::Builder::new().name(name).spawn(move || runtime.block_on(until.cancelled()))?;
+            Ok(handle)
+        });
+        let threads = threads.collect::<io::Result<_>>()?;
+        Ok(Self { threads, next: Arc::default(), _until: Arc::new(until.drop_guard()) })
+    }
+
+    /// To one after the other.
+    pub fn spawn(&self, tasks: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + 'static) {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
+        tasks.spawn_on(task, &self.threads[turn]);
+    }
+}

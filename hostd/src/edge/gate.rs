@@ -1,0 +1,285 @@
+//! Who may see a preview.
+//!
+//! ```text
+//!  pass in the address ──▶ 303 to the same without it, and a cookie
+//!  cookie              ──▶ in, as often as it comes
+//!  X-Slipway-Token     ──▶ in: a pass, or a token of the API that may drive the sandbox
+//! ```
+//!
+//! **Invariant:** no pass and no token of the API reaches an app: neither in the address, nor in a cookie, nor
+//! in a header.
+
+mod told;
+
+pub use told::moved;
+
+use crate::{
+    core::{
+        Access, BadPass, Cleared, PASS_PREFIX, Pass, Preview, Previews, Purpose, cleared,
+        edge::without_commands, keep_host_only, pass_cookie, pass_cookies, without_pass_cookies,
+    },
+    limits,
+    links::{Judged, Links},
+    reconcile::Clock,
+    store::StoreError,
+    tokens::{self, bearer},
+};
+use hyper::{
+    HeaderMap, Method,
+    header::{AUTHORIZATION, COOKIE, HeaderValue, ORIGIN, UPGRADE},
+    http::request::Parts,
+};
+use protocol::api::SandboxId;
+
+const TOKEN: &str = "x-slipway-token";
+const SANDBOX: &str = "x-sandbox-id";
+const PORT: &str = "x-sandbox-port";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// May go on. Whoever came with a pass or a token is known, and may see details of failures.
+    Admitted {
+        known: bool,
+    },
+    /// The pass leaves the address: 303 to this path, with this `Set-Cookie` if the pass was good.
+    Moved {
+        location: String,
+        cookie: Option<HeaderValue>,
+    },
+    Refused(Why),
+}
+
+/// Later ones say more, and are told where there are several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Why {
+    #[error("open it by a link that its owner made")]
+    NoPass,
+    #[error("this pass or token is not known here: ask for a new link")]
+    BadPass,
+    #[error("this pass or token is not for this preview")]
+    NotHere,
+    #[error("ask whoever made it for a new one")]
+    Expired,
+    #[error("whoever made it took it back: ask for a new one")]
+    Revoked,
+    #[error("a pass in the address is for opening a page: send it as X-Slipway-Token")]
+    UseHeader,
+    #[error("pages of other sites may not connect to this preview")]
+    OtherSite,
+}
+
+/// Why a program that names a sandbox by headers gets none.
+#[derive(Debug, thiserror::Error)]
+pub enum Denied {
+    #[error("X-Sandbox-Id needs a token of the API, as X-Slipway-Token or Authorization: Bearer")]
+    Unauthorized,
+    #[error("this token may look at the sandbox and no more")]
+    Forbidden,
+    #[error("it does not exist, or is not yours")]
+    NotFound,
+    #[error("a pass in the address opens a page under its own name: leave it out")]
+    PassInAddress,
+    #[error("{0} must be given once, and be what it says")]
+    Malformed(&'static str),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+pub struct Gate {
+    links: Links,
+    admin_hash: [u8; 32],
+    previews: Previews,
+    clock: Clock,
+}
+
+/// Takes out of a request what is for us: the app gets none of it.
+pub fn strip(headers: &mut HeaderMap) {
+    without_pass_cookies(headers);
+    let told = headers.remove(TOKEN).is_some();
+    headers.remove(PORT);
+    // Whoever names a sandbox by a header proves by one of two that he may.
+    let proof = headers.remove(SANDBOX).is_some() && !told;
+    let mut bearers = headers.get_all(AUTHORIZATION).iter().filter_map(bearer);
+    if bearers.any(|token| proof || tokens::looks_like_ours(token)) {
+        headers.remove(AUTHORIZATION);
+    }
+}
+
+/// Whether there may be something in a request for us to judge.
+pub fn shows_something(parts: &Parts) -> bool {
+    let headers = &parts.headers;
+    headers.contains_key(COOKIE) || headers.contains_key(TOKEN) || parts.uri.query().is_some()
+}
+
+/// Keeps what an app's answer says to its own hostname, and away from ours.
+pub fn protect(headers: &mut HeaderMap) {
+    keep_host_only(headers);
+    without_commands(headers);
+}
+
+impl Gate {
+    pub fn new(links: Links, admin_hash: [u8; 32], previews: Previews, clock: Clock) -> Self {
+        Self { links, admin_hash, previews, clock }
+    }
+
+    /// Whether this request may see a preview. One to a public preview with nothing for us in it costs
+    /// nothing.
+    pub async fn admit(&self, at: &Preview, private: bool, parts: &Parts) -> Result<Entry, StoreError> {
+        let shown = cleared(parts.uri.path(), parts.uri.query());
+        if shown.is_some() && !opens_a_page(parts) {
+            return Ok(Entry::Refused(Why::UseHeader));
+        }
+        let judged = match parts.headers.get(TOKEN) {
+            Some(token) => self.by_header(at, token).await?,
+            None => self.by_cookie(at, parts).await?.map(Some),
+        };
+        if let Some(shown) = shown {
+            return self.moved(at, private, &shown, judged).await;
+        }
+        Ok(match judged {
+            Ok(_) => Entry::Admitted { known: true },
+            Err(_) if !private => Entry::Admitted { known: false },
+            Err(why) => Entry::Refused(why),
+        })
+    }
+
+    /// The sandbox and port that a program names by headers, if it does: with a token of the API that may
+    /// drive the sandbox.
+    pub async fn program(&self, parts: &Parts) -> Result<Option<Preview>, Denied> {
+        let headers = &parts.headers;
+        if !headers.contains_key(SANDBOX) {
+            return Ok(None);
+        }
+        if cleared(parts.uri.path(), parts.uri.query()).is_some() {
+            return Err(Denied::PassInAddress);
+        }
+        let token = match headers.get(TOKEN) {
+            Some(value) => value.to_str().ok().filter(|token| tokens::is_sane(token)),
+            None => headers.get(AUTHORIZATION).and_then(bearer),
+        };
+        let token = token.ok_or(Denied::Unauthorized)?;
+        let now_ms = self.clock.now_ms();
+        let who = tokens::identity_of(self.links.store(), &self.admin_hash, token, now_ms).await?;
+        let who = who.ok_or(Denied::Unauthorized)?;
+        let id = one(headers, SANDBOX).ok_or(Denied::Malformed("X-Sandbox-Id"))?;
+        let sandbox: SandboxId = id.parse().map_err(|_| Denied::NotFound)?;
+        let port = one(headers, PORT).and_then(|port| Preview::new(sandbox, port));
+        let preview = port.ok_or(Denied::Malformed("X-Sandbox-Port"))?;
+        let owner = self.links.store().owner_of(&sandbox).await?;
+        match owner {
+            Some(owner) if who.sees(&owner) && who.allows(Access::Write) => Ok(Some(preview)),
+            Some(owner) if who.sees(&owner) => Err(Denied::Forbidden),
+            Some(_) | None => Err(Denied::NotFound),
+        }
+    }
+
+    /// The address without its pass. A visitor who has a good cookie keeps it, whatever the address says.
+    async fn moved(
+        &self,
+        at: &Preview,
+        private: bool,
+        shown: &Cleared<'_>,
+        judged: Result<Option<Pass>, Why>,
+    ) -> Result<Entry, StoreError> {
+        let texts = shown.passes.iter().map(|text| text.as_bytes());
+        let pass = match (self.best(at, Purpose::Link, texts).await?, judged) {
+            (Ok(pass), _) | (Err(_), Ok(Some(pass))) => Some(pass),
+            (Err(_), Ok(None)) => None,
+            (Err(why), Err(other)) if private => return Ok(Entry::Refused(why.max(other))),
+            (Err(_), Err(_)) => None,
+        };
+        let cookie = pass.map(|pass| self.cookie(&pass));
+        Ok(Entry::Moved { location: shown.location.clone(), cookie })
+    }
+
+    fn cookie(&self, pass: &Pass) -> HeaderValue {
+        let good_for_s = pass.expires_ms.saturating_sub(self.clock.now_ms()) / 1000;
+        pass_cookie(self.previews.scheme, &self.links.pass(pass, Purpose::Cookie), good_for_s)
+    }
+
+    /// A token of the API is no pass, and as good.
+    async fn by_header(
+        &self,
+        at: &Preview,
+        value: &HeaderValue,
+    ) -> Result<Result<Option<Pass>, Why>, StoreError> {
+        if value.as_bytes().starts_with(PASS_PREFIX.as_bytes()) {
+            let texts = std::iter::once(value.as_bytes());
+            return Ok(self.best(at, Purpose::Link, texts).await?.map(Some));
+        }
+        let Some(token) = value.to_str().ok().filter(|token| tokens::is_sane(token)) else {
+            return Ok(Err(Why::BadPass));
+        };
+        let (store, now_ms) = (self.links.store(), self.clock.now_ms());
+        let Some(who) = tokens::identity_of(store, &self.admin_hash, token, now_ms).await? else {
+            return Ok(Err(Why::BadPass));
+        };
+        let owner = store.owner_of(&at.sandbox).await?;
+        let drives = |owner| who.sees(&owner) && who.allows(Access::Write);
+        Ok(if owner.is_some_and(drives) { Ok(None) } else { Err(Why::NotHere) })
+    }
+
+    async fn by_cookie(&self, at: &Preview, parts: &Parts) -> Result<Result<Pass, Why>, StoreError> {
+        let judged =
+            self.best(at, Purpose::Cookie, pass_cookies(self.previews.scheme, &parts.headers)).await?;
+        // Answers to pages of other sites are kept from them by the browser; streams of an upgrade are not.
+        let rides = judged.is_ok() && upgrades(parts) && !self.same_sandbox(at, &parts.headers);
+        Ok(if rides { Err(Why::OtherSite) } else { judged })
+    }
+
+    /// The first that is good: what a neighbour set neither lets in nor locks out.
+    async fn best(
+        &self,
+        at: &Preview,
+        purpose: Purpose,
+        texts: impl Iterator<Item = &[u8]>,
+    ) -> Result<Result<Pass, Why>, StoreError> {
+        let (mut worst, mut asked) = (Why::NoPass, 0);
+        let now_ms = self.clock.now_ms();
+        for text in texts {
+            let why = match self.links.judge(text, at, purpose, now_ms).await? {
+                Judged::Good(pass) => return Ok(Ok(pass)),
+                Judged::Revoked(_) => {
+                    asked += 1;
+                    Why::Revoked
+                }
+                Judged::Bad(BadPass::Expired) => Why::Expired,
+                Judged::Bad(BadPass::Elsewhere) => Why::NotHere,
+                Judged::Bad(BadPass::Forged | BadPass::OtherUse) => Why::BadPass,
+            };
+            worst = worst.max(why);
+            if asked >= limits::LINKS_ASKED_MAX {
+                break;
+            }
+        }
+        Ok(Err(worst))
+    }
+
+    /// Programs send no `Origin`; pages of another port of the same sandbox may connect.
+    fn same_sandbox(&self, at: &Preview, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let Some(origin) = origins.next() else { return true };
+        let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let from = authority.and_then(|(_, authority)| self.previews.parse(authority));
+        from.is_some_and(|from| from.sandbox == at.sandbox) && origins.next().is_none()
+    }
+}
+
+/// Others would lose their body or their upgrade by a redirect.
+fn opens_a_page(parts: &Parts) -> bool {
+    matches!(parts.method, Method::GET | Method::HEAD) && !upgrades(parts)
+}
+
+/// An offer of HTTP/2 is none: it is never taken up.
+fn upgrades(parts: &Parts) -> bool {
+    parts.headers.get_all(UPGRADE).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"h2c"))
+}
+
+fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! Numbers of the edge, for whoever prints them: once for the process.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub static REFUSED: AtomicU64 = AtomicU64::new(0);
+/// Requests that an app answered, that were held first, and that were answered with an excuse.
+pub static SERVED: AtomicU64 = AtomicU64::new(0);
+pub static HELD: AtomicU64 = AtomicU64::new(0);
+pub static EXCUSED: AtomicU64 = AtomicU64::new(0);
+/// Connections that were upgraded.
+pub static UPGRADED: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn count(what: &AtomicU64) {
+    what.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,49 @@
+//! What the edge refuses by itself, before it looks into any sandbox.
+
+use crate::core::{Explanation, Previews};
+use protocol::api::ApiErrorCode;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The host is not the name of a preview.
+    NoPreview,
+    /// There is no such sandbox here.
+    Unknown,
+    /// The request makes no sense, for this reason.
+    Malformed(&'static str),
+    /// Too much is asked at once.
+    TooMany,
+}
+
+impl Refusal {
+    pub fn explanation(self, previews: &Previews) -> Explanation {
+        match self {
+            Self::NoPreview => {
+                let text = format!(
+                    "The address of a preview looks like {}://s-<id>-<port>.preview.{}.",
+                    previews.scheme.word(),
+                    previews.domain
+                );
+                Explanation::new(ApiErrorCode::NotFound, "There is no preview at this address", text)
+                    .advise("See the addresses of a sandbox: `slipway get NAME`")
+            }
+            Self::Unknown => {
+                let text = "It may have been removed, or the address may have been mistyped.";
+                Explanation::new(ApiErrorCode::NotFound, "There is no such sandbox here", text)
+                    .advise("See which there are: `slipway ls`")
+            }
+            Self::Malformed(reason) => {
+                Explanation::new(ApiErrorCode::InvalidRequest, "This request makes no sense", reason)
+            }
+            Self::TooMany => Explanation {
+                status: 503,
+                retry_after_s: Some(1),
+                ..Explanation::new(
+                    ApiErrorCode::TooMany,
+                    "Too much is asked at once",
+                    "This preview has as many connections as it may have. Try again in a moment.",
+                )
+            },
+        }
+    }
+}

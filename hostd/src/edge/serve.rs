@@ -1,0 +1,211 @@
+//! Connections of browsers: HTTP/1.1 and HTTP/2, in clear text or by TLS, one task for each.
+
+use super::{
+    begun::Begun,
+    limits, metrics,
+    splice::{AppEnd, splice},
+    state::Edge,
+    tls::Tls,
+    visit::{Arrival, visit},
+    wary::{Heads, Wary},
+};
+use crate::connections::{self, Accept, Crowd, Origin};
+use bytes::Bytes;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use nix::sys::socket::{
+    setsockopt,
+    sockopt::{KeepAlive, TcpKeepCount, TcpKeepIdle, TcpKeepInterval, TcpUserTimeout},
+};
+use std::{future::poll_fn, io, net::IpAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    time::timeout,
+};
+use tracing::debug;
+
+/// Said by hand: there is no place to say it properly.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 114\r\n\
+Connection: close\r\nRetry-After: 1\r\n\r\n\
+{\"error\":{\"code\":\"too_many\",\"message\":\"too many connections to previews; try again in a moment\",\"retryable\":true}}";
+
+/// Serves until told to stop; then waits, so long, for requests in flight.
+pub async fn serve(listener: TcpListener, edge: Arc<Edge>) {
+    let crowd = Crowd {
+        most: edge.connections_max,
+        share: edge.share(),
+        full: FULL,
+        drain: limits::DRAIN_MAX,
+        refused: &metrics::REFUSED,
+        crew: Some(edge.crew.clone()),
+    };
+    let closing = edge.closing.clone();
+    let talk = move |stream: TcpStream, _| {
+        // It lets go of this thread, and is taken up by the one that serves it.
+        let (stream, edge) = (stream.into_std(), edge.clone());
+        async move {
+            match stream.and_then(TcpStream::from_std) {
+                Ok(stream) => talk(stream, edge).await,
+                Err(error) => debug!(%error, "could not take up a connection"),
+            }
+        }
+    };
+    connections::serve(Browsers(listener), crowd, talk, closing).await;
+}
+
+struct Browsers(TcpListener);
+
+impl Accept for Browsers {
+    type Io = TcpStream;
+    type Peer = IpAddr;
+
+    async fn accept(&self) -> io::Result<(TcpStream, IpAddr)> {
+        let (stream, from) = self.0.accept().await?;
+        stream.set_nodelay(true)?;
+        // Upgraded connections may be silent for ever; who is gone must be noticed all the same.
+        setsockopt(&stream, KeepAlive, &true)?;
+        setsockopt(&stream, TcpKeepIdle, &limits::ALIVE_ASK_S)?;
+        setsockopt(&stream, TcpKeepInterval, &limits::ALIVE_ASK_S)?;
+        setsockopt(&stream, TcpKeepCount, &3)?;
+        setsockopt(&stream, TcpUserTimeout, &limits::PEER_SILENT_MAX_MS)?;
+        Ok((stream, from.ip()))
+    }
+
+    fn origin(from: &IpAddr) -> Option<Origin> {
+        Origin::of(*from)
+    }
+}
+
+async fn talk(stream: TcpStream, edge: Arc<Edge>) {
+    let ended = match &edge.tls {
+        Some(tls) => talk_by_tls(stream, tls.clone(), edge).await,
+        None => talk_in_clear(stream, edge).await,
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection to a preview ended badly");
+    }
+}
+
+async fn talk_in_clear(stream: TcpStream, edge: Arc<Edge>) -> io::Result<()> {
+    let (second, stream) = tokio::select! {
+        // Nothing was asked yet.
+        () = edge.closing.cancelled() => return Ok(()),
+        begun = timeout(limits::HEAD_MAX, Begun::hear(stream)) => begun??,
+    };
+    talk_http(second, stream, edge).await
+}
+
+async fn talk_by_tls(stream: TcpStream, tls: Tls, edge: Arc<Edge>) -> io::Result<()> {
+    let stream = tokio::select! {
+        // Nothing was asked yet.
+        () = edge.closing.cancelled() => return Ok(()),
+        stream = tls.accept(stream) => stream?,
+    };
+    let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    talk_http(second, stream, edge).await
+}
+
+/// Boxed: what HTTP needs is given back before a connection becomes something else.
+async fn talk_http<T>(second: bool, stream: T, edge: Arc<Edge>) -> io::Result<()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    if second {
+        return Box::pin(talk_http2(stream, edge)).await;
+    }
+    let upgraded = Box::pin(talk_http1(stream, edge.clone())).await?;
+    let Some(Upgraded { stream, sent, app }) = upgraded else { return Ok(()) };
+    let spliced = Box::pin(splice(stream, sent, app, &edge.fleet));
+    // When hostd ends both ends see it closed, as when it is killed.
+    edge.closing.run_until_cancelled(spliced).await.unwrap_or(Ok(()))
+}
+
+/// A connection that is the app's and the browser's from here on.
+struct Upgraded<T> {
+    stream: T,
+    /// What the browser sent already.
+    sent: Bytes,
+    app: AppEnd,
+}
+
+async fn talk_http1<T>(stream: T, edge: Arc<Edge>) -> io::Result<Option<Upgraded<T>>>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let heads = Arc::new(Heads::default());
+    let arrival = Arc::new(Arrival::new(edge.clone(), Some(heads.clone())));
+    let service = {
+        let arrival = arrival.clone();
+        service_fn(move |request: Request<Incoming>| Box::pin(visit(arrival.clone(), request)))
+    };
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::HEAD_MAX)
+        .max_header_size(limits::HEAD_MAX_BYTES)
+        .serve_connection(TokioIo::new(Wary::new(stream, heads)), service);
+    let ended = tokio::select! {
+        ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => ended,
+        // The request in flight is finished below, and no other one is begun.
+        () = edge.closing.cancelled() => {
+            std::pin::Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|cx| connection.poll_without_shutdown(cx)).await
+        }
+    };
+    let parts = connection.into_parts();
+    let mut stream = parts.io.into_inner().stream;
+    if let Some(app) = arrival.taken() {
+        return Ok(Some(Upgraded { stream, sent: parts.read_buf, app }));
+    }
+    ended.map_err(io::Error::other)?;
+    stream.shutdown().await?;
+    Ok(None)
+}
+
+pub(super) async fn talk_http2<T>(stream: T, edge: Arc<Edge>) -> io::Result<()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let arrival = Arc::new(Arrival::new(edge.clone(), None));
+    let asked = Arc::new(Notify::new());
+    let service = {
+        let asked = asked.clone();
+        service_fn(move |request: Request<Incoming>| {
+            asked.notify_one();
+            Box::pin(visit(arrival.clone(), request))
+        })
+    };
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(limits::ALIVE_ASK_S.into()))
+        .max_concurrent_streams(limits::STREAMS_MAX)
+        .max_header_list_size(u32::try_from(limits::HEAD_MAX_BYTES).unwrap_or(u32::MAX))
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let silent = async { while timeout(limits::HEAD_MAX, asked.notified()).await.is_ok() {} };
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        // It only waits. What was asked is finished, and nothing more is taken.
+        _ = edge.closing.run_until_cancelled(silent) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    ended.map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FULL;
+
+    #[test]
+    fn the_answer_that_is_said_by_hand_is_an_answer() {
+        crate::connections::check_said_by_hand(FULL);
+    }
+}

@@ -1,0 +1,95 @@
+//! What all visits share.
+
+use super::{gate::Gate, hold::Flights, limits, tls::Tls};
+use crate::{
+    core::Previews,
+    crew::Crew,
+    reconcile::{Fleet, Site, Visit},
+};
+use nix::sys::resource::{Resource, getrlimit};
+use std::{io, num::NonZero, sync::Arc};
+use tokio::{sync::Semaphore, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// What an edge is made of.
+pub struct EdgeParts {
+    pub fleet: Fleet,
+    pub previews: Previews,
+    pub gate: Gate,
+    pub tls: Option<Tls>,
+}
+
+pub struct Edge {
+    pub(super) fleet: Fleet,
+    pub(super) previews: Previews,
+    pub(super) gate: Gate,
+    /// Without it, in clear text.
+    pub(super) tls: Option<Tls>,
+    pub(super) flights: Flights,
+    /// Visits that there may be at once.
+    pub(super) visits: Arc<Semaphore>,
+    /// Pages that wait for a port.
+    pub(super) waiters: Arc<Semaphore>,
+    /// What outlives the request that began it.
+    pub(super) work: TaskTracker,
+    pub(super) closing: CancellationToken,
+    pub(super) connections_max: usize,
+    pub(super) crew: Crew,
+}
+
+impl Edge {
+    pub fn start(parts: EdgeParts, closing: CancellationToken) -> io::Result<Arc<Self>> {
+        let EdgeParts { fleet, previews, gate, tls } = parts;
+        let (flights, work, connections_max) = (Flights::default(), TaskTracker::new(), connections_max());
+        // Each has one descriptor at the app's end: as many as there are for connections.
+        let visits = Arc::new(Semaphore::new(connections_max));
+        let waiters = Arc::new(Semaphore::new(limits::WAITERS_MAX));
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let crew = Crew::start("edge", threads)?;
+        Ok(Arc::new(Self {
+            fleet,
+            previews,
+            gate,
+            tls,
+            flights,
+            visits,
+            waiters,
+            work,
+            closing,
+            connections_max,
+            crew,
+        }))
+    }
+
+    /// Lets go of what nobody uses, until hostd ends.
+    pub async fn tidy(&self) {
+        loop {
+            tokio::select! {
+                // Both only wait.
+                () = self.closing.cancelled() => return,
+                () = sleep(limits::PRUNE_EVERY) => {}
+            }
+            for site in self.fleet.sites() {
+                site.lines.prune();
+            }
+        }
+    }
+
+    /// One more visit, unless there are too many, of this sandbox or of all.
+    pub(super) fn visit(&self, site: &Arc<Site>) -> Option<Visit> {
+        let place = self.visits.clone().try_acquire_owned().ok()?;
+        site.visit(self.share(), place)
+    }
+
+    /// What one sandbox, or one address, may have.
+    pub(super) fn share(&self) -> usize {
+        self.connections_max / limits::SHARE
+    }
+}
+
+/// As many as there are descriptors for.
+pub(super) fn connections_max() -> usize {
+    let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let free = descriptors.saturating_sub(limits::DESCRIPTORS_KEPT).max(descriptors / 2);
+    usize::try_from(free / limits::DESCRIPTORS_PER_VISIT).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,212 @@
+//! An edge over sandboxes in memory: they run, nothing listens in them, and what they tell is not understood.
+
+use super::{
+    Edge, EdgeParts, Gate,
+    excuse::{Unserved, Visitor},
+    limits,
+    page::Reader,
+    pass::Trouble,
+    serve,
+    serve::talk_http2,
+};
+use crate::{
+    core::{Passes, Preview, Previews, Scheme},
+    driver::{Driver, fake::Fake},
+    links::Links,
+    reconcile::{
+        Clock, Site, Timing,
+        fixture::{new_sandbox, open, timing},
+    },
+    tokens,
+};
+use hyper::{HeaderMap, Method};
+use protocol::api::{SandboxSpec, Visibility};
+use std::{
+    io::ErrorKind,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct World {
+    edge: Arc<Edge>,
+    driver: Arc<Fake>,
+    closing: CancellationToken,
+    _dir: TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let (dir, driver) = (tempfile::tempdir().unwrap(), Arc::new(Fake::default()));
+        // Nobody interferes.
+        let at_rest = Timing { up_ms: 30_000, down_ms: 30_000, look_every_ms: 600_000, ..timing(0) };
+        let fleet = open(&driver, dir.path(), at_rest).await;
+        let previews = Previews {
+            domain: "localhost".into(),
+            scheme: Scheme::Http,
+            port: 80,
+            visibility: Visibility::Public,
+        };
+        let links = Links::new(fleet.store().clone(), Passes::new(&[7; 32], previews.clone()));
+        let gate = Gate::new(links, tokens::hash_of("slipway_admin"), previews.clone(), Clock::new());
+        let closing = CancellationToken::new();
+        let edge = Edge::start(EdgeParts { fleet, previews, gate, tls: None }, closing.clone()).unwrap();
+        Self { edge, driver, closing, _dir: dir }
+    }
+
+    /// A sandbox that runs.
+    async fn site(&self, number: u64) -> Arc<Site> {
+        let fleet = &self.edge.fleet;
+        let id = fleet.create(new_sandbox(fleet, number, &SandboxSpec::default())).await.unwrap().id;
+        fleet.awake(&id).await.unwrap();
+        fleet.site(&id).unwrap()
+    }
+
+    /// Connections that have said this, and what serves them.
+    async fn said<const N: usize>(&self, first: [&[u8]; N]) -> ([TcpStream; N], impl Future<Output = ()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, self.edge.clone()));
+        let streams = first.map(|first| async move {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(first).await.unwrap();
+            stream
+        });
+        let mut said = Vec::new();
+        for stream in streams {
+            said.push(stream.await);
+        }
+        let Ok(said) = said.try_into() else { unreachable!("as many as there were") };
+        (said, async { serving.await.unwrap() })
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_has_few_flights_and_none_that_nobody_watches() {
+    let world = World::new().await;
+    let (site, other) = (world.site(1).await, world.site(2).await);
+    let fly = |site: &Arc<Site>, port| world.edge.flight(site, Preview { sandbox: site.id, port });
+    let most = u16::try_from(limits::FLIGHTS_MAX).unwrap();
+    let flights: Vec<_> = (0..most).map(|number| fly(&site, 3000 + number)).collect();
+    assert!(flights.iter().all(Option::is_some));
+    assert!(fly(&site, 4000).is_none(), "one too many");
+    assert!(fly(&site, 3000).is_some(), "which goes already");
+    assert!(fly(&other, 4000).is_some(), "of another sandbox");
+    let watched = world.edge.going(Preview { sandbox: site.id, port: 3000 });
+    drop(flights);
+    let few = async {
+        while fly(&site, 4000).is_none() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, few).await.expect("they go on without anybody");
+    assert!(watched.is_some() && world.edge.going(Preview { sandbox: site.id, port: 3000 }).is_some());
+    world.closing.cancel();
+}
+
+#[tokio::test]
+async fn who_waits_for_a_silent_sandbox_to_tell_does_not_wait_for_those_before_him() {
+    let world = World::new().await;
+    let site = world.site(1).await;
+    world.driver.freeze(&site.id).await.unwrap();
+    let begun = Instant::now();
+    let told = tokio::join!(site.status(), site.status(), site.status(), site.status(), site.status());
+    assert!(matches!(told, (None, None, None, None, None)));
+    // Each of them would take two seconds.
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    world.closing.cancel();
+}
+
+#[tokio::test]
+async fn all_visits_together_have_a_limit_and_pages_that_wait_for_one_sandbox() {
+    let world = World::new().await;
+    let (site, other) = (world.site(1).await, world.site(2).await);
+    let free = world.edge.visits.available_permits();
+    let others = world.edge.visits.clone().try_acquire_many_owned(u32::try_from(free - 1).unwrap()).unwrap();
+    let last = world.edge.visit(&site);
+    assert!(last.is_some() && world.edge.visit(&other).is_none());
+    drop(last);
+    assert!(world.edge.visit(&other).is_some());
+    drop(others);
+    let waiting: Vec<_> = std::iter::from_fn(|| site.wait()).take(limits::WAITERS_MAX).collect();
+    assert!(waiting.len() < limits::WAITERS_MAX, "one sandbox takes all places");
+    assert!(other.wait().is_some());
+    world.closing.cancel();
+}
+
+#[tokio::test]
+async fn who_has_said_too_little_and_leaves_is_let_go() {
+    let world = World::new().await;
+    let ([mut stream], _serving) = world.said([b"PRI"]).await;
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    let ended = timeout(limits::HEAD_MAX / 2, stream.read_to_end(&mut rest)).await;
+    ended.expect("it is kept").unwrap();
+    world.closing.cancel();
+}
+
+#[tokio::test]
+async fn who_has_asked_for_nothing_yet_does_not_hold_up_the_end() {
+    let world = World::new().await;
+    let asks = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let ([mut silent, mut unclear, mut asking], serving) = world.said([b"", b"PRI", asks]).await;
+    // The others were accepted before it.
+    asking.read_to_end(&mut Vec::new()).await.unwrap();
+    let begun = Instant::now();
+    world.closing.cancel();
+    for stream in [&mut silent, &mut unclear] {
+        let read = timeout(PATIENCE, stream.read(&mut [0])).await.expect("it is closed");
+        assert!(matches!(read, Ok(0) | Err(_)));
+    }
+    serving.await;
+    assert!(begun.elapsed() < limits::DRAIN_MAX, "they were cut off");
+}
+
+#[tokio::test]
+async fn what_could_not_even_be_tried_is_not_told_as_a_closed_port() {
+    let world = World::new().await;
+    let site = world.site(1).await;
+    let preview = Preview { sandbox: site.id, port: 3000 };
+    let visitor = Visitor { preview, reader: Reader::of(&Method::GET, &HeaderMap::new()), known: true };
+    for (kind, wanted) in [(ErrorKind::ResourceBusy, "too_many"), (ErrorKind::ConnectionRefused, "timed_out")]
+    {
+        let unserved = Unserved::Trouble(Trouble::Dial(kind.into()));
+        let answer = world.edge.excuse(&visitor, &site, unserved).await;
+        assert_eq!(answer.headers()["x-slipway-error"], wanted, "{kind}");
+    }
+    world.closing.cancel();
+}
+
+/// A client of HTTP/2 that is there, and asks for nothing.
+async fn is_there(mut stream: DuplexStream) {
+    const PING: u8 = 6;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut frame = [0; 9];
+    while stream.read_exact(&mut frame).await.is_ok() {
+        let mut rest = vec![0; usize::from(frame[1]) << 8 | usize::from(frame[2])];
+        stream.read_exact(&mut rest).await.unwrap();
+        if frame[3] == PING && frame[4] == 0 {
+            frame[4] = 1;
+            stream.write_all(&[&frame[..], &rest].concat()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_speaks_http_2_and_asks_for_nothing_is_let_go() {
+    let world = World::new().await;
+    let (theirs, ours) = duplex(64 << 10);
+    tokio::time::pause();
+    let talked = async { tokio::join!(is_there(theirs), talk_http2(ours, world.edge.clone())) };
+    let (_, ended) = timeout(3 * limits::HEAD_MAX, talked).await.expect("it is kept");
+    ended.unwrap();
+    world.closing.cancel();
+}

@@ -1,0 +1,157 @@
+//! The two files: certificate chain and key, read as a whole or refused with what is wrong. Nothing here
+//! knows of connections.
+
+use nix::fcntl::OFlag;
+use std::{
+    fmt,
+    fs::{self, File, Metadata},
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio_rustls::rustls::{
+    self, ServerConfig,
+    crypto::ring,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+};
+
+/// Longer than any chain that a browser takes.
+pub(super) const PEM_MAX_BYTES: u64 = 256 << 10;
+
+/// In the order in which they are preferred.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// One of the two files will not do: the key of the configuration, the file, what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("{role}: {} {wrong}", path.display())]
+pub struct TlsError {
+    role: Role,
+    path: PathBuf,
+    wrong: Wrong,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Cert,
+    Key,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cert => "SLIPWAY_PREVIEW_TLS_CERT",
+            Self::Key => "SLIPWAY_PREVIEW_TLS_KEY",
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Wrong {
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    #[error("is no file")]
+    NoFile,
+    #[error("is larger than {PEM_MAX_BYTES} bytes")]
+    TooLarge,
+    #[error("is no PEM: {0}")]
+    NoPem(pem::Error),
+    #[error("has no certificate in it; it must be in PEM, the server's own first")]
+    NoCertificate,
+    #[error("has no private key in it; it must be in PEM, and not be encrypted")]
+    NoKey,
+    #[error("cannot be served: {0}")]
+    Refused(rustls::Error),
+    #[error("has a key that cannot be used: {0}")]
+    KeyRefused(rustls::Error),
+    #[error("is not the key of the certificate")]
+    Mismatch,
+}
+
+/// Where the files are.
+#[derive(Debug, Clone)]
+pub(super) struct Pair {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// By what a changed file is told from the same one. A file that cannot be looked at has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    dev: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+pub(super) type Stamps = [Option<Stamp>; 2];
+
+impl Pair {
+    /// Through links: they are how certificates are renewed.
+    pub(super) fn stamps(&self) -> Stamps {
+        [&self.cert, &self.key].map(|path| fs::metadata(path).ok().map(|found| Stamp::new(&found)))
+    }
+
+    pub(super) fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        let cert = |wrong| TlsError { role: Role::Cert, path: self.cert.clone(), wrong };
+        let key = |wrong| TlsError { role: Role::Key, path: self.key.clone(), wrong };
+        let chain = read(&self.cert).and_then(|text| chain(&text)).map_err(cert)?;
+        let private = read(&self.key).and_then(|text| private(&text)).map_err(key)?;
+        let provider = Arc::new(ring::default_provider());
+        // Said apart, so that the file that is wrong is the one that is named.
+        ring::sign::any_supported_type(&private).map_err(|error| key(Wrong::KeyRefused(error)))?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| cert(Wrong::Refused(error)))?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => key(Wrong::Mismatch),
+                error => cert(Wrong::Refused(error)),
+            })?;
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        Ok(Arc::new(config))
+    }
+}
+
+impl Stamp {
+    fn new(found: &Metadata) -> Self {
+        Self {
+            dev: found.dev(),
+            inode: found.ino(),
+            bytes: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Wrong> {
+    // A named pipe would be waited for.
+    let mut open = File::options();
+    let open = open.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let file = open.open(path).map_err(Wrong::Unreadable)?;
+    if !file.metadata().map_err(Wrong::Unreadable)?.is_file() {
+        return Err(Wrong::NoFile);
+    }
+    let mut text = Vec::new();
+    file.take(PEM_MAX_BYTES + 1).read_to_end(&mut text).map_err(Wrong::Unreadable)?;
+    if text.len() as u64 > PEM_MAX_BYTES { Err(Wrong::TooLarge) } else { Ok(text) }
+}
+
+fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(Wrong::NoPem)?;
+    if chain.is_empty() { Err(Wrong::NoCertificate) } else { Ok(chain) }
+}
+
+fn private(text: &[u8]) -> Result<PrivateKeyDer<'static>, Wrong> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+        pem::Error::NoItemsFound => Wrong::NoKey,
+        error => Wrong::NoPem(error),
+    })
+}

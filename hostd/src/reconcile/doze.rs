@@ -1,0 +1,186 @@
+//! Sandboxes that fall asleep, over the real reconciler and a driver in memory.
+
+use super::{
+    Ask, Fleet, Timing,
+    fixture::{new_sandbox, open, timing},
+};
+use crate::{
+    core::State,
+    driver::fake::{Body, Fake},
+    traffic::Stream,
+};
+use protocol::api::{SandboxId, SandboxSpec, SandboxStatus};
+use std::{sync::Arc, time::Duration};
+use tokio::time::{sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A window: short, and eight of them are long enough to be seen dozing.
+const IDLE_MS: u64 = 150;
+
+/// Nothing goes wrong here, so no deadline is meant to pass, however slow the machine.
+fn patient(idle_ms: u64) -> Timing {
+    Timing { up_ms: 30_000, freeze_ms: 30_000, down_ms: 30_000, ..timing(idle_ms) }
+}
+
+struct World {
+    driver: Arc<Fake>,
+    fleet: Fleet,
+    directory: tempfile::TempDir,
+    id: SandboxId,
+}
+
+async fn create(fleet: &Fleet, number: u64) -> SandboxId {
+    let new = new_sandbox(fleet, number, &SandboxSpec::default());
+    fleet.create(new).await.expect("a create is accepted").id
+}
+
+impl World {
+    /// With one sandbox that runs. Nothing goes on in it.
+    async fn new(idle_ms: u64) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let driver = Arc::new(Fake::default());
+        let fleet = open(&driver, directory.path(), patient(idle_ms)).await;
+        let id = create(&fleet, 1).await;
+        Self { driver, fleet, directory, id }
+    }
+
+    fn stream(&self, id: &SandboxId) -> Stream {
+        self.fleet.traffic(id).expect("it lives").stream()
+    }
+
+    /// Waits for a state in which nothing is done.
+    async fn becomes(&self, id: &SandboxId, what: &str, wanted: impl Fn(&State) -> bool) {
+        let becomes = async {
+            loop {
+                let record = self.fleet.record(id).await.expect("a record");
+                if record.state.effort.is_none() && wanted(&record.state) {
+                    return;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        if timeout(PATIENCE, becomes).await.is_err() {
+            panic!("never {what}: {:?}", self.fleet.record(id).await);
+        }
+    }
+
+    async fn dozes(&self, id: &SandboxId) {
+        self.becomes(id, "dozing", State::dozes).await;
+        assert_eq!(self.driver.body(id), Some(Body::Running { frozen: true }));
+    }
+
+    async fn is_stopped(&self, id: &SandboxId) {
+        self.becomes(id, "stopped", |state| state.status == SandboxStatus::Stopped).await;
+    }
+
+    async fn kinds(&self) -> Vec<String> {
+        let filter = crate::store::EventFilter::default();
+        let events = self.fleet.store().events(filter, 0, 1_000).await.expect("events");
+        events.into_iter().map(|event| event.kind).collect()
+    }
+}
+
+#[tokio::test]
+async fn without_a_stream_it_is_stopped_and_with_one_it_dozes_until_that_is_closed() {
+    let world = World::new(IDLE_MS).await;
+    world.is_stopped(&world.id).await;
+    assert!(!world.kinds().await.contains(&"sandbox.paused".to_owned()));
+    let stream = world.stream(&world.id);
+    world.fleet.awake(&world.id).await.expect("it wakes");
+    world.dozes(&world.id).await;
+    drop(stream);
+    world.is_stopped(&world.id).await;
+}
+
+#[tokio::test]
+async fn whoever_comes_thaws_one_that_dozes_and_it_dozes_off_again() {
+    let world = World::new(IDLE_MS).await;
+    let _stream = world.stream(&world.id);
+    for _ in 0..3 {
+        world.dozes(&world.id).await;
+        let (record, _control) = world.fleet.awake(&world.id).await.expect("it wakes");
+        assert!(record.state.is_up() && !record.state.dozing, "{record:?}");
+        assert_eq!(record.attempt, 1, "it was never brought up anew");
+    }
+}
+
+#[tokio::test]
+async fn streams_that_are_silent_for_very_long_do_not_keep_its_memory() {
+    let world = World::new(IDLE_MS).await;
+    let traffic = world.fleet.traffic(&world.id).expect("it lives");
+    let _stream = traffic.stream();
+    world.dozes(&world.id).await;
+    world.is_stopped(&world.id).await;
+    assert_eq!(traffic.streams(), 1);
+    let windows = crate::core::DOZE_MAX_WINDOWS * IDLE_MS;
+    assert!(traffic.silent_for() >= Duration::from_millis(windows), "{:?}", traffic.quiet());
+}
+
+#[tokio::test]
+async fn what_somebody_paused_stays_paused_and_so_does_one_that_dozed_when_he_asked() {
+    let world = World::new(IDLE_MS).await;
+    let stream = world.stream(&world.id);
+    world.dozes(&world.id).await;
+    let record = world.fleet.ask(&world.id, Ask::Pause).await.expect("it is frozen already");
+    assert!(!record.state.dozing, "{record:?}");
+    drop(stream);
+    // Another one, made later, has the time to doze and to be stopped.
+    let other = create(&world.fleet, 2).await;
+    let stream = world.stream(&other);
+    world.dozes(&other).await;
+    drop(stream);
+    world.is_stopped(&other).await;
+    let record = world.fleet.record(&world.id).await.expect("a record");
+    assert_eq!((record.state.status, record.state.dozing), (SandboxStatus::Paused, false));
+}
+
+#[tokio::test]
+async fn one_that_dozed_when_hostd_died_is_stopped_by_the_next() {
+    let mut world = World::new(IDLE_MS).await;
+    let _stream = world.stream(&world.id);
+    world.dozes(&world.id).await;
+    world.fleet.close().await;
+    world.fleet.store().clone().close().await;
+    world.fleet = open(&world.driver, world.directory.path(), patient(IDLE_MS)).await;
+    world.is_stopped(&world.id).await;
+}
+
+/// Whoever holds a lease talks to one that is not frozen, however his coming and its going to sleep fall
+/// together.
+#[tokio::test]
+async fn nobody_who_is_let_in_finds_it_frozen() {
+    let world = World::new(2).await;
+    let traffic = world.fleet.traffic(&world.id).expect("it lives");
+    for round in 0..300_u64 {
+        let stream = (round % 3 != 0).then(|| traffic.stream());
+        let (_, control) = world.fleet.awake(&world.id).await.expect("it wakes");
+        for _ in 0..3 {
+            assert_eq!(
+                world.driver.body(&world.id),
+                Some(Body::Running { frozen: false }),
+                "in round {round}"
+            );
+            sleep(Duration::from_micros(300)).await;
+        }
+        drop(control);
+        sleep(Duration::from_micros((round * 37) % 6_000)).await;
+        drop(stream);
+    }
+    let kinds = world.kinds().await;
+    assert!(kinds.contains(&"sandbox.paused".to_owned()), "it never dozed: {kinds:?}");
+}
+
+#[tokio::test]
+async fn a_thaw_starts_nothing_that_somebody_stops() {
+    let world = World::new(600_000).await;
+    world.fleet.awake(&world.id).await.expect("it comes up");
+    world.fleet.ask(&world.id, Ask::Pause).await.expect("it runs");
+    let (record, _control) = world.fleet.thaw(&world.id).await.expect("it is only frozen");
+    assert!(record.state.is_up(), "{record:?}");
+    world.fleet.ask(&world.id, Ask::Stop).await.expect("legal");
+    assert!(world.fleet.thaw(&world.id).await.is_err(), "on its way down");
+    world.is_stopped(&world.id).await;
+    assert!(world.fleet.thaw(&world.id).await.is_err(), "down");
+    world.is_stopped(&world.id).await;
+    assert_eq!(world.fleet.record(&world.id).await.expect("a record").attempt, 1);
+}

@@ -1,0 +1,105 @@
+//! Tokens of the API: who has one is who.
+
+use crate::{
+    core::{Identity, PASS_PREFIX},
+    limits,
+    store::{Store, StoreError, TokenRecord},
+};
+use hyper::header::HeaderValue;
+use protocol::api::{Label, TokenScope};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// What every token begins with, so that one that leaked is known by its look.
+pub const PREFIX: &str = "slw_";
+pub const ADMIN_PREFIX: &str = "slipway_";
+
+/// Whoever calls as the administrator of the host owns what he makes under these names.
+const OPERATOR_TENANT: &str = "default";
+const OPERATOR_PRINCIPAL: &str = "admin";
+
+/// What is kept of a token. It has 256 random bits: no salt and no slow hash are needed.
+pub fn hash_of(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+/// Who has this token; nobody has one that is unknown, revoked or expired. The store is asked every time: a
+/// revoked token must not work once more.
+pub async fn identity_of(
+    store: &Store,
+    admin_hash: &[u8; 32],
+    token: &str,
+    now_ms: u64,
+) -> Result<Option<Identity>, StoreError> {
+    let hash = hash_of(token);
+    if bool::from(hash.ct_eq(admin_hash)) {
+        return Ok(Some(operator("admin-token".to_owned())));
+    }
+    let found = store.token_by_hash(&hash).await?;
+    Ok(found.filter(|record| alive(record, now_ms)).map(|record| Identity {
+        tenant: record.tenant,
+        principal: record.principal,
+        scope: record.scope,
+        operator: false,
+        via: record.id,
+    }))
+}
+
+/// The administrator of the host.
+pub fn operator(via: String) -> Identity {
+    let label = |text| Label::parse(text).expect("a constant that is a good label");
+    Identity {
+        tenant: label(OPERATOR_TENANT),
+        principal: label(OPERATOR_PRINCIPAL),
+        scope: TokenScope::Admin,
+        operator: true,
+        via,
+    }
+}
+
+/// The token of `Authorization: Bearer`.
+pub fn bearer(value: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token).filter(|token| is_sane(token))
+}
+
+/// Whether this is a token of the API or a pass, good or not.
+pub fn looks_like_ours(token: &str) -> bool {
+    [PREFIX, ADMIN_PREFIX, PASS_PREFIX].iter().any(|prefix| token.starts_with(prefix))
+}
+
+pub fn is_sane(token: &str) -> bool {
+    (1..=limits::TOKEN_MAX_BYTES).contains(&token.len()) && token.bytes().all(|b| b.is_ascii_graphic())
+}
+
+fn alive(record: &TokenRecord, now_ms: u64) -> bool {
+    record.revoked_ms.is_none() && record.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_lives_until_it_expires_or_is_revoked() {
+        let label = Label::parse("t").unwrap();
+        let token = |expires_ms, revoked_ms| TokenRecord {
+            id: "x".into(),
+            tenant: label.clone(),
+            principal: label.clone(),
+            scope: TokenScope::Run,
+            created_ms: 0,
+            expires_ms,
+            revoked_ms,
+        };
+        let table = [
+            (token(None, None), true),
+            (token(Some(11), None), true),
+            (token(Some(10), None), false),
+            (token(None, Some(3)), false),
+        ];
+        for (record, expected) in table {
+            assert_eq!(alive(&record, 10), expected, "{record:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The body of a request on its way to an app.
+
+use super::meter::Meter;
+use crate::traffic;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::time::{Sleep, sleep};
+
+/// How long a browser may send nothing while its body is waited for.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// What a browser sends, as it comes.
+pub struct Outgoing {
+    from: Option<Incoming>,
+    traffic: Option<traffic::Stream>,
+    stall: Option<Pin<Box<Sleep>>>,
+    /// Of the line it goes to.
+    meter: Option<Arc<Meter>>,
+}
+
+impl Outgoing {
+    pub fn empty() -> Self {
+        Self { from: None, traffic: None, stall: None, meter: None }
+    }
+
+    pub fn new(from: Incoming, traffic: traffic::Stream) -> Self {
+        if from.is_end_stream() {
+            Self::empty()
+        } else {
+            Self { from: Some(from), traffic: Some(traffic), stall: None, meter: None }
+        }
+    }
+
+    pub(super) fn goes_to(&mut self, meter: &Arc<Meter>) {
+        if self.from.is_some() {
+            self.meter = Some(meter.clone());
+        }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = &mut *self;
+        let Some(from) = &mut this.from else { return Poll::Ready(None) };
+        match Pin::new(from).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                this.stall = None;
+                if let Some(meter) = &this.meter {
+                    meter.sent_frame();
+                }
+                if let (Some(Ok(frame)), Some(traffic)) = (&frame, &mut this.traffic) {
+                    traffic.moved(frame.data_ref().map_or(0, Bytes::len));
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+            }
+            Poll::Pending => {
+                let stall = this.stall.get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
+                stall.as_mut().poll(cx).map(|()| Some(Err(io::ErrorKind::TimedOut.into())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.from.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.from.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
