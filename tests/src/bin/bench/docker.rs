@@ -2,15 +2,15 @@
 
 use anyhow::{Context, Result, ensure};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tests::sandbox::PATIENCE;
 
-const IMAGE: &str = "slipway-bench";
+pub const IMAGE: &str = "slipway-bench";
 /// The same hardening and limits that our sandboxes have.
-const HARDENED: [&str; 13] = [
+pub const HARDENED: [&str; 13] = [
     "--network",
     "none",
     "--read-only",
@@ -33,10 +33,16 @@ pub struct Docker {
 
 impl Docker {
     pub fn start() -> Result<Self> {
+        let mut command = Command::new("dockerd");
+        command.arg("--bridge=none");
+        Self::start_by(command)
+    }
+
+    /// `command` is a dockerd that takes further options.
+    pub fn start_by(mut command: Command) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("bench-docker-").tempdir_in("/var/tmp")?;
         let log = std::fs::File::create(dir.path().join("log"))?;
-        let mut command = Command::new("dockerd");
-        command.args(["--iptables=false", "--ip6tables=false", "--bridge=none"]);
+        command.args(["--iptables=false", "--ip6tables=false"]);
         for (option, name) in [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")] {
             command.arg(option).arg(dir.path().join(name));
         }
@@ -60,7 +66,13 @@ impl Docker {
     fn import(&self) -> Result<()> {
         let root = self.dir.path().join("root");
         std::fs::create_dir_all(root.join("bin"))?;
-        std::fs::create_dir_all(root.join("tmp"))?;
+        for name in ["tmp", "usr"] {
+            std::fs::create_dir_all(root.join(name))?;
+        }
+        // For programs of the host, where its /usr is shown.
+        for name in ["lib", "lib64"] {
+            std::os::unix::fs::symlink(format!("usr/{name}"), root.join(name))?;
+        }
         std::fs::copy("/bin/busybox", root.join("bin/busybox"))?;
         std::os::unix::fs::symlink("busybox", root.join("bin/true"))?;
         let tar = Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output()?.stdout;
@@ -78,8 +90,14 @@ impl Docker {
 
     /// One that stays; its id.
     pub fn run_sleep(&self) -> Result<String> {
-        let run = [&["run", "--detach"], &HARDENED[..], &[IMAGE, "/bin/busybox", "sleep", "100000"]].concat();
-        let output = self.command(&run).output()?;
+        self.detached(
+            &[&["run", "--detach"], &HARDENED[..], &[IMAGE, "/bin/busybox", "sleep", "100000"]].concat(),
+        )
+    }
+
+    /// The id that a `docker run --detach` prints.
+    pub fn detached(&self, run: &[&str]) -> Result<String> {
+        let output = self.command(run).output()?;
         ensure!(output.status.success(), "docker run: {}", String::from_utf8_lossy(&output.stderr));
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
@@ -90,6 +108,19 @@ impl Docker {
 
     pub fn remove(&self, id: &str) -> Result<Duration> {
         self.timed(&["rm", "--force", id])
+    }
+
+    /// A verb for one container.
+    pub fn told(&self, verb: &str, id: &str) -> Result<Duration> {
+        self.timed(&[verb, id])
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn pid(&self) -> Result<i32> {
+        Ok(i32::try_from(self.daemon.id())?)
     }
 
     fn timed(&self, arguments: &[&str]) -> Result<Duration> {

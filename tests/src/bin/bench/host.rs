@@ -236,7 +236,7 @@ fn available_bytes() -> Result<f64> {
     Ok(kib * 1024.0)
 }
 
-fn rss_bytes(pid: i32) -> Result<f64> {
+pub fn rss_bytes(pid: i32) -> Result<f64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
     let kib: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;

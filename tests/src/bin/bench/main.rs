@@ -4,6 +4,8 @@
 mod bare;
 mod calm;
 mod docker;
+mod docker_port;
+mod edge;
 mod events;
 mod exec;
 mod follow;
@@ -19,12 +21,21 @@ mod throughput;
 mod watch;
 
 use anyhow::Result;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use row::Row;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, address] = wanted.as_slice()
+        && word == edge::upstream::WORD
+    {
+        return edge::upstream::serve(address).await;
+    }
     let want = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
+    // For those who hold many connections, and for what they start.
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     let mut rows: Vec<Row> = Vec::new();
     println!("{}", row::HEAD);
     macro_rules! measure {
@@ -48,6 +59,9 @@ async fn main() -> Result<()> {
     measure!("terminal", terminal::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
+    measure!("edge", edge::rows());
+    measure!("sockets", edge::sockets());
+    measure!("wake", edge::wake());
     let missed = rows.iter().filter(|row| !row.is_met()).count();
     println!("{} rows, {missed} goals missed", rows.len());
     if missed > 0 {
