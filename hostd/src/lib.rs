@@ -19,6 +19,7 @@ pub mod limits;
 pub mod links;
 pub mod reconcile;
 pub mod store;
+mod through;
 pub mod tokens;
 pub mod traffic;
 pub mod upstream;

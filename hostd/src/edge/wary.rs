@@ -5,6 +5,7 @@
 //! by its `Transfer-Encoding`, and ends the connection after it.
 
 use super::limits::HEAD_MAX_BYTES;
+use crate::through::write_through;
 use hyper::Method;
 use memchr::memchr_iter;
 use std::{
@@ -16,7 +17,7 @@ use std::{
     },
     task::{Context, Poll, ready},
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 const LENGTH: &[u8] = b"content-length:";
 
@@ -112,31 +113,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wary<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Wary<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
+write_through!(Wary<T>);
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //! how much it says before its answer, as some never come to it.
 
 use super::meter::{Hearing, Meter};
-use crate::driver;
+use crate::{driver, through::write_through};
 use bytes::{Bytes, BytesMut};
 use nix::{getsockopt_impl, libc, sockopt_impl, sys::socket::getsockopt};
 use std::{
@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     net::TcpStream,
 };
 
@@ -93,31 +93,7 @@ impl AsyncRead for Sniff {
     }
 }
 
-impl AsyncWrite for Sniff {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
+write_through!(Sniff);
 
 #[cfg(test)]
 mod tests {
