@@ -9,8 +9,7 @@ pub fn age(time: &str) -> String {
 
 /// How long until a time: `in 3m`.
 pub fn until(time: &str) -> String {
-    parse_ms(time)
-        .map_or_else(|| "-".to_owned(), |ms| format!("in {}", duration(ms.saturating_sub(now_ms()))))
+    until_at(time, now_ms())
 }
 
 /// Whether a time is over.
@@ -26,6 +25,22 @@ pub fn now_ms() -> u64 {
 
 fn age_at(time: &str, now_ms: u64) -> String {
     parse_ms(time).map_or_else(|| "-".to_owned(), |ms| duration(now_ms.saturating_sub(ms)))
+}
+
+/// To the nearest of its unit: a day is a day also when a part of its first second is over, or when the
+/// clock it was counted by is a little ahead of this one.
+fn until_at(time: &str, now_ms: u64) -> String {
+    const UNITS: [(u64, u64, char); 3] = [(1_000, 60, 's'), (60_000, 60, 'm'), (3_600_000, 24, 'h')];
+    const DAY_MS: u64 = 86_400_000;
+    let Some(end_ms) = parse_ms(time) else { return "-".to_owned() };
+    let left_ms = end_ms.saturating_sub(now_ms);
+    let nearest = |unit_ms: u64| (left_ms + unit_ms / 2) / unit_ms;
+    for (unit_ms, most, letter) in UNITS {
+        if nearest(unit_ms) < most {
+            return format!("in {}{letter}", nearest(unit_ms));
+        }
+    }
+    format!("in {}d", nearest(DAY_MS))
 }
 
 /// A duration in its largest unit, rounded down.
@@ -109,6 +124,27 @@ mod tests {
             assert_eq!(age_at("1970-01-01T00:00:00Z", ms), expected);
         }
         assert_eq!(age_at("?", 5), "-");
+    }
+
+    #[test]
+    fn what_is_left_is_told_to_the_nearest() {
+        let end = "1970-01-31T00:00:00Z";
+        let table = [
+            (0, "in 0s"),
+            (499, "in 0s"),
+            (59_400, "in 59s"),
+            (59_500, "in 1m"),
+            (3_599_000, "in 1h"),
+            (84_000_000, "in 23h"),
+            (86_399_990, "in 1d"),
+            (86_400_003, "in 1d"),
+            (2_592_000_000, "in 30d"),
+        ];
+        for (left_ms, expected) in table {
+            assert_eq!(until_at(end, 2_592_000_000 - left_ms), expected, "{left_ms}");
+        }
+        assert_eq!(until_at(end, u64::MAX), "in 0s");
+        assert_eq!(until_at("?", 5), "-");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::commands::{
-    attach, attempts, completions, create, down, ensure, events, exec, get, image, lifecycle, logs, ls,
-    ports, preview_link, ps, rm, run, service, services, sh, task, token, up,
+    agents, attach, attempts, budget, completions, create, down, egress, ensure, events, exec, get, image,
+    lifecycle, logs, ls, model, ports, preview_link, ps, rm, run, service, services, sh, task, token, up,
 };
 use clap::{Parser, Subcommand};
 
@@ -58,11 +58,15 @@ pub enum Command {
     /// Let an agent do a task in a sandbox of its own, show what it does, and exit as it does
     ///
     /// The shortest way from a prompt to a result. `slipway task` does the same in steps.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
     /// Submit, list, show, follow and cancel tasks of a sandbox
     ///
     /// Tasks of a sandbox are done one after the other. They go on when nobody looks, and when hostd restarts.
     Task(task::TaskArgs),
+    /// List the agents that can do tasks: whether they are installed, and whether there is a model for them
+    ///
+    /// With a sandbox: those that it has, and their versions. What is missing is said below, with what to type.
+    Agents(agents::AgentsArgs),
     /// Run a command in a sandbox, and exit as it does
     Exec(exec::ExecArgs),
     /// Open a shell in a sandbox, as with ssh
@@ -106,14 +110,35 @@ pub enum Command {
     ///
     /// Whoever has the address sees the app on that port until the link expires or is revoked, and nothing else.
     PreviewLink(preview_link::PreviewLinkArgs),
+    /// Show or change what a sandbox may reach through the proxy
+    ///
+    /// In force at once: what is open and now denied ends. Denials are events: slipway events --kind egress.
+    Egress(egress::EgressArgs),
     /// Show what running sandboxes use; goes on until Ctrl-C on a terminal
     Top,
     /// List the tries to bring a sandbox up, and why they failed
     Attempts(attempts::AttemptsArgs),
     /// Import, list and remove images
     Image(image::ImageArgs),
+    /// Add, list and remove providers of models
+    ///
+    /// Agents reach their models through hostd, which alone has the keys.
+    Model(model::ModelArgs),
+    /// List the models that tasks may use
+    Models,
+    /// Bound what the tasks of a tenant may use of models
+    Budget(budget::BudgetArgs),
     /// Make, list and revoke tokens
     Token(token::TokenArgs),
+    /// List the drivers: what runs sandboxes here, what could, and what is missing for it
+    ///
+    /// The default has a star. Names that people know from elsewhere are listed with what to use instead.
+    Drivers,
+    /// List what drivers find that carries our marks and is not ours
+    ///
+    /// Containers with copied or incomplete labels, directories with a broken badge. hostd never touches them:
+    /// look at each, and take it away with the tools of its backend. For the operator of the host.
+    Stale,
     /// Check what this machine has and what it lacks, and say how to fix it
     ///
     /// Works without hostd. Exits 1 when something that is needed is missing.

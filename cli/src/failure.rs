@@ -1,10 +1,11 @@
 //! How a command fails, and the one place where that is told: what went wrong, then what to do next.
 
 use crate::{
+    age::age,
     client::ClientError,
     text::{plain, word},
 };
-use protocol::api::{ApiErrorBody, Problem};
+use protocol::api::{ApiErrorBody, PostMortem, Problem};
 use std::{error::Error as _, io};
 
 /// Refused or failed.
@@ -121,6 +122,31 @@ impl Failure {
         lines.extend(self.next().map(|next| format!("  next: {next}")));
         lines
     }
+}
+
+/// How a sandbox ended that should have run, as indented lines.
+pub fn post_mortem_lines(told: &PostMortem) -> Vec<String> {
+    let cause = word(&told.cause).replace('_', " ");
+    let mut lines = vec![format!("  ended: {} ago, {cause}: {}", age(&told.at), plain(&told.message))];
+    let mb = |bytes: u64| bytes >> 20;
+    let memory = match (told.memory_peak_bytes, told.memory_limit_bytes) {
+        (Some(peak), Some(limit)) => Some(format!("memory peak {} of {} MB", mb(peak), mb(limit))),
+        (Some(peak), None) => Some(format!("memory peak {} MB", mb(peak))),
+        (None, _) => None,
+    };
+    let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    let facts = [
+        told.exit_code.map(|code| format!("exit code {code}")),
+        told.signal.map(|signal| format!("signal {signal}")),
+        memory,
+        counted(told.oom_kills, "killed for memory"),
+        counted(told.pids_limit_hits, "process starts refused"),
+        told.task.as_ref().map(|task| format!("task {}", plain(task))),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    lines.extend((!facts.is_empty()).then(|| format!("  of it: {}", facts.join(", "))));
+    lines.extend(told.last_lines.iter().map(|line| format!("  | {}", plain(line))));
+    lines
 }
 
 /// A problem of a sandbox as indented lines.

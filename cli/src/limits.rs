@@ -8,8 +8,10 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// For a verb that waits until a sandbox has settled; hostd's own deadlines are shorter.
 pub const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// What a create asks hostd to wait before it answers with what there is.
-pub const CREATE_WAIT_S: u64 = 30;
+/// What a create asks hostd to wait before it answers with what there is: what takes longer is watched.
+pub const CREATE_WAIT_S: u64 = 3;
+/// Between two lines about what is going on, where they are not written over.
+pub const PROGRESS_LINE_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks at a sandbox that has not settled.
 pub const SETTLE_POLL: Duration = Duration::from_millis(200);
 
@@ -78,3 +80,5 @@ pub const HOSTD_POLL: Duration = Duration::from_millis(25);
 /// Of hostd's log, shown when it does not start.
 pub const HOSTD_LOG_LINES: usize = 10;
 pub const HOSTD_LOG_READ_BYTES: u64 = 16 << 10;
+/// A key that somebody gives us.
+pub const SECRET_MAX_BYTES: u64 = 16 << 10;

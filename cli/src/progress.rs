@@ -1,7 +1,7 @@
-//! A line on standard error that says what is going on. Only on a terminal, only when it takes longer
-//! than half a second, and gone when dropped.
+//! A line on standard error that says what is going on. Only when it takes longer than half a second, and
+//! gone when dropped. Where there is no terminal, a line now and then about what takes very long.
 
-use crate::{limits, output::Output};
+use crate::{failure::eprint_line, limits, output::Output};
 use std::{
     io::{self, IsTerminal as _, Write as _},
     sync::{Arc, Mutex},
@@ -24,6 +24,8 @@ struct Line {
     rests: bool,
     drawn: bool,
     over: bool,
+    /// What was printed last where there is no terminal, and when the next may be.
+    printed: Option<(String, Instant)>,
 }
 
 impl Line {
@@ -35,6 +37,7 @@ impl Line {
 }
 
 pub struct Progress {
+    prints: bool,
     line: Arc<Mutex<Line>>,
     drawer: Option<JoinHandle<()>>,
 }
@@ -51,11 +54,23 @@ impl Progress {
 
     fn new(output: Output, text: String, since: Option<Instant>) -> Self {
         let quiet_until = Instant::now() + limits::SPINNER_AFTER;
-        let line = Line { text, since, quiet_until, rests: false, drawn: false, over: false };
+        let line = Line { text, since, quiet_until, rests: false, drawn: false, over: false, printed: None };
         let line = Arc::new(Mutex::new(line));
         let visible = !output.json && io::stderr().is_terminal();
         let drawer = visible.then(|| tokio::spawn(draw(Arc::clone(&line))));
-        Self { line, drawer }
+        Self { prints: !output.json && !visible, line, drawer }
+    }
+
+    /// What a sandbox is busy with; without a terminal, too.
+    pub fn tell(&self, text: &str) {
+        self.say(text);
+        let Ok(mut line) = self.line.lock() else { return };
+        let now = Instant::now();
+        let due = line.printed.as_ref().is_none_or(|(before, next)| before != text && now >= *next);
+        if self.prints && due {
+            line.printed = Some((text.to_owned(), now + limits::PROGRESS_LINE_EVERY));
+            eprint_line(text);
+        }
     }
 
     pub fn say(&self, text: impl Into<String>) {

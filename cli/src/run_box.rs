@@ -173,7 +173,9 @@ async fn create(context: &Context, spec: &SandboxSpec, progress: &Progress) -> R
 fn failed_create(failure: Failure) -> Result<(SandboxId, Option<Problem>), Failure> {
     let Failure::Client(ClientError::Api(error)) = &failure else { return Err(failure) };
     match error.detail.existing {
-        Some(id) if error.code == ApiErrorCode::SandboxFailed => Ok((id, error.detail.problem.clone())),
+        Some(id) if matches!(error.code, ApiErrorCode::SandboxFailed | ApiErrorCode::DriverUnavailable) => {
+            Ok((id, error.detail.problem.clone()))
+        }
         _ => Err(failure),
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     limits,
     patience::Patience,
     progress::Progress,
-    text::word,
+    text::{plain, word},
 };
 use protocol::api::{SandboxId, SandboxStatus, SandboxView};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -27,7 +27,7 @@ pub async fn ask(context: &Context, id: SandboxId, ask: Ask, progress: &Progress
                 if let Ok(seen) = context.client.send(Ask::get(format!("/v1/sandboxes/{id}"))).await
                     && let Ok(view) = seen.parse::<SandboxView>()
                 {
-                    progress.say(phase_text(&view));
+                    show(progress, &view);
                 }
                 look_at = Instant::now() + limits::SPINNER_AFTER;
             }
@@ -38,7 +38,8 @@ pub async fn ask(context: &Context, id: SandboxId, ask: Ask, progress: &Progress
 /// Looks again until nothing is being done to the sandbox any more. The first answer is given as it is
 /// when it is settled already.
 pub async fn settled(context: &Context, first: Answer, progress: &Progress) -> Result<Answer, Failure> {
-    let deadline = Instant::now() + limits::SETTLE_TIMEOUT;
+    let mut deadline = Instant::now() + limits::SETTLE_TIMEOUT;
+    let mut told = None;
     let mut answer = first;
     loop {
         let Ok(view) = answer.parse::<SandboxView>() else { return Ok(answer) };
@@ -56,7 +57,12 @@ pub async fn settled(context: &Context, first: Answer, progress: &Progress) -> R
                 Failure::refused(message).or(format!("`slipway get {}` shows how it goes on", view.id))
             );
         }
-        progress.say(phase_text(&view));
+        show(progress, &view);
+        if view.progress.is_some() && view.progress != told {
+            // It gets on: hostd has its own bound for that.
+            told.clone_from(&view.progress);
+            deadline = Instant::now() + limits::SETTLE_TIMEOUT;
+        }
         sleep(limits::SETTLE_POLL).await;
         let mut patience = Patience::new();
         answer = loop {
@@ -82,6 +88,13 @@ pub fn must_be_well(view: &SandboxView) -> Result<(), Failure> {
         view.id
     ));
     Err(Failure::Told)
+}
+
+fn show(progress: &Progress, view: &SandboxView) {
+    match &view.progress {
+        Some(text) => progress.tell(&plain(text)),
+        None => progress.say(phase_text(view)),
+    }
 }
 
 fn phase_text(view: &SandboxView) -> String {

@@ -4,7 +4,9 @@ use crate::{failure::Failure, parse};
 use clap::{Args, ValueEnum};
 use protocol::{
     ServiceSpec,
-    api::{IdlePolicy, Network, PreviewHeaders, SandboxScope, SandboxSpec, Visibility},
+    api::{
+        IdlePolicy, Network, NetworkRules, NetworkSpec, PreviewHeaders, SandboxScope, SandboxSpec, Visibility,
+    },
 };
 use std::{io::Read as _, path::PathBuf};
 
@@ -39,9 +41,12 @@ pub struct ShapeFlags {
     /// `host` (the programs of this machine, read-only), or the name of an imported image
     #[arg(long)]
     pub image: Option<String>,
-    /// Backend to run it on; see `slipway doctor`
+    /// Backend to run it on, `oci` or `docker`; see `slipway drivers`
     #[arg(long)]
     pub driver: Option<String>,
+    /// OCI runtime to run it with, as in runsc, where the backend has it; see `slipway doctor`
+    #[arg(long)]
+    pub runtime: Option<String>,
     /// Port whose preview is advertised; repeat for more
     #[arg(long = "port", short = 'p', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
@@ -57,9 +62,16 @@ pub struct ShapeFlags {
     /// Disk limit, as in 10g
     #[arg(long, value_name = "SIZE", value_parser = parse::megabytes)]
     pub disk: Option<u64>,
-    /// `none` has loopback only; `open` reaches the network of the host's choice
+    /// `proxy` (the default) reaches what rules allow, through hostd; `none` has loopback only; `open` has the
+    /// network of the host's choice
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<NetworkFlag>,
+    /// Host it may reach, as in '*.example.com:443'; when there are any, it reaches nothing else
+    #[arg(long, value_name = "RULE")]
+    pub allow: Vec<String>,
+    /// Host it may not reach
+    #[arg(long, value_name = "RULE")]
+    pub deny: Vec<String>,
     /// Let anyone open its previews, without a link
     #[arg(long, conflicts_with = "private")]
     pub public: bool,
@@ -87,6 +99,7 @@ pub struct ShapeFlags {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum NetworkFlag {
     None,
+    Proxy,
     Open,
 }
 
@@ -121,6 +134,7 @@ impl ShapeFlags {
         spec.name = self.name.or(spec.name);
         spec.image = self.image.or(spec.image);
         spec.driver = self.driver.or(spec.driver);
+        spec.runtime = self.runtime.or(spec.runtime);
         spec.ports.extend(self.ports);
         spec.ports.sort_unstable();
         spec.ports.dedup();
@@ -128,7 +142,7 @@ impl ShapeFlags {
         spec.limits.cpus = self.cpus.or(spec.limits.cpus);
         spec.limits.pids = self.pids.or(spec.limits.pids);
         spec.limits.disk_mb = self.disk.or(spec.limits.disk_mb);
-        spec.network = self.network.map(Network::from).or(spec.network);
+        spec.network = network(self.network, self.allow, self.deny, spec.network);
         let private = self.private.then_some(Visibility::Private);
         spec.visibility = self.public.then_some(Visibility::Public).or(private).or(spec.visibility);
         spec.preview_headers =
@@ -148,9 +162,37 @@ impl From<NetworkFlag> for Network {
     fn from(flag: NetworkFlag) -> Self {
         match flag {
             NetworkFlag::None => Self::None,
+            NetworkFlag::Proxy => Self::Proxy,
             NetworkFlag::Open => Self::Open,
         }
     }
+}
+
+/// Flags over what the file says; rules are added to its own.
+fn network(
+    mode: Option<NetworkFlag>,
+    allow: Vec<String>,
+    deny: Vec<String>,
+    file: Option<NetworkSpec>,
+) -> Option<NetworkSpec> {
+    let mode = mode.map(Network::from);
+    if allow.is_empty() && deny.is_empty() {
+        return match (mode, file) {
+            (Some(mode), Some(NetworkSpec::Rules(rules))) => {
+                Some(NetworkSpec::Rules(NetworkRules { mode: Some(mode), ..rules }))
+            }
+            (mode, file) => mode.map(NetworkSpec::Mode).or(file),
+        };
+    }
+    let mut rules = match file {
+        Some(NetworkSpec::Rules(rules)) => rules,
+        Some(NetworkSpec::Mode(mode)) => NetworkRules { mode: Some(mode), ..NetworkRules::default() },
+        None => NetworkRules::default(),
+    };
+    rules.mode = mode.or(rules.mode);
+    rules.allow.extend(allow);
+    rules.deny.extend(deny);
+    Some(NetworkSpec::Rules(rules))
 }
 
 fn read_spec(path: &PathBuf) -> Result<SandboxSpec, Failure> {

@@ -14,22 +14,21 @@ use tokio::sync::mpsc;
 /// The answer comes when the command has taken the input, which is its own affair.
 const STDIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Sends until the input or the exec ends. A piece that was cut on its way is an error, because the command
-/// would see wrong input.
+/// Sends until the input or the exec ends. Every piece says where it belongs, so one that was cut on its way is
+/// sent again and still read once.
 pub async fn pump(client: Arc<Client>, exec_path: String) -> Result<(), Failure> {
     let mut pieces = read();
     let ask = Ask::post(format!("{exec_path}/stdin")).timeout(STDIN_TIMEOUT);
+    let mut at = 0;
     while let Some(piece) = pieces.recv().await {
-        match deliver(&client, ask.clone().bytes(piece)).await {
-            Ok(Delivered::Taken) => {}
-            Ok(Delivered::NotWanted) => return Ok(()),
-            Err(error) => return Err(unsure(error)),
+        let length = piece.len() as u64;
+        match deliver(&client, ask.clone().query("at", at).bytes(piece)).await? {
+            Delivered::Taken => at += length,
+            Delivered::NotWanted => return Ok(()),
         }
     }
-    match deliver(&client, ask.query("eof", 1)).await {
-        Ok(_) => Ok(()),
-        Err(error) => Err(unsure(error)),
-    }
+    deliver(&client, ask.query("at", at).query("eof", 1)).await?;
+    Ok(())
 }
 
 enum Delivered {
@@ -38,7 +37,7 @@ enum Delivered {
     NotWanted,
 }
 
-/// Tries again only where nothing can have been delivered.
+/// Tries again while hostd may only be restarting.
 async fn deliver(client: &Client, ask: Ask) -> Result<Delivered, ClientError> {
     let mut patience = Patience::new();
     loop {
@@ -47,23 +46,8 @@ async fn deliver(client: &Client, ask: Ask) -> Result<Delivered, ClientError> {
             Err(error) if error.is(ApiErrorCode::NotRunning) || error.is(ApiErrorCode::Conflict) => {
                 return Ok(Delivered::NotWanted);
             }
-            Err(error @ (ClientError::NotServing { .. } | ClientError::Api(_))) => {
-                patience.wait(error).await?;
-            }
-            Err(error) => return Err(error),
+            Err(error) => patience.wait(error).await?,
         }
-    }
-}
-
-fn unsure(error: ClientError) -> Failure {
-    match error {
-        ClientError::Cut(_) | ClientError::Early | ClientError::TimedOut(_) | ClientError::InBetween(_) => {
-            Failure::refused(
-                "hostd went away while input was being sent: some of it may be missing, or be there twice",
-            )
-            .or("run the command again")
-        }
-        other => other.into(),
     }
 }
 

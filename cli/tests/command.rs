@@ -1,6 +1,8 @@
 //! The real command against a hostd that cuts connections, dies and comes back.
 
 mod fake;
+#[path = "command/permissions.rs"]
+mod permissions;
 #[path = "command/tasks.rs"]
 mod tasks;
 

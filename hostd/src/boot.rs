@@ -1,34 +1,38 @@
 //! hostd from its first file to its last: bring up, serve, drain.
 
+mod drivers;
+
 use crate::{
+    agents::Agents,
     api::{self, Api, Images, Listener},
     command::Failure,
     config::{self, Config},
     core::{Defaults, Passes, Previews, Scheme},
-    driver::{
-        Driver, DriverError, Drivers,
-        oci::{HostImage, Oci, OciConfig},
-    },
+    crew::Crew,
     edge::{self, Edge, EdgeParts, Gate, Tls},
+    egress::{Egress, EgressParts, Profiles},
+    gateway::Gateway,
     identity_files::{IdentityFiles, prepare},
     inside::Inside,
     limits,
     links::Links,
+    models::Models,
+    outside::Outside,
     reconcile::{Fleet, FleetParts, Timing},
     store::Store,
 };
+use drivers::Opened;
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::resource::{Resource, getrlimit, setrlimit},
 };
-use protocol::api::Visibility;
+use protocol::api::{Network, Visibility};
 use std::{
     fs::{self, DirBuilder, File, Permissions},
     io::{self, IsTerminal, Write},
     net::SocketAddr,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -107,18 +111,24 @@ async fn run(config: Config) -> Result<(), Failure> {
     let files = prepare(&config.data_dir).map_err(|error| failed("write its identity", &error))?;
     let store =
         Store::open(&config.data_dir.join(DATABASE)).map_err(|error| Failure::Failed(error.to_string()))?;
-    let oci = Arc::new(oci(&config, &files).await?);
-    for warning in oci.warnings() {
-        warn!(warning, "this host");
-    }
-    let images = Images::new(oci.clone());
-    let drivers = Drivers::new(vec![oci as Arc<dyn Driver>]);
+    let agents =
+        Agents::open(config.agents.clone(), config.agents_dir.as_deref(), config.briefing_file.as_deref());
+    let agents = agents.map_err(|error| Failure::Usage(error.to_string()))?;
+    let Opened { drivers, default, images } = drivers::open(&config, &files, &agents).await?;
     let timing = Timing { idle_ms: config.idle_s.saturating_mul(1000), ..Timing::default() };
     let tls = tls(&config)?;
     let preview = bind("SLIPWAY_PREVIEW_BIND", config.preview_bind).await?;
     let previews = previews(&config, local_address(&preview)?.port());
-    let (defaults, inside) = (defaults(&config), Inside::new(previews.clone()));
-    let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside };
+    let models = Models::load(store.clone(), &config.data_dir, config.task_budget).await;
+    let models = models.map_err(|error| failed("read who provides models", &error))?;
+    let outside = Outside::of_this_host();
+    let model_idle = Duration::from_secs(config.model_idle_s);
+    let gateway = Gateway::new(models.clone(), outside.clone()).with_idle(model_idle);
+    let egress = egress(&config, &store, &previews, outside).await?;
+    let crew = Crew::start("inside").map_err(|error| failed("start the threads of its doors", &error))?;
+    let inside = Inside::new(previews.clone(), gateway, egress.clone()).served_by(crew);
+    let defaults = defaults(&config, default);
+    let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside, models, agents };
     let fleet = Fleet::open(parts).await.map_err(|error| Failure::Failed(error.to_string()))?;
 
     let closing = CancellationToken::new();
@@ -142,6 +152,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let unix = api::serve(Listener::Unix(unix), router, closing.clone());
     let preview = edge::serve(preview, edge.clone());
     let prune = edge.tidy();
+    let telling = egress.tell(closing.clone());
     let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
     let scrub = closing.run_until_cancelled(store.keep_log());
     let stop = async {
@@ -149,54 +160,45 @@ async fn run(config: Config) -> Result<(), Failure> {
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, tidy, scrub, stop);
+    tokio::join!(tcp, unix, preview, prune, tidy, scrub, telling, stop);
     api.finish().await;
     fleet.close().await;
+    // After the connections of sandboxes, which tell what they moved when they end.
+    egress.finish().await;
     store.close().await;
     info!("done");
     Ok(())
 }
 
-async fn oci(config: &Config, files: &IdentityFiles) -> Result<Oci, Failure> {
-    let own = std::env::current_exe().map_err(|error| failed("find its own program", &error))?;
-    let runtimed = program(config.runtimed.clone().unwrap_or_else(|| own.with_file_name("runtimed")))?;
-    let oci = OciConfig {
-        data_dir: config.data_dir.clone(),
-        runtimed,
-        // Itself, also after its file was replaced by another version.
-        launcher: PathBuf::from("/proc/self/exe"),
-        runtime: config.oci_runtime.clone(),
-        instance: files.instance.clone(),
-        key: files.key,
-        host_image: HostImage { allow: config.host_image_dirs.clone() },
+async fn egress(
+    config: &Config,
+    store: &Store,
+    previews: &Previews,
+    outside: Outside,
+) -> Result<Egress, Failure> {
+    let profiles = Profiles::load(store.clone()).await;
+    let parts = EgressParts {
+        outside,
+        previews: previews.clone(),
+        profiles: profiles.map_err(|error| Failure::Failed(error.to_string()))?,
+        exceptions: config.egress_private.clone(),
+        store: store.clone(),
     };
-    Oci::open(oci).await.map_err(|error| match (&config.oci_runtime, error) {
-        // It was named, and it will not do.
-        (Some(_), error @ DriverError::Unavailable { .. }) => {
-            Failure::Usage(format!("SLIPWAY_OCI_RUNTIME: {error}"))
-        }
-        (_, error) => Failure::Failed(error.to_string()),
-    })
-}
-
-fn program(path: PathBuf) -> Result<PathBuf, Failure> {
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(Failure::Usage(format!("SLIPWAY_RUNTIMED: there is no {}; say where runtimed is", path.display())))
+    Ok(Egress::new(parts))
 }
 
 /// One sandbox may have all of the host, unless configured.
-fn defaults(config: &Config) -> Defaults {
+fn defaults(config: &Config, driver: &str) -> Defaults {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
     let memory_mb = nix::sys::sysinfo::sysinfo().map_or(1024, |info| info.ram_total() >> 20);
     Defaults {
-        driver: "oci".to_owned(),
+        driver: driver.to_owned(),
         image: config.image.clone(),
         memory_max_mb: config.memory_max_mb.unwrap_or(memory_mb),
         cpus_max: config.cpus_max.unwrap_or(cores),
         pids_max: pids_max(),
+        network: Network::Proxy,
     }
 }
 
@@ -326,4 +328,28 @@ fn log_to_stderr() {
 
 fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
     Failure::Failed(format!("could not {what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn previews_are_private_wherever_more_than_this_host_can_ask() {
+        let table = [
+            (&[][..], Visibility::Public),
+            (&[("SLIPWAY_PREVIEW_BIND", "[::1]:80")], Visibility::Public),
+            (&[("SLIPWAY_PREVIEW_BIND", "0.0.0.0:80")], Visibility::Private),
+            (&[("SLIPWAY_PREVIEW_BIND", "192.0.2.1:80")], Visibility::Private),
+            // A proxy is in front, so who asks from loopback may be anybody.
+            (&[("SLIPWAY_PREVIEW_PUBLIC", "https")], Visibility::Private),
+        ];
+        for (variables, expected) in table {
+            let find = |name: &str| {
+                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            };
+            let config = Config::parse(None, find).expect("good");
+            assert_eq!(previews(&config, 80).visibility, expected, "{variables:?}");
+        }
+    }
 }

@@ -1,7 +1,15 @@
 //! Configuration, out of strings: a TOML file under environment variables. Nothing is opened or bound
 //! here; what is wrong is named by its key, with what it may be.
 
-use crate::{core::Scheme, limits};
+use crate::{
+    agents::{BadAgent, Table},
+    core::{
+        Bounds, Scheme,
+        egress::{Asked, Exceptions},
+        unsupported,
+    },
+    limits,
+};
 use serde::Deserialize;
 use std::{fmt, net::SocketAddr, path::PathBuf};
 
@@ -18,12 +26,18 @@ pub struct Config {
     /// Certificate chain and key, in PEM: previews are served by TLS.
     pub preview_tls: Option<(PathBuf, PathBuf)>,
     pub driver: DriverChoice,
+    /// Of Docker or Podman; a usual place unless given.
+    pub docker_socket: Option<PathBuf>,
     pub oci_runtime: Option<String>,
     pub image: String,
+    /// Registries that an engine may fetch from though they are not of the public network.
+    pub image_registries: Vec<String>,
     pub idle_s: u64,
     pub auth: Auth,
     /// Names, beside loopback and the bind address, under which the API may be called.
     pub api_hosts: Vec<String>,
+    /// How long a provider of models may say nothing in the middle of an answer.
+    pub model_idle_s: u64,
     /// The static runtimed; beside hostd unless given.
     pub runtimed: Option<PathBuf>,
     /// Directories of the host that the image `host` shows beside /usr, read-only.
@@ -31,12 +45,24 @@ pub struct Config {
     /// Most that one sandbox may have; the host's unless given.
     pub memory_max_mb: Option<u64>,
     pub cpus_max: Option<f64>,
+    /// The agents there are, and who does a task that names nobody.
+    pub agents: Table,
+    /// Where they are installed; a usual place unless given.
+    pub agents_dir: Option<PathBuf>,
+    /// What they are told first, instead of what is built in.
+    pub briefing_file: Option<PathBuf>,
+    /// What sandboxes may reach though it is not public.
+    pub egress_private: Exceptions,
+    /// What a task may use of models that says nothing else.
+    pub task_budget: Bounds,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverChoice {
+    /// `oci` where it works, else `docker`.
     Auto,
     Oci,
+    Docker,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,15 +102,24 @@ struct File {
     preview_tls_cert: Option<String>,
     preview_tls_key: Option<String>,
     driver: Option<String>,
+    docker_socket: Option<String>,
     oci_runtime: Option<String>,
     image: Option<String>,
+    image_registries: Vec<String>,
     idle_seconds: Option<u64>,
+    model_idle_seconds: Option<u64>,
     auth: Option<String>,
     api_hosts: Vec<String>,
     runtimed: Option<String>,
     host_image_dirs: Vec<String>,
     memory_max_mb: Option<u64>,
     cpus_max: Option<f64>,
+    agent: Option<String>,
+    agents: toml::Table,
+    agents_dir: Option<String>,
+    briefing_file: Option<String>,
+    egress_private: Vec<String>,
+    task_budget: Option<String>,
 }
 
 impl Config {
@@ -117,10 +152,20 @@ impl Config {
                 optional("preview_tls_key", &file.preview_tls_key),
             )?,
             driver: driver(&text("driver", &file.driver, "auto"))?,
+            docker_socket: optional("docker_socket", &file.docker_socket)
+                .map(|text| docker_socket(&text))
+                .transpose()?,
             oci_runtime: optional("oci_runtime", &file.oci_runtime),
             image: text("image", &file.image, "host"),
+            image_registries: registries(list(env(&variable("image_registries")), file.image_registries))?,
             idle_s: number("idle_seconds", env(&variable("idle_seconds")), file.idle_seconds)?
                 .unwrap_or(limits::IDLE_DEFAULT_S),
+            model_idle_s: number(
+                "model_idle_seconds",
+                env(&variable("model_idle_seconds")),
+                file.model_idle_seconds,
+            )?
+            .unwrap_or(limits::MODEL_IDLE_DEFAULT_S),
             auth: auth(&text("auth", &file.auth, "required"))?,
             api_hosts: list(env(&variable("api_hosts")), file.api_hosts),
             runtimed: optional("runtimed", &file.runtimed)
@@ -132,6 +177,15 @@ impl Config {
                 .collect::<Result<_, _>>()?,
             memory_max_mb: number("memory_max_mb", env(&variable("memory_max_mb")), file.memory_max_mb)?,
             cpus_max: number("cpus_max", env(&variable("cpus_max")), file.cpus_max)?,
+            agents: agents(&file.agents, optional("agent", &file.agent).as_deref())?,
+            agents_dir: optional("agents_dir", &file.agents_dir)
+                .map(|path| absolute("agents_dir", &path))
+                .transpose()?,
+            briefing_file: optional("briefing_file", &file.briefing_file)
+                .map(|path| absolute("briefing_file", &path))
+                .transpose()?,
+            egress_private: exceptions(&list(env(&variable("egress_private")), file.egress_private))?,
+            task_budget: budget(&text("task_budget", &file.task_budget, ""))?,
         };
         config.check()
     }
@@ -147,6 +201,9 @@ impl Config {
                 "must be at least 1; a sandbox stays up with idle_policy always_on",
             ));
         }
+        if self.model_idle_s == 0 {
+            return Err(bad("SLIPWAY_MODEL_IDLE_SECONDS", "must be at least 1"));
+        }
         if self.cpus_max.is_some_and(|cpus| !cpus.is_finite() || cpus < limits::CPUS_MIN) {
             return Err(bad("SLIPWAY_CPUS_MAX", format!("must be at least {}", limits::CPUS_MIN)));
         }
@@ -154,6 +211,18 @@ impl Config {
             return Err(bad("SLIPWAY_MEMORY_MAX_MB", format!("must be at least {}", limits::MEMORY_MIN_MB)));
         }
         Ok(self)
+    }
+}
+
+fn agents(given: &toml::Table, default: Option<&str>) -> Result<Table, BadConfig> {
+    let wrong = |BadAgent { key, message }: BadAgent| {
+        // Agents are in the file alone; who is the default may be in the environment.
+        bad(&if key == "agent" { variable(&key) } else { key }, message)
+    };
+    let table = Table::new(given).map_err(wrong)?;
+    match default {
+        Some(name) => table.with_default(name).map_err(wrong),
+        None => Ok(table),
     }
 }
 
@@ -222,8 +291,25 @@ fn driver(text: &str) -> Result<DriverChoice, BadConfig> {
     match text {
         "auto" => Ok(DriverChoice::Auto),
         "oci" => Ok(DriverChoice::Oci),
-        other => Err(bad("SLIPWAY_DRIVER", format!("must be auto or oci: there is no driver {other:?}"))),
+        "docker" => Ok(DriverChoice::Docker),
+        other => {
+            let why = unsupported(other).map(|known| format!("; {}", known.why)).unwrap_or_default();
+            let message = format!("must be auto, oci or docker: there is no driver {other:?}{why}");
+            Err(bad("SLIPWAY_DRIVER", message))
+        }
     }
+}
+
+/// A path, also in the form that DOCKER_HOST has.
+fn docker_socket(text: &str) -> Result<PathBuf, BadConfig> {
+    let path = PathBuf::from(text.strip_prefix("unix://").unwrap_or(text));
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    let message = format!(
+        "must be the path of a Unix socket on this machine, as in /var/run/docker.sock, not {text:?}"
+    );
+    Err(bad("SLIPWAY_DOCKER_SOCKET", message))
 }
 
 fn auth(text: &str) -> Result<Auth, BadConfig> {
@@ -232,6 +318,23 @@ fn auth(text: &str) -> Result<Auth, BadConfig> {
         "off" => Ok(Auth::Off),
         other => Err(bad("SLIPWAY_AUTH", format!("must be required or off, not {other:?}"))),
     }
+}
+
+fn registries(list: Vec<String>) -> Result<Vec<String>, BadConfig> {
+    match list.iter().find(|one| Asked::parse(one, Some(443)).is_err()) {
+        None => Ok(list),
+        Some(wrong) => {
+            let message =
+                format!("must be hosts, with a port if it is written, as in 10.0.0.5:5000, not {wrong:?}");
+            Err(bad("SLIPWAY_IMAGE_REGISTRIES", message))
+        }
+    }
+}
+
+fn exceptions(list: &[String]) -> Result<Exceptions, BadConfig> {
+    Exceptions::parse(list).map_err(|error| {
+        bad("SLIPWAY_EGRESS_PRIVATE", format!("must be hosts and ports, as in 10.0.0.5:443: {error}"))
+    })
 }
 
 fn number<T: std::str::FromStr>(
@@ -245,6 +348,31 @@ fn number<T: std::str::FromStr>(
         }
         None => Ok(in_file),
     }
+}
+
+/// As in `tokens=2000000,cost_usd=5,requests=500`; what is absent has no bound.
+fn budget(text: &str) -> Result<Bounds, BadConfig> {
+    const MICRO: f64 = 1_000_000.0;
+    let wrong = || {
+        let message = format!("must be as in tokens=2000000,cost_usd=5,requests=500, not {text:?}");
+        bad("SLIPWAY_TASK_BUDGET", message)
+    };
+    let mut bounds = Bounds::default();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+        let count = || value.parse::<u64>().ok().filter(|count| *count > 0).ok_or_else(wrong);
+        match name.trim() {
+            "tokens" => bounds.tokens = Some(count()?),
+            "requests" => bounds.requests = Some(count()?),
+            "cost_usd" => {
+                let usd: f64 = value.parse().map_err(|_| wrong())?;
+                let micro = (usd * MICRO).round();
+                bounds.cost_micro_usd = Some((micro >= 1.0).then_some(micro as u64).ok_or_else(wrong)?);
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(bounds)
 }
 
 /// In the environment: separated by commas.
@@ -270,56 +398,97 @@ mod tests {
         let config = parse(None, &[]).expect("defaults");
         assert_eq!(config.data_dir, PathBuf::from("/var/lib/slipway"));
         assert_eq!((config.idle_s, config.auth), (2100, Auth::Required));
+        let config = parse(Some("task_budget = \"tokens=9, cost_usd=0.5\""), &[]).expect("a budget");
+        let expected = Bounds { tokens: Some(9), cost_micro_usd: Some(500_000), requests: None };
+        assert_eq!(config.task_budget, expected);
+        for (given, path) in
+            [("unix:///run/x.sock", Some("/run/x.sock")), ("/y.sock", Some("/y.sock")), ("", None)]
+        {
+            let config = parse(None, &[("SLIPWAY_DOCKER_SOCKET", given)]).expect("a socket");
+            assert_eq!(config.docker_socket, path.map(PathBuf::from));
+        }
         let file = "idle_seconds = 5\napi_bind = \"127.0.0.1:0\"";
         let config = parse(Some(file), &[("SLIPWAY_IDLE_SECONDS", "7")]).expect("both");
         assert_eq!((config.idle_s, config.api_bind.port()), (7, 0));
     }
 
+    /// A file, a variable, and what is said.
+    const WRONG: &[(Option<&str>, (&str, &str), &str)] = &[
+        (
+            None,
+            ("SLIPWAY_API_BIND", "nine"),
+            "SLIPWAY_API_BIND: must be an address and a port, as in 127.0.0.1:9090, not \"nine\"",
+        ),
+        (None, ("SLIPWAY_DATA_DIR", "data"), "SLIPWAY_DATA_DIR: must be an absolute path, not \"data\""),
+        (
+            None,
+            ("SLIPWAY_DRIVER", "lima"),
+            "SLIPWAY_DRIVER: must be auto, oci or docker: there is no driver \"lima\"; hostd does not start virtual machines: run hostd inside the Linux machine, with the driver oci or docker",
+        ),
+        (
+            None,
+            ("SLIPWAY_DRIVER", "dokcer"),
+            "SLIPWAY_DRIVER: must be auto, oci or docker: there is no driver \"dokcer\"",
+        ),
+        (
+            None,
+            ("SLIPWAY_DOCKER_SOCKET", "tcp://10.0.0.1:2375"),
+            "SLIPWAY_DOCKER_SOCKET: must be the path of a Unix socket on this machine, as in /var/run/docker.sock, not \"tcp://10.0.0.1:2375\"",
+        ),
+        (None, ("SLIPWAY_AUTH", "on"), "SLIPWAY_AUTH: must be required or off, not \"on\""),
+        (None, ("SLIPWAY_IDLE_SECONDS", "x"), "SLIPWAY_IDLE_SECONDS: must be a number, not \"x\""),
+        (
+            None,
+            ("SLIPWAY_IDLE_SECONDS", "0"),
+            "SLIPWAY_IDLE_SECONDS: must be at least 1; a sandbox stays up with idle_policy always_on",
+        ),
+        (None, ("SLIPWAY_MODEL_IDLE_SECONDS", "0"), "SLIPWAY_MODEL_IDLE_SECONDS: must be at least 1"),
+        (
+            None,
+            ("SLIPWAY_TASK_BUDGET", "tokens=0"),
+            "SLIPWAY_TASK_BUDGET: must be as in tokens=2000000,cost_usd=5,requests=500, not \"tokens=0\"",
+        ),
+        (
+            None,
+            ("SLIPWAY_PREVIEW_DOMAIN", "a b"),
+            "SLIPWAY_PREVIEW_DOMAIN: must be a domain name, as in example.com, not \"a b\"",
+        ),
+        (
+            None,
+            ("SLIPWAY_PREVIEW_PUBLIC", "ftp"),
+            "SLIPWAY_PREVIEW_PUBLIC: must be http or https, with a port if it is another, as in https:8443, not \"ftp\"",
+        ),
+        (
+            None,
+            ("SLIPWAY_PREVIEW_TLS_CERT", "/cert.pem"),
+            "SLIPWAY_PREVIEW_TLS_KEY: must be given with SLIPWAY_PREVIEW_TLS_CERT",
+        ),
+        (
+            None,
+            ("SLIPWAY_IMAGE_REGISTRIES", "a.example, 10.0.0.5:5000/app"),
+            "SLIPWAY_IMAGE_REGISTRIES: must be hosts, with a port if it is written, as in 10.0.0.5:5000, not \"10.0.0.5:5000/app\"",
+        ),
+        (
+            None,
+            ("SLIPWAY_EGRESS_PRIVATE", "10.0.0.5:x"),
+            "SLIPWAY_EGRESS_PRIVATE: must be hosts and ports, as in 10.0.0.5:443: \"10.0.0.5:x\" has no good port: write 443, or 80,443, or 8000-8999",
+        ),
+        (
+            Some("auth = \"off\""),
+            ("SLIPWAY_API_BIND", "0.0.0.0:9090"),
+            "SLIPWAY_AUTH: may be off only when SLIPWAY_API_BIND is a loopback address",
+        ),
+    ];
+
     #[test]
     fn what_is_wrong_is_named() {
-        let table = [
-            (
-                None,
-                ("SLIPWAY_API_BIND", "nine"),
-                "SLIPWAY_API_BIND: must be an address and a port, as in 127.0.0.1:9090, not \"nine\"",
-            ),
-            (None, ("SLIPWAY_DATA_DIR", "data"), "SLIPWAY_DATA_DIR: must be an absolute path, not \"data\""),
-            (
-                None,
-                ("SLIPWAY_DRIVER", "lima"),
-                "SLIPWAY_DRIVER: must be auto or oci: there is no driver \"lima\"",
-            ),
-            (None, ("SLIPWAY_AUTH", "on"), "SLIPWAY_AUTH: must be required or off, not \"on\""),
-            (None, ("SLIPWAY_IDLE_SECONDS", "x"), "SLIPWAY_IDLE_SECONDS: must be a number, not \"x\""),
-            (
-                None,
-                ("SLIPWAY_IDLE_SECONDS", "0"),
-                "SLIPWAY_IDLE_SECONDS: must be at least 1; a sandbox stays up with idle_policy always_on",
-            ),
-            (
-                None,
-                ("SLIPWAY_PREVIEW_DOMAIN", "a b"),
-                "SLIPWAY_PREVIEW_DOMAIN: must be a domain name, as in example.com, not \"a b\"",
-            ),
-            (
-                None,
-                ("SLIPWAY_PREVIEW_PUBLIC", "ftp"),
-                "SLIPWAY_PREVIEW_PUBLIC: must be http or https, with a port if it is another, as in https:8443, not \"ftp\"",
-            ),
-            (
-                None,
-                ("SLIPWAY_PREVIEW_TLS_CERT", "/cert.pem"),
-                "SLIPWAY_PREVIEW_TLS_KEY: must be given with SLIPWAY_PREVIEW_TLS_CERT",
-            ),
-            (
-                Some("auth = \"off\""),
-                ("SLIPWAY_API_BIND", "0.0.0.0:9090"),
-                "SLIPWAY_AUTH: may be off only when SLIPWAY_API_BIND is a loopback address",
-            ),
-        ];
-        for (file, variable, expected) in table {
-            assert_eq!(parse(file, &[variable]).expect_err("refused"), expected);
+        for (file, variable, expected) in WRONG {
+            assert_eq!(parse(*file, &[*variable]).expect_err("refused"), *expected);
         }
+        let agent = parse(Some("[agents.mine]\nspeaks = \"acp\""), &[]).expect_err("refused");
+        assert!(agent.starts_with("agents.mine.find: must be "), "{agent}");
+        let nobody = parse(None, &[("SLIPWAY_AGENT", "nobody")]).expect_err("refused");
+        assert!(nobody.starts_with("SLIPWAY_AGENT: there is no agent \"nobody\"; there are: "), "{nobody}");
         let unknown = parse(Some("idle = 3"), &[]).expect_err("refused");
         assert!(unknown.contains("unknown field `idle`"), "{unknown}");
     }

@@ -3,6 +3,7 @@
 
 use std::{
     io,
+    num::NonZero,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -24,10 +25,11 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// So many threads.
-    pub fn start(name: &str, count: usize) -> io::Result<Self> {
+    /// As many threads as there are cores.
+    pub fn start(name: &str) -> io::Result<Self> {
+        let count = thread::available_parallelism().map_or(1, NonZero::get);
         let until = CancellationToken::new();
-        let threads = (0..count.max(1)).map(|number| {
+        let threads = (0..count).map(|number| {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let (handle, until) = (runtime.handle().clone(), until.clone());
             let name = format!("{name}-{number}");

@@ -31,7 +31,7 @@ pub fn prepare(data_dir: &Path) -> io::Result<IdentityFiles> {
 }
 
 /// What the file says, or what it will say from now on. Written whole or not at all.
-fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
+pub(crate) fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
     match File::open(path) {
         Ok(file) => {
             let mut text = String::new();
@@ -56,17 +56,17 @@ fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String
     Ok(text)
 }
 
-fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     if text.len() != 2 * N || !text.is_ascii() {
         return None;

@@ -1,8 +1,10 @@
 //! hostd, the host agent: manages sandboxes, keeps state in SQLite, answers callers. A library, so that
 //! tests can drive its parts; `main.rs` is the program.
 
+pub mod agents;
 pub mod api;
 mod boot;
+mod clock;
 pub mod command;
 pub mod config;
 mod connections;
@@ -11,12 +13,16 @@ pub mod core;
 mod crew;
 pub mod driver;
 pub mod edge;
+pub mod egress;
+pub mod gateway;
 mod html;
 mod identity_files;
 pub mod inside;
 pub mod launch;
 pub mod limits;
 pub mod links;
+pub mod models;
+pub mod outside;
 pub mod reconcile;
 pub mod store;
 mod through;

@@ -65,12 +65,25 @@ pub const LAUNCHES_MAX: usize = 8;
 pub const LOOK_EVERY_MS: u64 = 60_000;
 /// Between looks while somebody else is at work on it, or the driver cannot tell.
 pub const LOOK_AGAIN_MS: u64 = 10;
+/// Between looks at a sandbox that cannot be seen, or not be watched: its backend is away.
+pub const LOOK_BLIND_MS: u64 = 5_000;
+/// While a launch tells what it does, its deadline is put off, for so long in all.
+pub const PROGRESS_MAX_MS: u64 = 30 * 60 * 1000;
+/// Between two of its words that are taken down, how many of an attempt are written, and how long one is.
+pub const PROGRESS_EVERY_MS: u64 = 1_000;
+pub const PROGRESS_EVENTS_MAX: u32 = 600;
+pub const PROGRESS_MAX_CHARS: usize = 300;
 /// Pause before one that died and should run is started again: first, longest.
 pub const RESTART_MIN_MS: u64 = 1_000;
 pub const RESTART_MAX_MS: u64 = 60_000;
 
+/// The most that a sandbox can be allowed to send and receive through the proxy.
+pub const EGRESS_MAX_MB: u64 = 1 << 30;
+
 /// Without activity for so long a sandbox is put to sleep, unless configured.
 pub const IDLE_DEFAULT_S: u64 = 2100;
+/// How long a provider of models may say nothing in the middle of an answer, unless configured.
+pub const MODEL_IDLE_DEFAULT_S: u64 = 120;
 
 /// After a byte that keeps nothing awake, before a sandbox with open streams is frozen again: a page that
 /// says something every half minute costs a tenth of the time.
@@ -96,5 +109,12 @@ pub const TASK_GATHER_MAX_BYTES: usize = 512 << 10;
 /// Files of a log that are read from a sandbox that is gone, and the size of one.
 pub const SALVAGE_FILES_MAX: usize = 4096;
 pub const SALVAGE_FILE_MAX_BYTES: u64 = 16 << 20;
+/// Tasks that are taken over with a sandbox that the database does not know, and what says of one that it was
+/// taken.
+pub const FOUND_TASKS_MAX: usize = 1024;
+pub const FOUND_TASK_MAX_BYTES: u64 = 16 << 10;
+/// A sandbox that is taken up again may be used for so long at least: its owner may have given it longer, which
+/// was lost with the database.
+pub const ADOPTED_KEEP_MS: u64 = 24 * 3600 * 1000;
 /// Events taken over in one transaction.
 pub const EVENTS_BATCH: usize = 256;

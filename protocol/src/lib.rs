@@ -4,6 +4,7 @@
 //! No IO, no clock, no policy. Unknown fields are ignored on purpose: hostd N drives runtimed N-1.
 //! Times are milliseconds since the Unix epoch (`_ms` at the end of a name says so), sizes are bytes.
 
+mod agent;
 pub mod api;
 mod error;
 mod event;
@@ -13,6 +14,7 @@ mod inside;
 pub mod limits;
 #[cfg(feature = "log")]
 pub mod log_line;
+mod model;
 mod name;
 mod output;
 mod service;
@@ -22,6 +24,10 @@ mod task;
 mod task_event;
 mod terminal;
 
+pub use agent::{
+    AcpAgent, Agent, AgentKind, Decision, PermissionAnswer, PermissionRule, Permissions, ProgramsRequest,
+    ProgramsView, StreamDialect, StreamJsonAgent, WarmRequest, WarmView,
+};
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, ErrorInner};
 pub use event::{BadCursor, Cursor, Event, Fact};
 pub use exec::{
@@ -29,8 +35,9 @@ pub use exec::{
     TtySize,
 };
 pub use hold::{HoldRequest, HoldView};
-pub use inside::{INSIDE_PORT, STATUS_URL, STATUS_URL_NAME};
-pub use name::{BadName, ExecId, HoldName, ServiceName, TaskId};
+pub use inside::{AGENTS_BIN, AGENTS_DIR, INSIDE_PORT, MODEL_URL, STATUS_URL, STATUS_URL_NAME};
+pub use model::{Dialect, ModelCall, ModelCallState, Usage};
+pub use name::{BadName, ExecId, HoldName, ProfileName, ServiceName, TaskId, WarmName};
 pub use output::{Chunk, Encoding, Payload, Stream};
 pub use service::{
     Health, HealthCheck, RestartPolicy, ServiceSource, ServiceSpec, ServiceState, ServiceView,
@@ -40,9 +47,11 @@ pub use status::{
     Activity, Cgroup, CgroupVersion, ListeningPort, Process, Reason, Status, TunnelRefusal, WorkspaceUse,
 };
 pub use task::{
-    Agent, AgentKind, BuildOutcome, BuildSpec, BuildStatus, ChangeKind, Changes, Checkpoint, Durations,
-    FailureReason, FileChange, HealthOutcome, HealthStatus, TaskPhase, TaskRequest, TaskResult, TaskStatus,
-    TaskView, Usage,
+    BuildOutcome, BuildSpec, BuildStatus, ChangeKind, Changes, Checkpoint, Durations, FailureReason,
+    FileChange, HealthOutcome, HealthStatus, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
 };
-pub use task_event::{TaskEvent, TaskFact, Text};
+pub use task_event::{
+    Diff, ModelFact, Permission, PermissionOption, PermissionState, PlanEntry, TaskEvent, TaskFact, Text,
+    Tool, ToolStatus,
+};
 pub use terminal::PieceHead;

@@ -79,8 +79,16 @@ name!(
     ServiceName
 );
 name!(
+    /// The name of a set of egress rules.
+    ProfileName
+);
+name!(
     /// The name of a hold.
     HoldName
+);
+name!(
+    /// The name of an agent that is started in advance.
+    WarmName
 );
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tasks: one coding job each, done by an agent. What a caller asks for, how it is seen, how it ended.
 
-use crate::{EnvMap, Exit, Hint, Payload, ServiceName, TaskId};
+use crate::{Agent, AgentKind, EnvMap, Exit, Hint, Payload, ServiceName, TaskId, Usage};
 use serde::{Deserialize, Serialize};
 
 /// What to do, and who does it.
@@ -25,41 +25,15 @@ pub struct TaskRequest {
     /// Let processes live on that outlive the agent.
     #[serde(default)]
     pub keep_processes: bool,
+    /// Use the agent that was started in advance under this name, where there still is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm: Option<String>,
     /// Absent: what the manifest says. An empty command: no build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildSpec>,
     /// How long to wait for services to be ready afterwards; 0 does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_timeout_ms: Option<u64>,
-}
-
-/// The tool that does a task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Agent {
-    /// Any program: the prompt is its input and `$SLIPWAY_PROMPT`, each line it prints is a message.
-    Command { argv: Vec<String> },
-}
-
-impl Agent {
-    /// What a caller calls it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Command { .. } => "command",
-        }
-    }
-
-    pub fn kind(&self) -> AgentKind {
-        match self {
-            Self::Command { .. } => AgentKind::Command,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AgentKind {
-    Command,
 }
 
 /// A check that what the agent left can be built.
@@ -109,8 +83,12 @@ impl TaskStatus {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
-    /// The agent exited with something else than 0, or was killed; `exit` says which.
+    /// The agent exited with something else than 0, was killed (`exit` says which), or said that it failed.
     AgentFailed,
+    /// The provider of its model refused for good, or failed too often; `message` has its words.
+    ModelFailed,
+    /// What the task, or its tenant, may use of models is used up.
+    BudgetExceeded,
     TimedOut,
     /// The agent printed nothing for too long.
     IdleTimedOut,
@@ -260,18 +238,14 @@ pub struct TaskResult {
     pub files_changed: Option<Changes>,
     pub build: BuildOutcome,
     pub health: HealthOutcome,
+    /// What it used of models, as hostd's gateway saw it; absent where it used none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The agent's own name for the conversation, which a later task can go on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     pub durations: Durations,
     pub checkpoint: Checkpoint,
-}
-
-/// What an agent used of its model.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Usage {
-    pub input_tokens: u64,
-    pub output_tokens: u64,
 }
 
 /// A task as a caller sees it.

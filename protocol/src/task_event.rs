@@ -1,6 +1,8 @@
 //! The events of one task: numbered from 1 without a hole; `done` is last, once, and carries the result.
 
-use crate::{BuildOutcome, Checkpoint, Cursor, Encoding, FileChange, Stream, TaskPhase, TaskResult, Usage};
+use crate::{
+    BuildOutcome, Checkpoint, Cursor, Encoding, FileChange, ModelCall, Stream, TaskPhase, TaskResult, Usage,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,26 +39,17 @@ pub enum TaskFact {
     },
     Message(Text),
     Thought(Text),
-    Tool {
-        id: String,
-        name: String,
-        status: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        detail: Option<serde_json::Value>,
-    },
+    Tool(Box<Tool>),
     File {
         #[serde(flatten)]
         file: FileChange,
     },
     Plan {
-        entries: serde_json::Value,
+        entries: Vec<PlanEntry>,
     },
-    Permission {
-        detail: serde_json::Value,
-    },
-    Model {
-        name: String,
-    },
+    Permission(Box<Permission>),
+    /// A call of a model as hostd saw it, or (with a name alone) what an agent says that it uses.
+    Model(Box<ModelFact>),
     Build {
         #[serde(flatten)]
         build: BuildOutcome,
@@ -81,6 +74,118 @@ pub enum TaskFact {
     },
 }
 
+/// What an agent does with a tool. Comes several times with one `id`: what is absent is as it was.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
+pub struct Tool {
+    pub id: String,
+    /// For people: `npm install`, `Write index.html`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode` or `other`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    pub status: ToolStatus,
+    /// What it was given, as the agent has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<serde_json::Value>,
+    /// What it printed or answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// What is told of `input`, `output` or `diffs` is not all of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub diffs: Vec<Diff>,
+    /// Files that it is about.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    #[default]
+    Pending,
+    Running,
+    Completed,
+    Failed,
+}
+
+/// A change of a file as the agent tells it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Diff {
+    pub path: String,
+    /// Absent for a file that is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<String>,
+    pub new: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PlanEntry {
+    pub content: String,
+    /// `pending`, `in_progress` or `completed`.
+    pub status: String,
+    /// `high`, `medium` or `low`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+}
+
+/// Something that the agent asked to be allowed: once when somebody is asked, and once when it is decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Permission {
+    /// To answer it by.
+    pub id: String,
+    pub state: PermissionState,
+    /// What it is about.
+    pub about: Tool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<PermissionOption>,
+    /// The option that was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
+    /// Who decided: `rule`, `default`, `caller`, or `limit` where too many wait already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PermissionState {
+    Asked,
+    Allowed,
+    Denied,
+    /// The task ended, or the agent went on, before anybody decided.
+    Withdrawn,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PermissionOption {
+    pub id: String,
+    pub name: String,
+    /// `allow_once`, `allow_always`, `reject_once` or `reject_always`.
+    pub kind: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ModelFact {
+    /// What the agent says.
+    Claimed { name: String },
+    /// What hostd saw.
+    Seen(ModelCall),
+}
+
 impl From<FileChange> for TaskFact {
     fn from(file: FileChange) -> Self {
         Self::File { file }
@@ -94,11 +199,11 @@ impl TaskFact {
             Self::Status { .. } => "status",
             Self::Message(_) => "message",
             Self::Thought(_) => "thought",
-            Self::Tool { .. } => "tool",
+            Self::Tool(_) => "tool",
             Self::File { .. } => "file",
             Self::Plan { .. } => "plan",
-            Self::Permission { .. } => "permission",
-            Self::Model { .. } => "model",
+            Self::Permission(_) => "permission",
+            Self::Model(_) => "model",
             Self::Build { .. } => "build",
             Self::Usage { .. } => "usage",
             Self::Log { .. } => "log",

@@ -6,7 +6,7 @@ use crate::log::EventLog;
 use crate::supervisor::{Handle, Supervisor};
 use crate::sys::as_user::{self, IdentityError};
 use crate::sys::clock::wall_ms;
-use crate::sys::{emergency, inherited, signals, socket};
+use crate::sys::{emergency, inherited, scratch, signals, socket};
 use protocol::Fact;
 use std::io;
 use std::process::ExitCode;
@@ -63,7 +63,9 @@ fn bring_up(config: &Arc<Config>) -> Result<Ready, BootError> {
     // A group of root's would count under the user's identity too.
     as_user::drop_groups().map_err(BootError::Groups)?;
     let pid1 = nix::unistd::getpid().as_raw() == 1;
-    if !pid1 {
+    if pid1 {
+        scratch::open_all();
+    } else {
         nix::sys::prctl::set_child_subreaper(true).map_err(BootError::Subreaper)?;
         tracing::warn!("not PID 1: acting as a subreaper");
     }

@@ -21,6 +21,8 @@ pub struct Config {
     pub app_dir: PathBuf,
     pub log_budget_bytes: u64,
     pub shutdown_ms: u64,
+    /// Jobs are shown the proxy that hostd has on loopback.
+    pub proxy: bool,
     /// Routes that break things on purpose, for tests of what happens then.
     pub faults: bool,
 }
@@ -34,7 +36,7 @@ pub struct BadValue {
 }
 
 /// The variables, for `--help`: name, default, meaning.
-pub const VARIABLES: [(&str, &str, &str); 9] = [
+pub const VARIABLES: [(&str, &str, &str); 10] = [
     ("RUNTIMED_DIR", "/run/runtimed", "control directory: socket, records, logs; root only"),
     ("RUNTIMED_PUBLIC_SOCKET", "/run/slipway/sock", "socket for the sandboxed code"),
     ("RUNTIMED_UID", "1000", "user id of everything that is started"),
@@ -44,6 +46,7 @@ pub const VARIABLES: [(&str, &str, &str); 9] = [
     ("RUNTIMED_APP_DIR", "$RUNTIMED_HOME/workspace/app", "where the app and sandbox.yaml are"),
     ("RUNTIMED_LOG_BUDGET_MB", "512", "disk space for all logs together"),
     ("RUNTIMED_SHUTDOWN_MS", "8000", "how long a shutdown may take in all"),
+    ("RUNTIMED_EGRESS", "none", "proxy: jobs are shown hostd's proxy at 127.0.0.1:900"),
 ];
 
 impl Config {
@@ -63,6 +66,11 @@ impl Config {
             let value = text(name, &default.to_string());
             value.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| bad(name, value, must))
         };
+        let proxy = match text("RUNTIMED_EGRESS", "none").as_str() {
+            "none" => false,
+            "proxy" => true,
+            other => return Err(bad("RUNTIMED_EGRESS", other.to_owned(), "none or proxy")),
+        };
         let home = path("RUNTIMED_HOME", "/home/sandbox".into())?;
         let id = |name| number(name, 1000, 1..=u64::from(u32::MAX - 1), "a user or group id above 0");
         let budget_mb =
@@ -77,6 +85,7 @@ impl Config {
             home,
             log_budget_bytes: budget_mb << 20,
             shutdown_ms: number("RUNTIMED_SHUTDOWN_MS", SHUTDOWN_DEFAULT_MS, 100..=600_000, "100 to 600000")?,
+            proxy,
             faults: get("RUNTIMED_FAULTS").is_some_and(|value| value == "1"),
         })
     }
@@ -112,6 +121,7 @@ mod tests {
             ("RUNTIMED_UID", "0", "RUNTIMED_UID is \"0\": it must be a user or group id above 0"),
             ("RUNTIMED_DIR", "x", "RUNTIMED_DIR is \"x\": it must be an absolute path"),
             ("RUNTIMED_LOG_BUDGET_MB", "1", "RUNTIMED_LOG_BUDGET_MB is \"1\": it must be 16 to 1048576"),
+            ("RUNTIMED_EGRESS", "open", "RUNTIMED_EGRESS is \"open\": it must be none or proxy"),
             ("RUNTIMED_SHUTDOWN_MS", "soon", "RUNTIMED_SHUTDOWN_MS is \"soon\": it must be 100 to 600000"),
         ] {
             assert_eq!(config(&[(name, value)]).map(drop), Err(expected.to_owned()));

@@ -38,10 +38,18 @@ pub const GRACE_MAX_MS: u64 = 60_000;
 pub const DRAIN_MS: u64 = 250;
 /// How long SIGKILL may take to empty a tree before the rest is reported.
 pub const KILL_MAX_MS: u64 = 10_000;
+/// How long a job that said all it has to say may take to go by itself.
+pub const LEAVE_MS: u64 = 3_000;
+/// How late the end of a silence is noticed by a shim that was paused, and was not merely slow.
+pub const PAUSED_MS: u64 = 2_000;
 /// Execs that run at once, and finished ones that are remembered.
 pub const EXECS_LIVE_MAX: usize = 512;
 pub const EXECS_KEPT_MAX: usize = 512;
 pub const EXECS_KEPT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// Programs that are asked for at once, and the name of one.
+pub const PROGRAMS_MAX: usize = 64;
+pub const PROGRAM_NAME_MAX_BYTES: usize = 4 << 10;
 
 // ---- tasks ----
 
@@ -63,9 +71,32 @@ pub const TASK_DONE_ROOM_BYTES: u64 = 192 << 10;
 /// How often it is tried to write that event, and how long a killed shim may take to die before.
 pub const TASK_END_RETRY_MS: u64 = 1_000;
 pub const TASK_WRITER_DIES_MS: u64 = 2_000;
+/// One line of an agent that prints JSON; of a longer one only the length is told.
+pub const JSON_LINE_MAX_BYTES: usize = 8 << 20;
+/// What is kept of everything that an agent printed, and one file of it.
+pub const RAW_LOG_MAX_BYTES: u64 = 8 << 20;
+pub const RAW_SEGMENT_MAX_BYTES: u64 = 1 << 20;
 /// What is kept of the end of what an agent said, and a failed build.
 pub const FINAL_MESSAGE_MAX_BYTES: usize = 16 << 10;
 pub const BUILD_TAIL_MAX_BYTES: usize = 4 << 10;
+/// One line of an agent that speaks the Agent Client Protocol; longer ones are left out.
+pub const ACP_LINE_MAX_BYTES: usize = 8 << 20;
+/// What such an agent has not read yet of what it is sent.
+pub const ACP_UNREAD_MAX_BYTES: usize = 8 << 20;
+/// How long it has to obey when it is asked to stop, before it is told to.
+pub const ACP_ASK_MS: u64 = 2_000;
+/// Files that an agent wants, and one of them.
+pub const AGENT_FILES_MAX: usize = 64;
+pub const AGENT_FILE_MAX_BYTES: usize = 256 << 10;
+/// Modes and options of an agent's session, and rules on what it may do.
+pub const AGENT_OPTIONS_MAX: usize = 64;
+pub const PERMISSION_RULES_MAX: usize = 256;
+pub const AGENT_WORD_MAX_BYTES: usize = 1 << 10;
+/// How long an agent that was started in advance may wait for its task.
+pub const WARM_KEEP_MAX_MS: u64 = 60 * 60_000;
+/// What it prints meanwhile, and tells, as far as its task is told of it.
+pub const WARM_TOLD_MAX_BYTES: usize = 64 << 10;
+pub const WARM_FACTS_MAX: usize = 256;
 /// Changed files by name in a result, and all those names together.
 pub const CHANGES_SHOWN_MAX: usize = 500;
 pub const CHANGES_SHOWN_MAX_BYTES: usize = 32 << 10;

@@ -7,6 +7,7 @@ pub mod browser;
 pub mod certificate;
 pub mod client;
 pub mod control_group;
+pub mod escape;
 pub mod events;
 pub mod frames;
 pub mod host;

@@ -8,6 +8,14 @@ use std::fs;
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// What the kernel counts as memory of a process, all of it together, under a name of `smaps_rollup`.
+pub fn memory_bytes(pid: Pid, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
+    let kb: u64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse()?;
+    Ok(kb << 10)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub pid: Pid,

@@ -104,7 +104,7 @@ async fn a_command_that_cannot_run_says_why() -> Result<()> {
 async fn the_environment_is_clean_but_for_what_was_asked() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     let home = sandbox.home().display().to_string();
-    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slipway/agents/bin";
     let always = [
         ("PATH", path),
         ("HOME", &home),

@@ -81,12 +81,15 @@ async fn every_refusal_is_json_with_a_code_and_a_request_id() -> Result<()> {
 async fn what_a_driver_cannot_do_is_refused_with_what_it_can() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;
-    for (body, supported) in [(json!({"driver": "lima"}), "oci"), (json!({"network": "open"}), "none")] {
+    for (body, supported, why) in [
+        (json!({"driver": "lima"}), &["oci"][..], "virtual machines"),
+        (json!({"driver": "nonsense"}), &["oci"], "no driver nonsense"),
+        (json!({"network": "open"}), &["none", "proxy"], "network"),
+    ] {
         let error = operator.post("/v1/sandboxes", &body).await?.error()?;
-        ensure!(
-            error.code == ApiErrorCode::Unsupported && error.detail.supported == [supported],
-            "{error:?}"
-        );
+        let supports = supported.iter().all(|name| error.detail.supported.iter().any(|found| found == name));
+        ensure!(error.code == ApiErrorCode::Unsupported && supports, "{error:?}");
+        ensure!(error.message.contains(why), "{error:?}");
     }
     Ok(())
 }
@@ -103,6 +106,8 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
     operator.post(&format!("/v1/sandboxes/{id}/execs"), &json!({"id": "e", "shell": "true"})).await?;
     let task = json!({"id": "t", "prompt": "x", "command": ["true"]});
     operator.post(&format!("/v1/sandboxes/{id}/tasks"), &task).await?.expect::<Value>(202)?;
+    let budget = json!({"requests": 1, "per": "total"});
+    operator.put("/v1/budgets/someone", &budget).await?.expect::<Value>(200)?;
     let document: Value = served.json()?;
     for (path, methods) in document["paths"].as_object().context("paths")? {
         let Some(get) = methods.get("get") else { continue };
@@ -110,11 +115,23 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
             .replace("{id}", &id)
             .replace("{exec}", "e")
             .replace("{task}", "t")
-            .replace("{service}", "web");
+            .replace("{service}", "web")
+            .replace("{name}", "default")
+            .replace("{tenant}", "someone");
         // A page instead of a stream that never ends.
         let request =
             Request::get(&real).header("accept", "application/json").body(Full::new(Bytes::new()))?;
         let reply = operator.call(request).await?;
+        // What a command prints is in its events; and no agent was started in advance.
+        let other = match path.rsplit('/').next() {
+            Some("log") if path.contains("/tasks/") => Some(409),
+            Some("warm") => Some(404),
+            _ => None,
+        };
+        if let Some(status) = other {
+            ensure!(reply.status == status, "{path}: {}", reply.text());
+            continue;
+        }
         if get["responses"].get("101").is_some() {
             ensure!(reply.status == 400, "{path}: {}", reply.text());
             continue;
@@ -144,7 +161,22 @@ async fn host_drivers_metrics_and_health_tell_what_is_there() -> Result<()> {
         ensure!(host[field].as_u64().is_some_and(|n| n > 0), "{field} of {host}");
     }
     let drivers: Value = operator.get("/v1/drivers").await?.expect(200)?;
-    ensure!(drivers["items"][0]["name"] == "oci" && drivers["items"][0]["available"] == true, "{drivers}");
+    let items = drivers["items"].as_array().context("items")?;
+    let driver = |name| {
+        items.iter().find(|driver| driver["name"] == name).with_context(|| format!("{name} is listed"))
+    };
+    let oci = driver("oci")?;
+    ensure!(oci["usable"] == true && oci["present"] == true && oci["default"] == true, "{drivers}");
+    ensure!(oci["capabilities"]["networks"] == json!(["none", "proxy"]), "{drivers}");
+    let docker = driver("docker")?;
+    ensure!(docker["default"] == false && docker.get("unsupported").is_none(), "{drivers}");
+    for name in ["kubernetes", "podman", "lima", "firecracker"] {
+        let other = driver(name)?;
+        ensure!(other["unsupported"] == true && other["usable"] == false, "{other}");
+        ensure!(other["missing"][0].as_str().is_some_and(|why| !why.is_empty()), "{other}");
+    }
+    let stale: Value = operator.get("/v1/host/stale").await?.expect(200)?;
+    ensure!(stale["items"] == json!([]), "{stale}");
     let metrics = operator.get("/metrics").await?;
     ensure!(metrics.headers["content-type"].to_str()?.starts_with("text/plain"));
     let text = metrics.text();
@@ -304,6 +336,8 @@ async fn wrong_configuration_is_exit_64_and_one_line_that_names_the_key() -> Res
         ("SLIPWAY_API_BIND", "nine", "SLIPWAY_API_BIND"),
         ("SLIPWAY_DATA_DIR", "relative", "SLIPWAY_DATA_DIR"),
         ("SLIPWAY_DRIVER", "lima", "SLIPWAY_DRIVER"),
+        ("SLIPWAY_DRIVER", "podman", "SLIPWAY_DOCKER_SOCKET"),
+        ("SLIPWAY_DOCKER_SOCKET", "tcp://127.0.0.1:2375", "SLIPWAY_DOCKER_SOCKET"),
         ("SLIPWAY_AUTH", "maybe", "SLIPWAY_AUTH"),
         ("SLIPWAY_IDLE_SECONDS", "0", "SLIPWAY_IDLE_SECONDS"),
         ("SLIPWAY_OCI_RUNTIME", "/there/is/none", "SLIPWAY_OCI_RUNTIME"),

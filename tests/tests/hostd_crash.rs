@@ -20,11 +20,15 @@ const OF_ATTEMPTS: [&str; 3] = ["begin_attempt", "attempt_launched", "end_attemp
 const OF_EXECS: [&str; 3] = ["begin_exec", "end_exec", "append_events"];
 const OF_TASKS: [&str; 6] =
     ["begin_task", "task_taken", "task_given", "append_task", "cancel_task", "conclude_task"];
+const OF_MODELS: [&str; 2] = ["put_provider", "put_budget"];
+/// These need an agent and its model; the tests of the store itself die there.
+const OF_AGENTS: [&str; 2] = ["call_ended", "judge_task"];
 const OF_CALLS: [&str; 3] = ["insert_token", "idempotency_begin", "idempotency_finish"];
 
 #[test]
 fn every_point_where_hostd_can_be_cut_off_is_tried() {
-    let tried = [&OF_SANDBOXES[..], &OF_ATTEMPTS, &OF_EXECS, &OF_TASKS, &OF_CALLS].concat();
+    let tried =
+        [&OF_SANDBOXES[..], &OF_ATTEMPTS, &OF_EXECS, &OF_TASKS, &OF_MODELS, &OF_AGENTS, &OF_CALLS].concat();
     let points: BTreeSet<String> = tried.iter().flat_map(|job| points_of(job)).collect();
     assert_eq!(points, NAMES.iter().map(|name| (*name).to_owned()).collect());
 }
@@ -47,6 +51,11 @@ async fn cut_off_while_it_writes_an_exec_or_events_it_goes_on_where_it_was() -> 
 #[tokio::test]
 async fn cut_off_while_it_writes_a_task_it_goes_on_where_it_was() -> Result<()> {
     cut_off_at(&OF_TASKS).await
+}
+
+#[tokio::test]
+async fn cut_off_while_it_writes_a_provider_or_a_budget_it_goes_on_where_it_was() -> Result<()> {
+    cut_off_at(&OF_MODELS).await
 }
 
 #[tokio::test]
@@ -101,6 +110,10 @@ async fn work(hostd: &Hostd, first: &str, key: &str) -> Result<String> {
     let caller = &hostd.local();
     let token = json!({"tenant": "acme", "principal": "crash", "scope": "run"});
     caller.post("/v1/tokens", &token).await?.expect::<Value>(201)?;
+    let provider = json!({"key": "k", "models": [{"name": "m"}], "verify": false});
+    caller.put("/v1/model-providers/openai", &provider).await?.expect::<Value>(200)?;
+    let budget = json!({"requests": 9, "per": "day"});
+    caller.put("/v1/budgets/acme", &budget).await?.expect::<Value>(200)?;
     let made: Value = keyed(caller, "/v1/sandboxes", key, &json!({"name": "second"})).await?.expect(201)?;
     let second = made["id"].as_str().context("an id")?.to_owned();
     let once = json!({"id": "once", "shell": "echo ran >> /home/sandbox/ran"});

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
+use tests::escape::{CALLS, FORBIDDEN, FORBIDDEN_SYS, FORKS, ITS_OWN, check_init, check_job};
 use tests::processes::Seen;
 use tests::programs::{SPY, SPY_TRIES};
 use tests::{Caller, Hostd};
@@ -13,9 +14,6 @@ use tests::{Caller, Hostd};
 /// The first of the host's ids that sandboxes have, and how many each has.
 const UID_FIRST: u32 = 0x1000_0000;
 const UID_RANGE: u32 = 1 << 16;
-/// SETUID, SETGID and KILL.
-const CAPS_OF_PID_1: &str = "00000000000000e0";
-const NO_CAPS: &str = "0000000000000000";
 
 async fn one() -> Result<(Hostd, Caller, String)> {
     let hostd = Hostd::start().await?;
@@ -24,148 +22,24 @@ async fn one() -> Result<(Hostd, Caller, String)> {
     Ok((hostd, caller, id))
 }
 
-async fn python(caller: &Caller, id: &str, program: &str, arguments: &[&str]) -> Result<String> {
-    let argv = [&["python3", "-c", program][..], arguments].concat();
-    let exec: Value =
-        caller.post(&format!("/v1/sandboxes/{id}/execs"), &json!({"argv": argv})).await?.expect(200)?;
-    ensure!(exec["exit"] == json!({"kind": "exited", "code": 0}), "{exec}");
-    Ok(exec["stdout"].as_str().context("its output")?.to_owned())
-}
-
 #[tokio::test]
 async fn only_its_own_places_can_be_written_and_nothing_of_the_host_can_be_read() -> Result<()> {
     let (_hostd, caller, id) = one().await?;
-    let refused = [
-        "touch /x",
-        "mkdir /x",
-        "touch /usr/x",
-        "touch /etc/x",
-        "echo x >> /etc/passwd",
-        "rm /etc/hosts",
-        "echo x > /.runtimed",
-        "touch /home/x",
-        "touch /root/x",
-        "touch /var/x",
-        "touch /run/x",
-        "touch /dev/x",
-        "touch /sys/x",
-        "mkdir /sys/fs/cgroup/memory/x",
-        "echo 0 > /sys/fs/cgroup/memory/tasks",
-        "echo x > /proc/sys/kernel/core_pattern",
-        "echo x > /proc/sys/kernel/hostname",
-        "echo 1 > /proc/sys/net/ipv4/ip_forward",
-        "echo b > /proc/sysrq-trigger",
-        "echo 0 > /proc/1/oom_score_adj",
-        "ls /run/runtimed",
-        "cat /run/runtimed/sock",
-        "touch /run/runtimed/x",
-        "rm -r /run/runtimed",
-        "rm /run/slipway/sock",
-        "ln -sf /etc/passwd /run/slipway/sock",
-        "mv /run/slipway /run/other",
-        "ln -sfn /tmp /run/runtimed",
-        "mv /run/runtimed /run/x",
-        "ls /proc/1/root/",
-        "ls /proc/1/cwd/",
-        "ls /proc/1/fd",
-        "cat /proc/1/environ",
-        "cat /proc/1/maps",
-        "head -c1 /proc/1/mem",
-        "cat /proc/1/stack",
-        "mknod /tmp/x c 1 1",
-        "mknod ~/x b 8 0",
-        "mknod /dev/shm/x c 1 1",
-        "cat /dev/mem",
-        "cat /dev/kmsg",
-        "head -c1 /dev/kcore",
-        "head -c1 /proc/kcore && test -s /proc/kcore",
-        "ls /dev/vda /dev/sda /dev/loop0",
-        "dmesg",
-        "ls /var/lib/slipway",
-        "ls /sys/class",
-        "ls /sys/kernel",
-        "ls /host",
-        "test -e /var/run/docker.sock",
-    ];
-    for line in refused {
-        let exec = caller.shell(&id, line).await?;
-        ensure!(exec["exit"]["kind"] == "exited" && exec["exit"]["code"] != 0, "{line}: {exec}");
-    }
-    for place in ["/tmp", "/var/tmp", "/dev/shm", "/home/sandbox", "/home/sandbox/workspace/app"] {
+    caller.fails(&id, &FORBIDDEN).await?;
+    caller.fails(&id, &FORBIDDEN_SYS).await?;
+    for place in ITS_OWN {
         caller.prints(&id, &format!("echo x > {place}/x && rm {place}/x")).await.context(place)?;
     }
     Ok(())
 }
 
-/// Calls the kernel with things that only the powerful may do, and prints the name of every call that was not
-/// refused with EPERM, EACCES or ENOSYS.
-const CALLS: &str = r#"
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-buffer = ctypes.create_string_buffer(4096)
-address = ctypes.addressof(buffer)
-REFUSED = (1, 13, 38)
-def sys(name, number, *arguments):
-    ctypes.set_errno(0)
-    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
-    if libc.syscall(ctypes.c_long(number), *words) != -1 or ctypes.get_errno() not in REFUSED:
-        print(name, "errno", ctypes.get_errno())
-NEW = dict(user=0x10000000, mount=0x20000, net=0x40000000, pid=0x20000000, ipc=0x8000000, uts=0x4000000, cgroup=0x2000000)
-for name, flag in NEW.items():
-    sys("unshare " + name, 272, flag)
-sys("clone user", 56, NEW["user"] | 17, 0, 0, 0, 0)
-sys("clone3", 435, address, 88)
-sys("setns", 308, os.open("/proc/self/ns/net", os.O_RDONLY), 0)
-sys("mount", 165, b"tmpfs", b"/tmp", b"tmpfs", 0, 0)
-sys("bind", 165, b"/home", b"/mnt", b"", 4096, 0)
-sys("remount", 165, b"", b"/", b"", 32, 0)
-sys("umount2", 166, b"/proc/sys", 2)
-sys("pivot_root", 155, b"/tmp", b"/tmp")
-sys("chroot", 161, b"/tmp")
-sys("fsopen", 430, b"tmpfs", 0)
-sys("open_tree", 428, -100, b"/", 1)
-sys("move_mount", 429, -100, b"/tmp", -100, b"/mnt", 0)
-sys("mount_setattr", 442, -100, b"/", 0, address, 32)
-sys("ptrace attach", 101, 16, 1, 0, 0)
-sys("kill 1", 62, 1, 9)
-sys("tkill 1", 200, 1, 9)
-sys("setuid 0", 105, 0)
-sys("setgid 0", 106, 0)
-sys("setresuid 0", 117, 0, 0, 0)
-sys("setgroups", 116, 0, 0)
-sys("mknod", 133, b"/tmp/device", 0o20666, 0x101)
-sys("keyctl", 250, 0, -3, 1)
-sys("add_key", 248, b"user", b"x", b"y", 1, -3)
-sys("request_key", 249, b"user", b"x", 0, -3)
-sys("bpf", 321, 0, address, 72)
-sys("io_uring_setup", 425, 8, address)
-sys("userfaultfd", 323, 1)
-sys("perf_event_open", 298, address, 0, -1, -1, 0)
-sys("open_by_handle_at", 304, -100, address, 0)
-sys("init_module", 175, address, 10, b"")
-sys("finit_module", 313, 0, b"", 0)
-sys("delete_module", 176, b"loop", 0)
-sys("kexec_load", 246, 0, 0, 0, 0)
-sys("reboot", 169, 0xfee1dead, 672274793, 0, 0)
-sys("swapon", 167, b"/tmp/x", 0)
-sys("syslog", 103, 3, address, 100)
-sys("settimeofday", 164, address, 0)
-sys("clock_settime", 227, 0, address)
-sys("adjtimex", 159, ctypes.create_string_buffer(b"\x01" + bytes(207)))
-sys("sethostname", 170, b"evil", 4)
-sys("acct", 163, b"/tmp/x")
-sys("quotactl", 179, 0x80000700, 0, 0, 0)
-sys("iopl", 172, 3)
-sys("ioperm", 173, 0, 1, 1)
-"#;
-
 #[tokio::test]
 async fn the_kernel_refuses_what_only_the_powerful_may_do() -> Result<()> {
     let (hostd, caller, id) = one().await?;
     let init = hostd.init(&id)?;
-    let allowed = python(&caller, &id, CALLS, &[]).await?;
+    let allowed = caller.python(&id, CALLS, &[]).await?;
     ensure!(allowed.is_empty(), "not refused:\n{allowed}");
-    let spied = python(&caller, &id, SPY, &["1"]).await?;
+    let spied = caller.python(&id, SPY, &["1"]).await?;
     ensure!(spied == "EPERM\n".repeat(SPY_TRIES), "{spied}");
     for line in [
         "unshare -U true",
@@ -181,10 +55,6 @@ async fn the_kernel_refuses_what_only_the_powerful_may_do() -> Result<()> {
     Ok(())
 }
 
-fn field<'a>(status: &'a str, name: &str) -> &'a str {
-    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim_start_matches(':').trim()
-}
-
 #[tokio::test]
 async fn pid_1_has_three_capabilities_jobs_have_none_and_both_are_filtered_and_nobody_on_the_host()
 -> Result<()> {
@@ -194,33 +64,12 @@ async fn pid_1_has_three_capabilities_jobs_have_none_and_both_are_filtered_and_n
     for id in [&id, &other] {
         let init = hostd.init(id)?;
         let status = std::fs::read_to_string(format!("/proc/{init}/status"))?;
-        for (name, expected) in [
-            ("CapEff", CAPS_OF_PID_1),
-            ("CapPrm", CAPS_OF_PID_1),
-            ("CapBnd", CAPS_OF_PID_1),
-            ("CapInh", NO_CAPS),
-            ("CapAmb", NO_CAPS),
-            ("NoNewPrivs", "1"),
-            ("Seccomp", "2"),
-        ] {
-            ensure!(field(&status, name) == expected, "PID 1: {name} is {}", field(&status, name));
-        }
+        check_init(&status)?;
         let base = Seen::at(init).context("PID 1")?.uid;
         ensure!(base >= UID_FIRST && base % UID_RANGE == 0, "PID 1 is {base}");
         bases.push(base);
         let job = caller.prints(id, "cat /proc/self/status").await?;
-        for (name, expected) in [
-            ("CapEff", NO_CAPS),
-            ("CapPrm", NO_CAPS),
-            ("CapInh", NO_CAPS),
-            ("CapAmb", NO_CAPS),
-            ("NoNewPrivs", "1"),
-            ("Seccomp", "2"),
-            ("Uid", "1000\t1000\t1000\t1000"),
-            ("Gid", "1000\t1000\t1000\t1000"),
-        ] {
-            ensure!(field(&job, name) == expected, "a job: {name} is {}", field(&job, name));
-        }
+        check_job(&job)?;
         let ask = json!({"id": "stays", "argv": ["sleep", "100000"], "wait": false});
         caller.post(&format!("/v1/sandboxes/{id}/execs"), &ask).await?.expect::<Value>(202)?;
         let uids: Vec<u32> = hostd
@@ -346,15 +195,6 @@ async fn no_link_in_a_workspace_is_followed_when_it_is_stopped_started_made_anew
     ensure!(caller.prints(&other, "cat /home/sandbox/canary").await? == "mine\n");
     Ok(())
 }
-
-/// Forks so often, and leaves every child there is.
-const FORKS: &str = "
-import os, sys, time
-for _ in range(int(sys.argv[1])):
-    try:
-        if os.fork() == 0: time.sleep(100000)
-    except BlockingIOError: pass
-";
 
 #[tokio::test]
 async fn a_fork_bomb_hurts_its_own_sandbox_only_and_is_told() -> Result<()> {

@@ -65,6 +65,25 @@ async fn a_service_that_fails_is_shown_with_its_last_words_and_the_next_try() ->
 }
 
 #[tokio::test]
+async fn the_world_is_told_the_reason_and_whoever_shows_a_token_the_rest() -> Result<()> {
+    // Not a name of this host alone, so a proxy may be in front.
+    let hostd = Hostd::start_with(&[("SLIPWAY_PREVIEW_DOMAIN", "example.com")]).await?;
+    let app = RAW.prepare(&hostd).await?;
+    app.want("echo hush-hush; exit 7 # by-the-way").await?;
+    app.until_services(|page| page["items"][0]["failures"].as_u64() >= Some(2)).await?;
+    let token = std::fs::read_to_string(hostd.data().join("token"))?;
+    for html in [true, false] {
+        let accept = if html { PERSON } else { ("accept", "application/json") };
+        let told = app.get("/", &[accept]).await?.text();
+        ensure!(told.contains("does not stay up") || told.contains("exited"), "{told}");
+        ensure!(!told.contains("hush-hush") && !told.contains("by-the-way"), "html {html}: {told}");
+        let told = app.get("/", &[accept, ("x-slipway-token", token.trim())]).await?.text();
+        ensure!(told.contains("hush-hush"), "html {html}: {told}");
+    }
+    hostd.stop().await
+}
+
+#[tokio::test]
 async fn a_service_killed_for_memory_says_so() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;

@@ -144,8 +144,8 @@ async fn what_is_not_offered_is_refused() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;
     let id = operator.create(&json!({})).await?;
-    let long = json!({"X-Long": "x".repeat(20_000)}).to_string();
-    let many: serde_json::Map<String, Value> = (0..100).map(|n| (format!("X-{n}"), json!("x"))).collect();
+    let long = json!({"X-Long": "x".repeat(128_000)}).to_string();
+    let many: serde_json::Map<String, Value> = (0..200).map(|n| (format!("X-{n}"), json!("x"))).collect();
     let many = Value::Object(many).to_string();
     let table = [
         ("GET", "/healthz", "{}", "0", 200, ""),
@@ -347,7 +347,8 @@ async fn a_flood_from_one_sandbox_leaves_the_others_and_the_api_alone() -> Resul
         sees_itself(&operator, &calm, "beside a flood").await?;
         operator.sandbox(&loud).await?;
         let now = descriptors(&hostd)?;
-        ensure!(now <= before + 48, "{before} descriptors became {now}");
+        // Its 256 places, and some for what else goes on.
+        ensure!(now <= before + 256 + 48, "{before} descriptors became {now}");
     }
     let cancel = format!("/v1/sandboxes/{loud}/execs/flood/cancel");
     ensure!(operator.post(&cancel, &json!({"grace_ms": 0})).await?.status == 204);

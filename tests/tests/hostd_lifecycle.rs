@@ -35,7 +35,7 @@ async fn create_answers_with_everything_the_contract_names_and_the_sandbox_runs(
         ("image", json!("host")),
         ("ports", json!([3000])),
         ("limits", json!({"memory_mb": 256, "cpus": 0.5, "pids": 100})),
-        ("network", json!("none")),
+        ("network", json!("proxy")),
         ("idle_policy", json!("always_on")),
         ("visibility", json!("public")),
         ("env", json!(["TOKEN"])),

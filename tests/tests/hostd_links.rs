@@ -62,7 +62,7 @@ async fn slipway_makes_lists_and_revokes_links() -> Result<()> {
     let url = format!("http://s-{id}-3000.preview.localhost:");
     let alone = ran.out.lines().count() == 1 && ran.out.contains("/?slipway_pass=slp1.");
     ensure!(ran.code == Some(0) && ran.out.starts_with(&url) && alone, "{ran:?}");
-    ensure!(ran.err.contains("expires in 23h"), "{ran:?}");
+    ensure!(ran.err.contains("expires in 1d"), "{ran:?}");
 
     let ran = hostd.ran(&["--json", "preview-link", "web", "5173", "--ttl", "1h", "--path", "/a"]).await?;
     let second: Value = serde_json::from_str(&ran.out).with_context(|| format!("{ran:?}"))?;

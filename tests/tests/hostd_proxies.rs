@@ -247,6 +247,11 @@ async fn the_nginx_of_the_document_lets_everything_through() -> Result<()> {
     command.arg("-p").arg(stage.dir.path()).arg("-c").arg(stage.dir.path().join("nginx.conf"));
     command.arg("-e").arg(stage.dir.path().join("error.log"));
     let _nginx = Proxy::start(command)?;
+    let_through(stage, port).await
+}
+
+/// Everything, by whatever listens on this port.
+async fn let_through(stage: Stage, port: u16) -> Result<()> {
     let address = format!("127.0.0.1:{port}");
     let browser = Browser { certificate: &stage.certificate, address, name: &stage.name };
     browser.until_it_is_there().await?;
@@ -270,11 +275,7 @@ async fn the_caddy_of_the_document_lets_everything_through() -> Result<()> {
     command.args(["run", "--adapter", "caddyfile", "--config"]).arg(stage.dir.path().join("Caddyfile"));
     command.env("HOME", stage.dir.path()).stderr(std::fs::File::create(stage.dir.path().join("log"))?);
     let _caddy = Proxy::start(command)?;
-    let address = format!("127.0.0.1:{port}");
-    let browser = Browser { certificate: &stage.certificate, address, name: &stage.name };
-    browser.until_it_is_there().await?;
-    passes(&browser).await?;
-    stage.hostd.stop().await
+    let_through(stage, port).await
 }
 
 #[tokio::test]

@@ -239,7 +239,8 @@ async fn what_cannot_be_done_is_refused_by_name() -> Result<()> {
     let (_hostd, caller, sandbox) = hostd_and_sandbox().await?;
     let path = format!("/v1/sandboxes/{sandbox}/tasks");
     let table = [
-        (json!({"prompt": "x"}), 422, "agent"),
+        // The default agent needs a model.
+        (json!({"prompt": "x"}), 422, "model"),
         (json!({"prompt": "x", "agent": "nobody"}), 422, "agent"),
         (json!({"prompt": "x", "command": []}), 400, "command"),
         (json!({"prompt": "x", "command": "ls"}), 400, "command"),

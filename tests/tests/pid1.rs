@@ -12,6 +12,19 @@ use tests::{Client, Followed, Sandbox, follow, scaled};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
+/// What is promised of every sandbox.
+const IDLE_MAX_BYTES: u64 = 2_500_000;
+
+#[tokio::test]
+async fn an_idle_one_takes_little_memory() -> Result<()> {
+    let sandbox = Sandbox::start().await?;
+    // As hostd does: code that was needed once stays mapped.
+    sandbox.client().status().await?;
+    let bytes = processes::memory_bytes(sandbox.pid()?, "Rss")?;
+    ensure!(bytes <= IDLE_MAX_BYTES, "{bytes} bytes are resident");
+    sandbox.stop().await
+}
+
 #[tokio::test]
 async fn every_exit_code_is_told() -> Result<()> {
     let sandbox = Sandbox::start().await?;

@@ -102,7 +102,7 @@ async fn a_job_gets_a_clean_environment() -> Result<()> {
         "GIVEN=by the caller",
         &home,
         "LANG=de_DE.UTF-8",
-        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slipway/agents/bin",
         "SLIPWAY_STATUS_URL=http://127.0.0.1:900/",
         "USER=sandbox",
     ];

@@ -37,6 +37,23 @@ async fn input_in_the_request_is_read_to_its_end() -> Result<()> {
 }
 
 #[tokio::test]
+async fn input_that_says_where_it_belongs_is_read_once_however_often_it_is_sent() -> Result<()> {
+    let sandbox = Sandbox::start().await?;
+    let client = sandbox.client();
+    client.start(json!({"id": "cat", "shell": "cat", "stdin": "<", "stdin_open": true})).await?;
+    for (at, piece) in [(0, "abc"), (0, "abc"), (3, "def"), (1, "bcdefgh"), (8, ""), (2, "cd"), (8, "i")] {
+        let answer = send_input(client, "cat", piece, &format!("?at={at}")).await?;
+        ensure!(answer.status == 204, "{piece} at {at}: {}", answer.text());
+    }
+    // A hole would be read as if nothing were missing.
+    let answer = send_input(client, "cat", "z", "?at=10").await?;
+    refused(&answer, ErrorCode::Conflict, None)?;
+    ensure!(send_input(client, "cat", "hi>", "?at=7&eof=1").await?.status == 204);
+    ensure!(stdout(&client.ended("cat").await?)? == "<abcdefghi>");
+    sandbox.stop().await
+}
+
+#[tokio::test]
 async fn input_is_streamed_in_pieces_until_its_end_is_told() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     let client = sandbox.client();

@@ -30,6 +30,10 @@ impl Ask {
         Self::new(Method::POST, path)
     }
 
+    pub fn put(path: impl Into<String>) -> Self {
+        Self::new(Method::PUT, path)
+    }
+
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path)
     }

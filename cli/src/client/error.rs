@@ -102,6 +102,11 @@ fn api_next(error: &ApiError) -> Option<String> {
         ApiErrorCode::Unsupported if !detail.supported.is_empty() => {
             Some(format!("supported: {}", detail.supported.join(", ")))
         }
+        ApiErrorCode::BudgetExceeded => Some("`slipway budget ls` shows what is used".to_owned()),
+        ApiErrorCode::NoModel => Some("`slipway models` shows what there is".to_owned()),
+        ApiErrorCode::KeyRefused => Some(
+            "look at the key and give it again; --no-check adds the provider without asking it".to_owned(),
+        ),
         ApiErrorCode::DriverUnavailable => Some("`slipway doctor` says what is missing".to_owned()),
         ApiErrorCode::NoCapacity => {
             Some("stop or remove a sandbox: `slipway top` shows the largest".to_owned())

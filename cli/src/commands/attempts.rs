@@ -4,7 +4,7 @@ use crate::{
     age::{age, duration},
     client::Ask,
     context::Context,
-    failure::{Failure, problem_lines},
+    failure::{Failure, post_mortem_lines, problem_lines},
     output::{Colour, Output},
     table::{Cell, Table},
     text::word,
@@ -27,7 +27,7 @@ pub async fn run(context: &Context, args: AttemptsArgs) -> Result<(), Failure> {
         .await
 }
 
-/// The table, and below it the problems with what was printed.
+/// The table, and below it problems and ends with what was printed.
 fn text(attempts: &[AttemptView], output: Output) -> String {
     let mut table = Table::new(["ATTEMPT", "WHY", "STATE", "DRIVER", "STARTED", "TOOK", "PROBLEM"]);
     for attempt in attempts {
@@ -48,7 +48,8 @@ fn text(attempts: &[AttemptView], output: Output) -> String {
     }
     let mut text = table.render(output);
     for attempt in attempts {
-        for line in attempt.problem.iter().flat_map(problem_lines) {
+        let ended = attempt.post_mortem.iter().flat_map(post_mortem_lines);
+        for line in attempt.problem.iter().flat_map(problem_lines).chain(ended) {
             text.push_str(&format!("{}:{line}\n", attempt.attempt));
         }
     }

@@ -2,33 +2,61 @@
 
 use crate::{
     client::{Ask, ClientError},
-    context::Context,
+    commands::drivers,
+    context::{Context, typed},
     doctor::{Check, Facts, Level, judge},
     failure::Failure,
     output::{Colour, Output},
 };
-use protocol::api::{ApiErrorCode, HostView};
+use protocol::api::{ApiErrorCode, DriverView, HostView};
 
 /// Gives 1 when something that is needed is missing. Another machine's hostd is all that there is to
 /// check where one is set.
 pub async fn run(output: Output) -> Result<u8, Failure> {
-    let (mut checks, hostd) = match Context::from_environment(output) {
+    let (mut checks, (hostd, drivers)) = match Context::from_environment(output) {
         Ok(context) => {
             let remote = matches!(context.client.target(), crate::client::Target::Tcp(_));
             let local = if remote { Vec::new() } else { judge(&Facts::gather(&context.data_dir)) };
-            (local, hostd(&context, remote).await)
+            (local, (hostd(&context, remote).await, drivers_of(&context).await))
         }
         Err(error) => {
-            (judge(&Facts::gather(std::path::Path::new("/var/lib/slipway"))), vec![bad_address(&error)])
+            let local = judge(&Facts::gather(std::path::Path::new("/var/lib/slipway")));
+            (local, (vec![bad_address(&error)], Vec::new()))
         }
     };
     checks.extend(hostd);
+    checks.extend(drivers.iter().flat_map(driver_checks));
     if output.json {
-        output.json(&serde_json::json!({ "checks": checks }))?;
+        output.json(&serde_json::json!({ "checks": checks, "drivers": drivers }))?;
     } else {
-        output.bytes(text(&checks, output).as_bytes())?;
+        output.bytes(text(&checks, &drivers, output).as_bytes())?;
     }
     Ok(u8::from(checks.iter().any(|check| check.level == Level::Missing)))
+}
+
+/// What hostd says about them; nothing where it does not answer, which is told elsewhere.
+async fn drivers_of(context: &Context) -> Vec<DriverView> {
+    match context.client.list(Ask::get("/v1/drivers")).await {
+        Ok(items) => typed(items).unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Without the default no sandbox can be made; what others lack is told below.
+fn driver_checks(driver: &DriverView) -> Vec<Check> {
+    let name = &driver.name;
+    if !driver.usable && driver.default {
+        let why = driver.missing.first().cloned().unwrap_or_default();
+        let fix = "get it going again, which hostd notices, or start hostd with another SLIPWAY_DRIVER";
+        return vec![Check::missing("driver", format!("{name} cannot be used: {why}"), fix)];
+    }
+    if !driver.usable {
+        return Vec::new();
+    }
+    let version = driver.version.as_deref().unwrap_or("it is there");
+    let warnings = driver.missing.iter();
+    let warnings = warnings.map(|text| Check::warning("driver", format!("{name}: {text}"), None));
+    std::iter::once(Check::fine("driver", format!("{name}: {version}"))).chain(warnings).collect()
 }
 
 fn bad_address(error: &ClientError) -> Check {
@@ -43,10 +71,7 @@ async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
     };
     match host {
         Ok(host) => {
-            let answers =
-                Check::fine("hostd", format!("{} answers, driver {}", host.version, host.default_driver));
-            let warnings = host.warnings.iter().map(|warning| Check::warning("hostd", warning.clone(), None));
-            std::iter::once(answers).chain(warnings).collect()
+            vec![Check::fine("hostd", format!("{} answers, driver {}", host.version, host.default_driver))]
         }
         // Only the administrator of the host is told more.
         Err(error) if error.is(ApiErrorCode::Forbidden) => vec![Check::fine("hostd", "answers".to_owned())],
@@ -58,7 +83,7 @@ async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
     }
 }
 
-fn text(checks: &[Check], output: Output) -> String {
+fn text(checks: &[Check], drivers: &[DriverView], output: Output) -> String {
     let mut text = String::new();
     for check in checks {
         let (word, colour) = match check.level {
@@ -78,7 +103,17 @@ fn text(checks: &[Check], output: Output) -> String {
         1 => "1 thing that is needed is missing".to_owned(),
         count => format!("{count} things that are needed are missing"),
     };
+    let ours: Vec<DriverView> = drivers.iter().filter(|driver| !driver.unsupported).map(briefly).collect();
+    if !ours.is_empty() {
+        text.push_str(&format!("\n{}", drivers::shown(&ours, output)));
+    }
     text + &format!("\n{last}\n")
+}
+
+/// What one that works lacks is among the checks; names that are not supported, are for `slipway drivers`.
+fn briefly(driver: &DriverView) -> DriverView {
+    let missing = if driver.usable { Vec::new() } else { driver.missing.clone() };
+    DriverView { missing, ..driver.clone() }
 }
 
 #[cfg(test)]
@@ -92,7 +127,7 @@ mod tests {
             Check::warning("inotify", "128 instances".into(), Some("sysctl -w x=1".into())),
             Check::missing("runtime", "none".into(), "apt-get install -y crun"),
         ];
-        insta::assert_snapshot!(text(&checks, Output { json: false, colour: false }), @r"
+        insta::assert_snapshot!(text(&checks, &[], Output { json: false, colour: false }), @r"
         ok       root             yes
         warning  inotify          128 instances
                                   fix: sysctl -w x=1

@@ -26,7 +26,10 @@ pub async fn run(context: &Context, args: EnsureArgs) -> Result<(), Failure> {
 /// Asks, waits until it has settled, and gives the answer and its JSON.
 pub async fn ensure(context: &Context, spec: &SandboxSpec) -> Result<(EnsureAnswer, bytes::Bytes), Failure> {
     let progress = Progress::start(context.output, "creating");
-    let ask = Ask::post("/v1/sandboxes/ensure").json(spec).timeout(limits::SETTLE_TIMEOUT);
+    let ask = Ask::post("/v1/sandboxes/ensure")
+        .query("wait", format!("{}s", limits::CREATE_WAIT_S))
+        .json(spec)
+        .timeout(limits::SETTLE_TIMEOUT);
     let first = context.client.send(ask).await?;
     let created = first.parse::<EnsureAnswer>()?.created;
     let settled = settle::settled(context, first, &progress).await?;

@@ -5,11 +5,11 @@ use crate::{
     age::{age, until},
     client::Ask,
     context::Context,
-    failure::{Failure, problem_lines},
+    failure::{Failure, post_mortem_lines, problem_lines},
     text::{plain, word},
 };
 use clap::Args;
-use protocol::api::{ActivityView, SandboxStatus, SandboxView};
+use protocol::api::{ActivityView, ProblemCode, SandboxStatus, SandboxView};
 
 #[derive(Debug, Args)]
 pub struct GetArgs {
@@ -69,7 +69,13 @@ pub fn describe(view: &SandboxView) -> String {
     lines.extend(list("variables", &view.env));
     let metadata: Vec<String> = view.metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
     lines.extend(list("metadata", &metadata));
-    lines.extend(view.problem.iter().flat_map(problem_lines).map(|line| line.trim_start().to_owned()));
+    lines.extend(view.progress.as_ref().map(|text| field("progress", text)));
+    // One that is in error because it died: the post-mortem says more.
+    let died = |code| matches!(code, ProblemCode::Died | ProblemCode::Oom);
+    let told = view.problem.iter().filter(|problem| view.post_mortem.is_none() || !died(problem.code));
+    let ended = view.post_mortem.iter().flat_map(post_mortem_lines);
+    let lines_below = told.flat_map(problem_lines).chain(ended);
+    lines.extend(lines_below.map(|line| line.trim_start().to_owned()));
     lines.join("\n") + "\n"
 }
 
@@ -108,6 +114,24 @@ mod tests {
         metadata    a=b
         problem: oom: m
         | x
+        ");
+    }
+
+    #[test]
+    fn one_that_died_says_how() {
+        let view = view(
+            r#"{"status":"error","problem":{"code":"oom","message":"m"},"post_mortem":{"at":"","cause":"oom",
+                "message":"the kernel killed PID 1 for memory while task t1 ran","exit_code":137,"signal":9,
+                "memory_peak_bytes":535822336,"memory_limit_bytes":536870912,"oom_kills":1,"pids_limit_hits":3,
+                "last_lines":["\u001b[1mx"],"task":"t1"},"progress":"pulling node: 3 of 7"}"#,
+        );
+        let text = describe(&view);
+        let below: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("progress")).collect();
+        insta::assert_snapshot!(below.join("\n"), @r"
+        progress    pulling node: 3 of 7
+        ended: - ago, oom: the kernel killed PID 1 for memory while task t1 ran
+        of it: exit code 137, signal 9, memory peak 511 of 512 MB, 1 killed for memory, 3 process starts refused, task t1
+        | [1mx
         ");
     }
 }

@@ -24,7 +24,11 @@ pub struct LogsArgs {
 pub async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
     let path = format!("/v1/sandboxes/{id}/services/{}/logs", args.service);
-    let follow = Follow::new(Arc::clone(&context.client), &path, args.follow, args.tail);
+    print(context, Follow::new(Arc::clone(&context.client), &path, args.follow, args.tail)).await
+}
+
+/// Prints a log to its end, or until it is interrupted.
+pub async fn print(context: &Context, follow: Follow) -> Result<(), Failure> {
     // On a task, because printing blocks the thread it is on.
     match tokio::spawn(session::print(follow, context.output)).await {
         Ok(printed) => printed,

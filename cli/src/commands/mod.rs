@@ -1,11 +1,15 @@
 //! One command per file: its arguments, and what it does.
 
+pub mod agents;
 pub mod attach;
 pub mod attempts;
+pub mod budget;
 pub mod completions;
 pub mod create;
 pub mod doctor;
 pub mod down;
+pub mod drivers;
+pub mod egress;
 pub mod ensure;
 pub mod events;
 pub mod exec;
@@ -14,6 +18,8 @@ pub mod image;
 pub mod lifecycle;
 pub mod logs;
 pub mod ls;
+pub mod model;
+pub mod models;
 pub mod ports;
 pub mod preview_link;
 pub mod ps;
@@ -22,6 +28,7 @@ pub mod run;
 pub mod service;
 pub mod services;
 pub mod sh;
+pub mod stale;
 pub mod task;
 pub mod task_view;
 pub mod token;

@@ -7,11 +7,16 @@ use crate::{
     signals::{Signals, Waited},
     spec::ShapeFlags,
     task::{Attended, Attention, TaskFlags, attend, code, prompt, submit, task_id},
+    task_ready::ready,
 };
 use clap::Args;
 use protocol::api::{SandboxSpec, TaskCreate};
 
 const AFTER_HELP: &str = "\
+Who does it is the agent of --agent, or the default of `slipway agents`, with the model of --model, or the default
+of `slipway models`; `slipway model add` tells Slipway about a provider. On a terminal what needs a permission (--ask)
+is asked for; elsewhere `slipway task allow` answers.
+
 A sandbox is made, the agent does the task in it while its events are shown, the result is printed, and the
 sandbox is destroyed. With --keep it stays and its previews are printed; with --sandbox an existing one is used,
 woken if it sleeps, and left as it is.
@@ -26,6 +31,9 @@ With --json every event is a line of JSON as hostd sent it, and nothing else is 
 `done` and carries the result.
 
 Examples:
+  slipway run --keep \"make a small Vite app that shows the time, on port 3000\"
+  slipway run --agent claude --model MODEL --ask \"find out why the tests fail\"
+  slipway run --sandbox web --continue \"now write a test for it\"
   slipway run \"say hello\" -- sh -c 'echo \"$SLIPWAY_PROMPT\"; cat > prompt.txt'
   slipway run --sandbox web --build 'npm run build' \"make the button green\" -- ./my-agent
   slipway run --keep --port 3000 --timeout 15m --agent NAME - < prompt.md
@@ -38,7 +46,7 @@ pub struct RunArgs {
     task: TaskFlags,
     /// Sandbox to do it in, by id, beginning of an id, or name; it is left as it is afterwards
     #[arg(long, short, value_name = "SANDBOX", conflicts_with_all = [
-        "keep", "name", "image", "driver", "ports", "memory", "cpus", "pids", "disk", "network", "public", "ttl",
+        "keep", "name", "image", "driver", "ports", "memory", "cpus", "pids", "disk", "network", "allow", "deny", "public", "ttl",
         "metadata", "project", "services",
     ])]
     sandbox: Option<String>,
@@ -52,7 +60,8 @@ pub struct RunArgs {
 pub async fn run(context: &Context, mut args: RunArgs) -> Result<u8, Failure> {
     let needed = args.task.command.is_empty();
     let prompt = prompt(args.task.prompt.take().as_deref(), needed)?;
-    let create = args.task.create(task_id(None)?, prompt);
+    let create = args.task.create(task_id(None)?, prompt)?;
+    ready(context, &create).await?;
     // First: from here on Ctrl-C must not leave a sandbox behind.
     let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
     let sandbox = match &args.sandbox {

@@ -2,19 +2,28 @@
 
 use crate::{
     client::Ask,
-    commands::task_view::{describe, table},
+    commands::{
+        logs,
+        task_view::{describe, table},
+    },
     context::Context,
     failure::{Failure, eprint_line},
+    follow::Follow,
     limits,
     patience::Patience,
     progress::Progress,
     signals::Signals,
     task::{
-        Attended, Attention, TaskFlags, TaskRef, attend, cancel, code, look, prompt, style, submit, task_id,
+        Attended, Attention, TaskFlags, TaskRef, answer, attend, cancel, code, look, prompt, style, submit,
+        task_id,
     },
 };
 use clap::{Args, Subcommand};
-use protocol::api::{TaskAnswer, TaskCreate};
+use protocol::{
+    Decision, PermissionAnswer,
+    api::{TaskAnswer, TaskCreate},
+};
+use std::sync::Arc;
 use tokio::time::sleep;
 
 const SUBMIT_HELP: &str = "\
@@ -22,7 +31,8 @@ A sleeping sandbox is woken. Tasks that are submitted while one runs wait for th
 may be repeated: the task runs once.
 
 Examples:
-  slipway task submit web \"make the button green\" -- ./my-agent
+  slipway task submit web \"make the button green\"
+  slipway task submit --agent claude --continue web \"now make it blue\"
   id=$(slipway task submit web - -- ./my-agent < prompt.md); slipway task follow web \"$id\"
   slipway task submit --follow --build 'npm test' web \"fix the failing test\" -- ./my-agent";
 
@@ -66,6 +76,35 @@ enum TaskCommand {
         #[arg(long, value_name = "SEQ")]
         since: Option<u64>,
     },
+    /// Show everything that the agent of a task printed, as it printed it
+    ///
+    /// For when its events do not tell enough. Of a lot the end is kept. What an agent that is a command of yours
+    /// prints is in the events: see `slipway task follow`.
+    Log {
+        #[command(flatten)]
+        task: OneArgs,
+        /// Go on to the end of the agent; reconnects when hostd restarts
+        #[arg(long, short)]
+        follow: bool,
+        /// Begin this many lines before the end; everything that is kept when not given
+        #[arg(long, short = 'n', value_name = "LINES")]
+        tail: Option<u64>,
+    },
+    /// Allow what the agent of a task asked for
+    ///
+    /// `slipway task follow` shows what is asked for, with its id.
+    Allow {
+        #[command(flatten)]
+        permission: PermissionArgs,
+        /// The option to take, of those that the agent offered; its own for "once" unless given
+        #[arg(long, value_name = "OPTION")]
+        option: Option<String>,
+    },
+    /// Refuse what the agent of a task asked for
+    Deny {
+        #[command(flatten)]
+        permission: PermissionArgs,
+    },
     /// End a task, queued or running, with everything it started
     ///
     /// One that has ended is left as it is. Events and result stay.
@@ -103,6 +142,15 @@ struct OneArgs {
     task: String,
 }
 
+#[derive(Debug, Args)]
+struct PermissionArgs {
+    #[command(flatten)]
+    task: OneArgs,
+    /// Id of what is asked for, as the events of the task show it
+    #[arg(value_name = "PERMISSION")]
+    permission: String,
+}
+
 impl OneArgs {
     async fn find(&self, context: &Context) -> Result<TaskRef, Failure> {
         let id = task_id(Some(&self.task))?;
@@ -116,7 +164,12 @@ impl TaskArgs {
         match &self.command {
             TaskCommand::Submit(args) => args.follow,
             TaskCommand::Follow { .. } => true,
-            TaskCommand::Ls { .. } | TaskCommand::Get(_) | TaskCommand::Cancel { .. } => false,
+            TaskCommand::Ls { .. }
+            | TaskCommand::Get(_)
+            | TaskCommand::Log { .. }
+            | TaskCommand::Allow { .. }
+            | TaskCommand::Deny { .. }
+            | TaskCommand::Cancel { .. } => false,
         }
     }
 }
@@ -131,15 +184,31 @@ pub async fn run(context: &Context, args: TaskArgs) -> Result<u8, Failure> {
             context.show(Ask::get(task.path()), people).await.map(|()| 0)
         }
         TaskCommand::Follow { task, since } => follow(context, &task.find(context).await?, since).await,
+        TaskCommand::Log { task, follow, tail } => {
+            let path = format!("{}/log", task.find(context).await?.path());
+            let follow = Follow::new(Arc::clone(&context.client), &path, follow, tail);
+            logs::print(context, follow).await.map(|()| 0)
+        }
+        TaskCommand::Allow { permission, option } => {
+            decide(context, permission, PermissionAnswer { decision: Decision::Allow, option }).await
+        }
+        TaskCommand::Deny { permission } => {
+            decide(context, permission, PermissionAnswer { decision: Decision::Deny, option: None }).await
+        }
         TaskCommand::Cancel { task, wait } => {
             end(context, &task.find(context).await?, wait).await.map(|()| 0)
         }
     }
 }
 
+async fn decide(context: &Context, args: PermissionArgs, decided: PermissionAnswer) -> Result<u8, Failure> {
+    let task = args.task.find(context).await?;
+    answer(&context.client, &task, &args.permission, &decided).await.map(|()| 0)
+}
+
 async fn give(context: &Context, mut args: SubmitArgs) -> Result<u8, Failure> {
     let prompt = prompt(args.task.prompt.take().as_deref(), args.task.command.is_empty())?;
-    let create: TaskCreate = args.task.create(task_id(args.id.as_deref())?, prompt);
+    let create: TaskCreate = args.task.create(task_id(args.id.as_deref())?, prompt)?;
     let sandbox = context.sandbox(&args.sandbox).await?;
     let (task, answer) = submit(context, sandbox, &create).await?;
     if args.follow {

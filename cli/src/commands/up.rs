@@ -1,6 +1,7 @@
 //! `slipway up`: from nothing to a sandbox that can be used.
 
 use crate::{
+    client::Ask,
     commands::ensure,
     context::Context,
     failure::{Failure, eprint_line},
@@ -10,7 +11,7 @@ use crate::{
     spec::SpecFlags,
 };
 use clap::Args;
-use protocol::api::SandboxView;
+use protocol::api::{HostView, SandboxView};
 
 /// The scope that makes the next `up` find the same sandbox.
 const SCOPE: &str = "custom:up";
@@ -29,6 +30,8 @@ pub async fn run(context: &Context, args: UpArgs) -> Result<(), Failure> {
             "hostd was started; its log is {}",
             context.data_dir.join("hostd.log").display()
         ));
+    } else {
+        tell_other_driver(context).await;
     }
     let mut spec = args.spec.spec()?;
     if spec.scope.is_none() {
@@ -41,6 +44,24 @@ pub async fn run(context: &Context, args: UpArgs) -> Result<(), Failure> {
         return context.output.document(&body);
     }
     context.output.bytes(text(&answer.sandbox, answer.created, context.output).as_bytes())
+}
+
+/// A hostd that runs already has its driver: what the environment says counts when it is started.
+async fn tell_other_driver(context: &Context) {
+    let Some(wanted) =
+        std::env::var("SLIPWAY_DRIVER").ok().filter(|name| !["", "auto"].contains(&name.as_str()))
+    else {
+        return;
+    };
+    let Ok(answer) = context.client.send(Ask::get("/v1/host")).await else { return };
+    let Ok(host) = answer.parse::<HostView>() else { return };
+    if host.default_driver != wanted {
+        eprint_line(&format!(
+            "hostd runs already, with the driver {}: SLIPWAY_DRIVER counts when it starts (slipway down, then up), \
+             or use --driver",
+            crate::text::plain(&host.default_driver)
+        ));
+    }
 }
 
 fn text(view: &SandboxView, created: bool, output: Output) -> String {

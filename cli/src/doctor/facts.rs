@@ -1,5 +1,6 @@
 //! What this machine is and has. Only looks; judges nothing.
 
+use super::engine::{self, Engine};
 use crate::launch;
 use nix::sys::{
     resource::{Resource, getrlimit},
@@ -19,8 +20,10 @@ pub struct Facts {
     pub cgroups: Cgroups,
     /// OCI runtimes that were found.
     pub runtimes: Vec<Runtime>,
-    /// Whether Docker's socket is there.
-    pub docker: bool,
+    /// What `SLIPWAY_DRIVER` says.
+    pub driver: Option<String>,
+    pub engine_socket: PathBuf,
+    pub engine: Engine,
     pub max_user_namespaces: Option<u64>,
     pub inotify_instances: Option<u64>,
     pub inotify_watches: Option<u64>,
@@ -53,12 +56,16 @@ pub enum Cgroups {
 impl Facts {
     pub fn gather(data_dir: &Path) -> Self {
         let hostd = launch::find("hostd");
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let engine_socket = engine::socket(variable("SLIPWAY_DOCKER_SOCKET").as_deref());
         Self {
             root: nix::unistd::geteuid().is_root(),
             kernel: uname().map(|name| name.release().to_string_lossy().into_owned()).unwrap_or_default(),
             cgroups: cgroups(Path::new("/sys/fs/cgroup")),
             runtimes: ["crun", "runc", "youki"].into_iter().filter_map(runtime).collect(),
-            docker: Path::new("/var/run/docker.sock").exists(),
+            driver: variable("SLIPWAY_DRIVER"),
+            engine: engine::look(&engine_socket),
+            engine_socket,
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
             inotify_instances: number("/proc/sys/fs/inotify/max_user_instances"),
             inotify_watches: number("/proc/sys/fs/inotify/max_user_watches"),

@@ -1,6 +1,6 @@
 //! What the facts mean, and the command that changes them. Pure.
 
-use super::{Cgroups, Facts};
+use super::{Cgroups, Engine, Facts};
 use crate::age::bytes;
 use serde::Serialize;
 
@@ -56,6 +56,7 @@ pub fn judge(facts: &Facts) -> Vec<Check> {
         kernel(facts),
         cgroups(facts),
         runtimes(facts),
+        engine(facts),
         user_namespaces(facts),
         at_least("inotify", facts.inotify_instances, INOTIFY_INSTANCES, "fs.inotify.max_user_instances"),
         at_least("inotify", facts.inotify_watches, INOTIFY_WATCHES, "fs.inotify.max_user_watches"),
@@ -130,18 +131,50 @@ fn runtimes(facts: &Facts) -> Check {
         .iter()
         .map(|runtime| format!("{} ({})", runtime.version, runtime.path.display()))
         .collect();
-    match (found.is_empty(), facts.docker) {
-        (false, _) => Check::fine(name, found.join(", ")),
-        (true, true) => {
-            let found = "no crun, runc or youki; Docker is there and will be used".to_owned();
+    if !found.is_empty() {
+        return Check::fine(name, found.join(", "));
+    }
+    match (facts.driver.as_deref(), &facts.engine) {
+        (Some("docker"), _) => {
+            Check::fine(name, "no crun, runc or youki; the driver docker needs none".to_owned())
+        }
+        (None | Some("auto"), Engine::Answers(version)) => {
+            let found = format!("no crun, runc or youki; {version} is there and will be used");
             Check::warning(name, found, Some(fix.to_owned()))
         }
-        (true, false) => Check::missing(name, "no crun, runc or youki, and no Docker".to_owned(), fix),
+        _ => Check::missing(name, "no crun, runc or youki, and no Docker in their place".to_owned(), fix),
+    }
+}
+
+/// Docker or Podman: needed where it is asked for.
+fn engine(facts: &Facts) -> Check {
+    let name = "docker";
+    let needed = facts.driver.as_deref() == Some("docker");
+    let socket = facts.engine_socket.display();
+    let get = "apt-get install -y docker.io; or podman, and systemctl enable --now podman.socket; or say where \
+               its socket is with SLIPWAY_DOCKER_SOCKET";
+    match &facts.engine {
+        Engine::Answers(version) => Check::fine(name, format!("{version} at {socket}")),
+        Engine::Absent if needed => Check::missing(name, format!("there is no {socket}"), get),
+        Engine::Absent => Check::fine(name, format!("there is no {socket}; the driver oci needs none")),
+        Engine::Silent(why) => {
+            let found = format!("nobody answers at {socket}: {why}");
+            let fix = "systemctl restart docker (or podman.socket)";
+            if needed {
+                Check::missing(name, found, fix)
+            } else {
+                Check::warning(name, found, Some(fix.to_owned()))
+            }
+        }
     }
 }
 
 fn user_namespaces(facts: &Facts) -> Check {
     let name = "user namespaces";
+    // An engine has its own idea of them.
+    if facts.driver.as_deref() == Some("docker") {
+        return Check::fine(name, "as Docker has them".to_owned());
+    }
     match facts.max_user_namespaces {
         Some(0) => {
             Check::missing(name, "switched off".to_owned(), "sysctl -w user.max_user_namespaces=65536")

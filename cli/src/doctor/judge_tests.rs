@@ -13,7 +13,9 @@ fn good() -> Facts {
             path: "/usr/bin/crun".into(),
             version: "crun version 1.8.1".into(),
         }],
-        docker: false,
+        driver: None,
+        engine_socket: "/var/run/docker.sock".into(),
+        engine: Engine::Absent,
         max_user_namespaces: Some(65_536),
         inotify_instances: Some(1024),
         inotify_watches: Some(1_048_576),
@@ -34,7 +36,7 @@ fn nothing_is_wrong_with_a_good_machine() {
 #[test]
 fn what_is_wrong_is_named_with_its_fix() {
     type Change = fn(&mut Facts);
-    let table: [(&str, Level, Change); 13] = [
+    let table: [(&str, Level, Change); 17] = [
         ("root", Level::Missing, |facts| facts.root = false),
         ("kernel", Level::Warning, |facts| facts.kernel = "5.10.0".into()),
         ("kernel", Level::Missing, |facts| facts.kernel = "4.19.0-x".into()),
@@ -43,8 +45,24 @@ fn what_is_wrong_is_named_with_its_fix() {
         ("oci runtime", Level::Missing, |facts| facts.runtimes.clear()),
         ("oci runtime", Level::Warning, |facts| {
             facts.runtimes.clear();
-            facts.docker = true;
+            facts.engine = Engine::Answers("Docker 20.10.24".into());
         }),
+        ("oci runtime", Level::Missing, |facts| {
+            facts.runtimes.clear();
+            facts.driver = Some("oci".into());
+            facts.engine = Engine::Answers("Docker 20.10.24".into());
+        }),
+        ("docker", Level::Missing, |facts| {
+            facts.driver = Some("docker".into());
+            // Neither of these is Docker's.
+            facts.runtimes.clear();
+            facts.max_user_namespaces = Some(0);
+        }),
+        ("docker", Level::Missing, |facts| {
+            facts.driver = Some("docker".into());
+            facts.engine = Engine::Silent("connection refused".into());
+        }),
+        ("docker", Level::Warning, |facts| facts.engine = Engine::Silent("connection refused".into())),
         ("user namespaces", Level::Missing, |facts| facts.max_user_namespaces = Some(0)),
         ("inotify", Level::Warning, |facts| facts.inotify_instances = Some(128)),
         ("open files", Level::Warning, |facts| facts.open_files_hard = Some(4096)),

@@ -14,7 +14,11 @@ pub fn code(result: &TaskResult) -> u8 {
         (_, Some(FailureReason::TimedOut | FailureReason::IdleTimedOut)) => TIMED_OUT,
         (_, Some(FailureReason::Lost | FailureReason::SandboxFailed | FailureReason::Internal)) => exit::OWN,
         (_, Some(FailureReason::AgentFailed | FailureReason::SpawnFailed)) => of_agent(result.exit.as_ref()),
-        (_, Some(FailureReason::BuildFailed) | None) => FAILED,
+        (
+            _,
+            Some(FailureReason::BuildFailed | FailureReason::ModelFailed | FailureReason::BudgetExceeded)
+            | None,
+        ) => FAILED,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::{
     fact::{Told, fields, told},
+    model::trouble,
+    permission::{about, outcome},
     style::{Style, decoded, took},
     summary::{Listing, checkpoint, summary},
     tool::{Called, Calls},
@@ -11,8 +13,10 @@ use crate::{
     tame::{Tame, one_line},
     text::word,
 };
-use protocol::{BuildOutcome, BuildStatus, Stream, TaskFact, TaskPhase, Text, api::TaskEventView};
-use serde_json::Value;
+use protocol::{
+    BuildOutcome, BuildStatus, ModelCallState, ModelFact, Permission, PermissionState, PlanEntry, Stream,
+    TaskFact, TaskPhase, Text, Tool, api::TaskEventView,
+};
 
 /// Characters of what is told about a call, a plan or a permission.
 const DETAIL_CHARS: usize = 120;
@@ -50,6 +54,8 @@ pub struct Render {
     files: u64,
     number: Option<u64>,
     doing: String,
+    /// Whoever reads is asked for permissions, and need not be told how to answer them.
+    answers: bool,
 }
 
 impl Render {
@@ -62,7 +68,13 @@ impl Render {
             files: 0,
             number: None,
             doing: "waiting".to_owned(),
+            answers: false,
         }
+    }
+
+    /// For a reader who is asked.
+    pub fn answering(self, answers: bool) -> Self {
+        Self { answers, ..self }
     }
 
     /// Whether the cursor is in the middle of a line.
@@ -77,12 +89,18 @@ impl Render {
 
     pub fn event(&mut self, event: &TaskEventView) -> Vec<u8> {
         let mut out = Vec::new();
-        let missing = self.number.map_or(0, |number| event.number.saturating_sub(number + 1));
-        if missing > 0 {
-            self.lines(&mut out, &[self.note(&format!("{missing} events are missing here"))]);
+        if let Some(here) = event.number {
+            let missing = self.number.map_or(0, |number| here.saturating_sub(number + 1));
+            if missing > 0 {
+                self.lines(&mut out, &[self.note(&format!("{missing} events are missing here"))]);
+            }
+            self.number = Some(here);
         }
-        self.number = Some(event.number);
         match told(event) {
+            Told::Known(TaskFact::Permission(permission)) => {
+                let lines = self.permission(event, &permission);
+                self.lines(&mut out, &lines);
+            }
             Told::Known(fact) => self.fact(&mut out, fact),
             Told::Unknown(map) => {
                 let line = self.note(&one_line(&format!("{} {}", event.kind, fields(&map)), DETAIL_CHARS));
@@ -106,20 +124,21 @@ impl Render {
                 self.doing = word(&phase);
                 self.status(phase, point.as_ref().map(checkpoint))
             }
-            TaskFact::Tool { id, name, status, detail } => self.tool(&id, &name, &status, detail.as_ref()),
+            TaskFact::Tool(tool) => self.tool(&tool),
             TaskFact::File { file } => {
                 self.files += 1;
                 vec![self.style.file(&file)]
             }
             TaskFact::Plan { entries } => self.plan(&entries),
-            TaskFact::Permission { detail } => vec![self.permission(&detail)],
-            TaskFact::Model { name } => vec![self.note(&format!("model {}", one_line(&name, DETAIL_CHARS)))],
+            // Taken care of before: it needs the names of its task.
+            TaskFact::Permission(_) => Vec::new(),
+            TaskFact::Model(model) => self.model(&model),
             TaskFact::Build { build } => self.build(&build),
             // The summary has the sum.
             TaskFact::Usage { .. } => Vec::new(),
             TaskFact::Done { result, told: _ } => {
                 let mut lines: Vec<String> =
-                    self.calls.unfinished().iter().map(|called| self.called(called)).collect();
+                    self.calls.unfinished().iter().flat_map(|called| self.called(called)).collect();
                 let listing = Listing::AfterEvents { files: self.files };
                 lines.push(summary(&result, self.style, listing).trim_end().to_owned());
                 lines
@@ -142,54 +161,73 @@ impl Render {
         }
     }
 
-    fn tool(&mut self, id: &str, name: &str, status: &str, detail: Option<&Value>) -> Vec<String> {
-        match self.calls.take(id, name, status, detail) {
+    fn tool(&mut self, tool: &Tool) -> Vec<String> {
+        match self.calls.take(tool) {
             Some(called) => {
                 "agent".clone_into(&mut self.doing);
-                vec![self.called(&called)]
+                self.called(&called)
             }
             None => {
-                self.doing = one_line(name, DETAIL_CHARS / 2);
+                if let Some(title) = &tool.title {
+                    self.doing = one_line(title, DETAIL_CHARS / 2);
+                }
                 Vec::new()
             }
         }
     }
 
-    fn called(&self, called: &Called) -> String {
+    fn model(&self, model: &ModelFact) -> Vec<String> {
+        match model {
+            ModelFact::Claimed { name } => {
+                vec![self.note(&format!("model {}", one_line(name, DETAIL_CHARS)))]
+            }
+            ModelFact::Seen(call) => {
+                let failed = call.state == ModelCallState::Failed;
+                let colour = if failed { Colour::Red } else { Colour::Yellow };
+                trouble(call).map(|text| self.style.paint(colour, &format!("· {text}"))).into_iter().collect()
+            }
+        }
+    }
+
+    fn called(&self, called: &Called) -> Vec<String> {
         let name = one_line(&called.name, DETAIL_CHARS / 2);
         let detail = one_line(&called.detail, DETAIL_CHARS);
         let status = one_line(&called.status, DETAIL_CHARS / 4);
         let colour = if called.failed { Colour::Red } else { Colour::Green };
         let gap = if detail.is_empty() { "" } else { " " };
-        format!(
-            "> {}{gap}{detail}  {}",
-            self.style.paint(Colour::Bold, &name),
-            self.style.paint(colour, &status)
-        )
+        let (name, status) = (self.style.paint(Colour::Bold, &name), self.style.paint(colour, &status));
+        let printed = called.output.iter().map(|line| format!("  | {}", one_line(line, DETAIL_CHARS)));
+        let printed = printed.map(|line| self.style.dim(&line));
+        std::iter::once(format!("> {name}{gap}{detail}  {status}")).chain(printed).collect()
     }
 
-    fn plan(&self, entries: &Value) -> Vec<String> {
-        let Some(entries) = entries.as_array() else {
-            return vec![self.note(&one_line(&format!("plan {entries}"), DETAIL_CHARS))];
-        };
-        let entry = |entry: &Value| {
-            let text = |name: &str| entry.get(name).and_then(Value::as_str);
-            let content = text("content").or_else(|| text("text")).or_else(|| entry.as_str());
-            let content = content.map_or_else(|| entry.to_string(), ToOwned::to_owned);
-            let mark = match text("status") {
-                Some("completed" | "done") => 'x',
-                Some("in_progress" | "running") => '~',
+    fn plan(&self, entries: &[PlanEntry]) -> Vec<String> {
+        let entry = |entry: &PlanEntry| {
+            let mark = match entry.status.as_str() {
+                "completed" => 'x',
+                "in_progress" => '~',
                 _ => ' ',
             };
-            self.style.dim(&format!("  [{mark}] {}", one_line(&content, DETAIL_CHARS)))
+            self.style.dim(&format!("  [{mark}] {}", one_line(&entry.content, DETAIL_CHARS)))
         };
         let head = std::iter::once(self.note("plan"));
         head.chain(entries.iter().take(PLAN_ENTRIES).map(entry)).collect()
     }
 
-    fn permission(&self, detail: &Value) -> String {
-        let text = detail.as_object().map_or_else(|| detail.to_string(), fields);
-        self.style.paint(Colour::Yellow, &format!("? permission {}", one_line(&text, DETAIL_CHARS)))
+    fn permission(&self, event: &TaskEventView, permission: &Permission) -> Vec<String> {
+        match (permission.state, outcome(permission)) {
+            (PermissionState::Asked, _) | (_, None) => {
+                let question = self.style.paint(Colour::Yellow, &format!("? may it: {}", about(permission)));
+                let (sandbox, task, id) =
+                    (event.sandbox, &event.task, one_line(&permission.id, DETAIL_CHARS));
+                let how = format!("  answer with `slipway task allow {sandbox} {task} {id}`, or with `deny`");
+                std::iter::once(question).chain((!self.answers).then_some(how)).collect()
+            }
+            (PermissionState::Denied, Some(text)) => {
+                vec![self.style.paint(Colour::Yellow, &format!("· {text}"))]
+            }
+            (PermissionState::Allowed | PermissionState::Withdrawn, Some(text)) => vec![self.note(&text)],
+        }
     }
 
     fn build(&self, build: &BuildOutcome) -> Vec<String> {

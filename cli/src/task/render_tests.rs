@@ -1,6 +1,6 @@
 use super::*;
 use crate::output::Output;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn render(terminal: bool, colour: bool) -> Render {
     Render::new(Style { output: Output { json: false, colour }, terminal })
@@ -26,6 +26,18 @@ fn shown(events: &[(&str, Value)]) -> String {
 
 fn done() -> Value {
     serde_json::to_value(json!({ "result": crate::task::tests::result("{}") })).expect("JSON")
+}
+
+fn permission(state: &str) -> Value {
+    let about = json!({ "id": "1", "title": "bash", "status": "pending", "input": { "command": "make" } });
+    json!({ "id": "p1", "state": state, "about": about, "by": "rule" })
+}
+
+#[test]
+fn whoever_is_asked_is_not_told_how_to_answer() {
+    let mut render = render(true, false).answering(true);
+    let shown = render.event(&view(1, "permission", &permission("asked")));
+    assert_eq!(String::from_utf8(shown).expect("text"), "? may it: bash: make\n");
 }
 
 #[test]
@@ -55,13 +67,6 @@ fn every_kind_is_lines_for_a_person() {
             "· 4 events could not be stored\nx\n",
         ),
         (
-            "tool",
-            json!({ "id": "1", "name": "bash", "status": "completed", "detail": { "kind": "execute", "command": "ls\n-la" } }),
-            "> bash execute: ls -la  completed\n",
-        ),
-        ("tool", json!({ "id": "1", "name": "edit", "status": "failed" }), "> edit  failed\n"),
-        ("tool", json!({ "id": "1", "name": "edit", "status": "in_progress" }), ""),
-        (
             "file",
             json!({ "path": { "data": "a.rs" }, "change": "modified", "added_lines": 2, "deleted_lines": 1 }),
             "M a.rs +2 -1\n",
@@ -71,20 +76,67 @@ fn every_kind_is_lines_for_a_person() {
             json!({ "entries": [
                 { "content": "look", "status": "completed" },
                 { "content": "fix", "status": "in_progress" },
-                "test",
-                7,
+                { "content": "test", "status": "pending" },
             ] }),
-            "· plan\n  [x] look\n  [~] fix\n  [ ] test\n  [ ] 7\n",
+            "· plan\n  [x] look\n  [~] fix\n  [ ] test\n",
         ),
-        ("plan", json!({ "entries": "later" }), "· plan \"later\"\n"),
-        ("permission", json!({ "detail": { "tool": "bash" } }), "? permission tool=bash\n"),
+        ("plan", json!({ "entries": "later" }), "· plan entries=later\n"),
         ("model", json!({ "name": "large" }), "· model large\n"),
         ("build", json!({ "status": "passed", "duration_ms": 1500 }), "· build passed in 1.5s\n"),
         ("build", json!({ "status": "failed", "duration_ms": 1500 }), "· build failed after 1.5s\n"),
         ("build", json!({ "status": "skipped", "duration_ms": 0 }), ""),
         ("usage", json!({ "input_tokens": 1, "output_tokens": 2 }), ""),
         ("weather", json!({ "sky": "blue\u{1b}[2J", "wind": null }), "· weather sky=blue\n"),
-        ("model", json!({ "nom": 3 }), "· model nom=3\n"),
+    ];
+    for (kind, fact, expected) in table {
+        assert_eq!(shown(&[(kind, fact.clone())]), expected, "{kind} {fact}");
+    }
+}
+
+#[test]
+fn what_agents_do_is_lines_for_a_person() {
+    let table = [
+        (
+            "tool",
+            json!({ "id": "1", "title": "bash", "tool": "execute", "status": "completed", "input": { "command": "ls\n-la" } }),
+            "> bash ls -la  ok\n",
+        ),
+        (
+            "tool",
+            json!({ "id": "1", "title": "npm test", "status": "completed", "exit_code": 1, "output": "1 failed\nsee log" }),
+            "> npm test  exit 1\n  | 1 failed\n  | see log\n",
+        ),
+        (
+            "tool",
+            json!({ "id": "1", "title": "Write a", "status": "completed", "diffs": [{ "path": "a", "new": "1\n2" }] }),
+            "> Write a  +2 -0\n",
+        ),
+        ("tool", json!({ "id": "1", "tool": "edit", "status": "failed" }), "> edit  failed\n"),
+        ("tool", json!({ "id": "1", "title": "edit", "status": "running" }), ""),
+        (
+            "permission",
+            permission("asked"),
+            "? may it: bash: make\n  answer with `slipway task allow 01jb9xyzabcdefghjkmnpqrstv t p1`, or with `deny`\n",
+        ),
+        ("permission", permission("allowed"), "· allowed by a rule: bash: make\n"),
+        ("permission", permission("denied"), "· denied by a rule: bash: make\n"),
+        ("permission", permission("withdrawn"), "· no longer asked for by a rule: bash: make\n"),
+        (
+            "model",
+            json!({ "call": 1, "provider": "anthropic", "state": "retrying", "attempt": 1, "status": 529, "retry_in_ms": 2000 }),
+            "· anthropic 529, trying again in 2.0s (try 2)\n",
+        ),
+        (
+            "model",
+            json!({ "call": 1, "provider": "anthropic", "state": "failed", "attempt": 1, "status": 401, "error": "bad key" }),
+            "· anthropic 401: bad key\n",
+        ),
+        (
+            "model",
+            json!({ "call": 1, "provider": "", "state": "failed", "attempt": 1, "status": 404, "error": "there is no model" }),
+            "· the gateway 404: there is no model\n",
+        ),
+        ("model", json!({ "call": 1, "provider": "anthropic", "state": "succeeded", "attempt": 1 }), ""),
     ];
     for (kind, fact, expected) in table {
         assert_eq!(shown(&[(kind, fact.clone())]), expected, "{kind} {fact}");
@@ -153,14 +205,19 @@ fn nothing_but_our_own_colours_reaches_a_terminal() {
     each("log", json!({ "stream": "pty", "text": evil }));
     each(
         "tool",
-        json!({ "id": evil, "name": evil, "status": evil, "detail": { "command": evil, evil: evil } }),
+        json!({ "id": evil, "title": evil, "status": evil, "input": { "command": evil, evil: evil } }),
     );
-    each("tool", json!({ "id": "1", "name": evil, "status": "failed", "detail": evil }));
+    each(
+        "tool",
+        json!({ "id": "1", "title": evil, "tool": evil, "status": "failed", "input": evil, "output": evil }),
+    );
+    each("model", json!({ "provider": evil, "state": "failed", "error": evil }));
     each("file", json!({ "path": { "data": evil }, "change": "added" }));
     each("plan", json!({ "entries": [{ "content": evil, "status": evil }, evil] }));
     each("plan", json!({ "entries": evil }));
-    each("permission", json!({ "detail": { evil: evil } }));
-    each("permission", json!({ "detail": evil }));
+    let about = json!({ "id": evil, "title": evil, "status": "pending", "input": { "command": evil } });
+    each("permission", json!({ "id": evil, "state": "asked", "about": about }));
+    each("permission", json!({ "id": evil, "state": "denied", "about": about, "by": evil }));
     each("model", json!({ "name": evil }));
     each("status", json!({ "phase": "agent", "checkpoint": { "state": "taken", "id": evil } }));
     each(evil, json!({ evil: evil }));
@@ -194,8 +251,8 @@ fn the_spinner_says_what_goes_on() {
         render.doing().to_owned()
     };
     assert_eq!(doing("status", json!({ "phase": "agent" })), "agent");
-    assert_eq!(doing("tool", json!({ "id": "1", "name": "bash\u{1b}", "status": "pending" })), "bash");
-    assert_eq!(doing("tool", json!({ "id": "1", "name": "bash", "status": "completed" })), "agent");
+    assert_eq!(doing("tool", json!({ "id": "1", "title": "bash\u{1b}", "status": "pending" })), "bash");
+    assert_eq!(doing("tool", json!({ "id": "1", "title": "bash", "status": "completed" })), "agent");
     assert_eq!(doing("status", json!({ "phase": "build" })), "build");
 }
 
@@ -205,9 +262,9 @@ fn a_whole_task_reads_well() {
         ("status", json!({ "phase": "queued" })),
         ("status", json!({ "phase": "agent", "checkpoint": { "state": "taken", "id": "3f2a91c0ffee77" } })),
         ("message", json!({ "text": "Looking." })),
-        ("tool", json!({ "id": "1", "name": "bash", "status": "pending", "detail": { "command": "make" } })),
-        ("tool", json!({ "id": "2", "name": "read", "status": "pending" })),
-        ("tool", json!({ "id": "1", "name": "bash", "status": "completed" })),
+        ("tool", json!({ "id": "1", "title": "bash", "status": "pending", "input": { "command": "make" } })),
+        ("tool", json!({ "id": "2", "title": "read", "status": "pending" })),
+        ("tool", json!({ "id": "1", "title": "bash", "status": "completed" })),
         ("status", json!({ "phase": "done" })),
         ("done", done()),
     ];
@@ -215,12 +272,12 @@ fn a_whole_task_reads_well() {
     · queued
     · agent (checkpoint 3f2a91c0ffee)
     Looking.
-    > bash make  completed
+    > bash make  ok
     > read  unfinished
     succeeded after 12.3s (agent 12.3s)
       files       not known
       checkpoint  3f2a91c0ffee
     ");
     let colours = String::from_utf8(printed(render(true, true), &events[2..6])).expect("text");
-    assert_eq!(colours, "Looking.\n> \u{1b}[1mbash\u{1b}[0m make  \u{1b}[32mcompleted\u{1b}[0m\n");
+    assert_eq!(colours, "Looking.\n> \u{1b}[1mbash\u{1b}[0m make  \u{1b}[32mok\u{1b}[0m\n");
 }

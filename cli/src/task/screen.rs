@@ -13,7 +13,10 @@ use crate::{
     progress::Progress,
 };
 use protocol::{TaskResult, api::TaskEventView};
-use std::io::{IsTerminal as _, stderr, stdout};
+use std::{
+    io::{IsTerminal as _, Write as _, stderr, stdout},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 pub fn style(output: Output) -> Style {
     Style { output, terminal: stdout().is_terminal() }
@@ -22,12 +25,18 @@ pub fn style(output: Output) -> Style {
 pub struct Screen {
     output: Output,
     progress: Option<Progress>,
+    /// A question waits for its answer: nothing is drawn over it.
+    asking: AtomicBool,
 }
 
 impl Screen {
     pub fn new(output: Output) -> Self {
         let lively = !output.json && stdout().is_terminal() && stderr().is_terminal();
-        Self { output, progress: lively.then(|| Progress::timed(output, "waiting")) }
+        Self {
+            output,
+            progress: lively.then(|| Progress::timed(output, "waiting")),
+            asking: AtomicBool::new(false),
+        }
     }
 
     /// Prints one event; gives the result where it is the last.
@@ -50,7 +59,8 @@ impl Screen {
             Some(progress) => {
                 progress.interrupt(|| self.output.bytes(&bytes))?;
                 progress.say(render.doing());
-                progress.rest(render.is_mid_line() || last.is_some());
+                let asking = self.asking.load(Ordering::Relaxed);
+                progress.rest(render.is_mid_line() || last.is_some() || asking);
             }
             None => self.output.bytes(&bytes)?,
         }
@@ -62,6 +72,30 @@ impl Screen {
         match &self.progress {
             Some(progress) => progress.interrupt(|| eprint_line(text)),
             None => eprint_line(text),
+        }
+    }
+
+    /// A question, on standard error, until it is answered.
+    pub fn ask(&self, text: &str) {
+        self.asking.store(true, Ordering::Relaxed);
+        let print = || {
+            // Whoever cannot be asked does not answer.
+            let mut stderr = stderr();
+            let _ = write!(stderr, "{text} ").and_then(|()| stderr.flush());
+        };
+        match &self.progress {
+            Some(progress) => {
+                progress.rest(true);
+                progress.interrupt(print);
+            }
+            None => print(),
+        }
+    }
+
+    pub fn answered(&self) {
+        self.asking.store(false, Ordering::Relaxed);
+        if let Some(progress) = &self.progress {
+            progress.rest(false);
         }
     }
 

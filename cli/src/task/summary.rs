@@ -1,6 +1,9 @@
 //! How a task ended, as lines for a person. Pure.
 
-use super::style::{Style, counts, payload_text, took};
+use super::{
+    model::usage as usage_text,
+    style::{Style, counts, payload_text, took},
+};
 use crate::{exit, output::Colour, tame::Tame, tame::one_line};
 use protocol::{
     BuildStatus, Changes, Checkpoint, Durations, Exit, FailureReason, HealthOutcome, HealthStatus,
@@ -37,7 +40,7 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
     lines.extend(health(&result.health));
     lines.push(field("checkpoint", &checkpoint(&result.checkpoint)));
     if let Some(usage) = result.usage {
-        lines.push(field("usage", &format!("{} tokens in, {} out", usage.input_tokens, usage.output_tokens)));
+        lines.push(field("usage", &usage_text(&usage)));
     }
     if let (Listing::Whole, Some(said)) = (listing, &result.final_message) {
         lines.push(field("said", ""));
@@ -51,13 +54,18 @@ fn message_adds(result: &TaskResult) -> bool {
     match result.failure_reason {
         Some(
             FailureReason::SpawnFailed
+            | FailureReason::ModelFailed
+            | FailureReason::BudgetExceeded
             | FailureReason::Lost
             | FailureReason::SandboxFailed
             | FailureReason::Internal,
         ) => true,
+        // An exit code is in the headline; what the agent says itself is not.
+        Some(FailureReason::AgentFailed) => {
+            !matches!(&result.exit, Some(Exit::Exited { code: 1.. } | Exit::Signalled { .. } | Exit::Oom))
+        }
         Some(
-            FailureReason::AgentFailed
-            | FailureReason::TimedOut
+            FailureReason::TimedOut
             | FailureReason::IdleTimedOut
             | FailureReason::Cancelled
             | FailureReason::BuildFailed,
@@ -96,6 +104,8 @@ fn why(result: &TaskResult) -> String {
         (Some(FailureReason::Cancelled), _) => "it was cancelled",
         (Some(FailureReason::SpawnFailed), _) => "the agent could not be started",
         (Some(FailureReason::BuildFailed), _) => "the agent succeeded, the build did not",
+        (Some(FailureReason::ModelFailed), _) => "the provider of its model failed",
+        (Some(FailureReason::BudgetExceeded), _) => "its budget is used up",
         (Some(FailureReason::Lost), _) => "the sandbox stopped or died under it",
         (Some(FailureReason::SandboxFailed), _) => "the sandbox could not be brought up",
         (Some(FailureReason::Internal), _) => "a fault of slipway's own",

@@ -21,7 +21,7 @@ fn a_summary_after_the_events_is_short() {
       build       exited 2 after 2.1s
       health      not ready: web, db
       checkpoint  3f2a91c0ffee
-      usage       1200 tokens in, 30 out
+      usage       1,200 tokens in, 30 out
     ");
 }
 
@@ -38,7 +38,7 @@ fn a_summary_alone_has_everything() {
       | error: no
       health      not ready: web, db
       checkpoint  3f2a91c0ffee
-      usage       1200 tokens in, 30 out
+      usage       1,200 tokens in, 30 out
       said
       | All
       | done.

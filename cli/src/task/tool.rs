@@ -1,18 +1,27 @@
-//! Calls of tools: one line each, when the outcome is known. Pure.
+//! Calls of tools: a few lines each, when the outcome is known. Pure.
 
 use super::fact::fields;
 use crate::limits;
+use protocol::{Diff, Tool, ToolStatus};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Names of the fields that say most about a call, best first.
-const TELLING: [&str; 8] =
-    ["title", "command", "path", "file_path", "url", "query", "pattern", "description"];
+const TELLING: [&str; 9] =
+    ["title", "command", "path", "file_path", "filePath", "url", "query", "pattern", "description"];
+/// Lines of what a failed call printed, and bytes of it that are kept until it fails.
+const OUTPUT_LINES: usize = 5;
+const OUTPUT_MAX_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Call {
-    name: String,
+    title: String,
+    kind: String,
     detail: String,
+    output: String,
+    exit_code: Option<i32>,
+    /// Lines that were added and deleted.
+    lines: Option<(u64, u64)>,
 }
 
 /// Calls that have begun and have no outcome yet.
@@ -28,46 +37,95 @@ pub struct Called {
     pub detail: String,
     pub status: String,
     pub failed: bool,
+    /// The first lines of what one that failed printed.
+    pub output: Vec<String>,
 }
 
 impl Calls {
     /// Takes what is told about a call; gives it back when it is over.
-    pub fn take(&mut self, id: &str, name: &str, status: &str, detail: Option<&Value>) -> Option<Called> {
-        let mut call = self.open.remove(id).unwrap_or_default();
-        if !name.is_empty() {
-            name.clone_into(&mut call.name);
-        }
-        let told = detail.map(telling).unwrap_or_default();
-        if !told.is_empty() && call.detail.is_empty() {
-            call.detail = told;
-        }
-        if is_open(status) && self.open.len() < limits::OPEN_TOOLS_MAX {
-            self.open.insert(id.to_owned(), call);
+    pub fn take(&mut self, tool: &Tool) -> Option<Called> {
+        let mut call = self.open.remove(&tool.id).unwrap_or_default();
+        call.learn(tool);
+        let open = matches!(tool.status, ToolStatus::Pending | ToolStatus::Running);
+        if open && self.open.len() < limits::OPEN_TOOLS_MAX {
+            self.open.insert(tool.id.clone(), call);
             return None;
         }
-        let failed = matches!(status, "failed" | "error" | "cancelled" | "rejected" | "denied");
-        Some(Called { name: call.name, detail: call.detail, status: status.to_owned(), failed })
+        Some(call.over(tool.status))
     }
 
     /// Those that never came to an end.
     pub fn unfinished(&mut self) -> Vec<Called> {
         let calls = std::mem::take(&mut self.open).into_values();
-        let unfinished = |call: Call| Called {
-            name: call.name,
-            detail: call.detail,
-            status: "unfinished".to_owned(),
-            failed: true,
+        let unfinished = |call: Call| {
+            let called = call.over(ToolStatus::Pending);
+            Called { status: "unfinished".to_owned(), failed: true, output: Vec::new(), ..called }
         };
         calls.map(unfinished).collect()
     }
 }
 
-fn is_open(status: &str) -> bool {
-    matches!(status, "pending" | "in_progress" | "running" | "started" | "queued")
+impl Call {
+    /// What is absent is as it was.
+    fn learn(&mut self, tool: &Tool) {
+        if let Some(title) = tool.title.as_ref().filter(|title| !title.is_empty()) {
+            title.clone_into(&mut self.title);
+        }
+        if let Some(kind) = &tool.tool {
+            kind.clone_into(&mut self.kind);
+        }
+        let told = tool.input.as_ref().map(telling).unwrap_or_default();
+        if !told.is_empty() {
+            self.detail = told;
+        } else if let (true, Some(path)) = (self.detail.is_empty(), tool.paths.first()) {
+            path.clone_into(&mut self.detail);
+        }
+        if let Some(output) = &tool.output {
+            self.output = output.chars().take(OUTPUT_MAX_BYTES).collect();
+        }
+        self.exit_code = tool.exit_code.or(self.exit_code);
+        if !tool.diffs.is_empty() {
+            let sum = |(added, deleted), diff| {
+                let (more, less) = changed(diff);
+                (added + more, deleted + less)
+            };
+            self.lines = Some(tool.diffs.iter().fold((0, 0), sum));
+        }
+    }
+
+    fn over(self, status: ToolStatus) -> Called {
+        let code = self.exit_code.filter(|code| *code != 0);
+        let failed = status == ToolStatus::Failed || code.is_some();
+        let status = match (status, code, self.lines) {
+            (_, Some(code), _) => format!("exit {code}"),
+            (ToolStatus::Failed, None, _) => "failed".to_owned(),
+            (ToolStatus::Completed, None, Some((added, deleted))) => format!("+{added} -{deleted}"),
+            (ToolStatus::Completed, None, None) => "ok".to_owned(),
+            (ToolStatus::Pending, None, _) => "pending".to_owned(),
+            (ToolStatus::Running, None, _) => "running".to_owned(),
+        };
+        let name = if self.title.is_empty() { self.kind } else { self.title };
+        // Titles often are what is told, or have it in them.
+        let detail = if name.contains(&self.detail) { String::new() } else { self.detail };
+        let lines = self.output.lines().filter(|line| !line.trim().is_empty());
+        let output = lines.take(OUTPUT_LINES).map(str::to_owned).collect();
+        Called { name, detail, status, failed, output: if failed { output } else { Vec::new() } }
+    }
 }
 
-/// What kind of call it is and the one thing that says most about it.
-fn telling(detail: &Value) -> String {
+/// Lines added and deleted, without those that both begin and end with: not the least there could be.
+fn changed(diff: &Diff) -> (u64, u64) {
+    let old: Vec<&str> = diff.old.as_deref().unwrap_or_default().lines().collect();
+    let new: Vec<&str> = diff.new.lines().collect();
+    let same = |(old, new): &(&&str, &&str)| old == new;
+    let front = old.iter().zip(&new).take_while(same).count();
+    let back = old[front..].iter().rev().zip(new[front..].iter().rev()).take_while(same).count();
+    let left = |all: usize| u64::try_from(all - front - back).unwrap_or(u64::MAX);
+    (left(new.len()), left(old.len()))
+}
+
+/// What a call is about, in the one thing that says most about it.
+pub fn telling(detail: &Value) -> String {
     let map = match detail {
         Value::Object(map) => map,
         Value::String(text) => return text.clone(),
@@ -76,55 +134,22 @@ fn telling(detail: &Value) -> String {
     let nested = ["input", "rawInput", "raw_input"].iter().filter_map(|name| map.get(*name)?.as_object());
     let found = std::iter::once(map)
         .chain(nested)
-        .find_map(|map| TELLING.iter().find_map(|name| map.get(*name)?.as_str()));
-    let kind = map.get("kind").and_then(Value::as_str);
-    match (kind, found) {
-        (Some(kind), Some(found)) => format!("{kind}: {found}"),
-        (None, Some(found)) => found.to_owned(),
-        (_, None) => fields(map),
+        .find_map(|map| TELLING.iter().find_map(|name| map.get(*name).and_then(text_of)));
+    found.unwrap_or_else(|| fields(map))
+}
+
+/// Commands are also given as lists of words.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Array(words) => {
+            let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+            words.filter(|words| !words.is_empty()).map(|words| words.join(" "))
+        }
+        _ => None,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn a_detail_is_told_by_what_says_most() {
-        let table = [
-            (json!("ls -la"), "ls -la"),
-            (json!({ "command": "ls", "timeout": 3 }), "ls"),
-            (json!({ "kind": "edit", "path": "a.rs" }), "edit: a.rs"),
-            (json!({ "kind": "execute", "rawInput": { "command": "make" } }), "execute: make"),
-            (json!({ "count": 3, "why": null }), "count=3"),
-            (json!([1, 2]), "[1,2]"),
-        ];
-        for (detail, expected) in table {
-            assert_eq!(telling(&detail), expected, "{detail}");
-        }
-    }
-
-    #[test]
-    fn a_call_is_told_once_with_its_outcome() {
-        let mut calls = Calls::default();
-        let detail = json!({ "command": "make" });
-        assert_eq!(calls.take("1", "bash", "pending", Some(&detail)), None);
-        assert_eq!(calls.take("2", "read", "in_progress", None), None);
-        let called = calls.take("1", "", "completed", Some(&json!({ "output": "…" }))).expect("it is over");
-        assert_eq!((called.name.as_str(), called.detail.as_str(), called.failed), ("bash", "make", false));
-        assert!(calls.take("3", "bash", "failed", None).expect("it is over").failed);
-        let left = calls.unfinished();
-        assert_eq!((left.len(), left[0].name.as_str(), left[0].status.as_str()), (1, "read", "unfinished"));
-        assert!(calls.unfinished().is_empty());
-    }
-
-    #[test]
-    fn too_many_open_calls_are_told_as_they_are() {
-        let mut calls = Calls::default();
-        for n in 0..limits::OPEN_TOOLS_MAX {
-            assert_eq!(calls.take(&n.to_string(), "bash", "pending", None), None);
-        }
-        assert_eq!(calls.take("more", "bash", "pending", None).expect("it is told").status, "pending");
-    }
-}
+#[path = "tool_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! Shows the events of a task until its end: as JSON lines, or as a person reads them.
 
 use super::{
+    question::Questions,
     render::Render,
     screen::{Screen, style},
     submit::TaskRef,
@@ -32,11 +33,15 @@ pub async fn watch(view: View) -> Result<TaskResult, Failure> {
     let tell: Tell = Arc::new(move |text| told.tell(text));
     let ask = Ask::get(format!("{}/events", view.task.path()));
     let mut feed = Feed::new(Arc::clone(&view.client), ask, view.since, tell);
-    let mut render = Render::new(style(view.output));
+    let questions = Questions::start(&view.client, view.output, &view.task, &screen);
+    let mut render = Render::new(style(view.output)).answering(questions.is_some());
     while let Some(frame) = feed.next().await? {
         // A slow reader of our output must not stop signals from being seen.
         if let Some(result) = block_in_place(|| screen.show(&mut render, &frame))? {
             return Ok(result);
+        }
+        if let Some(questions) = &questions {
+            questions.see(&frame);
         }
     }
     // There was nothing after what was seen before.

@@ -207,7 +207,7 @@ async fn what_fails_before_the_task_leaves_nothing() {
     assert_eq!(refused.code, Some(125));
     assert!(refused.stderr.contains("there is no agent nobody"), "{}", refused.stderr);
     assert_eq!(fake.tasks.acts(), ["make", "submit", &format!("destroy {MADE}")]);
-    let failed = ended(&fake, &["run", "--image", "nope", "p"]).await;
+    let failed = ended(&fake, &["run", "--image", "nope", "p", "--", "print", "1"]).await;
     assert_eq!(failed.code, Some(125));
     insta::assert_snapshot!(failed.stderr, @r"
     slipway: the sandbox 01kb9xyzabcdefghjkmnpqrstv did not come up

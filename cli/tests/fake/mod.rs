@@ -16,6 +16,7 @@
 //! | `print N` | has said N lines, and succeeded |
 //! | `evil` | has printed what would steer a terminal |
 //! | `exit N` | has failed with that code |
+//! | `ask` | asks for a permission, and succeeds when there is an answer |
 //! | `hang`, `stubborn` | runs until it is cancelled; runs on then too |
 //! | anything else | has failed for the reason of that name |
 //!

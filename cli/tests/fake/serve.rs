@@ -101,6 +101,7 @@ async fn answer(
         (method, ["v1", "sandboxes", id @ (WEB | MADE), "tasks", rest @ ..]) => {
             tasks.answer(method, id, rest, &Asked { body: &body, after }).await
         }
+        ("GET", ["v1", "agents"]) => document(200, &json!({ "items": agents() })),
         ("GET", ["v1", "events"]) => (200, events(after)),
         (method, ["v1", "sandboxes", WEB, "execs", rest @ ..]) => {
             execs.answer(method, rest, query, &body).await
@@ -127,6 +128,15 @@ fn failed_create() -> Value {
     let mut body = error("sandbox_failed", "the sandbox did not come up");
     body["error"]["detail"] = json!({ "existing": API, "problem": { "code": "image_missing", "message": "there is no image nope" } });
     body
+}
+
+/// The default has no model; `nobody` is refused when it is asked for.
+fn agents() -> Vec<Value> {
+    let agent = |name: &str, connected: bool| {
+        json!({ "name": name, "title": name, "speaks": "acp", "default": !connected, "installed": true,
+            "dialects": ["anthropic"], "connected": connected })
+    };
+    vec![agent("opencode", false), agent("ready", true), agent("nobody", true)]
 }
 
 fn sandboxes() -> Vec<Value> {

@@ -43,6 +43,7 @@ impl Tasks {
             ("GET", [id]) => document(200, &self.view(id, true)),
             ("GET", [id, "events"]) => self.events(id, asked.after).await,
             ("POST", [id, "cancel"]) => self.cancel(id),
+            ("POST", [id, "permissions", "p1"]) => self.permit(id, asked.body),
             _ => document(404, &error("not_found", "no such thing")),
         }
     }
@@ -109,6 +110,18 @@ impl Tasks {
         drop(all);
         self.act("cancel");
         document(202, &self.view(id, true))
+    }
+
+    fn permit(&self, id: &str, body: &Bytes) -> Answer {
+        let answer: Value = serde_json::from_slice(body).expect("JSON");
+        let mut all = self.all.lock().expect("no panic");
+        let task = all.get_mut(id).expect("it is known");
+        let state = if answer["decision"] == "allow" { "allowed" } else { "denied" };
+        task.tell(id, "permission", &permission(state));
+        task.end(id, &json!({ "status": "succeeded" }));
+        drop(all);
+        self.act(format!("permission {answer}"));
+        (204, Vec::new())
     }
 
     fn view(&self, id: &str, whole: bool) -> Value {
@@ -184,7 +197,8 @@ impl Task {
                 self.tell(id, "message", &json!({ "text": "G1szMW1sZXNz/w==", "encoding": "base64" }));
                 self.end(id, &json!({ "status": "succeeded" }));
             }
-            "hang" | "stubborn" => {}
+            "hang" | "stubborn" | "" => {}
+            "ask" => self.tell(id, "permission", &permission("asked")),
             "exit" => {
                 let code: i32 = word(1).parse().expect("a number");
                 let exit = json!({ "kind": "exited", "code": code });
@@ -217,6 +231,12 @@ impl Task {
         self.tell(id, "done", &json!({ "result": result }));
         self.ended = true;
     }
+}
+
+fn permission(state: &str) -> Value {
+    let about = json!({ "id": "1", "title": "bash", "status": "pending", "input": { "command": "make" } });
+    let options = json!([{ "id": "ever", "name": "Always", "kind": "allow_always" }]);
+    json!({ "id": "p1", "state": state, "about": about, "options": options, "by": "caller" })
 }
 
 fn frame(event: &Value) -> String {

@@ -84,8 +84,13 @@ impl Call {
     /// only look.
     pub async fn control(&self) -> Result<(Arc<SandboxRecord>, Control), Failure> {
         let id = self.sandbox().await?.id;
+        self.control_of(&id).await
+    }
+
+    /// The same for one that this caller was seen to have.
+    pub async fn control_of(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), Failure> {
         let wakes = self.query.flag("wake", true)? && self.who.allows(Access::Write);
-        let way = if wakes { self.api.fleet.awake(&id).await } else { self.api.fleet.control(&id).await };
+        let way = if wakes { self.api.fleet.awake(id).await } else { self.api.fleet.control(id).await };
         Ok(way?)
     }
 

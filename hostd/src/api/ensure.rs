@@ -81,8 +81,18 @@ async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, Failure>
         Err(FleetError::Store(StoreError::ScopeTaken { .. })) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let record = call.api.fleet.settled(&id, up()).await?;
-    Ok(Some(record))
+    match call.api.fleet.settled(&id, patience(call)?).await {
+        Ok(record) => Ok(Some(record)),
+        // It goes on; the caller sees how far it is.
+        Err(FleetError::StillGoing) => Ok(Some(call.api.fleet.record(&id).await?)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How long one that is being made is waited for.
+fn patience(call: &Call) -> Result<Duration, Failure> {
+    let most_ms = limits::UP_MAX_MS + limits::DOWN_MAX_MS;
+    Ok(Duration::from_millis(call.query.wait_up_to(most_ms, api::WAIT_MAX_MS)?))
 }
 
 fn up() -> Duration {
@@ -93,6 +103,10 @@ fn up() -> Duration {
 async fn healthy(call: &Call, found: &Record) -> Result<Option<Record>, Failure> {
     let (record, control) = match call.api.fleet.awake(&found.id).await {
         Ok(awake) => awake,
+        // Somebody else has it made, and that takes long: an image is fetched.
+        Err(FleetError::StillGoing) if found.state.status == SandboxStatus::Creating => {
+            return Ok(Some(call.api.fleet.record(&found.id).await?));
+        }
         Err(FleetError::Refused(_) | FleetError::NotFound) => {
             // The scope is free when it is gone.
             let _ = call.api.fleet.settled(&found.id, up()).await;
@@ -160,6 +174,7 @@ fn another_may_do(problem: &Problem) -> bool {
         | ProblemCode::DeadlinePassed
         | ProblemCode::Oom
         | ProblemCode::Died
+        | ProblemCode::NameTaken
         | ProblemCode::Damaged => true,
         ProblemCode::Refused
         | ProblemCode::ImageMissing

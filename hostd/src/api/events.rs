@@ -28,13 +28,13 @@ pub async fn all(call: Call) -> Answer {
     };
     let follows = call.accepts(SSE) || !call.accepts("application/json");
     let follows = call.query.flag("follow", follows)?;
-    answer(&call, Of { sandbox, task }, after, follows).await
+    answer(&call, Of { sandbox, task, beside: true }, after, follows).await
 }
 
 /// Of one sandbox, destroyed or not; a page unless it is to be followed.
 pub async fn of_sandbox(call: Call) -> Answer {
     let after = after(&call).await?;
-    let of = Of { sandbox: Some(call.sandbox().await?.id), task: None };
+    let of = Of { sandbox: Some(call.sandbox().await?.id), task: None, beside: false };
     let follows = call.query.flag("follow", call.accepts(SSE))?;
     answer(&call, of, after, follows).await
 }
@@ -45,7 +45,7 @@ pub async fn of_task(call: Call) -> Answer {
     let task = call.task().await?;
     let follows = call.accepts(SSE) || !call.accepts("application/json");
     let follows = call.query.flag("follow", follows)?;
-    answer(&call, Of { sandbox: Some(task.sandbox), task: Some(task) }, after, follows).await
+    answer(&call, Of { sandbox: Some(task.sandbox), task: Some(task), beside: false }, after, follows).await
 }
 
 /// Whose events are wanted.
@@ -53,6 +53,8 @@ struct Of {
     sandbox: Option<SandboxId>,
     /// Looked up after the place to go on at: an end that is not in it comes after that place.
     task: Option<TaskRecord>,
+    /// Also what hostd tells about the task beside its agent.
+    beside: bool,
 }
 
 fn has_seen_the_end(task: &TaskRecord, after: u64) -> bool {
@@ -71,8 +73,8 @@ async fn answer(call: &Call, of: Of, after: u64, follows: bool) -> Answer {
     if kinds.len() > limits::KINDS_MAX {
         return Err(Failure::invalid("kind", format!("at most {} kinds at once", limits::KINDS_MAX)));
     }
-    let task = of.task.map(|task| task.number);
-    let filter = EventFilter { tenant, principal, sandbox: of.sandbox, task, kinds };
+    let (task, beside) = (of.task.map(|task| task.number), of.beside);
+    let filter = EventFilter { tenant, principal, sandbox: of.sandbox, task, beside, kinds };
     let store = call.api.fleet.store();
     if follows {
         return Ok(Subscriber::new(call, filter, after)?.response());

@@ -218,7 +218,7 @@ async fn way(call: &Call) -> Result<(Arc<SandboxRecord>, Control), Failure> {
 
 pub async fn stdin(mut call: Call) -> Answer {
     let id = call.exec_id()?;
-    let query = call.query.passed_on(&["eof"])?;
+    let query = call.query.passed_on(&["at", "eof"])?;
     let (_, control) = way(&call).await?;
     let body = call.stream.take().unwrap_or_default();
     pass::up(&control, &format!("{}{query}", pass::path(&["execs", id.as_str(), "stdin"])), body).await?;

@@ -2,7 +2,8 @@
 //! what a caller reads names no path of the host.
 
 use crate::{
-    control::ControlError, core::Refused, driver::DriverError, reconcile::FleetError, store::StoreError,
+    control::ControlError, core::Refused, driver::DriverError, models::ModelsError, reconcile::FleetError,
+    store::StoreError,
 };
 use axum::{
     body::Body,
@@ -76,12 +77,12 @@ impl From<ApiError> for Failure {
 
 impl From<FleetError> for Failure {
     fn from(error: FleetError) -> Self {
-        use ApiErrorCode::{NotRunning, SandboxFailed, ShuttingDown, TimedOut, TooMany};
+        use ApiErrorCode::{NotRunning, ShuttingDown, TimedOut, TooMany};
         let message = error.to_string();
         match error {
             FleetError::NotFound => Self::not_found(),
             FleetError::Refused(refused) => refused.into(),
-            FleetError::Failed { sandbox, problem } => ApiError::new(SandboxFailed, message)
+            FleetError::Failed { sandbox, problem } => ApiError::new(problem.code.as_error(), message)
                 .with(|detail| {
                     detail.existing = Some(sandbox);
                     detail.problem = Some(*problem);
@@ -130,6 +131,32 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<ModelsError> for Failure {
+    fn from(error: ModelsError) -> Self {
+        use ApiErrorCode::{BudgetExceeded, Conflict, KeyRefused, NoModel, TooMany};
+        let message = error.to_string();
+        let about_model =
+            |code| ApiError::new(code, &*message).with(|to| to.field = Some("model".to_owned()));
+        match error {
+            ModelsError::NoModel(_) => about_model(NoModel).into(),
+            ModelsError::Unknown { there_are: names, .. } | ModelsError::Ambiguous { named: names, .. } => {
+                about_model(NoModel).with(|to| to.supported = names).into()
+            }
+            ModelsError::Speaks { .. } | ModelsError::Unpriced { .. } => about_model(NoModel).into(),
+            ModelsError::BudgetUsedUp(_) => Self::new(BudgetExceeded, message),
+            ModelsError::Key { .. } => Self::new(Conflict, message),
+            ModelsError::KeyRefused { .. } => {
+                ApiError::new(KeyRefused, &*message).with(|to| to.field = Some("key".to_owned())).into()
+            }
+            ModelsError::Seal(source) => Self { cause: Some(chain(&source)), ..Self::new(Conflict, message) },
+            ModelsError::Invalid { field, message } => Self::invalid(field, message),
+            ModelsError::TooMany(_) => Self::new(TooMany, message),
+            ModelsError::NotFound => Self::not_found(),
+            ModelsError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<DriverError> for Failure {
     fn from(error: DriverError) -> Self {
         use ApiErrorCode::{DriverUnavailable, NoCapacity, SandboxFailed, TimedOut, Unsupported};
@@ -147,6 +174,7 @@ impl From<DriverError> for Failure {
             DriverError::Unavailable { .. } => {
                 Self::caused(DriverUnavailable, "the driver does not answer; try again later", &error)
             }
+            DriverError::NameTaken { .. } => Self::new(ApiErrorCode::Conflict, error.to_string()),
             DriverError::DiskFull => Self::new(NoCapacity, error.to_string()),
             DriverError::TimedOut { .. } => {
                 Self::caused(TimedOut, "the driver did not answer in time", &error)

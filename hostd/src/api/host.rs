@@ -2,6 +2,7 @@
 
 use super::{
     call::Call,
+    drivers,
     failure::{Answer, Failure},
     limits,
     views::ok,
@@ -9,14 +10,11 @@ use super::{
 use axum::{body::Body, response::Response};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use nix::sys::statvfs::statvfs;
-use protocol::api::{ApiErrorCode, DriverView, HostView, Page, SandboxId};
+use protocol::api::{ApiErrorCode, HostView};
 use serde::Serialize;
 use std::time::Duration;
 use tokio::time::timeout;
 use utoipa::ToSchema;
-
-/// Of no sandbox: a driver that is well says that it is absent.
-const NOBODY: &str = "00000000000000000000000000";
 
 /// `GET /healthz` and `/readyz`
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,16 +26,12 @@ pub async fn healthz(_: Call) -> Answer {
     Ok(ok(&Health { status: "ok" }))
 }
 
-/// The store answers and the drivers look fine.
+/// The store answers and the driver of new sandboxes looks fine.
 pub async fn readyz(call: Call) -> Answer {
     let fleet = &call.api.fleet;
     let asked = async {
         fleet.store().count_by_status().await?;
-        let nobody: SandboxId = NOBODY.parse().map_err(|error| Failure::internal(&error))?;
-        for driver in fleet.drivers().all() {
-            driver.look(&nobody).await?;
-        }
-        Ok::<_, Failure>(())
+        Ok::<_, Failure>(fleet.drivers().wanted(&fleet.defaults().driver)?.health()?)
     };
     let late = |_| Failure::new(ApiErrorCode::DriverUnavailable, "the store or a driver does not answer");
     timeout(Duration::from_millis(limits::READY_MAX_MS), asked).await.map_err(late)??;
@@ -58,20 +52,6 @@ pub async fn openapi(_: Call) -> Answer {
     Ok(response)
 }
 
-pub async fn drivers(call: Call) -> Answer {
-    Ok(ok(&Page { items: driver_views(&call), next: None }))
-}
-
-fn driver_views(call: &Call) -> Vec<DriverView> {
-    let drivers = call.api.fleet.drivers().all().iter();
-    let view = |driver: &std::sync::Arc<dyn crate::driver::Driver>| DriverView {
-        name: driver.name().to_owned(),
-        available: true,
-        detail: driver.describe(),
-    };
-    drivers.map(view).collect()
-}
-
 pub async fn host(call: Call) -> Answer {
     let (fleet, settings) = (&call.api.fleet, &call.api.settings);
     let memory = read("/proc/meminfo");
@@ -86,7 +66,7 @@ pub async fn host(call: Call) -> Answer {
         instance: settings.instance.clone(),
         default_driver: fleet.defaults().driver.clone(),
         default_image: fleet.defaults().image.clone(),
-        drivers: driver_views(&call),
+        drivers: drivers::views(fleet.drivers(), &fleet.defaults().driver),
         cpus: u32::try_from(cores).unwrap_or(u32::MAX),
         memory_total_bytes: kib(&memory, "MemTotal:"),
         memory_available_bytes: kib(&memory, "MemAvailable:"),
@@ -94,7 +74,7 @@ pub async fn host(call: Call) -> Answer {
         disk_free_bytes: bytes(disk.map_or(0, |disk| disk.blocks_available())),
         hostd_rss_bytes: u64::try_from(page).unwrap_or(0).saturating_mul(resident_pages),
         sandboxes: fleet.store().count_by_status().await?,
-        warnings: fleet.drivers().all().iter().flat_map(|driver| driver.warnings()).collect(),
+        warnings: fleet.drivers().all().iter().flat_map(|driver| drivers::lacks(driver.as_ref())).collect(),
     }))
 }
 

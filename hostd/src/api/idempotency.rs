@@ -70,7 +70,7 @@ async fn finished(route: &Route, key: Key, call: Call) -> Answer {
     let response = match answer {
         Ok(response) => response,
         // It was made, and the same call finds it again.
-        Err(failure) if failure.error.code == ApiErrorCode::SandboxFailed => return Err(failure),
+        Err(failure) if was_made(&failure) => return Err(failure),
         Err(failure) => {
             let abandoned = store.idempotency_abandon(key).await;
             abandoned.unwrap_or_else(|error| warn!(%error, "could not give up an idempotency key"));
@@ -83,6 +83,14 @@ async fn finished(route: &Route, key: Key, call: Call) -> Answer {
     let kept = store.idempotency_finish(key, status, body.to_vec(), api.now_ms()).await;
     kept.unwrap_or_else(|error| warn!(%error, "could not keep an answer for its idempotency key"));
     Ok(response)
+}
+
+fn was_made(failure: &Failure) -> bool {
+    match failure.error.code {
+        ApiErrorCode::SandboxFailed => true,
+        ApiErrorCode::DriverUnavailable => failure.error.detail.existing.is_some(),
+        _ => false,
+    }
 }
 
 fn pending() -> Failure {

@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{
     core::rfc3339,
-    driver::{DriverError, oci::Oci},
+    driver::{self, DriverError},
 };
 use hyper::StatusCode;
 use protocol::api::{ApiErrorCode, Image, Page};
 use serde::Deserialize;
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
@@ -21,26 +21,27 @@ use utoipa::ToSchema;
 pub enum Images {
     /// No driver here has any.
     Absent,
-    Oci(Arc<Oci>),
+    /// In the data directory, for all drivers.
+    Kept(driver::Images),
 }
 
 impl Images {
-    pub fn new(oci: Arc<Oci>) -> Self {
-        Self::Oci(oci)
+    pub fn new(images: driver::Images) -> Self {
+        Self::Kept(images)
     }
 
     /// Images are files: what is done with them blocks.
     async fn with<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&crate::driver::oci::Images) -> Result<T, DriverError> + Send + 'static,
+        work: impl FnOnce(&driver::Images) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, Failure> {
-        let oci = match self {
-            Self::Oci(oci) => oci.clone(),
+        let images = match self {
+            Self::Kept(images) => images.clone(),
             Self::Absent => {
                 return Err(Failure::new(ApiErrorCode::Unsupported, "no driver of this host keeps images"));
             }
         };
-        let done = spawn_blocking(move || work(oci.images())).await;
+        let done = spawn_blocking(move || work(&images)).await;
         Ok(done.map_err(|panic| Failure::internal(&panic))??)
     }
 }
@@ -67,7 +68,7 @@ pub async fn import(call: Call) -> Answer {
 }
 
 pub async fn list(call: Call) -> Answer {
-    let found = call.api.settings.images.with(crate::driver::oci::Images::list).await?;
+    let found = call.api.settings.images.with(driver::Images::list).await?;
     let items = found.into_iter().map(|listed| Image {
         name: listed.name,
         created_at: rfc3339(listed.created_ms),

@@ -57,5 +57,8 @@ pub const EXIT_LOOK_MS: u64 = 50;
 pub const ASK_AGAIN_MS: u64 = 100;
 /// How long `readyz` waits for the store and the driver.
 pub const READY_MAX_MS: u64 = 2_000;
+/// How long drivers are asked what they found, and how much of it is listed.
+pub const STALE_MAX_MS: u64 = 15_000;
+pub const STALE_MAX: usize = 1000;
 /// How long a hold by `keepalive` lasts: it only has to be seen.
 pub const KEEPALIVE_HOLD_S: u64 = 1;

@@ -11,12 +11,18 @@
 //! changes something runs in a task of its own, so that a caller who hangs up leaves nothing half done.
 
 mod activity;
+mod agent_versions;
+mod agents;
 mod audit;
 mod audits;
 mod body;
+mod budgets;
 mod call;
+mod connection;
 mod dispatch;
 mod doc;
+mod drivers;
+mod egress;
 mod ensure;
 mod events;
 mod exec_run;
@@ -33,9 +39,11 @@ mod limits;
 mod links;
 mod looks;
 mod metrics;
+mod models;
 mod older;
 mod openapi;
 mod pass;
+mod permissions;
 mod pieces;
 mod query;
 mod route;
@@ -45,6 +53,7 @@ mod serve;
 mod services;
 mod sse;
 mod state;
+mod task_agent;
 mod task_request;
 mod tasks;
 mod terminals;
@@ -54,6 +63,7 @@ mod tokens;
 mod viewer;
 mod viewers;
 mod views;
+mod warm;
 
 pub use crate::tokens::hash_of;
 pub use dispatch::router;

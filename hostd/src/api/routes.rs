@@ -1,20 +1,23 @@
 //! The table: every route of the API, who may call it, what it takes and gives.
 
 use super::{
-    activity, audits, ensure, events, execs, host, images, lifecycle, links, looks, older,
+    activity, agents, audits, budgets, drivers, egress, ensure, events, execs, host, images, lifecycle,
+    links, looks, models, older, permissions,
     route::{
         Needs::{Admin, Nothing, Operator, Read, Write},
         Param, Route,
     },
-    sandboxes, services, tasks, terminals, tokens,
+    sandboxes, services, tasks, terminals, tokens, warm,
 };
 use hyper::Method;
 use protocol::{
-    CancelRequest, ListeningPort, ServiceView, ServicesRequest, SignalRequest, TtySize,
+    CancelRequest, ListeningPort, PermissionAnswer, ServiceView, ServicesRequest, SignalRequest, TtySize,
     api::{
-        ActivityView, AttemptView, DriverView, EnsureAnswer, EventView, ExecAnswer, ExecCreate, HostView,
-        Image, Page, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView, SandboxSpec, SandboxView,
-        StatsView, TaskAnswer, TaskCreate, TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange,
+        ActivityView, AgentView, AttemptView, BudgetSpec, BudgetView, DriverView, EgressProfile,
+        EgressProfileView, EgressRules, EgressView, EnsureAnswer, EventView, ExecAnswer, ExecCreate,
+        HostView, Image, ModelView, Page, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView,
+        ProviderSpec, ProviderView, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer, TaskCreate,
+        TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange, WarmAnswer, WarmCreate,
     },
 };
 
@@ -50,7 +53,9 @@ pub fn all() -> Vec<Route> {
         exec(),
         service(),
         preview_link(),
+        way_out(),
         tenant(),
+        model(),
         operator(),
         older::all(),
     ]
@@ -65,7 +70,7 @@ fn health() -> Vec<Route> {
             .says("hostd answers")
             .gives::<host::Health>(200),
         Route::new(Method::GET, "/readyz", Nothing, host::readyz)
-            .says("Store and drivers answer too")
+            .says("The store answers, and the driver of new sandboxes is well")
             .gives::<host::Health>(200),
         Route::new(Method::GET, "/openapi.json", Nothing, host::openapi)
             .says("This document")
@@ -86,6 +91,7 @@ fn sandbox() -> Vec<Route> {
             .gives::<SandboxView>(201),
         Route::new(Method::POST, "/v1/sandboxes/ensure", Write, ensure::ensure)
             .says("The sandbox of a scope, awake and healthy; made if there is none")
+            .query(WAIT)
             .takes::<SandboxSpec>()
             .by_key()
             .gives::<EnsureAnswer>(200)
@@ -178,10 +184,33 @@ fn task() -> Vec<Route> {
             .query(EVENTS)
             .gives::<Page<TaskEventView>>(200)
             .gives_raw(204, ""),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/log", Read, tasks::log)
+            .says("What its agent printed, byte for byte, as the output of an exec is read; the end of it where it is a lot. Not of the agent `command`, whose lines are events")
+            .query(READ)
+            .query(FOLLOW)
+            .query(WAKE)
+            .gives_raw(200, "application/x-ndjson"),
         Route::new(Method::POST, "/v1/sandboxes/{id}/tasks/{task}/cancel", Write, tasks::cancel)
             .says("End it, in whatever phase; 200 when it has ended")
             .gives::<TaskAnswer>(200)
             .gives::<TaskAnswer>(202),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/warm", Write, warm::create)
+            .says("Start an agent before there is a task for it; the next task that asks for the same gets it. Asked for again while it is there, nothing is started: the answer says whether it is ready")
+            .takes::<WarmCreate>()
+            .gives::<WarmAnswer>(202),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/warm", Read, warm::get)
+            .says("The agent that was started in advance, and whether it is ready; not found once it has a task or has ended")
+            .query(WAKE)
+            .gives::<WarmAnswer>(200),
+        Route::new(
+            Method::POST,
+            "/v1/sandboxes/{id}/tasks/{task}/permissions/{permission}",
+            Write,
+            permissions::answer,
+        )
+        .says("Allow or deny what its agent asked for; not_running when that was decided already")
+        .takes::<PermissionAnswer>()
+        .gives_raw(204, ""),
     ]
 }
 
@@ -210,7 +239,10 @@ fn exec() -> Vec<Route> {
             .gives_raw(200, "application/x-ndjson"),
         Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/stdin", Write, execs::stdin)
             .says("The body is its input, as fast as it reads")
-            .query(&[("eof", "1: close the input afterwards")])
+            .query(&[
+                ("at", "Bytes sent before, each time with `at`: what is sent again is read once"),
+                ("eof", "1: close the input afterwards"),
+            ])
             .streams_in()
             .gives_raw(204, ""),
         Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/signal", Write, execs::signal)
@@ -292,6 +324,31 @@ fn preview_link() -> Vec<Route> {
     ]
 }
 
+fn way_out() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, "/v1/sandboxes/{id}/egress", Read, egress::get)
+            .says("What its proxy lets through, and how much went through it")
+            .gives::<EgressView>(200),
+        Route::new(Method::PUT, "/v1/sandboxes/{id}/egress", Write, egress::put)
+            .says("Its rules, all at once; what is open and now denied ends")
+            .takes::<EgressRules>()
+            .gives::<EgressView>(200),
+        Route::new(Method::GET, "/v1/egress-profiles", Admin, egress::profile_list)
+            .says("Named sets of rules; `default` is in force for every sandbox")
+            .gives::<Page<EgressProfileView>>(200),
+        Route::new(Method::GET, "/v1/egress-profiles/{name}", Admin, egress::profile_get)
+            .says("One set of rules")
+            .gives::<EgressProfileView>(200),
+        Route::new(Method::PUT, "/v1/egress-profiles/{name}", Operator, egress::profile_put)
+            .says("Write a set of rules, for all sandboxes that name it, at once")
+            .takes::<EgressProfile>()
+            .gives::<EgressProfileView>(200),
+        Route::new(Method::DELETE, "/v1/egress-profiles/{name}", Operator, egress::profile_delete)
+            .says("Remove a set of rules: sandboxes that name it reach nothing; `default` is again as it was at first")
+            .gives_raw(204, ""),
+    ]
+}
+
 fn tenant() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/events", Read, events::all)
@@ -321,9 +378,47 @@ fn tenant() -> Vec<Route> {
             .says("Calls that changed something or were refused, newest first")
             .query(PAGE)
             .gives::<Page<audits::AuditView>>(200),
-        Route::new(Method::GET, "/v1/drivers", Read, host::drivers)
-            .says("What can run sandboxes here")
+        Route::new(Method::GET, "/v1/drivers", Read, drivers::list)
+            .says("What runs sandboxes here, what could and what is missing for it; names that are not supported, and why")
             .gives::<Page<DriverView>>(200),
+        Route::new(Method::GET, "/v1/agents", Read, agents::list)
+            .says("Who can do tasks, the default first: installed here or in a sandbox, connected to a model")
+            .query(&[("sandbox", "Look in this sandbox, and ask the agents there for their versions")])
+            .query(WAKE)
+            .gives::<Page<AgentView>>(200),
+    ]
+}
+
+fn model() -> Vec<Route> {
+    const TENANT: &[Param] = &[("tenant", "That of this tenant; that of everybody unless given")];
+    vec![
+        Route::new(Method::GET, "/v1/models", Read, models::list)
+            .says("The models that tasks of the caller may use")
+            .gives::<Page<ModelView>>(200),
+        Route::new(Method::PUT, "/v1/model-providers/{provider}", Operator, models::put)
+            .says("Add a provider of models, or put another in its place; its key is never shown")
+            .takes::<ProviderSpec>()
+            .gives::<ProviderView>(200),
+        Route::new(Method::GET, "/v1/model-providers", Admin, models::providers)
+            .says("Providers of models")
+            .gives::<Page<ProviderView>>(200),
+        Route::new(Method::DELETE, "/v1/model-providers/{provider}", Operator, models::remove)
+            .says("Remove a provider of models, at once")
+            .query(TENANT)
+            .gives_raw(204, ""),
+        Route::new(Method::PUT, "/v1/budgets/{tenant}", Operator, budgets::put)
+            .says("Bound what all tasks of a tenant may use of models")
+            .takes::<BudgetSpec>()
+            .gives::<BudgetView>(200),
+        Route::new(Method::GET, "/v1/budgets", Admin, budgets::list)
+            .says("Budgets, and what is used of them")
+            .gives::<Page<BudgetView>>(200),
+        Route::new(Method::GET, "/v1/budgets/{tenant}", Admin, budgets::get)
+            .says("The budget of a tenant, and what is used of it")
+            .gives::<BudgetView>(200),
+        Route::new(Method::DELETE, "/v1/budgets/{tenant}", Operator, budgets::remove)
+            .says("Remove the bounds of a tenant")
+            .gives_raw(204, ""),
     ]
 }
 
@@ -332,6 +427,9 @@ fn operator() -> Vec<Route> {
         Route::new(Method::GET, "/v1/host", Operator, host::host)
             .says("What this host is and has")
             .gives::<HostView>(200),
+        Route::new(Method::GET, "/v1/host/stale", Operator, drivers::stale)
+            .says("What drivers find that carries our marks and is not ours: it is never touched")
+            .gives::<StaleList>(200),
         Route::new(Method::GET, "/v1/images", Operator, images::list)
             .says("Imported images")
             .gives::<Page<Image>>(200),

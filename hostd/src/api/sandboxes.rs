@@ -4,6 +4,7 @@ use super::{
     body,
     call::{Call, forbidden},
     dispatch::new_id,
+    egress,
     failure::{Answer, Failure},
     idempotency,
     views::{self, ok},
@@ -74,6 +75,7 @@ fn claimed_id(call: &Call) -> Option<SandboxId> {
 pub fn asked_for(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSandbox, Failure> {
     let fleet = &call.api.fleet;
     let (blueprint, environment) = blueprint(spec, fleet.defaults())?;
+    egress::check_profile(call, "network.profile", &blueprint.egress)?;
     let now_ms = call.api.now_ms();
     Ok(NewSandbox {
         id,

@@ -8,12 +8,11 @@ use super::{
     views::ok,
 };
 use crate::{
-    core::{Blueprint, undress},
+    core::undress,
     store::{Change, Secret},
 };
 use hyper::Method;
 use protocol::{ServiceView, ServicesRequest, api::Page};
-use std::sync::Arc;
 
 pub async fn list(call: Call) -> Answer {
     let (_, control) = call.control().await?;
@@ -33,8 +32,8 @@ pub async fn put(call: Call) -> Answer {
     let told = ServicesRequest { services: environment.dress(&services) };
     let path = pass::path(&["services"]);
     let (_, items) = control.json::<Vec<ServiceView>>(Method::PUT, &path, Some(&told), WITHIN).await?;
-    let blueprint = Some(Arc::new(Blueprint { services, ..(*record.blueprint).clone() }));
-    let change = Change { blueprint, env: Some(Secret(environment)), ..Change::default() };
+    // What else was changed while runtimed was asked stays.
+    let change = Change { services: Some(services), env: Some(Secret(environment)), ..Change::default() };
     let changed = call.api.fleet.store().change_sandbox(&record.id, change, call.api.now_ms()).await?;
     call.api.fleet.changed(changed);
     Ok(ok(&Page { items, next: None }))

@@ -1,6 +1,9 @@
 //! What all requests share.
 
-use super::{audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics, viewers::Viewers};
+use super::{
+    agent_versions::Versions, audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics,
+    viewers::Viewers, warm::Warms,
+};
 use crate::{core::Previews, links::Links, reconcile::Fleet};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -38,6 +41,9 @@ pub struct Api {
     pub(super) keys: Keyed,
     /// A place for each stream of events and each viewer of a terminal.
     pub(super) viewers: Viewers,
+    pub(super) versions: Versions,
+    /// Agents that wait for their tasks.
+    pub(super) warms: Warms,
     /// What outlives the request that began it.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -50,8 +56,8 @@ impl Api {
         let metrics = Arc::new(Metrics::default());
         let audit = Audit::start(fleet.store().clone(), fleet.clock(), metrics.clone());
         let (keys, work) = (Keyed::default(), TaskTracker::new());
-        let viewers = Viewers::default();
-        Arc::new(Self { fleet, settings, audit, metrics, keys, viewers, work, closing })
+        let (viewers, versions, warms) = (Viewers::default(), Versions::default(), Warms::default());
+        Arc::new(Self { fleet, settings, audit, metrics, keys, viewers, versions, warms, work, closing })
     }
 
     pub(super) fn now_ms(&self) -> u64 {

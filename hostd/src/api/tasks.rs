@@ -2,16 +2,23 @@
 
 use super::{
     call::Call,
+    connection,
     execs::id_made_up,
     failure::{Answer, Failure},
-    limits, task_request,
+    limits, pass, permissions, task_agent,
+    task_request::{self, Telling},
     views::{self, json, ok},
+    warm::Taken,
 };
-use crate::store::{NewTask, Secret, TaskBegun, TaskRecord};
+use crate::{
+    agents::{COMMAND, Place},
+    core::{Preview, Previews},
+    store::{NewTask, SandboxRecord, Secret, TaskBegun, TaskRecord},
+};
 use hyper::StatusCode;
 use protocol::{
-    TaskId,
-    api::{ApiErrorCode, SandboxId, SandboxStatus, TaskCreate},
+    TaskId, TaskRequest,
+    api::{ApiErrorCode, Network, SandboxId, SandboxStatus, TaskCreate},
 };
 
 pub async fn create(call: Call) -> Answer {
@@ -21,7 +28,25 @@ pub async fn create(call: Call) -> Answer {
         Some(id) => id.clone(),
         None => TaskId::parse(&id_made_up(&call, &sandbox)).map_err(|error| Failure::internal(&error))?,
     };
-    let request = task_request::request(&create, id.clone(), &sandbox.env.0.all)?;
+    permissions::only_known(&call.value()?["permissions"])?;
+    let agents = call.api.fleet.agents();
+    let choice = task_agent::choose(&create, agents.table())?;
+    let warm = call.api.warms.take(&sandbox, choice.name, &create, call.api.now_ms());
+    let made = match &warm {
+        Some(_) => None,
+        None => connection::connect(&call, &create, choice, &sandbox).await?,
+    };
+    let connected = warm.as_ref().map_or(made.as_ref(), Taken::connected);
+    let grant = connected.map(|(_, grant)| grant.clone());
+    let telling = Telling {
+        choice,
+        connection: connected.map(|(connection, _)| connection),
+        agents,
+        place: place(&create, &sandbox, &call.api.settings.previews),
+        sandbox_env: &sandbox.env.0.all,
+    };
+    let name = warm.as_ref().and_then(Taken::name);
+    let request = TaskRequest { warm: name, ..task_request::request(&create, id.clone(), &telling)? };
     if sandbox.state.status == SandboxStatus::Error && sandbox.state.effort.is_none() {
         // Says what is wrong with it, as every other call does.
         call.control().await?;
@@ -29,13 +54,19 @@ pub async fn create(call: Call) -> Answer {
     let task = NewTask {
         sandbox: sandbox.id,
         id: id.clone(),
-        agent: request.agent.name().to_owned(),
+        agent: choice.name.to_owned(),
         prompt: request.prompt.clone(),
         request: Secret(request),
         request_hash: task_request::hash(&create),
+        grant,
         created_ms: call.api.now_ms(),
     };
-    match call.api.fleet.submit(task).await? {
+    let begun = call.api.fleet.submit(task).await;
+    // Whether it was written down is not known of one that failed.
+    if let (Some(warm), Ok(TaskBegun::New(_)) | Err(_)) = (warm, &begun) {
+        warm.given();
+    }
+    match begun? {
         TaskBegun::New(task) | TaskBegun::Same(task) => Ok(json(StatusCode::ACCEPTED, &views::task(&task))),
         TaskBegun::Conflict => {
             let message = format!("another task has the id {id} already; choose another");
@@ -45,6 +76,28 @@ pub async fn create(call: Call) -> Answer {
             let message = "too many tasks of this sandbox wait for their turn; try again when some are done";
             Err(Failure::new(ApiErrorCode::TooMany, message))
         }
+    }
+}
+
+/// The sandbox, as its agent is told of it.
+pub fn place<'a>(create: &'a TaskCreate, sandbox: &'a SandboxRecord, previews: &Previews) -> Place<'a> {
+    const SOME: u16 = u16::MAX;
+    let blueprint = &sandbox.blueprint;
+    let url = |port| previews.url(&Preview { sandbox: sandbox.id, port });
+    Place {
+        cwd: create.cwd.as_deref(),
+        network: network(blueprint.network),
+        services: blueprint.services.iter().map(|service| (service.name.as_str(), service.port)).collect(),
+        previews: blueprint.ports.iter().map(|port| (*port, url(*port))).collect(),
+        preview: url(SOME).replace(&format!("-{SOME}."), "-N."),
+    }
+}
+
+fn network(network: Network) -> &'static str {
+    match network {
+        Network::None => "none",
+        Network::Proxy => "proxy",
+        Network::Open => "open",
     }
 }
 
@@ -60,6 +113,34 @@ pub async fn list(call: Call) -> Answer {
 
 pub async fn get(call: Call) -> Answer {
     Ok(ok(&views::task(&call.task().await?)))
+}
+
+/// What its agent printed, as runtimed keeps it.
+pub async fn log(call: Call) -> Answer {
+    let task = call.task().await?;
+    let query = call.query.passed_on(super::routes::READING)?;
+    if task.agent == COMMAND {
+        let message = "what a command prints is in the events of its task";
+        return Err(Failure::new(ApiErrorCode::Conflict, message));
+    }
+    let (_, control) = call.control().await?;
+    let path = format!("{}{query}", pass::path(&["tasks", task.id.as_str(), "output"]));
+    let answer = pass::down(&call, control, &path).await;
+    answer.map_err(|failure| match failure.error.code {
+        ApiErrorCode::NotFound => no_log(&task),
+        _ => failure,
+    })
+}
+
+/// runtimed does not know the task: not yet, or not any more.
+fn no_log(task: &TaskRecord) -> Failure {
+    let id = &task.id;
+    match task.done_seq {
+        None => {
+            Failure::new(ApiErrorCode::Conflict, format!("task {id} has not begun; try again when it has"))
+        }
+        Some(_) => Failure::new(ApiErrorCode::NotFound, format!("the log of task {id} is not kept any more")),
+    }
 }
 
 pub async fn cancel(call: Call) -> Answer {

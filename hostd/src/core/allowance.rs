@@ -29,6 +29,11 @@ impl Allowance {
         self.left -= if enough { 1000 } else { 0 };
         enough
     }
+
+    /// It was not used after all.
+    pub fn give_back(&mut self) {
+        self.left = self.left.saturating_add(1000).min(u64::from(self.rate.burst) * 1000);
+    }
 }
 
 #[cfg(test)]

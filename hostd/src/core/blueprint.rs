@@ -1,13 +1,13 @@
 //! From what a caller asked for to what will be built: strict, fully defaulted, immutable. No host facts
 //! and no secrets: the environment, of services too, stays outside.
 
-use super::parse_duration_ms;
+use super::{egress::RuleSet, parse_duration_ms};
 use crate::limits;
 use protocol::{
-    EnvMap, ServiceSpec,
+    EnvMap, ProfileName, ServiceSpec,
     api::{
-        ApiError, ApiErrorCode, IdlePolicy, Limits, LimitsSpec, Network, PreviewHeaders, SandboxScope,
-        SandboxSpec, ScopeKind, Visibility,
+        ApiError, ApiErrorCode, EgressRules, IdlePolicy, Limits, LimitsSpec, Network, PreviewHeaders,
+        SandboxScope, SandboxSpec, ScopeKind, Visibility,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,18 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blueprint {
     pub driver: String,
+    /// Absent: the driver's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
     pub image: String,
     pub ports: Vec<u16>,
     /// Without their environment.
     pub services: Vec<ServiceSpec>,
     pub limits: Limits,
     pub network: Network,
+    /// What its proxy lets through; changed while it runs, unlike the rest.
+    #[serde(default, skip_serializing_if = "EgressRules::is_empty")]
+    pub egress: EgressRules,
     pub idle_policy: IdlePolicy,
     /// Absent: as the host has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,9 +44,16 @@ pub struct Environment {
     pub all: EnvMap,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, EnvMap>,
+    /// It was lost with a database: what runs may have more than is known here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
 }
 
 impl Environment {
+    pub fn lost() -> Self {
+        Self { lost: true, ..Self::default() }
+    }
+
     /// Services with all they are given: the environment of the sandbox, and over it their own.
     pub fn dress(&self, services: &[ServiceSpec]) -> Vec<ServiceSpec> {
         let with_env = |service: &ServiceSpec| {
@@ -60,6 +73,7 @@ pub struct Defaults {
     pub memory_max_mb: u64,
     pub cpus_max: f64,
     pub pids_max: u64,
+    pub network: Network,
 }
 
 /// The blueprint of a spec, and its environment.
@@ -67,19 +81,45 @@ pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, 
     check_words(spec)?;
     check_scope(spec.scope.as_ref())?;
     let (services, environment) = undress(&spec.services, &spec.env)?;
+    let (network, egress) = network(spec, defaults)?;
     let blueprint = Blueprint {
         driver: spec.driver.clone().unwrap_or_else(|| defaults.driver.clone()),
+        runtime: spec.runtime.clone(),
         image: spec.image.clone().unwrap_or_else(|| defaults.image.clone()),
         ports: ports(spec)?,
         services,
         limits: limits_of(&spec.limits, defaults)?,
-        network: spec.network.unwrap_or_default(),
+        network,
+        egress,
         idle_policy: spec.idle_policy.unwrap_or_default(),
         visibility: spec.visibility,
         preview_headers: spec.preview_headers.unwrap_or_default(),
         ttl_ms: spec.ttl.as_deref().map(ttl_ms).transpose()?,
     };
     Ok((blueprint, environment))
+}
+
+fn network(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Network, EgressRules), ApiError> {
+    let Some(asked) = &spec.network else { return Ok((defaults.network, EgressRules::default())) };
+    let (network, egress) = (asked.mode().unwrap_or(defaults.network), asked.egress());
+    if network != Network::Proxy && !egress.is_empty() {
+        return Err(ApiError::invalid("network", "rules are for mode proxy: nothing else would keep them"));
+    }
+    check_egress("network.", &egress)?;
+    Ok((network, egress))
+}
+
+/// Rules as a caller wrote them; `before` is what their fields begin with.
+pub fn check_egress(before: &str, rules: &EgressRules) -> Result<(), ApiError> {
+    for (field, list) in [("allow", &rules.allow), ("deny", &rules.deny)] {
+        RuleSet::parse(list, &[])
+            .map_err(|why| ApiError::invalid(format!("{before}{field}"), why.to_string()))?;
+    }
+    let most = limits::EGRESS_MAX_MB;
+    let good = rules.max_mb.is_none_or(|mb| (1..=most).contains(&mb));
+    within(&format!("{before}max_mb"), good, &format!("must be 1 to {most}"))?;
+    let good = rules.profile.as_deref().is_none_or(|name| ProfileName::parse(name).is_ok());
+    within(&format!("{before}profile"), good, "is the name of no profile")
 }
 
 /// `ttl` as milliseconds.
@@ -116,7 +156,7 @@ fn check_words(spec: &SandboxSpec) -> Result<(), ApiError> {
         let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/' | b':' | b'@');
         !text.is_empty() && text.len() <= 256 && text.bytes().all(safe)
     };
-    for (field, value) in [("image", &spec.image), ("driver", &spec.driver)] {
+    for (field, value) in [("image", &spec.image), ("driver", &spec.driver), ("runtime", &spec.runtime)] {
         let good = value.as_deref().is_none_or(word);
         within(field, good, "must be 1 to 256 of A-Z a-z 0-9 . _ - / : @")?;
     }
@@ -147,7 +187,7 @@ pub fn undress(services: &[ServiceSpec], all: &EnvMap) -> Result<(Vec<ServiceSpe
     let most = format!("at most {} services", limits::SERVICES_MAX);
     within("services", services.len() <= limits::SERVICES_MAX, &most)?;
     check_env("env", all)?;
-    let mut environment = Environment { all: all.clone(), services: BTreeMap::new() };
+    let mut environment = Environment { all: all.clone(), ..Environment::default() };
     let mut bare = Vec::with_capacity(services.len());
     for service in services {
         let field = format!("services.{}.env", service.name);
@@ -217,6 +257,7 @@ mod tests {
             memory_max_mb: 8192,
             cpus_max: 2.0,
             pids_max: 4096,
+            network: Network::Proxy,
         }
     }
 
@@ -230,7 +271,7 @@ mod tests {
         let expected = serde_json::json!({
             "driver": "oci", "image": "host", "ports": [], "services": [],
             "limits": {"memory_mb": 1024, "cpus": 2.0, "pids": 512},
-            "network": "none", "idle_policy": "sleep", "preview_headers": "localhost", "ttl_ms": null,
+            "network": "proxy", "idle_policy": "sleep", "preview_headers": "localhost", "ttl_ms": null,
         });
         assert_eq!(serde_json::to_value(&blueprint).expect("JSON"), expected);
         assert!(environment == Environment::default());
@@ -255,6 +296,7 @@ mod tests {
             (serde_json::json!({"name": ""}), "name"),
             (serde_json::json!({"name": "a\nb"}), "name"),
             (serde_json::json!({"image": "a b"}), "image"),
+            (serde_json::json!({"runtime": "run\nsc"}), "runtime"),
             (serde_json::json!({"ports": [0]}), "ports"),
             (serde_json::json!({"ports": vec![1; 65]}), "ports"),
             (serde_json::json!({"env": {"A=B": "x"}}), "env.A=B"),
@@ -265,6 +307,12 @@ mod tests {
             (serde_json::json!({"limits": {"pids": 1}}), "limits.pids"),
             (serde_json::json!({"limits": {"pids": 5000}}), "limits.pids"),
             (serde_json::json!({"limits": {"disk_mb": 0}}), "limits.disk_mb"),
+            (serde_json::json!({"network": {"allow": ["a b"]}}), "network.allow"),
+            (serde_json::json!({"network": {"deny": ["*:0"]}}), "network.deny"),
+            (serde_json::json!({"network": {"deny": vec!["a.example"; 300]}}), "network.deny"),
+            (serde_json::json!({"network": {"max_mb": 0}}), "network.max_mb"),
+            (serde_json::json!({"network": {"profile": "a/b"}}), "network.profile"),
+            (serde_json::json!({"network": {"mode": "none", "deny": ["a.example"]}}), "network"),
             (serde_json::json!({"ttl": "4hours"}), "ttl"),
             (serde_json::json!({"ttl": "366d"}), "ttl"),
             (serde_json::json!({"scope": {"kind": "conversation"}}), "scope.key"),

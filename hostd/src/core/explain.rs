@@ -12,7 +12,7 @@
 use super::{Goal, Preview, State};
 use protocol::{
     ListeningPort, ServiceView, Status,
-    api::{ApiErrorCode, Problem, SandboxStatus},
+    api::{ApiErrorCode, PostMortem, Problem, SandboxStatus},
 };
 
 mod app;
@@ -33,6 +33,10 @@ pub struct Facts<'a> {
     pub preview: Preview,
     pub name: &'a str,
     pub state: &'a State,
+    /// How it ended last while it should have run.
+    pub post_mortem: Option<&'a PostMortem>,
+    /// What bringing it up is busy with.
+    pub progress: Option<&'a str>,
     /// What PID 1 tells; nothing when it does not answer.
     pub inner: Option<&'a Status>,
     pub now_ms: u64,
@@ -72,6 +76,7 @@ pub struct Explanation {
     pub listening: Vec<ListeningPort>,
     pub service: Option<ServiceView>,
     pub problem: Option<Problem>,
+    pub post_mortem: Option<PostMortem>,
     /// It may come by itself: the page waits for it.
     pub hopeful: bool,
     /// What it waits for now.
@@ -106,6 +111,7 @@ impl Explanation {
             listening: Vec::new(),
             service: None,
             problem: None,
+            post_mortem: None,
             hopeful: false,
             step: None,
         }
@@ -141,7 +147,7 @@ fn reason(facts: &Facts<'_>) -> Explanation {
         _ if state.status == SandboxStatus::Destroyed => sandbox::destroyed(&teller),
         _ if state.goal == Goal::Destroyed => sandbox::destroying(&teller),
         _ if state.status == SandboxStatus::Error && state.effort.is_none() => {
-            sandbox::failed(&teller, state.problem.as_ref())
+            sandbox::failed(&teller, state.problem.as_ref(), facts.post_mortem)
         }
         // Not woken yet is no failure.
         (Cause::Failed { code, message }, _) if *code != ApiErrorCode::Waking => {

@@ -3,37 +3,54 @@
 mod access;
 mod allowance;
 mod blueprint;
+pub mod budget;
 mod cookie;
+mod death;
+mod drift;
+mod driver_name;
 mod duration;
 pub mod edge;
+pub mod egress;
 mod explain;
+mod grant;
 mod heartbeat;
 mod idle;
+mod model_choice;
 mod pass;
 mod pass_url;
 mod plan;
 mod preview;
+mod retry;
 mod sandbox;
 mod sound;
 mod task;
 mod task_line;
+mod verdict;
 
 pub use access::{Access, Identity};
 pub use allowance::{Allowance, Rate};
 pub use blueprint::{
-    Blueprint, Defaults, Environment, blueprint, check_metadata, check_name, ttl_ms, undress,
+    Blueprint, Defaults, Environment, blueprint, check_egress, check_metadata, check_name, ttl_ms, undress,
 };
+pub use budget::{Account, Bounds, Spent};
 pub use cookie::{keep_host_only, pass_cookie, pass_cookies, without_pass_cookies};
+pub use death::Death;
+pub use drift::{Drift, drift, restarted};
+pub use driver_name::{UNSUPPORTED, unsupported};
 pub use duration::{parse_duration_ms, rfc3339};
 #[cfg(test)]
 pub use explain::cases;
 pub use explain::{Cause, Explanation, Facts, Lines, Link, Patience, Progress, explain, progress};
+pub use grant::{GrantedModel, Terms};
 pub use heartbeat::Pulse;
 pub use idle::{DOZE_MAX_WINDOWS, Quiet, Sleep, Window, idle_inside_ms};
+pub use model_choice::{Offered, choose, missing};
 pub use pass::{BadPass, LinkId, PASS_PREFIX, Pass, Passes, Purpose};
 pub use pass_url::{Cleared, cleared, url_with_pass};
-pub use plan::{Container, Death, Desired, Step, plan};
+pub use plan::{Container, Desired, Step, plan};
 pub use preview::{Preview, Previews, Scheme};
+pub use retry::{Backoff, Nature, Next, nature, nature_of_kind, next};
 pub use sandbox::{Effort, Goal, Move, Refused, Renewal, State, apply};
-pub use task::{Ending, TaskFacts, TaskStep, task_step};
+pub use task::{Ending, TaskFacts, TaskStep, mourn, task_step};
 pub use task_line::{BadLine, Frames, Means, TaskLine};
+pub use verdict::{Seen, Verdict, judge};

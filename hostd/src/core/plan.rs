@@ -2,7 +2,7 @@
 //! there and names the next steps; performing them and planning again comes to a state for which there is
 //! nothing to do.
 
-use super::{Goal, State};
+use super::{Death, Goal, State};
 use protocol::api::{IdlePolicy, Phase, Problem, ProblemCode, SandboxStatus};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -26,15 +26,28 @@ pub enum Container {
     Dead(Death),
 }
 
-/// How a sandbox ended.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Death {
-    /// runtimed shut down by itself and said so.
-    pub in_order: bool,
-    /// The kernel killed PID 1 for memory; limit and peak, for people ("512 MB, peak 511 MB").
-    pub oom: Option<String>,
-    /// The last lines PID 1 printed.
-    pub last_lines: Vec<String>,
+impl Container {
+    /// The goal that it would be at, as far as it can be seen.
+    pub fn found(&self) -> Option<Goal> {
+        match self {
+            Self::Unknown | Self::Launching => None,
+            Self::Absent | Self::Dead(_) => Some(Goal::Stopped),
+            Self::Running { frozen: true, .. } => Some(Goal::Paused),
+            Self::Running { frozen: false, .. } => Some(Goal::Running),
+        }
+    }
+
+    /// The state of one that was found so, and of which there is no record: it is left as it is. Of one that
+    /// runs no more, or of which nobody can tell, whoever cares for it writes down what became of it.
+    pub fn state_found(&self) -> State {
+        match self {
+            Self::Absent => State::at(Goal::Stopped),
+            Self::Running { frozen: true, .. } => State::at(Goal::Paused),
+            Self::Running { frozen: false, .. } | Self::Launching | Self::Dead(_) | Self::Unknown => {
+                State::at(Goal::Running)
+            }
+        }
+    }
 }
 
 /// One thing to do.
@@ -61,10 +74,14 @@ pub enum Step {
     /// Record that the goal is reached.
     Reached,
     GiveUp(Problem),
-    Lost(Problem),
-    Ended,
-    /// It should run and died: record why, and bring it up again after a pause.
-    Restart(Problem),
+    /// It should run and died: record why.
+    Lost(Death),
+    /// The same, and nothing was wrong with it: it counts as stopped.
+    Ended(Death),
+    /// The same, and it is brought up again after a pause.
+    Restart(Death),
+    /// It should always run, and only its backend was away.
+    TryAgain,
     /// The end takes too long: go on with a new deadline.
     Extend,
 }
@@ -73,14 +90,15 @@ pub fn plan(desired: &Desired<'_>, container: &Container, now_ms: u64) -> Vec<St
     let state = desired.state;
     match &state.effort {
         None => settled(desired, container),
-        Some(effort) if now_ms >= effort.deadline_ms => overdue(state, effort.phase, container),
-        Some(_) => towards(state, container),
+        Some(effort) if now_ms >= effort.deadline_ms => overdue(desired, effort.phase, container),
+        Some(_) => towards(desired, container),
     }
 }
 
 /// The way to a goal, one step at a time: what comes next depends on what that step brings.
-fn towards(state: &State, container: &Container) -> Vec<Step> {
+fn towards(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
     use Container::{Absent, Dead, Launching, Running, Unknown};
+    let state = desired.state;
     if let Some(renewal) = state.renewal {
         return match container {
             Unknown => vec![Step::LookAgain],
@@ -94,7 +112,10 @@ fn towards(state: &State, container: &Container) -> Vec<Step> {
         (_, Unknown) | (Goal::Running | Goal::Paused, Launching) => Step::LookAgain,
         (Goal::Stopped | Goal::Destroyed, Launching | Running { .. }) => Step::Terminate,
 
-        // What a launch brings is known without another look.
+        // What a launch brings is known without another look. Nothing of the run before counts any more.
+        (Goal::Running, Absent) if should_live(state.status) => {
+            return vec![Step::Renewed, Step::Launch, Step::AwaitReady, Step::Reached];
+        }
         (Goal::Running, Absent) => return vec![Step::Launch, Step::AwaitReady, Step::Reached],
         (Goal::Running | Goal::Stopped, Dead(_)) => Step::Clear,
         (Goal::Running, Running { frozen: true, .. }) => Step::Thaw,
@@ -103,8 +124,8 @@ fn towards(state: &State, container: &Container) -> Vec<Step> {
 
         (Goal::Paused, Running { frozen: false, .. }) => Step::Freeze,
         (Goal::Paused, Running { frozen: true, .. }) => Step::Reached,
-        (Goal::Paused, Absent) => Step::Lost(died(Vec::new())),
-        (Goal::Paused, Dead(death)) => Step::Lost(problem_of(death)),
+        (Goal::Paused, Absent) => after(desired, &Death::default()),
+        (Goal::Paused, Dead(death)) => after(desired, death),
 
         (Goal::Stopped, Absent) => Step::Reached,
         (Goal::Destroyed, Dead(_) | Absent) => return vec![Step::Erase, Step::Reached],
@@ -113,9 +134,9 @@ fn towards(state: &State, container: &Container) -> Vec<Step> {
 }
 
 /// The time is up. Going up fails; being destroyed goes on.
-fn overdue(state: &State, phase: Phase, container: &Container) -> Vec<Step> {
-    let next = towards(state, container);
-    match state.goal {
+fn overdue(desired: &Desired<'_>, phase: Phase, container: &Container) -> Vec<Step> {
+    let next = towards(desired, container);
+    match desired.state.goal {
         Goal::Destroyed => [vec![Step::Extend], next].concat(),
         // It may have got there in the last moment.
         Goal::Running | Goal::Paused | Goal::Stopped if next == [Step::Reached] => next,
@@ -127,13 +148,13 @@ fn overdue(state: &State, phase: Phase, container: &Container) -> Vec<Step> {
 fn settled(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
     use Container::{Absent, Dead, Launching, Running, Unknown};
     let status = desired.state.status;
-    let should_live = matches!(status, SandboxStatus::Running | SandboxStatus::Paused);
+    let should_live = should_live(status);
     match container {
         Unknown => vec![],
-        Absent if should_live => lost(desired, died(Vec::new())),
+        Absent if should_live => vec![after(desired, &Death::default())],
         // What is left is cleared away once it is written down why it died.
-        Dead(death) if should_live && death.in_order => vec![Step::Ended],
-        Dead(death) if should_live => lost(desired, problem_of(death)),
+        Dead(death) if should_live => vec![after(desired, death)],
+        Absent if misses_its_backend(desired) => vec![Step::TryAgain],
         Absent => vec![],
         Dead(_) => vec![Step::Clear],
         Running { frozen: true, .. } if status == SandboxStatus::Running => vec![Step::Thaw],
@@ -146,22 +167,26 @@ fn settled(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
     }
 }
 
-fn lost(desired: &Desired<'_>, problem: Problem) -> Vec<Step> {
+fn should_live(status: SandboxStatus) -> bool {
+    matches!(status, SandboxStatus::Running | SandboxStatus::Paused)
+}
+
+/// Where the death of one that should run leads.
+fn after(desired: &Desired<'_>, death: &Death) -> Step {
     match desired.idle_policy {
-        IdlePolicy::AlwaysOn => vec![Step::Restart(problem)],
-        IdlePolicy::Sleep => vec![Step::Lost(problem)],
+        IdlePolicy::AlwaysOn => Step::Restart(death.clone()),
+        IdlePolicy::Sleep if death.was_innocent() => Step::Ended(death.clone()),
+        IdlePolicy::Sleep => Step::Lost(death.clone()),
     }
 }
 
-fn problem_of(death: &Death) -> Problem {
-    let Some(memory) = &death.oom else { return died(death.last_lines.clone()) };
-    let message = format!("the kernel killed it for memory ({memory}); give it more with limits.memory_mb");
-    Problem { code: ProblemCode::Oom, message, output: death.last_lines.clone() }
-}
-
-fn died(output: Vec<String>) -> Problem {
-    let message = "PID 1 of the sandbox is gone; start it again".to_owned();
-    Problem { code: ProblemCode::Died, message, output }
+/// Whether it should always run, ran before, and does not only because its backend did not answer. Nothing
+/// else leaves one that does not run with the goal to run and nothing being done.
+fn misses_its_backend(desired: &Desired<'_>) -> bool {
+    let problem = desired.state.problem.as_ref().map(|problem| problem.code);
+    desired.idle_policy == IdlePolicy::AlwaysOn
+        && desired.state.goal == Goal::Running
+        && problem == Some(ProblemCode::DriverUnavailable)
 }
 
 fn deadline_passed(phase: Phase) -> Problem {

@@ -4,15 +4,17 @@
 //!            Accept(goal)                     Settle
 //!  settled ───────────────▶ effort towards ───────────▶ settled: Running, Paused, Stopped, Destroyed,
 //!     ▲                        the goal                 or Error with a problem
-//!     └── Lost: it died while nobody asked for that
+//!     └── Lost, Ended, Restart: it died while nobody asked for that
 //! ```
 //!
 //! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `effort` what
 //! is being done to get from one to the other, with a deadline. Without an effort nothing is done, so an
-//! `Error` stays until somebody asks for something. A sandbox that *dozes* is paused because nothing happened,
+//! `Error` stays until somebody asks for something; unless the goal is still to run, because only the backend
+//! was away. A sandbox that *dozes* is paused because nothing happened,
 //! not because somebody wants that: it may be stopped after a while, and a byte wakes it.
 
-use protocol::api::{Phase, Problem, SandboxStatus};
+use super::Death;
+use protocol::api::{Phase, Problem, ProblemCode, SandboxStatus};
 use serde::{Deserialize, Serialize};
 
 /// What the owner wants.
@@ -49,7 +51,7 @@ pub struct State {
     /// Only with the goal `Paused`: nobody asked for that, nothing happened in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dozing: bool,
-    /// Why, when `status` is `Error`.
+    /// Why, when `status` is `Error`; otherwise why what was asked for last was not done.
     pub problem: Option<Problem>,
 }
 
@@ -62,20 +64,37 @@ pub enum Move {
     Doze { deadline_ms: u64 },
     /// Somebody wants it made anew: stopped, its files emptied unless kept, and brought up.
     Renew { renewal: Renewal, deadline_ms: u64 },
-    /// It was stopped and emptied; now it can be brought up.
+    /// It was stopped, and emptied if that was wanted; now it can be brought up.
     Renewed,
     /// The effort needs longer: it is tried again.
     Extend { deadline_ms: u64 },
     /// The goal is reached.
     Reached,
-    /// The effort is given up. Not for destroy, which goes on until it is done.
-    GiveUp { problem: Problem },
+    /// The effort is given up. Not for destroy, which goes on until it is done. `found` is what the last look
+    /// showed, if it showed anything.
+    GiveUp { problem: Problem, found: Option<Goal> },
     /// It died while it should have run or been frozen.
-    Lost { problem: Problem },
+    Lost { death: Box<Death> },
     /// The same, and it is to be brought up again.
-    Restart { problem: Problem, deadline_ms: u64 },
-    /// It ended in order while it should have run: somebody shut it down from inside.
-    Ended,
+    Restart { death: Box<Death>, deadline_ms: u64 },
+    /// The same, and nothing was wrong with it: somebody shut it, or what runs it, down.
+    Ended { death: Box<Death> },
+}
+
+impl Move {
+    /// How it ended, if it did while it should have run.
+    pub fn death(&self) -> Option<&Death> {
+        match self {
+            Self::Lost { death } | Self::Restart { death, .. } | Self::Ended { death } => Some(death),
+            Self::Accept { .. }
+            | Self::Doze { .. }
+            | Self::Renew { .. }
+            | Self::Renewed
+            | Self::Extend { .. }
+            | Self::Reached
+            | Self::GiveUp { .. } => None,
+        }
+    }
 }
 
 /// Why a move is not possible.
@@ -104,9 +123,9 @@ impl State {
         }
     }
 
-    /// One that was found without a record: left as it is seen to be, once somebody looks.
-    pub fn found() -> Self {
-        Self { status: SandboxStatus::Running, ..settled(Goal::Running) }
+    /// One that is as it should be.
+    pub fn at(goal: Goal) -> Self {
+        settled(goal)
     }
 
     /// Whether it is, and should be, up.
@@ -146,7 +165,10 @@ pub fn apply(state: &State, change: Move) -> Result<State, Refused> {
             let renewal = Some(renewal);
             Ok(State { goal: Goal::Running, effort, renewal, dozing: false, ..state.clone() })
         }
-        Move::Renewed => Ok(State { renewal: None, ..state.clone() }),
+        Move::Renewed => {
+            let status = SandboxStatus::Stopped;
+            Ok(State { renewal: None, status, problem: None, ..state.clone() })
+        }
         Move::Extend { deadline_ms } => {
             let effort = state.effort.as_ref().ok_or(Refused::NoEffort)?;
             Ok(State { effort: Some(Effort { phase: effort.phase, deadline_ms }), ..state.clone() })
@@ -155,23 +177,21 @@ pub fn apply(state: &State, change: Move) -> Result<State, Refused> {
             state.effort.as_ref().ok_or(Refused::NoEffort)?;
             Ok(State { dozing: state.dozing, ..settled(state.goal) })
         }
-        Move::GiveUp { problem } => {
-            state.effort.as_ref().ok_or(Refused::NoEffort)?;
+        Move::GiveUp { problem, found } => {
+            let effort = state.effort.as_ref().ok_or(Refused::NoEffort)?;
             not_destroying(state)?;
-            // What could not be frozen runs on.
-            let still_runs = state.goal == Goal::Paused && state.status == SandboxStatus::Running;
-            Ok(if still_runs { settled(Goal::Running) } else { failed(problem) })
+            Ok(given_up(state, effort.phase, problem, found))
         }
-        Move::Lost { problem } => {
+        Move::Lost { death } => {
             not_destroying(state)?;
-            Ok(failed(problem))
+            Ok(failed(death.problem()))
         }
-        Move::Restart { problem, deadline_ms } => {
+        Move::Restart { death, deadline_ms } => {
             not_destroying(state)?;
             let effort = Some(Effort { phase: Phase::Starting, deadline_ms });
-            Ok(State { goal: Goal::Running, effort, ..failed(problem) })
+            Ok(State { goal: Goal::Running, effort, ..failed(death.problem()) })
         }
-        Move::Ended => {
+        Move::Ended { .. } => {
             not_destroying(state)?;
             Ok(settled(Goal::Stopped))
         }
@@ -187,15 +207,25 @@ fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, Refused>
     if goal == Goal::Paused && !may_pause {
         return Err(Refused::NotRunning);
     }
-    if state.goal == goal && (state.effort.is_some() || state.status == status_at(goal)) {
+    if state.goal == goal && state.effort.is_some() {
         return Ok(State { dozing: false, ..state.clone() });
+    }
+    if state.goal == goal && state.status == status_at(goal) {
+        return Ok(settled(goal));
     }
     let phase = match (goal, state.status) {
         (Goal::Running, SandboxStatus::Creating) => Phase::Provisioning,
-        (Goal::Running, SandboxStatus::Paused) => Phase::Resuming,
+        // It was never to end.
+        (Goal::Running, SandboxStatus::Running | SandboxStatus::Paused) if state.stays_up() => {
+            Phase::Resuming
+        }
         (
             Goal::Running,
-            SandboxStatus::Running | SandboxStatus::Stopped | SandboxStatus::Error | SandboxStatus::Destroyed,
+            SandboxStatus::Running
+            | SandboxStatus::Paused
+            | SandboxStatus::Stopped
+            | SandboxStatus::Error
+            | SandboxStatus::Destroyed,
         ) => Phase::Starting,
         (Goal::Paused, _) => Phase::Pausing,
         (Goal::Stopped, _) => Phase::Stopping,
@@ -207,6 +237,37 @@ fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, Refused>
 
 fn not_destroying(state: &State) -> Result<(), Refused> {
     if state.goal == Goal::Destroyed { Err(Refused::Destroying) } else { Ok(()) }
+}
+
+/// Where it stands when nothing comes of what was being done.
+fn given_up(state: &State, phase: Phase, problem: Problem, found: Option<Goal>) -> State {
+    // What could not be frozen runs on.
+    if state.goal == Goal::Paused && state.status == SandboxStatus::Running {
+        return settled(Goal::Running);
+    }
+    if problem.code != ProblemCode::DriverUnavailable {
+        return failed(problem);
+    }
+    // Nothing is wrong with it. What was made once and is to run is still wanted when its backend is back.
+    let after = match before(state, phase, found) {
+        Some(goal) => State { problem: Some(problem), ..settled(goal) },
+        None => failed(problem),
+    };
+    let still_wanted = state.goal == Goal::Running && state.status != SandboxStatus::Creating;
+    if still_wanted { State { goal: Goal::Running, ..after } } else { after }
+}
+
+/// What was reached last, if that is where it still is.
+fn before(state: &State, phase: Phase, found: Option<Goal>) -> Option<Goal> {
+    let last = match state.status {
+        SandboxStatus::Stopped => return Some(Goal::Stopped),
+        SandboxStatus::Running => Goal::Running,
+        SandboxStatus::Paused => Goal::Paused,
+        SandboxStatus::Creating | SandboxStatus::Error | SandboxStatus::Destroyed => return None,
+    };
+    // Where nobody can see it, only what was never to end counts as alive.
+    let untouched = matches!(phase, Phase::Resuming | Phase::Pausing);
+    found.or_else(|| untouched.then_some(last))
 }
 
 /// After a failure nothing is wanted until somebody says so.
@@ -240,12 +301,55 @@ mod tests {
     fn what_cannot_be_frozen_runs_on() {
         let pausing = accepted(&settled(Goal::Running), Goal::Paused).expect("it runs");
         let problem = Problem { code: ProblemCode::DeadlinePassed, message: "late".into(), output: vec![] };
-        let after = apply(&pausing, Move::GiveUp { problem: problem.clone() }).expect("it was tried");
+        let after =
+            apply(&pausing, Move::GiveUp { problem: problem.clone(), found: None }).expect("it was tried");
         assert_eq!(after, settled(Goal::Running));
         // One that could not be stopped is in error.
         let stopping = accepted(&settled(Goal::Running), Goal::Stopped).expect("it runs");
-        let after = apply(&stopping, Move::GiveUp { problem }).expect("it was tried");
+        let after = apply(&stopping, Move::GiveUp { problem, found: None }).expect("it was tried");
         assert_eq!(after.status, SandboxStatus::Error);
+    }
+
+    #[test]
+    fn when_the_backend_is_away_it_stands_where_it_is_known_to_stand() {
+        use Goal::{Paused, Running, Stopped};
+        use SandboxStatus as Is;
+        let renewal = Renewal { keep_workspace: true };
+        let renewing = apply(&settled(Running), Move::Renew { renewal, deadline_ms: 9 }).expect("legal");
+        let renewed = apply(&renewing, Move::Renewed).expect("legal");
+        assert_eq!(renewed.status, Is::Stopped);
+        let towards = |from, goal| accepted(&settled(from), goal).expect("legal");
+        let and_back = |from| accepted(&towards(from, Stopped), Running).expect("legal");
+        let table = [
+            // Nobody sees it: only what was not to end is as it was.
+            (towards(Stopped, Running), None, (Running, Is::Stopped)),
+            (towards(Paused, Running), None, (Running, Is::Paused)),
+            (towards(Running, Stopped), None, (Stopped, Is::Error)),
+            (towards(Paused, Stopped), None, (Stopped, Is::Error)),
+            (and_back(Running), None, (Running, Is::Error)),
+            (and_back(Paused), None, (Running, Is::Error)),
+            (renewing.clone(), None, (Running, Is::Error)),
+            (renewed.clone(), None, (Running, Is::Stopped)),
+            (State::new(9), None, (Stopped, Is::Error)),
+            // What is seen counts.
+            (towards(Running, Stopped), Some(Running), (Running, Is::Running)),
+            (towards(Running, Stopped), Some(Stopped), (Stopped, Is::Stopped)),
+            (towards(Paused, Running), Some(Paused), (Running, Is::Paused)),
+            (towards(Paused, Running), Some(Stopped), (Running, Is::Stopped)),
+            (and_back(Running), Some(Stopped), (Running, Is::Stopped)),
+            (and_back(Paused), Some(Paused), (Running, Is::Paused)),
+            (renewing, Some(Running), (Running, Is::Running)),
+            (State::new(9), Some(Stopped), (Stopped, Is::Error)),
+        ];
+        let code = ProblemCode::DriverUnavailable;
+        let problem = Problem { code, message: "gone fishing".into(), output: vec![] };
+        for (state, found, expected) in table {
+            let after =
+                apply(&state, Move::GiveUp { problem: problem.clone(), found }).expect("it was tried");
+            assert_eq!((after.goal, after.status), expected, "{state:?} {found:?}");
+            assert_eq!((after.effort, after.renewal), (None, None), "{state:?}");
+            assert_eq!(after.problem, Some(problem.clone()));
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub enum Ending {
     SandboxFailed(Option<Problem>),
     /// runtimed will never run it.
     Refused(String),
+    /// Its agent is not there: what to do about that.
+    AgentMissing(String),
     /// runtimed told how it ended, and not as its last event.
     Told(Box<TaskResult>),
 }
@@ -85,6 +87,9 @@ impl Ending {
             Self::Refused(why) => {
                 (TaskStatus::Failed, FailureReason::Internal, Some(format!("the sandbox refused it: {why}")))
             }
+            Self::AgentMissing(message) => {
+                (TaskStatus::Failed, FailureReason::SpawnFailed, Some(message.clone()))
+            }
             Self::Told(result) => return (**result).clone(),
         };
         let why = if taken { "its record was lost with the sandbox" } else { "the task never started" };
@@ -99,9 +104,20 @@ impl Ending {
             build: BuildOutcome { status: BuildStatus::Skipped, exit: None, output: None, duration_ms: 0 },
             health: HealthOutcome { status: HealthStatus::Unknown, unready: Vec::new() },
             usage: None,
+            session: None,
             durations: Durations::default(),
             checkpoint: Checkpoint::Unavailable { why: why.to_owned() },
         }
+    }
+}
+
+/// The result of a task that was lost with its sandbox, with why that ended.
+pub fn mourn(result: TaskResult, death: Option<&str>) -> TaskResult {
+    match (result.failure_reason, death) {
+        (Some(FailureReason::Lost), Some(why)) => {
+            TaskResult { message: Some(format!("the sandbox ended under it: {why}")), ..result }
+        }
+        _ => result,
     }
 }
 
@@ -155,9 +171,18 @@ mod tests {
             Ending::Destroyed,
             Ending::SandboxFailed(None),
             Ending::Refused("no".to_owned()),
+            Ending::AgentMissing("install it".to_owned()),
         ] {
             let result = ending.result(true);
             assert!(result.status.is_final() && result.failure_reason.is_some(), "{ending:?}");
         }
+    }
+
+    #[test]
+    fn only_one_that_was_lost_is_told_why_the_sandbox_ended() {
+        let said = |ending: Ending, death| mourn(ending.result(true), death).message.unwrap_or_default();
+        assert_eq!(said(Ending::Lost, Some("it burnt")), "the sandbox ended under it: it burnt");
+        assert_eq!(said(Ending::Lost, None), "the sandbox ended under it");
+        assert_eq!(said(Ending::AgentMissing("install it".to_owned()), Some("it burnt")), "install it");
     }
 }

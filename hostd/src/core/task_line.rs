@@ -26,7 +26,7 @@ const KINDS: [&str; 12] = [
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskLine {
-    /// Its place among the events of the task.
+    /// Its place among the events that the sandbox tells of the task, from 1; 0 for what hostd itself saw.
     pub number: u64,
     pub time_ms: u64,
     pub kind: &'static str,
@@ -112,6 +112,12 @@ impl TaskLine {
         Ok(Self { number, time_ms, kind: "done", fields: fields.into(), means: Means::Done(result) })
     }
 
+    /// What hostd itself saw.
+    pub fn own(time_ms: u64, fact: &TaskFact) -> Result<Self, serde_json::Error> {
+        let fields = other_fields(serde_json::to_string(fact)?.as_bytes())?;
+        Ok(Self { number: 0, time_ms, kind: fact.kind(), fields, means: Means::Nothing })
+    }
+
     /// Says that the events before this one were gone when they were asked for.
     pub fn gap(number: u64, time_ms: u64, lost: u64) -> Self {
         let fields = format!(
@@ -130,9 +136,10 @@ impl TaskLine {
         Self { kind: "log", fields: fields.into(), means: Means::Nothing, ..instead_of.clone() }
     }
 
-    /// Whether an agent can make any number of them.
+    /// Whether an agent can make any number of them. A question is none: who does not see it cannot answer, and
+    /// its agent waits until then.
     pub fn is_output(&self) -> bool {
-        !matches!(self.kind, "status" | "file" | "build" | "usage" | "done")
+        !matches!(self.kind, "status" | "file" | "permission" | "build" | "usage" | "done")
     }
 
     /// About as many bytes as its frame has.
@@ -189,9 +196,13 @@ impl<'a> Frames<'a> {
         let written = write!(
             out,
             "id: {seq}\nevent: {kind}\ndata: {{\"seq\":{seq},\"time\":\"{time}\",\"sandbox\":\"{sandbox}\",\
-             \"task\":\"{task}\",\"number\":{number},\"kind\":\"{kind}\"{comma}"
+             \"task\":\"{task}\","
         );
         written.expect("memory takes every byte");
+        if *number > 0 {
+            write!(out, "\"number\":{number},").expect("memory takes every byte");
+        }
+        write!(out, "\"kind\":\"{kind}\"{comma}").expect("memory takes every byte");
         out.extend_from_slice(fields);
         out.extend_from_slice(b"}\n\n");
     }
@@ -238,9 +249,21 @@ mod tests {
         );
         assert_eq!(text.matches('\n').count(), 4);
         assert!(!text.contains('\r'));
-        assert_eq!((view.seq, view.number, view.kind.as_str()), (7, 3, "message"));
+        assert_eq!((view.seq, view.number, view.kind.as_str()), (7, Some(3), "message"));
         assert_eq!(view.fact["text"], "a \"line\"\r\n\u{2028}");
         assert_eq!(view.fact.len(), 1);
+    }
+
+    #[test]
+    fn what_hostd_saw_has_no_number() {
+        let usage = protocol::Usage { input_tokens: 5, ..Default::default() };
+        let line = TaskLine::own(1_000, &TaskFact::Usage { usage }).expect("JSON");
+        let (text, view) = frame(&line);
+        assert_eq!((view.number, view.kind.as_str()), (None, "usage"));
+        assert_eq!((view.fact["input_tokens"].as_u64(), view.fact.get("type")), (Some(5), None), "{text}");
+        let call = protocol::ModelCall { provider: "p".to_owned(), ..Default::default() };
+        let fact = TaskFact::Model(Box::new(protocol::ModelFact::Seen(call)));
+        assert_eq!(frame(&TaskLine::own(1, &fact).expect("JSON")).1.fact["state"], "succeeded");
     }
 
     #[test]
@@ -252,7 +275,7 @@ mod tests {
             " {\"seq\":3, \"time_ms\":1000,\"type\":\"me\\u0073sage\",\"text\":\"hi\"} ",
         ] {
             let (frame, view) = frame(&parse(text).expect(text));
-            assert_eq!((view.number, view.fact["text"].as_str()), (3, Some("hi")), "{text}");
+            assert_eq!((view.number, view.fact["text"].as_str()), (Some(3), Some("hi")), "{text}");
             assert_eq!((frame.matches('\n').count(), frame.matches('\r').count()), (4, 0), "{text}");
         }
     }

@@ -1,30 +1,62 @@
 //! The drivers of this host, by name.
 
 use super::{Driver, DriverError, missing::Missing};
-use std::sync::Arc;
+use crate::core::unsupported;
+use std::{path::PathBuf, sync::Arc};
 
 #[derive(Clone)]
 pub struct Drivers {
     all: Vec<Arc<dyn Driver>>,
+    absent: Vec<Absent>,
+}
+
+/// A driver that hostd knows and was started without.
+#[derive(Debug, Clone)]
+pub struct Absent {
+    pub name: &'static str,
+    /// Any of these is there where its backend is.
+    pub signs: Vec<PathBuf>,
+    /// Why, and what to do about it.
+    pub why: String,
+}
+
+impl Absent {
+    pub fn present(&self) -> bool {
+        self.signs.iter().any(|sign| sign.exists())
+    }
 }
 
 impl Drivers {
     pub fn new(all: Vec<Arc<dyn Driver>>) -> Self {
-        Self { all }
+        Self { all, absent: Vec::new() }
+    }
+
+    pub fn without(self, absent: Vec<Absent>) -> Self {
+        Self { absent, ..self }
     }
 
     pub fn all(&self) -> &[Arc<dyn Driver>] {
         &self.all
     }
 
+    pub fn absent(&self) -> &[Absent] {
+        &self.absent
+    }
+
     /// The driver that a caller asks for.
     pub fn wanted(&self, name: &str) -> Result<&Arc<dyn Driver>, DriverError> {
-        let found = self.all.iter().find(|driver| driver.name() == name);
-        found.ok_or_else(|| DriverError::Refused {
+        self.all.iter().find(|driver| driver.name() == name).ok_or_else(|| self.refusal(name))
+    }
+
+    fn refusal(&self, name: &str) -> DriverError {
+        let absent = self.absent.iter().find(|absent| absent.name == name).map(|absent| absent.why.as_str());
+        let why = absent.or_else(|| unsupported(name).map(|known| known.why));
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        DriverError::Refused {
             field: "driver",
-            message: format!("this host has no driver {name}"),
+            message: format!("this host has no driver {name}{why}"),
             supported: self.all.iter().map(|driver| driver.name().to_owned()).collect(),
-        })
+        }
     }
 
     /// The driver of a sandbox that exists: perhaps one that this hostd was not given.
@@ -32,6 +64,32 @@ impl Drivers {
         match self.wanted(name) {
             Ok(driver) => driver.clone(),
             Err(_) => Arc::new(Missing::new(name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fake::Fake, *};
+
+    #[test]
+    fn a_driver_that_is_not_there_is_refused_with_why_and_what_is() {
+        let absent =
+            Absent { name: "docker", signs: vec!["/there/is/none".into()], why: "no socket".to_owned() };
+        let drivers = Drivers::new(vec![Arc::new(Fake::default())]).without(vec![absent]);
+        assert!(drivers.wanted("fake").is_ok());
+        assert!(!drivers.absent()[0].present());
+        let table = [
+            ("docker", "this host has no driver docker: no socket"),
+            ("lima", "this host has no driver lima: hostd does not start virtual machines"),
+            ("nonsense", "this host has no driver nonsense"),
+        ];
+        for (name, begins) in table {
+            let Err(DriverError::Refused { field, message, supported }) = drivers.wanted(name) else {
+                panic!("{name} is refused");
+            };
+            assert_eq!((field, supported), ("driver", vec!["fake".to_owned()]));
+            assert!(message.starts_with(begins), "{message}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport};
 use crate::core::Blueprint;
 use async_trait::async_trait;
-use protocol::api::{SandboxId, StatsView};
+use protocol::api::{Capabilities, SandboxId, StatsView};
 use std::{io, net::SocketAddr, path::PathBuf};
 use tokio::net::TcpListener;
 
@@ -46,6 +46,17 @@ impl Driver for Missing {
 
     fn warnings(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            networks: vec![],
+            limits: vec![],
+            pause: false,
+            runtimes: vec![],
+            images: vec![],
+            isolation: vec![],
+        }
     }
 
     async fn check(&self, _: &Blueprint) -> Result<(), DriverError> {

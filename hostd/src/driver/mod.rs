@@ -7,16 +7,19 @@
 mod choice;
 #[cfg(test)]
 pub(crate) mod fake;
+#[expect(dead_code, unused_imports, reason = "drivers of engines need all of it")]
+mod local;
 mod missing;
 pub mod oci;
 
-pub use choice::Drivers;
+pub use choice::{Absent, Drivers};
+pub use local::{images::Images, trash::empty as empty_trash};
 
 use crate::core::{Blueprint, Death};
 use async_trait::async_trait;
-use protocol::api::{Owner, SandboxId, SandboxScope, StatsView};
+use protocol::api::{Capabilities, Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
-use std::{any::Any, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{any::Any, collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -36,6 +39,18 @@ pub struct Badge {
     pub owner: Owner,
     pub scope: Option<SandboxScope>,
     pub created_ms: u64,
+    /// As they were when it was launched last; badges of an earlier hostd have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub particulars: Option<Particulars>,
+}
+
+/// What an owner may change about a sandbox while it lives. Nothing of it is secret.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Particulars {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
 }
 
 /// What a driver is asked to bring up.
@@ -44,6 +59,31 @@ pub struct Order {
     pub badge: Badge,
     pub attempt: u32,
     pub blueprint: Arc<Blueprint>,
+    pub progress: Progress,
+}
+
+/// Told of what takes long, in words for people. Whoever tells does so about once a second.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Listener>>);
+
+type Listener = dyn Fn(&str) + Send + Sync;
+
+impl Progress {
+    pub fn to(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    pub fn tell(&self, text: &str) {
+        if let Some(listener) = &self.0 {
+            listener(text);
+        }
+    }
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Progress")
+    }
 }
 
 /// What is there.
@@ -76,8 +116,12 @@ pub enum DriverError {
     /// The backend does not answer; later it may.
     #[error("{message}")]
     Unavailable { message: String },
-    #[error("there is no image {name}")]
-    ImageMissing { name: String },
+    /// `why`: what the backend said when it was asked to fetch it.
+    #[error("there is no image {name}{}", .why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    ImageMissing { name: String, why: Option<String> },
+    /// Something that is not ours has the name this would get.
+    #[error("{message}")]
+    NameTaken { message: String },
     #[error("the disk is full")]
     DiskFull,
     /// The backend tried and failed; `output` is what it printed last.
@@ -125,6 +169,15 @@ pub trait Driver: Transport {
     fn describe(&self) -> String;
     /// What does not work here, for people.
     fn warnings(&self) -> Vec<String>;
+    fn capabilities(&self) -> Capabilities;
+    /// Whether its backend is on this host: a glance at its files, nobody is asked.
+    fn present(&self) -> bool {
+        true
+    }
+    /// Whether its backend is well, by what is known already: nobody is asked.
+    fn health(&self) -> Result<(), DriverError> {
+        Ok(())
+    }
     /// Whether it can do what the blueprint asks for. Nothing is made.
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError>;
     /// Makes and starts it. When this returns, PID 1 runs; it may not answer yet.
@@ -132,6 +185,17 @@ pub trait Driver: Transport {
     async fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError>;
     /// Returns when PID 1 has ended. At once when it does not run.
     async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// Returns when a look may show something else than the last one did, because of somebody else: it
+    /// died, was started, removed, frozen or thawed. At once where that happened since. Sees at least the
+    /// death of one that runs.
+    async fn disturbed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        match self.look(sandbox).await? {
+            Sight::Running { .. } => self.died(sandbox).await,
+            // What is dead is not left so: whoever waits has not seen it.
+            Sight::Dead(_) => Ok(()),
+            Sight::Absent | Sight::Launching => std::future::pending().await,
+        }
+    }
     async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     /// Thaws, asks PID 1 to end, and kills it after `grace_ms`. Also ends a launch that hangs.

@@ -111,6 +111,8 @@ impl Edge {
             preview: visitor.preview,
             name: &record.name,
             state: &record.state,
+            post_mortem: record.post_mortem.as_deref(),
+            progress: record.progress.as_deref(),
             inner,
             now_ms: self.fleet.clock().now_ms(),
             cause,
@@ -148,7 +150,7 @@ fn code_of(error: &FleetError) -> ApiErrorCode {
     match error {
         FleetError::NotFound => ApiErrorCode::NotFound,
         FleetError::Refused(_) => ApiErrorCode::Gone,
-        FleetError::Failed { .. } => ApiErrorCode::SandboxFailed,
+        FleetError::Failed { problem, .. } => problem.code.as_error(),
         FleetError::StillGoing | FleetError::NotRunning { .. } => ApiErrorCode::Waking,
         FleetError::TooMany => ApiErrorCode::TooMany,
         FleetError::ShuttingDown => ApiErrorCode::ShuttingDown,

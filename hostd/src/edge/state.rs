@@ -7,7 +7,7 @@ use crate::{
     reconcile::{Fleet, Site, Visit},
 };
 use nix::sys::resource::{Resource, getrlimit};
-use std::{io, num::NonZero, sync::Arc};
+use std::{io, sync::Arc};
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -44,8 +44,7 @@ impl Edge {
         // Each has one descriptor at the app's end: as many as there are for connections.
         let visits = Arc::new(Semaphore::new(connections_max));
         let waiters = Arc::new(Semaphore::new(limits::WAITERS_MAX));
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let crew = Crew::start("edge", threads)?;
+        let crew = Crew::start("edge")?;
         Ok(Arc::new(Self {
             fleet,
             previews,

@@ -1,5 +1,5 @@
-//! One request: routed, performed, answered. What comes later (a gateway, a proxy) is another `Offer`, and
-//! its answer may stream.
+//! One request: routed, performed, answered. Calls of models and requests for the world are handed on, and their
+//! answers stream.
 
 use super::{
     limits::{BODY_MAX_BYTES, BODY_MAX_MS, REQUESTS},
@@ -7,9 +7,14 @@ use super::{
     route::{Offer, Refusal, route},
     status::Guest,
 };
-use crate::core::{Allowance, Previews};
+use crate::{
+    core::{Allowance, Previews},
+    egress::{Answered, Egress, Passage},
+    gateway::{Gateway, Leash},
+};
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{
     Request, Response, StatusCode,
@@ -40,6 +45,23 @@ pub struct Here {
     pub guest: Arc<Guest>,
     pub previews: Arc<Previews>,
     pub pace: Arc<Pace>,
+    pub gateway: Gateway,
+    pub egress: Egress,
+    pub passage: Arc<Passage>,
+}
+
+/// What goes on with a connection when it speaks HTTP no more.
+#[derive(Clone, Default)]
+pub struct After(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
+
+impl After {
+    fn put(&self, then: Option<BoxFuture<'static, ()>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = then;
+    }
+
+    pub fn take(&self) -> Option<BoxFuture<'static, ()>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// How often one sandbox may ask.
@@ -61,11 +83,29 @@ impl Pace {
     }
 }
 
-pub async fn answer(here: Here, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let routed = match route(&parts.method, &parts.uri, &parts.headers) {
+pub async fn answer(
+    here: Here,
+    (after, leash): (After, Leash),
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let routed = route(request.method(), request.uri(), request.headers());
+    leash.untie();
+    match routed {
+        Ok(Offer::Model) => {
+            let mut response = here.gateway.serve(here.guest.id(), request).await;
+            leash.tie(&mut response);
+            return Ok(response);
+        }
+        Ok(Offer::Outside) => {
+            let Answered { response, then } = here.egress.serve(&here.passage, request).await;
+            after.put(then);
+            return Ok(response);
+        }
+        Ok(Offer::Status { .. } | Offer::Health) | Err(_) => {}
+    }
+    let routed = match routed {
         _ if !here.pace.allows() => Err(Refusal::TooMany),
-        Ok(offer) => read(body).await.map(|_| offer),
+        Ok(offer) => read(request.into_body()).await.map(|_| offer),
         Err(refusal) => Err(refusal),
     };
     let mut response = match routed {
@@ -83,6 +123,7 @@ pub async fn answer(here: Here, request: Request<Incoming>) -> Result<Response<B
 
 async fn perform(here: &Here, offer: Offer) -> Response<Body> {
     match offer {
+        Offer::Model | Offer::Outside => refused(Refusal::Path),
         Offer::Health => json(StatusCode::OK, &"ok"),
         Offer::Status { html } => {
             let view = here.guest.status(&here.previews).await;

@@ -1,7 +1,7 @@
 //! The listeners inside one sandbox and the connections they accepted, all owned by one task.
 //!
 //! ```text
-//!  open ──▶ listen ──▶ accept ──▶ talk (each within its place and its time)
+//!  open ──▶ listen ──▶ accept ──▶ talk (each within its place and its time) ──▶ a tunnel, if it becomes one
 //!             ▲  │ taken, or not there yet
 //!             └──┘ again, later each time
 //! ```
@@ -9,12 +9,17 @@
 //! Every socket here keeps the network namespace of the sandbox alive, so all of them end with the `Door`.
 
 use super::{
-    answer::{Here, answer},
+    answer::{After, Here, answer},
     limits,
     places::{Places, Shared},
     status::Guest,
 };
-use crate::core::Previews;
+use crate::{
+    core::Previews,
+    crew::Crew,
+    egress::Egress,
+    gateway::{Gateway, Leash},
+};
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::{INSIDE_PORT, api::SandboxId};
@@ -38,7 +43,10 @@ use tracing::{debug, error, info, warn};
 #[derive(Clone)]
 pub struct Inside {
     previews: Arc<Previews>,
+    gateway: Gateway,
+    egress: Egress,
     shared: Shared,
+    crew: Option<Crew>,
 }
 
 /// Open while this lives.
@@ -48,8 +56,21 @@ pub struct Door {
 }
 
 impl Inside {
-    pub fn new(previews: Previews) -> Self {
-        Self { previews: Arc::new(previews), shared: Shared::default() }
+    pub fn new(previews: Previews, gateway: Gateway, egress: Egress) -> Self {
+        Self { previews: Arc::new(previews), gateway, egress, shared: Shared::of_this_host(), crew: None }
+    }
+
+    /// Connections are served by these threads instead of by whoever accepts them.
+    pub fn served_by(self, crew: Crew) -> Self {
+        Self { crew: Some(crew), ..self }
+    }
+
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    pub fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     /// The door of one sandbox, and what must run to serve it: until the door is dropped, or all end.
@@ -60,8 +81,16 @@ impl Inside {
     ) -> (Door, impl Future<Output = ()> + Send + use<>) {
         let until = stop.child_token();
         let (open, opened) = watch::channel(false);
-        let here = Here { guest: Arc::new(guest), previews: self.previews.clone(), pace: Arc::default() };
-        let doorman = Doorman { here, places: Places::new(self.shared.clone()), open };
+        let here = Here {
+            passage: self.egress.passage(guest.watch()),
+            guest: Arc::new(guest),
+            previews: self.previews.clone(),
+            pace: Arc::default(),
+            gateway: self.gateway.clone(),
+            egress: self.egress.clone(),
+        };
+        let (places, crew) = (Places::new(self.shared.clone()), self.crew.clone());
+        let doorman = Doorman { here, places, open, crew };
         let door = Door { _until: until.clone().drop_guard(), opened };
         let serve = async move {
             // Safe to cut off: connections end with it, which is what is wanted.
@@ -90,6 +119,7 @@ struct Doorman {
     here: Here,
     places: Places,
     open: watch::Sender<bool>,
+    crew: Option<Crew>,
 }
 
 struct Listeners {
@@ -150,10 +180,17 @@ impl Doorman {
             match accepted {
                 Ok(stream) => {
                     let here = self.here.clone();
-                    connections.spawn(async move {
-                        talk(stream, here).await;
+                    let served = async move {
+                        match TcpStream::from_std(stream) {
+                            Ok(stream) => talk(stream, here).await,
+                            Err(error) => debug!(%error, "could not take up a connection from inside"),
+                        }
                         drop(place);
-                    });
+                    };
+                    match &self.crew {
+                        Some(crew) => crew.spawn(&mut connections, served),
+                        None => drop(connections.spawn(served)),
+                    }
                 }
                 Err(error) => {
                     debug!(%sandbox, %error, "could not accept a connection from inside");
@@ -165,7 +202,8 @@ impl Doorman {
 }
 
 impl Listeners {
-    async fn next(&self) -> io::Result<TcpStream> {
+    /// Lets go of this thread, and is taken up by the one that serves it.
+    async fn next(&self) -> io::Result<std::net::TcpStream> {
         let six = async {
             match &self.six {
                 Some(six) => six.accept().await,
@@ -178,30 +216,45 @@ impl Listeners {
             accepted = six => accepted?,
         };
         stream.set_nodelay(true)?;
-        Ok(stream)
+        stream.into_std()
     }
 }
 
 async fn talk(stream: TcpStream, here: Here) {
-    let service = service_fn(move |request| answer(here.clone(), request));
+    let after = After::default();
+    let then = after.clone();
+    let leash = Leash::default();
+    let ties = leash.clone();
+    let service = service_fn(move |request| answer(here.clone(), (after.clone(), ties.clone()), request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(limits::HEAD_MAX_MS))
         .max_buf_size(limits::HEAD_MAX_BYTES)
         .max_headers(limits::HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     let mut connection = Box::pin(connection);
     let over = Duration::from_millis(limits::CONNECTION_MAX_MS);
-    let ended = match timeout(over, connection.as_mut()).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            connection.as_mut().graceful_shutdown();
-            let last = Duration::from_millis(limits::LAST_ANSWER_MAX_MS);
-            timeout(last, connection).await.unwrap_or(Ok(()))
+    let served = async move {
+        match timeout(over, connection.as_mut()).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                connection.as_mut().graceful_shutdown();
+                let last = Duration::from_millis(limits::LAST_ANSWER_MAX_MS);
+                timeout(last, connection).await.unwrap_or(Ok(()))
+            }
         }
     };
-    if let Err(error) = ended {
-        debug!(%error, "a connection from inside ended badly");
+    let ended = tokio::select! {
+        ended = served => ended,
+        // What is on it is of a task that is over: it ends wherever it is, and its call is told so.
+        () = leash.pulled() => return,
+    };
+    match (ended, then.take()) {
+        // A tunnel: it keeps the place of its connection.
+        (Ok(()), Some(then)) => then.await,
+        (Ok(()), None) => {}
+        (Err(error), _) => debug!(%error, "a connection from inside ended badly"),
     }
 }
 

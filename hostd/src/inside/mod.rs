@@ -1,5 +1,5 @@
 //! What hostd itself offers inside every sandbox, on a loopback port of the sandbox's own network
-//! namespace: for now a page about the sandbox.
+//! namespace: a page about the sandbox, the gateway to models, and the way out.
 //!
 //! ```text
 //!  sandboxed code ──127.0.0.1:900──▶ door (one per sandbox) ──▶ route ──▶ answer

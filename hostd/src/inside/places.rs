@@ -1,7 +1,11 @@
 //! How many connections there may be: a few that every sandbox always has, more as long as there are some
 //! for all. So no number of greedy sandboxes keeps another one out.
 
-use super::limits::{CONNECTIONS_MORE, CONNECTIONS_OWN, CONNECTIONS_SHARED};
+use super::limits::{
+    CONNECTIONS_MORE, CONNECTIONS_OWN, CONNECTIONS_SHARED_MAX, CONNECTIONS_SHARED_MIN,
+    CONNECTIONS_SHARED_PART,
+};
+use nix::sys::resource::{Resource, getrlimit};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -9,9 +13,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 #[derive(Clone)]
 pub struct Shared(Arc<Semaphore>);
 
-impl Default for Shared {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(CONNECTIONS_SHARED)))
+impl Shared {
+    /// As many as there are descriptors for.
+    pub fn of_this_host() -> Self {
+        let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+        let part = usize::try_from(descriptors / CONNECTIONS_SHARED_PART).unwrap_or(usize::MAX);
+        Self::new(part.clamp(CONNECTIONS_SHARED_MIN, CONNECTIONS_SHARED_MAX))
+    }
+
+    fn new(count: usize) -> Self {
+        Self(Arc::new(Semaphore::new(count)))
     }
 }
 
@@ -62,7 +73,7 @@ mod tests {
     /// Without a runtime: that would make what is ready wait now and then.
     #[test]
     fn a_greedy_sandbox_gets_its_share_and_no_number_of_them_keeps_another_out() {
-        let shared = Shared::default();
+        let shared = Shared::new(2_000);
         let fill = |places: Places| {
             let taken: Vec<Place> = std::iter::from_fn(|| places.take().now_or_never()).collect();
             (places, taken)

@@ -15,6 +15,10 @@ pub enum Offer {
         html: bool,
     },
     Health,
+    /// A call of a model.
+    Model,
+    /// Somewhere outside.
+    Outside,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +53,11 @@ impl Refusal {
 }
 
 pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Offer, Refusal> {
+    // Whoever asks a proxy names a host in the request line; without a port that is another server than this.
+    let ours = |name: &str| is_ours(name) && name.ends_with(&format!(":{INSIDE_PORT}"));
+    if method == Method::CONNECT || uri.authority().is_some_and(|name| !ours(name.as_str())) {
+        return Ok(Offer::Outside);
+    }
     let mut hosts = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
     let (host, second) = (hosts.next().ok_or(Refusal::Name)?, hosts.next());
     let named = uri.authority().map(|authority| authority.as_str());
@@ -58,6 +67,7 @@ pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Offer, R
     let offer = match uri.path() {
         "/" => Offer::Status { html: wants_html(headers) },
         "/healthz" => Offer::Health,
+        path if path.starts_with("/model/") => return Ok(Offer::Model),
         _ => return Err(Refusal::Path),
     };
     if method == Method::GET { Ok(offer) } else { Err(Refusal::Method) }
@@ -105,7 +115,14 @@ mod tests {
         assert_eq!(asked("GET", "/", &[]), Err(Refusal::Name), "no Host");
         let twice = [("host", "localhost"), ("host", "localhost")];
         assert_eq!(asked("GET", "/", &twice), Err(Refusal::Name));
-        assert_eq!(asked("GET", "http://evil.example/", &[("host", "localhost")]), Err(Refusal::Name));
+        // Somebody who asks a proxy: who that is for is judged there.
+        for outside in ["http://localhost/healthz", "http://127.0.0.1/healthz", "http://localhost:80/healthz"]
+        {
+            assert_eq!(asked("GET", outside, &[("host", "localhost")]), Ok(Offer::Outside), "{outside}");
+        }
+        let here = asked("GET", "http://localhost:900/healthz", &[("host", "localhost:900")]);
+        assert_eq!(here, Ok(Offer::Health));
+        assert_eq!(asked("GET", "http://evil.example/", &[("host", "localhost")]), Ok(Offer::Outside));
     }
 
     #[test]

@@ -74,6 +74,11 @@ impl Guest {
         Self { record, control, driver, asking: Semaphore::new(1), told: Mutex::default() }
     }
 
+    /// Its record, as it changes.
+    pub(super) fn watch(&self) -> watch::Receiver<Arc<SandboxRecord>> {
+        self.record.clone()
+    }
+
     pub fn id(&self) -> SandboxId {
         self.record.borrow().id
     }

@@ -4,11 +4,12 @@ use super::{
     FleetError,
     owner::Owner,
     perform::{Flow, Outcome, problem_of},
+    telling::Turn,
 };
 use crate::{
     control::{Control, ControlError},
     core::Goal,
-    driver::{Badge, DriverError, Order},
+    driver::{Badge, DriverError, Order, Particulars},
     inside::Door,
     limits,
     store::SandboxRecord,
@@ -40,27 +41,53 @@ impl Owner {
         self.gone();
         self.begin_attempt().await?;
         let record = self.record();
-        let order =
-            Order { badge: badge(&record), attempt: record.attempt, blueprint: record.blueprint.clone() };
-        let (driver, fleet) = (self.driver.clone(), self.fleet.clone());
+        let turn = Turn::default();
+        let order = Order {
+            badge: badge(&record),
+            attempt: record.attempt,
+            blueprint: record.blueprint.clone(),
+            progress: self.listen(turn.clone()),
+        };
+        let (driver, fleet, held) = (self.driver.clone(), self.fleet.clone(), turn.clone());
         let work = async move {
-            let _turn = fleet.launches.acquire().await;
+            let permit = match fleet.launches(&driver) {
+                Some(launches) => launches.acquire_owned().await.ok(),
+                None => None,
+            };
+            if let Ok(mut turn) = turn.lock() {
+                *turn = permit;
+            }
             driver.launch(&order).await
         };
-        match self.attentively(work, pointless).await {
+        let outcome = self.attentively(work, pointless).await;
+        self.stop_listening();
+        let answered = !matches!(
+            outcome,
+            Outcome::Done(Err(DriverError::Unavailable { .. })) | Outcome::CutOff | Outcome::Overdue
+        );
+        self.may_come_late(Goal::Running, answered);
+        match outcome {
             Outcome::Done(Ok(handle)) => {
+                self.unhindered();
                 // Written with what comes of it: the driver finds it without.
                 self.launched = Some(handle);
                 self.offer();
                 Ok(ControlFlow::Continue(()))
             }
-            // Later it may work: the deadline ends it.
+            // Later it may work, and is the same attempt: the deadline ends it.
             Outcome::Done(Err(error @ DriverError::Unavailable { .. })) => {
-                self.close_attempt(&problem_of(&error)).await?;
+                self.hindered(&error);
                 Err(error.into())
             }
             Outcome::Done(Err(error)) => self.give_up(problem_of(&error)).await,
-            Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
+            Outcome::Overdue => {
+                // It had its turn, and never said a word.
+                if held.lock().is_ok_and(|turn| turn.is_some()) {
+                    self.unanswered();
+                }
+                Ok(ControlFlow::Break(()))
+            }
+            Outcome::CutOff => Ok(ControlFlow::Break(())),
         }
     }
 
@@ -138,12 +165,17 @@ async fn tell(control: &Control, record: &SandboxRecord) -> Result<(), ControlEr
         sleep(pause).await;
         pause = if tries < TRIES_QUICK { TRY_MIN } else { (pause * 2).min(TRY_MAX) };
     }
-    if record.blueprint.services.is_empty() {
+    if record.blueprint.services.is_empty() || record.env.0.lost && has_services(control, within).await? {
         return Ok(());
     }
     let request = ServicesRequest { services: record.env.0.dress(&record.blueprint.services) };
     let put = control.json::<Vec<ServiceView>>(Method::PUT, "/v1/services", Some(&request), within);
     put.await.map(|_| ())
+}
+
+/// Whether it has services: they have the environment that is not known here any more.
+async fn has_services(control: &Control, within: Duration) -> Result<bool, ControlError> {
+    Ok(!control.get::<Vec<ServiceView>>("/v1/services", within).await?.is_empty())
 }
 
 fn badge(record: &SandboxRecord) -> Badge {
@@ -153,6 +185,7 @@ fn badge(record: &SandboxRecord) -> Badge {
         owner: record.owner.clone(),
         scope: record.scope.clone(),
         created_ms: record.created_ms,
+        particulars: Some(Particulars { metadata: record.metadata.clone(), expires_ms: record.expires_ms }),
     }
 }
 

@@ -9,7 +9,7 @@ pub enum FleetError {
     NotFound,
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// It went to `error`.
+    /// It went to `error`, or its backend was away and it stays as it was.
     #[error("{}", .problem.message)]
     Failed { sandbox: SandboxId, problem: Box<Problem> },
     /// It is still at it.

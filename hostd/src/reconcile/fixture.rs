@@ -2,12 +2,17 @@
 
 use super::{Fleet, FleetParts, Timing};
 use crate::{
-    core::{Defaults, Previews, Scheme, State, blueprint},
+    agents::Agents,
+    core::{Bounds, Defaults, Previews, Scheme, State, blueprint, egress::Exceptions},
     driver::{Drivers, fake::Fake},
+    egress::{Egress, EgressParts, Profiles},
+    gateway::Gateway,
     inside::Inside,
+    models::Models,
+    outside::{Names, Outside},
     store::{NewSandbox, Secret, Store},
 };
-use protocol::api::{Label, Owner, SandboxId, SandboxSpec, Visibility};
+use protocol::api::{Label, Network, Owner, SandboxId, SandboxSpec, Visibility};
 use std::{path::Path, sync::Arc};
 
 /// In a hurry: a fault that hangs costs one of these.
@@ -19,6 +24,9 @@ pub(crate) fn timing(idle_ms: u64) -> Timing {
         grace_ms: 10,
         look_every_ms: 40,
         look_again_ms: 1,
+        look_blind_ms: 20,
+        progress_every_ms: 10,
+        progress_max_ms: 400,
         restart_min_ms: 1,
         restart_max_ms: 8,
         idle_ms,
@@ -27,16 +35,35 @@ pub(crate) fn timing(idle_ms: u64) -> Timing {
 }
 
 pub(crate) async fn open(driver: &Arc<Fake>, directory: &Path, timing: Timing) -> Fleet {
+    open_with(Drivers::new(vec![driver.clone()]), directory, timing).await
+}
+
+pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing) -> Fleet {
     let store = Store::open(&directory.join("slipway.db")).expect("the store opens");
-    let drivers = Drivers::new(vec![driver.clone()]);
-    let inside = Inside::new(Previews {
+    let previews = Previews {
         domain: "localhost".into(),
         scheme: Scheme::Http,
         port: 80,
         visibility: Visibility::Private,
-    });
-    let defaults = defaults();
-    Fleet::open(FleetParts { store, drivers, defaults, timing, inside }).await.expect("the fleet opens")
+    };
+    let models = Models::load(store.clone(), directory, Bounds::default()).await.expect("nothing is there");
+    let inside = inside(previews, &store, &models).await;
+    let (defaults, agents) = (defaults(), Agents::default());
+    let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents };
+    Fleet::open(parts).await.expect("the fleet opens")
+}
+
+/// With names that nobody has.
+pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -> Inside {
+    let outside = Outside::of_names(Names::fixed(|_| vec![]));
+    let parts = EgressParts {
+        outside: outside.clone(),
+        previews: previews.clone(),
+        profiles: Profiles::load(store.clone()).await.expect("profiles"),
+        exceptions: Exceptions::default(),
+        store: store.clone(),
+    };
+    Inside::new(previews, Gateway::new(models.clone(), outside), Egress::new(parts))
 }
 
 fn defaults() -> Defaults {
@@ -46,6 +73,7 @@ fn defaults() -> Defaults {
         memory_max_mb: 1024,
         cpus_max: 1.0,
         pids_max: 4096,
+        network: Network::Proxy,
     }
 }
 

@@ -4,22 +4,27 @@
 use super::{
     Clock, FleetError, Timing,
     owner::{Message, Owner},
+    published::Published,
     site::Site,
     turns::Turns,
 };
 use crate::{
+    agents::Agents,
     control::{Control, Lease, Pool},
     core::{Defaults, Refused},
-    driver::{Badge, Driver, Drivers, Found},
+    driver::{Driver, Drivers},
+    egress::Egress,
+    gateway::Gateway,
     inside::Inside,
     limits,
-    store::{NewSandbox, SandboxRecord, Secret, Store},
+    models::Models,
+    store::{NewSandbox, SandboxRecord, Store},
     traffic::Traffic,
 };
 use protocol::api::{AttemptRelation, SandboxId, SandboxStatus};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 use tokio::{
@@ -27,7 +32,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{info, warn};
 
 /// How often, and how long apart, the owner of a new sandbox is looked for.
 const OWNER_TRIES: u32 = 200;
@@ -58,6 +62,8 @@ pub struct FleetParts {
     pub defaults: Defaults,
     pub timing: Timing,
     pub inside: Inside,
+    pub agents: Agents,
+    pub models: Models,
 }
 
 #[derive(Clone)]
@@ -71,9 +77,11 @@ pub(super) struct Inner {
     pub defaults: Defaults,
     pub timing: Timing,
     pub inside: Inside,
+    pub agents: Agents,
+    pub models: Models,
     pub clock: Clock,
-    /// Launches at once.
-    pub launches: Semaphore,
+    /// Launches at once, for each driver: one that hangs does not hold up another.
+    launches: HashMap<&'static str, Arc<Semaphore>>,
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
     owners: Mutex<HashMap<SandboxId, OwnerHandle>>,
@@ -82,10 +90,19 @@ pub(super) struct Inner {
     turns: Turns,
 }
 
+impl Inner {
+    /// Where the launches of a driver wait for their turn. One that this hostd was not given launches nothing.
+    pub(super) fn launches(&self, driver: &Arc<dyn Driver>) -> Option<Arc<Semaphore>> {
+        self.launches.get(driver.name()).cloned()
+    }
+}
+
 /// The way to the owner task of one sandbox.
 #[derive(Clone)]
 struct OwnerHandle {
     inbox: mpsc::Sender<Message>,
+    /// Gone with the owner: that is how others learn of its end.
+    published: Weak<Published>,
     record: watch::Receiver<Arc<SandboxRecord>>,
     pool: Pool,
     traffic: Traffic,
@@ -99,15 +116,20 @@ impl Fleet {
     /// Takes up every sandbox that is not destroyed where it was left, and finds those that the database
     /// does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
-        let FleetParts { store, drivers, defaults, timing, inside } = parts;
+        let FleetParts { store, drivers, defaults, timing, inside, models, agents } = parts;
+        let place =
+            |driver: &Arc<dyn Driver>| (driver.name(), Arc::new(Semaphore::new(limits::LAUNCHES_MAX)));
+        let launches = drivers.all().iter().map(place).collect();
         let inner = Arc::new(Inner {
             store,
             drivers,
             defaults,
             timing,
             inside,
+            agents,
+            models,
             clock: Clock::new(),
-            launches: Semaphore::new(limits::LAUNCHES_MAX),
+            launches,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             owners: Mutex::default(),
@@ -118,57 +140,9 @@ impl Fleet {
         for record in fleet.inner.store.live_sandboxes().await? {
             fleet.own(record, false);
         }
-        fleet.adopt().await;
         fleet.take_up_tasks().await?;
+        fleet.adopt().await;
         Ok(fleet)
-    }
-
-    /// Sandboxes with our authenticated badge and no row were made by us and lost with a database.
-    async fn adopt(&self) {
-        for driver in self.inner.drivers.all() {
-            match driver.list().await {
-                Ok(found) => {
-                    for one in found {
-                        self.adopt_one(driver.as_ref(), one).await;
-                    }
-                }
-                Err(error) => warn!(driver = driver.name(), %error, "could not list sandboxes"),
-            }
-        }
-    }
-
-    async fn adopt_one(&self, driver: &dyn Driver, found: Found) {
-        let (badge, blueprint) = match found {
-            Found::Ours { badge, blueprint } => (badge, blueprint),
-            Found::Suspect { name, why } => return warn!(name, why, "left alone: not ours, or damaged"),
-        };
-        let id = badge.sandbox;
-        match self.inner.store.sandbox(&id).await {
-            Ok(None) => {}
-            // Destroyed, and what is left is from a crash in between.
-            Ok(Some(record)) if record.state.status == SandboxStatus::Destroyed => {
-                if let Err(error) = driver.erase(&id, record.keep_workspace).await {
-                    warn!(sandbox = %id, %error, "could not take away what is left of a destroyed sandbox");
-                }
-                return;
-            }
-            Ok(Some(_)) => return,
-            Err(error) => return warn!(sandbox = %id, %error, "could not look up a sandbox that was found"),
-        }
-        let Badge { name, owner, scope, created_ms, .. } = badge;
-        let state = crate::core::State::found();
-        let (metadata, env) = (Default::default(), Secret::default());
-        let expires_ms = blueprint.ttl_ms.map(|ttl| created_ms.saturating_add(ttl));
-        let blueprint = Arc::new(*blueprint);
-        let new =
-            NewSandbox { id, name, owner, scope, blueprint, metadata, env, state, created_ms, expires_ms };
-        match self.inner.store.adopt_sandbox(new).await {
-            Ok(record) => {
-                info!(sandbox = %id, "adopted: it was there and the database did not know it");
-                self.own(record, false);
-            }
-            Err(error) => warn!(sandbox = %id, %error, "could not adopt"),
-        }
     }
 
     /// Checks with the driver, writes the row and begins to bring it up. Returns at once.
@@ -183,9 +157,10 @@ impl Fleet {
     }
 
     /// Starts the owner of a sandbox; `fresh`: its first attempt is open already.
-    fn own(&self, record: SandboxRecord, fresh: bool) -> Record {
+    pub(super) fn own(&self, record: SandboxRecord, fresh: bool) -> Record {
         let record = Arc::new(record);
-        let (publish, watch) = watch::channel(record.clone());
+        let published = Arc::new(Published::new(record.clone()));
+        let watch = published.subscribe();
         let (sender, inbox) = mpsc::channel(limits::ASKS_MAX);
         let pool = Pool::default();
         let driver = self.inner.drivers.get(&record.blueprint.driver);
@@ -194,6 +169,7 @@ impl Fleet {
         let lines = site.lines.clone();
         let handle = OwnerHandle {
             inbox: sender,
+            published: Arc::downgrade(&published),
             record: watch,
             pool: pool.clone(),
             traffic: traffic.clone(),
@@ -202,7 +178,7 @@ impl Fleet {
         };
         let id = record.id;
         let control = Control::new(id, driver.clone(), pool);
-        let owner = Owner::new(self.inner.clone(), driver, control, publish, inbox);
+        let owner = Owner::new(self.inner.clone(), driver, control, published, inbox);
         let owner = owner.fresh(fresh).seen_by(traffic).reached_by(lines);
         self.inner.owners.lock().expect("no panic while held").insert(id, handle);
         let inner = self.inner.clone();
@@ -281,8 +257,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until nothing is being done to it; `StillGoing` when that takes longer, `Failed` when it ended
-    /// in `error`.
+    /// Waits until nothing is being done to it; `StillGoing` when that takes longer, `Failed` when nothing
+    /// came of it.
     pub async fn settled(&self, id: &SandboxId, within: Duration) -> Result<Record, FleetError> {
         let mut handle = match self.owner(id).await? {
             Ok(handle) => handle,
@@ -296,11 +272,9 @@ impl Fleet {
             Ok(None) => return self.record(id).await,
             Err(_) => return Err(FleetError::StillGoing),
         };
-        match (&record.state.problem, record.state.status) {
-            (Some(problem), SandboxStatus::Error) => {
-                Err(FleetError::Failed { sandbox: *id, problem: Box::new(problem.clone()) })
-            }
-            _ => Ok(record),
+        match &record.state.problem {
+            Some(problem) => Err(FleetError::Failed { sandbox: *id, problem: Box::new(problem.clone()) }),
+            None => Ok(record),
         }
     }
 
@@ -365,12 +339,14 @@ impl Fleet {
         owners.values().map(|handle| handle.site.clone()).collect()
     }
 
-    /// After a change of the row by the store (name, metadata, expiry, services): the owner must know.
+    /// After a change of the row by the store (name, metadata, expiry, services, rules): in force when this returns.
     pub fn changed(&self, record: SandboxRecord) {
-        if let Some(handle) = self.handle(&record.id) {
-            // When the inbox is full the owner is about to write the row, and reads it then.
-            let _ = handle.inbox.try_send(Message::Changed(Box::new(record)));
+        let Some(handle) = self.handle(&record.id) else { return };
+        if let Some(published) = handle.published.upgrade() {
+            published.put(Arc::new(record));
         }
+        // When the inbox is full the owner is about to look anyway.
+        let _ = handle.inbox.try_send(Message::Changed);
     }
 
     /// Returns when the record is another than the one with this generation.
@@ -421,6 +397,14 @@ impl Fleet {
         &self.inner.store
     }
 
+    pub fn models(&self) -> &Models {
+        &self.inner.models
+    }
+
+    pub fn gateway(&self) -> &Gateway {
+        self.inner.inside.gateway()
+    }
+
     pub fn drivers(&self) -> &Drivers {
         &self.inner.drivers
     }
@@ -430,8 +414,16 @@ impl Fleet {
         self.inner.drivers.get(&record.blueprint.driver)
     }
 
+    pub fn agents(&self) -> &Agents {
+        &self.inner.agents
+    }
+
     pub fn defaults(&self) -> &Defaults {
         &self.inner.defaults
+    }
+
+    pub fn egress(&self) -> &Egress {
+        self.inner.inside.egress()
     }
 
     pub fn clock(&self) -> Clock {

@@ -10,31 +10,32 @@
 //! What is asked for while a step is performed is written down and answered at once; it cuts the step off
 //! when that has become pointless.
 
-use super::{Ask, FleetError, fleet::Inner};
+use super::{Ask, FleetError, fleet::Inner, published::Published, telling::Telling};
 use crate::{
     control::Control,
-    core::{Container, Desired, Goal, Move, Refused, Renewal, plan},
+    core::{Container, Desired, Drift, Goal, Move, Refused, Renewal, drift, plan, restarted},
     driver::{Driver, Handle, Sight},
     inside::{Door, Guest},
     store::{Change, SandboxRecord},
     traffic::Traffic,
     upstream::Lines,
 };
-use protocol::api::{SandboxId, SandboxStatus};
+use protocol::api::{Problem, SandboxId, SandboxStatus};
+use serde_json::json;
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, oneshot},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::{error, warn};
+use tracing::warn;
 
 pub(super) type Answer = Result<Arc<SandboxRecord>, FleetError>;
 
 pub(super) enum Message {
     Ask(Ask, oneshot::Sender<Answer>),
-    /// The row was changed by somebody else.
-    Changed(Box<SandboxRecord>),
+    /// The row was changed by somebody else, and published: it may be time for something.
+    Changed,
 }
 
 pub(super) struct Owner {
@@ -42,7 +43,7 @@ pub(super) struct Owner {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) control: Control,
     pub(super) inbox: mpsc::Receiver<Message>,
-    publish: watch::Sender<Arc<SandboxRecord>>,
+    published: Arc<Published>,
     /// PID 1 has answered since it was launched, or since hostd started.
     pub(super) ready: bool,
     /// The newest attempt is open and was not tried yet.
@@ -53,6 +54,26 @@ pub(super) struct Owner {
     pub(super) launched: Option<Handle>,
     /// Steps that failed in a row.
     pub(super) failures: u32,
+    /// Nothing was left to do: what is found otherwise now was not our doing.
+    pub(super) at_rest: bool,
+    /// The last look showed nothing.
+    blind: bool,
+    /// Disturbances in a row that came to nothing.
+    pub(super) alarms: u32,
+    /// The backend did not answer when it was needed for what is being done.
+    pub(super) hindrance: Option<Problem>,
+    /// And this was said.
+    pub(super) said: bool,
+    /// There is nothing to do before the backend is back.
+    pub(super) awaits_backend: bool,
+    /// Where a verb that was not answered may still bring it.
+    pub(super) late: Option<Goal>,
+    /// What the last look showed, if it showed anything.
+    pub(super) found: Option<Goal>,
+    /// The run that was seen last.
+    run: Option<Handle>,
+    /// What the newest launch tells.
+    pub(super) telling: Option<Telling>,
     /// Deaths in a row of one that should always run.
     pub(super) deaths: u32,
     /// Follows runtimed's events while this lives.
@@ -72,7 +93,7 @@ impl Owner {
         fleet: Arc<Inner>,
         driver: Arc<dyn Driver>,
         control: Control,
-        publish: watch::Sender<Arc<SandboxRecord>>,
+        published: Arc<Published>,
         inbox: mpsc::Receiver<Message>,
     ) -> Self {
         Self {
@@ -80,12 +101,22 @@ impl Owner {
             driver,
             control,
             inbox,
-            publish,
+            published,
             ready: false,
             attempt_open: false,
             left_open: false,
             launched: None,
             failures: 0,
+            at_rest: false,
+            blind: false,
+            alarms: 0,
+            hindrance: None,
+            said: false,
+            awaits_backend: false,
+            late: None,
+            found: None,
+            run: None,
+            telling: None,
             deaths: 0,
             follower: None,
             door: None,
@@ -135,11 +166,18 @@ impl Owner {
             }
             let desired = Desired { state: &record.state, idle_policy: record.blueprint.idle_policy };
             let steps = plan(&desired, &container, self.fleet.clock.now_ms());
-            if steps.is_empty() {
+            let drift = drift(&desired, &container, &steps).filter(|_| self.at_rest);
+            if let Some(drift) = drift.filter(|drift| !self.came_late(&container, drift)) {
+                self.tell(drift).await;
+            }
+            if steps.is_empty() || self.only_waits(&steps, &container) {
                 self.failures = 0;
+                self.unhindered();
+                self.at_rest |= container != Container::Unknown;
                 self.rest(&container).await;
                 continue;
             }
+            self.alarms = 0;
             for step in steps {
                 match self.perform(step).await {
                     // What was planned for another goal does not hold any more.
@@ -157,7 +195,11 @@ impl Owner {
 
     /// What an earlier hostd was doing gets its whole time again: how long nobody was there does not count.
     async fn take_up(&mut self) {
-        if self.record().state.effort.is_some() {
+        let record = self.record();
+        // In error, it may be that clearing away was cut off; and what was adopted was never known.
+        let settled = record.state.effort.is_none() && record.state.status != SandboxStatus::Error;
+        self.at_rest = settled && record.generation > 1;
+        if record.state.effort.is_some() {
             self.left_open = self.record().attempt > 0;
             let deadline_ms = self.deadline_ms(self.record().state.goal);
             if let Err(error) = self.change(Move::Extend { deadline_ms }).await {
@@ -166,11 +208,16 @@ impl Owner {
         }
     }
 
-    /// A step failed: pause, longer each time, and look again. The deadline ends it.
-    async fn stumble(&mut self, error: &FleetError) {
-        error!(sandbox = %self.id(), error = error as &dyn std::error::Error, "a step failed");
-        self.failures += 1;
-        self.pause(self.fleet.timing.look_again(self.failures)).await;
+    /// Once for each occurrence, and before anything is done about it.
+    async fn tell(&mut self, drift: Drift) {
+        self.at_rest = false;
+        warn!(sandbox = %self.id(), ?drift, "found other than it was left");
+        let now_ms = self.fleet.clock.now_ms();
+        let told = self.fleet.store.note(&self.id(), "sandbox.drift", json!(drift), now_ms).await;
+        if let Err(error) = told {
+            // It is mended all the same.
+            warn!(sandbox = %self.id(), %error, "could not write down what was found");
+        }
     }
 
     /// Waits, and answers meanwhile. An ask that changes the goal ends the pause.
@@ -198,24 +245,55 @@ impl Owner {
         let container = match sight {
             Ok(Ok(Sight::Absent)) => Container::Absent,
             Ok(Ok(Sight::Launching)) => Container::Launching,
-            Ok(Ok(Sight::Running { frozen, .. })) => Container::Running { frozen, ready: self.ready },
+            Ok(Ok(Sight::Running { frozen, handle })) => {
+                self.recognise(handle).await;
+                Container::Running { frozen, ready: self.ready }
+            }
             Ok(Ok(Sight::Dead(death))) => Container::Dead(death),
             Ok(Err(error)) => {
                 self.failures += 1;
-                warn!(sandbox = %self.id(), error = &error as &dyn std::error::Error, "could not look");
+                if !self.blind {
+                    // Once: it is tried again and again.
+                    warn!(sandbox = %self.id(), error = &error as &dyn std::error::Error, "could not look");
+                }
+                self.hindered(&error);
                 Container::Unknown
             }
-            Err(_) => Container::Unknown,
+            Err(_) => {
+                self.unanswered();
+                Container::Unknown
+            }
         };
+        self.blind = container == Container::Unknown;
+        self.found = container.found();
         if !matches!(container, Container::Running { .. } | Container::Unknown) {
             self.gone();
         }
         container
     }
 
+    /// Another run than the one that was told what it must know: somebody started it anew, and nothing of the
+    /// old one counts.
+    async fn recognise(&mut self, handle: Handle) {
+        let other = self.ready && self.run.as_ref().is_some_and(|run| *run != handle);
+        if other {
+            self.gone();
+            if let Some(drift) = restarted(&self.record().state).filter(|_| self.at_rest) {
+                self.tell(drift).await;
+            }
+            let lost = self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await;
+            if let Err(error) = lost {
+                // They are lost when it stops, at the latest.
+                warn!(sandbox = %self.id(), %error, "could not write down what was lost");
+            }
+        }
+        self.run = Some(handle);
+    }
+
     /// Nothing of it runs: no connection is good any more.
     pub(super) fn gone(&mut self) {
         self.ready = false;
+        self.run = None;
         self.follower = None;
         self.door = None;
         self.control.forget();
@@ -229,11 +307,7 @@ impl Owner {
                 // Nobody waits any more: what was asked for is written all the same.
                 let _ = answer.send(result);
             }
-            Message::Changed(record) => {
-                if record.generation > self.record().generation {
-                    self.publish.send_replace(Arc::from(record));
-                }
-            }
+            Message::Changed => {}
         }
     }
 
@@ -275,14 +349,15 @@ impl Owner {
         let (deadline_ms, now_ms) = (self.deadline_ms(Goal::Running), self.fleet.clock.now_ms());
         let wanted = Move::Accept { goal: Goal::Running, deadline_ms };
         let store = &self.fleet.store;
+        self.at_rest = false;
         // In this order, and in one commit.
         let (wanted, reached) = tokio::join!(
             store.move_sandbox(&id, wanted, now_ms),
             store.move_sandbox(&id, Move::Reached, now_ms)
         );
-        self.publish.send_replace(Arc::new(wanted?));
+        self.published.put(Arc::new(wanted?));
         let record = Arc::new(reached?);
-        self.publish.send_replace(record.clone());
+        self.published.put(record.clone());
         Ok(record)
     }
 
@@ -300,35 +375,41 @@ impl Owner {
         if self.door.is_some() {
             return;
         }
-        let (record, control) = (self.publish.subscribe(), self.control.clone());
+        let (record, control) = (self.published.subscribe(), self.control.clone());
         let guest = Guest::new(record, control, self.driver.clone());
         let (door, serve) = self.fleet.inside.open(guest, self.stop());
         self.fleet.tasks.spawn(serve);
         self.door = Some(door);
     }
 
+    /// What a launch told last.
+    pub(super) fn show(&mut self, progress: Option<Arc<str>>) {
+        self.published.show(progress);
+    }
+
     /// Writes a move and publishes the record it makes.
     pub(super) async fn change(&mut self, change: Move) -> Answer {
+        self.at_rest = false;
         let now_ms = self.fleet.clock.now_ms();
         let record = self.fleet.store.move_sandbox(&self.id(), change, now_ms).await?;
         let record = Arc::new(record);
-        self.publish.send_replace(record.clone());
+        self.published.put(record.clone());
         Ok(record)
     }
 
     /// Publishes what the store has.
     pub(super) async fn reread(&mut self) -> Result<(), FleetError> {
         let record = self.fleet.store.sandbox(&self.id()).await?.ok_or(FleetError::NotFound)?;
-        self.publish.send_replace(Arc::new(record));
+        self.published.put(Arc::new(record));
         Ok(())
     }
 
     pub(super) fn record(&self) -> Arc<SandboxRecord> {
-        self.publish.borrow().clone()
+        self.published.get()
     }
 
     pub(super) fn id(&self) -> SandboxId {
-        self.publish.borrow().id
+        self.published.get().id
     }
 
     pub(super) fn stop(&self) -> &CancellationToken {

@@ -1,14 +1,14 @@
 //! Steps of a plan, performed.
 
-use super::{FleetError, owner::Owner, salvage::salvage};
+use super::{FleetError, owner::Owner, salvage::salvage, telling::heard};
 use crate::{
-    core::{Ending, Goal, Move, Step},
+    core::{Death, Ending, Goal, Move, Step},
     driver::DriverError,
     store::StoreError,
 };
 use protocol::api::{Problem, ProblemCode};
 use std::{ops::ControlFlow, pin::pin, time::Duration};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 /// Whether the rest of the plan still holds.
@@ -34,7 +34,11 @@ impl Owner {
             Step::Launch => self.launch().await,
             Step::AwaitReady => self.await_ready().await,
             Step::LookAgain => {
-                self.pause(self.fleet.timing.look_again(self.failures)).await;
+                if self.hindrance.is_some() {
+                    self.wait_for_backend().await;
+                } else {
+                    self.pause(self.fleet.timing.look_again(self.failures)).await;
+                }
                 Ok(ControlFlow::Break(()))
             }
             Step::Freeze | Step::Thaw | Step::Terminate | Step::Clear | Step::Empty | Step::Erase => {
@@ -43,9 +47,12 @@ impl Owner {
             Step::Renewed => self.write(Move::Renewed).await,
             Step::Reached => self.reached().await,
             Step::GiveUp(problem) => self.give_up(problem).await,
-            Step::Lost(problem) => self.lost(Move::Lost { problem }).await,
-            Step::Ended => self.lost(Move::Ended).await,
-            Step::Restart(problem) => self.restart(problem).await,
+            Step::Lost(death) => self.lost(Move::Lost { death: Box::new(death) }).await,
+            Step::Ended(death) => self.lost(Move::Ended { death: Box::new(death) }).await,
+            Step::Restart(death) => self.restart(death).await,
+            Step::TryAgain => self.try_again().await,
+            // It goes on for as long as the backend is away: that is written down once.
+            Step::Extend if self.hindrance.is_some() => ON,
             Step::Extend => {
                 let deadline_ms = self.deadline_ms(self.record().state.goal);
                 self.write(Move::Extend { deadline_ms }).await
@@ -85,10 +92,35 @@ impl Owner {
         if matches!(step, Step::Terminate | Step::Clear | Step::Erase) {
             self.gone();
         }
+        self.expect_late(step, &outcome);
         match outcome {
-            Outcome::Done(Ok(())) => ON,
-            Outcome::Done(Err(error)) => Err(error.into()),
+            Outcome::Done(Ok(())) => {
+                self.unhindered();
+                ON
+            }
+            Outcome::Done(Err(error)) => {
+                self.hindered(&error);
+                Err(error.into())
+            }
+            // An end has bounds of its own: what does not end is in error.
+            Outcome::Overdue if *step != Step::Terminate => {
+                self.unanswered();
+                Ok(ControlFlow::Break(()))
+            }
             Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
+        }
+    }
+
+    fn expect_late(&mut self, step: &Step, outcome: &Outcome<Result<(), DriverError>>) {
+        let answered = match outcome {
+            Outcome::Done(Err(DriverError::Unavailable { .. } | DriverError::TimedOut { .. })) => false,
+            Outcome::Done(_) => true,
+            Outcome::CutOff | Outcome::Overdue => false,
+        };
+        match step {
+            Step::Freeze => self.may_come_late(Goal::Paused, answered),
+            Step::Thaw => self.may_come_late(Goal::Running, answered),
+            _ => {}
         }
     }
 
@@ -144,19 +176,26 @@ impl Owner {
                         return Outcome::CutOff;
                     }
                 }
+                // So are words: the newest stays until it was taken down.
+                () = heard(&mut self.telling) => {
+                    self.take_down().await;
+                    late.as_mut().reset(Instant::now() + self.time_left());
+                }
                 () = &mut late => return Outcome::Overdue,
             }
         }
     }
 
-    /// Until the deadline of the effort; without one, as long as an end may take.
-    fn time_left(&self) -> Duration {
-        let now_ms = self.fleet.clock.now_ms();
-        let left_ms = match &self.record().state.effort {
-            Some(effort) => effort.deadline_ms.saturating_sub(now_ms),
-            None => self.fleet.timing.down_ms,
+    /// Until the deadline of the effort; without one, or past that of a destroy, which goes on, as long as an
+    /// end may take.
+    pub(super) fn time_left(&self) -> Duration {
+        let (state, now_ms) = (&self.record().state, self.fleet.clock.now_ms());
+        let left_ms = match &state.effort {
+            Some(effort) if state.goal != Goal::Destroyed || effort.deadline_ms > now_ms => {
+                effort.deadline_ms.saturating_sub(now_ms)
+            }
+            Some(_) | None => self.fleet.timing.down_ms,
         };
-        // Overdue work that goes on (a destroy) still needs time to do something.
         Duration::from_millis(left_ms.max(self.fleet.timing.look_again_ms))
     }
 
@@ -189,8 +228,10 @@ impl Owner {
     }
 
     pub(super) async fn give_up(&mut self, problem: Problem) -> Flow {
+        let late = problem.code == ProblemCode::DeadlinePassed;
+        let problem = self.hindrance.take().filter(|_| late).unwrap_or(problem);
         self.close_attempt(&problem).await?;
-        self.change(Move::GiveUp { problem }).await?;
+        self.change(Move::GiveUp { problem, found: self.found }).await?;
         Ok(ControlFlow::Break(()))
     }
 
@@ -230,12 +271,12 @@ impl Owner {
         Ok(ControlFlow::Break(()))
     }
 
-    async fn restart(&mut self, problem: Problem) -> Flow {
+    async fn restart(&mut self, death: Death) -> Flow {
         let pause = self.fleet.timing.restart(self.deaths);
         self.deaths += 1;
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let deadline_ms = self.deadline_ms(Goal::Running).saturating_add(pause_ms);
-        let flow = self.lost(Move::Restart { problem, deadline_ms }).await?;
+        let flow = self.lost(Move::Restart { death: Box::new(death), deadline_ms }).await?;
         self.pause(pause).await;
         Ok(flow)
     }
@@ -247,6 +288,7 @@ pub(super) fn problem_of(error: &DriverError) -> Problem {
         DriverError::Refused { .. } => (ProblemCode::Refused, &[] as &[String]),
         DriverError::Unavailable { .. } => (ProblemCode::DriverUnavailable, &[] as _),
         DriverError::ImageMissing { .. } => (ProblemCode::ImageMissing, &[] as _),
+        DriverError::NameTaken { .. } => (ProblemCode::NameTaken, &[] as _),
         DriverError::DiskFull => (ProblemCode::DiskFull, &[] as _),
         DriverError::Failed { output, .. } => (ProblemCode::LaunchFailed, output.as_slice()),
         DriverError::TimedOut { .. } => (ProblemCode::DeadlinePassed, &[] as _),

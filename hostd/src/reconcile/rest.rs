@@ -1,35 +1,45 @@
-//! A sandbox at rest: waits for an ask, for its death, for idleness, for the end of its time.
+//! A sandbox at rest: waits for an ask, for somebody who disturbs it, for idleness, for the end of its time.
 
-use super::{FleetError, owner::Owner};
+use super::{FleetError, owner::Owner, perform::Outcome};
 use crate::{
     core::{Container, Goal, Move, Sleep, idle_inside_ms},
     store::SandboxRecord,
 };
 use protocol::api::{IdlePolicy, SandboxStatus};
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
 impl Owner {
     /// Returns when there may be something to do.
     pub(super) async fn rest(&mut self, container: &Container) {
-        let runs = matches!(container, Container::Running { .. });
         let (driver, id) = (self.driver.clone(), self.id());
-        let death = async {
-            if runs {
-                // An error means that it cannot be watched: the periodic look is left.
-                if driver.died(&id).await.is_ok() {
-                    return;
-                }
+        let blind = Duration::from_millis(self.fleet.timing.look_blind_ms);
+        let unseen = *container == Container::Unknown;
+        // A driver that cries wolf is listened to less and less.
+        let calm = (self.alarms > 0).then(|| self.fleet.timing.look_again(self.alarms));
+        let disturbed = async {
+            sleep(calm.unwrap_or_default()).await;
+            let watched = driver.disturbed(&id);
+            // What cannot be seen, or not be watched, is looked at more often instead.
+            let failed = if unseen {
+                timeout(blind, watched).await.is_ok_and(|watched| watched.is_err())
+            } else {
+                watched.await.is_err()
+            };
+            if failed {
+                sleep(blind).await;
             }
-            std::future::pending::<()>().await;
         };
-        let time = self.next_look();
+        let time = if self.awaits_backend { self.next_look().min(blind) } else { self.next_look() };
         tokio::select! {
             // A message is taken whole or not at all; the others only wait.
             Some(message) = self.inbox.recv() => self.handle(message).await,
-            () = death => {}
-            () = sleep(time) => self.at_its_time().await,
+            () = disturbed => self.alarms = self.alarms.saturating_add(1),
+            () = sleep(time) => {
+                self.alarms = 0;
+                self.at_its_time().await;
+            }
         }
     }
 
@@ -93,12 +103,16 @@ impl Owner {
         let record = self.record();
         // First, as whoever comes takes his lease first.
         let before = self.control.leases_taken();
-        if self.control.in_use() {
+        // Nor is anything begun that the backend could not finish.
+        if self.control.in_use() || self.driver.health().is_err() {
             return Ok(u64::MAX);
         }
         // One that dozes cannot answer, and is not thawed to be asked.
         if !record.state.dozing {
             self.look_inside().await?;
+            if self.record().generation != record.generation {
+                return Ok(0);
+            }
         }
         let (goal, change) = match self.sleep(&record) {
             Sleep::NotYet { again_ms } => return Ok(again_ms),
@@ -122,9 +136,25 @@ impl Owner {
         Ok(0)
     }
 
-    async fn look_inside(&self) -> Result<(), FleetError> {
-        let activity = self.control.activity().await?;
-        self.traffic.inside(idle_inside_ms(&activity, self.fleet.clock.now_ms()));
+    /// Somebody who freezes it meanwhile, or wants something, does not wait for an answer that may not come.
+    async fn look_inside(&mut self) -> Result<(), FleetError> {
+        let (control, driver, id) = (self.control.clone(), self.driver.clone(), self.id());
+        let disturbed = async move {
+            if driver.disturbed(&id).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let work = async {
+            // Safe to cut off: asking may be repeated, and the other only waits.
+            tokio::select! {
+                activity = control.activity() => Some(activity),
+                () = disturbed => None,
+            }
+        };
+        let Outcome::Done(Some(activity)) = self.attentively(work, |before, now| before != now).await else {
+            return Err(FleetError::StillGoing);
+        };
+        self.traffic.inside(idle_inside_ms(&activity?, self.fleet.clock.now_ms()));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Random commands × faults of the driver × deaths × crashes of hostd, over the real reconciler and the
+//! Random commands × faults of the driver × what others do × crashes of hostd, over the real reconciler and the
 //! real store. Invariants are checked throughout; in the end the faults stop, and everything must come to
 //! rest where its owner wants it. A failure prints its seed: `SLIPWAY_SEED=… cargo test -p hostd simulation`.
 
@@ -7,13 +7,17 @@ use super::{
     fixture::{new_sandbox, open, timing},
 };
 use crate::{
-    core::Goal,
+    core::{Goal, State},
     driver::fake::{Body, Dice, Fake, Faults},
-    store::SandboxRecord,
+    store::{EventFilter, SandboxRecord},
     traffic::Stream,
 };
-use protocol::api::{SandboxId, SandboxSpec, SandboxStatus};
-use std::{sync::Arc, time::Duration};
+use protocol::api::{DeathCause, IdlePolicy, ProblemCode, SandboxId, SandboxSpec, SandboxStatus};
+use serde_json::json;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 struct World {
     dice: Dice,
@@ -26,8 +30,11 @@ struct World {
     streams: Vec<Stream>,
 }
 
-/// Nobody falls asleep within a test.
-const NEVER_MS: u64 = 3_600_000;
+/// Nobody falls asleep within a test: this is longer than the fake runtimed says that nothing went on.
+const NEVER_MS: u64 = 24 * 3_600_000;
+
+/// For one seed, which takes about a second. Only bounds hanging.
+const SEED_MAX: Duration = Duration::from_secs(120);
 
 impl World {
     async fn new(seed: u64, idle_ms: u64) -> Self {
@@ -43,11 +50,7 @@ impl World {
         match self.dice.below(20) {
             0..=3 if self.sandboxes.len() < 6 => self.create().await,
             4 => self.crash().await,
-            5 => {
-                if let Some(id) = self.pick() {
-                    self.driver.kill(&id);
-                }
-            }
+            5 => self.meddle(),
             6 => self.browse(),
             7..=8 => tokio::time::sleep(Duration::from_millis(self.dice.below(20))).await,
             _ => self.ask().await,
@@ -56,9 +59,26 @@ impl World {
         assert!(violations.is_empty(), "{violations:?}");
     }
 
+    /// Somebody does something to one behind our back, or the backend goes away for a while.
+    fn meddle(&mut self) {
+        let Some(id) = self.pick() else { return };
+        let causes = [DeathCause::Killed, DeathCause::Oom, DeathCause::Removed, DeathCause::ShutDown];
+        match self.dice.below(10) {
+            cause @ 0..=3 => {
+                self.driver.meddle(&id, Body::Dead(causes[usize::try_from(cause).expect("a few")]));
+            }
+            4 => self.driver.freeze_behind(&id, true),
+            5 => self.driver.freeze_behind(&id, false),
+            6 => self.driver.start(&id),
+            7 => self.driver.restart_behind(&id),
+            8 => self.driver.away.store(true, Ordering::Relaxed),
+            _ => self.driver.away.store(false, Ordering::Relaxed),
+        }
+    }
+
     async fn create(&mut self) {
         let spec = SandboxSpec {
-            idle_policy: (self.dice.below(3) == 0).then_some(protocol::api::IdlePolicy::AlwaysOn),
+            idle_policy: (self.dice.below(3) == 0).then_some(IdlePolicy::AlwaysOn),
             ..SandboxSpec::default()
         };
         let new = new_sandbox(&self.fleet, self.dice.next(), &spec);
@@ -113,6 +133,7 @@ impl World {
     /// The faults stop. Everything must come to rest, and be what its record says.
     async fn calm(&mut self) {
         self.driver.misbehave(Faults::default());
+        self.driver.away.store(false, Ordering::Relaxed);
         if self.idle_ms != NEVER_MS {
             // What falls asleep while it is looked at says nothing.
             self.idle_ms = NEVER_MS;
@@ -125,11 +146,26 @@ impl World {
                 written.state, record.state,
                 "{id}: the record that is shown is the one that is written"
             );
+            self.explained(&record).await;
             assert!(!record.state.dozing || record.state.status == SandboxStatus::Paused, "{record:?}");
             assert!(
                 record.state.status != SandboxStatus::Destroyed || !self.driver.has_files(&id),
                 "{id} leaks files"
             );
+        }
+    }
+
+    /// What died has a post-mortem, on itself and on an attempt, and its event tells it.
+    async fn explained(&self, record: &SandboxRecord) {
+        let filter = EventFilter { sandbox: Some(record.id), ..EventFilter::default() };
+        let events = self.fleet.store().events(filter, 0, 10_000).await.expect("readable");
+        let told = events.iter().rev().find_map(|event| event.data.get("post_mortem"));
+        assert_eq!(told, record.post_mortem.as_ref().map(|told| json!(told)).as_ref());
+        let code = record.state.problem.as_ref().map(|problem| problem.code);
+        if matches!(code, Some(ProblemCode::Died | ProblemCode::Oom)) {
+            let attempts = self.fleet.store().attempts(&record.id, None, 1_000).await.expect("readable");
+            assert!(attempts.iter().any(|attempt| attempt.post_mortem == record.post_mortem), "{record:?}");
+            assert!(record.post_mortem.is_some(), "{record:?}");
         }
     }
 
@@ -139,7 +175,8 @@ impl World {
         let agree = async {
             loop {
                 let record = self.fleet.record(id).await.expect("a record");
-                if record.state.effort.is_none() && self.driver.body(id) == body_at(record.state.status) {
+                let fits = self.driver.body(id) == body_at(record.state.status);
+                if record.state.effort.is_none() && fits && !is_tried_again(&record) {
                     return record;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -157,6 +194,14 @@ impl World {
             }
         }
     }
+}
+
+/// It should always run, and its backend was away: about to be tried, whatever the record says now.
+fn is_tried_again(record: &SandboxRecord) -> bool {
+    let State { goal, status, problem, .. } = &record.state;
+    let away = problem.as_ref().is_some_and(|problem| problem.code == ProblemCode::DriverUnavailable);
+    let down = matches!(status, SandboxStatus::Stopped | SandboxStatus::Error);
+    record.blueprint.idle_policy == IdlePolicy::AlwaysOn && *goal == Goal::Running && down && away
 }
 
 fn body_at(status: SandboxStatus) -> Option<Body> {
@@ -193,17 +238,22 @@ async fn simulate(idle_ms: u64) {
     for seed in seeds() {
         // Shown only when this fails.
         println!("SLIPWAY_SEED={seed}");
-        let mut world = World::new(seed, idle_ms).await;
-        for _ in 0..60 {
-            world.step().await;
-        }
-        world.calm().await;
-        for id in world.sandboxes.clone() {
-            world.fleet.ask(&id, Ask::Destroy { keep_workspace: false }).await.expect("always accepted");
-            let record = world.fleet.settled(&id, Duration::from_secs(20)).await.expect("destroyed");
-            assert_eq!((record.state.goal, record.state.status), (Goal::Destroyed, SandboxStatus::Destroyed));
-            assert!(!world.driver.has_files(&id) && world.driver.body(&id).is_none(), "{id} leaks");
-        }
-        world.fleet.close().await;
+        let lived = tokio::time::timeout(SEED_MAX, live(seed, idle_ms)).await;
+        lived.unwrap_or_else(|_| panic!("the world of seed {seed} hangs"));
     }
+}
+
+async fn live(seed: u64, idle_ms: u64) {
+    let mut world = World::new(seed, idle_ms).await;
+    for _ in 0..60 {
+        world.step().await;
+    }
+    world.calm().await;
+    for id in world.sandboxes.clone() {
+        world.fleet.ask(&id, Ask::Destroy { keep_workspace: false }).await.expect("always accepted");
+        let record = world.fleet.settled(&id, Duration::from_secs(20)).await.expect("destroyed");
+        assert_eq!((record.state.goal, record.state.status), (Goal::Destroyed, SandboxStatus::Destroyed));
+        assert!(!world.driver.has_files(&id) && world.driver.body(&id).is_none(), "{id} leaks");
+    }
+    world.fleet.close().await;
 }

@@ -4,14 +4,14 @@
 use super::tasks::{Runner, TaskError, WITHIN};
 use crate::{
     control::{Control, ControlError, request},
-    core::{Ending, TaskLine},
+    core::{Ending, Means, TaskLine},
     limits,
     store::TaskRecord,
 };
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Empty};
 use hyper::{Method, body::Incoming};
-use protocol::{ErrorCode, TaskView};
+use protocol::{ErrorCode, TaskPhase, TaskView};
 use std::{pin::pin, time::Duration};
 use tokio::time::timeout;
 use tracing::warn;
@@ -23,7 +23,7 @@ impl Runner {
     /// Until its end, or until the connection breaks; whether it has ended.
     pub(super) async fn follow(&self, mut task: TaskRecord) -> Result<bool, TaskError> {
         let (_, control) = self.fleet.control(&self.sandbox).await?;
-        if task.cancelling {
+        if self.is_to_end(&task) {
             self.cancel(&task, &control).await?;
         }
         let body = match stream(&control, &task).await {
@@ -71,6 +71,13 @@ impl Runner {
 
     /// Writes some events, and reads on meanwhile.
     async fn write(&self, batch: Vec<TaskLine>, lines: &mut Lines) -> Result<TaskRecord, TaskError> {
+        // Whether or not there is room to write that down.
+        if batch.iter().any(tells_of_its_turn) {
+            self.begun();
+        }
+        if batch.iter().any(|line| matches!(line.means, Means::Done(_))) {
+            self.settle_models().await?;
+        }
         let mut written = pin!(self.fleet.store().append_task(self.number, batch));
         loop {
             tokio::select! {
@@ -102,6 +109,12 @@ impl Runner {
         let task = self.fleet.store().append_task(self.number, vec![gap]).await?;
         Ok(task.done_seq.is_some())
     }
+}
+
+/// The first event of a task only says that it waits.
+fn tells_of_its_turn(line: &TaskLine) -> bool {
+    let begins = matches!(line.means, Means::Phase(phase) if phase != TaskPhase::Queued);
+    begins || line.number > 1
 }
 
 async fn stream(control: &Control, task: &TaskRecord) -> Result<Incoming, ControlError> {

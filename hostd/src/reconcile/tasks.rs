@@ -2,17 +2,24 @@
 //! runtimed, follows what happens and, when nobody else will, tells the end. Whoever submitted it may be gone;
 //! a hostd that dies leaves all of it to the next one.
 
-use super::{Fleet, FleetError, salvage::salvage, turns::Turn};
+use super::{Fleet, FleetError, located, salvage::salvage, turns::Turn};
 use crate::{
     control::{Control, ControlError},
-    core::{Ending, TaskFacts, TaskStep, task_step},
+    core::{Ending, TaskFacts, TaskStep, Verdict, task_step},
     limits,
+    models::OpenGrant,
     store::{NewTask, StoreError, TaskBegun, TaskRecord},
 };
 use hyper::Method;
-use protocol::{ErrorCode, TaskView, api::SandboxId};
+use protocol::{
+    ErrorCode, TaskRequest, TaskView,
+    api::{ProblemCode, SandboxId},
+};
 use serde_json::json;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, error, info};
 
@@ -45,7 +52,16 @@ impl Fleet {
 
     /// Takes up what an earlier hostd left without an end.
     pub(super) async fn take_up_tasks(&self) -> Result<(), FleetError> {
-        for task in self.store().open_tasks(None).await? {
+        self.take_up(None).await
+    }
+
+    /// The same for one sandbox.
+    pub(super) async fn take_up_tasks_of(&self, sandbox: SandboxId) -> Result<(), FleetError> {
+        self.take_up(Some(sandbox)).await
+    }
+
+    async fn take_up(&self, sandbox: Option<SandboxId>) -> Result<(), FleetError> {
+        for task in self.store().open_tasks(sandbox).await? {
             self.run_task(task.number, task.sandbox);
         }
         Ok(())
@@ -53,7 +69,8 @@ impl Fleet {
 
     fn run_task(&self, number: i64, sandbox: SandboxId) {
         let (turn, nudged) = (self.turns().queue(sandbox, number), self.nudge_for(number));
-        let runner = Runner { fleet: self.clone(), sandbox, number, turn, nudged };
+        let grant = OnceLock::new();
+        let runner = Runner { fleet: self.clone(), sandbox, number, turn, nudged, grant };
         let fleet = self.clone();
         self.spawn(async move {
             runner.run().await;
@@ -70,6 +87,8 @@ pub(super) struct Runner {
     turn: Turn,
     /// Told when its end is wanted.
     pub nudged: Arc<Notify>,
+    /// Its key of models, which is good from when runtimed may have it until the runner ends.
+    grant: OnceLock<Option<OpenGrant>>,
 }
 
 /// Why a step did not come to its end.
@@ -127,7 +146,10 @@ impl Runner {
         }
         let record = self.fleet.record(&self.sandbox).await?;
         let given = task.request.is_none();
-        let facts = TaskFacts { taken: task.taken, given, cancelling: task.cancelling };
+        if task.taken {
+            self.open_models(&task);
+        }
+        let facts = TaskFacts { taken: task.taken, given, cancelling: self.is_to_end(&task) };
         if given {
             self.turn.leave();
         }
@@ -151,28 +173,89 @@ impl Runner {
 
     async fn give(&self, task: &TaskRecord) -> Result<bool, TaskError> {
         // Held until it is taken: it does not fall asleep in between.
-        let (_, control) = self.fleet.awake(&self.sandbox).await?;
+        let (_, control) = match self.fleet.awake(&self.sandbox).await {
+            // Its backend was waited for as long as a start may take. Whoever wants more submits it again.
+            Err(FleetError::Failed { problem, .. }) if problem.code == ProblemCode::DriverUnavailable => {
+                return self.conclude(Ending::SandboxFailed(Some(*problem))).await;
+            }
+            woken => woken?,
+        };
         let Some(request) = &task.request else {
             return self
                 .conclude(Ending::Refused("what it was to do is not known any more".to_owned()))
                 .await;
         };
+        // Given by a hostd that died before it wrote that down: nothing that is asked now can end it.
+        if task.taken && has_it(task, &control).await? {
+            return self.given().await;
+        }
+        let agents = self.fleet.agents();
+        let request = match located(&control, agents, &task.agent, &request.0.agent).await? {
+            Ok(agent) => TaskRequest { agent, ..request.0.clone() },
+            Err(message) => return self.conclude(Ending::AgentMissing(message)).await,
+        };
         // First: whoever ends it from here on knows that it may be running.
         if self.fleet.store().task_taken(self.number).await?.done_seq.is_some() {
             return Ok(true);
         }
-        match control.json::<TaskView>(Method::POST, "/v1/tasks", Some(&request.0), WITHIN).await {
+        self.open_models(task);
+        match control.json::<TaskView>(Method::POST, "/v1/tasks", Some(&request), WITHIN).await {
             Ok(_) => {}
             Err(ControlError::Refused(body)) if is_final(body.error.code) => {
                 return self.conclude(Ending::Refused(body.error.message.clone())).await;
             }
             Err(error) => return Err(error.into()),
         }
+        self.given().await
+    }
+
+    async fn given(&self) -> Result<bool, TaskError> {
         let task = self.fleet.store().task_given(self.number).await?;
         Ok(task.done_seq.is_some())
     }
 
+    /// From here on its agent may call models, when its turn has come.
+    fn open_models(&self, task: &TaskRecord) {
+        self.grant.get_or_init(|| self.fleet.models().open(task, self.nudged.clone()));
+        if task.has_begun() {
+            self.begun();
+        }
+    }
+
+    /// runtimed has begun with it.
+    pub(super) fn begun(&self) {
+        if let Some(Some(grant)) = self.grant.get() {
+            grant.begun();
+        }
+    }
+
+    /// Somebody wants it, or its models allow nothing else. What could not be written down counts too.
+    pub(super) fn is_to_end(&self, task: &TaskRecord) -> bool {
+        task.is_to_end() || self.verdict().is_some()
+    }
+
+    fn verdict(&self) -> Option<&Verdict> {
+        self.grant.get().and_then(Option::as_ref).and_then(OpenGrant::verdict)
+    }
+
+    /// Its end is about to be written down: what it used of models goes first, and what they say of that end.
+    pub(super) async fn settle_models(&self) -> Result<(), TaskError> {
+        if let Some(Some(grant)) = self.grant.get() {
+            grant.settle().await;
+        }
+        self.write_verdict().await
+    }
+
+    /// Before its end, which it explains.
+    async fn write_verdict(&self) -> Result<(), TaskError> {
+        if let Some(verdict) = self.verdict() {
+            self.fleet.store().judge_task(self.number, verdict.clone()).written().await?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn cancel(&self, task: &TaskRecord, control: &Control) -> Result<(), TaskError> {
+        self.write_verdict().await?;
         let path = format!("/v1/tasks/{}/cancel", task.id);
         match control.json::<TaskView>(Method::POST, &path, Some(&json!({})), WITHIN).await {
             Ok(_) => Ok(()),
@@ -187,6 +270,7 @@ impl Runner {
     }
 
     pub(super) async fn conclude(&self, ending: Ending) -> Result<bool, TaskError> {
+        self.settle_models().await?;
         if matches!(ending, Ending::Lost | Ending::SandboxFailed(_)) {
             let record = self.fleet.record(&self.sandbox).await?;
             if let Some(logs) = self.fleet.driver_of(&record).logs(&self.sandbox) {
@@ -200,6 +284,15 @@ impl Runner {
             error!(task = self.number, "a task could not be ended");
         }
         Ok(task.done_seq.is_some())
+    }
+}
+
+/// Whether runtimed knows of it.
+async fn has_it(task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
+    match control.get::<TaskView>(&format!("/v1/tasks/{}", task.id), WITHIN).await {
+        Ok(_) => Ok(true),
+        Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

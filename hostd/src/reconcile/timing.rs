@@ -14,6 +14,11 @@ pub struct Timing {
     pub grace_ms: u64,
     pub look_every_ms: u64,
     pub look_again_ms: u64,
+    /// Where it cannot be seen, or not be watched.
+    pub look_blind_ms: u64,
+    /// How often the words of a launch are taken down, and how long they put off its deadline in all.
+    pub progress_every_ms: u64,
+    pub progress_max_ms: u64,
     pub restart_min_ms: u64,
     pub restart_max_ms: u64,
     /// A sandbox that sleeps when idle does so after so long without activity.
@@ -31,6 +36,9 @@ impl Default for Timing {
             grace_ms: limits::TERMINATE_GRACE_MS,
             look_every_ms: limits::LOOK_EVERY_MS,
             look_again_ms: limits::LOOK_AGAIN_MS,
+            look_blind_ms: limits::LOOK_BLIND_MS,
+            progress_every_ms: limits::PROGRESS_EVERY_MS,
+            progress_max_ms: limits::PROGRESS_MAX_MS,
             restart_min_ms: limits::RESTART_MIN_MS,
             restart_max_ms: limits::RESTART_MAX_MS,
             idle_ms: limits::IDLE_DEFAULT_S * 1000,
@@ -47,6 +55,10 @@ impl Timing {
             Goal::Paused => self.freeze_ms,
             Goal::Stopped | Goal::Destroyed => self.down_ms,
         }
+    }
+
+    pub(super) fn progress_every(&self) -> Duration {
+        Duration::from_millis(self.progress_every_ms)
     }
 
     /// How long nothing must happen before it sleeps.

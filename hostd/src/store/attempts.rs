@@ -163,6 +163,13 @@ fn write_end(
     events::add(conn, &NewEvent::ours(record, &format!("attempt.{state}"), data)).map(|_| ())
 }
 
+/// How what the newest attempt brought up ended, as the record tells it.
+pub(super) fn died(conn: &Connection, record: &SandboxRecord) -> Result<()> {
+    let sql = "UPDATE attempts SET post_mortem = ?3 WHERE sandbox = ?1 AND attempt = ?2";
+    let told = record.post_mortem.as_ref().map(|told| json(told, "the post-mortem")).transpose()?;
+    change(conn, sql, params![record.id.as_str(), record.attempt, told], "write an attempt").map(|_| ())
+}
+
 fn parse(row: &Row<'_>) -> Result<AttemptRecord> {
     let fields = Fields { row, table: "attempts", key: "sandbox" };
     Ok(AttemptRecord {
@@ -172,6 +179,7 @@ fn parse(row: &Row<'_>) -> Result<AttemptRecord> {
         blueprint: Arc::new(fields.json("blueprint")?),
         handle: fields.maybe_json("handle")?,
         problem: fields.maybe_json("problem")?,
+        post_mortem: fields.maybe_json("post_mortem")?,
         started_ms: fields.number("started_ms")?,
         ended_ms: fields.maybe_number("ended_ms")?,
     })

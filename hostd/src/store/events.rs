@@ -26,6 +26,8 @@ pub struct EventFilter {
     pub sandbox: Option<SandboxId>,
     /// The row of a task: only what its agent does.
     pub task: Option<i64>,
+    /// Of a task: also what hostd tells about it that its agent does not.
+    pub beside: bool,
     /// What the kind may start with; any, when empty.
     pub kinds: Vec<String>,
 }
@@ -51,8 +53,15 @@ impl Store {
         let (id, kind) = (*id, kind.to_owned());
         self.write("note", move |conn| {
             let owner = owner_of(conn, &id)?;
-            let event =
-                NewEvent { sandbox: &id, owner: &owner, time_ms: now_ms, kind: &kind, origin: None, data };
+            let event = NewEvent {
+                sandbox: &id,
+                owner: &owner,
+                time_ms: now_ms,
+                kind: &kind,
+                origin: None,
+                task: None,
+                data,
+            };
             add(conn, &event).map(|_| ())
         })
         .await
@@ -73,9 +82,11 @@ pub(super) fn list(
 ) -> Result<Vec<EventRecord>> {
     let mut wanted = List::from("SELECT * FROM events");
     wanted.and_if("seq > ?", Some(int(after)));
-    wanted.and_if("sandbox = ?", filter.sandbox.map(String::from));
+    let narrow = filter.task.is_some();
+    wanted.and_if("task = ?", filter.task);
+    wanted.and_if(if narrow { "+sandbox = ?" } else { "sandbox = ?" }, filter.sandbox.map(String::from));
     // One sandbox has fewer events than its tenant: the plus keeps SQLite off the tenant's index.
-    let tenant = if filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
+    let tenant = if narrow || filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
     wanted.and_if(tenant, filter.tenant.clone().map(String::from));
     wanted.and_if("principal = ?", filter.principal.clone().map(String::from));
     wanted.and_any("instr(kind, ?) = 1", &filter.kinds);
@@ -88,6 +99,8 @@ pub(super) struct NewEvent<'a> {
     pub time_ms: u64,
     pub kind: &'a str,
     pub origin: Option<Cursor>,
+    /// The row of a task that it is about.
+    pub task: Option<i64>,
     pub data: Value,
 }
 
@@ -95,15 +108,15 @@ impl<'a> NewEvent<'a> {
     /// A fact of hostd's own about a sandbox that was just changed.
     pub(super) fn ours(record: &'a SandboxRecord, kind: &'a str, data: Value) -> Self {
         let SandboxRecord { id, owner, updated_ms, .. } = record;
-        Self { sandbox: id, owner, time_ms: *updated_ms, kind, origin: None, data }
+        Self { sandbox: id, owner, time_ms: *updated_ms, kind, origin: None, task: None, data }
     }
 }
 
 /// Whether it is new.
 pub(super) fn add(conn: &Connection, event: &NewEvent<'_>) -> Result<bool> {
     let sql = "INSERT INTO events (time_ms, sandbox, tenant, principal, project, kind, origin_epoch,
-            origin_seq, data)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            origin_seq, task, data)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (sandbox, origin_epoch, origin_seq) WHERE origin_epoch IS NOT NULL DO NOTHING";
     let origin = event.origin.as_ref();
     let values = params![
@@ -115,6 +128,7 @@ pub(super) fn add(conn: &Connection, event: &NewEvent<'_>) -> Result<bool> {
         event.kind,
         origin.map(|origin| exact(origin.epoch, "the epoch of an event")).transpose()?,
         origin.map(|origin| exact(origin.seq, "the number of an event")).transpose()?,
+        event.task,
         json(&event.data, "the event")?,
     ];
     Ok(change(conn, sql, values, "write an event")? > 0)
@@ -162,6 +176,7 @@ fn take_over(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result
         time_ms: event.time_ms,
         kind: event.fact.kind(),
         origin: Some(event.cursor),
+        task: None,
         data,
     };
     if add(conn, &new)? { exec_ends::follow(conn, record, event) } else { Ok(()) }
@@ -183,6 +198,7 @@ fn parse(row: &Row<'_>) -> Result<EventRecord> {
         owner: fields.owner()?,
         kind: fields.get("kind")?,
         origin,
+        task: fields.get("task")?,
         data: fields.json("data")?,
     })
 }

@@ -19,12 +19,16 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
+use tokio::runtime::Handle;
 use tokio::sync::{
     Notify,
-    mpsc::{self, error::SendTimeoutError},
-    watch,
+    mpsc::{
+        self,
+        error::{SendTimeoutError, TrySendError},
+    },
+    oneshot, watch,
 };
-use tracing::error;
+use tracing::{error, warn};
 
 /// The database. Clones are handles to the same one.
 ///
@@ -33,6 +37,37 @@ use tracing::error;
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
+}
+
+/// A write that has its place. It is done whether or not anybody waits for it.
+pub struct Posted<T> {
+    store: Store,
+    unsent: Option<Message>,
+    answer: oneshot::Receiver<Result<T>>,
+}
+
+impl<T> Posted<T> {
+    pub async fn written(mut self) -> Result<T> {
+        if let Some(message) = self.unsent.take() {
+            self.store.send(message).await?;
+        }
+        (&mut self.answer).await.unwrap_or(Err(StoreError::Broken))
+    }
+}
+
+impl<T> Drop for Posted<T> {
+    fn drop(&mut self) {
+        let Some(message) = self.unsent.take() else { return };
+        let lost = || warn!("too many writes are waiting: something that happened is not written down");
+        let Ok(runtime) = Handle::try_current() else { return lost() };
+        let store = self.store.clone();
+        // It ends by itself: it waits for its place no longer than any write.
+        runtime.spawn(async move {
+            if store.send(message).await.is_err() {
+                lost();
+            }
+        });
+    }
 }
 
 struct Shared {
@@ -125,6 +160,20 @@ impl Store {
         let (job, answer) = Write::job(name, work);
         self.send(Message::Job(job)).await?;
         answer.await.unwrap_or(Err(StoreError::Broken))
+    }
+
+    /// The same in the order of the calls: it has its place in the queue when this returns.
+    pub(super) fn post<T, F>(&self, name: &'static str, work: F) -> Posted<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let (job, answer) = Write::job(name, work);
+        let unsent = match self.shared.queue.try_send(Message::Job(job)) {
+            Ok(()) => None,
+            Err(TrySendError::Full(message) | TrySendError::Closed(message)) => Some(message),
+        };
+        Posted { store: self.clone(), unsent, answer }
     }
 
     pub(super) async fn send(&self, message: Message) -> Result<()> {

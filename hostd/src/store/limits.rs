@@ -59,3 +59,10 @@ pub const DEAD_LINKS_KEEP_MS: u64 = 7 * 24 * 3600 * 1000;
 pub const TIDY_MAX_ROWS: usize = 2_000;
 /// The same for rows of many events.
 pub const TIDY_MAX_EVENT_ROWS: usize = 64;
+/// Providers of models, budgets of tenants.
+pub const PROVIDERS_MAX: u64 = 1_000;
+pub const BUDGETS_MAX: u64 = 10_000;
+/// Calls of models of one task that are told as events. Those after them are only counted.
+pub const CALLS_TOLD_MAX: u64 = 10_000;
+/// What is counted of one measure on one day: two such sums are still a number of SQLite.
+pub const USED_MAX: u64 = 1 << 62;

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::core::rfc3339;
 use bytes::Bytes;
-use protocol::api::{EventView, Label, SandboxId};
+use protocol::{
+    TaskId,
+    api::{EventView, Label, SandboxId},
+};
 use rusqlite::{Connection, Row};
 use std::fmt::Write;
 
@@ -23,8 +26,10 @@ pub struct Batch {
     pub first: u64,
     pub last: u64,
     pub sandbox: SandboxId,
-    /// The row of the task whose events they are.
+    /// The row of the task whose events they are, or which they are about.
     pub task: Option<i64>,
+    /// They are about it, and not of its agent.
+    pub beside: bool,
     pub tenant: Label,
     pub principal: Label,
     /// The last of them is the last of its task.
@@ -52,7 +57,7 @@ pub(super) fn read(conn: &Connection, filter: &EventFilter, after: u64) -> Resul
     let moment = conn.unchecked_transaction().during("read the log")?;
     let mut through = newest_seq(&moment)?;
     let mut batches = Vec::new();
-    if filter.task.is_none() {
+    if filter.task.is_none() || filter.beside {
         let records = events::list(&moment, filter, after, limits::LIST_MAX_ROWS)?;
         if records.len() >= limits::LIST_MAX_ROWS {
             through = records.last().map_or(through, |record| record.seq);
@@ -100,6 +105,7 @@ fn parse(row: &Row<'_>) -> Result<Batch> {
         last: fields.number("last")?,
         sandbox: fields.sandbox("sandbox")?,
         task: Some(fields.get("task")?),
+        beside: false,
         tenant: fields.word("tenant")?,
         principal: fields.word("principal")?,
         ends: fields.get("ends")?,
@@ -112,7 +118,8 @@ fn batch_of_one(record: &EventRecord) -> Batch {
         first: record.seq,
         last: record.seq,
         sandbox: record.sandbox,
-        task: None,
+        task: record.task,
+        beside: record.task.is_some(),
         tenant: record.owner.tenant.clone(),
         principal: record.owner.principal.clone(),
         ends: false,
@@ -125,7 +132,7 @@ fn frame(record: &EventRecord) -> Bytes {
         seq: record.seq,
         time: rfc3339(record.time_ms),
         sandbox: record.sandbox,
-        task: None,
+        task: record.task.and_then(|_| task_named(record)),
         kind: record.kind.clone(),
         origin: record.origin,
         data: record.data.clone(),
@@ -138,13 +145,18 @@ fn frame(record: &EventRecord) -> Bytes {
     text.into()
 }
 
+/// What is about a task says which.
+fn task_named(record: &EventRecord) -> Option<TaskId> {
+    TaskId::parse(record.data["by"]["task"].as_str()?).ok()
+}
+
 impl EventFilter {
     /// Whether these events may be seen through it; kinds are looked at later.
     pub fn admits(&self, batch: &Batch) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| *tenant == batch.tenant)
             && self.principal.as_ref().is_none_or(|principal| *principal == batch.principal)
             && self.sandbox.is_none_or(|sandbox| sandbox == batch.sandbox)
-            && self.task.is_none_or(|task| Some(task) == batch.task)
+            && self.task.is_none_or(|task| Some(task) == batch.task && (self.beside || !batch.beside))
     }
 }
 
@@ -215,6 +227,7 @@ mod tests {
             last: 7,
             sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id"),
             task: Some(1),
+            beside: false,
             tenant: Label::parse("t").expect("a label"),
             principal: Label::parse("p").expect("a label"),
             ends: false,

@@ -12,6 +12,7 @@
 
 mod attempts;
 mod audits;
+mod egress;
 mod error;
 mod events;
 mod exec_ends;
@@ -23,6 +24,9 @@ mod idempotency;
 pub mod limits;
 mod links;
 mod log;
+mod model_budgets;
+mod model_calls;
+mod model_providers;
 mod moves;
 mod open;
 mod query;
@@ -37,23 +41,26 @@ mod scrub;
 mod task_events;
 mod tasks;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tidy;
 mod tokens;
 mod writer;
 
+pub use egress::EgressFact;
 pub use error::{OpenError, StoreError};
 pub use events::EventFilter;
 pub use execs::{Begun, ExecEnd};
 pub use feed::{Following, Topic};
-pub use handle::Store;
+pub use handle::{Posted, Store};
 pub use idempotency::{Claim, Key};
 pub use links::LinkMade;
 pub use log::{Batch, LogPart, data_of};
+pub use model_budgets::period;
+pub use model_calls::CallEnd;
 pub use moves::Change;
 pub use records::{
-    AttemptRecord, AuditRecord, EventRecord, ExecRecord, LinkRecord, NewSandbox, NewTask, SandboxRecord,
-    Secret, TaskRecord, TokenRecord,
+    AttemptRecord, AuditRecord, BudgetRecord, EventRecord, ExecRecord, FoundTask, LinkRecord, NewSandbox,
+    NewTask, ProviderRecord, SandboxRecord, Secret, TaskGrant, TaskRecord, TokenRecord,
 };
 pub use repair::{Repaired, repair};
 pub use sandboxes::SandboxFilter;

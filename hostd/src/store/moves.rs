@@ -9,9 +9,13 @@ use super::{
     records::{SandboxRecord, Secret},
     row::word,
     sandbox_row::{load, update},
+    tasks,
 };
 use crate::core::{Blueprint, Environment, Move, Refused, State, apply};
-use protocol::api::{SandboxId, SandboxStatus};
+use protocol::{
+    ServiceSpec,
+    api::{EgressRules, SandboxId, SandboxStatus},
+};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, mem, sync::Arc};
@@ -24,8 +28,10 @@ pub struct Change {
     /// `Some(None)` takes the end away.
     pub expires_ms: Option<Option<u64>>,
     pub keep_workspace: Option<bool>,
-    /// For the next attempt; the ones before keep theirs.
-    pub blueprint: Option<Arc<Blueprint>>,
+    /// Of the blueprint, for the next attempt: the ones before keep theirs.
+    pub services: Option<Vec<ServiceSpec>>,
+    /// Of the blueprint, too.
+    pub egress: Option<EgressRules>,
     pub env: Option<Secret<Environment>>,
 }
 
@@ -49,10 +55,17 @@ fn move_in(conn: &Connection, id: &SandboxId, change: &Move, now_ms: u64) -> Res
     if next == record.state {
         return Ok(record);
     }
-    let (kind, data) = told(change, &next)?;
+    let (kind, mut data) = told(change, &next)?;
     record.state = next;
     record.updated_ms = now_ms;
     record.generation += 1;
+    if let Some(death) = change.death() {
+        let told = death.post_mortem(tasks::running(conn, id)?, now_ms);
+        tasks::died(conn, id, &death.sentence(None))?;
+        data["post_mortem"] = json!(told);
+        record.post_mortem = Some(Box::new(told));
+        attempts::died(conn, &record)?;
+    }
     if record.state.status == SandboxStatus::Destroyed {
         bury(conn, &mut record)?;
     }
@@ -93,11 +106,14 @@ fn told(change: &Move, next: &State) -> Result<(String, Value)> {
             let data = if next.dozing { json!({ "dozing": true }) } else { json!({}) };
             (word(&next.status, "the status")?, data)
         }
-        Move::GiveUp { problem } | Move::Lost { problem } => {
-            ("error".to_owned(), json!({ "problem": problem }))
+        // Where it was before, and is still: with why nothing came of it.
+        Move::GiveUp { problem, .. } if next.status != SandboxStatus::Error => {
+            (word(&next.status, "the status")?, json!({ "problem": problem }))
         }
-        Move::Restart { problem, .. } => ("error".to_owned(), json!({ "problem": problem, "phase": phase })),
-        Move::Ended => ("ended".to_owned(), json!({})),
+        Move::GiveUp { problem, .. } => ("error".to_owned(), json!({ "problem": problem })),
+        Move::Lost { .. } => ("error".to_owned(), json!({ "problem": next.problem })),
+        Move::Restart { .. } => ("error".to_owned(), json!({ "problem": next.problem, "phase": phase })),
+        Move::Ended { .. } => ("ended".to_owned(), json!({})),
     };
     Ok((format!("sandbox.{kind}"), data))
 }
@@ -112,7 +128,8 @@ fn change_in(conn: &Connection, id: &SandboxId, change: Change, now_ms: u64) -> 
         ("metadata", replace(&mut record.metadata, change.metadata)),
         ("expires_ms", replace(&mut record.expires_ms, change.expires_ms)),
         ("keep_workspace", replace(&mut record.keep_workspace, change.keep_workspace)),
-        ("blueprint", replace(&mut record.blueprint, change.blueprint)),
+        ("services", rebuild(&mut record.blueprint, change.services, |blueprint| &mut blueprint.services)),
+        ("egress", rebuild(&mut record.blueprint, change.egress, |blueprint| &mut blueprint.egress)),
         ("env", replace(&mut record.env, change.env)),
     ];
     let fields: Vec<_> = changed.iter().filter(|(_, changed)| *changed).map(|(name, _)| *name).collect();
@@ -129,4 +146,13 @@ fn change_in(conn: &Connection, id: &SandboxId, change: Change, now_ms: u64) -> 
 /// Whether the new value, if there is one, is another.
 fn replace<T: PartialEq>(field: &mut T, value: Option<T>) -> bool {
     value.is_some_and(|value| mem::replace(field, value) != *field)
+}
+
+/// The same for a part of the blueprint: the rest of it may have been changed since somebody read it.
+fn rebuild<T: PartialEq>(
+    blueprint: &mut Arc<Blueprint>,
+    value: Option<T>,
+    part: impl FnOnce(&mut Blueprint) -> &mut T,
+) -> bool {
+    value.is_some() && replace(part(Arc::make_mut(blueprint)), value)
 }

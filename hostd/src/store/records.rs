@@ -1,12 +1,16 @@
 //! Rows as values.
 
 use crate::{
-    core::{Blueprint, Environment, LinkId, Preview, State},
+    core::{Blueprint, Bounds, Environment, LinkId, Preview, Seen, Spent, State, Terms, Verdict},
     driver::Handle,
 };
 use protocol::{
-    Cursor, ExecId, Exit, FailureReason, Hint, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus,
-    api::{AttemptRelation, AttemptState, Label, Owner, Problem, SandboxId, SandboxScope, TokenScope},
+    Cursor, Dialect, ExecId, Exit, FailureReason, Hint, TaskId, TaskPhase, TaskRequest, TaskResult,
+    TaskStatus,
+    api::{
+        AttemptRelation, AttemptState, BudgetPeriod, Label, ModelSpec, Owner, PostMortem, Problem, SandboxId,
+        SandboxScope, TokenScope,
+    },
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -23,6 +27,10 @@ pub struct SandboxRecord {
     /// Given to processes over the control socket; shown to nobody.
     pub env: Secret<Environment>,
     pub state: State,
+    /// How it ended last while it should have run.
+    pub post_mortem: Option<Box<PostMortem>>,
+    /// What the launch that is under way told last. Not written down.
+    pub progress: Option<Arc<str>>,
     /// Number of the newest attempt.
     pub attempt: u32,
     /// Grows with every change of the row, except of `followed`.
@@ -68,6 +76,8 @@ pub struct AttemptRecord {
     pub blueprint: Arc<Blueprint>,
     pub handle: Option<Handle>,
     pub problem: Option<Problem>,
+    /// How what it brought up ended, if it should have run.
+    pub post_mortem: Option<Box<PostMortem>>,
     pub started_ms: u64,
     pub ended_ms: Option<u64>,
 }
@@ -113,9 +123,45 @@ pub struct TaskRecord {
     /// Where `done` stands in the log.
     pub done_seq: Option<u64>,
     pub result: Option<TaskResult>,
+    /// What it may use of models; not in lists, nor what comes next.
+    pub grant: Option<TaskGrant>,
+    /// What the gateway saw of it.
+    pub seen: Seen,
+    /// Why it cannot succeed any more.
+    pub verdict: Option<Verdict>,
+    /// Why the sandbox ended under it.
+    pub death: Option<String>,
     pub created_ms: u64,
     pub started_ms: Option<u64>,
     pub ended_ms: Option<u64>,
+}
+
+/// In the place of the hash of a request that nobody knows any more: no request has it.
+pub(super) const HASH_UNKNOWN: [u8; 32] = [0; 32];
+
+impl TaskRecord {
+    /// What was asked for was lost with a database; what became of it was taken over from the sandbox.
+    pub fn is_recovered(&self) -> bool {
+        self.request_hash == HASH_UNKNOWN
+    }
+
+    /// Its turn has come: the first event only says that it waits for that.
+    pub fn has_begun(&self) -> bool {
+        self.phase != TaskPhase::Queued || self.followed > 1
+    }
+
+    /// Somebody asked for its end, or the gateway saw that it cannot succeed.
+    pub fn is_to_end(&self) -> bool {
+        self.cancelling || self.verdict.is_some()
+    }
+}
+
+/// What a task was granted of models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskGrant {
+    /// SHA-256 of the key that its agent shows.
+    pub key_hash: [u8; 32],
+    pub terms: Terms,
 }
 
 /// A task to be written for the first time.
@@ -127,6 +173,15 @@ pub struct NewTask {
     pub prompt: String,
     pub request: Secret<TaskRequest>,
     pub request_hash: [u8; 32],
+    pub grant: Option<TaskGrant>,
+    pub created_ms: u64,
+}
+
+/// A task that a sandbox knows of and the database does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundTask {
+    pub id: TaskId,
+    pub agent: String,
     pub created_ms: u64,
 }
 
@@ -138,6 +193,8 @@ pub struct EventRecord {
     pub owner: Owner,
     pub kind: String,
     pub origin: Option<Cursor>,
+    /// The row of a task that it is about.
+    pub task: Option<i64>,
     pub data: Value,
 }
 
@@ -177,4 +234,28 @@ pub struct AuditRecord {
     pub status: u16,
     /// The error's code, when refused.
     pub code: Option<String>,
+}
+
+/// Who provides models.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProviderRecord {
+    /// None: for all tenants.
+    pub tenant: Option<Label>,
+    pub name: String,
+    pub dialect: Dialect,
+    pub base_url: String,
+    /// Its key, as only the key file opens it.
+    pub sealed: Option<Vec<u8>>,
+    pub models: Vec<ModelSpec>,
+    pub default: Option<String>,
+    pub created_ms: u64,
+}
+
+/// What a tenant may use of models, and what it did since the period began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetRecord {
+    pub tenant: Label,
+    pub bounds: Bounds,
+    pub per: BudgetPeriod,
+    pub used: Spent,
 }

@@ -26,6 +26,8 @@ pub(super) fn parse(row: &Row<'_>) -> Result<SandboxRecord> {
         metadata: fields.json("metadata")?,
         env: Secret(fields.secret_json("env")?),
         state: state(&fields)?,
+        post_mortem: fields.maybe_json("post_mortem")?,
+        progress: None,
         attempt: fields.get("attempt")?,
         generation: fields.number("generation")?,
         keep_workspace: fields.get("keep_workspace")?,
@@ -91,6 +93,8 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
         metadata: new.metadata.clone(),
         env: new.env.clone(),
         state: new.state.clone(),
+        post_mortem: None,
+        progress: None,
         attempt: 1,
         generation: 1,
         keep_workspace: false,
@@ -146,7 +150,8 @@ fn taken(conn: &Connection, record: &SandboxRecord) -> Result<StoreError> {
 pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
     let sql = "UPDATE sandboxes SET name = :name, blueprint = :blueprint, metadata = :metadata,
             env = :env, goal = :goal, status = :status, phase = :phase, deadline_ms = :deadline_ms,
-            renewal = :renewal, dozing = :dozing, problem = :problem, attempt = :attempt, generation = :generation,
+            renewal = :renewal, dozing = :dozing, problem = :problem, post_mortem = :post_mortem,
+            attempt = :attempt, generation = :generation,
             keep_workspace = :keep_workspace, updated_ms = :updated_ms, expires_ms = :expires_ms,
             followed_epoch = :epoch, followed_seq = :seq
         WHERE id = :id";
@@ -165,6 +170,7 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
         ":renewal": state.renewal.as_ref().map(|renewal| json(renewal, "the renewal")).transpose()?,
         ":dozing": state.dozing,
         ":problem": state.problem.as_ref().map(|problem| json(problem, "the problem")).transpose()?,
+        ":post_mortem": record.post_mortem.as_ref().map(|told| json(told, "the post-mortem")).transpose()?,
         ":attempt": record.attempt,
         ":generation": int(record.generation),
         ":keep_workspace": record.keep_workspace,

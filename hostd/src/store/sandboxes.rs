@@ -6,9 +6,10 @@ use super::{
     events::{self, NewEvent},
     handle::Store,
     query::{List, all},
-    records::{NewSandbox, SandboxRecord},
+    records::{FoundTask, NewSandbox, SandboxRecord},
     row::word,
     sandbox_row::{self, SELECT, scope_key},
+    tasks,
 };
 use protocol::api::{AttemptRelation, AttemptState, Label, SandboxId, SandboxScope, SandboxStatus};
 use rusqlite::Connection;
@@ -42,9 +43,9 @@ impl Store {
         .await
     }
 
-    /// A sandbox that the driver has and the database has not, perhaps because the database was lost. Its
-    /// attempt is over, unless something is still to be done.
-    pub async fn adopt_sandbox(&self, new: NewSandbox) -> Result<SandboxRecord> {
+    /// A sandbox that the driver has and the database has not, perhaps because the database was lost, with the
+    /// tasks that it knows of, oldest first. Its attempt is over, unless something is still to be done.
+    pub async fn adopt_sandbox(&self, new: NewSandbox, found: Vec<FoundTask>) -> Result<SandboxRecord> {
         self.write("adopt_sandbox", move |conn| {
             let record = sandbox_row::insert(conn, &new)?;
             let state = match record.state.effort {
@@ -53,6 +54,7 @@ impl Store {
             };
             attempts::insert(conn, &record, AttemptRelation::Create, state)?;
             note(conn, &record, "sandbox.adopted")?;
+            found.iter().try_for_each(|task| tasks::adopt(conn, &record, task))?;
             Ok(record)
         })
         .await

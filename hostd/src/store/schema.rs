@@ -7,7 +7,7 @@ use super::error::OpenError;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Step n brings a database from `user_version` n-1 to n.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, TASKS, PREVIEW_LINKS, DOZING];
+pub(super) const MIGRATIONS: &[&str] = &[FIRST, TASKS, PREVIEW_LINKS, DOZING, MODELS, EGRESS, POST_MORTEMS];
 
 const FIRST: &str = "
 CREATE TABLE sandboxes (
@@ -210,6 +210,70 @@ CREATE INDEX preview_links_end ON preview_links (expires_ms);
 
 /// A pause that nobody asked for.
 const DOZING: &str = "ALTER TABLE sandboxes ADD COLUMN dozing INTEGER NOT NULL DEFAULT 0";
+
+/// Who provides models, and what was used of them. A provider with the tenant '' is everybody's.
+const MODELS: &str = "
+CREATE TABLE model_providers (
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL DEFAULT '',
+    project TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL,
+    dialect TEXT NOT NULL,
+    base_url TEXT NOT NULL,
+    sealed BLOB,                -- its key, encrypted with one that is not in here
+    models TEXT NOT NULL,
+    default_model TEXT,
+    created_ms INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name)
+) STRICT;
+
+CREATE TABLE model_budgets (
+    tenant TEXT PRIMARY KEY,
+    principal TEXT NOT NULL DEFAULT '',
+    project TEXT NOT NULL DEFAULT '',
+    bounds TEXT NOT NULL,
+    per TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- All that the tasks of a tenant used on a day of UTC.
+CREATE TABLE model_usage (
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL DEFAULT '',
+    project TEXT NOT NULL DEFAULT '',
+    day TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    cost_micro_usd INTEGER NOT NULL,
+    requests INTEGER NOT NULL,
+    PRIMARY KEY (tenant, day)
+) STRICT, WITHOUT ROWID;
+
+ALTER TABLE tasks ADD COLUMN model_key_hash BLOB;   -- of the key its agent shows
+ALTER TABLE tasks ADD COLUMN model_terms TEXT;      -- what it may use
+ALTER TABLE tasks ADD COLUMN model_seen TEXT;       -- what the gateway saw of it
+ALTER TABLE tasks ADD COLUMN model_verdict TEXT;    -- why it cannot succeed any more
+";
+
+/// What may leave sandboxes, and what did. An event may be about a task without being one of its agent.
+const EGRESS: &str = "
+CREATE TABLE egress_profiles (
+    tenant TEXT NOT NULL DEFAULT '', -- they are the host's
+    principal TEXT NOT NULL DEFAULT '',
+    project TEXT NOT NULL DEFAULT '',
+    name TEXT PRIMARY KEY,
+    rules TEXT NOT NULL,
+    updated_ms INTEGER NOT NULL
+) STRICT;
+ALTER TABLE sandboxes ADD COLUMN egress_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE events ADD COLUMN task INTEGER;
+CREATE INDEX events_task ON events (task, seq) WHERE task IS NOT NULL;
+";
+
+/// How sandboxes ended that should have run, and the tasks that were in them.
+const POST_MORTEMS: &str = "
+ALTER TABLE sandboxes ADD COLUMN post_mortem TEXT;
+ALTER TABLE attempts ADD COLUMN post_mortem TEXT;
+ALTER TABLE tasks ADD COLUMN death TEXT;            -- why the sandbox ended under it, in a sentence
+";
 
 /// The newest schema this hostd knows.
 pub(super) fn known() -> u32 {

@@ -1,13 +1,13 @@
 //! Events of tasks: stored as the frames that go out, many in a row, and each once.
 
 use super::{
-    error::{During, Result},
+    error::{During, Result, StoreError},
     limits,
     query::change,
     records::TaskRecord,
     row::{int, json, word},
 };
-use crate::core::{Frames, Means, TaskLine};
+use crate::core::{Frames, Means, TaskLine, judge, mourn};
 use protocol::{TaskPhase, TaskResult, TaskStatus};
 use rusqlite::{Connection, params};
 
@@ -21,17 +21,12 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
         fresh = &fresh[..=end];
     }
     let Some(newest) = fresh.last() else { return Ok(()) };
+    let judged = judged(task, newest)?;
+    let before_end = if judged.is_some() { &fresh[..fresh.len() - 1] } else { fresh };
     let mut seq = newest_seq(conn)?;
-    let mut rows = Rows {
-        conn,
-        task,
-        frames: Frames::new(task.sandbox.as_str(), task.id.as_str()),
-        first: 0,
-        bytes: 0,
-        said_full: false,
-    };
+    let mut rows = Rows::of(conn, task);
     let mut news = News::default();
-    for line in fresh {
+    for line in before_end.iter().chain(&judged) {
         let full = match task.bytes.saturating_add(rows.bytes) {
             bytes if bytes < limits::TASK_OUTPUT_MAX_BYTES || !line.is_output() => None,
             // Said once, in the place of the first that is not kept.
@@ -47,8 +42,39 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
     }
     rows.write(seq)?;
     news.bytes = rows.bytes;
-    change(conn, "UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", params![int(seq)], WHAT)?;
+    set_newest_seq(conn, seq)?;
     news.write(conn, task, newest.number)
+}
+
+/// Writes what hostd itself saw of a task, which has no end yet.
+pub(super) fn append_own(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -> Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let mut seq = newest_seq(conn)?;
+    let mut rows = Rows::of(conn, task);
+    for line in lines {
+        seq += 1;
+        rows.push(seq, line)?;
+    }
+    rows.write(seq)?;
+    set_newest_seq(conn, seq)?;
+    let sql = "UPDATE tasks SET bytes = bytes + ?2 WHERE number = ?1";
+    change(conn, sql, params![task.number, int(rows.bytes)], WHAT).map(|_| ())
+}
+
+/// The end of a task with what the gateway saw of it, and with why it was lost, whoever tells the end.
+fn judged(task: &TaskRecord, last: &TaskLine) -> Result<Option<TaskLine>> {
+    let Means::Done(claimed) = &last.means else { return Ok(None) };
+    let result = mourn((**claimed).clone(), task.death.as_deref());
+    let result = Box::new(judge(result, &task.seen, task.verdict.as_ref()));
+    let done = TaskLine::done(last.number, last.time_ms, result);
+    done.map(Some).map_err(|_| StoreError::Unfit { what: "the result" })
+}
+
+fn set_newest_seq(conn: &Connection, seq: u64) -> Result<()> {
+    let sql = "UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'";
+    change(conn, sql, params![int(seq)], WHAT).map(|_| ())
 }
 
 /// The newest number of the log. Numbers of tasks' events are taken from the same row.
@@ -72,7 +98,12 @@ struct Rows<'a> {
     said_full: bool,
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    fn of(conn: &'a Connection, task: &'a TaskRecord) -> Self {
+        let frames = Frames::new(task.sandbox.as_str(), task.id.as_str());
+        Self { conn, task, frames, first: 0, bytes: 0, said_full: false }
+    }
+
     fn push(&mut self, seq: u64, line: &TaskLine) -> Result<()> {
         let full = self.frames.len() + line.frame_bytes() > limits::FRAMES_MAX_BYTES;
         if full && !self.frames.is_empty() {

@@ -5,7 +5,7 @@ use super::{
     handle::Store,
     limits,
     query::{List, all, change, one},
-    records::{NewTask, Secret, TaskRecord},
+    records::{FoundTask, HASH_UNKNOWN, NewTask, SandboxRecord, Secret, TaskGrant, TaskRecord},
     row::{Fields, int, json, word},
     sandbox_row::load,
     task_events,
@@ -17,6 +17,7 @@ use rusqlite::{Connection, Row, params};
 /// All but what may be long.
 const SHORT: &str = "SELECT number, sandbox, id, tenant, principal, project, agent, NULL AS request,
     request_hash, status, phase, failure_reason, taken, cancelling, followed, bytes, done_seq, NULL AS result,
+    NULL AS model_key_hash, NULL AS model_terms, NULL AS model_seen, NULL AS model_verdict, NULL AS death,
     created_ms, started_ms, ended_ms,";
 const WHAT: &str = "write a task";
 
@@ -94,7 +95,9 @@ impl Store {
     pub async fn task_given(&self, number: i64) -> Result<TaskRecord> {
         let task = self
             .write("task_given", move |conn| {
-                change(conn, "UPDATE tasks SET request = NULL WHERE number = ?", params![number], WHAT)?;
+                // Given to one that lives: it was not lost with an earlier one.
+                let sql = "UPDATE tasks SET request = NULL, death = NULL WHERE number = ?";
+                change(conn, sql, params![number], WHAT)?;
                 by_number(conn, number)
             })
             .await?;
@@ -171,8 +174,9 @@ fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
         return Ok(TaskBegun::Full);
     }
     let sql = "INSERT INTO tasks (sandbox, id, tenant, principal, project, agent, prompt, request,
-            request_hash, status, phase, taken, cancelling, followed, bytes, created_ms)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?)";
+            request_hash, status, phase, taken, cancelling, followed, bytes, created_ms, model_key_hash,
+            model_terms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, ?, ?)";
     let owner = &sandbox.owner;
     let values = params![
         task.sandbox.as_str(),
@@ -187,10 +191,34 @@ fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
         word(&TaskStatus::Queued, "the status")?,
         word(&TaskPhase::Queued, "the phase")?,
         int(task.created_ms),
+        task.grant.as_ref().map(|grant| grant.key_hash),
+        task.grant.as_ref().map(|grant| json(&grant.terms, "the grant")).transpose()?,
     ];
     change(conn, sql, values, WHAT)?;
     let written = find(conn, &task.sandbox, &task.id)?.ok_or(StoreError::NotFound)?;
     Ok(TaskBegun::New(Box::new(written)))
+}
+
+/// A task of a sandbox that is taken up again: runtimed has it, and tells the rest.
+pub(super) fn adopt(conn: &Connection, sandbox: &SandboxRecord, task: &FoundTask) -> Result<()> {
+    let sql =
+        "INSERT INTO tasks (sandbox, id, tenant, principal, project, agent, prompt, request_hash, status,
+            phase, taken, cancelling, followed, bytes, created_ms)
+        VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?, 1, 0, 0, 0, ?)";
+    let owner = &sandbox.owner;
+    let values = params![
+        sandbox.id.as_str(),
+        task.id.as_str(),
+        owner.tenant.as_str(),
+        owner.principal.as_str(),
+        owner.project.as_str(),
+        task.agent,
+        HASH_UNKNOWN,
+        word(&TaskStatus::Queued, "the status")?,
+        word(&TaskPhase::Queued, "the phase")?,
+        int(task.created_ms),
+    ];
+    change(conn, sql, values, WHAT).map(|_| ())
 }
 
 fn conclude(conn: &Connection, task: &TaskRecord, ending: &Ending, now_ms: u64) -> Result<()> {
@@ -200,12 +228,25 @@ fn conclude(conn: &Connection, task: &TaskRecord, ending: &Ending, now_ms: u64) 
     task_events::append(conn, task, &[done])
 }
 
+/// The task that runs in a sandbox, if one does.
+pub(super) fn running(conn: &Connection, sandbox: &SandboxId) -> Result<Option<String>> {
+    let sql = "SELECT id FROM tasks WHERE sandbox = ? AND done_seq IS NULL AND status = ? ORDER BY number";
+    let status = word(&TaskStatus::Running, "the status")?;
+    one(conn, sql, params![sandbox.as_str(), status], |row| Ok(row.get::<_, String>(0).unwrap_or_default()))
+}
+
+/// The sandbox died under its tasks: whoever ends them says why.
+pub(super) fn died(conn: &Connection, sandbox: &SandboxId, why: &str) -> Result<()> {
+    let sql = "UPDATE tasks SET death = ?2 WHERE sandbox = ?1 AND done_seq IS NULL AND taken = 1";
+    change(conn, sql, params![sandbox.as_str(), why], WHAT).map(|_| ())
+}
+
 fn find(conn: &Connection, sandbox: &SandboxId, id: &TaskId) -> Result<Option<TaskRecord>> {
     let sql = "SELECT * FROM tasks WHERE sandbox = ? AND id = ?";
     one(conn, sql, params![sandbox.as_str(), id.as_str()], parse)
 }
 
-fn by_number(conn: &Connection, number: i64) -> Result<TaskRecord> {
+pub(super) fn by_number(conn: &Connection, number: i64) -> Result<TaskRecord> {
     maybe_by_number(conn, number)?.ok_or(StoreError::NotFound)
 }
 
@@ -235,8 +276,18 @@ fn parse(row: &Row<'_>) -> Result<TaskRecord> {
         bytes: fields.number("bytes")?,
         done_seq: fields.maybe_number("done_seq")?,
         result: fields.maybe_json("result")?,
+        grant: grant(&fields)?,
+        seen: fields.maybe_json("model_seen")?.unwrap_or_default(),
+        verdict: fields.maybe_json("model_verdict")?,
+        death: fields.get("death")?,
         created_ms: fields.number("created_ms")?,
         started_ms: fields.maybe_number("started_ms")?,
         ended_ms: fields.maybe_number("ended_ms")?,
     })
+}
+
+fn grant(fields: &Fields<'_>) -> Result<Option<TaskGrant>> {
+    let key_hash: Option<[u8; 32]> = fields.get("model_key_hash")?;
+    let terms = fields.maybe_json("model_terms")?;
+    Ok(key_hash.zip(terms).map(|(key_hash, terms)| TaskGrant { key_hash, terms }))
 }

@@ -19,10 +19,12 @@ use tokio::{
 
 sockopt_impl!(
     /// The beginning of what the kernel tells of a connection.
-    TcpBrief, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, [u8; 8]
+    TcpBrief, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, [u8; BRIEF_BYTES]
 );
-/// In it: how often what was sent last was sent again.
+const BRIEF_BYTES: usize = 28;
+/// In it: how often what was sent last was sent again, and how much the other end has not confirmed.
 const RETRANSMITS: usize = 2;
+const UNCONFIRMED: std::ops::Range<usize> = 24..BRIEF_BYTES;
 
 const HTTP: &[u8] = b"HTTP/1.";
 
@@ -50,9 +52,18 @@ impl Sniff {
         let stream: &dyn Any = &*self.stream;
         let brief = stream.downcast_ref::<TcpStream>().map(|stream| getsockopt(stream, TcpBrief));
         match brief {
-            Some(Ok(brief)) if brief[RETRANSMITS] > 0 => Hearing::Deaf,
+            Some(Ok(brief)) => heard(&brief),
             _ => Hearing::Heard,
         }
+    }
+}
+
+/// Silence alone says nothing: a busy kernel takes a second to send something again.
+fn heard(brief: &[u8; BRIEF_BYTES]) -> Hearing {
+    match (brief[RETRANSMITS], &brief[UNCONFIRMED]) {
+        (1.., _) => Hearing::Deaf,
+        (0, [0, 0, 0, 0]) => Hearing::Heard,
+        (0, _) => Hearing::Unknown,
     }
 }
 
@@ -114,6 +125,23 @@ mod tests {
         let mut read = Vec::new();
         let (_, _) = tokio::join!(speak, sniff.read_to_end(&mut read));
         (read, sniff.into_inner().1)
+    }
+
+    #[test]
+    fn only_what_was_confirmed_was_heard() {
+        let table = [
+            (0, 0, Hearing::Heard),
+            (0, 1, Hearing::Unknown),
+            (0, 256, Hearing::Unknown),
+            (1, 1, Hearing::Deaf),
+            (3, 0, Hearing::Deaf),
+        ];
+        for (retransmits, unconfirmed, expected) in table {
+            let mut brief = [0; BRIEF_BYTES];
+            brief[RETRANSMITS] = retransmits;
+            brief[UNCONFIRMED].copy_from_slice(&u32::to_ne_bytes(unconfirmed));
+            assert_eq!(heard(&brief), expected, "{retransmits} {unconfirmed}");
+        }
     }
 
     #[tokio::test]

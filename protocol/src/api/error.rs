@@ -31,6 +31,12 @@ pub enum ApiErrorCode {
     IdempotencyMismatch,
     /// The driver cannot do what the spec asks for: `detail.field`, and `detail.supported` where listed.
     Unsupported,
+    /// No provider has the model that was asked for, or there is none at all; the message says how to add one.
+    NoModel,
+    /// The provider of models that was to be added does not take its key, or wants one.
+    KeyRefused,
+    /// The tenant has used up what it may use of models.
+    BudgetExceeded,
     /// A limit of number is reached.
     TooMany,
     /// The exec or service does not run any more, or the sandbox does not and waking was not wanted.
@@ -53,7 +59,7 @@ pub enum ApiErrorCode {
 }
 
 impl ApiErrorCode {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::InvalidRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -66,6 +72,9 @@ impl ApiErrorCode {
         Self::TooLarge,
         Self::IdempotencyMismatch,
         Self::Unsupported,
+        Self::NoModel,
+        Self::KeyRefused,
+        Self::BudgetExceeded,
         Self::TooMany,
         Self::NotRunning,
         Self::SandboxFailed,
@@ -88,8 +97,8 @@ impl ApiErrorCode {
             Self::Conflict | Self::ScopeTaken | Self::NotRunning => 409,
             Self::Gone | Self::HistoryGone => 410,
             Self::TooLarge => 413,
-            Self::IdempotencyMismatch | Self::Unsupported => 422,
-            Self::TooMany => 429,
+            Self::IdempotencyMismatch | Self::Unsupported | Self::NoModel | Self::KeyRefused => 422,
+            Self::TooMany | Self::BudgetExceeded => 429,
             Self::Internal => 500,
             Self::SandboxFailed | Self::PortClosed => 502,
             Self::Waking | Self::DriverUnavailable | Self::ShuttingDown => 503,
@@ -120,6 +129,9 @@ impl ApiErrorCode {
             | Self::TooLarge
             | Self::IdempotencyMismatch
             | Self::Unsupported
+            | Self::NoModel
+            | Self::KeyRefused
+            | Self::BudgetExceeded
             | Self::NotRunning
             | Self::SandboxFailed
             | Self::Internal => false,
@@ -158,6 +170,9 @@ pub struct ApiErrorDetail {
     pub supported: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<super::Problem>,
+    /// How the sandbox ended, when that is why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_mortem: Option<Box<super::PostMortem>>,
     /// Where something in the sandbox does listen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listening: Vec<ListeningPort>,

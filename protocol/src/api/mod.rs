@@ -1,10 +1,13 @@
 //! The public API, version 1: what callers send to hostd and what they get. Shared by hostd and the
 //! `slipway` command. Unlike the words between hostd and runtimed, unknown fields are refused by name.
 
+mod agent;
 mod error;
 mod exec;
 mod host;
 mod id;
+mod model;
+mod network;
 mod owner;
 mod preview;
 mod sandbox;
@@ -12,16 +15,26 @@ mod task;
 mod terminal;
 mod token;
 
+pub use agent::{AgentView, WarmAnswer, WarmCreate};
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
 pub use exec::{ExecAnswer, ExecCreate, TtyChoice};
-pub use host::{DriverView, HostView};
+pub use host::{
+    Capabilities, DOCKER_SOCKET, DriverView, HostView, PODMAN_SOCKET, StaleList, StaleView, Unasked,
+};
 pub use id::{BadId, SandboxId};
+pub use model::{
+    BudgetPeriod, BudgetSpec, BudgetUse, BudgetView, ModelPrice, ModelSpec, ModelView, ProviderSpec,
+    ProviderView, TaskBudget,
+};
+pub use network::{
+    EgressProfile, EgressProfileView, EgressRules, EgressView, Network, NetworkRules, NetworkSpec,
+};
 pub use owner::{Label, Owner, SandboxScope, ScopeKind};
 pub use preview::{PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView};
 pub use sandbox::{
-    ActivityView, AttemptRelation, AttemptState, AttemptView, EnsureAnswer, EventView, IdlePolicy, Image,
-    Limits, LimitsSpec, Network, Page, Phase, PreviewHeaders, Problem, ProblemCode, SandboxSpec,
-    SandboxStatus, SandboxView, SleepsTo, StatsView, TtlChange, Visibility,
+    ActivityView, AttemptRelation, AttemptState, AttemptView, DeathCause, EnsureAnswer, EventView,
+    IdlePolicy, Image, Limits, LimitsSpec, Page, Phase, PostMortem, PreviewHeaders, Problem, ProblemCode,
+    SandboxSpec, SandboxStatus, SandboxView, SleepsTo, StatsView, TtlChange, Visibility,
 };
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};

@@ -1,6 +1,6 @@
 //! Sandboxes as callers ask for them and see them.
 
-use super::{Owner, SandboxId, SandboxScope};
+use super::{ApiErrorCode, Network, NetworkSpec, Owner, SandboxId, SandboxScope};
 use crate::{Cursor, EnvMap, Reason, ServiceSpec, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,6 +20,10 @@ pub struct SandboxSpec {
     /// The driver to use; hostd's default when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+    /// The OCI runtime to run it with, as in `runsc`; the driver's own when absent. `GET /v1/drivers` has the
+    /// names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
     /// Ports whose previews are advertised; any port that listens can be opened.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
@@ -31,7 +35,7 @@ pub struct SandboxSpec {
     pub services: Vec<ServiceSpec>,
     pub limits: LimitsSpec,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<Network>,
+    pub network: Option<NetworkSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_policy: Option<IdlePolicy>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,17 +86,6 @@ pub struct Limits {
     /// Absent: not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    /// Loopback only.
-    #[default]
-    None,
-    /// The network of the host's choice, where the driver has one.
-    Open,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,8 +185,81 @@ pub enum ProblemCode {
     Damaged,
     /// The image is not there.
     ImageMissing,
+    /// Something that is not ours has the name that the backend would give it.
+    NameTaken,
     DiskFull,
     DriverUnavailable,
+}
+
+impl ProblemCode {
+    /// As whoever asked for something is told it. A backend that is away comes back; what else is wrong does
+    /// not pass by itself.
+    pub fn as_error(self) -> ApiErrorCode {
+        match self {
+            Self::DriverUnavailable => ApiErrorCode::DriverUnavailable,
+            Self::Refused
+            | Self::LaunchFailed
+            | Self::NotReady
+            | Self::DeadlinePassed
+            | Self::Oom
+            | Self::Died
+            | Self::Damaged
+            | Self::ImageMissing
+            | Self::NameTaken
+            | Self::DiskFull => ApiErrorCode::SandboxFailed,
+        }
+    }
+}
+
+/// How a sandbox ended that should have run. Outlives what it was; kept until it ends so once more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PostMortem {
+    pub at: String,
+    pub cause: DeathCause,
+    /// For people: cause, numbers and what to do, in a sentence.
+    pub message: String,
+    /// Of PID 1, where the backend tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// As last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    /// Processes the kernel killed for memory, and starts of processes that the limit refused.
+    #[serde(default)]
+    pub oom_kills: u64,
+    #[serde(default)]
+    pub pids_limit_hits: u64,
+    /// Of what PID 1 printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+    /// The task that ran in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DeathCause {
+    /// PID 1 shut down and said so: somebody asked it to, inside or by the backend's own stop.
+    ShutDown,
+    /// The kernel killed PID 1 for memory.
+    Oom,
+    /// PID 1 was killed by a signal, not by us.
+    Killed,
+    /// PID 1 ended by itself.
+    Exited,
+    /// What it ran in was removed behind our back.
+    Removed,
+    /// The backend stopped it: it was shut down or started anew.
+    Backend,
+    #[default]
+    Unknown,
 }
 
 /// A sandbox as its owner sees it.
@@ -209,9 +275,19 @@ pub struct SandboxView {
     pub status: SandboxStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
+    /// Why it is in `error`; or, while it is not, why what was asked for last was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// How it ended last while it should have run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_mortem: Option<PostMortem>,
+    /// What bringing it up is busy with, where that takes long and `phase` does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
     pub driver: String,
+    /// The OCI runtime that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
     pub image: String,
     pub ports: Vec<u16>,
     /// By port.
@@ -292,6 +368,9 @@ pub struct AttemptView {
     pub blueprint: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
+    /// How what it brought up ended, if it should have run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub post_mortem: Option<PostMortem>,
     pub started_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,

@@ -1,7 +1,7 @@
 //! Tasks on the public API.
 
-use super::SandboxId;
-use crate::{EnvMap, FailureReason, TaskId, TaskPhase, TaskResult, TaskStatus};
+use super::{SandboxId, TaskBudget};
+use crate::{EnvMap, FailureReason, Permissions, TaskId, TaskPhase, TaskResult, TaskStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -15,18 +15,26 @@ pub struct TaskCreate {
     pub id: Option<TaskId>,
     /// What the agent is to do.
     pub prompt: String,
-    /// Who does it. `command`, which is also meant when only `command` is given.
+    /// Who does it: one of `GET /v1/agents`. `command` is meant when only `command` is given, else the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// One of `GET /v1/models`; the default unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What the agent may do that asks first; everything unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
+    /// What the agent is told before the prompt, in a session that begins: the usual unless given, nothing
+    /// when empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub briefing: Option<String>,
     /// From the end of waiting in the queue to the end of the build; an hour unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<f64>,
     /// How long the agent may print nothing; for ever unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_s: Option<f64>,
-    /// Go on with the session of the task before.
+    /// Go on with the last session that the agent had in this sandbox.
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub continues: Option<bool>,
     #[serde(skip_serializing_if = "EnvMap::is_empty")]
@@ -43,6 +51,9 @@ pub struct TaskCreate {
     pub build: Option<String>,
     /// Let processes live on that outlive the agent.
     pub keep_processes: bool,
+    /// What it may use of models; what the configuration says unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<TaskBudget>,
 }
 
 /// A task as its caller sees it.
@@ -56,7 +67,12 @@ pub struct TaskAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     pub agent: String,
+    /// Empty for one that was recovered.
     pub prompt: String,
+    /// The database was lost, and what its sandbox still knew of it was taken over: its prompt, and what it used
+    /// of models, are not known any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recovered: bool,
     /// Its events, relative to the address of the API.
     pub events_url: String,
     /// Somebody asked for its end.
@@ -81,8 +97,9 @@ pub struct TaskEventView {
     pub time: String,
     pub sandbox: SandboxId,
     pub task: TaskId,
-    /// Its place among the events of the task, from 1.
-    pub number: u64,
+    /// Its place among those events of the task that its sandbox tells, from 1; absent for what hostd itself saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
     /// `status`, `message`, `thought`, `tool`, `file`, `plan`, `permission`, `model`, `build`, `usage`, `log`
     /// or `done`.
     pub kind: String,

@@ -4,12 +4,14 @@ use super::format::Format;
 use super::reply::{Answer, Refusal, no_content, ok, refuse};
 use super::route::{self, Route};
 use super::streams::Afterwards;
-use super::{events, execs, follow, request, services, stdin, task_events, tasks, terminal, tunnel};
+use super::{
+    events, execs, follow, programs, request, services, stdin, task_events, tasks, terminal, tunnel, warm,
+};
 use crate::limits::{BODY_MAX_BYTES, HOLDS_MAX};
 use crate::supervisor::{Command, Handle};
 use hyper::Request;
 use hyper::body::Incoming;
-use protocol::ErrorCode;
+use protocol::{ErrorCode, HoldName};
 
 pub async fn answer(
     handle: &Handle,
@@ -28,10 +30,11 @@ pub async fn answer(
         }
         Route::Exec { id, wait_ms } => execs::view(handle, id, wait_ms).await,
         Route::ExecOutput { id, read } => {
-            let read = follow::resumed(read, http.headers(), format)?;
-            follow::answer(handle, execs::log(handle, &id).await?, read, format)
+            follow::answer(handle, execs::log(handle, &id).await?, read, http.headers())
         }
-        Route::ExecStdin { id, eof } => stdin::write(handle, id, http.into_body(), eof).await,
+        Route::ExecStdin { id, at, eof } => {
+            stdin::write(handle, id, http.into_body(), stdin::Place { at, eof }).await
+        }
         Route::ExecSignal { id } => execs::signal(handle, id, http.into_body()).await,
         Route::ExecCancel { id } => execs::cancel(handle, id, http.into_body()).await,
         Route::ExecResize { id } => execs::resize(handle, id, http.into_body()).await,
@@ -42,38 +45,52 @@ pub async fn answer(
         }
         Route::Task { id, wait_ms } => tasks::view(handle, id, wait_ms).await,
         Route::TaskCancel { id } => tasks::cancel(handle, id, http.into_body()).await,
+        Route::TaskPermission { id, permission: p } => tasks::permit(handle, id, p, http.into_body()).await,
+        Route::Warm { name, verb } => warm::answer(handle, name, verb, http.into_body()).await,
         Route::TaskEvents { id, after, follow } => {
             let after = task_events::resumed(after, http.headers(), format)?;
             task_events::answer(handle, id, task_events::Reading { after, follow, format }).await
         }
+        Route::TaskOutput { id, read } => {
+            follow::answer(handle, tasks::output(handle, id).await?, read, http.headers())
+        }
+        Route::Programs => programs::find(handle, http.into_body()).await,
         Route::Services => services::list(handle).await,
         Route::PutServices => services::put(handle, http.into_body()).await,
         Route::Service { name } => services::get(handle, name).await,
         Route::DriveService { name, verb } => services::drive(handle, name, verb).await,
         Route::ServiceLogs { name, read } => {
-            let read = follow::resumed(read, http.headers(), format)?;
-            follow::answer(handle, services::log(handle, name).await?, read, format)
+            follow::answer(handle, services::log(handle, name).await?, read, http.headers())
         }
         Route::Events { after, follow } => events::answer(handle, http.headers(), after, follow),
         Route::Holds => Ok(ok(&handle.ask(|reply| Command::Holds { reply }).await?)),
-        Route::TakeHold { name } => {
-            let request = request::read_or_default(http.into_body(), BODY_MAX_BYTES).await?;
-            Ok(ok(&handle
-                .ask(|reply| Command::TakeHold { name, request, at_most: HOLDS_MAX, reply })
-                .await?))
-        }
+        Route::TakeHold { name } => take_hold(handle, name, http.into_body()).await,
         Route::ReleaseHold { name } => {
             handle.ask(|reply| Command::ReleaseHold { name, reply }).await?;
             Ok(no_content())
         }
         Route::Tunnel { port } => tunnel::open(handle, &mut http, afterwards, port).await,
-        Route::PanicHandler | Route::PanicSupervisor if !handle.shared().faults => {
-            Err(refuse(ErrorCode::NotFound, "faults are not configured"))
+        Route::PanicHandler => {
+            faults_configured(handle)?;
+            panic!("asked to")
         }
-        Route::PanicHandler => panic!("asked to"),
         Route::PanicSupervisor => {
+            faults_configured(handle)?;
             handle.tell(Command::Panic).await;
             Ok(no_content())
         }
+    }
+}
+
+async fn take_hold(handle: &Handle, name: HoldName, body: Incoming) -> Result<Answer, Refusal> {
+    let request = request::read_or_default(body, BODY_MAX_BYTES).await?;
+    let take = |reply| Command::TakeHold { name, request, at_most: HOLDS_MAX, reply };
+    Ok(ok(&handle.ask(take).await?))
+}
+
+fn faults_configured(handle: &Handle) -> Result<(), Refusal> {
+    match handle.shared().faults {
+        true => Ok(()),
+        false => Err(refuse(ErrorCode::NotFound, "faults are not configured")),
     }
 }

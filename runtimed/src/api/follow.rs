@@ -17,7 +17,14 @@ use tokio::sync::OwnedSemaphorePermit;
 /// A comment after so long without output, so that a dead client is found.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-pub fn answer(handle: &Handle, log: LogHandle, read: ReadLog, format: Format) -> Result<Answer, Refusal> {
+pub fn answer(
+    handle: &Handle,
+    log: LogHandle,
+    read: ReadLog,
+    headers: &HeaderMap,
+) -> Result<Answer, Refusal> {
+    let format = Format::of(headers);
+    let read = resumed(read, headers, format)?;
     let permit = handle.follower()?;
     let at = position(&log, read.from, read.stream)?;
     let follower = Follower {
@@ -33,7 +40,7 @@ pub fn answer(handle: &Handle, log: LogHandle, read: ReadLog, format: Format) ->
 }
 
 /// A client of server-sent events that comes back says where it was in its own way, and that counts.
-pub fn resumed(read: ReadLog, headers: &HeaderMap, format: Format) -> Result<ReadLog, Refusal> {
+fn resumed(read: ReadLog, headers: &HeaderMap, format: Format) -> Result<ReadLog, Refusal> {
     let Some(value) = headers.get("last-event-id").filter(|_| format == Format::Sse) else { return Ok(read) };
     let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
     let bad = || Box::new(protocol::ErrorBody::invalid("Last-Event-ID", "must be the id of an event"));

@@ -8,6 +8,7 @@ mod execs;
 mod follow;
 mod format;
 mod inline;
+mod programs;
 mod public;
 mod reply;
 pub mod request;
@@ -20,5 +21,6 @@ mod task_events;
 mod tasks;
 mod terminal;
 mod tunnel;
+mod warm;
 
 pub use serve::{Served, serve_control, serve_public};

@@ -4,7 +4,7 @@ use crate::limits::{
     GRACE_DEFAULT_MS, GRACE_MAX_MS, REPLAY_DEFAULT_BYTES, TAIL_MAX_BYTES, TAIL_MAX_LINES, WAIT_MAX_MS,
 };
 use crate::supervisor::ServiceVerb;
-use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream, TaskId};
+use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream, TaskId, WarmName};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -30,6 +30,8 @@ pub enum Route {
     },
     ExecStdin {
         id: ExecId,
+        /// Where the body belongs in all that is sent.
+        at: Option<u64>,
         eof: bool,
     },
     ExecSignal {
@@ -58,11 +60,26 @@ pub enum Route {
     TaskCancel {
         id: TaskId,
     },
+    /// The answer to a permission that was asked for.
+    TaskPermission {
+        id: TaskId,
+        permission: String,
+    },
     TaskEvents {
         id: TaskId,
         after: Option<u64>,
         follow: bool,
     },
+    Warm {
+        name: WarmName,
+        verb: WarmVerb,
+    },
+    /// What its agent printed, as it printed it.
+    TaskOutput {
+        id: TaskId,
+        read: ReadLog,
+    },
+    Programs,
     Services,
     PutServices,
     Service {
@@ -93,6 +110,14 @@ pub enum Route {
     },
     PanicHandler,
     PanicSupervisor,
+}
+
+/// What is to become of an agent that is started in advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WarmVerb {
+    Put,
+    Get,
+    End,
 }
 
 /// Where to begin in a log, and what of it.
@@ -158,11 +183,13 @@ fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
     match segments {
         ["status"] => one("GET", method, || Ok(Route::Status)),
         ["ports"] => one("GET", method, || Ok(Route::Ports)),
+        ["programs"] => one("POST", method, || Ok(Route::Programs)),
         ["execs", rest @ ..] => execs(method, rest, query),
         ["terminals", id] => {
             one("GET", method, || Ok(Route::Terminal { id: exec_id(id)?, view: query.view()? }))
         }
         ["tasks", rest @ ..] => tasks(method, rest, query),
+        ["warm", name] => warm(method, name),
         ["services", rest @ ..] => services(method, rest, query),
         ["events"] => one("GET", method, || {
             Ok(Route::Events { after: query.cursor("after")?, follow: query.flag("follow", true)? })
@@ -195,7 +222,11 @@ fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
             one("GET", method, || Ok(Route::ExecOutput { id: exec_id(id)?, read: query.log()? }))
         }
         [id, "stdin"] => {
-            one("POST", method, || Ok(Route::ExecStdin { id: exec_id(id)?, eof: query.flag("eof", false)? }))
+            let stdin = || {
+                let (at, eof) = (query.number("at", 0..=u64::MAX)?, query.flag("eof", false)?);
+                Ok(Route::ExecStdin { id: exec_id(id)?, at, eof })
+            };
+            one("POST", method, stdin)
         }
         [id, "signal"] => one("POST", method, || Ok(Route::ExecSignal { id: exec_id(id)? })),
         [id, "cancel"] => one("POST", method, || Ok(Route::ExecCancel { id: exec_id(id)? })),
@@ -212,13 +243,29 @@ fn tasks(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
             Ok(Route::Tasks { after, limit: query.limit()? })
         }),
         [id] => one("GET", method, || Ok(Route::Task { id: task_id(id)?, wait_ms: query.wait()? })),
+        [id, "output"] => {
+            one("GET", method, || Ok(Route::TaskOutput { id: task_id(id)?, read: query.log()? }))
+        }
         [id, "cancel"] => one("POST", method, || Ok(Route::TaskCancel { id: task_id(id)? })),
+        [id, "permissions", permission] => one("POST", method, || {
+            Ok(Route::TaskPermission { id: task_id(id)?, permission: (*permission).to_owned() })
+        }),
         [id, "events"] => one("GET", method, || {
             let after = query.number("after", 0..=u64::MAX - 1)?;
             Ok(Route::TaskEvents { id: task_id(id)?, after, follow: query.flag("follow", false)? })
         }),
         _ => None,
     }
+}
+
+fn warm(method: &str, name: &str) -> Found {
+    let bad = |error: protocol::BadName| Box::new(ErrorBody::invalid("name", error.to_string()));
+    Some(WarmName::parse(name).map_err(bad).and_then(|name| match method {
+        "PUT" => Ok(Route::Warm { name, verb: WarmVerb::Put }),
+        "GET" => Ok(Route::Warm { name, verb: WarmVerb::Get }),
+        "DELETE" => Ok(Route::Warm { name, verb: WarmVerb::End }),
+        _ => Err(refuse(ErrorCode::MethodNotAllowed, format!("use PUT, GET or DELETE here, not {method}"))),
+    }))
 }
 
 fn services(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
@@ -387,7 +434,8 @@ mod tests {
                 "GET /v1/terminals/e1?after=7&skip=0",
                 Route::Terminal { id: id.clone(), view: View { from: From::After(7), skips: false } },
             ),
-            ("POST /v1/execs/e1/stdin?eof", Route::ExecStdin { id, eof: true }),
+            ("POST /v1/execs/e1/stdin?eof", Route::ExecStdin { id: id.clone(), at: None, eof: true }),
+            ("POST /v1/execs/e1/stdin?at=7", Route::ExecStdin { id, at: Some(7), eof: false }),
             ("POST /v1/services/web/restart", Route::DriveService { name: web, verb: ServiceVerb::Restart }),
             (
                 "GET /v1/events?after=3.17",
@@ -397,6 +445,25 @@ mod tests {
                 "GET /v1/tasks/t1/events?after=7&follow=1",
                 Route::TaskEvents { id: task, after: Some(7), follow: true },
             ),
+            (
+                "POST /v1/tasks/t1/permissions/p2",
+                Route::TaskPermission {
+                    id: TaskId::parse("t1").expect("a good name"),
+                    permission: "p2".into(),
+                },
+            ),
+            (
+                "PUT /v1/warm/w",
+                Route::Warm { name: WarmName::parse("w").expect("a good name"), verb: WarmVerb::Put },
+            ),
+            (
+                "GET /v1/tasks/t2/output?tail=3",
+                Route::TaskOutput {
+                    id: TaskId::parse("t2").expect("a good name"),
+                    read: ReadLog { from: From::Lines(3), ..ReadLog::default() },
+                },
+            ),
+            ("POST /v1/programs", Route::Programs),
             ("GET /v1/tunnel/65535", Route::Tunnel { port: 65535 }),
         ] {
             assert_eq!(parsed(request), Ok(route), "{request}");
@@ -412,6 +479,8 @@ mod tests {
             ("GET /v1/execs/%2e%2e", (ErrorCode::InvalidRequest, field("id"))),
             ("GET /v1/execs/../status", (ErrorCode::NotFound, None)),
             ("DELETE /v1/status", (ErrorCode::MethodNotAllowed, None)),
+            ("POST /v1/warm/w", (ErrorCode::MethodNotAllowed, None)),
+            ("PUT /v1/warm/-", (ErrorCode::InvalidRequest, field("name"))),
             ("GET /v1/execs/e1/output?after=-1", (ErrorCode::InvalidRequest, field("after"))),
             ("GET /v1/execs/e1/output?after=1&tail=2", (ErrorCode::InvalidRequest, field("after"))),
             ("GET /v1/execs/e1/output?folow=1", (ErrorCode::InvalidRequest, field("folow"))),

@@ -2,16 +2,28 @@
 
 use super::reply::{Answer, Refusal, no_content, refuse};
 use crate::supervisor::{Command, Handle, Input};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use protocol::{ErrorCode, ExecId};
 
-pub async fn write(handle: &Handle, id: ExecId, mut body: Incoming, eof: bool) -> Result<Answer, Refusal> {
+/// Where a body belongs in all that is sent, and whether it is the last. Who says that may send it again when he
+/// does not know whether it came: what was written is not written twice.
+pub struct Place {
+    pub at: Option<u64>,
+    pub eof: bool,
+}
+
+pub async fn write(handle: &Handle, id: ExecId, mut body: Incoming, place: Place) -> Result<Answer, Refusal> {
     let asked = id.clone();
     let input = handle.ask(|reply| Command::ExecInput { id: asked, reply }).await?;
     let mut head = super::execs::log(handle, &id).await?.head;
     let (mut written, mut within_line) = (0, false);
+    let mut placed = match place.at {
+        Some(_) => Some(input.placed().await),
+        None => None,
+    };
+    let mut known = known(place.at, placed.as_deref().copied())?;
     loop {
         let frame = tokio::select! {
             biased;
@@ -21,16 +33,22 @@ pub async fn write(handle: &Handle, id: ExecId, mut body: Incoming, eof: bool) -
         };
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|_| refuse(ErrorCode::InvalidRequest, "the body ended too early"))?;
-        let Ok(bytes) = frame.into_data() else { continue };
+        let Ok(mut bytes) = frame.into_data() else { continue };
+        let again = bytes.len().min(usize::try_from(known).unwrap_or(usize::MAX));
+        known -= again as u64;
+        bytes.advance(again);
+        let mut unplaced = 0;
+        let count = placed.as_deref_mut().unwrap_or(&mut unplaced);
         tokio::select! {
             // A write that is cut short by the end of the exec has nobody to read it.
-            done = put(&input, &bytes, written) => done?,
+            done = put(&input, &bytes, count, written) => done?,
             _ = head.wait_for(|head| head.ended.is_some()) => return Err(ended(&id, written)),
         }
         written += bytes.len() as u64;
         within_line = bytes.last().map_or(within_line, |last| *last != b'\n');
     }
-    if eof {
+    drop(placed);
+    if place.eof {
         let _ = input.end(within_line).await;
         drop(input);
         handle.ask(|reply| Command::CloseInput { id, reply }).await?;
@@ -38,11 +56,22 @@ pub async fn write(handle: &Handle, id: ExecId, mut body: Incoming, eof: bool) -
     Ok(no_content())
 }
 
-async fn put(input: &Input, bytes: &Bytes, written: u64) -> Result<(), Refusal> {
+/// How much of what comes now was written before.
+fn known(at: Option<u64>, placed: Option<u64>) -> Result<u64, Refusal> {
+    let Some((at, placed)) = at.zip(placed) else { return Ok(0) };
+    placed.checked_sub(at).ok_or_else(|| {
+        refuse(
+            ErrorCode::Conflict,
+            format!("at: only {placed} bytes came before; send those after them first"),
+        )
+    })
+}
+
+async fn put(input: &Input, bytes: &Bytes, count: &mut u64, written: u64) -> Result<(), Refusal> {
     let closed = |error| {
         refuse(ErrorCode::NotRunning, format!("the job closed its input after {written} bytes: {error}"))
     };
-    input.write_all(bytes).await.map_err(closed)
+    input.write_counted(bytes, count).await.map_err(closed)
 }
 
 fn ended(id: &ExecId, written: u64) -> Refusal {

@@ -1,10 +1,10 @@
 //! Requests about tasks.
 
-use super::reply::{Answer, Refusal, json, ok};
+use super::reply::{Answer, Refusal, json, no_content, ok};
 use super::request;
 use super::route::{GRACE_MS, GRACE_WITHOUT_WISH_MS};
 use crate::limits::BODY_MAX_BYTES;
-use crate::supervisor::{Command, Handle};
+use crate::supervisor::{Command, Handle, LogHandle, LogKey};
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use protocol::{CancelRequest, ErrorBody, TaskId};
@@ -35,4 +35,22 @@ pub async fn cancel(handle: &Handle, id: TaskId, body: Incoming) -> Result<Answe
     }
     let view = handle.ask(|reply| Command::CancelTask { id, grace_ms, reply }).await?;
     Ok(json(StatusCode::ACCEPTED, &view))
+}
+
+/// Somebody decides about a permission that the agent of a task asked for.
+pub async fn permit(
+    handle: &Handle,
+    id: TaskId,
+    permission: String,
+    body: Incoming,
+) -> Result<Answer, Refusal> {
+    let answer = request::read(body, BODY_MAX_BYTES).await?;
+    handle.ask(|reply| Command::AnswerPermission { id, permission, answer, reply }).await?;
+    Ok(no_content())
+}
+
+/// What the agent of a task printed, to read and follow.
+pub async fn output(handle: &Handle, id: TaskId) -> Result<LogHandle, Refusal> {
+    let key = LogKey::Task(id);
+    handle.ask(|reply| Command::Log { key, reply }).await
 }

@@ -12,11 +12,12 @@
 //!  Background (reported; what is left lives on) ──────────────────────┘
 //! ```
 //!
-//! `Asking` is for a program that has a word of its own for "stop", and is a part of the one grace. The end is
-//! reported exactly once. `Over` is reached only with an empty tree, or after SIGKILL was
+//! `Asking` is for a program that has a word of its own for "stop", and is a part of the one grace. `Leaving` is
+//! `Running` for one that said all it has to say: it goes by itself, or is killed a little later, alone (`Evicting`)
+//! where what it leaves is kept. The end is reported exactly once. `Over` is reached only with an empty tree, or after SIGKILL was
 //! tried for KILL_MAX_MS.
 
-use crate::limits::{DRAIN_MS, KILL_MAX_MS};
+use crate::limits::{DRAIN_MS, KILL_MAX_MS, LEAVE_MS, PAUSED_MS};
 
 mod words;
 
@@ -33,6 +34,7 @@ pub struct Job {
     /// How long it may print nothing, and until when.
     idle_ms: Option<u64>,
     silent_until: Option<u64>,
+    waits: bool,
     reported: bool,
     output_open: bool,
     tree_empty: bool,
@@ -48,6 +50,7 @@ impl Job {
             ask_ms: 0,
             idle_ms: None,
             silent_until: None,
+            waits: false,
             reported: false,
             output_open: true,
             tree_empty: false,
@@ -67,6 +70,18 @@ impl Job {
         self
     }
 
+    /// A job that was started in advance gets its purpose, and with it other limits. Whether it still can.
+    pub fn adopt(&mut self, leftovers: Leftovers, idle_ms: Option<u64>, now: u64) -> bool {
+        if !matches!(self.phase, Phase::Running { .. }) {
+            return false;
+        }
+        self.phase = Phase::Running { deadline: None };
+        self.leftovers = leftovers;
+        self.idle_ms = idle_ms;
+        self.silent_until = idle_ms.map(|ms| now.saturating_add(ms));
+        true
+    }
+
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -79,8 +94,17 @@ impl Job {
     pub fn step(&mut self, input: Input, now: u64) -> Vec<Effect> {
         match input {
             Input::LeaderExited(raw) => self.leader_exited(raw, now),
-            Input::Output => {
-                self.silent_until = self.idle_ms.map(|ms| now.saturating_add(ms));
+            Input::Output => self.heard(now),
+            Input::Waits(waits) => {
+                self.waits = waits;
+                self.heard(now)
+            }
+            Input::Concluded => {
+                // Whatever it is asked from now on, it does not listen any more.
+                self.ask_ms = 0;
+                if let Phase::Running { .. } = self.phase {
+                    self.phase = Phase::Leaving { until: now.saturating_add(LEAVE_MS) };
+                }
                 Vec::new()
             }
             Input::OutputClosed => {
@@ -104,6 +128,8 @@ impl Job {
     pub fn next_wake(&self) -> Option<u64> {
         match self.phase {
             Phase::Running { deadline } => deadline.into_iter().chain(self.silent_until).min(),
+            Phase::Leaving { until } => Some(until),
+            Phase::Evicting { give_up_at } => Some(give_up_at),
             Phase::Asking { until, .. } => Some(until),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Killing { give_up_at, .. } => Some(give_up_at),
@@ -112,9 +138,15 @@ impl Job {
         }
     }
 
+    fn heard(&mut self, now: u64) -> Vec<Effect> {
+        let idle_ms = self.idle_ms.filter(|_| !self.waits);
+        self.silent_until = idle_ms.map(|ms| now.saturating_add(ms));
+        Vec::new()
+    }
+
     fn leader_exited(&mut self, raw: RawExit, now: u64) -> Vec<Effect> {
         match &mut self.phase {
-            Phase::Running { .. } => {
+            Phase::Running { .. } | Phase::Leaving { .. } | Phase::Evicting { .. } => {
                 self.phase = Phase::Draining { leader: raw, until: now.saturating_add(DRAIN_MS) };
                 if self.output_open { Vec::new() } else { self.drained(now, false) }
             }
@@ -152,13 +184,19 @@ impl Job {
             }
             Phase::Background => self.over(End::default()),
             // The last of the output is still to be read.
-            Phase::Running { .. } | Phase::Draining { .. } | Phase::Over => Vec::new(),
+            Phase::Running { .. }
+            | Phase::Leaving { .. }
+            | Phase::Evicting { .. }
+            | Phase::Draining { .. }
+            | Phase::Over => Vec::new(),
         }
     }
 
     fn cancel(&mut self, grace_ms: u64, now: u64) -> Vec<Effect> {
         let end = match self.phase {
-            Phase::Running { .. } => End { why: Some(Why::Cancelled), ..End::default() },
+            Phase::Running { .. } | Phase::Leaving { .. } | Phase::Evicting { .. } => {
+                End { why: Some(Why::Cancelled), ..End::default() }
+            }
             Phase::Draining { leader, .. } => End { leader: Some(leader), ..End::default() },
             Phase::Background => End::default(),
             Phase::Asking { end, until, kill_at } => {
@@ -181,15 +219,36 @@ impl Job {
             return Vec::new();
         }
         match self.phase {
-            Phase::Running { .. } => {
+            Phase::Running { deadline } => {
+                let in_time = deadline.is_none_or(|deadline| now < deadline);
+                if in_time && self.silent_until.is_some_and(|until| now >= until.saturating_add(PAUSED_MS)) {
+                    // The shim stood still with the whole sandbox: nobody could have printed anything.
+                    return self.heard(now);
+                }
                 let end = End { why: Some(Why::TimedOut), ..End::default() };
                 self.stop(end, self.timeout_grace_ms, now)
+            }
+            Phase::Leaving { .. } => self.evict(now),
+            Phase::Evicting { .. } => {
+                self.phase = Phase::Background;
+                self.report(End { gave_up: true, ..End::default() })
             }
             Phase::Asking { end, kill_at, .. } => self.terminate(end, kill_at, now),
             Phase::Stopping { end, .. } => self.kill(end, now),
             Phase::Killing { end, .. } => self.over(End { gave_up: true, ..end }),
             Phase::Draining { .. } => self.drained(now, true),
             Phase::Background | Phase::Over => Vec::new(),
+        }
+    }
+
+    /// It said all and does not go.
+    fn evict(&mut self, now: u64) -> Vec<Effect> {
+        match self.leftovers {
+            Leftovers::Kill => self.kill(End::default(), now),
+            Leftovers::Keep => {
+                self.phase = Phase::Evicting { give_up_at: now.saturating_add(KILL_MAX_MS) };
+                vec![Effect::KillLeader]
+            }
         }
     }
 

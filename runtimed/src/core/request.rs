@@ -1,21 +1,22 @@
 //! Checks of what a caller asks for, and the names that stand in for numbers.
 
+use super::agent_request::check_agent;
 use crate::core::agent;
 use crate::limits::{
-    ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, PROMPT_MAX_BYTES,
-    STDIN_INLINE_MAX_BYTES, TASK_HEALTH_MAX_MS, TIMEOUT_MAX_MS,
+    ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, PROGRAM_NAME_MAX_BYTES,
+    PROGRAMS_MAX, PROMPT_MAX_BYTES, STDIN_INLINE_MAX_BYTES, TASK_HEALTH_MAX_MS, TIMEOUT_MAX_MS,
 };
 use nix::sys::signal::Signal;
-use protocol::{EnvMap, ErrorBody, ErrorCode, ExecRequest, TaskRequest, TtySize};
+use protocol::{EnvMap, ErrorBody, ErrorCode, ExecRequest, ProgramsRequest, TaskRequest, TtySize};
 use std::str::FromStr;
 
 pub type Checked = Result<(), Box<ErrorBody>>;
 
-fn invalid(field: &str, message: impl Into<String>) -> Box<ErrorBody> {
+pub(super) fn invalid(field: &str, message: impl Into<String>) -> Box<ErrorBody> {
     Box::new(ErrorBody::invalid(field, message))
 }
 
-fn too_large(field: &str, message: String) -> Box<ErrorBody> {
+pub(super) fn too_large(field: &str, message: String) -> Box<ErrorBody> {
     let error = ErrorBody::new(ErrorCode::TooLarge, message);
     Box::new(error.with(|detail| detail.field = Some(field.to_owned())))
 }
@@ -53,8 +54,8 @@ pub fn check_exec(request: &ExecRequest) -> Checked {
 
 pub fn check_task(request: &TaskRequest) -> Checked {
     check_text("prompt", &request.prompt, PROMPT_MAX_BYTES)?;
+    check_agent(&request.agent)?;
     let argv = agent::argv(&request.agent);
-    check_argv("agent.argv", argv)?;
     check_env(&request.env)?;
     if let Some(cwd) = &request.cwd {
         check_path("cwd", cwd)?;
@@ -75,7 +76,21 @@ pub fn check_task(request: &TaskRequest) -> Checked {
     Ok(())
 }
 
-fn check_ms(field: &str, ms: Option<u64>, allowed: std::ops::RangeInclusive<u64>) -> Checked {
+pub fn check_programs(request: &ProgramsRequest) -> Checked {
+    if request.programs.len() > PROGRAMS_MAX {
+        return Err(too_large("programs", format!("more than {PROGRAMS_MAX} programs")));
+    }
+    for program in &request.programs {
+        check_text("programs", program, PROGRAM_NAME_MAX_BYTES)?;
+        // Relative to what? Nobody could say.
+        if program.is_empty() || (program.contains('/') && !program.starts_with('/')) {
+            return Err(invalid("programs", "must be names, or absolute paths"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn check_ms(field: &str, ms: Option<u64>, allowed: std::ops::RangeInclusive<u64>) -> Checked {
     match ms {
         Some(ms) if !allowed.contains(&ms) => {
             Err(invalid(field, format!("must be {} to {}", allowed.start(), allowed.end())))
@@ -84,7 +99,7 @@ fn check_ms(field: &str, ms: Option<u64>, allowed: std::ops::RangeInclusive<u64>
     }
 }
 
-fn check_argv(field: &str, argv: &[String]) -> Checked {
+pub(super) fn check_argv(field: &str, argv: &[String]) -> Checked {
     if argv.first().is_none_or(String::is_empty) {
         return Err(invalid(field, "the command is empty"));
     }
@@ -112,7 +127,7 @@ pub fn check_env(env: &EnvMap) -> Checked {
     Ok(())
 }
 
-fn check_text(field: &str, text: &str, max_bytes: usize) -> Checked {
+pub(super) fn check_text(field: &str, text: &str, max_bytes: usize) -> Checked {
     if text.contains('\0') {
         return Err(invalid(field, "must not contain a NUL byte"));
     }
@@ -122,7 +137,7 @@ fn check_text(field: &str, text: &str, max_bytes: usize) -> Checked {
     Ok(())
 }
 
-fn check_path(field: &str, path: &str) -> Checked {
+pub(super) fn check_path(field: &str, path: &str) -> Checked {
     if path.is_empty() || path.contains('\0') || path.len() > PATH_MAX_BYTES {
         return Err(invalid(field, format!("must be a path of 1 to {PATH_MAX_BYTES} bytes without NUL")));
     }
@@ -183,6 +198,19 @@ mod tests {
             assert_eq!(error.error.detail.field.as_deref(), Some(field));
         }
         assert!(check_exec(&request(|_| ())).is_ok());
+    }
+
+    #[test]
+    fn programs_are_names_or_absolute_paths() {
+        let many = vec!["x".to_owned(); PROGRAMS_MAX + 1];
+        let long = "x".repeat(PROGRAM_NAME_MAX_BYTES + 1);
+        let one = |name: &str| vec![name.to_owned()];
+        for bad in [many, one(&long), one(""), one("a/b"), one("./a"), one("a\0b")] {
+            let error = check_programs(&ProgramsRequest { programs: bad }).expect_err("refused");
+            assert_eq!(error.error.detail.field.as_deref(), Some("programs"));
+        }
+        let good = ["node", "/opt/agents/x/bin/x"].map(str::to_owned).to_vec();
+        assert!(check_programs(&ProgramsRequest { programs: good }).is_ok());
     }
 
     #[test]

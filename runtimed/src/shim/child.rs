@@ -13,6 +13,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{self, Gid, Pid, Uid};
+use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -29,11 +30,13 @@ pub struct Started {
     pub pid: Pid,
     /// What to read: standard output and error, or the terminal.
     pub outputs: Outputs,
-    /// Where PID 1 writes the job's input.
+    /// Where the job's input is written to.
     pub input: Option<OwnedFd>,
     /// The job's own end of its terminal, to hold for as long as the leader lives: a job may let go of its
     /// terminal and take it up again, and the other end must not read that as the end.
     pub terminal: Option<OwnedFd>,
+    /// Where it was started.
+    pub cwd: PathBuf,
 }
 
 pub enum Outputs {
@@ -59,7 +62,8 @@ pub fn start(spec: &JobSpec) -> Result<Started, String> {
     match failed {
         None => {
             let terminal = stdio.terminal.then_some(stdio.stderr);
-            Ok(Started { pid, outputs, input, terminal })
+            let cwd = spec.cwd.get(exec.entered.get()).cloned().unwrap_or_default();
+            Ok(Started { pid, outputs, input, terminal, cwd })
         }
         Some((step, errno)) => {
             let _ = crate::sys::reap::wait_for(pid);
@@ -95,7 +99,7 @@ fn pipes(spec: &JobSpec) -> nix::Result<(Stdio, Outputs, Option<OwnedFd>)> {
     }
     let (stdin, input) = match spec.stdin {
         Stdin::Null => (no_input()?, None),
-        Stdin::Pipe => {
+        Stdin::Pipe | Stdin::Shim => {
             let (read, write) = unistd::pipe2(OFlag::O_CLOEXEC)?;
             (read, Some(write))
         }
@@ -124,6 +128,8 @@ struct Exec {
     candidates: Vec<CString>,
     argv: Vec<CString>,
     env: Vec<CString>,
+    /// Which of the directories was entered; written by the child, into memory that is ours too.
+    entered: Cell<usize>,
 }
 
 type Failed = (String, Errno);
@@ -137,7 +143,7 @@ impl Exec {
         let argv = spec.argv.iter().cloned().map(c).collect::<Result<_, _>>()?;
         let env =
             spec.env.iter().map(|(name, value)| c(format!("{name}={value}"))).collect::<Result<_, _>>()?;
-        Ok(Self { candidates, argv, env })
+        Ok(Self { candidates, argv, env, entered: Cell::new(0) })
     }
 
     /// Runs in the child; comes back only with what failed.
@@ -170,7 +176,7 @@ impl Exec {
         unistd::setresuid(uid, uid, uid).map_err(step("change the user"))?;
         prctl::set_no_new_privs().map_err(step("forbid new privileges"))?;
         // As the user: a directory it may not enter is an error, not a way in.
-        enter(&spec.cwd)?;
+        self.entered.set(enter(&spec.cwd)?);
         default_signals().map_err(step("reset signals"))
     }
 
@@ -190,11 +196,11 @@ impl Exec {
 }
 
 /// Enters the first directory that lets us; the last one's refusal counts.
-fn enter(directories: &[PathBuf]) -> Result<(), Failed> {
+fn enter(directories: &[PathBuf]) -> Result<usize, Failed> {
     let mut failed = (String::from("enter no directory"), Errno::ENOENT);
-    for directory in directories {
+    for (at, directory) in directories.iter().enumerate() {
         match unistd::chdir(directory) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(at),
             Err(errno) => failed = (format!("enter {}", quoted(directory)), errno),
         }
     }

@@ -8,7 +8,7 @@ use crate::limits::{BUILD_TAIL_MAX_BYTES, FINAL_MESSAGE_MAX_BYTES, TASK_LINE_MAX
 use crate::log::TaskLog;
 use crate::log::text_line::{SaidBy, Words};
 use crate::sys::clock::wall_ms;
-use protocol::Stream;
+use protocol::{Stream, TaskFact};
 
 pub struct Lines {
     log: TaskLog,
@@ -17,6 +17,8 @@ pub struct Lines {
     open: [Vec<u8>; 2],
     tail: Tail,
     lost_bytes: u64,
+    /// Events that were lost before what is being taken.
+    lost_before: u64,
     /// When what is being taken was read: all of it has that time.
     now_ms: u64,
 }
@@ -24,7 +26,7 @@ pub struct Lines {
 impl Lines {
     pub fn new(task: &TaskOutput) -> Self {
         let tail_bytes = match task.speaks {
-            Speaks::Command => FINAL_MESSAGE_MAX_BYTES,
+            Speaks::Command | Speaks::Acp | Speaks::Json(_) => FINAL_MESSAGE_MAX_BYTES,
             Speaks::Build => BUILD_TAIL_MAX_BYTES,
         };
         Self {
@@ -33,6 +35,7 @@ impl Lines {
             open: [Vec::new(), Vec::new()],
             tail: Tail::new(tail_bytes),
             lost_bytes: 0,
+            lost_before: 0,
             now_ms: 0,
         }
     }
@@ -52,7 +55,7 @@ impl Lines {
     /// Says "stop" in the language of the program, where that has a word for it.
     pub fn ask_to_stop(&mut self) {
         match self.speaks {
-            Speaks::Command | Speaks::Build => {}
+            Speaks::Command | Speaks::Build | Speaks::Acp | Speaks::Json(_) => {}
         }
     }
 
@@ -61,15 +64,36 @@ impl Lines {
         if self.speaks == Speaks::Build || stream != Stream::Stderr {
             self.tail.append(bytes);
         }
-        self.now_ms = wall_ms();
-        let lost_before = self.log.lost();
+        self.begin();
         let mut rotated = false;
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             rotated |= self.piece(stream, piece);
         }
-        rotated |= self.log.flush().rotated;
-        if self.log.lost() > lost_before {
-            self.lost_bytes += bytes.len() as u64;
+        self.settle(bytes.len()) || rotated
+    }
+
+    /// Something was read, and what comes of it follows.
+    pub fn begin(&mut self) {
+        self.now_ms = wall_ms();
+        self.lost_before = self.log.lost();
+    }
+
+    /// One more event; whether another file was begun.
+    pub fn push(&mut self, fact: TaskFact) -> bool {
+        self.log.push(fact, self.now_ms).rotated
+    }
+
+    /// A whole line that is told as it is; whether another file was begun.
+    pub fn print(&mut self, stream: Stream, line: &[u8]) -> bool {
+        let rotated = self.piece(stream, line);
+        self.piece(stream, b"\n") || rotated
+    }
+
+    /// That was all of so many bytes that were read: it is stored. Whether another file was begun.
+    pub fn settle(&mut self, bytes: usize) -> bool {
+        let rotated = self.log.flush().rotated;
+        if self.log.lost() > self.lost_before {
+            self.lost_bytes += bytes as u64;
         }
         rotated
     }
@@ -115,7 +139,7 @@ impl Lines {
     fn emit(&mut self, stream: Stream, bytes: &[u8], partial: bool) -> bool {
         let said_by = match (self.speaks, stream) {
             (Speaks::Command, Stream::Stdout | Stream::Pty) => SaidBy::Agent,
-            (Speaks::Command | Speaks::Build, _) => SaidBy::Stream(stream),
+            (Speaks::Command | Speaks::Build | Speaks::Acp | Speaks::Json(_), _) => SaidBy::Stream(stream),
         };
         self.log.push_words(Words { said_by, bytes, partial }, self.now_ms).rotated
     }
@@ -136,11 +160,11 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     use proptest::prelude::*;
-    use protocol::{Encoding, TaskFact, Text};
+    use protocol::{Encoding, Text};
     use std::path::Path;
 
     fn lines(dir: &Path) -> Lines {
-        Lines::new(&TaskOutput { dir: dir.to_owned(), last: 0, speaks: Speaks::Command })
+        Lines::new(&TaskOutput { dir: dir.to_owned(), last: 0, speaks: Speaks::Command, raw: None })
     }
 
     /// What the events of one stream say, line by line.

@@ -5,12 +5,18 @@
 //! sockets but the one to PID 1, and does not outlive PID 1.
 
 mod child;
+mod control;
 mod ending;
+mod json_talk;
 mod lines;
+mod outbox;
 mod pump;
+mod raw;
 mod run;
 mod sink;
 mod tail;
+mod talk;
+mod talking;
 mod tree;
 pub mod wire;
 

@@ -2,6 +2,7 @@
 
 use super::child::Outputs;
 use super::sink::Sink;
+use super::talk::Talk;
 use super::wire::Said;
 use crate::core::manifest::log_pattern;
 use nix::errno::Errno;
@@ -78,6 +79,29 @@ impl Pump {
 
     pub fn lost(&self) -> u64 {
         self.sink.lost()
+    }
+
+    pub fn raw_end(&self) -> u64 {
+        self.sink.raw_end()
+    }
+
+    /// The conversation with the job, where there is one.
+    pub fn talk(&mut self) -> Option<&mut Talk> {
+        self.sink.talk()
+    }
+
+    /// Where there is something to write to the job.
+    pub fn writes_to(&self) -> Option<BorrowedFd<'_>> {
+        self.sink.writes_to()
+    }
+
+    pub fn next_wake(&self) -> Option<u64> {
+        self.sink.next_wake()
+    }
+
+    /// Does what is due; whether another file was begun for it.
+    pub fn tick(&mut self) -> bool {
+        self.sink.tick()
     }
 
     pub fn ask_to_stop(&mut self) {

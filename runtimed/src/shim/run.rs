@@ -2,24 +2,26 @@
 //! `core::job` what it saw and does what the machine says.
 
 use super::child::{self, Started};
+use super::control::{receive_spec, refuse, send};
 use super::ending::{Before, Seen};
 use super::pump::Pump;
 use super::sink::Sink;
+use super::talk::Talk;
 use super::tree;
-use super::wire::{CONTROL_FD, JobSpec, MESSAGE_MAX_BYTES, Order, Report};
+use super::wire::{CONTROL_FD, JobSpec, MESSAGE_MAX_BYTES, Order, Report, Stdin};
+use crate::core::agent::Speaks;
 use crate::core::job::{Effect, End, Input, Job, Phase};
 use crate::sys::clock::monotonic_ms;
 use crate::sys::packet::{self, Received};
-use crate::sys::{descriptors, inherited, reap, spawn};
+use crate::sys::{descriptors, inherited, reap, spawn, user_files};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use protocol::Exit;
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use protocol::Scope;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// Between two rounds of SIGKILL, once the first few did not suffice.
 const KILL_PAUSE_MS: u16 = 1;
@@ -34,16 +36,28 @@ pub fn main() -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
 }
 
-struct Shim {
-    control: OwnedFd,
+/// What a wait brought.
+struct Ready {
+    outputs: Vec<i32>,
+    /// PID 1 said something.
+    control: bool,
+    /// Children ended.
+    children: bool,
+    /// The job reads what it is sent.
+    input: bool,
+}
+
+pub(super) struct Shim {
+    pub(super) control: OwnedFd,
     children: SignalFd,
     spec: JobSpec,
     before: Before,
-    job: Job,
-    pump: Pump,
+    pub(super) job: Job,
+    pub(super) pump: Pump,
     leader: Option<Pid>,
     terminal: Option<OwnedFd>,
     armed: Option<u64>,
+    raw_armed: Option<u64>,
     seen: Seen,
     kill_rounds: u32,
     finished: bool,
@@ -61,18 +75,24 @@ impl Shim {
         }
         let before = Before::look(&spec);
         let sink = Sink::open(&spec).ok()?;
-        let started = match child::start(&spec) {
+        let written = user_files::write(spec.identity(), &spec.workspace, &spec.files);
+        let started = match written.map_err(|error| error.to_string()).and_then(|()| child::start(&spec)) {
             Ok(started) => started,
             Err(message) => {
                 refuse(&control, message, sink.end());
                 return None;
             }
         };
-        let Started { pid, outputs, input, terminal } = started;
-        send(&control, &Report::Started { pid: pid.as_raw() }, input.as_ref().map(AsFd::as_fd));
+        let Started { pid, outputs, input, terminal, cwd } = started;
+        let (ours, theirs) = if spec.stdin == Stdin::Shim { (input, None) } else { (None, input) };
+        send(&control, &Report::Started { pid: pid.as_raw() }, theirs.as_ref().map(AsFd::as_fd));
+        let (sink, speaks) = match spec.talk.clone() {
+            Some(talk) => (Sink::converse(spec.task.as_ref(), talk, ours, &cwd), Some(Speaks::Acp)),
+            None => (sink, spec.task.as_ref().map(|task| task.speaks)),
+        };
         let now = monotonic_ms();
         let deadline = spec.timeout_ms.map(|ms| now.saturating_add(ms));
-        let ask_ms = spec.task.as_ref().map_or(0, |task| task.speaks.ask_ms());
+        let ask_ms = speaks.map_or(0, Speaks::ask_ms);
         let job = Job::new(spec.leftovers, deadline, spec.timeout_grace_ms).with_ask_ms(ask_ms);
         Some(Self {
             job: job.with_idle_ms(spec.idle_ms, now),
@@ -84,6 +104,7 @@ impl Shim {
             leader: Some(pid),
             terminal,
             armed: None,
+            raw_armed: None,
             seen: Seen::default(),
             kill_rounds: 0,
             finished: false,
@@ -92,8 +113,8 @@ impl Shim {
 
     /// Waits until something happened, then handles all of it.
     fn round(&mut self) {
-        let (ready, control, children) = self.wait();
-        for descriptor in ready {
+        let Ready { outputs, control, children, input } = self.wait();
+        for descriptor in outputs {
             let moved = self.pump.take(descriptor);
             if moved.any {
                 self.step(Input::Output);
@@ -108,6 +129,10 @@ impl Shim {
                 self.step(Input::OutputClosed);
             }
         }
+        if input && let Some(talk) = self.pump.talk() {
+            talk.write();
+        }
+        self.note();
         if control {
             self.orders();
         }
@@ -122,25 +147,34 @@ impl Shim {
             tree::signal_all(Signal::SIGKILL);
         }
         self.step(Input::Tick);
+        if self.pump.tick() {
+            send(&self.control, &Report::Rotated { end: self.pump.end() }, None);
+        }
+        self.note();
         self.tell_growth();
     }
 
-    /// Ready outputs, whether PID 1 said something, whether children ended.
-    fn wait(&self) -> (Vec<i32>, bool, bool) {
+    fn wait(&self) -> Ready {
         let outputs = self.pump.descriptors();
         let mut fds = vec![
             PollFd::new(self.control.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
         ];
+        let input = self.pump.writes_to();
         fds.extend(self.pump.borrowed().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        fds.extend(input.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
         if let Err(errno) = poll(&mut fds, self.timeout())
             && errno != Errno::EINTR
         {
-            return (Vec::new(), true, true);
+            return Ready { outputs: Vec::new(), control: true, children: true, input: false };
         }
         let hot = |fd: &PollFd<'_>| fd.any().unwrap_or(true);
-        let ready = fds[2..].iter().zip(outputs).filter(|(fd, _)| hot(fd)).map(|(_, raw)| raw).collect();
-        (ready, hot(&fds[0]), hot(&fds[1]))
+        Ready {
+            control: hot(&fds[0]),
+            children: hot(&fds[1]),
+            input: input.is_some() && fds.last().is_some_and(hot),
+            outputs: fds[2..].iter().zip(outputs).filter(|(fd, _)| hot(fd)).map(|(_, raw)| raw).collect(),
+        }
     }
 
     fn timeout(&self) -> PollTimeout {
@@ -148,7 +182,7 @@ impl Shim {
             let eager = self.kill_rounds < KILL_ROUNDS_WITHOUT_PAUSE;
             return PollTimeout::from(if eager { 0 } else { KILL_PAUSE_MS });
         }
-        match self.job.next_wake() {
+        match self.job.next_wake().into_iter().chain(self.pump.next_wake()).min() {
             None => PollTimeout::NONE,
             Some(at) => {
                 let left = at.saturating_sub(monotonic_ms()).min(i32::MAX as u64) as i32;
@@ -161,9 +195,9 @@ impl Shim {
         let mut buffer = [0; MESSAGE_MAX_BYTES];
         loop {
             match packet::receive(self.control.as_fd(), &mut buffer) {
-                Ok(Received::Packet { length, .. }) => {
+                Ok(Received::Packet { length, descriptor }) => {
                     if let Ok(order) = serde_json::from_slice(&buffer[..length]) {
-                        self.obey(&order);
+                        self.obey(order, descriptor);
                     }
                 }
                 Err(Errno::EAGAIN) => return,
@@ -172,11 +206,16 @@ impl Shim {
         }
     }
 
-    fn obey(&mut self, order: &Order) {
-        match *order {
+    fn obey(&mut self, order: Order, descriptor: Option<OwnedFd>) {
+        match order {
             // Several readers may ask: the one who saw least decides.
             Order::Arm { seen } => self.armed = Some(self.armed.map_or(seen, |armed| armed.min(seen))),
+            Order::ArmRaw { seen } => {
+                self.raw_armed = Some(self.raw_armed.map_or(seen, |armed| armed.min(seen)));
+            }
             Order::Cancel { grace_ms } => self.step(Input::Cancel { grace_ms }),
+            Order::Permit(permit) => self.permit(permit),
+            Order::Adopt => self.adopt(descriptor),
             Order::Signal { signal, scope } => {
                 let Ok(signal) = Signal::try_from(signal) else { return };
                 self.seen.killed_on_request |= signal == Signal::SIGKILL;
@@ -192,14 +231,17 @@ impl Shim {
             self.leader = None;
             self.terminal = None;
         }
-        // First, so that an end is reported in the knowledge that nobody is left.
+        let exited = leader.map(|(_, exit)| Input::LeaderExited(exit));
+        // Of one that is being killed the end is told when nobody is left, and how it ended has to be known by then.
+        let stopping = matches!(self.job.phase(), Phase::Stopping { .. } | Phase::Killing { .. });
+        let (before, after) = if stopping { (exited, None) } else { (None, exited) };
+        before.into_iter().for_each(|exited| self.step(exited));
+        // Then this, so that an end is reported in the knowledge that nobody is left.
         if sweep.empty {
             self.drain_the_dead();
             self.step(Input::TreeEmpty);
         }
-        if let Some((_, exit)) = leader {
-            self.step(Input::LeaderExited(exit));
-        }
+        after.into_iter().for_each(|exited| self.step(exited));
     }
 
     /// Everybody is dead: what is in the pipes is all there will ever be, so take it before reporting.
@@ -214,11 +256,17 @@ impl Shim {
         }
     }
 
-    fn step(&mut self, input: Input) {
+    pub(super) fn step(&mut self, input: Input) {
         for effect in self.job.step(input, monotonic_ms()) {
             match effect {
                 Effect::Ask => self.pump.ask_to_stop(),
+                Effect::KillLeader => {
+                    self.seen.killed_on_request |= self.leader.is_some();
+                    tree::signal(self.leader, Signal::SIGKILL, Scope::Leader);
+                }
                 Effect::TermTree => {
+                    // End of input first: whoever reads it may take that as a hint.
+                    self.pump.talk().into_iter().for_each(Talk::hang_up);
                     if self.terminal.is_some() {
                         // What closing a terminal does: a shell in use pays no attention to SIGTERM.
                         tree::signal_all(Signal::SIGHUP);
@@ -227,7 +275,10 @@ impl Shim {
                     // Whoever was stopped can only obey once it runs again.
                     tree::signal_all(Signal::SIGCONT);
                 }
-                Effect::KillTree => tree::signal_all(Signal::SIGKILL),
+                Effect::KillTree => {
+                    self.seen.killed_on_request |= self.leader.is_some();
+                    tree::signal_all(Signal::SIGKILL);
+                }
                 Effect::Report(end) => self.report(&end),
                 Effect::Finish => self.finished = true,
             }
@@ -257,25 +308,9 @@ impl Shim {
         if self.armed.take_if(|seen| end > *seen).is_some() {
             send(&self.control, &Report::Grew { end }, None);
         }
-    }
-}
-
-/// Waits for the job. A shim may be started before there is one, and is then told by a closed socket that
-/// there will be none.
-fn receive_spec(control: &OwnedFd) -> Option<JobSpec> {
-    let mut buffer = [0; MESSAGE_MAX_BYTES];
-    loop {
-        match packet::receive(control.as_fd(), &mut buffer) {
-            Ok(Received::Packet { descriptor, .. }) => {
-                let mut text = Vec::new();
-                std::fs::File::from(descriptor?).read_to_end(&mut text).ok()?;
-                return serde_json::from_slice(&text).ok();
-            }
-            Err(Errno::EAGAIN) => {
-                let mut fds = [PollFd::new(control.as_fd(), PollFlags::POLLIN)];
-                let _ = poll(&mut fds, PollTimeout::NONE);
-            }
-            Ok(Received::Closed) | Err(_) => return None,
+        let end = self.pump.raw_end();
+        if self.raw_armed.take_if(|seen| end > *seen).is_some() {
+            send(&self.control, &Report::RawGrew { end }, None);
         }
     }
 }
@@ -289,15 +324,4 @@ fn watch_children() -> Option<SignalFd> {
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
     SignalFd::with_flags(&children, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).ok()
-}
-
-fn refuse(control: &OwnedFd, message: String, output_end: u64) {
-    let exit = Exit::SpawnFailed { message };
-    send(control, &Report::Ended { exit, hints: Vec::new(), output_end, background: 0 }, None);
-}
-
-/// A report that cannot be sent has no reader any more: the next poll sees that.
-fn send(control: &OwnedFd, report: &Report, attach: Option<BorrowedFd<'_>>) {
-    let Ok(bytes) = serde_json::to_vec(report) else { return };
-    let _ = packet::send(control.as_fd(), &bytes, attach, true);
 }

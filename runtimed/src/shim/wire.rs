@@ -3,11 +3,15 @@
 //! or on disk.
 
 use crate::checkpoint;
+use crate::core::acp::{Choice, Permit, Turn};
 use crate::core::agent::Speaks;
 use crate::core::job::Leftovers;
+use crate::sys::as_user::Identity;
 use crate::sys::cgroup;
-use protocol::{Exit, Hint, Payload, Scope, TtySize};
+use nix::unistd::{Gid, Uid};
+use protocol::{AcpAgent, Exit, Hint, Payload, Scope, TtySize};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The descriptor a shim is started with: its end of the socket to PID 1.
@@ -36,6 +40,10 @@ pub struct JobSpec {
     pub log_from: u64,
     /// Output becomes events of a task.
     pub task: Option<TaskOutput>,
+    /// The shim speaks with it, which `stdin` has to allow.
+    pub talk: Option<TalkSpec>,
+    /// Files below the home that have to be there, by their path, and what is in them.
+    pub files: BTreeMap<String, String>,
     /// Output is read by the shim and handed over as `Said`.
     pub answer: bool,
     /// End it when it prints nothing for so long.
@@ -50,6 +58,12 @@ pub struct JobSpec {
     pub workspace: PathBuf,
 }
 
+impl JobSpec {
+    pub fn identity(&self) -> Identity {
+        Identity { uid: Uid::from_raw(self.uid), gid: Gid::from_raw(self.gid) }
+    }
+}
+
 /// Where the events of a task go on, and what its program prints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TaskOutput {
@@ -57,6 +71,28 @@ pub struct TaskOutput {
     /// The last event there is.
     pub last: u64,
     pub speaks: Speaks,
+    /// Where everything that it prints is kept as it is; nowhere when absent.
+    #[serde(default)]
+    pub raw: Option<PathBuf>,
+}
+
+/// A conversation with an agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TalkSpec {
+    pub agent: AcpAgent,
+    /// The session to go on with.
+    pub session: Option<String>,
+    /// What it is to do; told later where it is started in advance.
+    pub turn: Option<Turn>,
+}
+
+/// A task for an agent that was started in advance, told with `Adopt` as a memory file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Adoption {
+    pub task: TaskOutput,
+    pub turn: Turn,
+    pub idle_ms: Option<u64>,
+    pub leftovers: Leftovers,
 }
 
 /// What a job of a task had to say, told with `Said` as a memory file.
@@ -66,6 +102,19 @@ pub struct Said {
     pub tail: Option<Payload>,
     /// What a helper of ours answered, where that could be read.
     pub answer: Option<checkpoint::Answer>,
+    /// What an agent with a language says of its own end; absent for one without.
+    #[serde(default)]
+    pub claim: Option<Claim>,
+}
+
+/// An agent's own word on how it went. Success needs a good one and nothing that speaks against it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub good: bool,
+    /// For people: what went wrong.
+    pub message: Option<String>,
+    /// The agent's name for the conversation.
+    pub session: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +123,8 @@ pub enum Stdin {
     Null,
     /// A pipe whose other end PID 1 gets with `Started`.
     Pipe,
+    /// A pipe whose other end the shim keeps, to speak with the job.
+    Shim,
 }
 
 /// From PID 1 to the shim.
@@ -87,8 +138,16 @@ pub enum Order {
     Cancel {
         grace_ms: u64,
     },
+    /// Somebody decided about a permission.
+    Permit(Permit),
+    /// There is a task for it now; comes with a memory file.
+    Adopt,
     /// Say `Grew` once, as soon as the log is longer than this.
     Arm {
+        seen: u64,
+    },
+    /// Say `RawGrew` once, as soon as the log of what an agent printed is longer than this.
+    ArmRaw {
         seen: u64,
     },
 }
@@ -104,12 +163,18 @@ pub enum Report {
     Grew {
         end: u64,
     },
-    /// The log began another file.
+    /// What an agent printed is kept up to here.
+    RawGrew {
+        end: u64,
+    },
+    /// The log, or one of the two of an agent, began another file.
     Rotated {
         end: u64,
     },
     /// A line of output matched the pattern.
     Matched,
+    /// Something about the conversation with it.
+    Talk(TalkReport),
     /// Comes before the end of a job of a task, with a memory file that holds it.
     Said,
     Ended {
@@ -118,4 +183,20 @@ pub enum Report {
         output_end: u64,
         background: u32,
     },
+}
+
+/// What PID 1 has to know of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TalkReport {
+    /// The agent has a session of this name.
+    Session { session: String },
+    /// It waits for its prompt.
+    Ready,
+    /// It took the task that came with `Adopt`.
+    Adopted,
+    /// Somebody has to decide about a permission.
+    Asked { permission: u64, options: Vec<Choice> },
+    /// Nobody has to any more.
+    Settled { permission: u64 },
 }

@@ -19,6 +19,7 @@ impl Supervisor {
             }
             Command::OwnStatus { reply } => give(reply, Ok(Box::new(self.own_status()))),
             Command::Ports { reply } => give(reply, Ok(procfs::listening(self.context.config.identity()))),
+            Command::Programs { programs, reply } => give(reply, self.find_programs(programs)),
             Command::StartExec { request, reply } => give(reply, self.start_exec(*request)),
             Command::Exec { id, reply } => give(reply, self.exec_view(&id).map(Box::new)),
             Command::Execs { after, limit, reply } => give(reply, Ok(self.exec_views(after.as_ref(), limit))),
@@ -30,7 +31,11 @@ impl Supervisor {
             | Command::Tasks { .. }
             | Command::CancelTask { .. }
             | Command::TaskEvents { .. }
-            | Command::ArmTask { .. } => self.answer_about_tasks(command),
+            | Command::ArmTask { .. }
+            | Command::AnswerPermission { .. } => self.answer_about_tasks(command),
+            Command::PutWarm { .. } | Command::Warm { .. } | Command::EndWarm { .. } => {
+                self.answer_about_warm(command);
+            }
             Command::SignalExec { .. }
             | Command::CancelExec { .. }
             | Command::ResizeExec { .. }

@@ -7,8 +7,9 @@ use super::logs::LogKey;
 use super::task::TaskEvents;
 use nix::sys::signal::Signal;
 use protocol::{
-    Activity, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort, Scope,
-    ServiceName, ServiceSpec, ServiceView, Status, TaskId, TaskRequest, TaskView, TtySize,
+    Activity, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort,
+    PermissionAnswer, ProgramsView, Scope, ServiceName, ServiceSpec, ServiceView, Status, TaskId,
+    TaskRequest, TaskView, TtySize, WarmName, WarmRequest, WarmView,
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -26,6 +27,11 @@ pub enum Command {
     },
     Ports {
         reply: Reply<Vec<ListeningPort>>,
+    },
+    /// Where programs are, for the sandbox's user.
+    Programs {
+        programs: Vec<String>,
+        reply: Reply<ProgramsView>,
     },
     StartExec {
         request: Box<ExecRequest>,
@@ -82,6 +88,25 @@ pub enum Command {
         id: TaskId,
         grace_ms: u64,
         reply: Reply<Box<TaskView>>,
+    },
+    AnswerPermission {
+        id: TaskId,
+        permission: String,
+        answer: PermissionAnswer,
+        reply: Reply<()>,
+    },
+    PutWarm {
+        name: WarmName,
+        request: Box<WarmRequest>,
+        reply: Reply<WarmView>,
+    },
+    Warm {
+        name: WarmName,
+        reply: Reply<WarmView>,
+    },
+    EndWarm {
+        name: WarmName,
+        reply: Reply<()>,
     },
     /// The events of a task, to read and follow.
     TaskEvents {

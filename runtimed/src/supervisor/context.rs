@@ -3,12 +3,14 @@
 use super::jobs::Jobs;
 use crate::config::Config;
 use crate::core::job::Leftovers;
+use crate::core::way_out;
 use crate::limits::{DESCRIPTORS_WANTED, GRACE_DEFAULT_MS};
 use crate::log::EventLog;
 use crate::shim::wire::{JobSpec, Stdin};
 use crate::sys::clock::wall_ms;
 use crate::sys::{cgroup, descriptors};
 use protocol::{EnvMap, Fact, STATUS_URL, STATUS_URL_NAME};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +25,8 @@ pub struct Context {
 }
 
 /// Where programs are looked for unless the request says otherwise.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Agents come last: what an image has itself is taken first.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slipway/agents/bin";
 const LANG: &str = "C.UTF-8";
 const TERM: &str = "xterm-256color";
 /// Shells in the order of preference; the last is what an image without any is told it lacks.
@@ -59,6 +62,8 @@ impl Context {
             log: None,
             log_from: 0,
             task: None,
+            talk: None,
+            files: BTreeMap::new(),
             answer: false,
             idle_ms: None,
             leftovers: Leftovers::Kill,
@@ -83,6 +88,13 @@ impl Context {
         }
         env.extend(given.clone());
         env.into_iter().collect()
+    }
+
+    /// Tells a job, known by what it is and its name, of the way out of the sandbox, if there is one.
+    pub fn show_way_out(&self, kind: &str, name: &str, job: &mut JobSpec) {
+        if self.config.proxy {
+            way_out::show_way_out(kind, name, &mut job.env);
+        }
     }
 
     /// Where a job may start: what was asked for, else the first of app, home and root that can be entered.

@@ -131,6 +131,7 @@ impl Execs {
         let mut spec = context.job(argv, &request.env, request.cwd.as_deref());
         let dir = self.dir.join(id.as_str());
         spec.env = context.environment(&request.env, request.tty.is_some());
+        context.show_way_out("exec", id.as_str(), &mut spec);
         spec.tty = request.tty;
         spec.timeout_ms = request.timeout_ms;
         spec.leftovers = Leftovers::Keep;
@@ -181,7 +182,7 @@ impl Execs {
                 exec.log.measure();
                 None
             }
-            Report::Matched | Report::Said => None,
+            Report::Matched | Report::Said | Report::RawGrew { .. } | Report::Talk(_) => None,
             Report::Ended { exit, hints, output_end, background } => {
                 let State::Running { job, started_at, .. } = exec.state else { return None };
                 let duration_ms = monotonic_ms().saturating_sub(started_at);

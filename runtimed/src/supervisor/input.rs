@@ -8,12 +8,14 @@ use protocol::TtySize;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 pub struct Input {
     fd: AsyncFd<Descriptor<OwnedFd>>,
     /// One write after the other: what came with the request is not mixed with what is sent later.
     turn: Mutex<()>,
+    /// How much of what is sent with its place was written. Held by whoever sends so.
+    placed: Mutex<u64>,
     pub tty: bool,
 }
 
@@ -23,11 +25,16 @@ const CTRL_D: u8 = 4;
 impl Input {
     pub fn new(fd: OwnedFd, tty: bool) -> io::Result<Self> {
         fcntl(fd.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Self { fd: ready::watch(fd)?, turn: Mutex::new(()), tty })
+        Ok(Self { fd: ready::watch(fd)?, turn: Mutex::new(()), placed: Mutex::new(0), tty })
     }
 
     /// Writes all of it, as fast as the job reads.
-    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write_counted(bytes, &mut 0).await
+    }
+
+    /// The same, and counts what was written, also if it is cut off.
+    pub async fn write_counted(&self, mut bytes: &[u8], count: &mut u64) -> io::Result<()> {
         let _turn = self.turn.lock().await;
         while !bytes.is_empty() {
             let mut ready = self.fd.writable().await?;
@@ -36,10 +43,17 @@ impl Input {
                 other => other.map_err(io::Error::from),
             });
             if let Ok(written) = written {
-                bytes = &bytes[written?..];
+                let written = written?;
+                *count += written as u64;
+                bytes = &bytes[written..];
             }
         }
         Ok(())
+    }
+
+    /// For one sender after the other: one whose connection was cut may still be at it when he comes again.
+    pub async fn placed(&self) -> MutexGuard<'_, u64> {
+        self.placed.lock().await
     }
 
     /// On a terminal the end of input is a key, and within a line only the second time it is hit; a pipe is

@@ -41,6 +41,8 @@ pub enum Owner {
     /// A health check that is a command.
     Probe(ServiceName),
     Task(TaskId, Stage),
+    /// For a task that may come.
+    Warm,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,16 @@ pub enum Heard {
     Report(Report, Option<OwnedFd>),
     /// The shim is gone; nothing more will come.
     Closed,
+}
+
+/// Why an order did not reach its shim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    #[error("reach a shim that is gone")]
+    Gone,
+    /// `EAGAIN` where it did not read what it was told before.
+    #[error("send it: {0}")]
+    Unsent(#[source] Errno),
 }
 
 pub struct Jobs {
@@ -202,17 +214,42 @@ impl Jobs {
         self.live.keys().copied().collect()
     }
 
-    /// Sends an order. A shim that is gone is heard of as `Closed`, not here.
+    /// Sends an order that nobody waits for. A shim that is gone is heard of as `Closed`, not here.
     pub fn order(&mut self, id: JobId, order: &Order) {
-        let Some(live) = self.live.get_mut(&id) else { return };
+        match self.try_order(id, order) {
+            Ok(()) | Err(OrderError::Gone) => {}
+            Err(OrderError::Unsent(errno)) => {
+                tracing::warn!(shim = ?self.shim(id), ?order, %errno, "order not sent");
+            }
+        }
+    }
+
+    /// Sends an order, or says why its shim will not hear of it.
+    pub fn try_order(&mut self, id: JobId, order: &Order) -> Result<(), OrderError> {
+        let live = self.live.get_mut(&id).ok_or(OrderError::Gone)?;
         if let Order::Cancel { grace_ms } = order {
             // A shim that stands still cannot obey; the next tick does it.
             let until = monotonic_ms().saturating_add(*grace_ms);
             live.begins_until = live.begins_until.map(|before| before.min(until));
         }
-        let Ok(bytes) = serde_json::to_vec(order) else { return };
-        if let Err(errno) = packet::send(live.socket.get_ref().as_fd(), &bytes, None, false) {
-            tracing::warn!(shim = live.shim.as_raw(), ?order, %errno, "order not sent");
+        let bytes = serde_json::to_vec(order).map_err(|_| OrderError::Unsent(Errno::EINVAL))?;
+        packet::send(live.socket.get_ref().as_fd(), &bytes, None, false).map_err(|errno| match errno {
+            Errno::EPIPE | Errno::ECONNRESET => OrderError::Gone,
+            errno => OrderError::Unsent(errno),
+        })
+    }
+
+    /// Sends an order with a memory file; whether the shim gets it.
+    pub fn hand(&mut self, id: JobId, order: &Order, file: &OwnedFd) -> bool {
+        let Some(live) = self.live.get(&id) else { return false };
+        let Ok(bytes) = serde_json::to_vec(order) else { return false };
+        packet::send(live.socket.get_ref().as_fd(), &bytes, Some(file.as_fd()), false).is_ok()
+    }
+
+    /// A job runs for somebody else from now on.
+    pub fn give(&mut self, id: JobId, owner: Owner) {
+        if let Some(live) = self.live.get_mut(&id) {
+            live.owner = owner;
         }
     }
 
@@ -260,4 +297,27 @@ async fn listen(id: JobId, socket: Arc<AsyncFd<Descriptor<OwnedFd>>>, heard: mps
         }
     }
     let _ = heard.send((id, Heard::Closed)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_order_that_the_shim_has_no_room_for_is_refused_and_can_be_given_again() {
+        let (mut jobs, _heard) = Jobs::new();
+        let (ours, theirs) = packet::pair().expect("a pair");
+        let socket = Arc::new(ready::watch(ours).expect("watched"));
+        let (id, shim) = (JobId(1), Pid::from_raw(i32::MAX));
+        jobs.live.insert(id, Live { owner: Owner::Warm, shim, socket, begins_until: None, buried: false });
+        let order = Order::Arm { seen: 1 };
+        let sent = std::iter::repeat_with(|| jobs.try_order(id, &order)).find(Result::is_err);
+        assert_eq!(sent, Some(Err(OrderError::Unsent(Errno::EAGAIN))));
+        let mut buffer = [0; MESSAGE_MAX_BYTES];
+        while packet::receive(theirs.as_fd(), &mut buffer).is_ok() {}
+        assert_eq!(jobs.try_order(id, &order), Ok(()));
+        drop(theirs);
+        assert_eq!(jobs.try_order(id, &order), Err(OrderError::Gone));
+        assert_eq!(jobs.try_order(JobId(2), &order), Err(OrderError::Gone));
+    }
 }

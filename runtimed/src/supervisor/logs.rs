@@ -1,7 +1,7 @@
 //! What followers of an output log are told: how long it is, and whether it will grow.
 
 use crate::log::segment::{self, Segment};
-use protocol::{ExecId, ServiceName};
+use protocol::{ExecId, ServiceName, TaskId};
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
@@ -10,6 +10,8 @@ use tokio::sync::watch;
 pub enum LogKey {
     Exec(ExecId),
     Service(ServiceName),
+    /// What the agent of a task printed.
+    Task(TaskId),
 }
 
 /// The state of a log, published. A reader that is behind `end` has something to read.

@@ -10,8 +10,10 @@ use super::jobs::{Heard, JobId, Jobs, Owner};
 use super::logs::{Log, LogKey};
 use super::manifest::Manifest;
 use super::services::Services;
+use super::sessions::Sessions;
 use super::status::Looks;
 use super::tasks::Tasks;
+use super::warm::Warm;
 use super::watching::Watching;
 use crate::config::Config;
 use crate::core::budget;
@@ -43,6 +45,8 @@ pub struct Supervisor {
     pub(super) execs: Execs,
     pub(super) services: Services,
     pub(super) tasks: Tasks,
+    pub(super) sessions: Sessions,
+    pub(super) warm: Option<Warm>,
     pub(super) holds: Holds,
     pub(super) looks: Looks,
     watching: Watching,
@@ -98,6 +102,8 @@ impl Supervisor {
             execs: Execs::load(&mut context)?,
             services: Services::load(&context),
             tasks: Tasks::load(&mut context)?,
+            sessions: Sessions::load(&context.config.control_dir),
+            warm: None,
             holds: Holds::default(),
             looks: Looks::new(Arc::clone(&shared)),
             watching: Watching::new(),
@@ -215,6 +221,7 @@ impl Supervisor {
                     Owner::Service(name) => self.services.report(&mut self.context, &name, job, report),
                     Owner::Probe(name) => self.services.probe_report(&mut self.context, &name, job, &report),
                     Owner::Task(id, stage) => self.task_report((&id, stage), job, report, descriptor),
+                    Owner::Warm => self.warm_report(job, report),
                 }
                 if rotated {
                     self.keep_budget();
@@ -233,6 +240,7 @@ impl Supervisor {
                     Owner::Service(name) => self.services.shim_gone(&mut self.context, &name, job),
                     Owner::Probe(name) => self.services.check_gone(&mut self.context, &name, job),
                     Owner::Task(id, stage) => self.task_shim_gone(&id, stage, job),
+                    Owner::Warm => self.warm_gone(job),
                 }
                 self.reap();
             }
@@ -266,7 +274,8 @@ impl Supervisor {
         if self.execs.log_bytes() + self.services.log_bytes() + self.tasks.log_bytes() <= budget {
             return;
         }
-        let logs = self.execs.log_uses().chain(self.services.log_uses()).map(|log| log.keyed(Trim::Log));
+        let logs = self.execs.log_uses().chain(self.services.log_uses()).chain(self.tasks.raw_uses());
+        let logs = logs.map(|log| log.keyed(Trim::Log));
         let tasks = self.tasks.log_uses().map(|log| log.keyed(Trim::Task));
         let uses: Vec<_> = tasks.chain(logs).collect();
         for (key, start) in budget::plan(&uses, budget) {
@@ -297,6 +306,7 @@ impl Supervisor {
         match key {
             LogKey::Exec(id) => self.execs.get_mut(id).map(|exec| &mut exec.log),
             LogKey::Service(name) => self.services.log_mut(name),
+            LogKey::Task(id) => self.tasks.get_mut(id).map(|task| &mut task.raw),
         }
     }
 
@@ -304,6 +314,7 @@ impl Supervisor {
         let log = match &key {
             LogKey::Exec(id) => &self.execs.get(id)?.log,
             LogKey::Service(name) => &self.services.get(name)?.log,
+            LogKey::Task(id) => self.tasks.raw(id)?,
         };
         Ok(LogHandle { dir: log.dir.clone(), oldest: log.oldest(), head: log.watch(), key })
     }
@@ -313,10 +324,15 @@ impl Supervisor {
         let job = match key {
             LogKey::Exec(id) => self.execs.get(id).ok().and_then(|exec| exec.job()),
             LogKey::Service(name) => self.services.get(name).ok().and_then(|service| service.job),
+            LogKey::Task(id) => self.tasks.agent_job(id),
         };
         let Some(job) = job else { return };
         if self.log_mut(key).is_some_and(|log| log.arm(seen)) {
-            self.context.jobs.order(job, &Order::Arm { seen });
+            let order = match key {
+                LogKey::Exec(_) | LogKey::Service(_) => Order::Arm { seen },
+                LogKey::Task(_) => Order::ArmRaw { seen },
+            };
+            self.context.jobs.order(job, &order);
         }
     }
 
@@ -383,6 +399,7 @@ impl Supervisor {
                 shutdown::Effect::StopExecs { grace_ms } => {
                     self.execs.cancel_all(&mut self.context, grace_ms);
                     self.stop_tasks(grace_ms);
+                    self.stop_warm(grace_ms);
                 }
                 shutdown::Effect::KillAll => {
                     for job in self.context.jobs.ids() {

@@ -77,6 +77,7 @@ impl Service {
     pub fn job_for(&self, context: &Context, line: &str) -> JobSpec {
         let spec = &self.spec;
         let mut job = context.job(context.shell_line(line), &spec.env, spec.cwd.as_deref());
+        context.show_way_out("service", spec.name.as_str(), &mut job);
         if let Some(port) = spec.port
             && !spec.env.contains_key("PORT")
         {

@@ -175,7 +175,7 @@ impl Services {
                 service.rotate_log();
             }
             Report::Matched => self.input(context, name, Input::Probe(Ok(()))),
-            Report::Said => {}
+            Report::Said | Report::RawGrew { .. } | Report::Talk(_) => {}
             Report::Ended { exit, output_end, .. } => {
                 service.log.grew(output_end);
                 self.ended(context, name, exit);

@@ -2,10 +2,12 @@
 
 use super::execs::Refusal;
 use super::jobs::JobId;
+use super::logs::Log;
+use super::permissions::Asked;
 use crate::core::task::{Machine, Stage};
 use crate::log::segment::Segment;
 use crate::log::task_log::{self, TaskLog};
-use crate::shim::wire::Said;
+use crate::shim::wire::{Claim, Said};
 use protocol::{
     AgentKind, BuildOutcome, BuildStatus, Changes, Checkpoint, Cursor, Exit, FailureReason, Hint, Payload,
     ServiceName, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
@@ -22,6 +24,9 @@ pub const START: &str = "task.json";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     pub agent: AgentKind,
+    /// What a caller calls it; hostd reads it where it knows nothing else of the task.
+    #[serde(default)]
+    pub name: Box<str>,
     pub created_ms: u64,
     /// Of the request, to know a repeated one from another one with the same id.
     pub fingerprint: u64,
@@ -32,6 +37,8 @@ pub struct Task {
     pub start: Start,
     pub started_ms: Option<u64>,
     pub events: Events,
+    /// Everything that an agent with a language printed.
+    pub raw: Log,
     pub state: State,
 }
 
@@ -68,9 +75,17 @@ pub struct Live {
     /// Whoever writes events now; nobody of us while a shim does.
     pub writer: Option<TaskLog>,
     pub feeding: Option<AbortHandle>,
+    /// The conversation that the agent goes on with.
+    pub session: Option<String>,
     pub said: Said,
     pub message: Option<String>,
     pub exit: Option<Exit>,
+    /// Permissions that the agent asked for.
+    pub permissions: Asked,
+    /// Its job was started in advance and has not said yet that it is this task's.
+    pub adopting: bool,
+    /// What the agent said of its own end.
+    pub claim: Option<Claim>,
     pub hints: Vec<Hint>,
     pub final_message: Option<Payload>,
     pub checkpoint: Checkpoint,
@@ -90,9 +105,13 @@ impl Live {
             job: None,
             writer: Some(writer),
             feeding: None,
+            session: None,
             said: Said::default(),
             message: None,
             exit: None,
+            permissions: Asked::default(),
+            adopting: false,
+            claim: None,
             hints: Vec::new(),
             final_message: None,
             checkpoint: Checkpoint::Unavailable { why: "the task did not come that far".to_owned() },
@@ -187,7 +206,18 @@ impl Events {
     }
 }
 
+/// Where the log of what an agent printed is, below the events of its task.
+pub fn raw_dir(dir: &Path) -> PathBuf {
+    dir.join("raw")
+}
+
 impl Task {
+    /// Nothing more is printed: followers of that log come to its end.
+    pub fn raw_ends(&mut self) {
+        self.raw.measure();
+        self.raw.ended(self.raw.head().end);
+    }
+
     pub fn ended(&self) -> Option<Ended> {
         match &self.state {
             State::Live(_) | State::Ending(_) => None,

@@ -25,6 +25,9 @@ impl Supervisor {
                 give(reply, self.tasks.get(&id).map(|task| task.events.handle()));
             }
             Command::ArmTask { id, seen } => self.arm_task(&id, seen),
+            Command::AnswerPermission { id, permission, answer, reply } => {
+                give(reply, self.answer_permission(&id, &permission, answer));
+            }
             _ => {}
         }
     }

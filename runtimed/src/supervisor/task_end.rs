@@ -64,7 +64,9 @@ impl Tasks {
     }
 
     fn end(&mut self, context: &mut Context, id: &TaskId) {
-        let Some(Task { state, events, .. }) = self.table.get_mut(id) else { return };
+        let Some(task) = self.table.get_mut(id) else { return };
+        task.raw_ends();
+        let Task { state, events, .. } = task;
         let State::Ending(ending) = &mut *state else { return };
         if ending.writer.take().is_some() {
             events.grew(task_log::scan(&events.dir).last);

@@ -1,6 +1,7 @@
 //! Tasks as an earlier boot left them.
 
 use super::context::Context;
+use super::logs::Log;
 use super::task::{self, Done, Ended, Ending, Events, START, Start, State, Task, TaskHead};
 use super::task_end::{conclude, told_of};
 use crate::log::task_log;
@@ -18,6 +19,7 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
     let scan = task_log::scan(&dir);
     let done = task::read_done(&dir, &scan.segments);
     let head = TaskHead { last: scan.last, done: done.is_some() };
+    let raw = Log::existing(task::raw_dir(&dir));
     let mut events = Events::new(dir, scan.segments, head);
     let (state, durations) = match done {
         Some(Done { ended_ms, result, told }) => {
@@ -45,7 +47,9 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
     // One that waited all the time never began.
     let began = durations.queued_ms < durations.total_ms;
     let started_ms = began.then(|| start.created_ms.saturating_add(durations.queued_ms));
-    Some(Task { id, start, started_ms, events, state })
+    let mut task = Task { id, start, started_ms, events, raw, state };
+    task.raw_ends();
+    Some(task)
 }
 
 /// Whether the event that was to tell an end is not among those that were kept.
@@ -81,6 +85,7 @@ fn lost(start: &Start, events: &Events) -> TaskResult {
         build: task::no_build(),
         health: HealthOutcome { status: HealthStatus::Unknown, unready: Vec::new() },
         usage: None,
+        session: None,
         durations: Durations { queued_ms: queued_ms.min(total_ms), total_ms, ..Durations::default() },
         checkpoint: checkpoint.unwrap_or_else(unknown),
     }

@@ -4,6 +4,7 @@
 use super::input::Input as JobInput;
 use super::jobs::{JobId, Owner};
 use super::owner::Supervisor;
+use super::sessions;
 use super::task::{Live, State, Task};
 use super::task_steps::writes_events;
 use crate::checkpoint::{self, Answer, Verb};
@@ -12,7 +13,7 @@ use crate::core::job::Leftovers;
 use crate::core::task::{AgentEnd, Input, Stage};
 use crate::limits::{ANSWER_MAX_BYTES, BUILD_TIMEOUT_DEFAULT_MS, CHECKPOINT_MAX_MS};
 use crate::log::task_log;
-use crate::shim::wire::{JobSpec, Order, Report, Said, Stdin, TaskOutput};
+use crate::shim::wire::{Claim, JobSpec, Order, Report, Said, Stdin, TalkSpec, TaskOutput};
 use crate::sys::clock::monotonic_ms;
 use protocol::{BuildOutcome, BuildSpec, BuildStatus, Checkpoint, EnvMap, Exit, Hint, TaskFact, TaskId};
 use std::io::Read;
@@ -28,8 +29,16 @@ const SAID_MAX_BYTES: u64 = 8 * ANSWER_MAX_BYTES as u64;
 impl Supervisor {
     /// Starts the job of a stage; what follows at once where there is none.
     pub(super) fn start_stage(&mut self, id: &TaskId, stage: Stage) -> Option<Input> {
+        if stage == Stage::Agent {
+            self.find_session(id);
+        }
         let build = if stage == Stage::Build { self.build_of(id) } else { None };
-        let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return None };
+        if stage == Stage::Agent && self.adopt_warm(id) {
+            return None;
+        }
+        let Some(Task { state: State::Live(live), events, raw, .. }) = self.tasks.get_mut(id) else {
+            return None;
+        };
         live.said = Said::default();
         let spec = match stage {
             Stage::Checkpoint => checkpoint_job(&self.context, id, Verb::Take),
@@ -40,20 +49,25 @@ impl Supervisor {
                 Checkpoint::Unavailable { .. } => return self.stage_ended(id, stage, Exit::Lost, Vec::new()),
             },
             Stage::Agent => agent_job(&self.context, id, live),
-            Stage::Build => build_job(&self.context, build.as_ref()?, live),
+            Stage::Build => build_job(&self.context, id, build.as_ref()?, live),
         };
         let mut spec = spec;
         if writes_events(stage) {
             // From now on the shim writes.
             live.writer = None;
-            let speaks = if stage == Stage::Build { Speaks::Build } else { Speaks::of(&live.request.agent) };
-            spec.task = Some(TaskOutput { dir: events.dir.clone(), last: events.head().last, speaks });
+            let (dir, last, agent) = (events.dir.clone(), events.head().last, &live.request.agent);
+            let speaks = if stage == Stage::Build { Speaks::Build } else { Speaks::of(agent) };
+            let keeps = stage == Stage::Agent && agent::has_language(agent);
+            spec.task = Some(TaskOutput { dir, last, speaks, raw: keeps.then(|| raw.dir.clone()) });
         }
         events.disarm();
+        raw.disarm();
         live.build_since = monotonic_ms();
         match self.context.jobs.start(Owner::Task(id.clone(), stage), &spec) {
             Ok(job) => {
                 live.job = Some((job, stage));
+                // Whoever followed before there was anybody to ask asks again.
+                raw.change(|head| head.started |= stage == Stage::Agent);
                 None
             }
             Err(error) => {
@@ -89,18 +103,21 @@ impl Supervisor {
         report: Report,
         descriptor: Option<OwnedFd>,
     ) {
-        let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
+        let Some(Task { state: State::Live(live), events, raw, .. }) = self.tasks.get_mut(id) else { return };
         if live.job != Some((job, stage)) {
             return;
         }
         match report {
             Report::Started { .. } => self.feed_agent(id, descriptor),
             Report::Grew { end } => events.grew(end),
+            Report::RawGrew { end } => raw.grew(end),
             Report::Rotated { end } => {
                 events.grew(end);
                 events.measure();
+                raw.measure();
             }
             Report::Matched => {}
+            Report::Talk(report) => self.talk_report(id, report),
             Report::Said => live.said = descriptor.and_then(read_said).unwrap_or_default(),
             Report::Ended { exit, hints, output_end, .. } => {
                 live.job = None;
@@ -108,7 +125,10 @@ impl Supervisor {
                     events.grew(output_end);
                     events.measure();
                 }
-                let input = self.stage_ended(id, stage, exit, hints);
+                let input = match self.start_cold(id) {
+                    Some(started) => started,
+                    None => self.stage_ended(id, stage, exit, hints),
+                };
                 input.into_iter().for_each(|input| self.step_task(id, input));
             }
         }
@@ -127,12 +147,18 @@ impl Supervisor {
             events.segments = scan.segments;
             events.grew(scan.last);
         }
-        let input = self.stage_ended(id, stage, Exit::Lost, vec![Hint::ShimDied]);
+        let input = match self.start_cold(id) {
+            Some(started) => started,
+            None => self.stage_ended(id, stage, Exit::Lost, vec![Hint::ShimDied]),
+        };
         input.into_iter().for_each(|input| self.step_task(id, input));
     }
 
     /// What the end of a job means.
     fn stage_ended(&mut self, id: &TaskId, stage: Stage, exit: Exit, hints: Vec<Hint>) -> Option<Input> {
+        if stage == Stage::Agent {
+            self.tasks.get_mut(id)?.raw_ends();
+        }
         match stage {
             Stage::Checkpoint => {
                 let live = self.tasks.live_mut(id)?;
@@ -145,7 +171,13 @@ impl Supervisor {
             }
             Stage::Agent => {
                 let live = self.tasks.live_mut(id)?;
-                let end = agent_end(&exit);
+                live.claim = live.said.claim.take().map(|claim| Claim {
+                    session: claim.session.filter(|session| sessions::is_fit(session)),
+                    ..claim
+                });
+                let end = agent_end(Speaks::of(&live.request.agent), &exit, live.claim.as_ref());
+                let resumed = has_resumed(live, &exit);
+                self.sessions.learn(live.request.agent.name(), live.claim.as_ref(), resumed);
                 live.final_message = live.said.tail.take();
                 (live.exit, live.hints) = (Some(exit), hints);
                 Some(Input::AgentEnded(end))
@@ -182,11 +214,18 @@ impl Supervisor {
         asked.or_else(|| self.manifest.build().cloned()).filter(|build| !build.command.trim().is_empty())
     }
 
+    /// Which conversation the agent of a task goes on with.
+    fn find_session(&mut self, id: &TaskId) {
+        let Some(live) = self.tasks.live_mut(id) else { return };
+        let agent = &live.request.agent;
+        live.session = agent::continues(agent).then(|| self.sessions.last(agent.name())).flatten();
+    }
+
     /// The prompt is the input of the agent, and then it ends.
     fn feed_agent(&mut self, id: &TaskId, descriptor: Option<OwnedFd>) {
         let Some(live) = self.tasks.live_mut(id) else { return };
         let Some(input) = descriptor.and_then(|fd| JobInput::new(fd, false).ok()) else { return };
-        let text = agent::program(id, &live.request).input;
+        let text = agent::program(id, &live.request, live.session.as_deref()).input;
         live.feeding = Some(self.feeding.spawn(async move {
             // An agent that does not read its input to the end has the prompt in its environment.
             let _ = input.write_all(text.as_bytes()).await;
@@ -210,23 +249,45 @@ fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) ->
 
 fn agent_job(context: &super::context::Context, id: &TaskId, live: &Live) -> JobSpec {
     let request = &live.request;
-    let program = agent::program(id, request);
+    let program = agent::program(id, request, live.session.as_deref());
     let mut spec = context.job(program.argv, &program.env, request.cwd.as_deref());
+    context.show_way_out("task", id.as_str(), &mut spec);
     spec.stdin = Stdin::Pipe;
+    spec.files = agent::files(&request.agent);
+    if let Some((agent, turn)) = agent::turn(request) {
+        spec.stdin = Stdin::Shim;
+        let session = live.session.clone();
+        spec.talk = Some(TalkSpec { agent: agent.clone(), session, turn: Some(turn) });
+    }
     spec.idle_ms = request.idle_timeout_ms;
-    spec.leftovers = if request.keep_processes { Leftovers::Keep } else { Leftovers::Kill };
+    spec.leftovers = leftovers(request.keep_processes);
     spec
 }
 
-fn build_job(context: &super::context::Context, build: &BuildSpec, live: &Live) -> JobSpec {
+pub(super) fn leftovers(keep: bool) -> Leftovers {
+    if keep { Leftovers::Keep } else { Leftovers::Kill }
+}
+
+fn build_job(context: &super::context::Context, id: &TaskId, build: &BuildSpec, live: &Live) -> JobSpec {
     let mut spec = context.job(context.shell_line(&build.command), &live.request.env, None);
+    context.show_way_out("task", id.as_str(), &mut spec);
     spec.timeout_ms = Some(build.timeout_ms.unwrap_or(BUILD_TIMEOUT_DEFAULT_MS));
     spec
 }
 
-fn agent_end(exit: &Exit) -> AgentEnd {
+/// Where an agent can say how it went, silence on that is no success. One that speaks by lines has to exit with
+/// 0 as well; one that is asked for its answer has given it by then, and how it is got rid of does not matter.
+fn agent_end(speaks: Speaks, exit: &Exit, claim: Option<&Claim>) -> AgentEnd {
+    let good = claim.is_some_and(|claim| claim.good);
     match exit {
-        Exit::Exited { code: 0 } => AgentEnd::Succeeded,
+        Exit::Exited { code: 0 } => match speaks {
+            Speaks::Command | Speaks::Build => AgentEnd::Succeeded,
+            Speaks::Acp | Speaks::Json(_) if good => AgentEnd::Succeeded,
+            Speaks::Acp | Speaks::Json(_) => AgentEnd::Failed,
+        },
+        Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Cancelled if speaks == Speaks::Acp && good => {
+            AgentEnd::Succeeded
+        }
         // Where someone asked for that, the machine knows who.
         Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Oom | Exit::Cancelled => AgentEnd::Failed,
         // Its shim knows only one limit of time: that of silence.
@@ -234,6 +295,14 @@ fn agent_end(exit: &Exit) -> AgentEnd {
         Exit::SpawnFailed { .. } => AgentEnd::NotStarted,
         Exit::Lost => AgentEnd::Lost,
     }
+}
+
+/// Whether an agent was started to go on with a session and ended by itself. One that is stopped says nothing of its
+/// session by that, and with one that speaks ACP another way is tried while it runs.
+fn has_resumed(live: &Live, exit: &Exit) -> bool {
+    let by_itself = matches!(exit, Exit::Exited { .. }) && !live.machine.is_stopping();
+    let by_arguments = matches!(Speaks::of(&live.request.agent), Speaks::Json(_));
+    by_arguments && live.session.is_some() && by_itself
 }
 
 fn why_not(exit: &Exit) -> String {

@@ -4,9 +4,11 @@ use super::owner::Supervisor;
 use super::task::{Live, State};
 use super::task_end::{MESSAGE_MAX_CHARS, fitting};
 use crate::core::task::{Effect, Input, Stage, Verdict};
+use crate::shim::wire::Claim;
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{
-    Fact, FailureReason, HealthOutcome, HealthStatus, ServiceName, TaskFact, TaskId, TaskPhase, TaskResult,
+    Exit, Fact, FailureReason, HealthOutcome, HealthStatus, ServiceName, TaskFact, TaskId, TaskPhase,
+    TaskResult,
 };
 use std::collections::VecDeque;
 
@@ -135,6 +137,7 @@ fn result(live: &mut Live, verdict: Verdict) -> TaskResult {
         build: std::mem::replace(&mut live.build, super::task::no_build()),
         health: health(live.unready.take(), live.any_service),
         usage: None,
+        session: live.claim.take().and_then(|claim| claim.session),
         durations: verdict.durations,
         checkpoint: live.checkpoint.clone(),
     }
@@ -159,22 +162,37 @@ fn did_nothing(live: &Live) -> bool {
 /// What went wrong, for people.
 fn explain(reason: FailureReason, live: &Live) -> Option<String> {
     match reason {
-        FailureReason::AgentFailed => Some(match &live.exit {
-            Some(protocol::Exit::Exited { code }) => format!("the agent exited with {code}"),
-            Some(protocol::Exit::Signalled { signal }) => format!("the agent was killed by signal {signal}"),
-            Some(protocol::Exit::Oom) => "the agent was killed for memory".to_owned(),
-            _ => "the agent failed".to_owned(),
-        }),
+        FailureReason::AgentFailed => Some(agent_failed(live)),
         FailureReason::SpawnFailed => match &live.exit {
-            Some(protocol::Exit::SpawnFailed { message }) => Some(format!("could not {message}")),
+            Some(Exit::SpawnFailed { message }) => Some(format!("could not {message}")),
             _ => Some("the agent could not be started".to_owned()),
         },
         FailureReason::TimedOut => Some("the task took longer than it may".to_owned()),
         FailureReason::IdleTimedOut => Some("the agent printed nothing for too long".to_owned()),
         FailureReason::BuildFailed => Some("the build failed".to_owned()),
         FailureReason::Lost => Some("the process that runs the agent died".to_owned()),
-        FailureReason::Cancelled | FailureReason::SandboxFailed | FailureReason::Internal => None,
+        // The others are told by those who know of them.
+        FailureReason::Cancelled
+        | FailureReason::ModelFailed
+        | FailureReason::BudgetExceeded
+        | FailureReason::SandboxFailed
+        | FailureReason::Internal => None,
     }
+}
+
+/// In the agent's own words, where it has some.
+fn agent_failed(live: &Live) -> String {
+    let own_words = live.claim.as_ref().filter(|claim| !claim.good).and_then(|claim| claim.message.clone());
+    own_words.unwrap_or_else(|| match (&live.exit, &live.claim) {
+        (Some(Exit::Exited { code: 0 }), _) => "the agent ended without a word on how it went".to_owned(),
+        (Some(Exit::Exited { code }), Some(Claim { good: true, .. })) => {
+            format!("the agent said that it is done, and exited with {code}")
+        }
+        (Some(Exit::Exited { code }), _) => format!("the agent exited with {code}"),
+        (Some(Exit::Signalled { signal }), _) => format!("the agent was killed by signal {signal}"),
+        (Some(Exit::Oom), _) => "the agent was killed for memory".to_owned(),
+        _ => "the agent failed".to_owned(),
+    })
 }
 
 /// Whether a job of this stage writes the events of its task.

@@ -2,16 +2,18 @@
 
 use super::context::Context;
 use super::execs::Refusal;
+use super::jobs::JobId;
+use super::logs::{Log, LogKey};
 use super::task::{self, Events, Live, START, Start, State, Task, TaskHead};
 use super::task_recovery::recover;
 use crate::core::budget::LogUse;
 use crate::core::request::check_task;
-use crate::core::task::{Machine, Policy};
+use crate::core::task::{Machine, Policy, Stage};
 use crate::limits::{TASK_HEALTH_DEFAULT_MS, TASK_TIMEOUT_DEFAULT_MS, TASKS_KEPT_MAX, TASKS_QUEUED_MAX};
 use crate::log::task_log::{self, TaskLog};
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use crate::sys::id;
-use protocol::{ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskView};
+use protocol::{AgentKind, ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,7 +101,8 @@ impl Tasks {
             let message = format!("{TASKS_QUEUED_MAX} tasks wait already; wait or cancel one");
             return Err(refuse(ErrorCode::TooMany, message));
         }
-        let start = Start { agent: request.agent.kind(), created_ms: wall_ms(), fingerprint };
+        let (agent, name) = (request.agent.kind(), request.agent.name().into());
+        let start = Start { agent, name, created_ms: wall_ms(), fingerprint };
         let dir = self.dir.join(id.as_str());
         if let Err(error) = write_down(&dir, &start) {
             let _ = std::fs::remove_dir_all(&dir);
@@ -111,9 +114,10 @@ impl Tasks {
         };
         let machine = Machine::new(policy, monotonic_ms());
         let live = Live::new(machine, request, TaskLog::after(&dir, 0));
+        let raw = Log::fresh(task::raw_dir(&dir));
         let events = Events::new(dir, Vec::new(), TaskHead::default());
         let state = State::Live(Box::new(live));
-        self.insert(Task { id: id.clone(), start, started_ms: None, events, state });
+        self.insert(Task { id: id.clone(), start, started_ms: None, events, raw, state });
         self.write(&id, TaskFact::Status { phase: TaskPhase::Queued, checkpoint: None });
         self.queue.push_back(id.clone());
         context.tell(Fact::TaskQueued { task: id.clone() });
@@ -180,7 +184,7 @@ impl Tasks {
     }
 
     pub fn log_bytes(&self) -> u64 {
-        self.table.values().map(|task| task.events.bytes()).sum()
+        self.table.values().map(|task| task.events.bytes() + task.raw.bytes()).sum()
     }
 
     /// What may be trimmed: of a task that is done all but its last event.
@@ -193,6 +197,33 @@ impl Tasks {
             }
             LogUse { key: task.id.clone(), finished_ms, segments }
         })
+    }
+
+    /// The same of what agents printed.
+    pub fn raw_uses(&self) -> impl Iterator<Item = LogUse<LogKey>> {
+        let kept = self.table.values().filter(|task| !task.raw.segments.is_empty());
+        kept.map(|task| LogUse {
+            key: LogKey::Task(task.id.clone()),
+            finished_ms: task.ended().map(|ended| ended.ended_ms),
+            segments: task.raw.segments.clone(),
+        })
+    }
+
+    /// The job of the agent of a task that runs.
+    pub fn agent_job(&mut self, id: &TaskId) -> Option<JobId> {
+        self.live_mut(id)?.job.filter(|(_, stage)| *stage == Stage::Agent).map(|(job, _)| job)
+    }
+
+    /// What the agent of a task printed. The lines of one without a language are its events, and not kept twice.
+    pub fn raw(&self, id: &TaskId) -> Result<&Log, Refusal> {
+        let task = self.get(id)?;
+        match task.start.agent {
+            AgentKind::Acp | AgentKind::StreamJson => Ok(&task.raw),
+            AgentKind::Command => {
+                let message = format!("what the command of task {id} prints is in its events");
+                Err(refuse(ErrorCode::Conflict, message))
+            }
+        }
     }
 }
 
@@ -219,12 +250,12 @@ fn fingerprint(request: &TaskRequest) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::AgentKind;
 
     #[test]
     fn a_task_is_written_down_as_a_whole_or_not_at_all() {
         let home = tempfile::tempdir().expect("a directory");
-        let start = |created_ms| Start { agent: AgentKind::Command, created_ms, fingerprint: 1 };
+        let start =
+            |created_ms| Start { agent: AgentKind::Command, name: "x".into(), created_ms, fingerprint: 1 };
         write_down(home.path(), &start(1)).expect("room");
         let kept = home.path().join("kept");
         std::fs::hard_link(home.path().join(START), &kept).expect("a second name");

@@ -42,7 +42,17 @@ pub struct Browser {
 }
 
 impl Browser {
+    /// It picks a port for both families, and ends when another program took one of the two meanwhile.
     pub async fn start() -> Result<Self> {
+        for _ in 0..3 {
+            if let Ok(browser) = Self::try_start().await {
+                return Ok(browser);
+            }
+        }
+        Self::try_start().await
+    }
+
+    async fn try_start() -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("slipway-browser-").tempdir()?;
         let mut child = spawn(dir.path())?;
         let stdout = child.stdout.take().context("its output")?;

@@ -6,7 +6,7 @@ use crate::launch::{directory, program};
 use anyhow::{Context, Result};
 use hostd::core::Blueprint;
 use hostd::driver::oci::{HostImage, Oci, OciConfig};
-use hostd::driver::{Badge, Driver, Order};
+use hostd::driver::{Badge, Driver, Order, Progress};
 use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +32,7 @@ impl Driven {
             instance,
             key: [7; 32],
             host_image: HostImage::default(),
+            agents: None,
         };
         Ok(Self { driver: Oci::open(config).await?, dir })
     }
@@ -66,18 +67,21 @@ impl Drop for Driven {
 fn order(sandbox: SandboxId) -> Result<Order> {
     let label = |text: &str| Label::parse(text).map_err(anyhow::Error::from);
     let owner = Owner { tenant: label("acme")?, principal: label("ann")?, project: label("default")? };
-    let badge = Badge { sandbox, name: "driven".to_owned(), owner, scope: None, created_ms: 0 };
+    let (name, particulars) = ("driven".to_owned(), None);
+    let badge = Badge { sandbox, name, owner, scope: None, created_ms: 0, particulars };
     let blueprint = Blueprint {
         driver: "oci".to_owned(),
+        runtime: None,
         image: "host".to_owned(),
         ports: vec![],
         services: vec![],
         limits: Limits { memory_mb: 256, cpus: 1.0, pids: 256, disk_mb: None },
         network: Network::None,
+        egress: protocol::api::EgressRules::default(),
         idle_policy: IdlePolicy::Sleep,
         visibility: None,
         preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
-    Ok(Order { badge, attempt: 1, blueprint: Arc::new(blueprint) })
+    Ok(Order { badge, attempt: 1, blueprint: Arc::new(blueprint), progress: Progress::default() })
 }

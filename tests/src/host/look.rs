@@ -47,7 +47,7 @@ impl Caller {
 impl Hostd {
     /// PID 1 of a sandbox, seen from outside.
     pub fn init(&self, id: &str) -> Result<Pid> {
-        let text = std::fs::read_to_string(self.data().join("oci").join(id).join("pid"))?;
+        let text = std::fs::read_to_string(self.directory(id).join("pid"))?;
         Ok(Pid::from_raw(text.trim().parse()?))
     }
 
@@ -56,8 +56,15 @@ impl Hostd {
         kill(self.init(id)?, Signal::SIGKILL).context("kill PID 1")
     }
 
+    /// What its driver keeps about a sandbox.
+    pub fn directory(&self, id: &str) -> PathBuf {
+        let docker = self.data().join("docker").join(id);
+        if docker.exists() { docker } else { self.data().join("oci").join(id) }
+    }
+
     /// The files of a sandbox.
     pub fn workspace(&self, id: &str) -> PathBuf {
-        self.data().join("workspaces").join(id)
+        let docker = self.data().join("docker-workspaces").join(id);
+        if docker.exists() { docker } else { self.data().join("workspaces").join(id) }
     }
 }

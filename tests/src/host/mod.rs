@@ -164,6 +164,8 @@ fn spawn(dir: &Path, data: &Path, variables: &[(String, String)]) -> Result<Chil
     let mut command = Command::new(program("hostd")?);
     command.env("SLIPWAY_CONFIG", "/dev/null").env("SLIPWAY_DATA_DIR", data);
     command.env("SLIPWAY_API_BIND", "127.0.0.1:0").env("SLIPWAY_PREVIEW_BIND", "127.0.0.1:0");
+    // The engine of this machine is nobody's to use by a test.
+    command.env("SLIPWAY_DRIVER", "oci");
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     command.kill_on_drop(true).spawn().context("start hostd")

@@ -59,11 +59,13 @@ pub fn respond(failure: Failure) -> Response {
 fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
     use ApiErrorCode as Code;
     match code {
-        Code::InvalidRequest | Code::Unsupported | Code::IdempotencyMismatch => {
-            (StatusCode::BAD_REQUEST, None)
-        }
+        Code::InvalidRequest
+        | Code::Unsupported
+        | Code::NoModel
+        | Code::KeyRefused
+        | Code::IdempotencyMismatch => (StatusCode::BAD_REQUEST, None),
         Code::Unauthorized => (StatusCode::UNAUTHORIZED, Some("unauthorized")),
-        Code::Forbidden => (StatusCode::FORBIDDEN, None),
+        Code::Forbidden | Code::BudgetExceeded => (StatusCode::FORBIDDEN, None),
         // What is destroyed is gone from these routes.
         Code::NotFound | Code::Gone | Code::HistoryGone => (StatusCode::NOT_FOUND, Some("not found")),
         Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, None),

@@ -158,3 +158,21 @@ async fn numbers_are_there() {
     assert!(host["memory_total_bytes"].as_u64().unwrap() > 0);
     assert!(host["disk_total_bytes"].as_u64().unwrap() > 0);
 }
+
+#[tokio::test]
+async fn every_driver_that_people_know_is_listed_and_the_others_say_why_not() {
+    let world = World::new().await;
+    let reader = world.token("acme", "ann", TokenScope::Read).await;
+    let drivers = world.send(Ask::get("/v1/drivers").token(&reader)).await.json();
+    let fake = &drivers["items"][0];
+    assert_eq!(
+        (&fake["name"], &fake["default"], &fake["usable"]),
+        (&json!("fake"), &json!(true), &json!(true))
+    );
+    let items = drivers["items"].as_array().expect("a list");
+    let lima = items.iter().find(|driver| driver["name"] == "lima").expect("people know it");
+    assert_eq!((&lima["unsupported"], &lima["usable"]), (&json!(true), &json!(false)));
+    assert!(lima["missing"][0].as_str().is_some_and(|why| why.contains("virtual machines")), "{lima}");
+    assert_eq!(world.get("/v1/host/stale").await.json(), json!({"items": []}));
+    assert_eq!(world.send(Ask::get("/v1/host/stale").token(&reader)).await.code(), "forbidden");
+}

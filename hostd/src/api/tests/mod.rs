@@ -1,18 +1,21 @@
 //! The API over a fleet with a driver in memory: no sandbox runs anything, but all of the pipeline does.
 
+mod agents;
 mod calls;
 mod document;
 mod links;
+mod models;
 mod refusals;
 mod stream;
 
 use super::{Api, Auth, Images, Settings, hash_of, hosts::Peer, router};
 use crate::{
-    core::{Defaults, Passes, Previews, Scheme},
+    agents::Agents,
+    core::{Bounds, Defaults, Passes, Previews, Scheme},
     driver::{Drivers, fake::Fake},
-    inside::Inside,
     links::Links,
-    reconcile::{Fleet, FleetParts, Timing},
+    models::Models,
+    reconcile::{Fleet, FleetParts, Timing, fixture},
     store::Store,
 };
 use axum::{Router, body::Body};
@@ -121,6 +124,7 @@ impl World {
             memory_max_mb: 8192,
             cpus_max: 2.0,
             pids_max: 4096,
+            network: protocol::api::Network::Proxy,
         };
         let previews = Previews {
             domain: "localhost".into(),
@@ -128,9 +132,12 @@ impl World {
             port: 8080,
             visibility: Visibility::Private,
         };
-        let inside = Inside::new(previews.clone());
+        let models =
+            Models::load(store.clone(), dir.path(), Bounds::default()).await.expect("nothing is there");
+        let inside = fixture::inside(previews.clone(), &store, &models).await;
         let links = Links::new(store.clone(), Passes::new(&[7; 32], previews.clone()));
-        let parts = FleetParts { store, drivers, defaults, timing: Timing::default(), inside };
+        let (timing, agents) = (Timing::default(), Agents::default());
+        let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents };
         let fleet = Fleet::open(parts).await.expect("a fleet");
         let settings = Settings {
             admin_hash: hash_of(ADMIN),

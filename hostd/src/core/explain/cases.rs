@@ -2,11 +2,11 @@
 //! owner only has `hunter2` in it.
 
 use super::{Cause, Facts};
-use crate::core::{Effort, Goal, Preview, State};
+use crate::core::{Death, Effort, Goal, Preview, State};
 use protocol::{
     Activity, Cgroup, CgroupVersion, Exit, INSIDE_PORT, ListeningPort, Process, ServiceName, ServiceSource,
     ServiceState, ServiceView, Status, WorkspaceUse,
-    api::{ApiErrorCode, Phase, Problem, ProblemCode, SandboxStatus},
+    api::{ApiErrorCode, DeathCause, Phase, PostMortem, Problem, ProblemCode, SandboxStatus},
 };
 
 pub const NOW_MS: u64 = 1_000_000;
@@ -15,6 +15,8 @@ pub const SECRET: &str = "hunter2";
 pub struct Case {
     pub about: &'static str,
     pub state: State,
+    pub post_mortem: Option<PostMortem>,
+    pub progress: Option<&'static str>,
     pub inner: Option<Status>,
     pub cause: Cause,
 }
@@ -25,6 +27,8 @@ impl Case {
             preview: Preview { sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id"), port: 3000 },
             name: "shop",
             state: &self.state,
+            post_mortem: self.post_mortem.as_ref(),
+            progress: self.progress,
             inner: self.inner.as_ref(),
             now_ms: NOW_MS,
             cause: self.cause.clone(),
@@ -50,13 +54,32 @@ pub fn running() -> State {
     state(SandboxStatus::Running, Goal::Running, None)
 }
 
+pub fn at_work(about: &'static str) -> Case {
+    let (state, cause) = (running(), Cause::Waking);
+    Case { about, state, post_mortem: None, progress: None, inner: None, cause }
+}
+
+/// As it is written down when a task of the owner's ran in it.
+fn post_mortem(cause: DeathCause) -> PostMortem {
+    let last_lines = vec!["runtimed: hunter2".to_owned(), "\u{1b}[31mkilled\u{1b}[0m".to_owned()];
+    Death { cause, signal: Some(9), last_lines, ..Death::default() }
+        .post_mortem(Some("hunter2".to_owned()), NOW_MS)
+}
+
 pub fn problem(code: ProblemCode, message: &str) -> Problem {
     let output = vec!["runtimed: hunter2".to_owned(), "\u{1b}[31mkilled\u{1b}[0m".to_owned()];
     Problem { code, message: message.to_owned(), output }
 }
 
 fn of_sandboxes() -> Vec<Case> {
-    let case = |about, state| Case { about, state, inner: None, cause: Cause::Waking };
+    let case = |about, state| Case {
+        about,
+        state,
+        post_mortem: None,
+        progress: None,
+        inner: None,
+        cause: Cause::Waking,
+    };
     let failed = |code, message| State {
         problem: Some(problem(code, message)),
         ..state(SandboxStatus::Error, Goal::Stopped, None)
@@ -77,6 +100,18 @@ fn of_sandboxes() -> Vec<Case> {
         case("going to sleep", state(SandboxStatus::Running, Goal::Stopped, Some(Phase::Stopping))),
         case("asleep", state(SandboxStatus::Stopped, Goal::Stopped, None)),
         case("killed for memory", failed(ProblemCode::Oom, oom)),
+        Case {
+            post_mortem: Some(post_mortem(DeathCause::Removed)),
+            ..case("removed", failed(ProblemCode::Died, "hunter2 was removed"))
+        },
+        Case {
+            post_mortem: Some(post_mortem(DeathCause::Killed)),
+            ..case("failed again since it died", failed(ProblemCode::NotReady, "hunter2 did not come up"))
+        },
+        Case {
+            progress: Some("pulling hunter2: layer 3 of 7"),
+            ..case("being pulled", state(SandboxStatus::Creating, Goal::Running, Some(Phase::Provisioning)))
+        },
         case("image missing", failed(ProblemCode::ImageMissing, "there is no image hunter2")),
         case("died and started again", again),
         case("being destroyed", state(SandboxStatus::Running, Goal::Destroyed, Some(Phase::Destroying))),
@@ -90,7 +125,7 @@ fn of_sandboxes() -> Vec<Case> {
 }
 
 fn of_ports() -> Vec<Case> {
-    let case = |about, inner| Case { about, state: running(), inner: Some(inner), cause: Cause::Refused };
+    let case = |about, inner| Case { inner: Some(inner), cause: Cause::Refused, ..at_work(about) };
     let vite = "/usr/bin/node /app/node_modules/.bin/vite --key hunter2";
     let two =
         vec![listening(5173, "::1", vite), listening(8000, "0.0.0.0", "python3 -m http.server hunter2")];
@@ -111,12 +146,7 @@ fn of_ports() -> Vec<Case> {
 }
 
 fn of_services() -> Vec<Case> {
-    let case = |about, services| Case {
-        about,
-        state: running(),
-        inner: Some(Status { services, ..status() }),
-        cause: Cause::Waking,
-    };
+    let case = |about, services| Case { inner: Some(Status { services, ..status() }), ..at_work(about) };
     let web = |state| service("web", Some(3000), state);
     let backoff = |failures| ServiceState::Backoff { next_try_ms: NOW_MS + 4_000, failures };
     let ended = |exit, view: ServiceView| ServiceView { last_exit: Some(exit), ..view };
@@ -152,14 +182,13 @@ fn of_services() -> Vec<Case> {
 
 fn of_apps() -> Vec<Case> {
     let case = |about, cause| Case {
-        about,
-        state: running(),
         inner: Some(Status {
             ports: vec![listening(3000, "127.0.0.1", "node hunter2")],
             services: vec![service("web", Some(3000), ServiceState::Ready { since_ms: NOW_MS })],
             ..status()
         }),
         cause,
+        ..at_work(about)
     };
     vec![
         case("no answer", Cause::NoAnswer { after_ms: 60_000 }),

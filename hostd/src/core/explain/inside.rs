@@ -2,7 +2,7 @@
 
 use protocol::{
     Exit, INSIDE_PORT, ListeningPort, Process, ServiceState, ServiceView, Status,
-    api::{Problem, ProblemCode},
+    api::{DeathCause, PostMortem, Problem, ProblemCode},
     tame::{Tame, one_line},
 };
 
@@ -100,6 +100,36 @@ fn service(view: &ServiceView, known: bool) -> ServiceView {
     ServiceView { command: told(&view.command), state, pid, last_exit, last_lines, ..view.clone() }
 }
 
+/// To a visitor who is not known the cause alone speaks, in a word.
+pub fn post_mortem(told: &PostMortem, known: bool) -> PostMortem {
+    if known {
+        let (message, last_lines) = (text_line(&told.message), log(&told.last_lines));
+        return PostMortem { message, last_lines, ..told.clone() };
+    }
+    let message = match told.cause {
+        DeathCause::ShutDown => "it was shut down",
+        DeathCause::Oom => "it ran out of memory",
+        DeathCause::Killed => "it was killed",
+        DeathCause::Exited => "it ended by itself",
+        DeathCause::Removed => "it was removed",
+        DeathCause::Backend => "what runs it was started anew",
+        DeathCause::Unknown => "it ended",
+    };
+    PostMortem {
+        at: told.at.clone(),
+        cause: told.cause,
+        message: message.to_owned(),
+        exit_code: None,
+        signal: None,
+        memory_peak_bytes: None,
+        memory_limit_bytes: None,
+        oom_kills: 0,
+        pids_limit_hits: 0,
+        last_lines: Vec::new(),
+        task: None,
+    }
+}
+
 /// To a visitor who is not known the code alone speaks.
 pub fn problem(problem: &Problem, known: bool) -> Problem {
     if known {
@@ -115,6 +145,7 @@ pub fn problem(problem: &Problem, known: bool) -> Problem {
         ProblemCode::Died => "it ended by itself",
         ProblemCode::Damaged => "it is damaged",
         ProblemCode::ImageMissing => "its image is missing",
+        ProblemCode::NameTaken => "its name is taken",
         ProblemCode::DiskFull => "the disk is full",
         ProblemCode::DriverUnavailable => "what runs it does not answer",
     };

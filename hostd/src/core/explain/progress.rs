@@ -2,6 +2,7 @@
 
 use super::{
     Facts,
+    inside::text_line,
     service::{Health, outlook},
     teller::{Teller, can_be_reached},
     words::{self, ended},
@@ -40,7 +41,7 @@ pub fn progress(facts: &Facts<'_>, patience: Patience) -> Progress {
         return Progress::Failed;
     }
     if let Some(effort) = &state.effort {
-        return doing(effort.phase);
+        return busy(facts).unwrap_or_else(|| doing(effort.phase));
     }
     match (state.status, facts.inner) {
         (SandboxStatus::Error | SandboxStatus::Destroyed, _) => Progress::Failed,
@@ -49,6 +50,12 @@ pub fn progress(facts: &Facts<'_>, patience: Patience) -> Progress {
         (SandboxStatus::Running, None) => step("sandbox", "waiting for the sandbox to answer"),
         (SandboxStatus::Running, Some(_)) => inside(&Teller::new(facts), patience),
     }
+}
+
+/// What the driver says is for the owner: it names images and addresses.
+fn busy(facts: &Facts<'_>) -> Option<Progress> {
+    let text = facts.progress.filter(|_| facts.known)?;
+    Some(step("provisioning", text_line(text)))
 }
 
 fn doing(phase: Phase) -> Progress {

@@ -5,7 +5,7 @@ use super::{
     inside::{self, text_line},
     teller::Teller,
 };
-use protocol::api::{ApiErrorCode, Phase, Problem, ProblemCode};
+use protocol::api::{ApiErrorCode, Phase, PostMortem, Problem, ProblemCode};
 
 /// When a program may ask again for what is on its way.
 const WAKING_RETRY_S: u64 = 1;
@@ -23,11 +23,18 @@ pub fn destroying(teller: &Teller) -> Explanation {
     teller.advised(gone, &[])
 }
 
-pub fn failed(teller: &Teller, problem: Option<&Problem>) -> Explanation {
+pub fn failed(teller: &Teller, problem: Option<&Problem>, death: Option<&PostMortem>) -> Explanation {
     let title = format!("{} has failed", teller.sandbox());
-    let Some(problem) = problem.map(|problem| inside::problem(problem, teller.known)) else {
+    let Some(problem) = problem else {
         return Explanation::new(ApiErrorCode::SandboxFailed, title, "Nobody saw why.");
     };
+    // An older death does not explain what went wrong since.
+    let death = death.filter(|_| matches!(problem.code, ProblemCode::Died | ProblemCode::Oom));
+    let mut problem = inside::problem(problem, teller.known);
+    let post_mortem = death.map(|death| inside::post_mortem(death, teller.known));
+    if let Some(death) = &post_mortem {
+        problem.message.clone_from(&death.message);
+    }
     let target = teller.target();
     let mut advice = vec![format!("Start it again: `slipway start {target}`")];
     advice.extend(remedy(problem.code).map(str::to_owned));
@@ -36,7 +43,8 @@ pub fn failed(teller: &Teller, problem: Option<&Problem>) -> Explanation {
     let output = problem.output.clone();
     let lines = (!output.is_empty()).then(|| Lines { of: "The last it printed".to_owned(), lines: output });
     let problem = teller.known.then_some(problem);
-    teller.advised(Explanation { lines, problem, ..explanation }, &advice)
+    let post_mortem = post_mortem.filter(|_| teller.known);
+    teller.advised(Explanation { lines, problem, post_mortem, ..explanation }, &advice)
 }
 
 fn remedy(code: ProblemCode) -> Option<&'static str> {
@@ -52,6 +60,7 @@ fn remedy(code: ProblemCode) -> Option<&'static str> {
         | ProblemCode::NotReady
         | ProblemCode::DeadlinePassed
         | ProblemCode::Died
+        | ProblemCode::NameTaken
         | ProblemCode::Damaged => None,
     }
 }

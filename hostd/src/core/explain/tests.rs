@@ -1,5 +1,5 @@
 use super::{cases::Case, *};
-use crate::core::cases::{self, SECRET, listening, running, service, state, status};
+use crate::core::cases::{self, SECRET, at_work, listening, running, service, state, status};
 use protocol::{INSIDE_PORT, ServiceState, api::Phase};
 use std::fmt::Write;
 
@@ -64,7 +64,7 @@ fn what_programs_get_is_kept_from_the_world_too() {
 fn an_app_that_listens_and_does_not_answer_is_not_waited_for() {
     for cause in [Cause::NoAnswer { after_ms: 1 }, Cause::Closed, Cause::Garbled] {
         let inner = Status { ports: vec![listening(3000, "127.0.0.1", "node")], ..status() };
-        let case = Case { about: "", state: running(), inner: Some(inner), cause };
+        let case = Case { inner: Some(inner), cause, ..at_work("") };
         assert!(!explain(&case.facts(true)).hopeful, "{:?}", case.cause);
     }
 }
@@ -95,7 +95,7 @@ fn what_comes_soon_may_be_asked_for_again_and_what_is_gone_may_not() {
 
 #[test]
 fn commands_name_the_sandbox_in_a_way_that_a_shell_takes_as_one_word() {
-    let case = Case { about: "", state: running(), inner: Some(status()), cause: Cause::Refused };
+    let case = Case { inner: Some(status()), cause: Cause::Refused, ..at_work("") };
     let id = "01jb9xyzabcdefghjkmnpqrstv";
     for (name, expected) in
         [("shop", "shop"), ("$(reboot)", id), ("a b", id), ("-rf", id), ("a`b", id), ("büro", id), ("", id)]
@@ -112,7 +112,7 @@ fn long_and_steering_text_of_a_sandbox_is_cut_and_tamed() {
     let mut view = service("web", Some(3000), ServiceState::Starting);
     view.last_lines = vec![line; 100];
     let inner = Status { services: vec![view], ..status() };
-    let case = Case { about: "", state: running(), inner: Some(inner), cause: Cause::Refused };
+    let case = Case { inner: Some(inner), cause: Cause::Refused, ..at_work("") };
     let lines = explain(&case.facts(true)).lines.expect("lines").lines;
     assert_eq!(lines.len(), 20);
     assert!(lines.iter().all(|line| line.starts_with('é') && line.ends_with('…')), "{}", lines[0]);
@@ -136,7 +136,7 @@ fn a_page_is_told_the_step_until_the_port_is_open() {
         (state(SandboxStatus::Error, Goal::Stopped, None), None, Progress::Failed),
     ];
     for (state, inner, expected) in table {
-        let case = Case { about: "", state, inner, cause: Cause::Waking };
+        let case = Case { state, inner, ..at_work("") };
         assert_eq!(progress(&case.facts(true), Patience::UntilTrouble), expected);
     }
 }

@@ -3,9 +3,20 @@
 use super::*;
 use crate::core::{Effort, Move, Renewal, apply};
 use proptest::prelude::*;
+use protocol::api::DeathCause;
 
 /// Steps until rest, on a backend that does what it is told.
 const STEPS_MAX: usize = 24;
+
+const CAUSES: [DeathCause; 7] = [
+    DeathCause::ShutDown,
+    DeathCause::Oom,
+    DeathCause::Killed,
+    DeathCause::Exited,
+    DeathCause::Removed,
+    DeathCause::Backend,
+    DeathCause::Unknown,
+];
 
 fn states() -> impl Strategy<Value = State> {
     let goals =
@@ -35,7 +46,8 @@ fn containers() -> impl Strategy<Value = Container> {
         Just(Container::Absent),
         Just(Container::Launching),
         (any::<bool>(), any::<bool>()).prop_map(|(frozen, ready)| Container::Running { frozen, ready }),
-        any::<bool>().prop_map(|in_order| Container::Dead(Death { in_order, ..Death::default() })),
+        proptest::sample::select(CAUSES.to_vec())
+            .prop_map(|cause| Container::Dead(Death { cause, ..Death::default() })),
     ]
 }
 
@@ -55,12 +67,17 @@ fn perform(step: &Step, state: &State, container: &Container, now_ms: u64) -> (S
         Step::Empty => (state.clone(), seen),
         Step::Renewed => (moved(Move::Renewed), seen),
         Step::Reached => (moved(Move::Reached), seen),
-        Step::GiveUp(problem) => (moved(Move::GiveUp { problem: problem.clone() }), seen),
-        Step::Lost(problem) => (moved(Move::Lost { problem: problem.clone() }), seen),
-        Step::Ended => (moved(Move::Ended), seen),
-        Step::Restart(problem) => {
-            (moved(Move::Restart { problem: problem.clone(), deadline_ms: now_ms + 1_000 }), seen)
+        Step::GiveUp(problem) => {
+            let found = container.found();
+            (moved(Move::GiveUp { problem: problem.clone(), found }), seen)
         }
+        Step::Lost(death) => (moved(Move::Lost { death: Box::new(death.clone()) }), seen),
+        Step::Ended(death) => (moved(Move::Ended { death: Box::new(death.clone()) }), seen),
+        Step::Restart(death) => {
+            let death = Box::new(death.clone());
+            (moved(Move::Restart { death, deadline_ms: now_ms + 1_000 }), seen)
+        }
+        Step::TryAgain => (moved(Move::Accept { goal: Goal::Running, deadline_ms: now_ms + 1_000 }), seen),
         Step::Extend => (moved(Move::Extend { deadline_ms: now_ms + 1_000 }), seen),
     }
 }
@@ -133,9 +150,12 @@ proptest! {
 
     #[test]
     fn there_is_a_way_out_of_error(problem_first in any::<bool>()) {
-        let problem = died(vec![]);
+        let problem = Death::default().problem();
         let state = State::new(10);
-        let change = if problem_first { Move::GiveUp { problem } } else { Move::Lost { problem } };
+        let change = match problem_first {
+            true => Move::GiveUp { problem, found: None },
+            false => Move::Lost { death: Box::default() },
+        };
         let failed = apply(&state, change).expect("it was on its way");
         for goal in [Goal::Running, Goal::Stopped, Goal::Destroyed] {
             let next = apply(&failed, Move::Accept { goal, deadline_ms: 9 }).expect("a way out");
@@ -146,9 +166,63 @@ proptest! {
 
 #[test]
 fn an_error_stays_until_somebody_asks() {
-    let failed = apply(&State::new(10), Move::GiveUp { problem: died(vec![]) }).expect("legal");
+    let failed = Move::GiveUp { problem: Death::default().problem(), found: None };
+    let failed = apply(&State::new(10), failed).expect("legal");
     let desired = Desired { state: &failed, idle_policy: IdlePolicy::AlwaysOn };
     assert_eq!(plan(&desired, &Container::Absent, 99), []);
     let running = Container::Running { frozen: false, ready: true };
     assert_eq!(plan(&desired, &running, 99), [Step::Terminate]);
+}
+
+#[test]
+fn which_death_leads_where() {
+    use SandboxStatus::{Error, Stopped};
+    let table = [
+        (DeathCause::ShutDown, Stopped),
+        (DeathCause::Oom, Error),
+        (DeathCause::Killed, Error),
+        (DeathCause::Exited, Error),
+        (DeathCause::Removed, Error),
+        (DeathCause::Backend, Stopped),
+        (DeathCause::Unknown, Error),
+    ];
+    assert_eq!(table.map(|(cause, _)| cause), CAUSES);
+    let up = apply(&State::new(9), Move::Reached).expect("it comes up");
+    let pausing = apply(&up, Move::Accept { goal: Goal::Paused, deadline_ms: 1_000 }).expect("it runs");
+    let paused = apply(&pausing, Move::Reached).expect("it was on its way");
+    for (cause, leads_to) in table {
+        let dead = Container::Dead(Death { cause, ..Death::default() });
+        for state in [&up, &pausing, &paused] {
+            let (end, left) = settle(state.clone(), dead.clone(), IdlePolicy::Sleep, 500);
+            assert_eq!((end.status, left), (leads_to, Container::Absent), "{cause:?} of {state:?}");
+            let (end, _) = settle(state.clone(), dead.clone(), IdlePolicy::AlwaysOn, 500);
+            assert_eq!(end.status, SandboxStatus::Running, "{cause:?} of {state:?}");
+        }
+    }
+}
+
+#[test]
+fn only_one_that_should_always_run_is_tried_again_when_its_backend_is_back() {
+    let away = Problem {
+        code: ProblemCode::DriverUnavailable,
+        message: "gone fishing".to_owned(),
+        output: Vec::new(),
+    };
+    let give_up = |state: &State| {
+        let change = Move::GiveUp { problem: away.clone(), found: None };
+        apply(state, change).expect("it was on its way")
+    };
+    let up = apply(&State::new(10), Move::Reached).expect("it comes up");
+    let restarting = Move::Restart { death: Box::default(), deadline_ms: 10 };
+    let failed = give_up(&apply(&up, restarting).expect("it ran"));
+    let planned =
+        |state: &State, idle_policy, container| plan(&Desired { state, idle_policy }, &container, 99);
+    assert_eq!(planned(&failed, IdlePolicy::AlwaysOn, Container::Absent), [Step::TryAgain]);
+    assert_eq!(planned(&failed, IdlePolicy::AlwaysOn, Container::Unknown), []);
+    assert_eq!(planned(&failed, IdlePolicy::Sleep, Container::Absent), []);
+    // Nor what never ran, or was to stop.
+    let stopping = apply(&up, Move::Accept { goal: Goal::Stopped, deadline_ms: 10 }).expect("it runs");
+    for state in [State::new(10), stopping] {
+        assert_eq!(planned(&give_up(&state), IdlePolicy::AlwaysOn, Container::Absent), [], "{state:?}");
+    }
 }

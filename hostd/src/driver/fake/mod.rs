@@ -9,20 +9,24 @@ pub(crate) use faults::{Dice, Fault, Faults};
 use super::{Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport};
 use crate::core::{Blueprint, Death};
 use async_trait::async_trait;
-use protocol::api::{SandboxId, StatsView};
+use protocol::api::{Capabilities, DeathCause, SandboxId, StatsView};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 use tokio::{net::TcpListener, sync::watch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     Running { frozen: bool },
-    Dead,
+    Dead(DeathCause),
 }
 
 #[derive(Default)]
@@ -31,12 +35,42 @@ pub(crate) struct Fake {
     /// Files that exist, running or not.
     files: Mutex<HashMap<SandboxId, Order>>,
     faults: Mutex<Faults>,
+    /// What the last look showed.
+    seen: Mutex<HashMap<SandboxId, Option<Body>>>,
+    /// Somebody else started them since: whoever acts on that look cannot know.
+    started_behind: Mutex<HashSet<SandboxId>>,
+    /// No verb is answered.
+    pub(crate) away: AtomicBool,
+    /// No launch is.
+    pub(crate) no_launches: AtomicBool,
+    /// It says of itself that it is not well.
+    pub(crate) unwell: AtomicBool,
+    /// These are begun and never answered.
+    pub(crate) hanging: Mutex<HashSet<&'static str>>,
+    /// How often each was started, by whomever.
+    runs: Mutex<HashMap<SandboxId, u64>>,
+    /// What it is called, where there are others.
+    called: Option<&'static str>,
+    /// What a launch tells, each after the pause that comes with it.
+    pub(crate) tells: Mutex<Vec<(Duration, String)>>,
+    /// Where each has a directory for what its runtimed writes down, if there are any.
+    pub(crate) logs: Mutex<Option<PathBuf>>,
     /// What must never happen, and did.
     violations: Mutex<Vec<String>>,
     changed: watch::Sender<u64>,
+    /// Whether the end of its tasks was asked for: each runs until then.
+    cancelled: watch::Sender<bool>,
+    /// It tells that it has the task `t1`.
+    pub(crate) has_task: Arc<AtomicBool>,
+    /// Somebody else freezes it just when it is asked what goes on in it; once.
+    pub(crate) freezes_when_asked: Arc<AtomicBool>,
 }
 
 impl Fake {
+    pub(crate) fn called(name: &'static str) -> Self {
+        Self { called: Some(name), ..Self::default() }
+    }
+
     pub(crate) fn misbehave(&self, faults: Faults) {
         *self.faults.lock().expect("no panic while held") = faults;
     }
@@ -53,12 +87,56 @@ impl Fake {
         self.files.lock().expect("no panic while held").contains_key(id)
     }
 
-    /// PID 1 is killed from outside.
-    pub(crate) fn kill(&self, id: &SandboxId) {
+    /// Somebody else does something to one that is there.
+    pub(crate) fn meddle(&self, id: &SandboxId, now: Body) {
         if let Some(body) = self.bodies.lock().expect("no panic while held").get_mut(id) {
-            *body = Body::Dead;
+            *body = now;
         }
         self.notify();
+    }
+
+    /// Somebody else freezes or thaws one that runs.
+    pub(crate) fn freeze_behind(&self, id: &SandboxId, frozen: bool) {
+        self.set_frozen(id, frozen);
+        self.notify();
+    }
+
+    /// Somebody else starts one that was stopped.
+    pub(crate) fn start(&self, id: &SandboxId) {
+        if self.has_files(id) && self.body(id).is_none() {
+            self.started_behind.lock().expect("no panic while held").insert(*id);
+            self.set(id, Some(Body::Running { frozen: false }));
+            self.count(id);
+            self.notify();
+        }
+    }
+
+    /// Somebody else restarts one that runs, so fast that nobody sees it dead.
+    pub(crate) fn restart_behind(&self, id: &SandboxId) {
+        self.count(id);
+        // Whoever waits is told that something happened.
+        self.seen.lock().expect("no panic while held").remove(id);
+        self.notify();
+    }
+
+    fn count(&self, id: &SandboxId) {
+        *self.runs.lock().expect("no panic while held").entry(*id).or_default() += 1;
+    }
+
+    fn handle(&self, id: &SandboxId) -> Handle {
+        let run = self.runs.lock().expect("no panic while held").get(id).copied();
+        Handle(serde_json::json!({ "run": run }))
+    }
+
+    /// Whether it runs, and whoever looked before knows that.
+    fn is_known_to_run(&self, id: &SandboxId) -> bool {
+        let behind = self.started_behind.lock().expect("no panic while held").contains(id);
+        matches!(self.body(id), Some(Body::Running { .. })) && !behind
+    }
+
+    /// Whatever runs in it ends by itself.
+    pub(crate) fn end_tasks(&self) {
+        self.cancelled.send_replace(true);
     }
 
     fn notify(&self) {
@@ -67,7 +145,15 @@ impl Fake {
 
     /// Does `work` in the way the dice say.
     async fn verb<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> Result<T, DriverError> {
-        let fault = self.faults.lock().expect("no panic while held").roll(what);
+        let away =
+            self.away.load(Ordering::Relaxed) || what == "launch" && self.no_launches.load(Ordering::Relaxed);
+        let fault = if away {
+            Fault::Unavailable
+        } else if self.hanging.lock().expect("no panic while held").contains(what) {
+            Fault::Hangs
+        } else {
+            self.faults.lock().expect("no panic while held").roll(what)
+        };
         let failed = || DriverError::Failed { message: format!("{what} failed as told"), output: Vec::new() };
         match fault {
             Fault::None => Ok(self.done(work)),
@@ -99,6 +185,13 @@ impl Fake {
         };
     }
 
+    /// The dead stay so.
+    fn set_frozen(&self, id: &SandboxId, frozen: bool) {
+        if let Some(Body::Running { .. }) = self.body(id) {
+            self.set(id, Some(Body::Running { frozen }));
+        }
+    }
+
     fn violate(&self, text: String) {
         self.violations.lock().expect("no panic while held").push(text);
     }
@@ -110,8 +203,14 @@ impl Transport for Fake {
         match (self.body(id), target) {
             (Some(Body::Running { frozen: false }), Target::Control) => {
                 let (ours, theirs) = tokio::io::duplex(64 << 10);
-                let (bodies, changed, id) = (self.bodies.clone(), self.changed.subscribe(), *id);
-                tokio::spawn(runtimed::serve(theirs, bodies, changed, id));
+                let world = runtimed::World {
+                    bodies: self.bodies.clone(),
+                    changed: self.changed.clone(),
+                    cancelled: self.cancelled.clone(),
+                    has_task: self.has_task.clone(),
+                    freezes_when_asked: self.freezes_when_asked.clone(),
+                };
+                tokio::spawn(runtimed::serve(theirs, world, *id));
                 Ok(Box::new(ours))
             }
             // A frozen one accepts and never answers.
@@ -135,7 +234,7 @@ impl Transport for Fake {
 #[async_trait]
 impl Driver for Fake {
     fn name(&self) -> &'static str {
-        "fake"
+        self.called.unwrap_or("fake")
     }
 
     fn describe(&self) -> String {
@@ -146,32 +245,70 @@ impl Driver for Fake {
         Vec::new()
     }
 
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            networks: vec![],
+            limits: vec![],
+            pause: false,
+            runtimes: vec![],
+            images: vec![],
+            isolation: vec![],
+        }
+    }
+
+    fn health(&self) -> Result<(), DriverError> {
+        match self.away.load(Ordering::Relaxed) || self.unwell.load(Ordering::Relaxed) {
+            true => Err(DriverError::Unavailable { message: "gone fishing".to_owned() }),
+            false => Ok(()),
+        }
+    }
+
     async fn check(&self, _: &Blueprint) -> Result<(), DriverError> {
         Ok(())
     }
 
     async fn launch(&self, order: &Order) -> Result<Handle, DriverError> {
         let id = order.badge.sandbox;
-        if let Some(Body::Running { .. }) = self.body(&id) {
+        if self.is_known_to_run(&id) {
             self.violate(format!("{id} was launched while it ran"));
+        }
+        let tells = self.tells.lock().expect("no panic while held").clone();
+        for (pause, text) in tells {
+            tokio::time::sleep(pause).await;
+            order.progress.tell(&text);
         }
         self.verb("launch", || {
             self.files.lock().expect("no panic while held").insert(id, order.clone());
             self.set(&id, Some(Body::Running { frozen: false }));
+            self.count(&id);
         })
         .await?;
-        Ok(Handle(serde_json::json!({"attempt": order.attempt})))
+        Ok(self.handle(&id))
     }
 
     async fn look(&self, id: &SandboxId) -> Result<Sight, DriverError> {
         let sight = match self.body(id) {
             None => Sight::Absent,
-            Some(Body::Running { frozen }) => {
-                Sight::Running { frozen, handle: Handle(serde_json::Value::Null) }
-            }
-            Some(Body::Dead) => Sight::Dead(Death::default()),
+            Some(Body::Running { frozen }) => Sight::Running { frozen, handle: self.handle(id) },
+            Some(Body::Dead(cause)) => Sight::Dead(Death { cause, ..Death::default() }),
         };
-        self.verb("look", || sight).await
+        let body = self.body(id);
+        self.verb("look", || {
+            self.seen.lock().expect("no panic while held").insert(*id, body);
+            self.started_behind.lock().expect("no panic while held").remove(id);
+            sight
+        })
+        .await
+    }
+
+    async fn disturbed(&self, id: &SandboxId) -> Result<(), DriverError> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            let seen = self.seen.lock().expect("no panic while held").get(id).copied().flatten();
+            if self.body(id) != seen || changed.changed().await.is_err() {
+                return Ok(());
+            }
+        }
     }
 
     async fn died(&self, id: &SandboxId) -> Result<(), DriverError> {
@@ -185,26 +322,26 @@ impl Driver for Fake {
     }
 
     async fn freeze(&self, id: &SandboxId) -> Result<(), DriverError> {
-        self.verb("freeze", || self.set(id, self.body(id).map(|_| Body::Running { frozen: true }))).await
+        self.verb("freeze", || self.set_frozen(id, true)).await
     }
 
     async fn thaw(&self, id: &SandboxId) -> Result<(), DriverError> {
-        self.verb("thaw", || self.set(id, self.body(id).map(|_| Body::Running { frozen: false }))).await
+        self.verb("thaw", || self.set_frozen(id, false)).await
     }
 
     async fn terminate(&self, id: &SandboxId, _: u64) -> Result<(), DriverError> {
-        self.verb("terminate", || self.set(id, self.body(id).map(|_| Body::Dead))).await
+        self.verb("terminate", || self.set(id, self.body(id).map(|_| Body::Dead(DeathCause::ShutDown)))).await
     }
 
     async fn clear(&self, id: &SandboxId) -> Result<(), DriverError> {
-        if let Some(Body::Running { .. }) = self.body(id) {
+        if self.is_known_to_run(id) {
             self.violate(format!("{id} was cleared away while it ran"));
         }
         self.verb("clear", || self.set(id, None)).await
     }
 
     async fn erase(&self, id: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
-        if let Some(Body::Running { .. }) = self.body(id) {
+        if self.is_known_to_run(id) {
             self.violate(format!("{id} was erased while it ran"));
         }
         self.verb("erase", || {
@@ -217,14 +354,15 @@ impl Driver for Fake {
     }
 
     async fn reset_workspace(&self, id: &SandboxId) -> Result<(), DriverError> {
-        if let Some(Body::Running { .. }) = self.body(id) {
+        if self.is_known_to_run(id) {
             self.violate(format!("the files of {id} were emptied while it ran"));
         }
         self.verb("empty", || ()).await
     }
 
-    fn logs(&self, _: &SandboxId) -> Option<PathBuf> {
-        None
+    fn logs(&self, id: &SandboxId) -> Option<PathBuf> {
+        let logs = self.logs.lock().expect("no panic while held");
+        logs.as_ref().map(|logs| logs.join(id.as_str()))
     }
 
     async fn workspace_bytes(&self, id: &SandboxId) -> Result<Option<u64>, DriverError> {

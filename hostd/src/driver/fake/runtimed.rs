@@ -1,43 +1,71 @@
 //! As much of runtimed as the reconciler talks to, on a stream in memory. Ends when the sandbox does.
 
 use super::Body;
+use crate::core::Ending;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Full, combinators::BoxBody};
-use hyper::{Request, Response, StatusCode, body::Incoming, service::service_fn};
+use futures_util::stream::{self, StreamExt as _};
+use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Frame, Incoming},
+    service::service_fn,
+};
 use hyper_util::rt::TokioIo;
-use protocol::{ErrorBody, ErrorCode, api::SandboxId};
+use protocol::{ErrorBody, ErrorCode, TaskEvent, TaskFact, TaskPhase, api::SandboxId};
 use std::{
     collections::HashMap,
     convert::Infallible,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio::{io::DuplexStream, sync::watch};
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
+const TASK: &str = r#"{"id": "t1", "status": "running", "phase": "agent", "agent": "command", "created_ms": 1,
+    "oldest_seq": 1, "last_seq": 1}"#;
 /// Nothing went on in it for an hour.
 const IDLE: &str = r#"{"activity": {"busy": false, "since_ms": 0, "for_ms": 3600000, "reasons": []}}"#;
 
-pub(super) async fn serve(
-    stream: DuplexStream,
-    bodies: Arc<Mutex<HashMap<SandboxId, Body>>>,
-    changed: watch::Receiver<u64>,
-    id: SandboxId,
-) {
+/// What all that runs in it has in common.
+#[derive(Clone)]
+pub(super) struct World {
+    pub bodies: Arc<Mutex<HashMap<SandboxId, Body>>>,
+    pub changed: watch::Sender<u64>,
+    pub cancelled: watch::Sender<bool>,
+    pub has_task: Arc<AtomicBool>,
+    pub freezes_when_asked: Arc<AtomicBool>,
+}
+
+impl World {
+    fn freeze_if_told(&self, id: &SandboxId, path: &str) {
+        if path == "/v1/status" && self.freezes_when_asked.swap(false, Ordering::Relaxed) {
+            let frozen = Body::Running { frozen: true };
+            self.bodies.lock().expect("no panic while held").insert(*id, frozen);
+            self.changed.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+pub(super) async fn serve(stream: DuplexStream, world: World, id: SandboxId) {
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(
         TokioIo::new(stream),
-        service_fn(|request| {
-            let (bodies, mut changed) = (bodies.clone(), changed.clone());
+        service_fn(|request: Request<Incoming>| {
+            let (world, mut changed) = (world.clone(), world.changed.subscribe());
             async move {
+                world.freeze_if_told(&id, request.uri().path());
                 // Also on a connection that was there before.
-                while body_of(&bodies, &id) == Some(Body::Running { frozen: true })
+                while body_of(&world.bodies, &id) == Some(Body::Running { frozen: true })
                     && changed.changed().await.is_ok()
                 {}
-                Ok::<_, Infallible>(answer(&request))
+                let has_task = world.has_task.load(Ordering::Relaxed);
+                Ok::<_, Infallible>(answer(&request, &world.cancelled, has_task))
             }
         }),
     );
-    let mut changed = changed.clone();
+    let (bodies, mut changed) = (world.bodies.clone(), world.changed.subscribe());
     let dead = async {
         loop {
             if !matches!(body_of(&bodies, &id), Some(Body::Running { .. }))
@@ -57,17 +85,44 @@ fn body_of(bodies: &Mutex<HashMap<SandboxId, Body>>, id: &SandboxId) -> Option<B
     bodies.lock().expect("no panic while held").get(id).copied()
 }
 
-fn answer(request: &Request<Incoming>) -> Answer {
+fn answer(request: &Request<Incoming>, cancelled: &watch::Sender<bool>, has_task: bool) -> Answer {
     match request.uri().path() {
         "/healthz" => json(StatusCode::OK, "\"ok\"".to_owned()),
         "/v1/services" => json(StatusCode::OK, "[]".to_owned()),
         "/v1/status" => json(StatusCode::OK, IDLE.to_owned()),
         "/v1/events" => json(StatusCode::OK, String::new()),
+        // None of them.
+        "/v1/programs" => json(StatusCode::OK, r#"{"found": {}}"#.to_owned()),
+        "/v1/tasks/t1" if has_task => json(StatusCode::OK, TASK.to_owned()),
+        "/v1/tasks" => json(StatusCode::OK, TASK.to_owned()),
+        path if path.starts_with("/v1/tasks/") && path.ends_with("/cancel") => {
+            cancelled.send_replace(true);
+            json(StatusCode::OK, TASK.to_owned())
+        }
+        path if path.starts_with("/v1/tasks/") && path.ends_with("/events") => events(cancelled.subscribe()),
         path => {
             let body = ErrorBody::new(ErrorCode::NotFound, format!("there is no {path}"));
             json(StatusCode::NOT_FOUND, serde_json::to_string(&body).expect("an error is JSON"))
         }
     }
+}
+
+/// Those of a task that goes on until its end is asked for.
+fn events(mut cancelled: watch::Receiver<bool>) -> Answer {
+    let line = |seq, fact| {
+        let event = TaskEvent { seq, time_ms: seq, fact };
+        let text = serde_json::to_string(&event).expect("an event is JSON");
+        Ok(Frame::data(Bytes::from(format!("{text}\n"))))
+    };
+    let begins = line(1, TaskFact::Status { phase: TaskPhase::Agent, checkpoint: None });
+    let ends = async move {
+        // Whoever could ask is gone when this fails.
+        let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+        let result = Box::new(Ending::Cancelled.result(true));
+        line(2, TaskFact::Done { result, told: None })
+    };
+    let lines = stream::iter([begins]).chain(stream::once(ends));
+    Response::new(BodyExt::boxed(StreamBody::new(lines)))
 }
 
 fn json(status: StatusCode, text: String) -> Answer {

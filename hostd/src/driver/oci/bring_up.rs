@@ -10,23 +10,24 @@ use super::{
     bundle::Bundle,
     cgroup::Group,
     driver::Inner,
+    ending::stdio_lines,
     files::{self, failed},
+    ids::Ids,
     init::Init,
     layout::SandboxDir,
-    limits::{
-        CPUS_MIN, LAUNCH_WAIT_MAX_MS, MEMORY_MIN_MB, OUTPUT_MAX_LINES, PIDS_MIN, POLL_MS, SANDBOX_UID,
-        STDIO_TAIL_MAX_BYTES,
-    },
+    limits::{LAUNCH_WAIT_MAX_MS, POLL_MS, UID_RANGE},
     mounts::Seen,
     owner,
-    spawn::{self, Start, last_lines},
+    request::{check_limits, refused},
+    spawn::{self, Start},
+    workspace,
 };
 use crate::core::Blueprint;
 use protocol::api::{Network, SandboxId};
 use std::{
     fs::{File, TryLockError},
     io,
-    os::unix::fs::{OpenOptionsExt, lchown},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -36,30 +37,19 @@ use tokio::time::Instant;
 impl Inner {
     /// What this driver cannot do is refused before anything is made.
     pub fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
-        let refuse = |field, message: String, supported: &[&str]| {
-            let supported = supported.iter().map(|word| (*word).to_owned()).collect();
-            Err(DriverError::Refused { field, message, supported })
-        };
-        let limits = &blueprint.limits;
-        if blueprint.network != Network::None {
-            return refuse(
+        if blueprint.network == Network::Open {
+            return Err(refused(
                 "network",
-                "this driver gives a sandbox no network but loopback".into(),
-                &["none"],
-            );
+                "this driver gives a sandbox no network but loopback and hostd's proxy there".into(),
+                &["none", "proxy"],
+            ));
         }
-        if limits.disk_mb.is_some() {
-            return refuse("limits.disk_mb", "this driver cannot limit the disk".into(), &[]);
+        let own = self.recipe.name();
+        if blueprint.runtime.as_ref().is_some_and(|wanted| *wanted != own) {
+            let message = format!("this driver runs every sandbox with {own}");
+            return Err(refused("runtime", message, &[&own]));
         }
-        if limits.memory_mb < MEMORY_MIN_MB {
-            return refuse("limits.memory_mb", format!("must be at least {MEMORY_MIN_MB}"), &[]);
-        }
-        if limits.pids < PIDS_MIN {
-            return refuse("limits.pids", format!("must be at least {PIDS_MIN}"), &[]);
-        }
-        if !limits.cpus.is_finite() || limits.cpus < CPUS_MIN {
-            return refuse("limits.cpus", format!("must be at least {CPUS_MIN}"), &[]);
-        }
+        check_limits(&blueprint.limits)?;
         self.images.find(&blueprint.image).map(drop)
     }
 
@@ -137,7 +127,7 @@ impl Inner {
             files::make_dir(&path, mode).map_err(make())?;
         }
         let (kept, badge) = self.pin_badge(order, &dir)?;
-        self.make_workspace(&sandbox)?;
+        workspace::make(&self.layout, &sandbox)?;
         self.hand_over(&sandbox, kept.uid_base).map_err(failed("give the files to the sandbox"))?;
         let group = self.group(&sandbox);
         group.make(&order.blueprint.limits).map_err(failed("make the control groups"))?;
@@ -164,33 +154,10 @@ impl Inner {
         Ok((kept, Some(file)))
     }
 
-    /// The workspace with its first directories, from one moment to the next. One that is there is left
-    /// as it is.
-    pub fn make_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        let place = self.layout.workspace(sandbox);
-        if std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_dir()) {
-            return Ok(());
-        }
-        let temporary = self.layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
-        let mut path = temporary.clone();
-        let make = || failed("make the workspace");
-        for (part, mode) in [("", 0o750), ("workspace", 0o755), ("app", 0o755)] {
-            if !part.is_empty() {
-                path.push(part);
-            }
-            files::make_dir(&path, mode).map_err(make())?;
-            lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID)).map_err(make())?;
-        }
-        std::fs::rename(&temporary, &place).map_err(make())
-    }
-
     /// Makes the owners on disk what this runtime needs them to be.
     fn hand_over(&self, sandbox: &SandboxId, uid_base: u32) -> io::Result<()> {
         let base = if self.recipe.idmapped { 0 } else { uid_base };
-        let dir = self.dir(sandbox);
-        owner::give(&self.layout.workspace(sandbox), SANDBOX_UID, base)?;
-        owner::give(&dir.control(), 0, base)?;
-        owner::give(&dir.public(), 0, base)
+        owner::hand_over(&self.layout, sandbox, &Ids::counted_from(base, UID_RANGE))
     }
 
     fn config(&self, kept: &Kept, group: &Group) -> Result<Vec<u8>, DriverError> {
@@ -213,6 +180,7 @@ impl Inner {
             hostname: sandbox.as_str(),
             uid_base: kept.uid_base,
             limits: &blueprint.limits,
+            proxy: blueprint.network == Network::Proxy,
             nofile: self.nofile,
             cgroups_path: self.hierarchies.path_of(&sandbox),
             filter: &self.filter,
@@ -228,18 +196,12 @@ pub fn open_lock(dir: &SandboxDir) -> io::Result<File> {
 }
 
 pub fn find(dir: &SandboxDir, group: &Group) -> Result<Option<Init>, DriverError> {
-    Init::find(dir, group).map_err(failed("look for PID 1"))
+    Init::find(dir, |cgroup| group.has(cgroup)).map_err(failed("look for PID 1"))
 }
 
 pub fn handle(init: &Init, uid_base: u32) -> Handle {
     let (pid, start_time) = (init.pid, init.start_time);
     Handle(serde_json::json!({ "pid": pid, "start_time": start_time, "uid_base": uid_base }))
-}
-
-/// What PID 1, or the runtime in its place, printed.
-pub fn stdio_lines(dir: &SandboxDir) -> Vec<String> {
-    let bytes = files::read_tail(&dir.stdio(), STDIO_TAIL_MAX_BYTES).unwrap_or_default();
-    last_lines(&bytes, OUTPUT_MAX_LINES)
 }
 
 fn with_stdio(error: DriverError, dir: &SandboxDir) -> DriverError {

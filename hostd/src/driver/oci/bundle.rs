@@ -2,8 +2,9 @@
 //! comes out.
 
 use super::{
+    images::RUNTIMED_INSIDE,
     limits::{CPU_PERIOD_US, CPUS_MIN, UID_RANGE},
-    mounts::{RUNTIMED_INSIDE, Seen},
+    mounts::Seen,
     recipe::Recipe,
     seccomp::{self, SeccompError},
 };
@@ -34,6 +35,8 @@ const MASKED: [&str; 10] = [
     "/proc/timer_stats",
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+/// Of PID 1 itself: no more than how jobs get out.
+const EGRESS_PROXY: &str = "RUNTIMED_EGRESS=proxy";
 /// crun takes a filter that is compiled already, under this name.
 const BPF_ANNOTATION: &str = "run.oci.seccomp_bpf_data";
 
@@ -45,6 +48,8 @@ pub struct Bundle<'a> {
     pub uid_base: u32,
     pub limits: &'a Limits,
     pub nofile: u64,
+    /// Jobs are told of hostd's proxy.
+    pub proxy: bool,
     /// For runtimes that join the control groups themselves.
     pub cgroups_path: String,
     /// The compiled filter.
@@ -92,7 +97,7 @@ impl Bundle<'_> {
         ProcessBuilder::default()
             .terminal(false)
             .args(vec![RUNTIMED_INSIDE.to_owned()])
-            .env(Vec::<String>::new())
+            .env(self.proxy.then(|| EGRESS_PROXY.to_owned()).into_iter().collect::<Vec<_>>())
             .cwd("/")
             .capabilities(capabilities)
             .rlimits(vec![nofile, core])

@@ -4,19 +4,19 @@ use super::{
     super::{Badge, Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport},
     badge::{BadBadge, Kept, Sealer},
     cgroup::{Group, Hierarchies},
-    dial::Live,
+    dial::{Live, Reach},
     files::failed,
     images::Images,
+    init::Init,
     layout::{Layout, SandboxDir},
     measure,
-    netns::Dialer,
     ranges::Ranges,
     recipe::Recipe,
     sealed::Sealed,
 };
 use crate::core::Blueprint;
 use async_trait::async_trait;
-use protocol::api::{SandboxId, StatsView};
+use protocol::api::{Capabilities, SandboxId, StatsView};
 use std::{collections::HashMap, io, net::SocketAddr, path::PathBuf, sync::Arc, sync::Mutex};
 use tokio::net::TcpListener;
 
@@ -40,11 +40,11 @@ pub struct Inner {
     /// The seccomp filter, compiled.
     pub filter: String,
     pub nofile: u64,
-    pub dialer: Dialer,
-    /// Sandboxes that were dialled; checked against the kernel each time.
-    pub live: Mutex<HashMap<SandboxId, Arc<Live>>>,
+    pub reach: Reach,
     /// How often the kernel had killed for memory when PID 1 was last seen alive: those were others.
     pub oom_seen: Mutex<HashMap<SandboxId, u64>>,
+    /// How PID 1 ended, as `wait` gives it.
+    pub ended: Mutex<HashMap<SandboxId, i32>>,
     pub description: String,
     pub warnings: Vec<String>,
 }
@@ -56,6 +56,11 @@ impl Inner {
 
     pub fn group(&self, sandbox: &SandboxId) -> Group {
         self.hierarchies.of(sandbox)
+    }
+
+    fn live(&self, sandbox: &SandboxId) -> io::Result<Arc<Live>> {
+        let group = self.group(sandbox);
+        self.reach.live(sandbox, || Init::find(&self.dir(sandbox), |cgroup| group.has(cgroup)))
     }
 
     /// What is kept about a sandbox; nothing where it was never made.
@@ -90,11 +95,12 @@ impl Oci {
 #[async_trait]
 impl Transport for Oci {
     async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
-        self.inner.dial(sandbox, target).await
+        let inner = &self.inner;
+        inner.reach.dial(&inner.live(sandbox)?, &inner.dir(sandbox).control(), target).await
     }
 
     async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
-        self.inner.listen(sandbox, at).await
+        self.inner.reach.listen(&self.inner.live(sandbox)?, at).await
     }
 }
 
@@ -112,6 +118,18 @@ impl Driver for Oci {
         self.inner.warnings.clone()
     }
 
+    fn capabilities(&self) -> Capabilities {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Capabilities {
+            networks: words(&["none", "proxy"]),
+            limits: words(&["memory_mb", "cpus", "pids"]),
+            pause: true,
+            runtimes: vec![self.inner.recipe.name()],
+            images: words(&["host", "imported"]),
+            isolation: words(&["a user namespace of its own", "seccomp", "read-only root"]),
+        }
+    }
+
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
         self.inner.check(blueprint)
     }
@@ -126,6 +144,10 @@ impl Driver for Oci {
 
     async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.inner.died(sandbox).await
+    }
+
+    async fn disturbed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.disturbed(sandbox).await
     }
 
     async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -193,7 +215,7 @@ impl Inner {
         let mut names = vec![];
         for entry in std::fs::read_dir(self.layout.sandboxes()).map_err(list())? {
             let name = entry.map_err(list())?.file_name().to_string_lossy().into_owned();
-            if name != "run" && name != super::probe::PROBE_ID {
+            if name != "run" && name != super::trial::PROBE_ID {
                 names.push(name);
             }
         }

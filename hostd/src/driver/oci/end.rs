@@ -3,22 +3,20 @@
 use super::{
     super::{DriverError, Sight},
     bring_up::find,
-    death::{is_launching, wait_for_end},
+    death::is_launching,
     driver::Inner,
+    ending::{end, until},
     files::{self, failed},
-    init::Init,
-    kernel::{has_ended, pidfd_signal},
     layout::SandboxDir,
-    limits::{CGROUP_REMOVE_MAX_MS, FREEZE_MAX_MS, KILL_MAX_MS, POLL_MS, TERM_EVERY_MS, TERM_FIRST_MS},
-    tree,
+    limits::{CGROUP_REMOVE_MAX_MS, FREEZE_MAX_MS, KILL_MAX_MS},
+    tree, workspace,
 };
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
 use protocol::api::SandboxId;
-use std::{sync::Arc, time::Duration};
-use tokio::time::{Instant, sleep, timeout};
+use std::sync::Arc;
 
 impl Inner {
     pub async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -78,8 +76,9 @@ impl Inner {
     /// waits 100 ms for what is over already.)
     pub async fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let (dir, group) = (self.dir(sandbox), self.group(sandbox));
-        self.forget(sandbox);
+        self.reach.forget(sandbox);
         self.oom_seen().remove(sandbox);
+        self.ended().remove(sandbox);
         if let Some(init) = find(&dir, &group)? {
             let message = format!("sandbox {sandbox} runs: PID 1 is {}", init.pid);
             return Err(DriverError::Failed { message, output: vec![] });
@@ -123,21 +122,7 @@ impl Inner {
 
     async fn discard(self: &Arc<Self>, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
         let id = *sandbox;
-        self.blocking(move |inner| inner.remove_files(&id, keep_workspace)).await
-    }
-
-    /// The workspace first: as long as the badge is there, the rest is found again.
-    fn remove_files(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
-        let workspace = self.layout.workspace(sandbox);
-        let dir = self.dir(sandbox);
-        let workspace = (!keep_workspace).then_some(workspace.as_path());
-        for path in workspace.into_iter().chain([dir.path()]) {
-            let gone = tree::discard(path, &self.layout.trash()).map_err(failed("remove the sandbox"))?;
-            if let Some(gone) = gone {
-                tree::remove(&gone).map_err(failed("remove the sandbox"))?;
-            }
-        }
-        Ok(())
+        self.blocking(move |inner| workspace::remove_files(&inner.layout, &id, keep_workspace)).await
     }
 
     pub async fn reset_workspace(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -146,50 +131,6 @@ impl Inner {
             return Err(DriverError::Failed { message, output: vec![] });
         }
         let id = *sandbox;
-        self.blocking(move |inner| {
-            let (workspace, trash) = (inner.layout.workspace(&id), inner.layout.trash());
-            let gone = tree::discard(&workspace, &trash).map_err(failed("empty the workspace"))?;
-            inner.make_workspace(&id)?;
-            gone.map_or(Ok(()), |gone| tree::remove(&gone)).map_err(failed("empty the workspace"))
-        })
-        .await
+        self.blocking(move |inner| workspace::reset(&inner.layout, &id)).await
     }
-}
-
-/// Asks PID 1 to end, again and again: until it is ready to hear a signal, it loses it. Then kills it.
-async fn end(init: &Init, grace_ms: u64) -> Result<(), DriverError> {
-    let copy = || init.pidfd.try_clone().map_err(failed("watch PID 1"));
-    let deadline = Instant::now() + Duration::from_millis(grace_ms);
-    let mut pause = Duration::from_millis(TERM_FIRST_MS);
-    while Instant::now() < deadline && !has_ended(&init.pidfd) {
-        pidfd_signal(&init.pidfd, Signal::SIGTERM).map_err(failed("ask PID 1 to end"))?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let watched = Init { pidfd: copy()?, ..*init };
-        // A wait that was cut off is begun again.
-        let _ = timeout(left.min(pause), wait_for_end(watched)).await;
-        pause = (pause * 2).min(Duration::from_millis(TERM_EVERY_MS));
-    }
-    if has_ended(&init.pidfd) {
-        return Ok(());
-    }
-    pidfd_signal(&init.pidfd, Signal::SIGKILL).map_err(failed("kill PID 1"))?;
-    let watched = Init { pidfd: copy()?, ..*init };
-    match timeout(Duration::from_millis(KILL_MAX_MS), wait_for_end(watched)).await {
-        Ok(ended) => ended,
-        Err(_) => Err(DriverError::TimedOut { what: "killing PID 1", after_ms: KILL_MAX_MS }),
-    }
-}
-
-/// Tries until it is so, for a limited time; whether it came to be so.
-async fn until(max_ms: u64, mut so: impl FnMut() -> Result<bool, DriverError>) -> Result<bool, DriverError> {
-    let deadline = Instant::now() + Duration::from_millis(max_ms);
-    let mut wait = Duration::from_micros(100);
-    while !so()? {
-        if Instant::now() >= deadline {
-            return Ok(false);
-        }
-        sleep(wait).await;
-        wait = (wait * 2).min(Duration::from_millis(POLL_MS));
-    }
-    Ok(true)
 }

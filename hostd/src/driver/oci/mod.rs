@@ -19,34 +19,24 @@
 //! at the control groups. What is cached is checked against the kernel before it is used.
 //! **Invariant:** `control/` and the workspace can be written from inside; no path in them is followed.
 
-mod badge;
+use super::local::{
+    badge, cgroup, dial, ending, files, ground, ids, images, init, layout, limits, measure, owner, request,
+    seccomp, tree, trial, workspace,
+};
+
 mod bring_up;
 mod bundle;
-mod cgroup;
 mod death;
-mod dial;
 mod driver;
 mod end;
-mod files;
-mod images;
-mod init;
-mod kernel;
-mod layout;
-mod limits;
-mod measure;
 mod mounts;
-mod netns;
 mod open;
-mod owner;
 mod probe;
 mod ranges;
 mod recipe;
 mod sealed;
-mod seccomp;
 mod spawn;
-mod syscalls;
-mod tree;
 
+pub use super::local::images::{Images, Listed};
 pub use driver::Oci;
-pub use images::{Images, Listed};
-pub use open::{HostImage, OciConfig};
+pub use open::{HostImage, OciConfig, programs};

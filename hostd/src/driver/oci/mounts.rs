@@ -2,7 +2,7 @@
 
 use super::{
     cgroup::Group,
-    images::Rootfs,
+    images::{RUNTIMED_INSIDE, Rootfs},
     layout::SandboxDir,
     limits::{DEV_TMPFS_BYTES, SHM_PERCENT, SYS_TMPFS_BYTES, TERMINALS_MAX, TMP_PERCENT, VAR_TMP_PERCENT},
 };
@@ -11,13 +11,6 @@ use oci_spec::{
     runtime::{Mount, MountBuilder},
 };
 use std::path::{Path, PathBuf};
-
-/// Where runtimed itself is.
-pub const RUNTIMED_INSIDE: &str = "/.runtimed";
-
-/// Directories that every image must have, and `RUNTIMED_INSIDE` beside them: mounts need a place.
-pub const MOUNT_POINTS: [&str; 8] =
-    ["dev", "proc", "sys", "tmp", "var/tmp", "run/runtimed", "run/slipway", "home/sandbox"];
 
 pub struct Seen<'a> {
     pub rootfs: &'a Rootfs,

@@ -4,19 +4,20 @@ use super::{
     super::{Driver, DriverError},
     badge::Sealer,
     cgroup::Hierarchies,
+    dial::Reach,
     driver::{Inner, Oci},
     files::{self, failed},
+    ground::{
+        self, check_instance, checked_allow, explain, make_data_dir, nofile, refuse_bound, unavailable,
+    },
     images::{HostRoot, Images},
     layout::Layout,
-    limits::{NOFILE_LOW, NOFILE_MAX, PROBE_ANSWER_MAX_MS},
-    netns::Dialer,
-    probe::PROBE_ID,
+    limits::PROBE_ANSWER_MAX_MS,
     ranges::Ranges,
     recipe::Recipe,
     sealed::Sealed,
-    seccomp, tree,
+    seccomp, trial,
 };
-use nix::sys::resource::{Resource, getrlimit};
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
@@ -45,6 +46,8 @@ pub struct OciConfig {
     /// Authenticates badges.
     pub key: [u8; 32],
     pub host_image: HostImage,
+    /// Agents that every sandbox sees, read-only, while they are there.
+    pub agents: Option<PathBuf>,
 }
 
 /// What of the host the image `host` has beside /usr.
@@ -94,14 +97,12 @@ struct Ground {
 
 impl Ground {
     fn prepare(config: &OciConfig) -> Result<Self, DriverError> {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-        if config.instance.is_empty() || config.instance.len() > 64 || !config.instance.bytes().all(plain) {
-            return Err(unavailable("the instance must be 1 to 64 letters, digits, - or _"));
-        }
+        check_instance(&config.instance)?;
         let data = make_data_dir(&config.data_dir)?;
         let host = HostRoot { root: "/".into(), allow: checked_allow(&config.host_image.allow)? };
-        refuse_bound(&data, &host)?;
-        let layout = Layout::new(data);
+        let bound: Vec<PathBuf> = host.bound().into_iter().chain(config.agents.clone()).collect();
+        refuse_bound(&data, &bound)?;
+        let layout = Layout::new(data, "oci");
         for (path, mode) in [
             (layout.sandboxes(), 0o711),
             (layout.states(), 0o700),
@@ -114,11 +115,9 @@ impl Ground {
             .map_err(|error| unavailable(&format!("{}: {error}", config.runtimed.display())))?;
         let hierarchies =
             Hierarchies::discover(&config.instance).map_err(failed("find the control groups"))?;
-        let images = Images::open(&layout, &host)?;
+        let images = Images::open(&layout, &host, config.agents.clone())?;
         let filter = seccomp::program_base64().map_err(|error| unavailable(&format!("could not {error}")))?;
-        let (_, hard) =
-            getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| failed("read our limits")(e.into()))?;
-        Ok(Self { layout, hierarchies, images, runtimed, filter, nofile: hard.min(NOFILE_MAX) })
+        Ok(Self { layout, hierarchies, images, runtimed, filter, nofile: nofile()? })
     }
 
     async fn try_recipe(
@@ -149,39 +148,25 @@ impl Ground {
             launcher: config.launcher.clone(),
             filter: self.filter.clone(),
             nofile: self.nofile,
-            dialer: Dialer::start().map_err(failed("start the dialer"))?,
-            live: Mutex::new(HashMap::new()),
+            reach: Reach::start().map_err(failed("start the dialer"))?,
             oom_seen: Mutex::new(HashMap::new()),
+            ended: Mutex::new(HashMap::new()),
         };
         inner.claim_ranges()?;
         let driver = Oci { inner: Arc::new(inner) };
-        let probe: SandboxId = PROBE_ID.parse().expect("twenty-six zeros are an id");
+        let probe = trial::id();
         // What a probe of an earlier hostd left, whatever its badge says.
         driver.inner.scrap(&probe).await?;
         let ran = driver.probe(&probe).await;
         driver.erase(&probe, false).await?;
         ran?;
-        let stale = tree::stale(&self.layout.trash()).map_err(failed("look into the trash"))?;
-        // May take long, and nobody waits for it; what is not done is found by the next hostd.
-        tokio::task::spawn_blocking(move || {
-            for path in stale {
-                if let Err(error) = tree::remove(&path) {
-                    tracing::warn!(path = %path.display(), %error, "could not empty the trash");
-                }
-            }
-        });
         Ok(driver)
     }
 
     /// `tried` is what would have been better.
     fn warnings(&self, tried: &[String]) -> Vec<String> {
         let mut warnings: Vec<String> = tried.iter().map(|what| format!("not used: {what}")).collect();
-        if self.nofile < NOFILE_LOW {
-            let nofile = self.nofile;
-            warnings.push(format!(
-                "only {nofile} open files for a sandbox: raise the limit of hostd (LimitNOFILE)"
-            ));
-        }
+        warnings.extend(ground::warnings(self.nofile));
         if std::fs::read_to_string("/proc/self/oom_score_adj").is_ok_and(|text| text.trim().starts_with('-'))
         {
             warnings
@@ -204,56 +189,23 @@ impl Inner {
     }
 }
 
-fn make_data_dir(path: &Path) -> Result<PathBuf, DriverError> {
-    let make = || failed("make the data directory");
-    std::fs::create_dir_all(path).map_err(make())?;
-    let path = std::fs::canonicalize(path).map_err(make())?;
-    // The root of a sandbox is nobody here, and must be able to pass to what is its own.
-    let mode = std::fs::metadata(&path).map_err(make())?.permissions().mode();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode | 0o011)).map_err(make())?;
-    passable(&path)?;
-    Ok(path)
+/// Where runtimes would be: the one that is named, or all that are tried.
+pub fn programs(runtime: Option<&str>) -> Vec<PathBuf> {
+    runtime.map_or_else(|| RUNTIMES.to_vec(), |name| vec![name]).into_iter().flat_map(places).collect()
 }
 
-/// The root of a sandbox is nobody on the host: what it mounts or runs must be in reach of everybody.
-fn passable(path: &Path) -> Result<(), DriverError> {
-    let blocked =
-        |part: &&Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0);
-    let Some(part) = path.ancestors().find(blocked) else { return Ok(()) };
-    let (path, part) = (path.display(), part.display());
-    Err(unavailable(&format!(
-        "sandboxes cannot reach {path}: make {part} passable (chmod o+x), or use another place"
-    )))
-}
-
-fn checked_allow(allow: &[PathBuf]) -> Result<Vec<PathBuf>, DriverError> {
-    let check = |path: &PathBuf| {
-        let real = std::fs::canonicalize(path).ok().filter(|real| real.is_dir());
-        let good =
-            real.as_ref() == Some(path) && (path.starts_with("/opt") || path.starts_with("/usr/local"));
-        let must = "must be a directory in /opt or /usr/local, without links";
-        good.then(|| path.clone())
-            .ok_or_else(|| unavailable(&format!("{} cannot be shared: it {must}", path.display())))
-    };
-    allow.iter().map(check).collect()
-}
-
-/// Sandboxes would see each other's files.
-fn refuse_bound(data: &Path, host: &HostRoot) -> Result<(), DriverError> {
-    let bound = host.bound();
-    let Some(within) = bound.iter().find(|bound| data.starts_with(bound)) else { return Ok(()) };
-    let (data, within) = (data.display(), within.display());
-    Err(unavailable(&format!("the data directory {data} is in {within}, which sandboxes see: use another")))
+fn places(name: &str) -> Vec<PathBuf> {
+    if name.contains('/') {
+        return vec![PathBuf::from(name)];
+    }
+    PATH.iter().map(|dir| Path::new(dir).join(name)).collect()
 }
 
 fn find_program(name: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(is_program);
-    }
-    PATH.iter().map(|dir| Path::new(dir).join(name)).find(is_program)
+    places(name).into_iter().find(is_program)
 }
 
 async fn version_of(program: &Path) -> Result<String, DriverError> {
@@ -264,22 +216,4 @@ async fn version_of(program: &Path) -> Result<String, DriverError> {
     let output = ended.map_err(|_| run()(io::ErrorKind::TimedOut.into()))?.map_err(run())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(text.lines().next().unwrap_or("unknown version").trim().to_owned())
-}
-
-/// The error, its cause and the last line printed, in one line.
-fn explain(error: &DriverError) -> String {
-    let mut text = error.to_string();
-    if let Some(cause) = std::error::Error::source(error) {
-        text = format!("{text}: {cause}");
-    }
-    match error {
-        DriverError::Failed { output, .. } if output.len() > 1 => {
-            format!("{text} [{}]", output.join(" | "))
-        }
-        _ => text,
-    }
-}
-
-fn unavailable(message: &str) -> DriverError {
-    DriverError::Unavailable { message: message.to_owned() }
 }

@@ -1,79 +1,22 @@
-//! The sandbox that a runtime has to run before it is trusted with others: a whole one, launched,
-//! hardened as asked for, answering.
+//! What a runtime has to do before it is trusted.
 
 use super::{
-    super::{Badge, Driver, DriverError, Order, Target, Transport},
-    bring_up::stdio_lines,
+    super::{Driver, DriverError},
     driver::Oci,
-    files::{self, failed},
-    limits::{KERNEL_FILE_MAX_BYTES, POLL_MS, PROBE_ANSWER_MAX_MS},
+    ending::stdio_lines,
+    trial,
 };
-use crate::core::Blueprint;
-use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
-use tokio::time::timeout;
-
-/// No sandbox of anybody: its time would be the beginning of 1970.
-pub const PROBE_ID: &str = "00000000000000000000000000";
-/// What PID 1 must have: SETUID, SETGID and KILL, and a filter.
-const STATUS_EXPECTED: [(&str, &str); 4] = [
-    ("CapBnd:", "00000000000000e0"),
-    ("CapEff:", "00000000000000e0"),
-    ("NoNewPrivs:", "1"),
-    ("Seccomp:", "2"),
-];
+use protocol::api::SandboxId;
 
 impl Oci {
     pub(super) async fn probe(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        let handle = self.launch(&probe_order(sandbox)).await?;
-        let pid = handle.0["pid"].as_i64().unwrap_or_default();
-        check_hardening(&PathBuf::from(format!("/proc/{pid}/status")))?;
-        let answered = async {
-            while self.dial(sandbox, Target::Control).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(POLL_MS)).await;
-            }
-        };
-        let limit = Duration::from_millis(PROBE_ANSWER_MAX_MS);
-        timeout(limit, answered).await.map_err(|_| {
-            let output = stdio_lines(&self.inner.dir(sandbox));
-            DriverError::Failed { message: "its PID 1 does not answer".to_owned(), output }
-        })
-    }
-}
-
-/// A runtime that ignores what it does not know would run a sandbox that is none.
-fn check_hardening(status: &Path) -> Result<(), DriverError> {
-    let text = files::read_text(status, KERNEL_FILE_MAX_BYTES).map_err(failed("look at PID 1"))?;
-    for (name, expected) in STATUS_EXPECTED {
-        let found = text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        if found != Some(expected) {
-            let found = found.unwrap_or("nothing");
-            let message = format!("it does not confine: {name} {found} in place of {expected}");
-            return Err(DriverError::Failed { message, output: vec![] });
+        let handle = self.launch(&trial::order(sandbox, self.name())).await?;
+        let pid = handle.0["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
+        trial::check_hardening(pid)?;
+        if trial::answers(self, sandbox).await {
+            return Ok(());
         }
+        let output = stdio_lines(&self.inner.dir(sandbox));
+        Err(DriverError::Failed { message: "its PID 1 does not answer".to_owned(), output })
     }
-    Ok(())
-}
-
-fn probe_order(sandbox: &SandboxId) -> Order {
-    let label = |text: &str| Label::parse(text).expect("a plain word is a label");
-    let owner = Owner { tenant: label("slipway"), principal: label("slipway"), project: label("probe") };
-    let badge = Badge { sandbox: *sandbox, name: "probe".to_owned(), owner, scope: None, created_ms: 0 };
-    let blueprint = Blueprint {
-        driver: "oci".to_owned(),
-        image: "host".to_owned(),
-        ports: vec![],
-        services: vec![],
-        limits: Limits { memory_mb: 64, cpus: 1.0, pids: 64, disk_mb: None },
-        network: Network::None,
-        idle_policy: IdlePolicy::Sleep,
-        visibility: None,
-        preview_headers: PreviewHeaders::Localhost,
-        ttl_ms: None,
-    };
-    Order { badge, attempt: 1, blueprint: Arc::new(blueprint) }
 }

@@ -51,6 +51,10 @@ impl Recipe {
         }
     }
 
+    pub fn name(&self) -> String {
+        self.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// The command that starts a sandbox and leaves it running.
     pub fn run(
         &self,

@@ -4,6 +4,7 @@
 use super::{
     super::DriverError,
     cgroup::Group,
+    ending::last_lines,
     files::failed,
     limits::{LAUNCH_MAX_MS, OUTPUT_MAX_BYTES, OUTPUT_MAX_LINES},
 };
@@ -107,13 +108,6 @@ fn keep_end(output: &mut Vec<u8>, more: &[u8]) {
     if output.len() > OUTPUT_MAX_BYTES {
         output.drain(..output.len() - OUTPUT_MAX_BYTES);
     }
-}
-
-/// The last lines of what a program printed, for people.
-pub fn last_lines(bytes: &[u8], max: usize) -> Vec<String> {
-    let text = String::from_utf8_lossy(bytes);
-    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
-    lines[lines.len().saturating_sub(max)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ fn error(explanation: &Explanation) -> ApiErrorBody {
         detail.listening.clone_from(&explanation.listening);
         detail.service = explanation.service.clone().map(Box::new);
         detail.problem.clone_from(&explanation.problem);
+        detail.post_mortem = explanation.post_mortem.clone().map(Box::new);
     });
     ApiErrorBody { error }
 }

@@ -140,3 +140,35 @@ async fn tidying_takes_what_is_old_and_nothing_else() {
     assert_eq!(store.tidy(now_ms).await.unwrap(), Tidied { execs: 1, ..Tidied::default() });
     assert_eq!(store.tidy(now_ms).await.unwrap(), Tidied::default());
 }
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_written_when_the_queue_is_full_too() {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    };
+    let (_dir, store) = empty();
+    let (go, wait) = mpsc::sync_channel::<()>(1);
+    let held = store.post("hold", move |_| {
+        let _ = wait.recv();
+        Ok(())
+    });
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = crate::store::limits::WRITE_QUEUE_MAX + 100;
+    for _ in 0..count {
+        let written = written.clone();
+        drop(store.post("count", move |_| {
+            written.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }));
+    }
+    go.send(()).expect("the writer waits");
+    held.written().await.expect("written");
+    let all = async {
+        while written.load(Ordering::SeqCst) < count {
+            store.write("look", |_| Ok(())).await.expect("written");
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), all).await.expect("none is lost");
+}

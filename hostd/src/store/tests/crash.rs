@@ -2,15 +2,16 @@
 
 use super::{blueprint, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
-    core::{Ending, Move},
+    core::{Bounds, Ending, Move, Spent, Verdict},
     driver::Handle,
     store::{
-        Claim, EventFilter, ExecEnd, ExecRecord, Key, Store, TaskBegun, TokenRecord, data_of, failpoint,
+        CallEnd, Claim, EventFilter, ExecEnd, ExecRecord, Key, ProviderRecord, Store, TaskBegun, TokenRecord,
+        data_of, failpoint,
     },
 };
 use protocol::{
-    Cursor, Event, ExecId, Exit, Fact, TaskId,
-    api::{AttemptRelation, TokenScope},
+    Cursor, Dialect, Event, ExecId, Exit, Fact, FailureReason, ModelCall, TaskId,
+    api::{AttemptRelation, BudgetPeriod, TokenScope},
 };
 use serde_json::json;
 use std::{fs, os::unix::process::ExitStatusExt, path::Path, process::Command};
@@ -54,8 +55,26 @@ async fn write_everything(store: &Store) {
     store.task_taken(task.number).await.unwrap();
     store.task_given(task.number).await.unwrap();
     store.append_task(task.number, lines(1..=3)).await.unwrap();
+    let call = ModelCall { call: 1, ..ModelCall::default() };
+    let used = Spent { requests: 1, ..Spent::default() };
+    let end = CallEnd { task: task.number, call, used, verdict: None, only_counts: false, time_ms: 8 };
+    store.call_ended(end).written().await.unwrap();
+    let verdict = Verdict { reason: FailureReason::ModelFailed, message: "no".to_owned() };
+    store.judge_task(task.number, verdict).written().await.unwrap();
     store.cancel_task(task.number, 8).await.unwrap();
     store.conclude_task(task.number, Ending::Lost, 8).await.unwrap();
+    let provider = ProviderRecord {
+        tenant: None,
+        name: "p".to_owned(),
+        dialect: Dialect::Openai,
+        base_url: "https://example.com".to_owned(),
+        sealed: None,
+        models: vec![],
+        default: None,
+        created_ms: 8,
+    };
+    store.put_provider(provider).await.unwrap();
+    store.put_budget(super::label("acme"), Bounds::default(), BudgetPeriod::Day, 8).await.unwrap();
     let token = TokenRecord {
         id: "t1".to_owned(),
         tenant: super::label("acme"),
@@ -91,8 +110,12 @@ async fn writes_there(store: &Store) -> usize {
         task.as_ref().is_some_and(|task| task.taken),
         task.as_ref().is_some_and(|task| task.request.is_none()),
         task.as_ref().is_some_and(|task| task.followed >= 3),
+        task.as_ref().is_some_and(|task| task.seen.numbered == 1),
+        task.as_ref().is_some_and(|task| task.verdict.is_some()),
         task.as_ref().is_some_and(|task| task.cancelling),
         task.as_ref().is_some_and(|task| task.done_seq.is_some() && task.result.is_some()),
+        !store.providers().await.unwrap().is_empty(),
+        !store.budgets(8).await.unwrap().is_empty(),
         store.token_by_hash(&[1; 32]).await.unwrap().is_some(),
         claim != Claim::New,
         matches!(claim, Claim::Replay { .. }),
@@ -102,7 +125,7 @@ async fn writes_there(store: &Store) -> usize {
     // A move, an attempt and their events came together.
     let part = store.log(EventFilter::default(), 0).await.unwrap();
     let events: usize = part.batches.iter().map(|batch| data_of(&batch.frames).count()).sum();
-    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 10, 11, 11, 11, 11];
+    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 12, 12, 12, 13, 13, 13, 13, 13, 13];
     assert_eq!((events, part.through), (expected[count], expected[count] as u64), "{there:?}");
     count
 }
@@ -129,8 +152,12 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
         "task_taken",
         "task_given",
         "append_task",
+        "call_ended",
+        "judge_task",
         "cancel_task",
         "conclude_task",
+        "put_provider",
+        "put_budget",
         "insert_token",
         "idempotency_begin",
         "idempotency_finish",

@@ -1,9 +1,9 @@
 //! What the tests start from.
 
 use crate::core::{Blueprint, Environment, State, TaskLine};
-use crate::store::{EventFilter, NewSandbox, NewTask, SandboxRecord, Secret, Store};
+use crate::store::{EventFilter, NewSandbox, NewTask, SandboxRecord, Secret, Store, error::During};
 use protocol::{
-    Agent, EnvMap, TaskEvent, TaskFact, TaskId, TaskRequest, Text,
+    Agent, EnvMap, TaskEvent, TaskFact, TaskId, TaskPhase, TaskRequest, Text,
     api::{
         AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, Problem, ProblemCode,
         SandboxId, SandboxScope,
@@ -26,6 +26,19 @@ pub async fn with_one() -> (TempDir, Store, SandboxId) {
     let (dir, store) = empty();
     let record = insert(&store, new_sandbox(1, None)).await;
     (dir, store, record.id)
+}
+
+/// As on a full disk: these columns of a table cannot be changed, while that is so.
+pub async fn no_room_for(store: &Store, what: &str, so: bool) {
+    let sql = match so {
+        true => {
+            format!(
+                "CREATE TRIGGER no_room BEFORE UPDATE OF {what} BEGIN SELECT RAISE(ABORT, 'no room'); END"
+            )
+        }
+        false => "DROP TRIGGER no_room".to_owned(),
+    };
+    store.write("test", move |conn| conn.execute_batch(&sql).during("run a test")).await.unwrap();
 }
 
 pub async fn insert(store: &Store, new: NewSandbox) -> SandboxRecord {
@@ -54,7 +67,7 @@ pub fn new_sandbox(number: u64, scope: Option<SandboxScope>) -> NewSandbox {
         scope,
         blueprint: Arc::new(blueprint()),
         metadata: BTreeMap::from([("colour".to_owned(), "blue".to_owned())]),
-        env: Secret(Environment { all: env, services }),
+        env: Secret(Environment { all: env, services, lost: false }),
         state: State::new(60_000),
         created_ms: 1_000,
         expires_ms: Some(9_000),
@@ -64,11 +77,13 @@ pub fn new_sandbox(number: u64, scope: Option<SandboxScope>) -> NewSandbox {
 pub fn blueprint() -> Blueprint {
     Blueprint {
         driver: "oci".to_owned(),
+        runtime: None,
         image: "host".to_owned(),
         ports: vec![3000],
         services: vec![],
         limits: Limits { memory_mb: 512, cpus: 0.5, pids: 256, disk_mb: None },
         network: Network::None,
+        egress: Default::default(),
         idle_policy: IdlePolicy::Sleep,
         visibility: None,
         preview_headers: PreviewHeaders::Localhost,
@@ -97,6 +112,7 @@ pub fn new_task(name: &str) -> NewTask {
         timeout_ms: None,
         idle_timeout_ms: None,
         keep_processes: false,
+        warm: None,
         build: None,
         health_timeout_ms: None,
     };
@@ -107,8 +123,15 @@ pub fn new_task(name: &str) -> NewTask {
         prompt: "do it".to_owned(),
         request: Secret(request),
         request_hash: [7; 32],
+        grant: None,
         created_ms: 5,
     }
+}
+
+/// A task has come to a phase.
+pub fn status_line(seq: u64, phase: TaskPhase) -> TaskLine {
+    let event = TaskEvent { seq, time_ms: 1_000 + seq, fact: TaskFact::Status { phase, checkpoint: None } };
+    TaskLine::parse(&serde_json::to_vec(&event).unwrap().into()).unwrap()
 }
 
 /// Messages of an agent, each with its number as the text.

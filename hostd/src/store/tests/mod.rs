@@ -8,11 +8,10 @@ mod events;
 mod files;
 mod fixture;
 mod links;
+mod models;
 mod moves;
 mod scopes;
 mod tasks;
 
-use fixture::{
-    SECRET, blueprint, empty, id, insert, kinds, label, lines, new_sandbox, new_task, owner, problem,
-    with_one,
-};
+use fixture::{SECRET, blueprint, empty, insert, kinds, lines, new_sandbox, owner, problem, status_line};
+pub(crate) use fixture::{id, label, new_task, no_room_for, with_one};

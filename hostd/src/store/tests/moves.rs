@@ -1,11 +1,11 @@
 use super::{SECRET, empty, insert, kinds, label, new_sandbox, owner, problem, with_one};
 use crate::{
-    core::{Environment, Goal, Move, Refused, Renewal},
-    store::{Change, EventFilter, ExecRecord, SandboxFilter, Secret, StoreError},
+    core::{Blueprint, Death, Ending, Environment, Goal, Move, Refused, Renewal},
+    store::{Change, EventFilter, ExecRecord, SandboxFilter, Secret, StoreError, TaskBegun},
 };
 use protocol::{
-    ExecId, Exit,
-    api::{AttemptState, Phase, SandboxStatus},
+    ExecId, Exit, ServiceSpec, TaskPhase,
+    api::{AttemptState, DeathCause, EgressRules, Phase, Problem, ProblemCode, SandboxStatus},
 };
 use serde_json::json;
 
@@ -29,6 +29,9 @@ async fn every_move_is_written_with_its_event() {
     let accept = |goal| Move::Accept { goal, deadline_ms: 70_000 };
     let renewal = Renewal { keep_workspace: true };
     let error = json!({ "problem": problem() });
+    let death = || Box::new(Death { cause: DeathCause::Killed, signal: Some(9), ..Death::default() });
+    let told = |now_ms| json!(death().post_mortem(None, now_ms));
+    let away = Problem { code: ProblemCode::DriverUnavailable, ..problem() };
     let moves = [
         (
             Move::Extend { deadline_ms: 65_000 },
@@ -48,21 +51,27 @@ async fn every_move_is_written_with_its_event() {
         (Move::Reached, "paused", json!({ "dozing": true })),
         // Somebody wants it to stay so: it dozes no more.
         (accept(Goal::Paused), "wanted", json!({ "goal": "paused", "phase": null })),
-        (Move::Lost { problem: problem() }, "error", error.clone()),
+        (accept(Goal::Running), "wanted", json!({ "goal": "running", "phase": "resuming" })),
+        (Move::GiveUp { problem: away.clone(), found: None }, "paused", json!({ "problem": away })),
+        (
+            Move::Lost { death: death() },
+            "error",
+            json!({ "problem": death().problem(), "post_mortem": told(2_011) }),
+        ),
         (
             Move::Renew { renewal, deadline_ms: 70_000 },
             "wanted",
             json!({ "goal": "running", "phase": "provisioning", "renewal": { "keep_workspace": true } }),
         ),
         (Move::Renewed, "renewed", json!({})),
-        (Move::GiveUp { problem: problem() }, "error", error),
+        (Move::GiveUp { problem: problem(), found: None }, "error", error),
         (
-            Move::Restart { problem: problem(), deadline_ms: 70_000 },
+            Move::Restart { death: death(), deadline_ms: 70_000 },
             "error",
-            json!({ "problem": problem(), "phase": "starting" }),
+            json!({ "problem": death().problem(), "phase": "starting", "post_mortem": told(2_015) }),
         ),
         (Move::Reached, "running", json!({})),
-        (Move::Ended, "ended", json!({})),
+        (Move::Ended { death: death() }, "ended", json!({ "post_mortem": told(2_017) })),
         (accept(Goal::Destroyed), "wanted", json!({ "goal": "destroyed", "phase": "destroying" })),
         (Move::Reached, "destroyed", json!({})),
     ];
@@ -82,6 +91,45 @@ async fn every_move_is_written_with_its_event() {
 }
 
 #[tokio::test]
+async fn a_death_is_kept_on_sandbox_attempt_and_tasks_until_the_next() {
+    let (_dir, store, id) = with_one().await;
+    let begin = |name| store.begin_task(super::new_task(name));
+    let number = |begun| match begun {
+        TaskBegun::New(task) => task.number,
+        other => panic!("{other:?}"),
+    };
+    let (runs, waits) = (number(begin("t1").await.unwrap()), number(begin("t2").await.unwrap()));
+    store.task_taken(runs).await.unwrap();
+    store.append_task(runs, vec![super::status_line(1, TaskPhase::Agent)]).await.unwrap();
+    store.move_sandbox(&id, Move::Reached, 2_000).await.unwrap();
+
+    let oom = Death { cause: DeathCause::Oom, exit_code: Some(137), oom_kills: 1, ..Death::default() };
+    let moved = store.move_sandbox(&id, Move::Lost { death: Box::new(oom.clone()) }, 3_000).await.unwrap();
+    let told = oom.post_mortem(Some("t1".to_owned()), 3_000);
+    assert_eq!(moved.post_mortem.as_deref(), Some(&told));
+    assert_eq!(store.attempts(&id, None, 9).await.unwrap()[0].post_mortem.as_deref(), Some(&told));
+
+    // Whoever ends what was in it says why; what was not in it is not concerned.
+    let done = store.conclude_task(runs, Ending::Lost, 3_001).await.unwrap();
+    let said = done.result.unwrap().message.unwrap();
+    assert_eq!(said, format!("the sandbox ended under it: {}", oom.sentence(None)));
+    assert_eq!(store.task_by_number(waits).await.unwrap().unwrap().death, None);
+
+    // It survives whatever comes, except the next death.
+    for goal in [Goal::Running, Goal::Stopped, Goal::Running] {
+        store.move_sandbox(&id, Move::Accept { goal, deadline_ms: 9_000 }, 4_000).await.unwrap();
+        let moved = store.move_sandbox(&id, Move::Reached, 4_000).await.unwrap();
+        assert_eq!(moved.post_mortem.as_deref(), Some(&told));
+    }
+    let shut = Death { cause: DeathCause::ShutDown, ..Death::default() };
+    store.move_sandbox(&id, Move::Ended { death: Box::new(shut.clone()) }, 5_000).await.unwrap();
+    let goal = Goal::Destroyed;
+    store.move_sandbox(&id, Move::Accept { goal, deadline_ms: 9_000 }, 6_000).await.unwrap();
+    let gone = store.move_sandbox(&id, Move::Reached, 6_000).await.unwrap();
+    assert_eq!(gone.post_mortem.as_deref(), Some(&shut.post_mortem(None, 5_000)));
+}
+
+#[tokio::test]
 async fn a_move_that_is_refused_or_changes_nothing_writes_nothing() {
     let (_dir, store, id) = with_one().await;
     let before = store.sandbox(&id).await.unwrap();
@@ -92,7 +140,7 @@ async fn a_move_that_is_refused_or_changes_nothing_writes_nothing() {
     assert_eq!(Some(store.move_sandbox(&id, again, 2_000).await.unwrap()), before);
     assert_eq!(store.sandbox(&id).await.unwrap(), before);
     assert_eq!(kinds(&store).await, ["sandbox.created"]);
-    let nobody = store.move_sandbox(&super::id(7), Move::Ended, 1).await;
+    let nobody = store.move_sandbox(&super::id(7), Move::Renewed, 1).await;
     assert!(matches!(nobody, Err(StoreError::NotFound)));
 }
 
@@ -109,6 +157,26 @@ async fn only_a_change_that_changes_something_is_one() {
     let events = store.events(EventFilter::default(), 1, 10).await.unwrap();
     let told: Vec<_> = events.into_iter().map(|event| event.data).collect();
     assert_eq!(told, [json!({ "fields": ["name", "expires_ms"] }), json!({ "fields": ["env"] })]);
+}
+
+#[tokio::test]
+async fn changes_of_two_parts_of_a_blueprint_leave_each_other_alone() {
+    let (_dir, store, id) = with_one().await;
+    let before = store.sandbox(&id).await.unwrap().unwrap();
+    let rules = EgressRules { deny: vec!["one.test".to_owned()], ..EgressRules::default() };
+    let service: ServiceSpec = serde_json::from_value(json!({ "name": "web", "command": "run" })).unwrap();
+    // Neither knows of the other.
+    let deny = Change { egress: Some(rules.clone()), ..Change::default() };
+    let serve = Change { services: Some(vec![service.clone()]), ..Change::default() };
+    let (_, changed) = tokio::join!(store.change_sandbox(&id, deny, 5), store.change_sandbox(&id, serve, 6));
+    let expected =
+        Blueprint { egress: rules.clone(), services: vec![service], ..(*before.blueprint).clone() };
+    assert_eq!(*changed.unwrap().blueprint, expected);
+    let same = Change { egress: Some(rules), ..Change::default() };
+    assert_eq!(store.change_sandbox(&id, same, 7).await.unwrap().generation, 3, "no change");
+    let events = store.events(EventFilter::default(), 1, 10).await.unwrap();
+    let told: Vec<_> = events.into_iter().map(|event| event.data).collect();
+    assert_eq!(told, [json!({ "fields": ["egress"] }), json!({ "fields": ["services"] })]);
 }
 
 #[tokio::test]
@@ -197,8 +265,8 @@ async fn lists_are_filtered_and_paged_newest_first() {
 async fn an_adopted_sandbox_is_as_it_was_found() {
     let (_dir, store) = empty();
     let mut new = new_sandbox(1, None);
-    new.state = crate::core::State::found();
-    let record = store.adopt_sandbox(new).await.unwrap();
+    new.state = crate::core::State::at(Goal::Running);
+    let record = store.adopt_sandbox(new, vec![]).await.unwrap();
     assert!(record.state.is_up());
     assert_eq!(store.attempts(&record.id, None, 9).await.unwrap()[0].state, AttemptState::Succeeded);
     assert_eq!(kinds(&store).await, ["sandbox.adopted"]);

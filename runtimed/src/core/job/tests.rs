@@ -12,6 +12,8 @@ enum World {
     TreeEmpties,
     Cancel,
     CancelNow,
+    Concludes,
+    Waits(bool),
     Time(u64),
 }
 
@@ -22,6 +24,8 @@ fn world() -> impl Strategy<Value = World> {
         Just(World::TreeEmpties),
         Just(World::Cancel),
         Just(World::CancelNow),
+        Just(World::Concludes),
+        any::<bool>().prop_map(World::Waits),
         (0u64..20_000).prop_map(World::Time),
     ]
 }
@@ -65,6 +69,8 @@ impl Run {
             }
             World::Cancel => self.input(Input::Cancel { grace_ms: 500 }),
             World::CancelNow => self.input(Input::Cancel { grace_ms: 0 }),
+            World::Concludes => self.input(Input::Concluded),
+            World::Waits(waits) => self.input(Input::Waits(waits)),
             World::Time(by) => {
                 self.now += by;
                 self.input(Input::Tick);
@@ -119,9 +125,11 @@ proptest! {
 
     #[test]
     fn a_tick_when_due_makes_progress(
+        keep: bool, deadline in prop::option::of(0u64..5_000),
         steps in prop::collection::vec(world(), 0..30), ask_ms in 0u64..2_000,
     ) {
-        let mut run = Run::asking(Leftovers::Kill, Some(100), ask_ms);
+        let leftovers = if keep { Leftovers::Keep } else { Leftovers::Kill };
+        let mut run = Run::asking(leftovers, deadline, ask_ms);
         for what in steps {
             run.happen(what);
             if let Some(at) = run.job.next_wake() {
@@ -145,6 +153,83 @@ fn a_silent_job_is_timed_out_and_a_talking_one_is_not() {
     assert_eq!(job.step(Input::Tick, 370), [Effect::TermTree]);
     let end = End { why: Some(Why::TimedOut), ..End::default() };
     assert_eq!(job.phase(), Phase::Stopping { end, kill_at: 870 });
+}
+
+#[test]
+fn a_pause_of_the_sandbox_is_no_silence() {
+    let mut job = Job::new(Leftovers::Kill, Some(100_000), 500).with_idle_ms(Some(100), 0);
+    let thawed = 100 + PAUSED_MS;
+    assert_eq!(job.step(Input::Tick, thawed), []);
+    assert_eq!(job.next_wake(), Some(thawed + 100), "its time begins anew");
+    assert_eq!(job.step(Input::Tick, thawed + 100), [Effect::TermTree]);
+    let mut late = Job::new(Leftovers::Kill, Some(1_000), 500).with_idle_ms(Some(100), 0);
+    assert_eq!(
+        late.step(Input::Tick, 1_000 + PAUSED_MS),
+        [Effect::TermTree],
+        "the time for all of it goes on"
+    );
+}
+
+#[test]
+fn a_job_that_waits_for_somebody_may_be_silent() {
+    let mut job = Job::new(Leftovers::Kill, None, 500).with_idle_ms(Some(100), 0);
+    job.step(Input::Waits(true), 50);
+    job.step(Input::Output, 60);
+    assert_eq!(job.next_wake(), None);
+    job.step(Input::Waits(false), 1_000);
+    assert_eq!(job.next_wake(), Some(1_100));
+}
+
+#[test]
+fn a_job_that_said_all_goes_or_is_killed_and_that_is_no_failure() {
+    for (goes, exit) in [(true, RawExit::Exited(3)), (false, RawExit::Signalled(9))] {
+        let mut run = Run::asking(Leftovers::Kill, None, 100);
+        run.happen(World::Concludes);
+        if goes {
+            run.happen(World::LeaderExits);
+            run.happen(World::OutputCloses);
+        } else {
+            run.happen(World::Time(LEAVE_MS));
+            assert_eq!(run.effects, [Effect::KillTree]);
+            run.leader = false;
+            run.input(Input::LeaderExited(exit));
+        }
+        run.happen(World::TreeEmpties);
+        let end = End { leader: Some(exit), ..End::default() };
+        assert!(run.effects.contains(&Effect::Report(end)), "{:?}", run.effects);
+    }
+}
+
+#[test]
+fn a_job_that_does_not_go_is_killed_alone_where_what_it_left_is_kept() {
+    let mut run = Run::new(Leftovers::Keep, None);
+    run.happen(World::Concludes);
+    run.happen(World::Time(LEAVE_MS));
+    assert_eq!(run.effects, [Effect::KillLeader]);
+    run.leader = false;
+    run.input(Input::LeaderExited(RawExit::Signalled(9)));
+    run.happen(World::OutputCloses);
+    let end = End { leader: Some(RawExit::Signalled(9)), ..End::default() };
+    assert_eq!(run.effects, [Effect::KillLeader, Effect::Report(end)]);
+    assert_eq!(run.job.phase(), Phase::Background);
+    // One that SIGKILL cannot end is no reason to end the others, and holds up nobody.
+    let mut stuck = Run::new(Leftovers::Keep, None);
+    stuck.happen(World::Concludes);
+    stuck.happen(World::Time(LEAVE_MS));
+    stuck.happen(World::Time(KILL_MAX_MS));
+    let end = End { gave_up: true, ..End::default() };
+    assert_eq!(stuck.effects, [Effect::KillLeader, Effect::Report(end)]);
+    assert_eq!(stuck.job.phase(), Phase::Background);
+}
+
+#[test]
+fn a_job_that_was_started_in_advance_gets_other_limits_with_its_purpose() {
+    let mut job = Job::new(Leftovers::Kill, Some(100), 500);
+    assert!(job.adopt(Leftovers::Keep, Some(50), 90));
+    assert_eq!(job.next_wake(), Some(140));
+    let mut ends = Job::new(Leftovers::Kill, Some(100), 500);
+    ends.step(Input::Tick, 100);
+    assert!(!ends.adopt(Leftovers::Keep, None, 100), "one that is being ended has no purpose any more");
 }
 
 #[test]

@@ -26,11 +26,34 @@ pub enum Why {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    Running { deadline: Option<u64> },
-    Asking { end: End, until: u64, kill_at: u64 },
-    Stopping { end: End, kill_at: u64 },
-    Killing { end: End, give_up_at: u64 },
-    Draining { leader: RawExit, until: u64 },
+    Running {
+        deadline: Option<u64>,
+    },
+    /// It said all it has to say, and may go by itself until then.
+    Leaving {
+        until: u64,
+    },
+    /// It did not go, and was killed alone: what it started may live on.
+    Evicting {
+        give_up_at: u64,
+    },
+    Asking {
+        end: End,
+        until: u64,
+        kill_at: u64,
+    },
+    Stopping {
+        end: End,
+        kill_at: u64,
+    },
+    Killing {
+        end: End,
+        give_up_at: u64,
+    },
+    Draining {
+        leader: RawExit,
+        until: u64,
+    },
     Background,
     Over,
 }
@@ -50,6 +73,10 @@ pub enum Input {
     LeaderExited(RawExit),
     /// It printed something.
     Output,
+    /// Whether it waits for somebody, and so may print nothing.
+    Waits(bool),
+    /// It said all it has to say.
+    Concluded,
     /// Nobody holds the output any more, and all of it is in the log.
     OutputClosed,
     /// No descendant is left.
@@ -66,6 +93,8 @@ pub enum Input {
 pub enum Effect {
     /// Say "stop" in the language of the program.
     Ask,
+    /// SIGKILL to the leader, and to nobody else.
+    KillLeader,
     /// SIGTERM to every descendant, once.
     TermTree,
     /// SIGKILL to every descendant, again and again while in `Killing`.

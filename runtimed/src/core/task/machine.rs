@@ -67,6 +67,11 @@ impl Machine {
         }
     }
 
+    /// What runs was told to stop.
+    pub fn is_stopping(&self) -> bool {
+        matches!(self.state, State::Working { give_up_at: Some(_), .. })
+    }
+
     pub fn waits_for_services(&self) -> bool {
         matches!(self.state, State::Health { .. })
     }

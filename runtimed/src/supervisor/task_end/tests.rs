@@ -50,6 +50,7 @@ fn largest() -> TaskResult {
             unready: (0..SERVICES_MAX).map(service).collect(),
         },
         usage: None,
+        session: None,
         durations: Durations::default(),
         checkpoint: Checkpoint::Unavailable { why: "\u{1}".repeat(100_000) },
     }

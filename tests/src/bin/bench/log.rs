@@ -54,11 +54,13 @@ async fn store_with_task(path: &Path) -> Result<(Store, i64)> {
     let limits = Limits { memory_mb: 1, cpus: 1.0, pids: 1, disk_mb: None };
     let blueprint = Blueprint {
         driver: "oci".to_owned(),
+        runtime: None,
         image: "host".to_owned(),
         ports: Vec::new(),
         services: Vec::new(),
         limits,
         network: Network::None,
+        egress: protocol::api::EgressRules::default(),
         idle_policy: IdlePolicy::Sleep,
         visibility: None,
         preview_headers: PreviewHeaders::Localhost,
@@ -85,6 +87,7 @@ async fn store_with_task(path: &Path) -> Result<(Store, i64)> {
         prompt: String::new(),
         request: Secret(serde_json::from_value(request)?),
         request_hash: [0; 32],
+        grant: None,
         created_ms: 1,
     };
     match store.begin_task(task).await? {

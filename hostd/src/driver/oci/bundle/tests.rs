@@ -1,34 +1,5 @@
-use crate::{core::Blueprint, driver::Badge};
-use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders};
-
-pub fn badge() -> Badge {
-    let label = |text: &str| Label::parse(text).expect("a label");
-    Badge {
-        sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id"),
-        name: "one".into(),
-        owner: Owner { tenant: label("t"), principal: label("p"), project: label("d") },
-        scope: None,
-        created_ms: 7,
-    }
-}
-
-pub fn blueprint() -> Blueprint {
-    Blueprint {
-        driver: "oci".into(),
-        image: "host".into(),
-        ports: vec![],
-        services: vec![],
-        limits: Limits { memory_mb: 512, cpus: 0.1, pids: 256, disk_mb: None },
-        network: Network::None,
-        idle_policy: IdlePolicy::Sleep,
-        visibility: None,
-        preview_headers: PreviewHeaders::Localhost,
-        ttl_ms: None,
-    }
-}
-
 mod config {
-    use super::{badge, blueprint};
+    use crate::driver::local::fixture::{badge, blueprint};
     use crate::driver::oci::{
         bundle::Bundle, cgroup::Hierarchies, images::Rootfs, layout::Layout, mounts::Seen, recipe::Recipe,
     };
@@ -37,7 +8,7 @@ mod config {
 
     fn config(recipe: &Recipe) -> Value {
         let (badge, blueprint) = (badge(), blueprint());
-        let layout = Layout::new("/data".into());
+        let layout = Layout::new("/data".into(), "oci");
         let (dir, workspace) = (layout.sandbox(&badge.sandbox), layout.workspace(&badge.sandbox));
         let rootfs = Rootfs { path: "/data/root".into(), binds: vec![("/usr".into(), "/usr".into())] };
         let hierarchies = Hierarchies::discover("x").expect("tests run where control groups are");
@@ -58,6 +29,7 @@ mod config {
             uid_base: 1 << 28,
             limits: &blueprint.limits,
             nofile: 20_000,
+            proxy: false,
             cgroups_path: hierarchies.path_of(&badge.sandbox),
             filter: "AAAA",
         };

@@ -101,11 +101,13 @@ impl World {
 fn sandbox(number: u64, principal: &str) -> NewSandbox {
     let blueprint = Blueprint {
         driver: "oci".to_owned(),
+        runtime: None,
         image: "host".to_owned(),
         ports: vec![3000],
         services: vec![],
         limits: Limits { memory_mb: 512, cpus: 0.5, pids: 256, disk_mb: None },
         network: Network::None,
+        egress: Default::default(),
         idle_policy: IdlePolicy::Sleep,
         visibility: None,
         preview_headers: PreviewHeaders::Localhost,

@@ -1,0 +1,132 @@
+//! `slipway budget`: what tenants may use of models.
+
+use crate::{
+    client::{Ask, encode},
+    context::Context,
+    failure::Failure,
+    output::Output,
+    table::Table,
+    text::word,
+};
+use clap::{Args, Subcommand, ValueEnum};
+use protocol::api::{BudgetPeriod, BudgetSpec, BudgetView};
+
+#[derive(Debug, Args)]
+pub struct BudgetArgs {
+    #[command(subcommand)]
+    command: BudgetCommand,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  slipway budget set default --cost 20 --per day
+  slipway budget set acme --tokens 50000000 --requests 10000 --per month";
+
+#[derive(Debug, Subcommand)]
+enum BudgetCommand {
+    /// Bound what all tasks of a tenant may use of models
+    #[command(after_help = EXAMPLES)]
+    Set {
+        /// Whose tasks
+        tenant: String,
+        /// Tokens of any kind, cached ones too
+        #[arg(long)]
+        tokens: Option<u64>,
+        /// Dollars; every model that is used needs a price
+        #[arg(long, value_name = "USD")]
+        cost: Option<f64>,
+        /// Calls of models
+        #[arg(long)]
+        requests: Option<u64>,
+        /// When it begins anew; days and months of UTC
+        #[arg(long, default_value = "month")]
+        per: PeriodFlag,
+    },
+    /// List budgets, and what is used of them
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Remove the bounds of a tenant
+    Rm {
+        /// Whose
+        tenant: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum PeriodFlag {
+    Day,
+    Month,
+    Total,
+}
+
+impl From<PeriodFlag> for BudgetPeriod {
+    fn from(flag: PeriodFlag) -> Self {
+        match flag {
+            PeriodFlag::Day => Self::Day,
+            PeriodFlag::Month => Self::Month,
+            PeriodFlag::Total => Self::Total,
+        }
+    }
+}
+
+pub async fn run(context: &Context, args: BudgetArgs) -> Result<(), Failure> {
+    let output = context.output;
+    let path = |tenant: &str| format!("/v1/budgets/{}", encode(tenant));
+    match args.command {
+        BudgetCommand::Set { tenant, tokens, cost, requests, per } => {
+            let spec = BudgetSpec { tokens, cost_usd: cost, requests, per: per.into() };
+            let ask = Ask::put(path(&tenant)).json(&spec);
+            context.show(ask, |budget: BudgetView| Ok(table(&[budget], output))).await
+        }
+        BudgetCommand::Ls => context.show_list(Ask::get("/v1/budgets"), |all| table(&all, output)).await,
+        BudgetCommand::Rm { tenant } => {
+            context.client.send(Ask::delete(path(&tenant))).await?;
+            if output.json { Ok(()) } else { output.line(&format!("{tenant} has no bounds any more")) }
+        }
+    }
+}
+
+fn table(budgets: &[BudgetView], output: Output) -> String {
+    if budgets.is_empty() {
+        return "no tenant has one; `slipway budget set TENANT --cost USD --per day` makes one\n".to_owned();
+    }
+    let mut table = Table::new(["TENANT", "PER", "TOKENS", "COST", "REQUESTS"]);
+    for budget in budgets {
+        let of = |used: String, bound: Option<String>| match bound {
+            Some(bound) => format!("{used} of {bound}"),
+            None => used,
+        };
+        let used = &budget.used;
+        let usd = |usd: f64| format!("${usd:.2}");
+        table.row([
+            budget.tenant.as_str().into(),
+            word(&budget.per).into(),
+            of(used.tokens.to_string(), budget.tokens.map(|tokens| tokens.to_string())).into(),
+            of(usd(used.cost_usd), budget.cost_usd.map(usd)).into(),
+            of(used.requests.to_string(), budget.requests.map(|requests| requests.to_string())).into(),
+        ]);
+    }
+    table.render(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::api::{BudgetUse, Label};
+
+    #[test]
+    fn a_budget_is_shown_with_what_is_used() {
+        let budget = BudgetView {
+            tenant: Label::parse("acme").expect("a label"),
+            tokens: None,
+            cost_usd: Some(20.0),
+            requests: Some(100),
+            per: BudgetPeriod::Day,
+            used: BudgetUse { tokens: 12_345, cost_usd: 1.239, requests: 7 },
+        };
+        insta::assert_snapshot!(table(&[budget], Output { json: false, colour: false }), @r"
+        TENANT  PER  TOKENS  COST             REQUESTS
+        acme    day  12345   $1.24 of $20.00  7 of 100
+        ");
+    }
+}

@@ -1,0 +1,244 @@
+//! `slipway model`: who provides models.
+
+use crate::{
+    client::{Ask, encode},
+    context::Context,
+    failure::{Failure, eprint_line},
+    output::{Colour, Output},
+    secret,
+    table::{Cell, Table},
+};
+use clap::{Args, Subcommand, ValueEnum};
+use protocol::{
+    Dialect,
+    api::{Label, ModelPrice, ModelSpec, ProviderSpec, ProviderView},
+};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    #[command(subcommand)]
+    command: ModelCommand,
+}
+
+const ADD_EXAMPLES: &str = "\
+The key is asked for, read from standard input, or from a file; it is kept encrypted and never shown.
+Adding a name again changes that provider; the key stays unless another one is given.
+The provider is asked which models it has: a key that it refuses is not kept, and where no default is given one is
+chosen from its answer. One that cannot be reached is added all the same; --no-check does not ask.
+
+Examples:
+  slipway model add anthropic
+  slipway model add anthropic --default claude-sonnet-4-5
+  slipway model add openai --key-file ./key --model gpt-5 --model gpt-5-mini=small --default gpt-5
+  pass show gemini | slipway model add gemini --model gemini-2.5-pro --price gemini-2.5-pro=1.25,10
+  slipway model add local --dialect openai --base-url http://127.0.0.1:11434/v1 --no-key";
+
+#[derive(Debug, Subcommand)]
+enum ModelCommand {
+    /// Add a provider of models, or change one
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(AddArgs),
+    /// List providers, without their keys
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Remove a provider, and its key with it
+    Rm {
+        /// Its name, as `slipway model ls` shows it
+        name: String,
+        /// That of this tenant, not that of everybody
+        #[arg(long, value_parser = label)]
+        tenant: Option<Label>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// A name for it. `anthropic`, `openai` and `gemini` say also what it speaks
+    name: String,
+    /// Which API it speaks
+    #[arg(long)]
+    dialect: Option<DialectFlag>,
+    /// Where it is, with the version: `https://example.com/v1`; where it was, or the maker's own API, unless given
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Read the key from this file; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_key", "keep_key"])]
+    key_file: Option<PathBuf>,
+    /// It wants no key
+    #[arg(long)]
+    no_key: bool,
+    /// Leave the key as it is
+    #[arg(long, conflicts_with = "no_key")]
+    keep_key: bool,
+    /// A model that tasks may use, with another name for it if you like; any model when there is none
+    #[arg(long = "model", value_name = "NAME[=ALIAS]", value_parser = model)]
+    models: Vec<ModelSpec>,
+    /// What a model costs, in dollars for a million tokens: input, output, and what is read from and written to a
+    /// cache
+    #[arg(long = "price", value_name = "NAME=IN,OUT[,READ,WRITE]", value_parser = price)]
+    prices: Vec<(String, ModelPrice)>,
+    /// The model for tasks that name none; chosen from what the provider has unless given
+    #[arg(long, value_name = "NAME")]
+    default: Option<String>,
+    /// Do not ask the provider whether the key is good and which models it has
+    #[arg(long)]
+    no_check: bool,
+    /// Only for tasks of this tenant
+    #[arg(long, value_parser = label)]
+    tenant: Option<Label>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum DialectFlag {
+    Anthropic,
+    Openai,
+    Gemini,
+}
+
+impl From<DialectFlag> for Dialect {
+    fn from(flag: DialectFlag) -> Self {
+        match flag {
+            DialectFlag::Anthropic => Self::Anthropic,
+            DialectFlag::Openai => Self::Openai,
+            DialectFlag::Gemini => Self::Gemini,
+        }
+    }
+}
+
+fn label(text: &str) -> Result<Label, String> {
+    Label::parse(text).map_err(|error| error.to_string())
+}
+
+fn model(text: &str) -> Result<ModelSpec, String> {
+    let (name, alias) = text.split_once('=').map_or((text, None), |(name, alias)| (name, Some(alias)));
+    if name.is_empty() || alias == Some("") {
+        return Err("must be NAME or NAME=ALIAS".to_owned());
+    }
+    Ok(ModelSpec { name: name.to_owned(), alias: alias.map(str::to_owned), price: None })
+}
+
+fn price(text: &str) -> Result<(String, ModelPrice), String> {
+    let wrong = || "must be NAME=IN,OUT or NAME=IN,OUT,READ,WRITE in dollars for a million tokens".to_owned();
+    let (name, numbers) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let numbers: Result<Vec<f64>, _> = numbers.split(',').map(|number| number.trim().parse()).collect();
+    let price = match numbers.map_err(|_| wrong())?.as_slice() {
+        [input, output] => ModelPrice { input: *input, output: *output, ..ModelPrice::default() },
+        [input, output, read, write] => {
+            ModelPrice { input: *input, output: *output, cache_read: Some(*read), cache_write: Some(*write) }
+        }
+        _ => return Err(wrong()),
+    };
+    Ok((name.to_owned(), price))
+}
+
+pub async fn run(context: &Context, args: ModelArgs) -> Result<(), Failure> {
+    match args.command {
+        ModelCommand::Add(args) => add(context, args).await,
+        ModelCommand::Ls => {
+            let output = context.output;
+            context.show_list(Ask::get("/v1/model-providers"), |all| table(&all, output)).await
+        }
+        ModelCommand::Rm { name, tenant } => {
+            let path = format!("/v1/model-providers/{}", encode(&name));
+            context.client.send(Ask::delete(path).query_if("tenant", tenant)).await?;
+            if context.output.json { Ok(()) } else { context.output.line(&format!("{name} removed")) }
+        }
+    }
+}
+
+async fn add(context: &Context, args: AddArgs) -> Result<(), Failure> {
+    let name = args.name.clone();
+    let mut spec = spec(&args)?;
+    spec.key = key(&args)?;
+    let path = format!("/v1/model-providers/{}", encode(&name));
+    let people = |view: ProviderView| {
+        if let Some(warning) = view.problem.as_ref().or(view.warning.as_ref()) {
+            eprint_line(&format!("slipway: {warning}"));
+        }
+        Ok(added(&view))
+    };
+    context.show(Ask::put(path).json(&spec), people).await
+}
+
+fn added(view: &ProviderView) -> String {
+    let ProviderView { name, base_url, .. } = view;
+    let key = if view.has_key { "with its key" } else { "without a key" };
+    let added = format!("{name} added: {} at {base_url}, {key}\n", view.dialect.word());
+    let only = match view.models.as_slice() {
+        [only] => Some(&only.name),
+        _ => None,
+    };
+    match view.default.as_ref().or(only) {
+        Some(model) => format!("{added}uses {model} unless a task names another\n"),
+        None => {
+            format!("{added}has no default: name a model with each task, or give it one with --default\n")
+        }
+    }
+}
+
+fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
+    let mut models = args.models.clone();
+    for (name, price) in &args.prices {
+        let model = models.iter_mut().find(|model| model.name == *name);
+        let wrong = || Failure::Usage(format!("--price {name}=…: there is no --model {name}"));
+        model.ok_or_else(wrong)?.price = Some(*price);
+    }
+    Ok(ProviderSpec {
+        dialect: args.dialect.map(Dialect::from),
+        base_url: args.base_url.clone(),
+        key: None,
+        models,
+        default: args.default.clone(),
+        tenant: args.tenant.clone(),
+        verify: args.no_check.then_some(false),
+    })
+}
+
+/// Nothing given is nothing changed.
+fn key(args: &AddArgs) -> Result<Option<String>, Failure> {
+    if args.no_key {
+        return Ok(Some(String::new()));
+    }
+    if args.keep_key {
+        return Ok(None);
+    }
+    let question = format!("key of {} (not shown; empty for none, or to keep the one it has): ", args.name);
+    let key = secret::read(args.key_file.as_deref(), &question)?;
+    Ok(Some(key).filter(|key| !key.is_empty()))
+}
+
+fn table(providers: &[ProviderView], output: Output) -> String {
+    if providers.is_empty() {
+        return "there is none yet; `slipway model add anthropic` adds one\n".to_owned();
+    }
+    let mut table = Table::new(["NAME", "SPEAKS", "KEY", "MODELS", "DEFAULT", "TENANT", "ADDRESS"]);
+    for provider in providers {
+        let key = match (&provider.problem, provider.has_key) {
+            (Some(_), _) => Cell::painted("unusable", Colour::Red),
+            (None, true) => Cell::from("yes"),
+            (None, false) => Cell::from("none"),
+        };
+        let models = match provider.models.len() {
+            0 => "any".to_owned(),
+            count => count.to_string(),
+        };
+        table.row([
+            provider.name.as_str().into(),
+            provider.dialect.word().into(),
+            key,
+            models.into(),
+            provider.default.as_deref().unwrap_or_default().into(),
+            provider.tenant.as_ref().map_or("all", Label::as_str).into(),
+            provider.base_url.as_str().into(),
+        ]);
+    }
+    let problems = providers.iter().filter_map(|provider| {
+        provider.problem.as_ref().map(|problem| format!("{}: {problem}\n", provider.name))
+    });
+    table.render(output) + &problems.collect::<String>()
+}
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;

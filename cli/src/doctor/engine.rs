@@ -1,0 +1,106 @@
+//! Who answers on the socket of Docker or Podman.
+
+use protocol::api::{DOCKER_SOCKET, PODMAN_SOCKET};
+use std::{
+    io::{self, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// For every read and write.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_MAX_BYTES: u64 = 64 << 10;
+/// HTTP/1.0, so that the answer ends with the connection and comes in one piece.
+const QUESTION: &[u8] = b"GET /version HTTP/1.0\r\nHost: docker\r\n\r\n";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// There is no socket.
+    #[default]
+    Absent,
+    /// There is one, and nobody answers on it.
+    Silent(String),
+    /// As in `Docker 20.10.24`.
+    Answers(String),
+}
+
+/// The socket that hostd would use: the given one, or the first of the usual ones that is there.
+pub fn socket(given: Option<&str>) -> PathBuf {
+    if let Some(given) = given {
+        return PathBuf::from(given.strip_prefix("unix://").unwrap_or(given));
+    }
+    let usual = [DOCKER_SOCKET, PODMAN_SOCKET].map(Path::new);
+    usual.into_iter().find(|path| path.exists()).unwrap_or(usual[0]).to_owned()
+}
+
+pub fn look(socket: &Path) -> Engine {
+    if !socket.exists() {
+        return Engine::Absent;
+    }
+    match ask(socket) {
+        Ok(answer) => version(&answer).map_or_else(
+            || Engine::Silent("what answers is neither Docker nor Podman".to_owned()),
+            Engine::Answers,
+        ),
+        // What a timeout of a socket is called.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Engine::Silent(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))
+        }
+        Err(error) => Engine::Silent(error.to_string()),
+    }
+}
+
+fn ask(socket: &Path) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(QUESTION)?;
+    let mut answer = String::new();
+    stream.take(ANSWER_MAX_BYTES).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Of the whole answer, head and all.
+fn version(answer: &str) -> Option<String> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    if head.split(' ').nth(1) != Some("200") {
+        return None;
+    }
+    let body: serde_json::Value = serde_json::from_str(body.trim()).ok()?;
+    let version = body["Version"].as_str()?;
+    let components = body["Components"].as_array().into_iter().flatten();
+    let podman = components.filter_map(|part| part["Name"].as_str()).any(|name| name.starts_with("Podman"));
+    Some(crate::text::plain(&format!("{} {version}", if podman { "Podman" } else { "Docker" })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_says_who_it_is() {
+        let answer =
+            |head: &str, body: &str| version(&format!("HTTP/1.0 {head}\r\nServer: x\r\n\r\n{body}\n"));
+        let table = [
+            ("200 OK", r#"{"Version":"20.10.24"}"#, Some("Docker 20.10.24")),
+            (
+                "200 OK",
+                r#"{"Version":"4.3.1","Components":[{"Name":"Podman Engine"}]}"#,
+                Some("Podman 4.3.1"),
+            ),
+            ("500 No", r#"{"Version":"1"}"#, None),
+            ("200 OK", "<html>", None),
+        ];
+        for (head, body, expected) in table {
+            assert_eq!(answer(head, body).as_deref(), expected, "{head} {body}");
+        }
+        assert_eq!(version(""), None);
+    }
+
+    #[test]
+    fn a_socket_may_be_given_as_docker_has_it() {
+        assert_eq!(socket(Some("unix:///run/x.sock")), Path::new("/run/x.sock"));
+        assert_eq!(look(Path::new("/there/is/none")), Engine::Absent);
+    }
+}

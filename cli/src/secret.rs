@@ -1,0 +1,99 @@
+//! A secret that somebody gives us: typed without being shown, piped, or from a file; never an argument, which
+//! everybody on the machine can read.
+
+use crate::{failure::Failure, limits};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use std::{
+    fs::File,
+    io::{self, IsTerminal as _, Read, Write as _},
+    path::Path,
+};
+
+const INTERRUPT: u8 = 3;
+const END: u8 = 4;
+const BACKSPACE: [u8; 2] = [8, 127];
+
+/// From the file, `-` being standard input; else from a terminal, which is asked, or from what is piped. Without
+/// the space around it.
+pub fn read(file: Option<&Path>, question: &str) -> Result<String, Failure> {
+    let text = match file {
+        Some(path) if path != Path::new("-") => {
+            let opened = File::open(path);
+            opened.and_then(whole).map_err(|error| Failure::io(format!("read {}", path.display()), error))?
+        }
+        None if io::stdin().is_terminal() => ask(question)?,
+        Some(_) | None => whole(io::stdin()).map_err(|error| Failure::io("read standard input", error))?,
+    };
+    Ok(text.trim().to_owned())
+}
+
+fn whole(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(limits::SECRET_MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > limits::SECRET_MAX_BYTES {
+        return Err(io::Error::other(format!("it has more than {} bytes", limits::SECRET_MAX_BYTES)));
+    }
+    Ok(text)
+}
+
+/// The terminal as it was, again when dropped.
+struct Silent {
+    before: Termios,
+}
+
+impl Silent {
+    /// Keys come one by one and unseen; also Ctrl-C, so that the terminal is never left like this.
+    fn enter() -> nix::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut silent = before.clone();
+        silent.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG);
+        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &silent)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &self.before);
+    }
+}
+
+fn ask(question: &str) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::io("ask for the key", error);
+    let silent = Silent::enter().map_err(|errno| failed(errno.into()))?;
+    let mut terminal = io::stderr();
+    let _ = write!(terminal, "{question}").and_then(|()| terminal.flush());
+    let typed = line(io::stdin().lock().bytes());
+    drop(silent);
+    let _ = writeln!(terminal);
+    typed.map_err(failed)
+}
+
+fn line(keys: impl Iterator<Item = io::Result<u8>>) -> io::Result<String> {
+    let mut typed = Vec::new();
+    for key in keys {
+        match key? {
+            b'\r' | b'\n' | END => break,
+            INTERRUPT => return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
+            key if BACKSPACE.contains(&key) => drop(typed.pop()),
+            key if (typed.len() as u64) < limits::SECRET_MAX_BYTES => typed.push(key),
+            _ => return Err(io::Error::other(format!("more than {} bytes", limits::SECRET_MAX_BYTES))),
+        }
+    }
+    String::from_utf8(typed).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_ends_with_the_line_and_can_be_corrected() {
+        let typed = |keys: &str| line(keys.bytes().map(Ok)).map_err(|error| error.kind());
+        assert_eq!(typed("ab\rc").as_deref(), Ok("ab"));
+        assert_eq!(typed("abx\u{7f}\u{7f}\u{7f}\u{7f}c\n").as_deref(), Ok("c"));
+        assert_eq!(typed("ab\u{4}").as_deref(), Ok("ab"));
+        assert_eq!(typed("ab\u{3}c\n"), Err(io::ErrorKind::Interrupted));
+        assert!(typed(&"x".repeat(100_000)).is_err());
+    }
+}

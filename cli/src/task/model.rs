@@ -1,0 +1,126 @@
+//! What models do and cost, as a person reads it. Pure.
+
+use super::style::took;
+use crate::tame::one_line;
+use protocol::{ModelCall, ModelCallState, Usage};
+
+/// Characters of a provider's words.
+const ERROR_CHARS: usize = 300;
+
+/// What is worth a line: that something went wrong, and what happens about it.
+pub fn trouble(call: &ModelCall) -> Option<String> {
+    let status = call.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+    let provider = match call.provider.as_str() {
+        // Nobody was asked.
+        "" => "the gateway".to_owned(),
+        provider => one_line(provider, ERROR_CHARS / 4),
+    };
+    let words =
+        call.error.as_deref().map(|error| one_line(error, ERROR_CHARS)).filter(|text| !text.is_empty());
+    let words = words.map(|words| format!(": {words}")).unwrap_or_default();
+    match call.state {
+        ModelCallState::Succeeded | ModelCallState::Abandoned => None,
+        ModelCallState::Retrying => {
+            let wait = call.retry_in_ms.map(|ms| format!(" in {}", took(ms))).unwrap_or_default();
+            let next = call.attempt.saturating_add(1);
+            Some(format!("{provider} {status}{words}, trying again{wait} (try {next})"))
+        }
+        ModelCallState::Failed => Some(format!("{provider} {status}{words}")),
+    }
+}
+
+/// `12,345 tokens in (8,000 from the cache), 2,100 out, 14 calls, $0.0421`.
+pub fn usage(usage: &Usage) -> String {
+    let input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+    let cached = match usage.cache_read_tokens {
+        0 => String::new(),
+        cached => format!(" ({} from the cache)", thousands(cached)),
+    };
+    let about = if usage.estimated { "about " } else { "" };
+    let mut text =
+        format!("{about}{} tokens in{cached}, {} out", thousands(input), thousands(usage.output_tokens));
+    for (count, one, many) in [
+        (usage.calls, "call", "calls"),
+        (usage.retries, "retry", "retries"),
+        (usage.failed_calls, "failed", "failed"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {} {}", thousands(count), if count == 1 { one } else { many }));
+        }
+    }
+    if let Some(cost) = usage.cost_micro_usd {
+        text.push_str(&format!(", ${}.{:04}", cost / 1_000_000, cost % 1_000_000 / 100));
+    }
+    text
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_is_one_line() {
+        let table = [
+            (Usage { input_tokens: 1200, output_tokens: 30, ..Usage::default() }, "1,200 tokens in, 30 out"),
+            (
+                Usage {
+                    input_tokens: 345,
+                    cache_read_tokens: 12_000,
+                    output_tokens: 2_100_000,
+                    calls: 14,
+                    retries: 1,
+                    failed_calls: 2,
+                    cost_micro_usd: Some(1_042_150),
+                    ..Usage::default()
+                },
+                "12,345 tokens in (12,000 from the cache), 2,100,000 out, 14 calls, 1 retry, 2 failed, $1.0421",
+            ),
+            (
+                Usage { input_tokens: 1, calls: 1, estimated: true, ..Usage::default() },
+                "about 1 tokens in, 0 out, 1 call",
+            ),
+        ];
+        for (used, expected) in table {
+            assert_eq!(usage(&used), expected);
+        }
+    }
+
+    #[test]
+    fn only_trouble_is_worth_a_line() {
+        let call = ModelCall { provider: "anthropic".to_owned(), attempt: 1, ..ModelCall::default() };
+        let failed = ModelCall {
+            state: ModelCallState::Failed,
+            status: Some(401),
+            error: Some("invalid\nx-api-key".to_owned()),
+            ..call.clone()
+        };
+        let retrying = ModelCall {
+            state: ModelCallState::Retrying,
+            status: Some(529),
+            retry_in_ms: Some(2000),
+            ..call.clone()
+        };
+        let silent = ModelCall { status: None, retry_in_ms: None, ..retrying.clone() };
+        let table = [
+            (call, None),
+            (failed, Some("anthropic 401: invalid x-api-key")),
+            (retrying, Some("anthropic 529, trying again in 2.0s (try 2)")),
+            (silent, Some("anthropic no answer, trying again (try 2)")),
+        ];
+        for (call, expected) in table {
+            assert_eq!(trouble(&call).as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Permissions asked for at a terminal: one question after the other, answered by a letter. Elsewhere nobody is
+//! asked; the events say how to answer.
+
+use super::{
+    fact::{Told, told},
+    permission::{choices, typed},
+    screen::Screen,
+    submit::TaskRef,
+};
+use crate::{
+    client::{Ask, Client, ClientError},
+    failure::Failure,
+    feed::Frame,
+    output::Output,
+};
+use protocol::{Permission, PermissionAnswer, PermissionState, TaskFact, api::ApiErrorCode};
+use std::{
+    io::{IsTerminal as _, stdin, stdout},
+    sync::Arc,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+/// Questions that wait for the one before them.
+const WAITING_MAX: usize = 64;
+
+/// Asks until it is dropped.
+pub struct Questions {
+    asked: mpsc::Sender<Permission>,
+    /// Ids of those that were decided, by whomever.
+    decided: watch::Sender<Vec<String>>,
+    asking: JoinHandle<()>,
+}
+
+impl Drop for Questions {
+    fn drop(&mut self) {
+        self.asking.abort();
+    }
+}
+
+impl Questions {
+    /// None where there is nobody to ask.
+    pub fn start(client: &Arc<Client>, output: Output, task: &TaskRef, screen: &Arc<Screen>) -> Option<Self> {
+        if output.json || !stdin().is_terminal() || !stdout().is_terminal() {
+            return None;
+        }
+        let (asked, questions) = mpsc::channel(WAITING_MAX);
+        let (decided, decisions) = watch::channel(Vec::new());
+        let asker = Asker {
+            client: Arc::clone(client),
+            task: task.clone(),
+            screen: Arc::clone(screen),
+            decisions,
+            lines: Lines::default(),
+        };
+        let asking = tokio::spawn(asker.run(questions));
+        Some(Self { asked, decided, asking })
+    }
+
+    /// Looks whether an event asks for something, or says that it is decided.
+    pub fn see(&self, frame: &Frame) {
+        let Ok(event) = serde_json::from_str(&frame.data) else { return };
+        let Told::Known(TaskFact::Permission(permission)) = told(&event) else { return };
+        if permission.state == PermissionState::Asked {
+            // More than anybody answers: they can be answered by their ids.
+            let _ = self.asked.try_send(*permission);
+        } else {
+            self.decided.send_modify(|decided| decided.push(permission.id.clone()));
+        }
+    }
+}
+
+struct Asker {
+    client: Arc<Client>,
+    task: TaskRef,
+    screen: Arc<Screen>,
+    decisions: watch::Receiver<Vec<String>>,
+    lines: Lines,
+}
+
+impl Asker {
+    async fn run(mut self, mut questions: mpsc::Receiver<Permission>) {
+        while let Some(permission) = questions.recv().await {
+            self.one(&permission).await;
+            self.screen.answered();
+        }
+    }
+
+    async fn one(&mut self, permission: &Permission) {
+        loop {
+            let is_decided = |decided: &Vec<String>| decided.contains(&permission.id);
+            if is_decided(&self.decisions.borrow()) {
+                return;
+            }
+            self.screen.ask(&format!("  {}?", choices(permission)));
+            let line = tokio::select! {
+                // A line that was begun is kept for the next question.
+                line = self.lines.next() => line,
+                // Only waits.
+                _ = self.decisions.wait_for(is_decided) => {
+                    self.screen.tell("");
+                    return;
+                }
+            };
+            // At the end of the input nobody can be asked any more.
+            let Some(line) = line else { return };
+            let Some(answer) = typed(&line, permission) else { continue };
+            if let Err(error) = send(&self.client, &self.task, &permission.id, &answer).await {
+                self.screen.tell(&format!("slipway: {error}"));
+            }
+            return;
+        }
+    }
+}
+
+/// Answers a permission of a task.
+pub async fn answer(
+    client: &Client,
+    task: &TaskRef,
+    permission: &str,
+    answer: &PermissionAnswer,
+) -> Result<(), Failure> {
+    Ok(send(client, task, permission, answer).await?)
+}
+
+async fn send(
+    client: &Client,
+    task: &TaskRef,
+    permission: &str,
+    answer: &PermissionAnswer,
+) -> Result<(), ClientError> {
+    let path = format!("{}/permissions/{}", task.path(), crate::client::encode(permission));
+    match client.send(Ask::post(path).json(answer)).await {
+        Ok(_) => Ok(()),
+        // Somebody else was quicker, or the agent went on: the events say which.
+        Err(error) if error.is(ApiErrorCode::NotRunning) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lines that a person types, from the first question on.
+#[derive(Default)]
+struct Lines {
+    typed: Option<mpsc::Receiver<String>>,
+}
+
+impl Lines {
+    async fn next(&mut self) -> Option<String> {
+        self.typed.get_or_insert_with(read_lines).recv().await
+    }
+}
+
+/// By a thread that nobody waits for: it may wait for ever.
+fn read_lines() -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in stdin().lines() {
+            let Ok(line) = line else { return };
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

@@ -1,0 +1,137 @@
+//! From an entry of the table to what runtimed is told. Pure.
+
+use super::{Entry, Speaks, table::Variant, template::fill};
+use crate::models::Dialect;
+use protocol::{AcpAgent, Agent, Decision, EnvMap, MODEL_URL, Permissions, StreamJsonAgent};
+use std::collections::BTreeMap;
+
+pub const HOME: &str = "/home/sandbox";
+pub const APP: &str = "/home/sandbox/workspace/app";
+/// OpenAI itself knows every kind of call; whoever else speaks as it does mostly knows one.
+const OPENAI: &str = "openai";
+
+/// The way to a model: nothing shows the key.
+pub struct Connection {
+    pub dialect: Dialect,
+    pub provider: String,
+    /// What the agent is told.
+    pub model: String,
+    pub key: String,
+}
+
+/// What a task wants of its agent.
+#[derive(Default)]
+pub struct Wish<'a> {
+    /// Of the agent's `find`, the one to start.
+    pub program: &'a str,
+    pub connection: Option<&'a Connection>,
+    /// For an agent that has a way of its own to a model.
+    pub model: Option<&'a str>,
+    pub briefing: Option<String>,
+    pub continues: bool,
+    pub permissions: Permissions,
+}
+
+pub struct Launch {
+    pub agent: Agent,
+    /// What the caller's environment may say otherwise.
+    pub env: EnvMap,
+    /// What it may not: it leads to the model, and says who decides.
+    pub firm_env: EnvMap,
+}
+
+/// Models are put into JSON, TOML and arguments: only names that mean themselves there.
+pub fn model_is_plain(model: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@+~".contains(&b);
+    (1..=200).contains(&model.len()) && model.bytes().all(plain) && !model.starts_with('-')
+}
+
+pub fn launch(name: &str, entry: &Entry, wish: Wish<'_>) -> Launch {
+    let texts = Texts { connection: wish.connection };
+    let asks = wish.permissions.default != Decision::Allow || !wish.permissions.rules.is_empty();
+    let (mode, env_asked) = if asks {
+        (&entry.mode_asking, &entry.env_asking)
+    } else {
+        (&entry.mode_trusted, &entry.env_trusted)
+    };
+    let mut firm_env = texts.map(env_asked);
+    if let Some(connection) = wish.connection {
+        firm_env.extend(
+            entry.env_for.get(&variant(entry, connection)).map(|env| texts.map(env)).unwrap_or_default(),
+        );
+    }
+    let argv = |args: &[String]| -> Vec<String> {
+        std::iter::once(wish.program.to_owned()).chain(args.iter().map(|text| texts.fill(text))).collect()
+    };
+    let mut options = texts.map(&entry.options);
+    if let Some(model) = wish.model {
+        options.insert("model".to_owned(), model.to_owned());
+    }
+    let agent = match entry.speaks {
+        Speaks::Acp => Agent::Acp(AcpAgent {
+            name: name.to_owned(),
+            argv: argv(&entry.args),
+            files: texts.map(&entry.files),
+            authenticate: entry.authenticate.clone(),
+            mode: mode.clone(),
+            options,
+            briefing: wish.briefing,
+            continues: wish.continues,
+            permissions: wish.permissions,
+        }),
+        Speaks::StreamJson(dialect) => Agent::StreamJson(StreamJsonAgent {
+            name: name.to_owned(),
+            dialect,
+            argv: argv(&entry.args),
+            argv_to_continue: argv(&entry.args_to_continue),
+            files: texts.map(&entry.files),
+            briefing: wish.briefing,
+            continues: wish.continues,
+        }),
+        Speaks::Command => Agent::Command { argv: argv(&entry.args) },
+    };
+    Launch {
+        agent,
+        env: texts.map(&entry.env).into_iter().collect(),
+        firm_env: firm_env.into_iter().collect(),
+    }
+}
+
+fn variant(entry: &Entry, connection: &Connection) -> Variant {
+    match connection.dialect {
+        Dialect::Anthropic => Variant::Anthropic,
+        Dialect::Gemini => Variant::Gemini,
+        Dialect::Openai => {
+            let chat = connection.provider != OPENAI && entry.env_for.contains_key(&Variant::OpenaiChat);
+            if chat { Variant::OpenaiChat } else { Variant::Openai }
+        }
+    }
+}
+
+struct Texts<'a> {
+    connection: Option<&'a Connection>,
+}
+
+impl Texts<'_> {
+    fn map(&self, texts: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        texts.iter().map(|(name, text)| (name.clone(), self.fill(text))).collect()
+    }
+
+    fn fill(&self, text: &str) -> String {
+        fill(text, |name| match (name, self.connection) {
+            ("home", _) => Some(HOME.into()),
+            ("app", _) => Some(APP.into()),
+            ("base_url", Some(connection)) => {
+                Some(format!("{MODEL_URL}/{}", connection.dialect.word()).into())
+            }
+            ("key", Some(connection)) => Some(connection.key.as_str().into()),
+            ("model", Some(connection)) => Some(connection.model.as_str().into()),
+            // `session` is known only to runtimed.
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "launch_tests.rs"]
+mod tests;

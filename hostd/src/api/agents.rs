@@ -1,0 +1,107 @@
+//! Agents: which there are, whether they can be started, and whether there is a model for them.
+
+use super::{
+    agent_versions,
+    call::Call,
+    connection,
+    failure::{Answer, Failure},
+    pass::{self, WITHIN},
+    views::ok,
+};
+use crate::{
+    agents::{Agents, COMMAND, Entry},
+    control::{Control, ControlError},
+    models::Dialect,
+};
+use hyper::Method;
+use protocol::{
+    ErrorCode, ProgramsRequest, ProgramsView,
+    api::{AgentView, Page},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Programs that are asked for at once.
+const PROGRAMS_MAX: usize = 64;
+
+pub async fn list(call: Call) -> Answer {
+    let agents = call.api.fleet.agents().clone();
+    let spoken = connection::dialects(&call);
+    let inside = match call.query.text("sandbox") {
+        Some(id) => Some(look_inside(&call, id, &agents).await?),
+        None => None,
+    };
+    let view = |(name, entry): (&str, &Entry)| view(&agents, name, entry, &spoken, inside.as_ref());
+    let mut items: Vec<AgentView> = agents.table().iter().map(view).collect();
+    // Who does a task unless told otherwise comes first.
+    items.sort_by_key(|agent| !agent.default);
+    Ok(ok(&Page { items, next: None }))
+}
+
+/// What one sandbox has: paths by the names that were looked for, and versions by the names of agents.
+#[derive(Default)]
+struct Inside {
+    paths: BTreeMap<String, String>,
+    versions: BTreeMap<String, String>,
+}
+
+async fn look_inside(call: &Call, id: &str, agents: &Agents) -> Result<Inside, Failure> {
+    let id = call.sandbox_by(id).await?.id;
+    let (record, control) = call.control_of(&id).await?;
+    let paths = programs(&control, agents).await?;
+    let found = |(name, entry): (&str, &Entry)| {
+        let path = entry.find.iter().find_map(|program| paths.get(program))?;
+        Some((name.to_owned(), path.clone(), entry.version_args.clone()))
+    };
+    let asked: Vec<_> =
+        agents.table().iter().filter_map(found).filter(|(_, _, args)| !args.is_empty()).collect();
+    let versions = agent_versions::of(call, &record, &control, asked).await;
+    Ok(Inside { paths, versions })
+}
+
+async fn programs(control: &Control, agents: &Agents) -> Result<BTreeMap<String, String>, Failure> {
+    let wanted: BTreeSet<String> = agents.table().iter().flat_map(|(_, entry)| entry.find.clone()).collect();
+    let ask = ProgramsRequest { programs: wanted.into_iter().take(PROGRAMS_MAX).collect() };
+    let path = pass::path(&["programs"]);
+    match control.json::<ProgramsView>(Method::POST, &path, Some(&ask), WITHIN).await {
+        Ok((_, view)) => Ok(view.found),
+        // One that was brought up by an earlier version, which cannot tell.
+        Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn view(
+    agents: &Agents,
+    name: &str,
+    entry: &Entry,
+    spoken: &BTreeSet<Dialect>,
+    inside: Option<&Inside>,
+) -> AgentView {
+    let path = match inside {
+        Some(inside) => entry.find.iter().find_map(|program| inside.paths.get(program).cloned()),
+        None => agents.installed(entry),
+    };
+    let installed = path.is_some() || name == COMMAND;
+    let connected =
+        entry.dialects.is_empty() || entry.dialects.iter().any(|dialect| spoken.contains(dialect));
+    let mut how_to_connect = Vec::new();
+    if !installed {
+        how_to_connect.push(agents.how_to_install(name));
+    }
+    if let (false, Some(dialect)) = (connected, entry.dialects.first()) {
+        how_to_connect.push(connection::how_to_add(*dialect));
+    }
+    AgentView {
+        name: name.to_owned(),
+        title: if entry.title.is_empty() { name.to_owned() } else { entry.title.clone() },
+        speaks: entry.speaks.word().to_owned(),
+        default: name == agents.table().default_name(),
+        installed,
+        path,
+        version: inside.and_then(|inside| inside.versions.get(name).cloned()),
+        pinned: entry.version.clone(),
+        dialects: entry.dialects.iter().map(|dialect| dialect.word().to_owned()).collect(),
+        connected,
+        how_to_connect,
+    }
+}

@@ -1,0 +1,54 @@
+//! What tenants may use of models, and what they used.
+
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    views::{no_content, ok},
+};
+use crate::store::BudgetRecord;
+use protocol::api::{BudgetSpec, BudgetUse, BudgetView, Label, Page};
+
+const MICRO: f64 = 1_000_000.0;
+
+pub async fn put(call: Call) -> Answer {
+    let spec: BudgetSpec = call.json()?;
+    let tenant = Label::parse(call.param("tenant")?);
+    let tenant = tenant.map_err(|error| Failure::invalid("tenant", error.to_string()))?;
+    Ok(ok(&view(&call.api.fleet.models().put_budget(tenant, &spec).await?)))
+}
+
+pub async fn list(call: Call) -> Answer {
+    let all = call.api.fleet.models().budgets().await?;
+    let seen = |budget: &&BudgetRecord| call.who.operator || budget.tenant == call.who.tenant;
+    Ok(ok(&Page { items: all.iter().filter(seen).map(view).collect(), next: None }))
+}
+
+pub async fn get(call: Call) -> Answer {
+    let tenant = Label::parse(call.param("tenant")?).map_err(|_| Failure::not_found())?;
+    if !call.who.operator && tenant != call.who.tenant {
+        return Err(Failure::foreign());
+    }
+    Ok(ok(&view(&call.api.fleet.models().budget(&tenant).await?)))
+}
+
+pub async fn remove(call: Call) -> Answer {
+    let tenant = Label::parse(call.param("tenant")?).map_err(|_| Failure::not_found())?;
+    call.api.fleet.models().remove_budget(&tenant).await?;
+    Ok(no_content())
+}
+
+fn view(budget: &BudgetRecord) -> BudgetView {
+    let BudgetRecord { tenant, bounds, per, used } = budget;
+    BudgetView {
+        tenant: tenant.clone(),
+        tokens: bounds.tokens,
+        cost_usd: bounds.cost_micro_usd.map(|micro| micro as f64 / MICRO),
+        requests: bounds.requests,
+        per: *per,
+        used: BudgetUse {
+            tokens: used.tokens,
+            cost_usd: used.cost_micro_usd as f64 / MICRO,
+            requests: used.requests,
+        },
+    }
+}

@@ -1,0 +1,142 @@
+//! What makes sandboxes on this host, what could, and what drivers found that is nobody's.
+
+use super::{
+    call::Call,
+    failure::{Answer, chain},
+    limits,
+    views::ok,
+};
+use crate::{
+    core::UNSUPPORTED,
+    driver::{Driver, DriverError, Drivers, Found},
+};
+use futures_util::future::join_all;
+use protocol::api::{DriverView, Page, StaleList, StaleView, Unasked};
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+pub async fn list(call: Call) -> Answer {
+    let fleet = &call.api.fleet;
+    Ok(ok(&Page { items: views(fleet.drivers(), &fleet.defaults().driver), next: None }))
+}
+
+/// Every name that people know: the drivers of this hostd, those that it was started without, and those that
+/// it does not have.
+pub fn views(drivers: &Drivers, default: &str) -> Vec<DriverView> {
+    let ours = drivers
+        .all()
+        .iter()
+        .map(|driver| DriverView { default: driver.name() == default, ..opened(driver.as_ref()) });
+    let absent = drivers.absent().iter().map(|absent| {
+        let present = absent.present();
+        let missing = vec![absent.why.clone()];
+        DriverView { name: absent.name.to_owned(), present, missing, ..DriverView::default() }
+    });
+    let unsupported = UNSUPPORTED.iter().map(|known| DriverView {
+        name: known.name.to_owned(),
+        unsupported: true,
+        missing: vec![known.why.to_owned()],
+        ..DriverView::default()
+    });
+    ours.chain(absent).chain(unsupported).collect()
+}
+
+fn opened(driver: &dyn Driver) -> DriverView {
+    let health = driver.health();
+    DriverView {
+        name: driver.name().to_owned(),
+        present: driver.present(),
+        usable: health.is_ok(),
+        version: health.is_ok().then(|| driver.describe()),
+        missing: lacks(driver),
+        capabilities: Some(driver.capabilities()),
+        ..DriverView::default()
+    }
+}
+
+/// What keeps it from being used, and what does not work.
+pub fn lacks(driver: &dyn Driver) -> Vec<String> {
+    driver.health().err().iter().map(ToString::to_string).chain(driver.warnings()).collect()
+}
+
+/// Asked now, all drivers at once: what one that does not answer has is not known, and that is told.
+pub async fn stale(call: Call) -> Answer {
+    let drivers = call.api.fleet.drivers().all();
+    let asked = join_all(drivers.iter().map(|driver| ask(driver.clone()))).await;
+    Ok(ok(&told(asked)))
+}
+
+/// What one driver found, and why there may be more.
+struct Asked {
+    driver: &'static str,
+    found: Vec<Found>,
+    unasked: Option<DriverError>,
+}
+
+fn told(asked: Vec<Asked>) -> StaleList {
+    let mut list = StaleList::default();
+    for Asked { driver, found, unasked } in asked {
+        list.items.extend(found.into_iter().filter_map(|one| suspect(driver, one)));
+        let why = unasked.map(|error| Unasked { driver: driver.to_owned(), why: chain(&error) });
+        list.unasked.extend(why);
+    }
+    list.more = list.items.len() > limits::STALE_MAX;
+    list.items.truncate(limits::STALE_MAX);
+    list
+}
+
+async fn ask(driver: Arc<dyn Driver>) -> Asked {
+    let late = || DriverError::TimedOut { what: "a list of sandboxes", after_ms: limits::STALE_MAX_MS };
+    let listed = timeout(Duration::from_millis(limits::STALE_MAX_MS), driver.list()).await;
+    let (found, failed) = match listed.unwrap_or_else(|_| Err(late())) {
+        Ok(found) => (found, None),
+        Err(error) => (vec![], Some(error)),
+    };
+    // Without its backend a driver lists what it remembers.
+    Asked { driver: driver.name(), found, unasked: failed.or_else(|| driver.health().err()) }
+}
+
+fn suspect(driver: &str, found: Found) -> Option<StaleView> {
+    match found {
+        Found::Suspect { name, why } => Some(StaleView { driver: driver.to_owned(), name, why }),
+        Found::Ours { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fake::Fake;
+    use std::sync::atomic::Ordering;
+
+    #[tokio::test]
+    async fn a_driver_whose_backend_is_away_is_told_as_unasked_though_it_lists_what_it_remembers() {
+        let driver = Arc::new(Fake::called("docker"));
+        assert_eq!(told(vec![ask(driver.clone()).await]).unasked.len(), 0);
+        driver.unwell.store(true, Ordering::Relaxed);
+        let list = told(vec![ask(driver).await]);
+        let unasked = list.unasked.first().expect("it is away");
+        assert_eq!((unasked.driver.as_str(), unasked.why.as_str()), ("docker", "gone fishing"));
+    }
+
+    #[test]
+    fn what_a_driver_does_not_tell_is_told_as_unknown() {
+        let suspects = |count: usize| {
+            let one = |n| Found::Suspect { name: format!("c{n}"), why: "its seal is wrong".to_owned() };
+            (0..count).map(one).collect::<Vec<_>>()
+        };
+        let away = || DriverError::Unavailable { message: "nobody answers".to_owned() };
+        let asked = |driver, count, unasked| Asked { driver, found: suspects(count), unasked };
+        let list = told(vec![asked("oci", 1, None), asked("docker", 1, Some(away()))]);
+        let expected = serde_json::json!({
+            "items": [
+                {"driver": "oci", "name": "c0", "why": "its seal is wrong"},
+                {"driver": "docker", "name": "c0", "why": "its seal is wrong"},
+            ],
+            "unasked": [{"driver": "docker", "why": "nobody answers"}],
+        });
+        assert_eq!(serde_json::to_value(&list).expect("JSON"), expected);
+        let list = told(vec![asked("oci", limits::STALE_MAX + 1, None)]);
+        assert_eq!((list.items.len(), list.more), (limits::STALE_MAX, true));
+    }
+}

@@ -1,0 +1,96 @@
+//! Models: which there are for a caller, and who provides them. Keys come in, and never go out.
+
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    views::{no_content, ok},
+};
+use crate::{
+    core::{choose, missing, rfc3339},
+    gateway::{Gateway, NoOffer, Offer},
+    models::{Known, ModelsError, Provider},
+};
+use protocol::api::{Label, Page, ProviderSpec, ProviderView};
+
+pub async fn list(call: Call) -> Answer {
+    let items = call.api.fleet.models().available(&call.who.tenant);
+    Ok(ok(&Page { items, next: None }))
+}
+
+pub async fn put(call: Call) -> Answer {
+    let mut spec: ProviderSpec = call.json()?;
+    let (fleet, name) = (&call.api.fleet, call.param("provider")?);
+    let draft = fleet.models().draft(name, &spec)?;
+    let unsure = match draft.filter(|_| spec.verify != Some(false)) {
+        Some(provider) => ask(fleet.gateway(), &provider, &mut spec).await?,
+        None => None,
+    };
+    let known = fleet.models().put_provider(name, &spec).await?;
+    let mut view = view(&known);
+    let warnings: Vec<String> = [view.warning.take(), unsure].into_iter().flatten().collect();
+    view.warning = (!warnings.is_empty()).then(|| warnings.join("; "));
+    Ok(ok(&view))
+}
+
+/// Asks a provider what it has, and sets the default where that was left open. What is doubtful comes back; only a
+/// refused key is an error.
+async fn ask(
+    gateway: &Gateway,
+    provider: &Provider,
+    spec: &mut ProviderSpec,
+) -> Result<Option<String>, ModelsError> {
+    let offer = match gateway.offer(provider).await {
+        Ok(offer) => offer,
+        Err(NoOffer::Refused(words)) => {
+            let (provider, had_key) = (provider.name.clone(), provider.key.is_some());
+            return Err(ModelsError::KeyRefused { provider, had_key, words });
+        }
+        Err(NoOffer::Untold(words)) => {
+            let key = if provider.key.is_some() { "whether its key is good and " } else { "" };
+            return Ok(Some(format!("it is not known {key}which models it has: {words}")));
+        }
+    };
+    let listed: Vec<&str> = spec.models.iter().map(|model| model.name.as_str()).collect();
+    // Where there is a list the default is on it, perhaps by its alias.
+    let alone = spec.default.as_deref().filter(|_| listed.is_empty());
+    let named: Vec<&str> = listed.iter().copied().chain(alone).collect();
+    let doubt = doubt(&provider.name, &named, &offer);
+    if spec.default.is_none() && listed.len() != 1 {
+        spec.default = choose(provider.dialect, &listed, &offer.models);
+    }
+    Ok(doubt)
+}
+
+fn doubt(provider: &str, named: &[&str], offer: &Offer) -> Option<String> {
+    let missing = if offer.more { Vec::new() } else { missing(named, &offer.models) };
+    (!missing.is_empty()).then(|| format!("{provider} does not list {} among its models", missing.join(", ")))
+}
+
+pub async fn providers(call: Call) -> Answer {
+    let tenant = (!call.who.operator).then_some(&call.who.tenant);
+    let items = call.api.fleet.models().providers(tenant).iter().map(view).collect();
+    Ok(ok(&Page { items, next: None }))
+}
+
+pub async fn remove(call: Call) -> Answer {
+    let wrong = |_| Failure::invalid("tenant", "must be the name of a tenant");
+    let tenant = call.query.text("tenant").map(Label::parse).transpose().map_err(wrong)?;
+    call.api.fleet.models().remove_provider(tenant.as_ref(), call.param("provider")?).await?;
+    Ok(no_content())
+}
+
+fn view(known: &Known) -> ProviderView {
+    let record = &known.record;
+    ProviderView {
+        name: record.name.clone(),
+        dialect: record.dialect,
+        base_url: record.base_url.clone(),
+        has_key: record.sealed.is_some(),
+        tenant: record.tenant.clone(),
+        models: record.models.clone(),
+        default: record.default.clone(),
+        created_at: rfc3339(record.created_ms),
+        problem: known.problem.as_ref().map(|problem| format!("its key cannot be used: {problem}")),
+        warning: known.warning(),
+    }
+}

@@ -1,0 +1,46 @@
+//! What agents ask to be allowed, answered.
+
+use super::{
+    body,
+    call::Call,
+    failure::{Answer, Failure},
+    pass,
+    views::no_content,
+};
+use protocol::{Decision, PermissionAnswer};
+use serde_json::Value;
+
+const ID_MAX_BYTES: usize = 128;
+const OPTION_MAX_BYTES: usize = 1 << 10;
+
+/// Passed on to whoever runs the task: only there is known what is asked.
+pub async fn answer(call: Call) -> Answer {
+    let answer: PermissionAnswer = call.json()?;
+    if answer.decision == Decision::Ask {
+        return Err(Failure::invalid("decision", "must be allow or deny"));
+    }
+    if answer.option.as_ref().is_some_and(|option| option.len() > OPTION_MAX_BYTES) {
+        return Err(Failure::invalid("option", format!("must be at most {OPTION_MAX_BYTES} bytes")));
+    }
+    let task = call.task().await?;
+    let permission = call.param("permission")?;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if permission.len() > ID_MAX_BYTES || !permission.bytes().all(plain) || task.done_seq.is_some() {
+        return Err(Failure::not_found());
+    }
+    // Where its task runs, it runs: nobody is woken.
+    let (_, control) = call.api.fleet.control(&task.sandbox).await?;
+    let path = pass::path(&["tasks", task.id.as_str(), "permissions", permission]);
+    let body = serde_json::to_vec(&answer).map_err(|error| Failure::internal(&error))?;
+    pass::tell(&control, &path, body.into()).await?;
+    Ok(no_content())
+}
+
+/// The types are shared with runtimed, where unknown fields are let pass.
+pub fn only_known(permissions: &Value) -> Result<(), Failure> {
+    body::only(permissions, &["default", "rules"], "permissions")?;
+    for (at, rule) in permissions["rules"].as_array().into_iter().flatten().enumerate() {
+        body::only(rule, &["tool", "about", "then"], &format!("permissions.rules[{at}]"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! How a task really ended. What runtimed tells of its agent is a claim; what the gateway saw of its models is
+//! not. Where the two differ, this decides.
+
+use protocol::{FailureReason, TaskResult, TaskStatus, Usage};
+use serde::{Deserialize, Serialize};
+
+/// Why a task cannot succeed any more, as the gateway saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// `ModelFailed` or `BudgetExceeded`.
+    pub reason: FailureReason,
+    /// For people.
+    pub message: String,
+}
+
+/// All that the gateway saw of one task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Seen {
+    /// Absent when it made no call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// The newest call that has ended by itself, by its number.
+    pub last_call: u64,
+    /// Why a call failed, if none that ended later succeeded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<String>,
+    /// The highest number that a call had.
+    pub numbered: u64,
+}
+
+/// The result as it goes down: what the gateway saw has the last word.
+pub fn judge(claimed: TaskResult, seen: &Seen, verdict: Option<&Verdict>) -> TaskResult {
+    let result = TaskResult { usage: seen.usage, ..claimed };
+    if let Some(Verdict { reason, message }) = verdict {
+        // It was ended for this, so its own end says nothing.
+        return failed(result, *reason, message.clone());
+    }
+    match (&seen.last_failure, result.status, result.failure_reason) {
+        (Some(words), TaskStatus::Succeeded, _)
+        | (Some(words), _, Some(FailureReason::AgentFailed | FailureReason::BuildFailed)) => {
+            failed(result, FailureReason::ModelFailed, words.clone())
+        }
+        _ => result,
+    }
+}
+
+fn failed(result: TaskResult, reason: FailureReason, message: String) -> TaskResult {
+    TaskResult { status: TaskStatus::Failed, failure_reason: Some(reason), message: Some(message), ..result }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Ending;
+
+    fn claim(status: TaskStatus, failure_reason: Option<FailureReason>) -> TaskResult {
+        let said = Some(Usage { input_tokens: 7, ..Usage::default() });
+        let message = Some("as the agent has it".to_owned());
+        TaskResult { status, failure_reason, usage: said, message, ..Ending::Lost.result(true) }
+    }
+
+    #[test]
+    fn what_the_gateway_saw_has_the_last_word() {
+        use FailureReason::{
+            AgentFailed, BudgetExceeded, BuildFailed, Cancelled, IdleTimedOut, Lost, ModelFailed, TimedOut,
+        };
+        use TaskStatus::{Cancelled as Ended, Failed, Succeeded};
+        let verdict = |reason| Verdict { reason, message: "no".to_owned() };
+        let table = [
+            // What the agent claims; whether its last call failed; the verdict; what comes of it.
+            ((Succeeded, None), false, None, (Succeeded, None)),
+            ((Succeeded, None), true, None, (Failed, Some(ModelFailed))),
+            ((Succeeded, None), false, Some(ModelFailed), (Failed, Some(ModelFailed))),
+            ((Succeeded, None), false, Some(BudgetExceeded), (Failed, Some(BudgetExceeded))),
+            ((Failed, Some(AgentFailed)), false, None, (Failed, Some(AgentFailed))),
+            ((Failed, Some(AgentFailed)), true, None, (Failed, Some(ModelFailed))),
+            ((Failed, Some(BuildFailed)), true, None, (Failed, Some(ModelFailed))),
+            ((Failed, Some(TimedOut)), true, None, (Failed, Some(TimedOut))),
+            ((Failed, Some(IdleTimedOut)), true, None, (Failed, Some(IdleTimedOut))),
+            ((Failed, Some(Lost)), true, None, (Failed, Some(Lost))),
+            // Cancelled by a person, or because of the verdict.
+            ((Ended, Some(Cancelled)), true, None, (Ended, Some(Cancelled))),
+            ((Ended, Some(Cancelled)), true, Some(BudgetExceeded), (Failed, Some(BudgetExceeded))),
+            ((Failed, Some(Lost)), true, Some(ModelFailed), (Failed, Some(ModelFailed))),
+        ];
+        for ((status, reason), last_failed, given, expected) in table {
+            let usage = Usage { calls: 3, ..Usage::default() };
+            let last_failure = last_failed.then(|| "no answer".to_owned());
+            let seen = Seen { usage: Some(usage), last_failure, ..Seen::default() };
+            let judged = judge(claim(status, reason), &seen, given.map(verdict).as_ref());
+            assert_eq!(
+                (judged.status, judged.failure_reason),
+                expected,
+                "{status:?} {last_failed} {given:?}"
+            );
+            assert_eq!(judged.usage, Some(usage), "never what an agent says");
+        }
+    }
+
+    #[test]
+    fn a_task_without_calls_is_as_it_says_and_used_nothing() {
+        let judged = judge(claim(TaskStatus::Succeeded, None), &Seen::default(), None);
+        assert_eq!((judged.status, judged.usage), (TaskStatus::Succeeded, None));
+        assert_eq!(judged.message.as_deref(), Some("as the agent has it"));
+    }
+}

@@ -1,0 +1,9 @@
+//! The control groups of sandboxes: `slipway-<instance>/<id>` in every hierarchy that matters. They are
+//! made here, not by the runtime: it knows too little about speed.
+
+mod counters;
+mod group;
+mod hierarchy;
+
+pub use group::Group;
+pub use hierarchy::Hierarchies;

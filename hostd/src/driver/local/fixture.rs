@@ -1,0 +1,33 @@
+//! A sandbox to try things with.
+
+use crate::{core::Blueprint, driver::Badge};
+use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders};
+
+pub fn badge() -> Badge {
+    let label = |text: &str| Label::parse(text).expect("a label");
+    Badge {
+        sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id"),
+        name: "one".into(),
+        owner: Owner { tenant: label("t"), principal: label("p"), project: label("d") },
+        scope: None,
+        created_ms: 7,
+        particulars: None,
+    }
+}
+
+pub fn blueprint() -> Blueprint {
+    Blueprint {
+        driver: "oci".into(),
+        runtime: None,
+        image: "host".into(),
+        ports: vec![],
+        services: vec![],
+        limits: Limits { memory_mb: 512, cpus: 0.1, pids: 256, disk_mb: None },
+        network: Network::None,
+        egress: Default::default(),
+        idle_policy: IdlePolicy::Sleep,
+        visibility: None,
+        preview_headers: PreviewHeaders::Localhost,
+        ttl_ms: None,
+    }
+}

@@ -1,0 +1,202 @@
+use super::*;
+use std::{fs, os::unix::fs::symlink};
+use tar::{Builder, EntryType, Header};
+
+struct Place {
+    dir: tempfile::TempDir,
+    images: Images,
+}
+
+fn place() -> Place {
+    place_with(None)
+}
+
+fn place_with(agents: Option<PathBuf>) -> Place {
+    let dir = tempfile::tempdir().expect("a directory");
+    let layout = Layout::new(dir.path().join("data"), "oci");
+    for path in [layout.data().to_owned(), layout.trash()] {
+        fs::create_dir(path).expect("made");
+    }
+    let root = dir.path().join("host");
+    fs::create_dir_all(root.join("usr/local")).expect("made");
+    fs::create_dir_all(root.join("etc/ssl")).expect("made");
+    fs::create_dir_all(root.join("lib")).expect("made");
+    symlink("usr/bin", root.join("bin")).expect("linked");
+    fs::create_dir_all(root.join("opt/tool")).expect("made");
+    let host = HostRoot { allow: vec![root.join("opt/tool")], root };
+    Place { images: Images::open(&layout, &host, agents).expect("opened"), dir }
+}
+
+/// One entry, whatever its name may be.
+fn entry(builder: &mut Builder<Vec<u8>>, kind: EntryType, name: &str, link: &str) {
+    let mut header = Header::new_old();
+    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+    header.as_old_mut().linkname[..link.len()].copy_from_slice(link.as_bytes());
+    header.set_entry_type(kind);
+    header.set_mode(0o755);
+    let body: &[u8] = if kind == EntryType::Regular { b"x" } else { b"" };
+    header.set_size(body.len() as u64);
+    header.set_cksum();
+    builder.append(&header, body).expect("in memory");
+}
+
+fn import(place: &Place, entries: &[(EntryType, &str, &str)]) -> Result<Listed, String> {
+    let mut builder = Builder::new(vec![]);
+    for (kind, name, link) in entries {
+        entry(&mut builder, *kind, name, link);
+    }
+    let path = place.dir.path().join("image.tar");
+    fs::write(&path, builder.into_inner().expect("in memory")).expect("written");
+    place.images.import("one", &path).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_image_has_its_files_and_places_to_mount() {
+    use EntryType::{Directory, Link, Regular, Symlink};
+    let place = place();
+    let entries = [
+        (Directory, "bin/", ""),
+        (Regular, "bin/tool", ""),
+        (Link, "bin/same", "bin/tool"),
+        (Symlink, "etc/mtab", "/proc/mounts"),
+        (Regular, "/absolute", ""),
+        (EntryType::Char, "dev/null", ""),
+        (EntryType::Fifo, "fifo", ""),
+    ];
+    let listed = import(&place, &entries).expect("imported");
+    assert_eq!(listed.size_bytes, 2);
+    let root = place.images.find("one").expect("there").path;
+    for name in ["bin/tool", "bin/same", "absolute", ".runtimed"] {
+        assert!(root.join(name).is_file(), "{name}");
+    }
+    for name in ["home/sandbox", "run/runtimed", "var/tmp", "dev"] {
+        assert!(root.join(name).is_dir(), "{name}");
+    }
+    assert!(!root.join("dev/null").exists() && !root.join("fifo").exists());
+    assert_eq!(place.images.list().expect("listed"), [listed]);
+    assert!(import(&place, &entries).expect_err("twice").contains("already"));
+    place.images.remove("one").expect("removed");
+    assert!(matches!(place.images.find("one"), Err(DriverError::ImageMissing { .. })));
+    assert!(matches!(place.images.remove("one"), Err(DriverError::ImageMissing { .. })));
+}
+
+/// On the host everything in an image belongs to root, and everybody can get there.
+#[test]
+fn no_image_brings_set_id_programs_or_files_that_anybody_may_write() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    let mut builder = Builder::new(vec![]);
+    for (kind, name) in [(EntryType::Regular, "tool"), (EntryType::Directory, "open/")] {
+        let mut header = Header::new_gnu();
+        header.set_path(name).expect("short");
+        header.set_entry_type(kind);
+        header.set_mode(0o6777);
+        header.set_size(0);
+        header.set_cksum();
+        builder.append(&header, &b""[..]).expect("in memory");
+    }
+    let archive = place.dir.path().join("image.tar");
+    fs::write(&archive, builder.into_inner().expect("in memory")).expect("written");
+    let directory = place.dir.path().join("image");
+    fs::create_dir_all(directory.join("open")).expect("made");
+    fs::write(directory.join("tool"), "").expect("written");
+    for name in ["tool", "open"] {
+        fs::set_permissions(directory.join(name), fs::Permissions::from_mode(0o6777)).expect("set");
+    }
+    for (image, source) in [("packed", &archive), ("plain", &directory)] {
+        place.images.import(image, source).expect("imported");
+        let root = place.images.find(image).expect("there").path;
+        for name in ["tool", "open"] {
+            let mode = fs::metadata(root.join(name)).expect("there").permissions().mode();
+            assert_eq!(mode & 0o6002, 0, "{image} {name} {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn nothing_leaves_the_image() {
+    use EntryType::{Directory, Link, Regular, Symlink};
+    let outside = tempfile::tempdir().expect("a directory");
+    let target = outside.path().to_str().expect("text").to_owned();
+    let file = format!("{target}/secret");
+    fs::write(&file, "secret").expect("written");
+    for (what, entries) in [
+        ("a way up", vec![(Regular, "../up", "")]),
+        ("a way up inside", vec![(Regular, "a/../../up", "")]),
+        ("through a link", vec![(Symlink, "a", target.as_str()), (Regular, "a/in", "")]),
+        ("through a relative link", vec![(Symlink, "a", "../../../../../../tmp"), (Regular, "a/in", "")]),
+        ("a hard link out", vec![(Link, "a", file.as_str())]),
+        ("a hard link through a link", vec![(Symlink, "a", target.as_str()), (Link, "b", "a/secret")]),
+        ("a mount point that is a link", vec![(Symlink, "run", target.as_str())]),
+        ("a file as a mount point", vec![(Regular, "home", "")]),
+        ("runtimed as a link", vec![(Symlink, ".runtimed", file.as_str())]),
+        ("a directory through a link", vec![(Symlink, "a", target.as_str()), (Directory, "a/d", "")]),
+    ] {
+        let place = place();
+        assert!(import(&place, &entries).is_err(), "{what}");
+        assert!(place.images.find("one").is_err(), "{what}");
+        let left: Vec<_> =
+            fs::read_dir(outside.path()).expect("there").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, ["secret"], "{what}");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "secret", "{what}");
+        assert_eq!(fs::read_dir(place.images.layout.trash()).expect("there").count(), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_directory_is_copied_without_following_links() {
+    let place = place();
+    let source = place.dir.path().join("source");
+    fs::create_dir_all(source.join("usr/bin")).expect("made");
+    fs::write(source.join("usr/bin/tool"), "x").expect("written");
+    symlink("/etc/shadow", source.join("link")).expect("linked");
+    place.images.import("two", &source).expect("imported");
+    let root = place.images.find("two").expect("there").path;
+    assert_eq!(fs::read_link(root.join("link")).expect("a link"), Path::new("/etc/shadow"));
+    assert!(root.join("usr/bin/tool").is_file());
+}
+
+#[test]
+fn a_name_is_no_path() {
+    let place = place();
+    for bad in ["", "host", "../x", "a/b", ".hidden", "A", "-x", &"a".repeat(65)] {
+        assert!(place.images.import(bad, Path::new("/nowhere")).is_err(), "{bad:?}");
+        assert!(bad == "host" || place.images.find(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn the_host_is_seen_only_where_it_is_meant_to_be() {
+    let place = place();
+    let host = place.images.find("host").expect("always there");
+    let to: Vec<_> = host.binds.iter().map(|(_, to)| to.to_str().expect("text")).collect();
+    assert_eq!(to, ["/usr", "/usr/local", "/lib", "/etc/ssl", "/opt/tool"]);
+    assert!(host.binds[1].0.ends_with("local") && !host.binds[1].0.ends_with("usr/local"), "covered");
+    assert_eq!(fs::read_link(host.path.join("bin")).expect("a link"), Path::new("usr/bin"));
+    assert!(fs::read_to_string(host.path.join("etc/passwd")).expect("there").contains("sandbox:x:1000"));
+    assert!(host.path.join("opt/tool").is_dir());
+}
+
+#[test]
+fn agents_are_in_every_image_that_has_a_place_for_them() {
+    use EntryType::{Directory, Symlink};
+    let open = tempfile::tempdir().expect("a directory");
+    let agents = open.path().join("agents");
+    fs::create_dir(&agents).expect("made");
+    fs::set_permissions(&agents, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let bind = (agents.clone(), PathBuf::from(AGENTS_DIR));
+    let place = place_with(Some(agents.clone()));
+    let host = place.images.find(HOST).expect("always there");
+    assert_eq!(host.binds.last(), Some(&bind));
+    assert!(host.path.join("opt/slipway/agents").is_dir(), "a place to mount");
+    import(&place, &[(Directory, "bin/", "")]).expect("taken in");
+    let plain = place.images.find("one").expect("it is there");
+    assert_eq!(plain.binds, [bind]);
+    fs::set_permissions(&agents, fs::Permissions::from_mode(0o700)).expect("its mode");
+    assert_eq!(place.images.find("one").expect("it is there").binds, [], "nobody can get there");
+    fs::set_permissions(&agents, fs::Permissions::from_mode(0o755)).expect("its mode");
+    place.images.remove("one").expect("gone");
+    // It keeps what it has, and nothing is made where its link leads.
+    import(&place, &[(Symlink, "opt", "/etc")]).expect("taken in");
+    assert_eq!(place.images.find("one").expect("it is there").binds, []);
+}

@@ -1,0 +1,94 @@
+//! PID 1 of a sandbox, seen from outside. A number in a file proves nothing: the process must be alive,
+//! in the sandbox's control group, and the first of its own process namespace.
+
+use super::{
+    files,
+    kernel::{has_ended, pidfd_open},
+    layout::SandboxDir,
+    limits::KERNEL_FILE_MAX_BYTES,
+};
+use std::{io, os::fd::OwnedFd, path::PathBuf};
+
+#[derive(Debug)]
+pub struct Init {
+    pub pid: i32,
+    /// In clock ticks since the host's boot.
+    pub start_time: u64,
+    pub pidfd: OwnedFd,
+}
+
+impl Init {
+    /// The PID 1 of this sandbox, if it is alive. `belongs` tells by a process's `/proc/<pid>/cgroup`.
+    pub fn find(dir: &SandboxDir, belongs: impl FnOnce(&str) -> bool) -> io::Result<Option<Self>> {
+        let text = match files::read_text(&dir.pid(), 64) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Empty when the runtime died while it wrote.
+        let Some(pid) = text.trim().parse::<i32>().ok().filter(|pid| *pid > 0) else { return Ok(None) };
+        Self::check(pid, belongs)
+    }
+
+    pub fn check(pid: i32, belongs: impl FnOnce(&str) -> bool) -> io::Result<Option<Self>> {
+        let pidfd = match pidfd_open(pid) {
+            Ok(pidfd) => pidfd,
+            Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let read = |name: &str| files::read_text(&proc_of(pid).join(name), KERNEL_FILE_MAX_BYTES);
+        // They vanish with the process: then it has ended, and that is the answer.
+        let (Ok(stat), Ok(status), Ok(cgroup)) = (read("stat"), read("status"), read("cgroup")) else {
+            return Ok(None);
+        };
+        let Some(start_time) = start_time(&stat) else { return Ok(None) };
+        // Asked last: alive now means that all of the above was about this process.
+        let ours = is_first(&status) && belongs(&cgroup) && !has_ended(&pidfd);
+        Ok(ours.then_some(Self { pid, start_time, pidfd }))
+    }
+
+    pub fn proc(&self) -> PathBuf {
+        proc_of(self.pid)
+    }
+}
+
+pub fn proc_of(pid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+/// The 22nd field; the second is in brackets and may contain anything.
+fn start_time(stat: &str) -> Option<u64> {
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
+/// `NSpid: 4711 1`: one namespace below ours, and the first in it.
+fn is_first(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let pids: Vec<&str> = line.unwrap_or("").split_whitespace().collect();
+    matches!(pids.as_slice(), [_, "1"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_process_one_namespace_down_is_an_init() {
+        for (line, expected) in [
+            ("NSpid:\t4711\t1", true),
+            ("NSpid:\t4711\t2", false),
+            ("NSpid:\t1", false),
+            ("NSpid:\t4711\t5\t1", false),
+            ("", false),
+        ] {
+            assert_eq!(is_first(&format!("Name:\tx\n{line}\n")), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let fields: Vec<String> = (3..=52).map(|n| n.to_string()).collect();
+        assert_eq!(start_time(&format!("7 (a) (b)) {}", fields.join(" "))), Some(22));
+        assert_eq!(start_time("nonsense"), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! Where everything is. Paths only; nothing is touched.
+
+use protocol::api::SandboxId;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone)]
+pub struct Layout {
+    data: PathBuf,
+    /// The driver whose sandboxes these are.
+    driver: &'static str,
+}
+
+impl Layout {
+    pub fn new(data: PathBuf, driver: &'static str) -> Self {
+        Self { data, driver }
+    }
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+    pub fn sandboxes(&self) -> PathBuf {
+        self.data.join(self.driver)
+    }
+    /// `--root` of the runtime.
+    pub fn states(&self) -> PathBuf {
+        self.sandboxes().join("run")
+    }
+    pub fn state(&self, sandbox: &SandboxId) -> PathBuf {
+        self.states().join(sandbox.as_str())
+    }
+    /// Each driver has its own: who may pass there depends on whose files they are.
+    pub fn workspaces(&self) -> PathBuf {
+        match self.driver {
+            "oci" => self.data.join("workspaces"),
+            other => self.data.join(format!("{other}-workspaces")),
+        }
+    }
+    pub fn workspace(&self, sandbox: &SandboxId) -> PathBuf {
+        self.workspaces().join(sandbox.as_str())
+    }
+    pub fn images(&self) -> PathBuf {
+        self.data.join("images")
+    }
+    pub fn trash(&self) -> PathBuf {
+        Self::trash_of(&self.data)
+    }
+    /// One for all drivers.
+    pub fn trash_of(data: &Path) -> PathBuf {
+        data.join("trash")
+    }
+    pub fn sandbox(&self, sandbox: &SandboxId) -> SandboxDir {
+        SandboxDir { dir: self.sandboxes().join(sandbox.as_str()) }
+    }
+}
+
+/// `<data>/<driver>/<id>`.
+#[derive(Debug, Clone)]
+pub struct SandboxDir {
+    dir: PathBuf,
+}
+
+impl SandboxDir {
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+    pub fn badge(&self) -> PathBuf {
+        self.dir.join("badge.json")
+    }
+    pub fn bundle(&self) -> PathBuf {
+        self.dir.join("bundle")
+    }
+    pub fn config(&self) -> PathBuf {
+        self.dir.join("bundle/config.json")
+    }
+    /// `/run/runtimed` inside.
+    pub fn control(&self) -> PathBuf {
+        self.dir.join("control")
+    }
+    /// `/run/slipway` inside.
+    pub fn public(&self) -> PathBuf {
+        self.dir.join("public")
+    }
+    /// What PID 1 prints.
+    pub fn stdio(&self) -> PathBuf {
+        self.dir.join("stdio.log")
+    }
+    /// Locked while the runtime is at work.
+    pub fn lock(&self) -> PathBuf {
+        self.dir.join("launch.lock")
+    }
+    /// Which container it is, and which of its runs was seen to its end.
+    pub fn run(&self) -> PathBuf {
+        self.dir.join("run.json")
+    }
+    pub fn pid(&self) -> PathBuf {
+        self.dir.join("pid")
+    }
+}

@@ -1,0 +1,45 @@
+//! What was on its way out when hostd ended. Whichever driver put it there, it is taken away when the next one
+//! begins.
+
+use super::{layout::Layout, tree};
+use std::{io, path::Path};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Once, before any driver is opened: what is there then is nobody's. May take long, and nobody has to wait
+/// for it; what is not done is found by the next hostd.
+pub fn empty(data: &Path) -> JoinHandle<()> {
+    let trash = Layout::trash_of(data);
+    let stale = tree::stale(&trash).unwrap_or_else(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::warn!(path = %trash.display(), %error, "could not look into the trash");
+        }
+        vec![]
+    });
+    spawn_blocking(move || {
+        for path in stale {
+            if let Err(error) = tree::remove(&path) {
+                tracing::warn!(path = %path.display(), %error, "could not empty the trash");
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_an_earlier_hostd_left_goes_and_what_comes_later_stays() {
+        let data = tempfile::tempdir().expect("a directory");
+        empty(data.path()).await.expect("no trash is fine");
+        let trash = data.path().join("trash");
+        std::fs::create_dir_all(trash.join("workspace-1/deep")).expect("made");
+        std::fs::write(trash.join("workspace-1/deep/file"), "x").expect("written");
+        let emptied = empty(data.path());
+        std::fs::create_dir(trash.join("new-1")).expect("made");
+        emptied.await.expect("done");
+        let left: Vec<_> =
+            std::fs::read_dir(&trash).expect("there").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, ["new-1"]);
+    }
+}

@@ -1,0 +1,52 @@
+//! The files of a sandbox: made whole, emptied and taken away from one moment to the next.
+
+use super::{
+    super::DriverError,
+    files::{self, failed},
+    layout::Layout,
+    limits::SANDBOX_UID,
+    tree,
+};
+use protocol::api::SandboxId;
+use std::os::unix::fs::lchown;
+
+/// The workspace with its first directories, from one moment to the next. One that is there is left
+/// as it is.
+pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
+    let place = layout.workspace(sandbox);
+    if std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_dir()) {
+        return Ok(());
+    }
+    let temporary = layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
+    let mut path = temporary.clone();
+    let make = || failed("make the workspace");
+    for (part, mode) in [("", 0o750), ("workspace", 0o755), ("app", 0o755)] {
+        if !part.is_empty() {
+            path.push(part);
+        }
+        files::make_dir(&path, mode).map_err(make())?;
+        lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID)).map_err(make())?;
+    }
+    std::fs::rename(&temporary, &place).map_err(make())
+}
+
+/// The workspace first: as long as the badge is there, the rest is found again.
+pub fn remove_files(layout: &Layout, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+    let workspace = layout.workspace(sandbox);
+    let dir = layout.sandbox(sandbox);
+    let workspace = (!keep_workspace).then_some(workspace.as_path());
+    for path in workspace.into_iter().chain([dir.path()]) {
+        let gone = tree::discard(path, &layout.trash()).map_err(failed("remove the sandbox"))?;
+        if let Some(gone) = gone {
+            tree::remove(&gone).map_err(failed("remove the sandbox"))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn reset(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
+    let gone = tree::discard(&layout.workspace(sandbox), &layout.trash());
+    let gone = gone.map_err(failed("empty the workspace"))?;
+    make(layout, sandbox)?;
+    gone.map_or(Ok(()), |gone| tree::remove(&gone)).map_err(failed("empty the workspace"))
+}

@@ -1,0 +1,99 @@
+//! Bodies on their way: counted, and ended when they must end.
+
+use super::{
+    head,
+    line::Line,
+    trip::{Cut, Trip, Way},
+};
+use axum::BoxError;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+/// A body that counts; none where there is nothing to say.
+pub struct Counted {
+    body: Option<Incoming>,
+    trip: Arc<Trip>,
+    way: Way,
+}
+
+impl Counted {
+    pub fn new(body: Option<Incoming>, trip: Arc<Trip>, way: Way) -> Self {
+        Self { body, trip, way }
+    }
+}
+
+impl Body for Counted {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = match ready!(Pin::new(body).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            None => return Poll::Ready(None),
+        };
+        let bytes = frame.data_ref().map_or(0, Bytes::len) + frame.trailers_ref().map_or(0, head::of_fields);
+        Poll::Ready(Some(self.trip.moves(self.way, bytes).map(|()| frame).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+/// The body of an answer, with the line it comes on, which is kept when all of it came.
+pub struct Coming {
+    pub line: Option<Box<Line>>,
+    pub body: Counted,
+    pub cut: BoxFuture<'static, Cut>,
+}
+
+impl Body for Coming {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(line) = &mut self.line {
+            line.drive(cx);
+        }
+        if let Poll::Ready(cut) = self.cut.as_mut().poll(cx) {
+            return Poll::Ready(Some(Err(cut.into())));
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if self.body.is_end_stream()
+            && let Some(line) = self.line.take()
+        {
+            self.body.trip.keep(line);
+        }
+    }
+}

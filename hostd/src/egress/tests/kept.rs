@@ -1,0 +1,76 @@
+use super::world::{World, head};
+use protocol::api::EgressRules;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{io::AsyncWriteExt, net::TcpListener, task::JoinSet};
+
+const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+
+fn names(_: &str) -> Vec<IpAddr> {
+    vec![Ipv4Addr::LOCALHOST.into()]
+}
+
+/// A server that answers so often on each connection and then closes it without a word, and how many it had.
+async fn server(answers: usize) -> (SocketAddr, Arc<AtomicUsize>, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let connections = Arc::new(AtomicUsize::new(0));
+    let (count, mut tasks) = (connections.clone(), JoinSet::new());
+    tasks.spawn(async move {
+        let mut serving = JoinSet::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            count.fetch_add(1, Ordering::Relaxed);
+            serving.spawn(async move {
+                for _ in 0..answers {
+                    if head(&mut stream).await.is_empty() || stream.write_all(HELLO).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (address, connections, tasks)
+}
+
+#[tokio::test]
+async fn a_connection_serves_the_next_request_and_one_that_was_closed_loses_none() {
+    let table: [(usize, &[&str], usize); 5] = [
+        (10, &["GET", "GET", "HEAD"], 1),
+        (1, &["GET", "GET", "GET"], 3),
+        (2, &["GET", "GET", "GET"], 2),
+        // What must not arrive twice goes on a connection that nobody used.
+        (10, &["POST", "POST"], 2),
+        (10, &["POST", "GET"], 1),
+    ];
+    for (answers, methods, expected) in table {
+        let (at, connections, _server) = server(answers).await;
+        let world = World::new(&[at.to_string()], names).await;
+        for method in methods {
+            let host = format!("good.test:{}", at.port());
+            let request =
+                format!("{method} http://{host}/ HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n\r\n");
+            let answer = world.ask(&request).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{methods:?}: {answer}");
+        }
+        assert_eq!(connections.load(Ordering::Relaxed), expected, "{answers} {methods:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_is_judged_again() {
+    let (at, connections, _server) = server(10).await;
+    let world = World::new(&[at.to_string()], names).await;
+    let request = format!("GET http://good.test:{}/ HTTP/1.1\r\nhost: good.test\r\n\r\n", at.port());
+    assert!(world.ask(&request).await.starts_with("HTTP/1.1 200"));
+    world.set(EgressRules { deny: vec!["127.0.0.0/8".into()], ..EgressRules::default() });
+    assert!(world.ask(&request).await.starts_with("HTTP/1.1 403"));
+    world.set(EgressRules::default());
+    assert!(world.ask(&request).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+}

@@ -1,0 +1,142 @@
+//! Where the gateway asks who may, and tells how it went: `models`. In its own tests somebody sits there who
+//! writes down what he is told.
+
+use crate::models::{
+    Aim, Ask, Bounded, Call, Dialect, End, Fault, Grant, Models, Refused, Speech, TurnedAway,
+};
+use protocol::api::SandboxId;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+#[cfg(test)]
+use super::tests::trial::{Trial, TrialCall};
+
+#[derive(Clone)]
+pub enum Desk {
+    Models(Models),
+    #[cfg(test)]
+    Trial(Arc<Trial>),
+}
+
+/// What one task may do.
+pub enum Pass {
+    Grant(Arc<Grant>),
+    #[cfg(test)]
+    Trial(Arc<Trial>),
+}
+
+/// A call that was let through.
+pub enum Open {
+    Call(Box<Call>),
+    #[cfg(test)]
+    Trial(TrialCall),
+}
+
+impl Desk {
+    pub fn claim(&self, sandbox: &SandboxId, key: &str) -> Option<Pass> {
+        match self {
+            Self::Models(models) => models.claim(sandbox, key).map(Pass::Grant),
+            #[cfg(test)]
+            Self::Trial(trial) => trial.claim(key).then(|| Pass::Trial(trial.clone())),
+        }
+    }
+}
+
+impl Pass {
+    pub fn aim(&self, speech: Speech, model: &str) -> Result<Aim, Refused> {
+        match self {
+            Self::Grant(grant) => grant.aim(speech, model),
+            #[cfg(test)]
+            Self::Trial(trial) => trial.aim(model),
+        }
+    }
+
+    /// Returns when the turn of the task has come.
+    pub async fn in_its_turn(&self) -> Result<(), Refused> {
+        match self {
+            Self::Grant(grant) => grant.in_its_turn().await,
+            #[cfg(test)]
+            Self::Trial(trial) => trial.in_its_turn(),
+        }
+    }
+
+    /// What some budget bounds.
+    pub fn bounded(&self) -> Bounded {
+        match self {
+            Self::Grant(grant) => grant.bounded(),
+            #[cfg(test)]
+            Self::Trial(trial) => trial.bounded(),
+        }
+    }
+
+    pub async fn begin(&self, aim: &Aim, ask: Ask) -> Result<Open, Refused> {
+        match self {
+            Self::Grant(grant) => grant.begin_in_turn(aim, ask).await.map(|call| Open::Call(Box::new(call))),
+            #[cfg(test)]
+            Self::Trial(trial) => trial.begin(ask).map(Open::Trial),
+        }
+    }
+
+    pub async fn turned_away(&self, call: TurnedAway) {
+        match self {
+            Self::Grant(grant) => grant.turned_away(call).await,
+            #[cfg(test)]
+            Self::Trial(trial) => trial.turned_away(call),
+        }
+    }
+
+    /// What the task may call them.
+    pub fn models(&self, dialect: Dialect) -> Vec<String> {
+        match self {
+            Self::Grant(grant) => grant.models(dialect),
+            #[cfg(test)]
+            Self::Trial(trial) => {
+                let _ = dialect;
+                trial.models()
+            }
+        }
+    }
+}
+
+impl Open {
+    pub fn max_output_tokens(&self) -> Option<u64> {
+        match self {
+            Self::Call(call) => call.max_output_tokens,
+            #[cfg(test)]
+            Self::Trial(call) => call.max_output_tokens(),
+        }
+    }
+
+    /// Told when its task is over.
+    pub fn over(&self) -> CancellationToken {
+        match self {
+            Self::Call(call) => call.over(),
+            #[cfg(test)]
+            Self::Trial(call) => call.over(),
+        }
+    }
+
+    pub fn retrying(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
+        match self {
+            Self::Call(call) => call.retrying(attempt, fault, wait_ms),
+            #[cfg(test)]
+            Self::Trial(call) => call.retrying(attempt, fault, wait_ms),
+        }
+    }
+
+    pub fn streamed(&self, output_tokens: u64) -> Result<(), Refused> {
+        match self {
+            Self::Call(call) => call.streamed(output_tokens),
+            #[cfg(test)]
+            Self::Trial(call) => call.streamed(output_tokens),
+        }
+    }
+
+    pub async fn ended(self, end: End) {
+        match self {
+            Self::Call(call) => call.ended(end).await,
+            #[cfg(test)]
+            Self::Trial(call) => call.ended(end),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A gateway that is served on loopback, and a client.
+
+use super::{
+    provider::{Act, Provider},
+    trial::{PLACEHOLDER, Trial},
+};
+use crate::{
+    core::Backoff,
+    gateway::{Gateway, Leash, desk::Desk, limits::Patience},
+    models::{self, Aim, Bounded, Dialect, ProviderKey},
+    outside::Outside,
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{HeaderMap, Method, Request, StatusCode, body::Incoming, server, service::service_fn};
+use hyper_util::rt::TokioIo;
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// The real one, which must not be seen anywhere.
+pub const KEY: &str = "sk-real-ABCDEFGHIJKLMNOP-0123456789";
+
+pub struct Front {
+    pub provider: Provider,
+    pub trial: Arc<Trial>,
+    address: std::net::SocketAddr,
+    _serving: JoinSet<()>,
+    clients: JoinSet<()>,
+}
+
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+    /// The body broke off.
+    pub broken: bool,
+}
+
+/// How the trial is set up.
+#[derive(Default)]
+pub struct Setup {
+    pub dialect: Option<Dialect>,
+    pub max_output_tokens: Option<u64>,
+    pub output_budget: Option<u64>,
+    pub bounded: Bounded,
+    /// The turn of the task does not come.
+    pub waits: bool,
+    pub patience: Option<Patience>,
+}
+
+/// In a hurry, but for what must not happen.
+pub fn patience() -> Patience {
+    let backoff = Backoff { first_ms: 1, longest_ms: 4, ..Backoff::default() };
+    Patience { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60), backoff }
+}
+
+impl Front {
+    pub async fn open(replies: Vec<Vec<Act>>) -> Self {
+        Self::with(replies, Setup::default()).await
+    }
+
+    pub async fn with(replies: Vec<Vec<Act>>, setup: Setup) -> Self {
+        let provider = Provider::start(replies).await;
+        let url = provider.url.clone();
+        Self::to(provider, url, setup).await
+    }
+
+    pub async fn to(provider: Provider, base_url: String, setup: Setup) -> Self {
+        let dialect = setup.dialect.unwrap_or(Dialect::Anthropic);
+        let key = Some(ProviderKey(KEY.to_owned()));
+        let told = models::Provider { name: "fake".to_owned(), dialect, base_url, key };
+        let aim = Aim { provider: Arc::new(told), model: "real-model".to_owned(), price: None };
+        let trial = Trial::new(aim, &setup);
+        let outside = Outside::of_this_host();
+        let patience = setup.patience.unwrap_or_else(patience);
+        let gateway = Gateway::at(Desk::Trial(trial.clone()), outside, patience);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (gateway, leash) = (gateway.clone(), Leash::default());
+                let ties = leash.clone();
+                let service = service_fn(move |request| {
+                    let (gateway, ties) = (gateway.clone(), ties.clone());
+                    async move {
+                        let mut answer = gateway.serve(sandbox(), request).await;
+                        ties.tie(&mut answer);
+                        Ok::<_, Infallible>(answer)
+                    }
+                });
+                connections.spawn(async move {
+                    let connection =
+                        server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                    // As at a door: either way the connection is gone.
+                    tokio::select! {
+                        _ = connection => {}
+                        () = leash.pulled() => {}
+                    }
+                });
+            }
+        });
+        Self { provider, trial, address, _serving: serving, clients: JoinSet::new() }
+    }
+
+    /// The head of an answer, and its body as it comes.
+    pub async fn begin(&mut self, request: Request<Full<Bytes>>) -> hyper::Response<Incoming> {
+        let stream = TcpStream::connect(self.address).await.expect("a connection");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        self.clients.spawn(async move {
+            let _ = connection.await;
+        });
+        sender.send_request(request).await.expect("an answer")
+    }
+
+    pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Answer {
+        let response = self.begin(request).await;
+        let (head, mut body) = response.into_parts();
+        let (mut bytes, mut broken) = (Vec::new(), false);
+        while let Some(frame) = body.frame().await {
+            match frame {
+                Ok(frame) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Err(_) => {
+                    broken = true;
+                    break;
+                }
+            }
+        }
+        let text = String::from_utf8(bytes).expect("text");
+        Answer { status: head.status, headers: head.headers, text, broken }
+    }
+
+    /// The statuses of answers that are asked for side by side.
+    pub async fn many(&self, requests: Vec<Request<Full<Bytes>>>) -> Vec<u16> {
+        let address = self.address;
+        let asks = requests.into_iter().map(|request| async move {
+            let stream = TcpStream::connect(address).await.expect("a connection");
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+            let answer = sender.send_request(request);
+            tokio::pin!(connection);
+            tokio::select! {
+                answer = answer => answer.expect("an answer").status().as_u16(),
+                _ = &mut connection => panic!("no answer"),
+            }
+        });
+        futures_util::future::join_all(asks).await
+    }
+
+    /// The client closes whatever it has open.
+    pub fn leave(&mut self) {
+        self.clients.abort_all();
+    }
+
+    pub async fn post(&mut self, path: &str, body: &str) -> Answer {
+        self.ask(post(path, body)).await
+    }
+}
+
+pub fn sandbox() -> protocol::api::SandboxId {
+    "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id")
+}
+
+pub fn post(path: &str, body: &str) -> Request<Full<Bytes>> {
+    request(Method::POST, path, &[("x-api-key", PLACEHOLDER)], body)
+}
+
+pub fn request(method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Request<Full<Bytes>> {
+    let mut request =
+        Request::builder().method(method).uri(format!("/model{path}")).header("host", "127.0.0.1:900");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).expect("a request")
+}

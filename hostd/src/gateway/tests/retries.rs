@@ -1,0 +1,166 @@
+//! What is tried again, and what is not.
+
+use super::{
+    front::{Front, KEY, Setup},
+    provider::{Act, Provider, say, stream, whole},
+    trial::Told,
+};
+use crate::models::Fault;
+
+const ASK: &str = r#"{"model":"m","max_tokens":1}"#;
+const OK: &str = r#"{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}"#;
+const PATH: &str = "/anthropic/v1/messages";
+
+fn retries(told: &[Told]) -> Vec<(u32, Option<u16>)> {
+    told.iter()
+        .filter_map(|told| match told {
+            Told::Retrying { attempt, fault, .. } => Some((*attempt, fault.status)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_and_told() {
+    let error = r#"{"error":{"message":"busy"}}"#;
+    let troubled = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
+    let table = [
+        (whole("429 Too Many Requests", "retry-after: 0\r\n", error), Some(429)),
+        (whole("500 Internal Server Error", "", error), Some(500)),
+        (whole("529 Overloaded", "", error), Some(529)),
+        (whole("408 Request Timeout", "", error), Some(408)),
+        (vec![Act::Close], None),
+        (vec![say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"), Act::Close], None),
+        (vec![say("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"), Act::Close], None),
+        (vec![say("garbage\r\n\r\n"), Act::Close], None),
+        (stream(&[troubled]), Some(200)),
+    ];
+    for (number, (reply, status)) in table.into_iter().enumerate() {
+        let mut front = Front::open(vec![reply.clone(), reply, whole("200 OK", "", OK)]).await;
+        let answer = front.post(PATH, ASK).await;
+        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, OK), "{number}");
+        let end = front.trial.end().await;
+        assert_eq!((end.attempt, end.outcome), (3, Ok(())), "{number}");
+        assert_eq!(retries(&front.trial.told()), [(1, status), (2, status)], "{number}");
+        assert_eq!(front.provider.asked().len(), 3, "{number}");
+    }
+}
+
+#[tokio::test]
+async fn after_four_tries_it_is_over() {
+    let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    let mut front = Front::open(vec![whole("529 Overloaded", "request-id: r1\r\n", body); 4]).await;
+    let answer = front.post(PATH, ASK).await;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (529, body));
+    assert_eq!(answer.headers["request-id"], "r1");
+    let message = "Overloaded (after 4 tries)".to_owned();
+    let fault = Fault { status: Some(529), message, permanent: true };
+    let end = front.trial.end().await;
+    assert_eq!((end.attempt, end.status, end.tokens), (4, Some(529), None));
+    assert_eq!(end.outcome, Err(fault));
+    assert_eq!(retries(&front.trial.told()).len(), 3);
+}
+
+#[tokio::test]
+async fn an_error_within_an_answer_is_passed_on_in_the_end() {
+    let event = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
+    let mut front = Front::open(vec![stream(&[event]); 4]).await;
+    let answer = front.post(PATH, ASK).await;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, event));
+    let end = front.trial.end().await;
+    let message = "busy (after 4 tries)".to_owned();
+    assert_eq!(end.outcome, Err(Fault { status: Some(200), message, permanent: true }));
+}
+
+#[tokio::test]
+async fn a_wait_that_is_too_long_is_not_waited_for() {
+    let reply = whole("429 Too Many Requests", "retry-after: 61\r\n", r#"{"error":{"message":"later"}}"#);
+    let mut front = Front::open(vec![reply]).await;
+    let answer = front.post(PATH, ASK).await;
+    assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (429, &"61".parse().expect("one")));
+    assert!(front.trial.end().await.outcome.is_err_and(|fault| fault.permanent && fault.message == "later"));
+}
+
+#[tokio::test]
+async fn what_another_try_cannot_help_is_told_at_once_without_the_key() {
+    let quota = r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#;
+    let echo = format!(r#"{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}"#);
+    let partial = format!(r#"{{"error":{{"message":"no access with {}***"}}}}"#, &KEY[..12]);
+    let no_model = r#"{"error":{"message":"no such model"}}"#;
+    let table = [
+        ("401 Unauthorized", echo.as_str(), "Incorrect API key provided: [key]"),
+        ("403 Forbidden", partial.as_str(), "no access with [key]***"),
+        ("402 Payment Required", r#"{"error":{"message":"pay"}}"#, "pay"),
+        ("404 Not Found", no_model, "no such model"),
+        ("429 Too Many Requests", quota, "You exceeded your current quota"),
+        (
+            "400 Bad Request",
+            r#"{"error":{"message":"Your credit balance is too low"}}"#,
+            "Your credit balance is too low",
+        ),
+    ];
+    for (status, body, message) in table {
+        let leak = format!("x-request-id: {KEY}\r\nset-cookie: a=b\r\n");
+        let mut front = Front::open(vec![whole(status, &leak, body)]).await;
+        let answer = front.post(PATH, ASK).await;
+        assert!(status.starts_with(answer.status.as_str()), "{status}");
+        assert!(answer.text.contains(message), "{status}: {}", answer.text);
+        let seen = format!("{:?}{}", answer.headers, answer.text);
+        assert!(!seen.contains(&KEY[..8]) && !seen.contains("a=b"), "{seen}");
+        let fault = front.trial.end().await.outcome.expect_err(status);
+        assert_eq!((fault.message.as_str(), fault.permanent), (message, true), "{status}");
+        assert!(retries(&front.trial.told()).is_empty(), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_agent_can_mend_is_its_own_matter() {
+    for status in ["400 Bad Request", "413 Payload Too Large", "422 Unprocessable Entity"] {
+        let body = r#"{"error":{"message":"prompt is too long"}}"#;
+        let mut front = Front::open(vec![whole(status, "", body)]).await;
+        let answer = front.post(PATH, ASK).await;
+        assert!(status.starts_with(answer.status.as_str()) && answer.text == body, "{status}");
+        let fault = front.trial.end().await.outcome.expect_err(status);
+        assert_eq!((fault.message.as_str(), fault.permanent), ("prompt is too long", false));
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
+        let to = format!("location: http://127.0.0.1:1/{KEY}\r\n");
+        let mut front = Front::open(vec![whole(status, &to, "")]).await;
+        let answer = front.post(PATH, ASK).await;
+        assert_eq!(answer.status.as_u16(), 502, "{status}");
+        assert!(!answer.headers.contains_key("location") && !answer.text.contains(KEY), "{status}");
+        let fault = front.trial.end().await.outcome.expect_err(status);
+        assert!(fault.permanent && fault.message.contains("not followed"), "{status}: {fault:?}");
+        assert_eq!(front.provider.asked().len(), 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_tried_and_then_told() {
+    // Bound, and never listened on again.
+    let gone = Provider::start(Vec::new()).await;
+    let url = gone.url.clone();
+    drop(gone);
+    let provider = Provider::start(Vec::new()).await;
+    let mut front = Front::to(provider, url, Setup::default()).await;
+    let answer = front.post(PATH, ASK).await;
+    assert_eq!(answer.status.as_u16(), 502);
+    assert!(answer.text.contains("no answer from the provider fake"), "{}", answer.text);
+    let end = front.trial.end().await;
+    assert_eq!((end.attempt, end.status), (4, None));
+    assert!(end.outcome.is_err_and(|fault| fault.permanent && fault.message.ends_with("(after 4 tries)")));
+}
+
+#[tokio::test]
+async fn a_base_url_that_is_none_is_told_to_whoever_can_mend_it() {
+    let provider = Provider::start(Vec::new()).await;
+    let mut front = Front::to(provider, "ftp://nowhere".to_owned(), Setup::default()).await;
+    let answer = front.post(PATH, ASK).await;
+    assert_eq!(answer.status.as_u16(), 502);
+    let fault = front.trial.end().await.outcome.expect_err("no address");
+    assert!(fault.permanent && fault.message.contains("base URL"), "{fault:?}");
+}

@@ -1,0 +1,35 @@
+//! What tenants may use: changed by the administrator of the host.
+
+use super::{Models, ModelsError, desk::now_ms, wish::bounds_of};
+use crate::store::BudgetRecord;
+use protocol::api::{BudgetSpec, Label, TaskBudget};
+
+impl Models {
+    /// Counts from now on, also for tasks that run.
+    pub async fn put_budget(&self, tenant: Label, spec: &BudgetSpec) -> Result<BudgetRecord, ModelsError> {
+        let BudgetSpec { tokens, cost_usd, requests, per } = *spec;
+        let bounds = bounds_of(TaskBudget { tokens, cost_usd, requests })?;
+        if bounds == crate::core::Bounds::default() {
+            return Err(super::error::invalid("tokens", "give a bound of tokens, cost_usd or requests"));
+        }
+        let now_ms = now_ms();
+        let budget = self.desk.store.put_budget(tenant, bounds, per, now_ms).await?;
+        let budget = budget.ok_or(ModelsError::TooMany("budgets"))?;
+        self.desk.accounts().set_budget(&budget, now_ms);
+        Ok(budget)
+    }
+
+    pub async fn budget(&self, tenant: &Label) -> Result<BudgetRecord, ModelsError> {
+        self.desk.store.budget(tenant, now_ms()).await?.ok_or(ModelsError::NotFound)
+    }
+
+    pub async fn budgets(&self) -> Result<Vec<BudgetRecord>, ModelsError> {
+        Ok(self.desk.store.budgets(now_ms()).await?)
+    }
+
+    pub async fn remove_budget(&self, tenant: &Label) -> Result<(), ModelsError> {
+        let there = self.desk.store.remove_budget(tenant).await?;
+        self.desk.accounts().remove_budget(tenant);
+        if there { Ok(()) } else { Err(ModelsError::NotFound) }
+    }
+}

@@ -1,0 +1,270 @@
+//! One call of a model, from the moment it is allowed to its end in the ledger.
+
+use super::{
+    Aim, Ask, End, Fault, Price, Refused, Tokens,
+    desk::{Desk, now_ms},
+    grant::{Pledge, refuse},
+};
+use crate::{
+    core::{
+        Spent, Verdict,
+        budget::{Admitted, extend, output_spent, settle},
+    },
+    store::{CallEnd, Posted},
+};
+use protocol::{FailureReason, ModelCall, ModelCallState, Usage};
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+/// Dropped without an end, it counts as abandoned.
+pub struct Call {
+    /// The most it may answer now: what it asked for, or what is left.
+    pub max_output_tokens: Option<u64>,
+    desk: Arc<Desk>,
+    pledge: Arc<Pledge>,
+    number: u64,
+    ask: Ask,
+    /// A budget bounds what it answers.
+    bounded: bool,
+    provider: String,
+    model: String,
+    price: Option<Price>,
+    started: Instant,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    set_aside: Spent,
+    /// Of what is set aside, for what is answered.
+    output_tokens: u64,
+    /// Answered so far.
+    streamed: u64,
+    attempt: u32,
+    ended: bool,
+}
+
+impl Call {
+    pub(super) fn begun(
+        desk: Arc<Desk>,
+        pledge: Arc<Pledge>,
+        aim: &Aim,
+        (number, ask, admitted): (u64, Ask, Admitted),
+    ) -> Self {
+        let Admitted { set_aside, max_output_tokens, bounded } = admitted;
+        let output_tokens = set_aside.tokens.saturating_sub(ask.input_tokens);
+        let progress = Progress { set_aside, output_tokens, streamed: 0, attempt: 1, ended: false };
+        Self {
+            max_output_tokens,
+            desk,
+            pledge,
+            number,
+            ask,
+            bounded,
+            provider: aim.provider.name.clone(),
+            model: aim.model.clone(),
+            price: aim.price,
+            started: Instant::now(),
+            progress: Mutex::new(progress),
+        }
+    }
+
+    /// Told when the task is over, and with it this call.
+    pub fn over(&self) -> CancellationToken {
+        self.pledge.over.clone()
+    }
+
+    fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
+        self.progress.lock().expect("no panic while held")
+    }
+
+    /// It is tried again after `wait_ms`: an event.
+    pub fn retrying(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
+        let call = ModelCall {
+            state: ModelCallState::Retrying,
+            attempt,
+            status: fault.status,
+            error: Some(fault.message.clone()),
+            retry_in_ms: Some(wait_ms),
+            ..self.told()
+        };
+        let mut progress = self.progress();
+        progress.attempt = progress.attempt.max(attempt.saturating_add(1));
+        drop(progress);
+        // Only told: one that cannot be written is missed by nobody.
+        drop(self.desk.store.call_retried(self.pledge.task, call, now_ms()));
+    }
+
+    /// So many tokens came so far, reckoned. Refused where that is more than may be used.
+    pub fn streamed(&self, output_tokens: u64) -> Result<(), Refused> {
+        if self.pledge.is_closed() {
+            return Err(Refused::Ended);
+        }
+        let mut progress = self.progress();
+        progress.streamed = progress.streamed.max(output_tokens);
+        if output_tokens <= progress.output_tokens {
+            return Ok(());
+        }
+        let more =
+            output_spent(output_tokens - progress.output_tokens, self.price.unwrap_or_default().output);
+        let whose = self.pledge.whose();
+        let mut accounts = self.desk.accounts();
+        match accounts.with(whose, now_ms(), |accounts| extend(accounts, more)) {
+            Ok(()) => {
+                progress.set_aside = progress.set_aside.and(more);
+                progress.output_tokens = output_tokens;
+                Ok(())
+            }
+            Err(refusal) => {
+                let message = accounts.explain(whose, refusal);
+                drop(accounts);
+                Err(refuse(&self.desk, &self.pledge, message))
+            }
+        }
+    }
+
+    /// Writes down how it ended, and returns when that is durable. A permanent fault ends the task.
+    pub async fn ended(self, end: End) {
+        let fatal = match &end.outcome {
+            Err(fault) if fault.permanent && !end.abandoned && !self.is_of_another(fault) => {
+                Some(self.verdict(fault))
+            }
+            Ok(()) | Err(_) => None,
+        };
+        if let Some(verdict) = &fatal {
+            self.pledge.judge(verdict.clone());
+        }
+        let ends = fatal.is_some();
+        let Some(posted) = self.finish(&end, fatal) else { return };
+        if let Err(error) = posted.written().await {
+            error!(task = self.pledge.task, %error, "a call of a model could not be written down");
+        }
+        if ends {
+            self.pledge.nudge();
+        }
+    }
+
+    /// A model is not there that an agent asks for besides its own: it fails without that one, and may go on.
+    fn is_of_another(&self, fault: &Fault) -> bool {
+        const NOT_FOUND: Option<u16> = Some(404);
+        let granted = &self.pledge.terms.model;
+        fault.status == NOT_FOUND && (&self.provider, &self.model) != (&granted.provider, &granted.model)
+    }
+
+    fn verdict(&self, fault: &Fault) -> Verdict {
+        let status = fault.status.map_or_else(String::new, |status| format!(" ({status})"));
+        let message = format!("the model provider {} refused{status}: {}", self.provider, fault.message);
+        Verdict { reason: FailureReason::ModelFailed, message }
+    }
+
+    /// Once: counts what it used, and has it written down.
+    fn finish(&self, end: &End, verdict: Option<Verdict>) -> Option<Posted<()>> {
+        let mut progress = self.progress();
+        if std::mem::replace(&mut progress.ended, true) {
+            return None;
+        }
+        let seen = *progress;
+        drop(progress);
+        let tokens = self.used(end, &seen);
+        let cost_micro_usd = self.price.map(|price| price.cost_micro_usd(&tokens));
+        let parts = [tokens.input, tokens.output, tokens.cache_read, tokens.cache_write];
+        let sum = parts.into_iter().fold(0, u64::saturating_add);
+        let used = Spent { tokens: sum, cost_micro_usd: cost_micro_usd.unwrap_or(0), requests: 1 };
+        let now_ms = now_ms();
+        let whose = self.pledge.whose();
+        self.desk.accounts().with(whose, now_ms, |accounts| settle(accounts, seen.set_aside, used));
+        self.desk.settled.notify_waiters();
+        let state = match (&end.outcome, end.abandoned) {
+            (_, true) => ModelCallState::Abandoned,
+            (Ok(()), false) => ModelCallState::Succeeded,
+            (Err(_), false) => ModelCallState::Failed,
+        };
+        let call = ModelCall {
+            state,
+            attempt: end.attempt,
+            status: end.status,
+            error: end.outcome.as_ref().err().map(|fault| fault.message.clone()),
+            first_byte_ms: end.first_byte_ms,
+            usage: Some(usage(&tokens, cost_micro_usd, state)),
+            ..self.told()
+        };
+        let end = CallEnd {
+            task: self.pledge.task,
+            call,
+            used,
+            verdict,
+            only_counts: end.only_counts,
+            time_ms: now_ms,
+        };
+        let posted = self.desk.store.call_ended(end);
+        self.pledge.call_ended();
+        Some(posted)
+    }
+
+    /// As the provider says, else as we reckon. Who was refused before an answer came used nothing.
+    fn used(&self, end: &End, seen: &Progress) -> Tokens {
+        let nothing = end.outcome.is_err() && !end.abandoned && seen.streamed == 0;
+        let tokens = match end.tokens {
+            Some(tokens) => tokens,
+            None if nothing => Tokens::default(),
+            None => Tokens {
+                input: self.ask.input_tokens,
+                output: seen.streamed,
+                estimated: true,
+                ..Tokens::default()
+            },
+        };
+        // Not all that a model makes is seen, so what nobody told counts as all that was allowed. Else whoever
+        // leaves in time, or has the end left out, would have it for nothing.
+        let output = match self.bounded && tokens.estimated {
+            true => tokens.output.max(seen.output_tokens),
+            false => tokens.output,
+        };
+        Tokens { output, ..tokens }
+    }
+
+    fn told(&self) -> ModelCall {
+        ModelCall {
+            call: self.number,
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            ..ModelCall::default()
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let attempt = self.progress().attempt;
+        let end = End {
+            attempt,
+            status: None,
+            tokens: None,
+            first_byte_ms: None,
+            outcome: Ok(()),
+            abandoned: true,
+            only_counts: false,
+        };
+        drop(self.finish(&end, None));
+    }
+}
+
+fn usage(tokens: &Tokens, cost_micro_usd: Option<u64>, state: ModelCallState) -> Usage {
+    Usage {
+        input_tokens: tokens.input,
+        output_tokens: tokens.output,
+        cache_read_tokens: tokens.cache_read,
+        cache_write_tokens: tokens.cache_write,
+        reasoning_tokens: tokens.reasoning,
+        calls: 1,
+        retries: 0,
+        failed_calls: u64::from(state == ModelCallState::Failed),
+        cost_micro_usd,
+        estimated: tokens.estimated,
+    }
+}

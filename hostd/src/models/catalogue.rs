@@ -1,0 +1,227 @@
+//! Which models there are, and what a name means. Nothing here does anything.
+
+use super::{ModelsError, Price, Provider, seal::SealError};
+use crate::store::ProviderRecord;
+use protocol::{
+    Dialect,
+    api::{Label, ModelPrice, ModelSpec, ModelView},
+};
+use std::sync::Arc;
+
+/// How many names an error lists.
+const NAMED_MAX: usize = 20;
+const MICRO: f64 = 1_000_000.0;
+
+/// A provider as the gateway uses it, and as it was written down.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub record: ProviderRecord,
+    pub provider: Arc<Provider>,
+    /// Why its key cannot be used.
+    pub problem: Option<SealError>,
+}
+
+/// All of them, oldest first.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    pub known: Vec<Known>,
+}
+
+/// What a name means.
+#[derive(Debug, Clone)]
+pub struct Meant<'a> {
+    pub known: &'a Known,
+    /// As its provider calls it.
+    pub model: String,
+    pub alias: Option<String>,
+    pub price: Option<Price>,
+}
+
+impl<'a> Meant<'a> {
+    fn listed(known: &'a Known, spec: &ModelSpec) -> Self {
+        let ModelSpec { name, alias, .. } = spec.clone();
+        Self { known, model: name, alias, price: spec.price.as_ref().map(price) }
+    }
+
+    fn unlisted(known: &'a Known, model: &str) -> Self {
+        Self { known, model: model.to_owned(), alias: None, price: None }
+    }
+
+    /// What an agent is told: many know models by the names of their makers, but not every agent can be told every
+    /// name.
+    pub fn told(&self) -> String {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@+~".contains(&byte);
+        let strange = !self.model.bytes().all(plain);
+        self.alias.clone().filter(|_| strange).unwrap_or_else(|| self.model.clone())
+    }
+
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.known.record.name, self.model)
+    }
+}
+
+impl Known {
+    /// One of its models by its name or alias; any where it has no list.
+    pub fn model(&self, name: &str) -> Option<Meant<'_>> {
+        if name.is_empty() {
+            return None;
+        }
+        if self.record.models.is_empty() {
+            return Some(Meant::unlisted(self, name));
+        }
+        self.listed(name)
+    }
+
+    fn listed(&self, name: &str) -> Option<Meant<'_>> {
+        let spec = self.record.models.iter().find(|spec| is_called(spec, name))?;
+        Some(Meant::listed(self, spec))
+    }
+
+    /// For who names none: what it says, or the only one it has.
+    fn default_model(&self) -> Option<Meant<'_>> {
+        match (&self.record.default, self.record.models.as_slice()) {
+            (Some(name), _) => self.model(name),
+            (None, [only]) => Some(Meant::listed(self, only)),
+            (None, _) => None,
+        }
+    }
+}
+
+fn is_called(spec: &ModelSpec, name: &str) -> bool {
+    spec.name == name || spec.alias.as_deref() == Some(name)
+}
+
+impl Catalogue {
+    /// What tasks of a tenant may use. Its own providers come first, and hide those of everybody with their names.
+    pub fn visible(&self, tenant: &Label) -> Vec<&Known> {
+        let own = |known: &&Known| known.record.tenant.as_ref() == Some(tenant);
+        let hidden = |known: &&Known| {
+            self.known.iter().filter(own).any(|other| other.record.name == known.record.name)
+        };
+        let everybodys = self.known.iter().filter(|known| known.record.tenant.is_none() && !hidden(known));
+        self.known.iter().filter(own).chain(everybodys).collect()
+    }
+
+    pub fn provider(&self, tenant: &Label, name: &str) -> Option<&Known> {
+        self.visible(tenant).into_iter().find(|known| known.record.name == name)
+    }
+
+    /// The model that a task names, of those that speak one of the dialects.
+    pub fn meant(&self, tenant: &Label, name: &str, dialects: &[Dialect]) -> Result<Meant<'_>, ModelsError> {
+        let visible = self.visible(tenant);
+        let speaks = |known: &Known| dialects.contains(&known.record.dialect);
+        let mut found: Vec<Meant<'_>> = visible.iter().filter_map(|known| known.listed(name)).collect();
+        if let Some((provider, model)) = name.split_once('/') {
+            let named = visible.iter().filter(|known| known.record.name == provider);
+            found.extend(named.filter_map(|known| known.model(model)));
+        }
+        if found.is_empty() {
+            let any = visible.iter().filter(|known| known.record.models.is_empty() && speaks(known));
+            found.extend(any.filter_map(|known| known.model(name)));
+        }
+        let other = found.first().map(|meant| meant.known.record.dialect);
+        found.retain(|meant| speaks(meant.known));
+        match (found.as_slice(), other) {
+            ([], Some(speaks)) => {
+                Err(ModelsError::Speaks { model: name.to_owned(), speaks, agent: dialects.to_vec() })
+            }
+            ([], None) if visible.is_empty() => Err(no_provider()),
+            ([], None) => {
+                let there_are = self.names(tenant, dialects);
+                Err(ModelsError::Unknown { model: name.to_owned(), there_are })
+            }
+            ([_], _) => Ok(found.remove(0)),
+            // The same one by two of its names.
+            ([first, rest @ ..], _) if rest.iter().all(|meant| meant.full_name() == first.full_name()) => {
+                Ok(found.remove(0))
+            }
+            (several, _) => {
+                let named = several.iter().map(Meant::full_name).take(NAMED_MAX).collect();
+                Err(ModelsError::Ambiguous { model: name.to_owned(), named })
+            }
+        }
+    }
+
+    /// The model of a task that names none.
+    pub fn default_model(&self, tenant: &Label, dialects: &[Dialect]) -> Result<Meant<'_>, ModelsError> {
+        let visible = self.visible(tenant);
+        if visible.is_empty() {
+            return Err(no_provider());
+        }
+        let mut speaking = visible.into_iter().filter(|known| dialects.contains(&known.record.dialect));
+        speaking.find_map(Known::default_model).ok_or_else(|| {
+            let names = self.names(tenant, dialects);
+            ModelsError::NoModel(match names.is_empty() {
+                true => {
+                    let words: Vec<&str> = dialects.iter().map(|dialect| dialect.word()).collect();
+                    let words = words.join(" or ");
+                    format!("no provider of models speaks {words}: add one with `slipway model add NAME --dialect …`")
+                }
+                false => format!(
+                    "say which model, or give a provider a default with `slipway model add … --default`; there are: {}",
+                    names.join(", ")
+                ),
+            })
+        })
+    }
+
+    /// What a task can ask for, for an error.
+    pub fn names(&self, tenant: &Label, dialects: &[Dialect]) -> Vec<String> {
+        let visible = self.visible(tenant);
+        let fits = visible.into_iter().filter(|known| dialects.contains(&known.record.dialect));
+        fits.flat_map(views_of).map(|view| view.name).take(NAMED_MAX).collect()
+    }
+
+    /// What tasks of a tenant may use, for people.
+    pub fn views(&self, tenant: &Label) -> Vec<ModelView> {
+        let visible = self.visible(tenant);
+        let mut views: Vec<ModelView> = visible.iter().flat_map(|known| views_of(known)).collect();
+        for dialect in Dialect::ALL {
+            let Ok(default) = self.default_model(tenant, &[dialect]) else { continue };
+            let (provider, model) = (&default.known.record.name, &default.model);
+            let is_it = |view: &&mut ModelView| {
+                view.provider == *provider && (view.model.as_ref() == Some(model) || view.model.is_none())
+            };
+            if let Some(view) = views.iter_mut().find(is_it) {
+                view.default = true;
+            }
+        }
+        views
+    }
+}
+
+fn no_provider() -> ModelsError {
+    let message = "there is no provider of models yet: add one with `slipway model add anthropic`, which asks for its key";
+    ModelsError::NoModel(message.to_owned())
+}
+
+fn views_of(known: &Known) -> Vec<ModelView> {
+    let ProviderRecord { name: provider, dialect, models, .. } = &known.record;
+    let view = |name: String, model: Option<String>, price: Option<ModelPrice>| ModelView {
+        name,
+        provider: provider.clone(),
+        model,
+        dialect: *dialect,
+        price,
+        default: false,
+    };
+    if models.is_empty() {
+        return vec![view(format!("{provider}/*"), None, None)];
+    }
+    let of_spec = |spec: &ModelSpec| {
+        let name = spec.alias.clone().unwrap_or_else(|| format!("{provider}/{}", spec.name));
+        view(name, Some(spec.name.clone()), spec.price)
+    };
+    models.iter().map(of_spec).collect()
+}
+
+/// From dollars to millionths of one.
+pub fn price(of: &ModelPrice) -> Price {
+    let micro = |dollars: f64| (dollars * MICRO).round() as u64;
+    Price {
+        input: micro(of.input),
+        output: micro(of.output),
+        cache_read: micro(of.cache_read.unwrap_or(of.input)),
+        cache_write: micro(of.cache_write.unwrap_or(of.input)),
+    }
+}

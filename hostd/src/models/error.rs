@@ -1,0 +1,46 @@
+//! Why models cannot be had, or not changed. The text says what to do next and names no path of the host.
+
+use super::seal::SealError;
+use crate::store::StoreError;
+use protocol::Dialect;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ModelsError {
+    #[error("{0}")]
+    NoModel(String),
+    #[error("there is no model {model:?} here; there are: {}", .there_are.join(", "))]
+    Unknown { model: String, there_are: Vec<String> },
+    #[error("more than one provider has {model:?}; say which: {}", .named.join(", "))]
+    Ambiguous { model: String, named: Vec<String> },
+    #[error("{model:?} speaks {}, and the agent speaks {}", .speaks.word(), words(.agent))]
+    Speaks { model: String, speaks: Dialect, agent: Vec<Dialect> },
+    #[error(
+        "a bound of cost needs a price, and {model:?} has none: give it one with `slipway model add … --price`"
+    )]
+    Unpriced { model: String },
+    #[error("{0}")]
+    BudgetUsedUp(String),
+    #[error("the key of the provider {provider} cannot be used: {source}")]
+    Key { provider: String, source: SealError },
+    /// The provider was asked, and said no.
+    #[error("{provider} {}: {words}", if *.had_key { "does not take this key" } else { "wants a key" })]
+    KeyRefused { provider: String, had_key: bool, words: String },
+    #[error("could not seal the key: {0}")]
+    Seal(#[source] SealError),
+    #[error("{message}")]
+    Invalid { field: &'static str, message: String },
+    #[error("there are too many {0}; remove some that are not needed")]
+    TooMany(&'static str),
+    #[error("there is no such thing here")]
+    NotFound,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn words(dialects: &[Dialect]) -> String {
+    dialects.iter().map(|dialect| dialect.word()).collect::<Vec<_>>().join(" or ")
+}
+
+pub(super) fn invalid(field: &'static str, message: impl Into<String>) -> ModelsError {
+    ModelsError::Invalid { field, message: message.into() }
+}

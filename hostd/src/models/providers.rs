@@ -1,0 +1,253 @@
+//! Providers: checked, sealed, written down; used by the next call. Changed by the administrator of the host.
+
+use super::{
+    Models, ModelsError, Provider, ProviderKey,
+    catalogue::Known,
+    desk::{about, now_ms},
+    error::invalid,
+    limits,
+};
+use crate::store::ProviderRecord;
+use hyper::Uri;
+use protocol::{
+    Dialect,
+    api::{Label, ModelPrice, ModelSpec, ModelView, ProviderSpec},
+};
+use std::net::IpAddr;
+
+impl Models {
+    /// The provider as it would be, to be asked first. None where the key that it has cannot be used.
+    pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<Provider>, ModelsError> {
+        let known = self.find(spec.tenant.as_ref(), name);
+        let ProviderRecord { dialect, base_url, .. } = checked(name, spec, known.as_ref())?;
+        let key = match spec.key.as_deref() {
+            Some("") => None,
+            Some(key) => Some(ProviderKey(key.to_owned())),
+            None => match known {
+                Some(known) if known.problem.is_some() => return Ok(None),
+                Some(known) => known.provider.key.clone(),
+                None => None,
+            },
+        };
+        Ok(Some(Provider { name: name.to_owned(), dialect, base_url, key }))
+    }
+
+    /// Makes a provider, or puts another in its place. The key and the address that it has are kept where none is
+    /// given.
+    pub async fn put_provider(&self, name: &str, spec: &ProviderSpec) -> Result<Known, ModelsError> {
+        // What is read and what is written belong together.
+        let _changing = self.desk.changing.lock().await;
+        let known = self.find(spec.tenant.as_ref(), name);
+        let mut record = checked(name, spec, known.as_ref())?;
+        record.sealed = match spec.key.as_deref() {
+            Some("") => None,
+            Some(key) => {
+                let sealed = self.desk.vault.seal(&about(&record), key);
+                Some(sealed.map_err(ModelsError::Seal)?)
+            }
+            None => known.and_then(|known| known.record.sealed),
+        };
+        let tenant = record.tenant.clone();
+        let written = self.desk.store.put_provider(record).await?;
+        written.ok_or(ModelsError::TooMany("providers of models"))?;
+        self.desk.read_providers().await?;
+        self.find(tenant.as_ref(), name).ok_or(ModelsError::NotFound)
+    }
+
+    pub async fn remove_provider(&self, tenant: Option<&Label>, name: &str) -> Result<(), ModelsError> {
+        let _changing = self.desk.changing.lock().await;
+        let there = self.desk.store.remove_provider(tenant, name).await?;
+        self.desk.read_providers().await?;
+        if there { Ok(()) } else { Err(ModelsError::NotFound) }
+    }
+
+    /// All of them, or those that a tenant may use.
+    pub fn providers(&self, tenant: Option<&Label>) -> Vec<Known> {
+        let catalogue = self.desk.catalogue();
+        match tenant {
+            None => catalogue.known.clone(),
+            Some(tenant) => catalogue.visible(tenant).into_iter().cloned().collect(),
+        }
+    }
+
+    /// What tasks of a tenant may use.
+    pub fn available(&self, tenant: &Label) -> Vec<ModelView> {
+        self.desk.catalogue().views(tenant)
+    }
+
+    fn find(&self, tenant: Option<&Label>, name: &str) -> Option<Known> {
+        let catalogue = self.desk.catalogue();
+        let same = |known: &&Known| known.record.tenant.as_ref() == tenant && known.record.name == name;
+        catalogue.known.iter().find(same).cloned()
+    }
+}
+
+/// The key is looked at, and not taken. `known` is what has its name now.
+fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<ProviderRecord, ModelsError> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+    if name.is_empty() || name.len() > limits::NAME_MAX_BYTES || !name.bytes().all(plain) {
+        let most = limits::NAME_MAX_BYTES;
+        let message = format!("must be 1 to {most} of a to z, 0 to 9, '-', '_' and '.'");
+        return Err(invalid("name", message));
+    }
+    let implied = || Dialect::named(name);
+    let dialect = spec
+        .dialect
+        .or_else(implied)
+        .ok_or_else(|| invalid("dialect", format!("say what {name} speaks: anthropic, openai or gemini")))?;
+    let base_url = match (&spec.base_url, known) {
+        (Some(url), _) => base_url(url)?,
+        // Where it was said, and not implied by what it spoke.
+        (None, Some(known)) if known.record.base_url != default_url(known.record.dialect) => {
+            known.record.base_url.clone()
+        }
+        (None, Some(_) | None) => default_url(dialect).to_owned(),
+    };
+    let visible = |key: &str| key.len() <= limits::KEY_MAX_BYTES && key.bytes().all(|b| b.is_ascii_graphic());
+    if !spec.key.as_deref().is_none_or(visible) {
+        // What it is stays unsaid.
+        let most = limits::KEY_MAX_BYTES;
+        return Err(invalid(
+            "key",
+            format!("must be at most {most} visible ASCII characters without spaces"),
+        ));
+    }
+    if let Some(known) = known.filter(|_| spec.key.is_none()) {
+        check_kept_key(&known.record, &base_url)?;
+    }
+    check_models(&spec.models)?;
+    let called = |name: &String| {
+        spec.models.iter().any(|model| model.name == *name || model.alias.as_ref() == Some(name))
+    };
+    if let Some(default) = &spec.default {
+        check_name("default", default)?;
+        if !spec.models.is_empty() && !called(default) {
+            return Err(invalid("default", format!("{default:?} is not among the models")));
+        }
+    }
+    Ok(ProviderRecord {
+        tenant: spec.tenant.clone(),
+        name: name.to_owned(),
+        dialect,
+        base_url,
+        sealed: None,
+        models: spec.models.clone(),
+        default: spec.default.clone(),
+        created_ms: now_ms(),
+    })
+}
+
+/// A key is good where it was given for. Whoever has it sent elsewhere has to have it.
+fn check_kept_key(known: &ProviderRecord, base_url: &str) -> Result<(), ModelsError> {
+    let (before, after) = (origin(&known.base_url), origin(base_url));
+    if known.sealed.is_none() || (before.is_some() && before == after) {
+        return Ok(());
+    }
+    let shown = |url: &str, origin: Option<(String, String, u16)>| match origin {
+        Some((scheme, host, port)) => format!("{scheme}://{host}:{port}"),
+        None => url.to_owned(),
+    };
+    let (before, after) = (shown(&known.base_url, before), shown(base_url, after));
+    let message = format!(
+        "the key that is there was given for {before} and is not sent to {after}: give the key again, or an empty \
+         one for none"
+    );
+    Err(invalid("key", message))
+}
+
+/// Scheme, host and port.
+fn origin(url: &str) -> Option<(String, String, u16)> {
+    let url: Uri = url.parse().ok()?;
+    let (scheme, host) = (url.scheme_str()?.to_ascii_lowercase(), url.host()?.to_ascii_lowercase());
+    let port = url.port_u16().unwrap_or(if scheme == "https" { 443 } else { 80 });
+    Some((scheme, host, port))
+}
+
+fn default_url(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Anthropic => "https://api.anthropic.com/v1",
+        Dialect::Openai => "https://api.openai.com/v1",
+        Dialect::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+    }
+}
+
+fn base_url(text: &str) -> Result<String, ModelsError> {
+    let wrong = || {
+        invalid(
+            "base_url",
+            "must be an address as in https://example.com/v1, without user, query or fragment",
+        )
+    };
+    let url: Uri = text.parse().map_err(|_| wrong())?;
+    let scheme_known = matches!(url.scheme_str(), Some("http" | "https"));
+    let bare = url
+        .authority()
+        .is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
+    let short = text.len() <= limits::URL_MAX_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !scheme_known || !bare || !short || url.query().is_some() || text.contains(['#', '\\', '"']) {
+        return Err(wrong());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn check_models(models: &[ModelSpec]) -> Result<(), ModelsError> {
+    if models.len() > limits::MODELS_OF_PROVIDER_MAX {
+        return Err(invalid("models", format!("are more than {}", limits::MODELS_OF_PROVIDER_MAX)));
+    }
+    let mut taken = std::collections::BTreeSet::new();
+    for ModelSpec { name, alias, price } in models {
+        check_name("models", name)?;
+        if let Some(alias) = alias {
+            check_name("models", alias)?;
+            if alias.contains('/') {
+                return Err(invalid("models", format!("the alias {alias:?} must not contain '/'")));
+            }
+        }
+        for called in [Some(name), alias.as_ref().filter(|alias| *alias != name)].into_iter().flatten() {
+            if !taken.insert(called) {
+                return Err(invalid("models", format!("{called:?} is there twice")));
+            }
+        }
+        let fair = |usd: f64| (0.0..=limits::PRICE_MAX_USD).contains(&usd);
+        let parts =
+            |price: &ModelPrice| [Some(price.input), Some(price.output), price.cache_read, price.cache_write];
+        if !price.as_ref().is_none_or(|price| parts(price).into_iter().flatten().all(fair)) {
+            let message =
+                format!("a price must be 0 to {} dollars for a million tokens", limits::PRICE_MAX_USD);
+            return Err(invalid("models", message));
+        }
+    }
+    Ok(())
+}
+
+fn check_name(field: &'static str, name: &str) -> Result<(), ModelsError> {
+    let wrong = || {
+        let most = limits::NAME_MAX_BYTES;
+        invalid(
+            field,
+            format!("{name:?} must be 1 to {most} visible ASCII characters without spaces and \"\\?#%"),
+        )
+    };
+    if is_model_name(name) { Ok(()) } else { Err(wrong()) }
+}
+
+/// Whether a model can be called so.
+pub fn is_model_name(name: &str) -> bool {
+    let good = |byte: u8| byte.is_ascii_graphic() && !b"\"\\?#%".contains(&byte);
+    !name.is_empty() && name.len() <= limits::NAME_MAX_BYTES && name.bytes().all(good)
+}
+
+impl Known {
+    /// What is unwise about it, for whoever set it up.
+    pub fn warning(&self) -> Option<String> {
+        let url: Uri = self.record.base_url.parse().ok()?;
+        let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
+        let address: Option<IpAddr> = host.parse().ok();
+        let near = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+        let bare = url.scheme_str() == Some("http") && self.record.sealed.is_some() && !near;
+        bare.then(|| {
+            "the key goes over the network unencrypted, since base_url begins with http://; use https://"
+                .to_owned()
+        })
+    }
+}

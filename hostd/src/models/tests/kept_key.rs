@@ -1,0 +1,75 @@
+//! A key that is kept goes where it was given for, and nowhere else.
+
+use super::{KEY, OTHER_KEY, World, priced};
+use crate::models::ModelsError;
+use protocol::{Dialect, api::ProviderSpec};
+
+const HERE: &str = "https://models.example.com/v1";
+
+fn changed(base_url: Option<&str>, key: Option<&str>) -> ProviderSpec {
+    ProviderSpec {
+        dialect: Some(Dialect::Openai),
+        base_url: base_url.map(str::to_owned),
+        key: key.map(str::to_owned),
+        models: vec![priced("large")],
+        ..ProviderSpec::default()
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_kept_where_it_was_given_for_and_nowhere_else() {
+    let table = [
+        // Something else is changed: the address stays as well.
+        (None, None, Some((HERE, Some(KEY)))),
+        (
+            Some("https://models.example.com:443/v2"),
+            None,
+            Some(("https://models.example.com:443/v2", Some(KEY))),
+        ),
+        (Some("https://MODELS.example.com/v1"), None, Some(("https://MODELS.example.com/v1", Some(KEY)))),
+        (Some("https://other.example.com/v1"), None, None),
+        (Some("http://models.example.com/v1"), None, None),
+        (Some("https://models.example.com:8443/v1"), None, None),
+        (Some("https://api.openai.com/v1"), None, None),
+        // Whoever gives a key says where it goes.
+        (
+            Some("https://other.example.com/v1"),
+            Some(OTHER_KEY),
+            Some(("https://other.example.com/v1", Some(OTHER_KEY))),
+        ),
+        (Some("https://other.example.com/v1"), Some(""), Some(("https://other.example.com/v1", None))),
+    ];
+    for (base_url, key, expected) in table {
+        let world = World::new().await;
+        world.models.put_provider("mine", &changed(Some(HERE), Some(KEY))).await.expect("a good provider");
+        let spec = changed(base_url, key);
+        let drafted = world.models.draft("mine", &spec).map(|draft| draft.expect("its key can be used"));
+        let put = world.models.put_provider("mine", &spec).await.map(|known| (*known.provider).clone());
+        for provider in [drafted, put] {
+            let seen = match provider {
+                Ok(provider) => Some((provider.base_url, provider.key.map(|key| key.0))),
+                Err(ModelsError::Invalid { field: "key", message }) => {
+                    assert!(message.contains("was given for https://models.example.com:443"), "{message}");
+                    None
+                }
+                Err(other) => panic!("{other}"),
+            };
+            let expected = expected.map(|(url, key)| (url.to_owned(), key.map(str::to_owned)));
+            assert_eq!(seen, expected, "{base_url:?} {key:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_nobody_gave_follows_what_is_spoken() {
+    let world = World::new().await;
+    let spec = |dialect, key: Option<&str>| ProviderSpec { dialect: Some(dialect), ..changed(None, key) };
+    world.models.put_provider("mine", &spec(Dialect::Openai, Some(KEY))).await.expect("a good provider");
+    let other = world.models.put_provider("mine", &spec(Dialect::Gemini, None)).await;
+    assert!(matches!(other, Err(ModelsError::Invalid { field: "key", .. })), "its key is another's");
+    let other = world.models.put_provider("mine", &spec(Dialect::Gemini, Some(OTHER_KEY))).await;
+    assert_eq!(
+        other.expect("given again").record.base_url,
+        "https://generativelanguage.googleapis.com/v1beta"
+    );
+}

@@ -1,0 +1,190 @@
+//! What a name means, and what may not be written down.
+
+use crate::{
+    core::Bounds,
+    models::{GrantWish, Models, ModelsError},
+    store::tests::{label, with_one},
+};
+use protocol::{
+    Dialect::{self, Anthropic, Gemini, Openai},
+    api::{ModelPrice, ModelSpec, ProviderSpec},
+};
+
+fn spec(dialect: Dialect, models: &[(&str, Option<&str>)]) -> ProviderSpec {
+    let model = |(name, alias): &(&str, Option<&str>)| ModelSpec {
+        name: (*name).to_owned(),
+        alias: alias.map(str::to_owned),
+        price: None,
+    };
+    let models = models.iter().map(model).collect();
+    ProviderSpec { dialect: Some(dialect), models, ..ProviderSpec::default() }
+}
+
+async fn models() -> (tempfile::TempDir, Models) {
+    let (dir, store, _) = with_one().await;
+    let models = Models::load(store, dir.path(), Bounds::default()).await.expect("nothing is there");
+    (dir, models)
+}
+
+async fn meant(
+    models: &Models,
+    tenant: &str,
+    name: Option<&str>,
+    dialects: &[Dialect],
+) -> Result<String, String> {
+    let tenant = label(tenant);
+    let wish = GrantWish { tenant: &tenant, model: name.map(str::to_owned), dialects, budget: None };
+    match models.grant(wish).await {
+        Ok(granted) => Ok(format!("{}/{}", granted.model.provider, granted.model.model)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Three that are everybody's, and one of `other` with the name of one of them.
+async fn providers() -> (tempfile::TempDir, Models) {
+    let (dir, models) = models().await;
+    let nothing = meant(&models, "acme", None, &[Anthropic]).await.expect_err("there is none");
+    assert!(nothing.contains("slipway model add"), "{nothing}");
+    let large = spec(Anthropic, &[("large-4", Some("large")), ("small-4", None), ("shared", None)]);
+    models
+        .put_provider("one", &ProviderSpec { default: Some("large".to_owned()), ..large })
+        .await
+        .expect("good");
+    models
+        .put_provider("two", &spec(Openai, &[("vendor/wide", Some("wide")), ("shared", None)]))
+        .await
+        .expect("good");
+    models.put_provider("any", &spec(Gemini, &[])).await.expect("good");
+    let own = ProviderSpec { tenant: Some(label("other")), ..spec(Anthropic, &[("own-1", None)]) };
+    models.put_provider("one", &own).await.expect("good");
+    (dir, models)
+}
+
+const BOTH: &[Dialect] = &[Anthropic, Openai];
+
+#[tokio::test]
+async fn a_model_is_named_by_alias_by_its_name_or_with_its_provider() {
+    let (_dir, models) = providers().await;
+    let both = BOTH;
+    let table = [
+        (Some("large"), both, Ok("one/large-4")),
+        (Some("large-4"), both, Ok("one/large-4")),
+        (Some("one/large"), both, Ok("one/large-4")),
+        (Some("one/large-4"), both, Ok("one/large-4")),
+        (Some("vendor/wide"), both, Ok("two/vendor/wide")),
+        (Some("two/vendor/wide"), both, Ok("two/vendor/wide")),
+        (Some("any/thing/at-all"), &[Gemini], Ok("any/thing/at-all")),
+        (Some("thing"), &[Gemini], Ok("any/thing")),
+        (Some("shared"), &[Openai], Ok("two/shared")),
+        (
+            Some("shared"),
+            both,
+            Err("more than one provider has \"shared\"; say which: one/shared, two/shared"),
+        ),
+        (Some("none"), &[Openai], Err("there is no model \"none\" here; there are: wide, two/shared")),
+        (
+            Some("one/none"),
+            &[Anthropic],
+            Err("there is no model \"one/none\" here; there are: large, one/small-4, one/shared"),
+        ),
+        (Some("wide"), &[Anthropic], Err("\"wide\" speaks openai, and the agent speaks anthropic")),
+        (None, both, Ok("one/large-4")),
+        (
+            None,
+            &[Openai],
+            Err(
+                "say which model, or give a provider a default with `slipway model add … --default`; there are: wide, two/shared",
+            ),
+        ),
+    ];
+    for (name, dialects, expected) in table {
+        let found = meant(&models, "acme", name, dialects).await;
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{name:?} {dialects:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_told_the_makers_name_unless_that_is_a_strange_one() {
+    let (_dir, models) = providers().await;
+    let odd = spec(Openai, &[("odd[1m]", Some("odd"))]);
+    models.put_provider("strange", &odd).await.expect("good");
+    let tenant = label("acme");
+    for (name, told) in [("odd", "odd"), ("wide", "vendor/wide")] {
+        let wish = GrantWish { tenant: &tenant, model: Some(name.to_owned()), dialects: BOTH, budget: None };
+        assert_eq!(models.grant(wish).await.expect("granted").model.name, told);
+    }
+}
+
+#[tokio::test]
+async fn a_tenants_own_hides_that_of_everybody() {
+    let (_dir, models) = providers().await;
+    // It has one model, so that is its default.
+    assert_eq!(meant(&models, "other", None, BOTH).await.as_deref(), Ok("one/own-1"));
+    assert!(meant(&models, "other", Some("large"), BOTH).await.is_err());
+    let views = models.available(&label("acme"));
+    let shown: Vec<_> = views.iter().map(|view| (view.name.as_str(), view.default)).collect();
+    let expected = [
+        ("large", true),
+        ("one/small-4", false),
+        ("one/shared", false),
+        ("wide", false),
+        ("two/shared", false),
+        ("any/*", false),
+    ];
+    assert_eq!(shown, expected);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_by_field_and_a_key_is_not_repeated() {
+    let (_dir, models) = models().await;
+    let good = || spec(Openai, &[("m", None)]);
+    let url = |url: &str| ProviderSpec { base_url: Some(url.to_owned()), ..good() };
+    let price = |input| {
+        let price = ModelPrice { input, ..ModelPrice::default() };
+        let model = ModelSpec { name: "m".to_owned(), alias: None, price: Some(price) };
+        ProviderSpec { models: vec![model], ..good() }
+    };
+    let table = [
+        ("UPPER", "name", good()),
+        ("a/b", "name", good()),
+        ("mine", "dialect", ProviderSpec { dialect: None, ..good() }),
+        ("mine", "base_url", url("ftp://x/v1")),
+        ("mine", "base_url", url("https://user:pass@x/v1")),
+        ("mine", "base_url", url("https://x/v1?key=1")),
+        ("mine", "base_url", url("/v1")),
+        ("mine", "key", ProviderSpec { key: Some("two words".to_owned()), ..good() }),
+        ("mine", "models", spec(Openai, &[("m", None), ("m", None)])),
+        ("mine", "models", spec(Openai, &[("m", Some("n")), ("n", None)])),
+        ("mine", "models", spec(Openai, &[("m", Some("a/b"))])),
+        ("mine", "models", spec(Openai, &[("", None)])),
+        ("mine", "models", price(-1.0)),
+        ("mine", "models", price(f64::NAN)),
+        ("mine", "default", ProviderSpec { default: Some("n".to_owned()), ..good() }),
+    ];
+    for (name, field, spec) in table {
+        match models.put_provider(name, &spec).await {
+            Err(ModelsError::Invalid { field: found, message }) => {
+                assert_eq!(found, field, "{message}");
+                assert!(!message.contains("two words"), "{message}");
+            }
+            Err(other) => panic!("{field}: {other}"),
+            Ok(_) => panic!("{field}: taken"),
+        }
+    }
+    let warned = |url: &str, key: &str| ProviderSpec {
+        key: Some(key.to_owned()),
+        base_url: Some(url.to_owned()),
+        ..good()
+    };
+    for (spec, warns) in [
+        (warned("http://10.0.0.1/v1/", "k"), true),
+        (warned("http://10.0.0.1/v1", ""), false),
+        (warned("http://127.0.0.1:9/v1", "k"), false),
+        (warned("http://[::1]:9/v1", "k"), false),
+        (warned("https://example.com/v1", "k"), false),
+    ] {
+        let known = models.put_provider("mine", &spec).await.expect("good");
+        assert_eq!(known.warning().is_some(), warns, "{}", known.record.base_url);
+        assert!(!known.record.base_url.ends_with('/'));
+    }
+}

@@ -1,0 +1,39 @@
+//! What the gateway refuses is seen in the task.
+
+use super::{World, ask, end, used};
+use crate::models::TurnedAway;
+use protocol::{FailureReason, TaskStatus};
+
+#[tokio::test]
+async fn a_call_that_is_not_passed_on_is_one_that_failed() {
+    // Whether it counts; whether another one goes well after it; what comes of it.
+    let table = [
+        (true, false, TaskStatus::Failed),
+        (true, true, TaskStatus::Succeeded),
+        (false, false, TaskStatus::Succeeded),
+    ];
+    for (counts, goes_on, expected) in table {
+        let world = World::new().await;
+        let (task, key) = world.task("t1", None).await;
+        let (open, _) = world.open(&task);
+        let grant = world.models.claim(&super::id(1), &key).expect("good");
+        let message = "there is no model".to_owned();
+        grant.turned_away(TurnedAway { model: "x".to_owned(), status: 404, message, counts }).await;
+        assert!(open.verdict().is_none(), "the agent may do better");
+        if goes_on {
+            world.begin(&key, ask(1, None, false)).expect("allowed").ended(end(used(1, 1), Ok(()))).await;
+        }
+        open.settle().await;
+        let done = world.done(&task).await;
+        assert_eq!(done.status, expected, "{counts} {goes_on}");
+        let result = done.result.expect("a result");
+        let usage = result.usage.expect("calls");
+        assert_eq!(usage.calls, 1 + u64::from(goes_on));
+        assert_eq!((usage.failed_calls, usage.input_tokens), (u64::from(counts), u64::from(goes_on)));
+        if expected == TaskStatus::Failed {
+            assert_eq!(done.failure_reason, Some(FailureReason::ModelFailed));
+            let said = "a call of its model was refused: there is no model";
+            assert_eq!(result.message.as_deref(), Some(said));
+        }
+    }
+}

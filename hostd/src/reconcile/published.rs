@@ -1,0 +1,91 @@
+//! The record of a sandbox as everybody sees it. Its owner makes the moves; whoever changed something else of the
+//! row publishes what the store made of it, and that is in force at once. What is older never takes its place.
+
+use crate::store::SandboxRecord;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+pub(super) struct Published {
+    sender: watch::Sender<Arc<SandboxRecord>>,
+}
+
+impl Published {
+    pub fn new(record: Arc<SandboxRecord>) -> Self {
+        Self { sender: watch::Sender::new(record) }
+    }
+
+    /// Unless a newer one is there: two may come from the store in one order and arrive here in the other.
+    pub fn put(&self, record: Arc<SandboxRecord>) {
+        self.sender.send_if_modified(|now| {
+            let newer = record.generation >= now.generation;
+            if newer {
+                *now = record;
+            }
+            newer
+        });
+    }
+
+    /// What a launch told last goes with the record, for whoever looks at it.
+    pub fn show(&self, progress: Option<Arc<str>>) {
+        self.sender.send_if_modified(|record| {
+            let other = record.progress != progress;
+            if other {
+                Arc::make_mut(record).progress = progress;
+            }
+            other
+        });
+    }
+
+    pub fn get(&self) -> Arc<SandboxRecord> {
+        self.sender.borrow().clone()
+    }
+
+    pub fn subscribe(&self) -> watch::Receiver<Arc<SandboxRecord>> {
+        self.sender.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        driver::fake::Fake,
+        reconcile::fixture,
+        store::{Change, tests::with_one},
+    };
+    use protocol::api::{EgressRules, SandboxSpec};
+
+    #[tokio::test]
+    async fn what_is_older_does_not_take_the_place_of_what_is_newer() {
+        let (_dir, store, id) = with_one().await;
+        let first = store.sandbox(&id).await.expect("read").expect("there");
+        let renamed = Change { name: Some("new".to_owned()), ..Change::default() };
+        let second = store.change_sandbox(&id, renamed, 5).await.expect("written");
+        let published = Published::new(Arc::new(first.clone()));
+        let mut seen = published.subscribe();
+        for (record, name) in [(&second, "new"), (&first, "new"), (&second, "new")] {
+            published.put(Arc::new(record.clone()));
+            assert_eq!(seen.borrow_and_update().name, name);
+        }
+    }
+
+    /// The owner does nothing in between: all of this happens on one thread that never waits.
+    #[tokio::test]
+    async fn what_was_changed_is_in_force_when_that_is_answered_whatever_the_owner_does() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fleet = fixture::open(&Arc::new(Fake::default()), dir.path(), fixture::timing(60_000)).await;
+        let new = fixture::new_sandbox(&fleet, 1, &SandboxSpec::default());
+        let id = fleet.create(new).await.expect("created").id;
+        let deny =
+            |number: u32| EgressRules { deny: vec![format!("{number}.test")], ..EgressRules::default() };
+        // More than its inbox has room for.
+        for number in 0..200 {
+            let change = Change { egress: Some(deny(number)), ..Change::default() };
+            let changed = fleet.store().change_sandbox(&id, change, 5).await.expect("written");
+            fleet.changed(changed);
+            let site = fleet.site(&id).expect("it is there");
+            assert_eq!(site.record().blueprint.egress, deny(number));
+        }
+        fleet.close().await;
+    }
+}

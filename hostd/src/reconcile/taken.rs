@@ -1,0 +1,50 @@
+//! A hostd that died between the yes of runtimed and its own note of that: the next one asks runtimed first.
+
+use super::fixture::{new_sandbox, open, timing};
+use crate::{
+    driver::fake::Fake,
+    store::{NewTask, TaskBegun, TaskRecord, tests::new_task},
+};
+use protocol::{FailureReason, api::SandboxSpec};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::time::{sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const IDLE_MS: u64 = 3_600_000;
+
+/// The end of a task of an agent whose program is not there, and which an earlier hostd was about to give.
+async fn end(runtimed_has_it: bool) -> TaskRecord {
+    let dir = tempfile::tempdir().expect("a directory");
+    let driver = Arc::new(Fake::default());
+    driver.has_task.store(runtimed_has_it, Ordering::Relaxed);
+    // It ends as soon as somebody follows it.
+    driver.end_tasks();
+    let fleet = open(&driver, dir.path(), timing(IDLE_MS)).await;
+    let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;
+    let new = NewTask { sandbox, agent: "opencode".to_owned(), ..new_task("t1") };
+    let TaskBegun::New(task) = fleet.store().begin_task(new).await.expect("written") else { panic!("new") };
+    fleet.store().task_taken(task.number).await.expect("written");
+    fleet.close().await;
+    let fleet = open(&driver, dir.path(), timing(IDLE_MS)).await;
+    let done = async {
+        loop {
+            let found = fleet.store().task_by_number(task.number).await.expect("read");
+            match found.filter(|task| task.done_seq.is_some()) {
+                Some(task) => return task,
+                None => sleep(Duration::from_millis(2)).await,
+            }
+        }
+    };
+    let done = timeout(PATIENCE, done).await.expect("it ends");
+    fleet.close().await;
+    done
+}
+
+#[tokio::test]
+async fn a_task_that_runs_is_followed_though_its_program_is_gone() {
+    assert_eq!(end(true).await.failure_reason, Some(FailureReason::Cancelled), "as its runtimed tells");
+    assert_eq!(end(false).await.failure_reason, Some(FailureReason::SpawnFailed));
+}

@@ -1,0 +1,159 @@
+//! A task whose model fails for good is ended at once, and its end says so; who is cancelled by a person is
+//! cancelled.
+
+use super::{
+    Fleet,
+    fixture::{new_sandbox, open, timing},
+};
+use crate::{
+    driver::fake::Fake,
+    models::{Ask, End, Fault, Grant, GrantWish, Refused, Speech},
+    store::{
+        NewTask, Secret, TaskBegun, TaskRecord,
+        tests::{new_task, no_room_for},
+    },
+};
+use protocol::{
+    Dialect, FailureReason, TaskId, TaskStatus,
+    api::{Label, ProviderSpec, SandboxId, SandboxSpec, TaskBudget},
+};
+use std::{sync::Arc, time::Duration};
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const IDLE_MS: u64 = 3_600_000;
+
+struct World {
+    fleet: Fleet,
+    sandbox: SandboxId,
+    task: TaskRecord,
+    grant: Arc<Grant>,
+    driver: Arc<Fake>,
+    key: String,
+    _dir: TempDir,
+}
+
+/// A task that runs, and whose agent has shown its key.
+async fn running(budget: Option<TaskBudget>) -> World {
+    let dir = tempfile::tempdir().expect("a directory");
+    let driver = Arc::new(Fake::default());
+    let fleet = open(&driver, dir.path(), timing(IDLE_MS)).await;
+    let spec = ProviderSpec { default: Some("m".to_owned()), ..ProviderSpec::default() };
+    fleet.models().put_provider("openai", &spec).await.expect("a good provider");
+    let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;
+    let tenant = Label::parse("t").expect("a label");
+    let wish = GrantWish { tenant: &tenant, model: None, dialects: &[Dialect::Openai], budget };
+    let granted = fleet.models().grant(wish).await.expect("granted");
+    let mut new = NewTask { sandbox, grant: Some(granted.row), ..new_task("t1") };
+    new.request = Secret(protocol::TaskRequest { id: TaskId::parse("t1").ok(), ..new.request.0 });
+    let TaskBegun::New(task) = fleet.submit(new).await.expect("submitted") else { panic!("it is new") };
+    let key = granted.key;
+    let claimed = async {
+        loop {
+            match fleet.models().claim(&sandbox, &key) {
+                Some(grant) => return grant,
+                None => sleep(Duration::from_millis(2)).await,
+            }
+        }
+    };
+    let grant = timeout(PATIENCE, claimed).await.expect("the key is good when the task is taken");
+    World { fleet, sandbox, task: *task, grant, driver, key, _dir: dir }
+}
+
+impl World {
+    async fn done(&self) -> TaskRecord {
+        let done = async {
+            loop {
+                let task = self.fleet.store().task_by_number(self.task.number).await.expect("read");
+                match task.filter(|task| task.done_seq.is_some()) {
+                    Some(task) => return task,
+                    None => sleep(Duration::from_millis(2)).await,
+                }
+            }
+        };
+        let task = timeout(PATIENCE, done).await.expect("it ends");
+        let closed = async {
+            while self.fleet.models().claim(&self.sandbox, &self.key).is_some() {
+                sleep(Duration::from_millis(2)).await;
+            }
+        };
+        timeout(PATIENCE, closed).await.expect("its key is worth nothing then");
+        self.fleet.close().await;
+        task
+    }
+}
+
+fn refused() -> End {
+    let fault = Fault { status: Some(401), message: "wrong key".to_owned(), permanent: true };
+    End {
+        attempt: 1,
+        status: Some(401),
+        tokens: None,
+        first_byte_ms: None,
+        outcome: Err(fault),
+        abandoned: false,
+        only_counts: false,
+    }
+}
+
+#[tokio::test]
+async fn a_key_opens_when_runtimed_has_begun_with_its_task() {
+    let world = running(None).await;
+    let turn = timeout(PATIENCE, world.grant.in_its_turn()).await.expect("in time");
+    assert_eq!(turn, Ok(()));
+    world.driver.end_tasks();
+    world.done().await;
+}
+
+#[tokio::test]
+async fn a_refusal_for_good_ends_the_task_at_once() {
+    let world = running(None).await;
+    let aim = world.grant.aim(Speech::Chat, "m").expect("a model");
+    let call = world.grant.begin(&aim, Ask::default()).expect("allowed");
+    call.ended(refused()).await;
+    let task = world.done().await;
+    assert_eq!((task.status, task.failure_reason), (TaskStatus::Failed, Some(FailureReason::ModelFailed)));
+    let message = task.result.and_then(|result| result.message);
+    assert_eq!(message.as_deref(), Some("the model provider openai refused (401): wrong key"));
+}
+
+#[tokio::test]
+async fn a_refusal_that_could_not_be_written_down_is_not_forgotten() {
+    const MODELS: &str = "model_seen, model_verdict ON tasks";
+    /// In which the runner finds out that nothing can be written.
+    const WHILE: Duration = Duration::from_millis(100);
+    for ends_by_itself in [false, true] {
+        let world = running(None).await;
+        let aim = world.grant.aim(Speech::Chat, "m").expect("a model");
+        let call = world.grant.begin(&aim, Ask::default()).expect("allowed");
+        no_room_for(world.fleet.store(), MODELS, true).await;
+        call.ended(refused()).await;
+        if ends_by_itself {
+            world.driver.end_tasks();
+        }
+        sleep(WHILE).await;
+        no_room_for(world.fleet.store(), MODELS, false).await;
+        let task = world.done().await;
+        assert_eq!(task.failure_reason, Some(FailureReason::ModelFailed), "{ends_by_itself}");
+    }
+}
+
+#[tokio::test]
+async fn a_budget_that_is_used_up_ends_the_task_at_once() {
+    let budget = TaskBudget { requests: Some(1), ..TaskBudget::default() };
+    let world = running(Some(budget)).await;
+    let aim = world.grant.aim(Speech::Chat, "m").expect("a model");
+    let _call = world.grant.begin(&aim, Ask::default()).expect("allowed");
+    assert!(matches!(world.grant.begin(&aim, Ask::default()), Err(Refused::Budget(_))));
+    let task = world.done().await;
+    assert_eq!((task.status, task.failure_reason), (TaskStatus::Failed, Some(FailureReason::BudgetExceeded)));
+}
+
+#[tokio::test]
+async fn a_cancel_by_a_person_stays_one() {
+    let world = running(None).await;
+    world.fleet.cancel(&world.task).await.expect("asked for");
+    let task = world.done().await;
+    assert_eq!((task.status, task.failure_reason), (TaskStatus::Cancelled, Some(FailureReason::Cancelled)));
+}

@@ -1,0 +1,220 @@
+//! A backend that hangs or is away: what is believed meanwhile, what is tried again, and what is told.
+
+use super::{
+    Ask, FleetError, Timing,
+    drifting::{NEVER_MS, PATIENCE, World, drift, patient},
+    fixture::{new_sandbox, open_with, timing},
+};
+use crate::{
+    core::Goal,
+    driver::{
+        Drivers,
+        fake::{Body, Fake},
+    },
+    limits,
+    store::{EventFilter, NewTask, SandboxRecord, TaskBegun, tests::new_task},
+};
+use protocol::{
+    FailureReason,
+    api::{DeathCause, IdlePolicy, ProblemCode, SandboxSpec, SandboxStatus},
+};
+use serde_json::Value;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::time::{sleep, timeout};
+
+/// In which what must not happen would.
+const WHILE: Duration = Duration::from_millis(300);
+
+impl World {
+    fn hangs(&self, verb: &'static str, so: bool) {
+        let mut hanging = self.driver.hanging.lock().expect("nobody panicked");
+        if so {
+            hanging.insert(verb)
+        } else {
+            hanging.remove(verb)
+        };
+    }
+
+    fn no_launches(&self, so: bool) {
+        self.driver.no_launches.store(so, Ordering::Relaxed);
+    }
+
+    fn unwell(&self, so: bool) {
+        self.driver.unwell.store(so, Ordering::Relaxed);
+    }
+
+    /// Waits until the backend was waited for in vain.
+    async fn gave_up(&self) -> Arc<SandboxRecord> {
+        let code = |record: &SandboxRecord| record.state.problem.as_ref().map(|problem| problem.code);
+        self.until(|record, _| {
+            record.state.effort.is_none() && code(record) == Some(ProblemCode::DriverUnavailable)
+        })
+        .await
+    }
+
+    async fn count_events(&self) -> usize {
+        self.fleet.store().events(EventFilter::default(), 0, 10_000).await.expect("readable").len()
+    }
+}
+
+#[tokio::test]
+async fn a_launch_that_hangs_is_a_backend_that_does_not_answer() {
+    let world = World::new(IdlePolicy::AlwaysOn, timing(NEVER_MS)).await;
+    world.hangs("launch", true);
+    world.driver.meddle(&world.id, Body::Dead(DeathCause::Killed));
+    let record = world.gave_up().await;
+    let message = record.state.problem.as_ref().map(|problem| problem.message.as_str());
+    assert_eq!(message, Some("the backend did not answer in time"));
+    world.hangs("launch", false);
+    world.is(SandboxStatus::Running).await;
+}
+
+#[tokio::test]
+async fn one_that_could_not_be_made_anew_is_stopped_and_nobody_died() {
+    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, down_ms: 100, ..patient() }).await;
+    world.no_launches(true);
+    world.fleet.ask(&world.id, Ask::Recreate { keep_workspace: true }).await.expect("accepted");
+    world.gave_up().await;
+    let record = world.is(SandboxStatus::Stopped).await;
+    assert_eq!((record.post_mortem.as_ref(), world.drifts().await), (None, vec![]));
+    world.no_launches(false);
+    world.fleet.awake(&world.id).await.expect("it wakes");
+}
+
+#[tokio::test]
+async fn one_that_died_unseen_while_it_was_to_stop_is_not_brought_back() {
+    let world = World::new(IdlePolicy::AlwaysOn, timing(NEVER_MS)).await;
+    world.away(true);
+    world.driver.meddle(&world.id, Body::Dead(DeathCause::Killed));
+    world.fleet.ask(&world.id, Ask::Stop).await.expect("accepted");
+    let record = world.gave_up().await;
+    assert_eq!((record.state.goal, record.state.status), (Goal::Stopped, SandboxStatus::Error));
+    world.away(false);
+    let record = world.until(|_, found| found.is_none()).await;
+    assert_eq!((record.post_mortem.as_ref(), world.drifts().await), (None, vec![]));
+    sleep(WHILE).await;
+    assert_eq!(world.driver.body(&world.id), None);
+}
+
+#[tokio::test]
+async fn nothing_is_written_while_one_that_should_always_run_waits_for_its_backend() {
+    let world = World::new(IdlePolicy::AlwaysOn, timing(NEVER_MS)).await;
+    world.no_launches(true);
+    world.unwell(true);
+    world.driver.meddle(&world.id, Body::Dead(DeathCause::Backend));
+    world.gave_up().await;
+    let before = world.count_events().await;
+    sleep(WHILE).await;
+    assert_eq!(world.count_events().await, before);
+    world.no_launches(false);
+    world.unwell(false);
+    world.is(SandboxStatus::Running).await;
+    let attempts = world.fleet.store().attempts(&world.id, None, 9).await.expect("readable");
+    assert_eq!(attempts.len(), 3);
+}
+
+#[tokio::test]
+async fn a_destroy_that_waits_for_the_backend_says_so_once() {
+    let world = World::new(IdlePolicy::Sleep, timing(NEVER_MS)).await;
+    world.ask(Ask::Stop).await;
+    world.away(true);
+    world.fleet.ask(&world.id, Ask::Destroy { keep_workspace: false }).await.expect("accepted");
+    sleep(WHILE * 2).await;
+    assert!(world.events("sandbox.delayed").await.len() <= 1);
+    world.away(false);
+    world.fleet.settled(&world.id, PATIENCE).await.expect("destroyed");
+    assert!(!world.driver.has_files(&world.id));
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_does_not_hold_up_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let slow = Arc::new(Fake::called("slow"));
+    slow.hanging.lock().expect("nobody panicked").insert("launch");
+    let drivers = Drivers::new(vec![slow, Arc::new(Fake::default())]);
+    let fleet = open_with(drivers, directory.path(), patient()).await;
+    let of = |driver: &str| SandboxSpec { driver: Some(driver.to_owned()), ..SandboxSpec::default() };
+    for number in 0..=u64::try_from(limits::LAUNCHES_MAX).expect("a few") {
+        fleet.create(new_sandbox(&fleet, number, &of("slow"))).await.expect("accepted");
+    }
+    let quick = fleet.create(new_sandbox(&fleet, 99, &of("fake"))).await.expect("accepted").id;
+    // Far less than the others hang.
+    let up = fleet.settled(&quick, Duration::from_secs(20)).await.expect("it comes up");
+    assert!(up.state.is_up());
+    fleet.close().await;
+}
+
+#[tokio::test]
+async fn a_task_whose_sandbox_cannot_be_brought_up_ends_and_says_why() {
+    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, ..patient() }).await;
+    world.ask(Ask::Stop).await;
+    world.no_launches(true);
+    let new = NewTask { sandbox: world.id, ..new_task("t1") };
+    let TaskBegun::New(task) = world.fleet.submit(new).await.expect("submitted") else { panic!("it is new") };
+    let ends = async {
+        loop {
+            let task = world.fleet.store().task_by_number(task.number).await.expect("readable");
+            match task.filter(|task| task.done_seq.is_some()) {
+                Some(task) => return task,
+                None => sleep(Duration::from_millis(2)).await,
+            }
+        }
+    };
+    let task = timeout(PATIENCE, ends).await.expect("it ends");
+    assert_eq!(task.failure_reason, Some(FailureReason::SandboxFailed));
+    let message = task.result.and_then(|result| result.message);
+    assert_eq!(message.as_deref(), Some("the sandbox could not be brought up: gone fishing"));
+}
+
+#[tokio::test]
+async fn a_pause_that_comes_late_is_ours_and_only_that_one() {
+    let world = World::new(IdlePolicy::Sleep, Timing { freeze_ms: 50, ..patient() }).await;
+    world.hangs("freeze", true);
+    world.fleet.ask(&world.id, Ask::Pause).await.expect("accepted");
+    world.is(SandboxStatus::Running).await;
+    world.hangs("freeze", false);
+    world.driver.freeze_behind(&world.id, true);
+    world.is(SandboxStatus::Running).await;
+    assert_eq!(world.drifts().await, [] as [Value; 0]);
+    world.driver.freeze_behind(&world.id, true);
+    world.is(SandboxStatus::Running).await;
+    assert_eq!(world.drifts().await, [drift("running", "paused", "thaw")]);
+}
+
+#[tokio::test]
+async fn one_that_the_backend_does_not_thaw_stays_paused_and_is_not_ended() {
+    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, freeze_ms: 100, ..patient() }).await;
+    world.ask(Ask::Pause).await;
+    world.hangs("thaw", true);
+    world.fleet.ask(&world.id, Ask::Resume).await.expect("accepted");
+    let record = world.gave_up().await;
+    assert_eq!(record.state.status, SandboxStatus::Paused);
+    world.hangs("thaw", false);
+    world.ask(Ask::Resume).await;
+    world.is(SandboxStatus::Running).await;
+    assert_eq!(world.drifts().await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn one_that_somebody_else_restarted_is_taken_over_and_told() {
+    let world = World::new(IdlePolicy::Sleep, Timing { look_every_ms: 5, ..patient() }).await;
+    // It was seen at rest, which the drift of a pause proves.
+    world.driver.freeze_behind(&world.id, true);
+    world.is(SandboxStatus::Running).await;
+    sleep(WHILE).await;
+    world.driver.restart_behind(&world.id);
+    let told = async {
+        while world.drifts().await.len() < 2 {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, told).await.expect("it is told");
+    assert_eq!(world.drifts().await[1], drift("running", "restarted", "take_over"));
+    let record = world.is(SandboxStatus::Running).await;
+    assert!(record.state.problem.is_none());
+    let woken = world.fleet.awake(&world.id).await.map(|_| ());
+    assert!(!matches!(woken, Err(FleetError::Failed { .. })), "{woken:?}");
+}

@@ -1,0 +1,93 @@
+//! Who provides models. Keys are here only as the key file opens them.
+
+use super::{
+    error::{Result, StoreError},
+    handle::Store,
+    limits,
+    query::{all, change, one},
+    records::ProviderRecord,
+    row::{Fields, int, json, word},
+};
+use protocol::api::Label;
+use rusqlite::{Connection, Row, params};
+
+const WHAT: &str = "write a provider of models";
+
+impl Store {
+    /// Makes it, or puts it in the place of the one that has its name. As it is then, or nothing where there are
+    /// too many.
+    pub async fn put_provider(&self, provider: ProviderRecord) -> Result<Option<ProviderRecord>> {
+        let put = self.write("put_provider", move |conn| put(conn, &provider)).await?;
+        // A key that was there before is overwritten.
+        self.stale().notify_one();
+        Ok(put)
+    }
+
+    /// Oldest first.
+    pub async fn providers(&self) -> Result<Vec<ProviderRecord>> {
+        self.read(|conn| all(conn, "SELECT * FROM model_providers ORDER BY rowid", [], parse)).await
+    }
+
+    /// Whether there was one.
+    pub async fn remove_provider(&self, tenant: Option<&Label>, name: &str) -> Result<bool> {
+        let (tenant, name) = (tenant_column(tenant), name.to_owned());
+        let removed = self
+            .write("remove_provider", move |conn| {
+                let sql = "DELETE FROM model_providers WHERE tenant = ? AND name = ?";
+                Ok(change(conn, sql, params![tenant, name], WHAT)? > 0)
+            })
+            .await?;
+        self.stale().notify_one();
+        Ok(removed)
+    }
+}
+
+fn tenant_column(tenant: Option<&Label>) -> String {
+    tenant.map_or_else(String::new, |tenant| tenant.as_str().to_owned())
+}
+
+fn put(conn: &Connection, provider: &ProviderRecord) -> Result<Option<ProviderRecord>> {
+    let tenant = tenant_column(provider.tenant.as_ref());
+    let count = "SELECT count(*) AS rows FROM model_providers WHERE NOT (tenant = ? AND name = ?)";
+    let others = one(conn, count, params![tenant, provider.name], |row| {
+        Fields { row, table: "model_providers", key: "rows" }.number("rows")
+    })?;
+    if others.unwrap_or(0) >= limits::PROVIDERS_MAX {
+        return Ok(None);
+    }
+    let sql = "INSERT INTO model_providers
+            (tenant, name, dialect, base_url, sealed, models, default_model, created_ms)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+        ON CONFLICT (tenant, name) DO UPDATE SET dialect = ?3, base_url = ?4, sealed = ?5, models = ?6,
+            default_model = ?7";
+    let values = params![
+        tenant,
+        provider.name,
+        word(&provider.dialect, "the dialect")?,
+        provider.base_url,
+        provider.sealed,
+        json(&provider.models, "the models")?,
+        provider.default,
+        int(provider.created_ms),
+    ];
+    change(conn, sql, values, WHAT)?;
+    let sql = "SELECT * FROM model_providers WHERE tenant = ? AND name = ?";
+    let written = one(conn, sql, params![tenant, provider.name], parse)?;
+    written.map(Some).ok_or(StoreError::NotFound)
+}
+
+fn parse(row: &Row<'_>) -> Result<ProviderRecord> {
+    let fields = Fields { row, table: "model_providers", key: "name" };
+    let tenant: String = fields.get("tenant")?;
+    let everybody = tenant.is_empty();
+    Ok(ProviderRecord {
+        tenant: if everybody { None } else { Some(fields.word("tenant")?) },
+        name: fields.get("name")?,
+        dialect: fields.word("dialect")?,
+        base_url: fields.get("base_url")?,
+        sealed: fields.get("sealed")?,
+        models: fields.json("models")?,
+        default: fields.get("default_model")?,
+        created_ms: fields.number("created_ms")?,
+    })
+}

@@ -1,0 +1,232 @@
+//! What can be set in a session, as the agent offers it, and what of it fits a wish.
+
+use super::limits::{ID_MAX_BYTES, SETTING_VALUES_MAX, SETTINGS_MAX};
+use crate::core::read::{cut, items, text};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What the agent offers; empty before it has told.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    modes: Vec<Named>,
+    mode: Option<String>,
+    options: Vec<Choice>,
+    /// What it says that its model is, in the words of agents that have no option for it.
+    model: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Named {
+    id: String,
+    name: String,
+}
+
+#[derive(Debug, Clone)]
+struct Choice {
+    id: String,
+    name: String,
+    category: Option<String>,
+    current: Value,
+    values: Vec<Named>,
+}
+
+/// One thing to set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    Mode(String),
+    Option { name: String, value: String },
+}
+
+/// What becomes of a wish.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Granted {
+    /// Ask for it.
+    Ask { method: &'static str, params: Value },
+    /// It is so already.
+    Already,
+    /// It is not offered.
+    Unknown,
+}
+
+impl Settings {
+    /// From the answer to a request that opened a session.
+    pub fn read(answer: &Value) -> Self {
+        let modes = &answer["modes"];
+        let mut settings = Self {
+            modes: named(items(modes, "availableModes"), "id"),
+            mode: text(modes, "currentModeId").map(str::to_owned),
+            options: Vec::new(),
+            model: text(&answer["models"], "currentModelId").map(str::to_owned),
+        };
+        settings.renew(answer);
+        settings
+    }
+
+    /// Takes over options that are told again.
+    pub fn renew(&mut self, told: &Value) {
+        if told.get("configOptions").is_some_and(Value::is_array) {
+            self.options =
+                items(told, "configOptions").iter().take(SETTINGS_MAX).filter_map(choice).collect();
+        }
+    }
+
+    /// The model that the agent says it uses.
+    pub fn model(&self) -> Option<&str> {
+        let option = self.option("model").and_then(|option| option.current.as_str());
+        option.or(self.model.as_deref()).filter(|model| !model.is_empty())
+    }
+
+    pub fn grant(&self, session: &str, wish: &Wish) -> Granted {
+        match wish {
+            Wish::Mode(mode) => match pick(&self.modes, mode) {
+                Some(found) if self.mode.as_deref() == Some(found) => Granted::Already,
+                Some(found) => Granted::Ask {
+                    method: "session/set_mode",
+                    params: json!({"sessionId": session, "modeId": found}),
+                },
+                // Newer agents have their modes among the options.
+                None => self.grant_option(session, "mode", mode),
+            },
+            Wish::Option { name, value } => self.grant_option(session, name, value),
+        }
+    }
+
+    fn grant_option(&self, session: &str, name: &str, value: &str) -> Granted {
+        let Some(option) = self.option(name) else { return Granted::Unknown };
+        let params = match option.current {
+            Value::Bool(current) => match value.parse::<bool>() {
+                Ok(wanted) if wanted == current => return Granted::Already,
+                Ok(wanted) => {
+                    json!({"sessionId": session, "configId": option.id, "type": "boolean", "value": wanted})
+                }
+                Err(_) => return Granted::Unknown,
+            },
+            _ => match pick(&option.values, value) {
+                Some(found) if option.current.as_str() == Some(found) => return Granted::Already,
+                Some(found) => json!({"sessionId": session, "configId": option.id, "value": found}),
+                None => return Granted::Unknown,
+            },
+        };
+        Granted::Ask { method: "session/set_config_option", params }
+    }
+
+    fn option(&self, name: &str) -> Option<&Choice> {
+        let by_category = || self.options.iter().find(|option| option.category.as_deref() == Some(name));
+        let by_name = || self.options.iter().find(|option| option.name.eq_ignore_ascii_case(name));
+        self.options.iter().find(|option| option.id == name).or_else(by_category).or_else(by_name)
+    }
+}
+
+/// What an agent is wished to have set, in the order it is set: options may depend on the mode.
+pub fn wishes(mode: Option<&String>, options: &BTreeMap<String, String>) -> Vec<Wish> {
+    let option =
+        |(name, value): (&String, &String)| Wish::Option { name: name.clone(), value: value.clone() };
+    mode.cloned().map(Wish::Mode).into_iter().chain(options.iter().map(option)).collect()
+}
+
+/// The id among those offered that is meant: the very id, else the name, else the one whose last part it is, as
+/// in `provider/model`, if there is only one such.
+fn pick<'a>(offered: &'a [Named], wanted: &str) -> Option<&'a str> {
+    let exact = offered.iter().find(|named| named.id == wanted);
+    let by_name = || {
+        let same = |text: &str| text.eq_ignore_ascii_case(wanted);
+        offered.iter().find(|named| same(&named.id) || same(&named.name))
+    };
+    let by_part = || {
+        let last = |text: &str| text.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        // Two that both name their provider mean two different models.
+        let fits = |named: &&Named| {
+            last(&named.id) == last(wanted) && !(named.id.contains('/') && wanted.contains('/'))
+        };
+        let mut found = offered.iter().filter(fits);
+        found.next().filter(|_| found.next().is_none())
+    };
+    exact.or_else(by_name).or_else(by_part).map(|named| named.id.as_str())
+}
+
+fn choice(option: &Value) -> Option<Choice> {
+    let id = text(option, "id").filter(|id| id.len() <= ID_MAX_BYTES)?;
+    // Values may stand in groups.
+    let values = items(option, "options").iter().flat_map(|entry| match items(entry, "options") {
+        [] => std::slice::from_ref(entry),
+        group => group,
+    });
+    let values: Vec<Value> = values.take(SETTING_VALUES_MAX).cloned().collect();
+    Some(Choice {
+        id: id.to_owned(),
+        name: text(option, "name").map(|name| cut(name, ID_MAX_BYTES)).unwrap_or_default().to_owned(),
+        category: text(option, "category").map(|category| cut(category, ID_MAX_BYTES).to_owned()),
+        current: option.get("currentValue").filter(|value| !value.is_object()).cloned().unwrap_or_default(),
+        values: named(&values, "value"),
+    })
+}
+
+fn named(values: &[Value], id: &str) -> Vec<Named> {
+    let one = |value: &Value| {
+        let id = text(value, id).filter(|id| id.len() <= ID_MAX_BYTES)?;
+        let name = text(value, "name").unwrap_or(id);
+        Some(Named { id: id.to_owned(), name: cut(name, ID_MAX_BYTES).to_owned() })
+    };
+    values.iter().take(SETTING_VALUES_MAX).filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offered() -> Settings {
+        Settings::read(&json!({
+            "sessionId": "s",
+            "modes": {"currentModeId": "build", "availableModes": [{"id": "build", "name": "Build"}, {"id": "yolo", "name": "All"}]},
+            "configOptions": [
+                {"id": "m", "name": "Model", "category": "model", "type": "select", "currentValue": "a/one", "options": [
+                    {"group": "g", "name": "G", "options": [{"value": "a/one", "name": "One"}, {"value": "b/two", "name": "Two"}]},
+                    {"value": "b/three", "name": "Three"}, {"value": "c/three", "name": "Other three"},
+                ]},
+                {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": false},
+            ],
+        }))
+    }
+
+    #[test]
+    fn a_wish_is_granted_by_what_is_offered() {
+        let mode = |mode: &str| Wish::Mode(mode.to_owned());
+        let option =
+            |name: &str, value: &str| Wish::Option { name: name.to_owned(), value: value.to_owned() };
+        let set_mode = |id: &str| Granted::Ask {
+            method: "session/set_mode",
+            params: json!({"sessionId": "s", "modeId": id}),
+        };
+        let set = |id: &str, value: &str| Granted::Ask {
+            method: "session/set_config_option",
+            params: json!({"sessionId": "s", "configId": id, "value": value}),
+        };
+        let on = json!({"sessionId": "s", "configId": "fast", "type": "boolean", "value": true});
+        for (wish, granted) in [
+            (mode("yolo"), set_mode("yolo")),
+            (mode("ALL"), set_mode("yolo")),
+            (mode("build"), Granted::Already),
+            (mode("plan"), Granted::Unknown),
+            (option("model", "b/two"), set("m", "b/two")),
+            (option("model", "two"), set("m", "b/two")),
+            (option("Model", "TWO"), set("m", "b/two")),
+            (option("model", "one"), Granted::Already),
+            (option("model", "x/two"), Granted::Unknown),
+            (option("m", "three"), set("m", "b/three")),
+            (option("model", "four"), Granted::Unknown),
+            (option("effort", "high"), Granted::Unknown),
+            (option("fast", "true"), Granted::Ask { method: "session/set_config_option", params: on }),
+            (option("fast", "false"), Granted::Already),
+            (option("fast", "maybe"), Granted::Unknown),
+        ] {
+            assert_eq!(offered().grant("s", &wish), granted, "{wish:?}");
+        }
+    }
+
+    #[test]
+    fn the_model_is_told_in_one_of_two_ways() {
+        assert_eq!(offered().model(), Some("a/one"));
+        assert_eq!(Settings::read(&json!({"models": {"currentModelId": "x"}})).model(), Some("x"));
+        assert_eq!(Settings::read(&json!({"configOptions": 7})).model(), None);
+    }
+}

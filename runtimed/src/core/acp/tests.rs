@@ -1,0 +1,433 @@
+//! Conversations as tables, and any conversation at all.
+
+mod permissions;
+
+use super::*;
+use permissions::permission;
+use proptest::prelude::*;
+use protocol::{AcpAgent, Decision, Permissions, TaskFact};
+use serde_json::{Value, json};
+
+fn agent(fields: Value) -> AcpAgent {
+    let mut agent = json!({"name": "fake", "argv": ["fake"]});
+    if let (Some(agent), Value::Object(fields)) = (agent.as_object_mut(), fields) {
+        agent.extend(fields);
+    }
+    serde_json::from_value(agent).expect("an agent")
+}
+
+/// A conversation and all that came of it.
+struct World {
+    machine: Machine,
+    now: u64,
+    effects: Vec<Effect>,
+}
+
+impl World {
+    fn new(agent: AcpAgent, session: Option<&str>) -> Self {
+        let machine = Machine::new(agent, "/app".to_owned(), session.map(str::to_owned));
+        let mut world = Self { machine, now: 0, effects: Vec::new() };
+        world.tell(Input::Tick);
+        world
+    }
+
+    /// One that has its prompt already, and works on it.
+    fn working(agent: AcpAgent) -> Self {
+        let mut world = Self::new(agent, None);
+        world.begin("do it");
+        world.answer(&json!({"result": {}}));
+        world.answer(&json!({"result": {"sessionId": "s"}}));
+        assert_eq!(world.asked().0, "session/prompt");
+        world.effects.clear();
+        world
+    }
+
+    fn tell(&mut self, input: Input<'_>) {
+        self.effects.extend(self.machine.step(input, self.now));
+    }
+
+    fn begin(&mut self, prompt: &str) {
+        let permissions = self.machine.permissions.clone();
+        let turn = Turn { prompt: prompt.to_owned(), briefing: Some("briefed".to_owned()), permissions };
+        self.tell(Input::Begin(Box::new(turn)));
+    }
+
+    fn line(&mut self, message: &Value) {
+        self.tell(Input::Line(message.to_string().as_bytes()));
+    }
+
+    /// Answers what was asked last.
+    fn answer(&mut self, result: &Value) {
+        let mut answer = result.clone();
+        answer["id"] =
+            self.sent().iter().rfind(|sent| sent.get("method").is_some()).expect("asked")["id"].clone();
+        self.line(&answer);
+    }
+
+    fn update(&mut self, update: &Value) {
+        self.line(&json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}));
+    }
+
+    fn sent(&self) -> Vec<Value> {
+        let sent = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Send(line) => Some(serde_json::from_slice(line).expect("JSON")),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    /// The last request that we made.
+    fn asked(&self) -> (String, Value) {
+        let asked = self.sent().into_iter().rfind(|sent| sent.get("method").is_some()).expect("asked");
+        (asked["method"].as_str().expect("a method").to_owned(), asked["params"].clone())
+    }
+
+    fn told(&self) -> Vec<&TaskFact> {
+        let told = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Tell(fact) => Some(fact),
+            _ => None,
+        });
+        told.collect()
+    }
+
+    fn logs(&self) -> String {
+        let log = |fact: &TaskFact| match fact {
+            TaskFact::Log { text, .. } => Some(text.text.clone()),
+            _ => None,
+        };
+        self.told().into_iter().filter_map(log).collect::<Vec<_>>().join("\n")
+    }
+
+    fn closes(&self) -> usize {
+        self.effects.iter().filter(|effect| **effect == Effect::Close).count()
+    }
+
+    fn verdict(&self) -> Option<(bool, &str)> {
+        let verdict = self.machine.verdict()?;
+        Some((verdict.good, verdict.message.as_deref().unwrap_or_default()))
+    }
+}
+
+#[test]
+fn a_session_is_opened_in_the_best_way_there_is() {
+    let can = |resume: bool, load: bool| {
+        let resume = if resume { json!({"resume": {}}) } else { json!({}) };
+        json!({"result": {"agentCapabilities": {"loadSession": load, "sessionCapabilities": resume}}})
+    };
+    for (before, capabilities, expected) in [
+        (None, can(true, true), "session/new"),
+        (Some("old"), can(true, true), "session/resume"),
+        (Some("old"), can(false, true), "session/load"),
+        (Some("old"), can(false, false), "session/new"),
+        (Some("old"), json!({"result": null}), "session/new"),
+    ] {
+        let mut world = World::new(agent(json!({})), before);
+        assert_eq!(world.asked().0, "initialize");
+        world.answer(&capabilities);
+        let (method, params) = world.asked();
+        assert_eq!((method.as_str(), params["cwd"].as_str()), (expected, Some("/app")), "{capabilities}");
+        assert_eq!(
+            params.get("sessionId").and_then(Value::as_str),
+            before.filter(|_| method != "session/new")
+        );
+        assert_eq!(world.logs().contains("this one is new"), before.is_some() && method == "session/new");
+    }
+}
+
+#[test]
+fn one_way_after_the_other_is_tried_to_take_up_a_session() {
+    let mut world = World::new(agent(json!({})), Some("old"));
+    world.begin("do it");
+    world.answer(&json!({"result": {"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}}}}}));
+    for method in ["session/resume", "session/load", "session/new"] {
+        assert_eq!(world.asked().0, method);
+        // What an agent tells of an old session is not news.
+        world.line(&json!({"method": "session/update", "params": {"sessionId": "old", "update": {
+            "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "history\n"}}}}));
+        if method != "session/new" {
+            world.answer(&json!({"error": {"message": "gone"}}));
+        }
+    }
+    world.answer(&json!({"result": {"sessionId": "fresh"}}));
+    assert_eq!(world.asked().1["prompt"].as_array().map(Vec::len), Some(2), "a new one is briefed");
+    assert!(world.effects.contains(&Effect::Session("fresh".to_owned())));
+    let mut same = World::new(agent(json!({})), Some("old"));
+    same.begin("do it");
+    same.answer(&json!({"result": {"agentCapabilities": {"sessionCapabilities": {"resume": {}}}}}));
+    same.answer(&json!({"result": {}}));
+    assert_eq!(same.asked().1, json!({"sessionId": "old", "prompt": [{"type": "text", "text": "do it"}]}));
+}
+
+#[test]
+fn one_that_is_started_in_advance_waits_for_its_prompt() {
+    let mut world = World::new(agent(json!({})), None);
+    world.answer(&json!({"result": {}}));
+    world.answer(&json!({"result": {"sessionId": "s"}}));
+    assert!(world.effects.contains(&Effect::Ready));
+    assert_eq!(world.asked().0, "session/new");
+    world.begin("do it");
+    assert_eq!(world.asked().0, "session/prompt");
+    world.begin("do it again");
+    assert_eq!(world.sent().iter().filter(|sent| sent["method"] == "session/prompt").count(), 1);
+}
+
+#[test]
+fn authentication_is_asked_for_where_it_is_offered() {
+    let offered = json!({"result": {"authMethods": [{"id": "key"}]}});
+    for (method, answer, expected) in [
+        ("key", offered.clone(), "authenticate"),
+        ("other", offered, "session/new"),
+        ("key", json!({"result": {}}), "authenticate"),
+    ] {
+        let mut world = World::new(agent(json!({"authenticate": method})), None);
+        world.answer(&answer);
+        assert_eq!(world.asked().0, expected, "{method}");
+        if expected == "authenticate" {
+            world.answer(&json!({"error": {"message": "no such key"}}));
+            assert!(world.logs().contains("no such key"));
+            assert_eq!(world.asked().0, "session/new");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_turn_is_a_claim() {
+    for (answer, good, words) in [
+        (json!({"result": {"stopReason": "end_turn"}}), true, ""),
+        (
+            json!({"result": {"stopReason": "max_tokens"}}),
+            false,
+            "the agent stopped: its model may not say more",
+        ),
+        (json!({"result": {"stopReason": "refusal"}}), false, "the agent refused to go on"),
+        (json!({"result": {"stopReason": "cancelled"}}), false, "the turn was cancelled"),
+        (json!({"result": {"stopReason": "tired"}}), false, "the agent stopped: tired"),
+        (json!({"result": {}}), false, "the agent ended its turn without a reason"),
+        (json!({"error": {"code": 401, "message": "no key"}}), false, "no key"),
+    ] {
+        let mut world = World::working(agent(json!({})));
+        let number = json!(world.machine.asked);
+        let mut answer = answer;
+        answer["id"] = number;
+        world.line(&answer);
+        world.line(&answer);
+        assert_eq!(world.verdict(), Some((good, words)), "{answer}");
+        assert_eq!(world.closes(), 1);
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_begin_fails() {
+    let mut refuses = World::new(agent(json!({})), None);
+    refuses.answer(&json!({"error": {"message": "too old"}}));
+    assert_eq!(refuses.verdict(), Some((false, "the agent did not begin: too old")));
+    let mut homeless = World::new(agent(json!({})), None);
+    homeless.answer(&json!({"result": {}}));
+    homeless.answer(&json!({"error": {"message": "Authentication required"}}));
+    assert_eq!(
+        homeless.verdict(),
+        Some((false, "the agent did not open a session: Authentication required"))
+    );
+    let mut nameless = World::new(agent(json!({})), None);
+    nameless.answer(&json!({"result": {}}));
+    nameless.answer(&json!({"result": {}}));
+    assert_eq!(nameless.verdict(), Some((false, "the agent opened a session without a name")));
+}
+
+#[test]
+fn what_is_set_is_told_and_what_cannot_be_is_left_out() {
+    let mut world =
+        World::new(agent(json!({"mode": "yolo", "options": {"effort": "high", "model": "two"}})), None);
+    world.begin("do it");
+    world.answer(&json!({"result": {}}));
+    let model = |current: &str| {
+        json!([{"id": "model", "name": "Model", "type": "select", "currentValue": current,
+        "options": [{"value": "one", "name": "1"}, {"value": "two", "name": "2"}]}])
+    };
+    world.answer(&json!({"result": {"sessionId": "s", "configOptions": model("one"),
+        "modes": {"currentModeId": "ask", "availableModes": [{"id": "yolo", "name": "All"}]}}}));
+    assert_eq!(world.asked().0, "session/set_mode");
+    world.answer(&json!({"error": {"message": "not today"}}));
+    assert_eq!(world.asked().0, "session/set_config_option");
+    world.answer(&json!({"result": {"configOptions": model("two")}}));
+    assert_eq!(world.asked().0, "session/prompt");
+    let logs = world.logs();
+    assert!(logs.contains("mode \"yolo\" could not be set: not today"), "{logs}");
+    assert!(logs.contains("effort \"high\" is not offered by the agent: left out"), "{logs}");
+    let models = |world: &World| {
+        format!("{:?}", world.told().iter().filter(|fact| fact.kind() == "model").collect::<Vec<_>>())
+    };
+    assert_eq!(models(&world), r#"[Model(Claimed { name: "two" })]"#);
+    world.update(&json!({"sessionUpdate": "config_option_update", "configOptions": model("two")}));
+    assert_eq!(models(&world), r#"[Model(Claimed { name: "two" })]"#, "told once");
+}
+
+#[test]
+fn one_that_is_stopped_is_asked_first_and_then_hears_no_more() {
+    let mut world = World::working(agent(json!({})));
+    world.tell(Input::Stop);
+    assert_eq!(
+        world.sent(),
+        [json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}})]
+    );
+    world.now = world.machine.next_wake().expect("it has so much time");
+    world.tell(Input::Tick);
+    assert_eq!((world.closes(), world.verdict().map(|(good, _)| good)), (1, Some(false)));
+    let mut early = World::new(agent(json!({})), None);
+    early.tell(Input::Stop);
+    assert_eq!(early.closes(), 1);
+}
+
+#[test]
+fn only_what_is_not_known_is_told_as_it_came() {
+    let trouble =
+        json!({"sessionUpdate": "session_info_update", "_meta": {"codex": {"error": {"message": "again"}}}});
+    for (update, told) in [
+        (json!({"sessionUpdate": "something_new"}), true),
+        (json!({"sessionUpdate": "current_mode_update", "currentModeId": "m"}), true),
+        (json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image"}}), true),
+        (trouble, true),
+        (
+            json!({"sessionUpdate": "session_info_update", "title": "t", "_meta": {"codex": {"status": 1}}}),
+            false,
+        ),
+        (json!({"sessionUpdate": "available_commands_update", "availableCommands": []}), false),
+        (json!({"sessionUpdate": "usage_update", "used": 1}), false),
+        (json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "do it"}}), false),
+    ] {
+        let mut world = World::working(agent(json!({})));
+        world.update(&update);
+        let printed = world.effects.iter().any(|effect| matches!(effect, Effect::Print(_)));
+        assert_eq!((printed, world.told().len()), (told, 0), "{update}");
+    }
+}
+
+#[test]
+fn what_is_said_before_the_prompt_is_no_answer_to_it() {
+    let mut world = World::new(agent(json!({})), None);
+    world.answer(&json!({"result": {}}));
+    world.answer(&json!({"result": {"sessionId": "s"}}));
+    world.update(
+        &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "mode: yolo"}}),
+    );
+    assert!(world.effects.contains(&Effect::Print(b"mode: yolo".to_vec())));
+    assert_eq!((world.told().len(), world.machine.final_message()), (0, None));
+}
+
+#[test]
+fn the_last_line_is_told_with_the_end() {
+    let mut world = World::working(agent(json!({})));
+    world.update(
+        &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "done"}}),
+    );
+    world.line(&json!({"id": world.machine.asked, "result": {"stopReason": "end_turn"}}));
+    assert!(matches!(world.told()[..], [TaskFact::Message(text)] if text.text == "done" && !text.partial));
+    assert_eq!(world.machine.final_message().as_deref(), Some("done"));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Answer(usize),
+    Line(usize),
+    Ask(bool),
+    Permit(u64, bool),
+    Begin,
+    Stop,
+    Deaf,
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0usize..8).prop_map(Step::Answer),
+        4 => (0usize..7).prop_map(Step::Line),
+        3 => any::<bool>().prop_map(Step::Ask),
+        2 => (0u64..6, any::<bool>()).prop_map(|(permission, allow)| Step::Permit(permission, allow)),
+        2 => Just(Step::Begin),
+        1 => Just(Step::Stop),
+        1 => Just(Step::Deaf),
+        2 => (0u64..3_000).prop_map(Step::Wait),
+    ]
+}
+
+fn result(which: usize) -> Value {
+    match which {
+        0..4 => json!({"result": {"sessionId": "s", "stopReason": "end_turn"}}),
+        4 => {
+            json!({"result": {"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}}}}})
+        }
+        5 => json!({"result": {"sessionId": "s", "modes": {"availableModes": [{"id": "m"}]}}}),
+        6 => json!({"result": null}),
+        _ => json!({"error": {"message": "no"}}),
+    }
+}
+
+fn printed(which: usize) -> String {
+    match which {
+        0 => "garbage".to_owned(),
+        1 => "{\"id\": 1, \"result\": {}}".to_owned(),
+        2 => json!({"method": "session/update", "params": {"sessionId": "s", "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "a\nb"}}}}).to_string(),
+        3 => json!({"method": "session/update", "params": {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": "t", "status": "in_progress", "rawOutput": "x"}}}).to_string(),
+        4 => json!({"method": "session/update"}).to_string(),
+        5 => json!({"method": "$/cancel_request", "params": {"requestId": "r1"}}).to_string(),
+        _ => json!({"method": 5, "id": []}).to_string(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn any_conversation_ends_once_and_every_request_is_answered_once(
+        continues: bool, asks: bool, steps in prop::collection::vec(step(), 0..60),
+    ) {
+        let default = if asks { Decision::Ask } else { Decision::Allow };
+        let permissions = Permissions { default, rules: Vec::new() };
+        let agent = AcpAgent { permissions, ..agent(json!({"mode": "m", "authenticate": "key"})) };
+        let mut world = World::new(agent, continues.then_some("old"));
+        let mut requests = Vec::new();
+        for (number, step) in steps.into_iter().enumerate() {
+            let open = world.closes() == 0;
+            match step {
+                Step::Answer(which) => world.answer(&result(which)),
+                Step::Line(which) => world.tell(Input::Line(printed(which).as_bytes())),
+                Step::Ask(known) => {
+                    let mut request = permission(number as u64);
+                    if !known {
+                        request["method"] = json!("fs/read_text_file");
+                    }
+                    requests.extend(open.then(|| request["id"].clone()));
+                    world.line(&request);
+                }
+                Step::Permit(permission, allow) => {
+                    let decision = if allow { Decision::Allow } else { Decision::Deny };
+                    world.tell(Input::Permit(Permit { permission, decision, option: None }));
+                }
+                Step::Begin => world.begin("do it"),
+                Step::Stop => world.tell(Input::Stop),
+                Step::Deaf => world.tell(Input::Deaf),
+                Step::Wait(ms) => {
+                    world.now += ms;
+                    world.tell(Input::Tick);
+                }
+            }
+        }
+        world.tell(Input::Stop);
+        world.now += 10_000;
+        world.tell(Input::Tick);
+        world.effects.extend(world.machine.flush());
+        prop_assert_eq!(world.closes(), 1);
+        prop_assert!(world.machine.verdict().is_some());
+        prop_assert!(world.machine.next_wake().is_none());
+        let answers: Vec<Value> =
+            world.sent().into_iter().filter(|sent| sent.get("method").is_none()).map(|sent| sent["id"].clone()).collect();
+        for request in &requests {
+            prop_assert_eq!(answers.iter().filter(|answer| *answer == request).count(), 1, "{}", request);
+        }
+        prop_assert_eq!(answers.len(), requests.len());
+        let close = world.effects.iter().position(|effect| *effect == Effect::Close);
+        let last_sent = world.effects.iter().rposition(|effect| matches!(effect, Effect::Send(_)));
+        prop_assert!(last_sent < close, "nothing is sent after the end");
+        let waits = world.effects.iter().rfind(|effect| matches!(effect, Effect::Waits(_)));
+        prop_assert_ne!(waits, Some(&Effect::Waits(true)));
+    }
+}

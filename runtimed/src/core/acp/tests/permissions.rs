@@ -1,0 +1,88 @@
+//! Who decides what an agent asks for, and when nobody does.
+
+use super::{World, agent};
+use crate::core::acp::{Choice, Effect, Input, Permit};
+use protocol::{Decision, PermissionState, TaskFact};
+use serde_json::{Value, json};
+
+pub(super) fn permission(number: u64) -> Value {
+    let call =
+        json!({"toolCallId": "c", "title": "make", "kind": "execute", "rawInput": {"command": "make"}});
+    let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"}]);
+    json!({"id": format!("r{number}"), "method": "session/request_permission",
+        "params": {"sessionId": "s", "toolCall": call, "options": options}})
+}
+
+#[test]
+fn an_option_that_says_otherwise_than_the_decision_is_not_taken() {
+    for (decision, named, taken) in [
+        (Decision::Deny, "y", "n"),
+        (Decision::Allow, "n", "y"),
+        (Decision::Deny, "n", "n"),
+        (Decision::Allow, "y", "y"),
+    ] {
+        let mut world = World::working(agent(json!({"permissions": {"default": "ask"}})));
+        world.line(&permission(1));
+        world.tell(Input::Permit(Permit { permission: 1, decision, option: Some(named.to_owned()) }));
+        assert_eq!(world.sent()[0]["result"]["outcome"]["optionId"], taken, "{decision:?} {named}");
+    }
+}
+
+#[test]
+fn an_agent_waits_until_somebody_decides() {
+    let mut world = World::working(agent(json!({"permissions": {"default": "ask"}})));
+    world.line(&permission(1));
+    world.line(&permission(2));
+    assert_eq!(world.sent(), [] as [Value; 0]);
+    let choice = |id: &str, means| Choice { id: id.to_owned(), means: Some(means) };
+    let options = vec![choice("y", Decision::Allow), choice("n", Decision::Deny)];
+    assert!(world.effects.contains(&Effect::Asked { permission: 1, options }));
+    assert_eq!(world.effects.iter().filter(|effect| **effect == Effect::Waits(true)).count(), 1);
+    let permit = |permission| Permit { permission, decision: Decision::Deny, option: None };
+    world.tell(Input::Permit(permit(2)));
+    world.tell(Input::Permit(permit(2)));
+    world.tell(Input::Permit(permit(7)));
+    assert_eq!(
+        world.sent(),
+        [
+            json!({"jsonrpc": "2.0", "id": "r2", "result": {"outcome": {"outcome": "selected", "optionId": "n"}}})
+        ]
+    );
+    assert!(!world.effects.contains(&Effect::Waits(false)));
+    world.line(&json!({"method": "$/cancel_request", "params": {"requestId": "r1"}}));
+    assert_eq!(world.sent()[1]["error"]["code"], -32800);
+    assert!(world.effects.contains(&Effect::Waits(false)));
+    let states: Vec<PermissionState> = world
+        .told()
+        .iter()
+        .filter_map(|fact| match fact {
+            TaskFact::Permission(permission) => Some(permission.state),
+            _ => None,
+        })
+        .collect();
+    use PermissionState::{Asked, Denied, Withdrawn};
+    assert_eq!(states, [Asked, Asked, Denied, Withdrawn]);
+}
+
+#[test]
+fn an_agent_that_is_gone_asks_for_nothing_any_more() {
+    let mut world = World::working(agent(json!({"permissions": {"default": "ask"}})));
+    world.line(&permission(1));
+    world.line(&permission(2));
+    world.effects.clear();
+    world.effects.extend(world.machine.flush());
+    let told = world.told();
+    let withdrawn = |id: &str| {
+        told.iter().any(|fact| {
+            matches!(fact, TaskFact::Permission(permission)
+                if permission.id == id && permission.state == PermissionState::Withdrawn)
+        })
+    };
+    assert!(withdrawn("p1") && withdrawn("p2") && told.len() == 2, "{told:?}");
+    for number in [1, 2] {
+        assert!(world.effects.contains(&Effect::Settled { permission: number }));
+    }
+    assert!(world.effects.contains(&Effect::Waits(false)));
+    assert_eq!(world.sent(), [] as [Value; 0], "there is nobody to answer");
+    assert_eq!(world.machine.flush(), []);
+}

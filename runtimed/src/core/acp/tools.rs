@@ -1,0 +1,227 @@
+//! What an agent does with its tools: read from its updates, and told as what is new of it.
+
+use super::limits::{TOOL_OUTPUT_EVERY_MS, TOOLS_KNOWN_MAX};
+use super::permit::Subjects;
+use super::tool_fields::{
+    diffs, exit_code, exit_in_words, id, is_nothing, kind_by_input, output, paths, printed, status,
+};
+use crate::core::read::{cut, first_text, tail};
+use crate::core::tool::{self, ID_MAX_BYTES, OUTPUT_MAX_BYTES, TITLE_MAX_BYTES};
+use protocol::{Tool, ToolStatus};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The newest tools, and what was told of each.
+#[derive(Debug, Default)]
+pub struct Tools {
+    known: VecDeque<Known>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// All that is known, to tell a permission by. Without output and diffs.
+    tool: Tool,
+    subjects: Subjects,
+    /// What was told last, as numbers: the text itself may be long.
+    told: Told,
+    /// What comes in pieces.
+    printed: String,
+    printed_cut: bool,
+    /// Output that was not told yet, and when it is.
+    held: Option<(String, bool)>,
+    due: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Told {
+    any: bool,
+    status: ToolStatus,
+    input: Option<u64>,
+    output: Option<u64>,
+    diffs: Option<u64>,
+}
+
+impl Tools {
+    /// Takes an update; what is new in it.
+    pub fn see(&mut self, update: &Value, now: u64) -> Option<Tool> {
+        let id = id(update)?;
+        let known = self.entry(&id);
+        let mut news = Tool { id, ..Tool::default() };
+        known.learn(update, &mut news);
+        let (output, cut) = known.output(update);
+        news.status = known.tool.status;
+        let quiet = known.told.any && known.says_nothing(&news) && news.status == known.told.status;
+        if let Some(output) = output {
+            let number = hash(&output);
+            if known.told.output == Some(number) {
+                known.held = None;
+            } else if quiet && now < known.due {
+                known.held = Some((output, cut));
+            } else {
+                known.give_output(&mut news, output, cut, now);
+            }
+        } else if !quiet && let Some((output, cut)) = known.held.take() {
+            known.give_output(&mut news, output, cut, now);
+        }
+        let is_news = !known.told.any || !known.says_nothing(&news) || news.output.is_some();
+        if !is_news && known.told.status == news.status {
+            return None;
+        }
+        (known.told.any, known.told.status) = (true, news.status);
+        Some(tool::fit(news))
+    }
+
+    /// Output that waited long enough.
+    pub fn tick(&mut self, now: u64) -> Vec<Tool> {
+        let due = self.known.iter_mut().filter(|known| known.held.is_some() && known.due <= now);
+        due.filter_map(|known| known.release(now)).collect()
+    }
+
+    /// Output that nobody has to wait for any more.
+    pub fn flush(&mut self) -> Vec<Tool> {
+        self.known.iter_mut().filter_map(|known| known.release(0)).collect()
+    }
+
+    pub fn next_wake(&self) -> Option<u64> {
+        self.known.iter().filter(|known| known.held.is_some()).map(|known| known.due).min()
+    }
+
+    /// What a permission is about: all that is known of the tool, with what the request adds.
+    pub fn describe(&mut self, update: &Value) -> (Tool, Subjects) {
+        let id = id(update).unwrap_or_default();
+        let mut about = Tool { id: id.clone(), ..Tool::default() };
+        // On a copy: what only a permission tells was not told of the tool.
+        let mut known = self.entry(&id).clone();
+        known.learn(update, &mut about);
+        let whole =
+            Tool { diffs: about.diffs, truncated: known.tool.truncated || about.truncated, ..known.tool };
+        let mut subjects = known.subjects;
+        if subjects.is_empty() {
+            // Some say what they will run only in the title.
+            whole.title.iter().for_each(|title| subjects.add(title));
+        }
+        (tool::fit(whole), subjects)
+    }
+
+    fn entry(&mut self, id: &str) -> &mut Known {
+        let at = self.known.iter().position(|known| known.tool.id == id).unwrap_or_else(|| {
+            if self.known.len() >= TOOLS_KNOWN_MAX {
+                self.known.pop_front();
+            }
+            let tool = Tool { id: id.to_owned(), ..Tool::default() };
+            self.known.push_back(Known { tool, ..Known::default() });
+            self.known.len() - 1
+        });
+        &mut self.known[at]
+    }
+}
+
+impl Known {
+    /// Takes over what is not output, and puts into `news` what is another than before.
+    fn learn(&mut self, update: &Value, news: &mut Tool) {
+        if let Some(title) =
+            first_text(update, &["title"]).map(|title| cut(title, TITLE_MAX_BYTES).to_owned())
+            && self.tool.title.as_ref() != Some(&title)
+        {
+            news.title = Some(title.clone());
+            self.tool.title = Some(title);
+        }
+        let guessed = || if self.tool.tool.is_none() { kind_by_input(update) } else { None };
+        let kind = first_text(update, &["kind"]).map(|kind| cut(kind, ID_MAX_BYTES)).or_else(guessed);
+        if let Some(kind) = kind.map(str::to_owned)
+            && self.tool.tool.as_ref() != Some(&kind)
+        {
+            news.tool = Some(kind.clone());
+            self.tool.tool = Some(kind);
+        }
+        self.tool.status = status(update).unwrap_or(self.tool.status);
+        self.learn_input(update, news);
+        let paths = paths(update);
+        if !paths.is_empty() && paths != self.tool.paths {
+            news.paths.clone_from(&paths);
+            // Where a command runs is not what it is about.
+            if self.tool.tool.as_deref() != Some("execute") {
+                paths.iter().for_each(|path| self.subjects.add(path));
+            }
+            self.tool.paths = paths;
+        }
+        let diffs = diffs(update);
+        let number = hash(&format!("{diffs:?}"));
+        if !diffs.is_empty() && self.told.diffs != Some(number) {
+            diffs.iter().for_each(|diff| self.subjects.add(&diff.path));
+            self.told.diffs = Some(number);
+            news.diffs = diffs;
+        }
+        if let Some(code) = exit_code(update)
+            && self.tool.exit_code != Some(code)
+        {
+            (news.exit_code, self.tool.exit_code) = (Some(code), Some(code));
+        }
+    }
+
+    fn learn_input(&mut self, update: &Value, news: &mut Tool) {
+        let Some(input) = update.get("rawInput").filter(|input| !is_nothing(input)) else { return };
+        let number = hash(&input.to_string());
+        if self.told.input == Some(number) {
+            return;
+        }
+        self.told.input = Some(number);
+        self.subjects.add_input(input);
+        let fitting = tool::fit(Tool { input: Some(input.clone()), ..Tool::default() });
+        (news.truncated, self.tool.truncated) = (news.truncated || fitting.truncated, fitting.truncated);
+        (news.input, self.tool.input) = (fitting.input.clone(), fitting.input);
+    }
+
+    /// All of its output so far, as far as it is kept; whether something is missing of it.
+    fn output(&mut self, update: &Value) -> (Option<String>, bool) {
+        if let Some(piece) = printed(update) {
+            self.printed.push_str(piece);
+            if self.printed.len() > OUTPUT_MAX_BYTES {
+                self.printed = tail(&self.printed, OUTPUT_MAX_BYTES).to_owned();
+                self.printed_cut = true;
+            }
+            return (Some(self.printed.clone()), self.printed_cut);
+        }
+        let Some(output) = output(update) else { return (None, false) };
+        let kept = tail(&output, OUTPUT_MAX_BYTES);
+        (Some(kept.to_owned()), kept.len() < output.len())
+    }
+
+    fn give_output(&mut self, news: &mut Tool, output: String, cut: bool, now: u64) {
+        if self.tool.exit_code.is_none() && self.tool.status == ToolStatus::Failed {
+            news.exit_code = exit_in_words(&output);
+            self.tool.exit_code = news.exit_code;
+        }
+        self.told.output = Some(hash(&output));
+        self.held = None;
+        self.due = now.saturating_add(TOOL_OUTPUT_EVERY_MS);
+        news.truncated |= cut;
+        news.output = Some(output);
+    }
+
+    fn release(&mut self, now: u64) -> Option<Tool> {
+        let (output, cut) = self.held.take()?;
+        let mut news = Tool { id: self.tool.id.clone(), status: self.tool.status, ..Tool::default() };
+        self.give_output(&mut news, output, cut, now);
+        Some(tool::fit(news))
+    }
+
+    /// Whether there is nothing in it but who it is about, its status and its output.
+    fn says_nothing(&self, news: &Tool) -> bool {
+        let nothing = Tool {
+            id: news.id.clone(),
+            status: news.status,
+            output: news.output.clone(),
+            truncated: news.truncated,
+            ..Tool::default()
+        };
+        *news == nothing
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}

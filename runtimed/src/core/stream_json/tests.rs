@@ -1,0 +1,134 @@
+//! Transcripts of real runs against a model of ours, and what is told of them.
+
+use super::*;
+use protocol::TaskFact;
+use std::fmt::Write;
+use std::path::Path;
+
+fn transcript(name: &str) -> Vec<u8> {
+    let path = format!("../tests/transcripts/{name}.jsonl");
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a transcript")
+}
+
+fn dialect(name: &str) -> StreamDialect {
+    if name.starts_with("claude/") { StreamDialect::Claude } else { StreamDialect::Codex }
+}
+
+/// What is told, an event a line, and what it came to.
+fn told(dialect: StreamDialect, lines: &[u8]) -> String {
+    let mut conversation = Conversation::new(dialect);
+    let mut told = String::new();
+    let show = |told: &mut String, fact: &TaskFact| {
+        let json = serde_json::to_string(fact).expect("a fact is JSON");
+        writeln!(told, "{json}").expect("a string takes everything");
+    };
+    for line in lines.split(|byte| *byte == b'\n') {
+        for heard in conversation.line(line, 0) {
+            match heard {
+                Heard::Fact(fact) => show(&mut told, &fact),
+                Heard::Raw => told.push_str(&format!("raw: {}\n", String::from_utf8_lossy(line))),
+            }
+        }
+    }
+    conversation.finish().iter().for_each(|fact| show(&mut told, fact));
+    let (claim, session) = (conversation.claim(), conversation.session());
+    let last = conversation.final_message();
+    write!(told, "claim: {claim:?}\nsession: {session:?}\nfinal message: {last:?}").expect("as above");
+    told
+}
+
+#[test]
+fn transcripts_of_real_runs_are_told() {
+    for name in [
+        "claude/streamed",
+        "claude/whole",
+        "claude/refused",
+        "claude/retried",
+        "claude/max_turns",
+        "claude/no_session",
+        "codex/done",
+        "codex/refused",
+        "codex/failed",
+    ] {
+        insta::assert_snapshot!(name.replace('/', "_"), told(dialect(name), &transcript(name)));
+    }
+}
+
+/// All is there twice where pieces come too, and told once.
+#[test]
+fn what_comes_in_pieces_and_as_a_whole_is_told_once() {
+    let lines = transcript("claude/streamed");
+    let whole: Vec<u8> = lines
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| !String::from_utf8_lossy(line).contains("\"stream_event\""))
+        .flatten()
+        .copied()
+        .collect();
+    // Only that a tool was about to begin is not told as a whole.
+    let streamed = told(StreamDialect::Claude, &lines);
+    let streamed: Vec<&str> = streamed
+        .lines()
+        .filter(|line| !line.contains("\"pending\",\"input\"") && !is_announced(line))
+        .collect();
+    let whole = told(StreamDialect::Claude, &whole);
+    assert_eq!(streamed, whole.lines().collect::<Vec<_>>());
+}
+
+fn is_announced(line: &str) -> bool {
+    line.contains("\"type\":\"tool\"") && line.contains("\"status\":\"pending\"")
+}
+
+#[test]
+fn lines_that_the_transcripts_do_not_have() {
+    for (dialect, line, expected) in [
+        (StreamDialect::Claude, "not json", "raw: not json"),
+        (StreamDialect::Claude, "[1]", "raw: [1]"),
+        (StreamDialect::Claude, "{}", "raw: {}"),
+        (
+            StreamDialect::Claude,
+            r#"{"type":"system","subtype":"news"}"#,
+            "raw: {\"type\":\"system\",\"subtype\":\"news\"}",
+        ),
+        (
+            StreamDialect::Claude,
+            r#"{"type":"result"}"#,
+            "claim: Some((false, Some(\"the agent ended: completed\")))",
+        ),
+        (
+            StreamDialect::Claude,
+            r#"{"type":"result","is_error":false,"terminal_reason":"aborted_tools","result":"x"}"#,
+            "claim: Some((false, Some(\"x\")))",
+        ),
+        (
+            StreamDialect::Claude,
+            r#"{"type":"result","is_error":false,"result":"42"}"#,
+            "{\"type\":\"message\",\"text\":\"42\"}\nclaim: Some((true, None))",
+        ),
+        (
+            StreamDialect::Claude,
+            r#"{"type":"assistant","parent_tool_use_id":"t","message":{"content":[{"type":"text","text":"below"}]}}"#,
+            "{\"type\":\"thought\",\"text\":\"below\"}",
+        ),
+        (
+            StreamDialect::Codex,
+            r#"{"type":"item.updated","item":{"id":"i","type":"todo_list","items":[{"text":"a","completed":true},{"text":"b"}]}}"#,
+            "{\"type\":\"plan\",\"entries\":[{\"content\":\"a\",\"status\":\"completed\"},{\"content\":\"b\",\"status\":\"pending\"}]}",
+        ),
+        (
+            StreamDialect::Codex,
+            r#"{"type":"item.completed","item":{"id":"i","type":"mcp_tool_call","server":"s","tool":"t","status":"failed","error":{"message":"no"}}}"#,
+            "{\"type\":\"tool\",\"id\":\"i\",\"title\":\"s t\",\"tool\":\"other\",\"status\":\"failed\",\"output\":\"no\"}",
+        ),
+        (StreamDialect::Codex, r#"{"type":"item.completed","item":{"type":"new"}}"#, "raw: "),
+    ] {
+        let told = told(dialect, line.as_bytes());
+        assert!(told.contains(expected), "{line}\n{told}");
+    }
+}
+
+/// An error that was got over is none.
+#[test]
+fn the_last_word_counts() {
+    let lines = "{\"type\":\"error\",\"message\":\"Reconnecting\"}\n{\"type\":\"turn.completed\"}";
+    assert!(told(StreamDialect::Codex, lines.as_bytes()).contains("claim: Some((true, None))"));
+}

@@ -1,0 +1,141 @@
+//! The last session that each agent had in this sandbox, for tasks that go on with it. Kept in one small file;
+//! what is lost of it costs a conversation that begins anew, never a task.
+
+use crate::shim::wire::Claim;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "sessions.json";
+const FILE_NEW: &str = "sessions.json.new";
+/// Agents of which it is known, newest last.
+const AGENTS_MAX: usize = 64;
+/// The name of an agent, and what it calls its session.
+const NAME_MAX_BYTES: usize = 256;
+
+#[derive(Debug)]
+pub struct Sessions {
+    dir: PathBuf,
+    known: Vec<Known>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    agent: String,
+    session: String,
+}
+
+impl Sessions {
+    /// Takes over what an earlier boot kept in the control directory.
+    pub fn load(dir: &Path) -> Self {
+        let bytes = std::fs::read(dir.join(FILE)).unwrap_or_default();
+        let mut known: Vec<Known> = serde_json::from_slice(&bytes).unwrap_or_default();
+        known.retain(|known| is_fit(&known.agent) && is_fit(&known.session));
+        known.drain(..known.len().saturating_sub(AGENTS_MAX));
+        Self { dir: dir.to_owned(), known }
+    }
+
+    pub fn last(&self, agent: &str) -> Option<String> {
+        self.known.iter().find(|known| known.agent == agent).map(|known| known.session.clone())
+    }
+
+    /// Remembers a session, unless its name is none that could be given back: it becomes an argument.
+    pub fn keep(&mut self, agent: &str, session: &str) {
+        if !is_fit(agent) || !is_fit(session) {
+            tracing::warn!(agent = %agent.escape_debug(), "session of an agent has a name that is not kept");
+            return;
+        }
+        if self.last(agent).as_deref() == Some(session) {
+            return;
+        }
+        self.known.retain(|known| known.agent != agent);
+        self.known.drain(..self.known.len().saturating_sub(AGENTS_MAX - 1));
+        self.known.push(Known { agent: agent.to_owned(), session: session.to_owned() });
+        if let Err(error) = self.store() {
+            tracing::error!(%error, "session of an agent could not be recorded");
+        }
+    }
+
+    /// Remembers what an agent said of its session. One that was `resumed` and failed by itself without a word of
+    /// any may have been asked to go on with one that is not there any more.
+    pub fn learn(&mut self, agent: &str, claim: Option<&Claim>, resumed: bool) {
+        match claim {
+            Some(Claim { session: Some(session), .. }) => self.keep(agent, session),
+            Some(Claim { good: false, session: None, .. }) if resumed => self.forget(agent),
+            Some(Claim { session: None, .. }) | None => {}
+        }
+    }
+
+    fn forget(&mut self, agent: &str) {
+        if self.last(agent).is_none() {
+            return;
+        }
+        self.known.retain(|known| known.agent != agent);
+        if let Err(error) = self.store() {
+            tracing::error!(%error, "session of an agent could not be forgotten");
+        }
+    }
+
+    fn store(&self) -> io::Result<()> {
+        let written = self.dir.join(FILE_NEW);
+        std::fs::write(&written, serde_json::to_vec(&self.known)?)?;
+        std::fs::rename(written, self.dir.join(FILE))
+    }
+}
+
+/// Whether it can be kept and given back: nothing that could be taken for an option or for two words.
+pub fn is_fit(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_graphic();
+    !name.is_empty() && name.len() <= NAME_MAX_BYTES && !name.starts_with('-') && name.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_session_of_each_agent_outlives_a_boot() {
+        let home = tempfile::tempdir().expect("a directory");
+        let mut sessions = Sessions::load(home.path());
+        assert_eq!(sessions.last("opencode"), None);
+        for (agent, session) in [("opencode", "ses_1"), ("claude", "u-u-i-d"), ("opencode", "ses_2")] {
+            sessions.keep(agent, session);
+        }
+        sessions.keep("gone", "s");
+        sessions.learn("gone", Some(&Claim { good: true, ..Claim::default() }), true);
+        sessions.learn("gone", Some(&Claim::default()), false);
+        sessions.learn("gone", None, true);
+        assert_eq!(sessions.last("gone").as_deref(), Some("s"));
+        sessions.learn("gone", Some(&Claim::default()), true);
+        for sessions in [sessions, Sessions::load(home.path())] {
+            assert_eq!(sessions.last("opencode").as_deref(), Some("ses_2"));
+            assert_eq!(sessions.last("claude").as_deref(), Some("u-u-i-d"));
+            assert_eq!(sessions.last("gone"), None);
+        }
+    }
+
+    #[test]
+    fn a_name_that_would_be_something_else_as_an_argument_is_not_kept() {
+        let home = tempfile::tempdir().expect("a directory");
+        let mut sessions = Sessions::load(home.path());
+        let long = "x".repeat(NAME_MAX_BYTES + 1);
+        for session in ["", "--dangerous", "two words", "line\nfeed", "nul\0", "é", long.as_str()] {
+            sessions.keep("claude", session);
+            assert_eq!(sessions.last("claude"), None, "{session:?}");
+        }
+    }
+
+    #[test]
+    fn so_many_agents_are_known_and_no_more() {
+        let home = tempfile::tempdir().expect("a directory");
+        let mut sessions = Sessions::load(home.path());
+        for agent in 0..=AGENTS_MAX {
+            sessions.keep(&format!("agent-{agent}"), "s");
+        }
+        assert_eq!(sessions.known.len(), AGENTS_MAX);
+        assert_eq!(sessions.last("agent-0"), None);
+        assert_eq!(sessions.last("agent-1").as_deref(), Some("s"));
+        std::fs::write(home.path().join(FILE), b"[{\"agent\":").expect("room");
+        assert_eq!(Sessions::load(home.path()).known, [], "a torn file is none");
+    }
+}
