@@ -2,6 +2,8 @@
 //!
 //! The programs are those in the directory that `SLIPWAY_PROGRAMS` names. Everything here needs root.
 
+pub mod acp;
+pub mod agents;
 pub mod apps;
 pub mod browser;
 pub mod certificate;
@@ -14,6 +16,7 @@ pub mod host;
 pub mod https;
 pub mod input;
 pub mod launch;
+pub mod model;
 pub mod output;
 pub mod processes;
 pub mod programs;

@@ -1,0 +1,140 @@
+//! Claude Code, Codex, Gemini, Goose and Qwen themselves, once each from the prompt to the end, through the gateway;
+//! whether they do what is denied, and whether they outlive hostd.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tests::agents::{APP, KEY, Workshop};
+use tests::host::until;
+use tests::model::{Fault, Heard, Script, Speech, Turn};
+
+/// The same job for each: a file, a shell that fails, an edit, a word.
+async fn whole_job(agent: &str, speech: Speech) -> Result<()> {
+    let shop = Workshop::open(speech).await?;
+    let file = format!("{APP}/greet.sh");
+    shop.model.script(Script::new([
+        Turn::say("I begin. ").and_call(write(&file)),
+        Turn::shell(&format!("sh {file}; exit 3")),
+        Turn::edit(&file, "world", "harbour"),
+        Turn::say("The greeting is there."),
+    ]));
+    let body =
+        json!({"prompt": "greet whoever comes", "agent": agent, "build": "sh greet.sh | grep harbour"});
+    let seen = shop.done(&body).await?;
+    seen.succeeded()?;
+    let text = seen.text("message");
+    ensure!(text.contains("I begin.") && text.contains("The greeting is there."), "{text}");
+    ensure!(shop.file("greet.sh")? == "echo hello harbour\n");
+    let shell = seen.tool_about("exit 3")?;
+    ensure!(shell.get("tool").is_some_and(|kind| kind == "execute"), "{shell:?}: {}", seen.story());
+    ensure!(seen.tools().len() >= 3, "{}", seen.story());
+    let result = seen.result();
+    ensure!(result["build"]["status"] == "passed" && result["files_changed"]["added"] == 1, "{result}");
+    let (usage, told) = (seen.usage()?, shop.model.told());
+    ensure!(
+        (usage.calls, usage.input_tokens, usage.output_tokens)
+            == (told.calls, told.input_tokens, told.output_tokens),
+        "{usage:?} {told:?}"
+    );
+    ensure!(shop.model.heard().iter().all(|heard| heard.key().as_deref() == Some(KEY)));
+    ensure!(shop.running()?.is_empty(), "{:?}", shop.running()?);
+    Ok(())
+}
+
+fn write(path: &str) -> tests::model::Intent {
+    tests::model::Intent::WriteFile { path: path.to_owned(), content: "echo hello world\n".to_owned() }
+}
+
+/// What is denied is not done, by every agent that may be told so.
+async fn obeys(agent: &str, speech: Speech) -> Result<()> {
+    let shop = Workshop::open(speech).await?;
+    shop.model
+        .script(Script::new([Turn::shell(&format!("touch {APP}/made.txt")), Turn::say("As you wish.")]));
+    let body = json!({"prompt": "make a file", "agent": agent, "permissions": {"default": "deny"}});
+    let seen = shop.done(&body).await?;
+    let denied = seen.of_kind("permission").any(|event| event.fact["state"] == "denied");
+    ensure!(denied, "it did not ask: {}", seen.story());
+    ensure!(shop.file("made.txt").is_err(), "it was done all the same: {}", seen.story());
+    Ok(())
+}
+
+#[tokio::test]
+async fn agents_that_ask_do_not_do_what_is_denied() -> Result<()> {
+    for (agent, speech) in [
+        ("opencode", Speech::Messages),
+        ("claude", Speech::Messages),
+        ("gemini", Speech::Generate),
+        ("goose", Speech::Chat),
+        ("qwen", Speech::Chat),
+    ] {
+        obeys(agent, speech).await.with_context(|| agent.to_owned())?;
+    }
+    Ok(())
+}
+
+/// hostd is killed in the middle of an answer: the agent asks again, and the task goes on.
+async fn outlives_hostd(agent: &str, speech: Speech) -> Result<()> {
+    let mut shop = Workshop::open(speech).await?;
+    let hangs = Turn::say("I am back.").after(Fault::Stall { after: 2 });
+    shop.model.on("say where you are", Script::new([hangs]));
+    let job = shop.submit(&json!({"prompt": "say where you are", "agent": agent, "build": ""})).await?;
+    until("the model is asked", async || {
+        let asked = |heard: &Heard| heard.text().contains("say where you are");
+        Ok(shop.model.calls().iter().any(asked).then_some(()))
+    })
+    .await?;
+    shop.hostd.crash().await?;
+    shop.caller = shop.hostd.operator()?;
+    let seen = shop.end_of(&job).await?;
+    seen.succeeded()?;
+    ensure!(seen.text("message").contains("I am back."), "{}", seen.story());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_task_goes_on_when_hostd_is_killed_in_the_middle_of_an_answer() -> Result<()> {
+    for (agent, speech) in [
+        ("opencode", Speech::Messages),
+        ("claude", Speech::Messages),
+        ("claude-cli", Speech::Messages),
+        ("codex", Speech::Responses),
+        ("codex-cli", Speech::Responses),
+    ] {
+        outlives_hostd(agent, speech).await.with_context(|| agent.to_owned())?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn claude_code_does_a_whole_job() -> Result<()> {
+    whole_job("claude", Speech::Messages).await
+}
+
+#[tokio::test]
+async fn claude_code_does_a_whole_job_by_its_own_lines() -> Result<()> {
+    whole_job("claude-cli", Speech::Messages).await
+}
+
+#[tokio::test]
+async fn codex_does_a_whole_job() -> Result<()> {
+    whole_job("codex", Speech::Responses).await
+}
+
+#[tokio::test]
+async fn codex_does_a_whole_job_by_its_own_lines() -> Result<()> {
+    whole_job("codex-cli", Speech::Responses).await
+}
+
+#[tokio::test]
+async fn gemini_does_a_whole_job() -> Result<()> {
+    whole_job("gemini", Speech::Generate).await
+}
+
+#[tokio::test]
+async fn goose_does_a_whole_job() -> Result<()> {
+    whole_job("goose", Speech::Chat).await
+}
+
+#[tokio::test]
+async fn qwen_does_a_whole_job() -> Result<()> {
+    whole_job("qwen", Speech::Chat).await
+}
