@@ -7,11 +7,14 @@ use crate::{
     command::Failure,
     config::{Config, DriverChoice},
     driver::{
-        Driver, Drivers, empty_trash,
-        oci::{HostImage, Oci, OciConfig},
+        Absent, Driver, DriverError, Drivers,
+        docker::{Docker, DockerConfig},
+        empty_trash,
+        oci::{self, HostImage, Oci, OciConfig},
     },
     identity_files::IdentityFiles,
 };
+use protocol::api::{DOCKER_SOCKET, PODMAN_SOCKET};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -19,6 +22,7 @@ use std::{
 use tracing::warn;
 
 const OCI: &str = "oci";
+const DOCKER: &str = "docker";
 
 /// What was opened.
 pub struct Opened {
@@ -36,24 +40,129 @@ struct Ground<'a> {
     runtimed: PathBuf,
 }
 
-/// It must work.
+/// The default must work, but for a Docker that is away: that comes back by itself. The other one is there
+/// when it can be.
 pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Result<Opened, Failure> {
-    if config.driver == DriverChoice::Docker {
-        return Err(Failure::Usage("SLIPWAY_DRIVER: must be auto or oci".to_owned()));
-    }
     let ground = Ground { config, files, agents, runtimed: runtimed(config)? };
     // Goes on beside everything else, and ends with hostd at the latest.
     drop(empty_trash(&config.data_dir));
-    let oci = Oci::open(ground.oci()).await.map_err(|error| match &config.oci_runtime {
-        // It was named, and it will not do.
-        Some(_) => Failure::Usage(format!("SLIPWAY_OCI_RUNTIME: {error}")),
-        None => Failure::Failed(error.to_string()),
-    })?;
-    let (images, oci): (_, Arc<dyn Driver>) = (Images::new(oci.images().clone()), Arc::new(oci));
-    for warning in oci.warnings() {
-        warn!(driver = oci.name(), warning, "this host");
+    let socket = Socket::find(config.docker_socket.as_deref(), Path::exists);
+    let oci = Oci::open(ground.oci()).await;
+    let Some(default) = default(config.driver, oci.is_ok(), socket.expected()) else {
+        return Err(no_driver(config, oci.err(), &socket));
+    };
+    let (mut all, mut absent): (Vec<Arc<dyn Driver>>, Vec<Absent>) = (Vec::new(), Vec::new());
+    let mut images = Images::Absent;
+    match oci {
+        Ok(oci) => {
+            images = Images::new(oci.images().clone());
+            all.push(Arc::new(oci));
+        }
+        Err(error) => absent.push(Absent {
+            name: OCI,
+            signs: oci::programs(config.oci_runtime.as_deref()),
+            why: error.to_string(),
+        }),
     }
-    Ok(Opened { drivers: Drivers::new(vec![oci]), default: OCI, images })
+    // An engine that nobody named is left alone where it is not needed.
+    if default == DOCKER || socket.given || has_sandboxes(&config.data_dir) {
+        match ground.docker(&socket).await {
+            Ok(docker) => {
+                if matches!(images, Images::Absent) {
+                    images = Images::new(docker.images().clone());
+                }
+                all.push(Arc::new(docker));
+            }
+            Err(error) if default == DOCKER => return Err(Failure::Failed(error.to_string())),
+            Err(error) => absent.push(Absent { name: DOCKER, signs: socket.signs(), why: error.to_string() }),
+        }
+    } else {
+        absent.push(Absent { name: DOCKER, signs: socket.signs(), why: socket.absent() });
+    }
+    all.sort_by_key(|driver| driver.name() != default);
+    for driver in &all {
+        for warning in driver.warnings() {
+            warn!(driver = driver.name(), warning, "this host");
+        }
+        if let Err(error) = driver.health() {
+            warn!(driver = driver.name(), %error, "the driver is away; it is tried again and again");
+        }
+    }
+    Ok(Opened { drivers: Drivers::new(all).without(absent), default, images })
+}
+
+/// What makes a sandbox that names no driver.
+fn default(choice: DriverChoice, oci_works: bool, docker_expected: bool) -> Option<&'static str> {
+    match choice {
+        DriverChoice::Docker => Some(DOCKER),
+        DriverChoice::Oci | DriverChoice::Auto if oci_works => Some(OCI),
+        DriverChoice::Auto if docker_expected => Some(DOCKER),
+        DriverChoice::Oci | DriverChoice::Auto => None,
+    }
+}
+
+/// Only `oci` can be missing here: it was asked for, or nothing else is there.
+fn no_driver(config: &Config, error: Option<DriverError>, socket: &Socket) -> Failure {
+    let error = error.map(|error| error.to_string()).unwrap_or_default();
+    match (&config.oci_runtime, config.driver) {
+        // It was named, and it will not do.
+        (Some(_), _) => Failure::Usage(format!("SLIPWAY_OCI_RUNTIME: {error}")),
+        (None, DriverChoice::Auto) => Failure::Failed(format!("{error}; and {}", socket.absent())),
+        (None, DriverChoice::Oci | DriverChoice::Docker) => Failure::Failed(error),
+    }
+}
+
+/// Where the engine is spoken to.
+struct Socket {
+    path: PathBuf,
+    /// It was configured, so it will be there.
+    given: bool,
+    there: bool,
+}
+
+impl Socket {
+    /// As configured, else where Docker has it, else where Podman has it.
+    fn find(given: Option<&Path>, exists: impl Fn(&Path) -> bool) -> Self {
+        if let Some(path) = given {
+            return Self { path: path.to_owned(), given: true, there: exists(path) };
+        }
+        let usual = [DOCKER_SOCKET, PODMAN_SOCKET].map(Path::new);
+        let found = usual.into_iter().find(|path| exists(path));
+        let path = found.unwrap_or(usual[0]).to_owned();
+        Self { path, given: false, there: found.is_some() }
+    }
+
+    fn expected(&self) -> bool {
+        self.given || self.there
+    }
+
+    /// Any of these says that an engine is there.
+    fn signs(&self) -> Vec<PathBuf> {
+        let mut signs = vec![self.path.clone()];
+        if !self.given {
+            signs.extend([DOCKER_SOCKET, PODMAN_SOCKET].map(PathBuf::from));
+        }
+        signs
+    }
+
+    fn absent(&self) -> String {
+        if self.there {
+            let path = self.path.display();
+            return format!(
+                "the engine at {path} is left alone, since nobody named it: start hostd with \
+                 SLIPWAY_DOCKER_SOCKET={path}"
+            );
+        }
+        format!(
+            "there was neither {DOCKER_SOCKET} nor {PODMAN_SOCKET} when hostd started: start Docker or Podman, or \
+             name its socket with SLIPWAY_DOCKER_SOCKET, and start hostd again"
+        )
+    }
+}
+
+/// Whether an earlier hostd made any with Docker: they are looked after, wherever it is now.
+fn has_sandboxes(data_dir: &Path) -> bool {
+    std::fs::read_dir(data_dir.join(DOCKER)).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn runtimed(config: &Config) -> Result<PathBuf, Failure> {
@@ -77,6 +186,60 @@ impl Ground<'_> {
             key: self.files.key,
             host_image: HostImage { allow: self.config.host_image_dirs.clone() },
             agents: self.agents.dir().map(Path::to_owned),
+        }
+    }
+
+    async fn docker(&self, socket: &Socket) -> Result<Docker, DriverError> {
+        let docker = DockerConfig {
+            data_dir: self.config.data_dir.clone(),
+            socket: socket.path.clone(),
+            runtimed: self.runtimed.clone(),
+            instance: self.files.instance.clone(),
+            key: self.files.key,
+            host_dirs: self.config.host_image_dirs.clone(),
+            agents: self.agents.dir().map(Path::to_owned),
+            registries: self.config.image_registries.clone(),
+        };
+        Docker::open(docker).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_what_was_asked_for_or_the_first_that_is_there() {
+        use DriverChoice::{Auto, Docker, Oci};
+        let table = [
+            (Auto, true, true, Some(OCI)),
+            (Auto, true, false, Some(OCI)),
+            (Auto, false, true, Some(DOCKER)),
+            (Auto, false, false, None),
+            (Oci, true, true, Some(OCI)),
+            (Oci, false, true, None),
+            (Docker, true, true, Some(DOCKER)),
+            // It comes back by itself.
+            (Docker, false, false, Some(DOCKER)),
+        ];
+        for (choice, oci, docker, expected) in table {
+            assert_eq!(default(choice, oci, docker), expected, "{choice:?} {oci} {docker}");
+        }
+    }
+
+    #[test]
+    fn the_socket_is_the_given_one_or_the_first_of_the_usual_ones() {
+        let table: [(Option<&str>, &[&str], &str, bool); 5] = [
+            (None, &[DOCKER_SOCKET, PODMAN_SOCKET], DOCKER_SOCKET, true),
+            (None, &[PODMAN_SOCKET], PODMAN_SOCKET, true),
+            (None, &[], DOCKER_SOCKET, false),
+            (Some("/x.sock"), &[DOCKER_SOCKET], "/x.sock", true),
+            (Some("/x.sock"), &[], "/x.sock", true),
+        ];
+        for (given, there, path, expected) in table {
+            let socket = Socket::find(given.map(Path::new), |path| there.iter().any(|there| path == *there));
+            assert_eq!((socket.path.as_path(), socket.expected()), (Path::new(path), expected));
+            assert_eq!(socket.given, given.is_some());
         }
     }
 }

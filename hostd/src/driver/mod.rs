@@ -5,9 +5,9 @@
 //! driver: what others get is a handle they cannot read and a stream they can talk on.
 
 mod choice;
+pub mod docker;
 #[cfg(test)]
 pub(crate) mod fake;
-#[expect(dead_code, unused_imports, reason = "drivers of engines need all of it")]
 mod local;
 mod missing;
 pub mod oci;

@@ -1,0 +1,47 @@
+//! Why the engine did not do it.
+
+use crate::driver::DriverError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Nobody answers on the socket, or the connection broke: later it may.
+    #[error("the container engine at {socket} does not answer: {why}")]
+    Unreachable { socket: String, why: String },
+    #[error("the container engine did not {what} within {after_ms} ms")]
+    TimedOut { what: &'static str, after_ms: u64 },
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Conflict(String),
+    /// It will not (4xx).
+    #[error("the container engine refuses to {what}: {message}")]
+    Refused { what: &'static str, message: String },
+    /// It tried and could not (5xx).
+    #[error("the container engine could not {what}: {message}")]
+    Failed { what: &'static str, message: String },
+    /// What it said makes no sense, or is too large.
+    #[error("the container engine's answer cannot be used ({what}): {why}")]
+    Garbled { what: &'static str, why: String },
+    /// Its versions of the API are not ours.
+    #[error("the container engine speaks versions {min} to {max} of its API; needed is {needed}")]
+    Version { min: String, max: String, needed: String },
+}
+
+impl From<EngineError> for DriverError {
+    fn from(error: EngineError) -> Self {
+        let message = error.to_string();
+        match error {
+            EngineError::Unreachable { .. } | EngineError::TimedOut { .. } | EngineError::Version { .. } => {
+                Self::Unavailable { message }
+            }
+            EngineError::Failed { message: said, .. } if said.contains("no space left on device") => {
+                Self::DiskFull
+            }
+            EngineError::NotFound(_)
+            | EngineError::Conflict(_)
+            | EngineError::Refused { .. }
+            | EngineError::Failed { .. }
+            | EngineError::Garbled { .. } => Self::Failed { message, output: vec![] },
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What happens to containers.
+
+use super::{
+    EngineError, EngineEvent,
+    client::{Ask, Engine, parsed},
+    limits::LIST_WITHIN,
+    lines::Lines,
+    path,
+};
+use futures_util::{Stream, stream};
+use hyper::Method;
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+const WHAT: &str = "tell its events";
+
+/// Events as they come; ends with the connection, or after the first error.
+pub type Events = Pin<Box<dyn Stream<Item = Result<EngineEvent, EngineError>> + Send>>;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Told {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    action: String,
+    actor: Option<Actor>,
+}
+
+#[derive(Deserialize)]
+struct Actor {
+    #[serde(rename = "ID", default)]
+    id: String,
+    #[serde(rename = "Attributes", default)]
+    attributes: Option<BTreeMap<String, String>>,
+}
+
+impl Engine {
+    /// What happens to containers with this label (`name=value`: Podman knows none by its name alone) from now
+    /// on. What happens after this was called is not
+    /// missed, also what happens before the daemon listens to itself: it is asked for all since this moment.
+    pub async fn events(&self, label: &str) -> Result<Events, EngineError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
+        let path = format!("/events?since={since}&{}", path::labelled_containers(label));
+        let body = self.open(Ask::new(WHAT, Method::GET, path).within(LIST_WITHIN)).await?;
+        let lines = Lines::of(self, WHAT, body, None);
+        Ok(Box::pin(stream::unfold(Some(lines), |lines| async {
+            let mut lines = lines?;
+            match next(&mut lines).await {
+                Ok(Some(event)) => Some((Ok(event), Some(lines))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })))
+    }
+}
+
+async fn next(lines: &mut Lines) -> Result<Option<EngineEvent>, EngineError> {
+    while let Some(line) = lines.next().await? {
+        if let Some(event) = event(&line)? {
+            return Ok(Some(event));
+        }
+    }
+    Ok(None)
+}
+
+/// None when it is about something else.
+fn event(line: &[u8]) -> Result<Option<EngineEvent>, EngineError> {
+    let told: Told = parsed(WHAT, line)?;
+    let Some(actor) = told.actor.filter(|actor| told.r#type == "container" && !actor.id.is_empty()) else {
+        return Ok(None);
+    };
+    // Podman has words of its own.
+    let action = match told.action.as_str() {
+        "died" => "die".to_owned(),
+        "remove" => "destroy".to_owned(),
+        _ => told.action,
+    };
+    Ok(Some(EngineEvent { action, container: actor.id, attributes: actor.attributes.unwrap_or_default() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_engines_use_the_same_words() {
+        let line = |kind: &str, action: &str| {
+            format!(
+                r#"{{"status":"x","Type":"{kind}","Action":"{action}","Actor":{{"ID":"c1","Attributes":{{"exitCode":"137","a":"b"}}}},"time":1}}"#
+            )
+        };
+        for (told, action) in
+            [("die", "die"), ("died", "die"), ("remove", "destroy"), ("destroy", "destroy"), ("oom", "oom")]
+        {
+            let event = event(line("container", told).as_bytes()).unwrap().unwrap();
+            assert_eq!((event.action.as_str(), event.container.as_str()), (action, "c1"));
+            assert_eq!(event.attributes["exitCode"], "137");
+        }
+        assert_eq!(event(line("network", "connect").as_bytes()).unwrap(), None);
+        assert_eq!(event(b"{}").unwrap(), None);
+        assert!(matches!(event(b"not json"), Err(EngineError::Garbled { .. })));
+    }
+}

@@ -1,0 +1,28 @@
+//! The Engine API of Docker, which Podman speaks too, over its Unix socket. Knows nothing of sandboxes.
+//!
+//! **Invariant:** every question has a deadline, and every answer a largest size. "Already so" and "already
+//! gone" are answers, not errors.
+
+mod client;
+mod containers;
+mod error;
+mod events;
+#[cfg(test)]
+pub mod fake;
+mod images;
+mod limits;
+mod lines;
+mod logs;
+mod networks;
+mod path;
+mod progress;
+#[cfg(test)]
+mod tests;
+mod types;
+mod version;
+mod words;
+
+pub use client::{Engine, Tar};
+pub use error::EngineError;
+pub use events::Events;
+pub use types::*;

@@ -1,0 +1,61 @@
+//! Keeps whoever listens informed while nothing new is to be told: silence would be taken for an engine that
+//! does not answer.
+
+use crate::driver::Progress;
+use std::{future::Future, time::Duration};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
+
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// Does some work, and tells its last word again and again until it is done. The work bounds itself.
+pub async fn telling<T, F: Future<Output = T>>(
+    progress: &Progress,
+    first: &str,
+    work: impl FnOnce(Progress) -> F,
+) -> T {
+    let (say, mut said) = watch::channel(first.to_owned());
+    let mut work = std::pin::pin!(work(Progress::to(move |text| {
+        say.send_replace(text.to_owned());
+    })));
+    let mut again = interval(TELL_EVERY);
+    again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        // The work goes on with the next round; the others only wait.
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            Ok(()) = said.changed() => again.reset(),
+            _ = again.tick() => {}
+        }
+        let text = said.borrow_and_update().clone();
+        progress.tell(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use tokio::time::sleep;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_word_is_told_every_second_until_it_is_done() {
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let listener = heard.clone();
+        let progress = Progress::to(move |text| listener.lock().expect("one writer").push(text.to_owned()));
+        let done = telling(&progress, "begun", async |progress: Progress| {
+            sleep(Duration::from_millis(2_500)).await;
+            progress.tell("half");
+            sleep(Duration::from_millis(2_500)).await;
+            7
+        });
+        assert_eq!(done.await, 7);
+        let heard = heard.lock().expect("all is told").clone();
+        assert_eq!(heard, ["begun", "begun", "begun", "half", "half", "half"]);
+        let quick = telling(&progress, "quick", async |_: Progress| 1).await;
+        assert_eq!(quick, 1);
+    }
+}

@@ -1,0 +1,112 @@
+//! Starts a container, and waits for what the engine is slow to notice.
+
+use super::super::{
+    driver::Inner,
+    engine::{EngineError, Inspected},
+    limits::{NOTICE_POLL_MS, NOTICE_START_MAX_MS},
+};
+use crate::driver::DriverError;
+use std::{sync::Arc, time::Duration};
+use tokio::time::{Instant, timeout};
+
+/// What came of a start.
+pub(super) enum Started {
+    /// It was tried: the next look tells.
+    Tried,
+    /// It is being stopped or removed just now.
+    Busy,
+    /// Something that it was made with is gone, and so is it by now.
+    Outdated { why: String },
+}
+
+impl Inner {
+    pub(super) async fn start(self: &Arc<Self>, container: &str) -> Result<Started, DriverError> {
+        match self.engine.start(container).await {
+            Ok(()) => Ok(Started::Tried),
+            Err(EngineError::Conflict(_)) => Ok(Started::Busy),
+            Err(EngineError::NotFound(why)) => self.without_what_is_gone(container, why).await,
+            Err(EngineError::Failed { message, .. }) if lost_its_network(&message) => {
+                self.without_what_is_gone(container, message).await
+            }
+            // An engine that was killed while it started it, and began anew without it: so do we.
+            Err(EngineError::Failed { message, .. }) if message.contains("already exists") => {
+                self.scrap_container(container).await?;
+                Ok(Started::Tried)
+            }
+            Err(error @ EngineError::Failed { .. }) => {
+                let output = self.last_lines(container).await;
+                match DriverError::from(error) {
+                    DriverError::Failed { message, .. } => Err(DriverError::Failed { message, output }),
+                    other => Err(other),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// With what runs in it and the engine does not know of.
+    pub(super) async fn scrap_container(self: &Arc<Self>, container: &str) -> Result<(), DriverError> {
+        self.end_strays(container).await?;
+        self.remove_by_id(container).await
+    }
+
+    /// Either somebody removed the container, or it is there and what is missing is its network: containers
+    /// hold on to the id of that, not to its name.
+    async fn without_what_is_gone(&self, container: &str, why: String) -> Result<Started, DriverError> {
+        if self.engine.inspect(container).await?.is_none() {
+            return Ok(Started::Tried);
+        }
+        self.remove_by_id(container).await?;
+        Ok(Started::Outdated { why })
+    }
+
+    /// Waits until the engine says something else.
+    pub(super) async fn noticed(&self, name: &str, seen: &Inspected) -> Result<(), DriverError> {
+        let deadline = Instant::now() + Duration::from_millis(NOTICE_START_MAX_MS);
+        let mut pause = Duration::from_millis(NOTICE_POLL_MS);
+        loop {
+            let mark = self.mirror.mark(name);
+            let _ = timeout(pause, self.mirror.moved(name, &mark)).await;
+            pause = pause.saturating_mul(2).min(Duration::from_millis(NOTICE_POLL_MS * 32));
+            let found = self.mirror.ask(name).await?;
+            if found.is_none_or(|found| found.id != seen.id || found.state != seen.state) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let status = &seen.state.status;
+                let message = format!("the container engine keeps saying that {name} is {status}");
+                return Err(DriverError::Unavailable { message });
+            }
+        }
+    }
+
+    pub(super) async fn ended_at_once(&self, container: &str) -> DriverError {
+        let output = self.last_lines(container).await;
+        let why = output.last().map_or_else(|| "it printed nothing".to_owned(), Clone::clone);
+        DriverError::Failed { message: format!("PID 1 ended as soon as it was started: {why}"), output }
+    }
+}
+
+/// Engines differ in the status, hardly in the words.
+pub(super) fn lost_its_network(message: &str) -> bool {
+    let words = message.to_ascii_lowercase();
+    words.contains("network") && ["not found", "no such network"].iter().any(|gone| words.contains(gone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_that_is_gone_is_known_by_what_engines_say() {
+        for (message, expected) in [
+            ("network 3f0a not found", true),
+            ("failed to set up container networking: network 3f0a not found", true),
+            ("unable to find network with name or ID slipway-1: network not found", true),
+            ("exec: \"/.runtimed\": executable file not found in $PATH", false),
+            ("OCI runtime create failed: network is unreachable", false),
+        ] {
+            assert_eq!(lost_its_network(message), expected, "{message}");
+        }
+    }
+}

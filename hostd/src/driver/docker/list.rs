@@ -1,0 +1,65 @@
+//! What there is of ours, and what only looks like it.
+
+use super::{
+    super::{
+        DriverError, Found,
+        local::{badge::Kept, files::failed, trial::PROBE_ID},
+    },
+    driver::Inner,
+    engine::Inspected,
+    labels,
+    mirror::labels_of,
+    run::Run,
+};
+use protocol::api::SandboxId;
+
+impl Inner {
+    /// Every directory of ours, by what its badge says; and containers with our marks that are not ours.
+    pub fn list(&self) -> Result<Vec<Found>, DriverError> {
+        let mut found = vec![];
+        for name in self.names()? {
+            let Ok(sandbox) = name.parse::<SandboxId>() else {
+                found.push(Found::Suspect { name, why: "its name is no id".to_owned() });
+                continue;
+            };
+            found.push(match self.sealer.read(&self.dir(&sandbox), &sandbox) {
+                Ok(Kept { badge, blueprint, .. }) => Found::Ours { badge, blueprint: Box::new(blueprint) },
+                Err(bad) => Found::Suspect { name, why: bad.to_string() },
+            });
+        }
+        for container in self.mirror.all() {
+            if let Some(why) = self.why_suspect(&container) {
+                found.push(Found::Suspect { name: container.name, why });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Names in `<data>/docker`.
+    fn names(&self) -> Result<Vec<String>, DriverError> {
+        let list = || failed("list the sandboxes");
+        let mut names = vec![];
+        for entry in std::fs::read_dir(self.layout.sandboxes()).map_err(list())? {
+            names.push(entry.map_err(list())?.file_name().to_string_lossy().into_owned());
+        }
+        names.retain(|name| name != PROBE_ID);
+        names.sort();
+        Ok(names)
+    }
+
+    fn why_suspect(&self, container: &Inspected) -> Option<String> {
+        let claim = match labels::read(&self.sealer, &container.name, labels_of(container)) {
+            Ok(claim) => claim,
+            Err(bad) => return Some(bad.to_string()),
+        };
+        if claim.sandbox.as_str() == PROBE_ID || self.erased.has(&claim.nonce) {
+            return None;
+        }
+        match Run::read(&self.dir(&claim.sandbox)) {
+            Ok(Some(run)) if run.is_called(&claim.nonce) => None,
+            Ok(Some(_)) => Some(format!("it is not the container of sandbox {} any more", claim.sandbox)),
+            Ok(None) => Some(format!("there is no sandbox {} here", claim.sandbox)),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+}
