@@ -9,6 +9,7 @@ pub mod browser;
 pub mod certificate;
 pub mod client;
 pub mod control_group;
+pub mod engines;
 pub mod escape;
 pub mod events;
 pub mod frames;

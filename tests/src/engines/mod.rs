@@ -1,0 +1,268 @@
+//! Real engines, as Debian packages them, for tests: each with a directory, a socket and a network of its own,
+//! so that nothing of the machine's is touched, and gone with all that it ran when the test ends.
+
+mod debris;
+mod docker;
+mod images;
+mod outside;
+mod podman;
+mod registry;
+mod space;
+mod stale;
+mod starter;
+
+pub use images::{BUSYBOX, Image, busybox};
+pub use outside::Outside;
+pub use registry::{ADDRESS, Registry};
+
+use crate::sandbox::PATIENCE;
+use anyhow::{Context, Result, ensure};
+use nix::fcntl::Flock;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use space::Space;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Of a daemon that ends instead of serving.
+const STARTS_MAX: usize = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Docker,
+    Podman,
+}
+
+/// How dockerd is started, beside what it always gets.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Setup {
+    pub arguments: &'static [&'static str],
+    /// The first of the ids that its containers have on the host.
+    pub remapped: Option<u32>,
+}
+
+pub struct Engine {
+    kind: Kind,
+    setup: Mutex<Setup>,
+    dir: TempDir,
+    space: Space,
+    daemon: Mutex<Child>,
+    /// As long as this is held, nobody takes the directory for one that was left.
+    _claim: Flock<File>,
+}
+
+impl Engine {
+    pub fn docker() -> Result<Self> {
+        Self::start(Kind::Docker)
+    }
+
+    pub fn podman() -> Result<Self> {
+        Self::start(Kind::Podman)
+    }
+
+    pub fn start(kind: Kind) -> Result<Self> {
+        Self::start_as(kind, Setup::default())
+    }
+
+    pub fn start_as(kind: Kind, setup: Setup) -> Result<Self> {
+        // Not in /tmp: where that is a tmpfs, there are no overlays on it.
+        stale::sweep_once();
+        let dir = tempfile::Builder::new().prefix(stale::PREFIX).tempdir_in(stale::PLACE)?;
+        let claim = stale::claim(dir.path())?;
+        let space = Space::new()?;
+        if kind == Kind::Podman {
+            podman::configure(dir.path())?;
+        }
+        let daemon = Mutex::new(spawn(kind, setup, dir.path(), &space)?);
+        let engine = Self { kind, setup: Mutex::new(setup), dir, space, daemon, _claim: claim };
+        engine.until_it_answers()?;
+        Ok(engine)
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("sock")
+    }
+
+    /// The program that people use it with, run beside it.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = match self.kind {
+            Kind::Docker => docker::client(&self.socket()),
+            Kind::Podman => podman::program(self.dir.path(), Some(&self.space)),
+        };
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// What a command that must succeed prints.
+    pub fn prints(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.command(arguments).output().context("start its program")?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{arguments:?}: {error}{}", self.said_last());
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+
+    /// The daemon itself.
+    pub fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.daemon().id())?))
+    }
+
+    /// What it has in its temporary directory, where it has one of its own.
+    pub fn temporary(&self) -> Vec<PathBuf> {
+        debris::entries(&podman::temporary(self.dir.path()))
+    }
+
+    /// kill -9 of the daemon. What it runs may live on.
+    pub fn kill(&self) -> Result<()> {
+        let mut daemon = self.daemon();
+        daemon.kill()?;
+        daemon.wait()?;
+        // Dies with it, a moment later; the next one would take it for its own.
+        debris::kill_named(self.dir.path(), "containerd");
+        Ok(())
+    }
+
+    /// It takes connections and answers nothing: returns when none of its threads runs any more.
+    pub fn freeze(&self) -> Result<()> {
+        let pid = self.pid()?;
+        kill(pid, Signal::SIGSTOP)?;
+        let started = Instant::now();
+        while !debris::is_stopped(pid)? {
+            ensure!(started.elapsed() < PATIENCE, "it does not stop");
+            debris::pause();
+        }
+        Ok(())
+    }
+
+    pub fn thaw(&self) -> Result<()> {
+        Ok(kill(self.pid()?, Signal::SIGCONT)?)
+    }
+
+    /// A new daemon after the other was killed. As whoever keeps it running would, it is tried more than once.
+    pub fn again(&self) -> Result<()> {
+        let mut tries = (0..STARTS_MAX).map(|_| self.start_again());
+        let first = tries.next().context("at least one")?;
+        if first.is_ok() { first } else { tries.find(Result::is_ok).unwrap_or(first) }
+    }
+
+    /// One that a row left dead or frozen is brought back for the next.
+    pub fn revive(&self) -> Result<()> {
+        let _ = self.thaw();
+        if answers(&self.socket()).unwrap_or(false) {
+            return Ok(());
+        }
+        let _ = self.kill();
+        self.again()
+    }
+
+    fn start_again(&self) -> Result<()> {
+        // One that was killed says with these that it still runs.
+        for name in ["pid", "sock"] {
+            let _ = std::fs::remove_file(self.dir.path().join(name));
+        }
+        let setup = *self.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.daemon() = spawn(self.kind, setup, self.dir.path(), &self.space)?;
+        self.until_it_answers()
+    }
+
+    /// Ended in order, and started in another way.
+    pub fn again_as(&self, setup: Setup) -> Result<()> {
+        kill(self.pid()?, Signal::SIGTERM)?;
+        self.daemon().wait()?;
+        *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = setup;
+        self.again()
+    }
+
+    /// Names of containers with a label, running or not.
+    pub fn containers(&self, label: &str) -> Result<Vec<String>> {
+        let filter = format!("label={label}");
+        let names = self.prints(&["ps", "--all", "--filter", &filter, "--format", "{{.Names}}"])?;
+        Ok(names.lines().map(str::to_owned).collect())
+    }
+
+    /// The container of a sandbox.
+    pub fn container(&self, sandbox: &str) -> Result<String> {
+        let mut names = self.containers(&format!("dev.slipway.sandbox={sandbox}"))?;
+        ensure!(names.len() == 1, "containers of {sandbox}: {names:?}");
+        names.pop().context("just counted")
+    }
+
+    /// Takes away all containers with a label, as far as that is possible.
+    pub fn clear(&self, label: &str) {
+        for name in self.containers(label).unwrap_or_default() {
+            let _ = self.command(&["rm", "--force", &name]).output();
+        }
+    }
+
+    fn until_it_answers(&self) -> Result<()> {
+        let started = Instant::now();
+        while !answers(&self.socket()).unwrap_or(false) {
+            let ended = self.daemon().try_wait()?;
+            ensure!(ended.is_none(), "it ended with {ended:?}{}", self.said_last());
+            ensure!(started.elapsed() < PATIENCE, "it does not answer{}", self.said_last());
+            debris::pause();
+        }
+        Ok(())
+    }
+
+    fn daemon(&self) -> std::sync::MutexGuard<'_, Child> {
+        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end of its log, for messages.
+    fn said_last(&self) -> String {
+        let log = std::fs::read(self.dir.path().join("log")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = text.lines().rev().take(10).collect();
+        lines.iter().rev().fold(String::new(), |all, line| all + "\n  " + line)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let _ = self.thaw();
+        if answers(&self.socket()).unwrap_or(false) {
+            let ids = self.prints(&["ps", "--all", "--quiet"]).unwrap_or_default();
+            let ids: Vec<&str> = ids.lines().collect();
+            if !ids.is_empty() {
+                let _ = self.command(&[&["rm", "--force"], &ids[..]].concat()).output();
+            }
+        }
+        debris::end(&mut self.daemon(), self.dir.path());
+        debris::clear(self.dir.path());
+    }
+}
+
+fn spawn(kind: Kind, setup: Setup, dir: &Path, space: &Space) -> Result<Child> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log"))?;
+    let mut command = match kind {
+        Kind::Docker => docker::daemon(dir, space, setup)?,
+        Kind::Podman => podman::service(dir, space),
+    };
+    // What watches Podman's containers writes into the directory that it was started in.
+    command.current_dir(dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    starter::spawn(command).context("start the engine (scripts/setup installs docker.io and podman)")
+}
+
+/// Whether whoever listens there says that he is well.
+fn answers(socket: &Path) -> Result<bool> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"GET /_ping HTTP/1.1\r\nhost: engine\r\nconnection: close\r\n\r\n")?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head)?;
+    Ok(head.ends_with(b" 200"))
+}

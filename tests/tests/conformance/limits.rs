@@ -1,0 +1,128 @@
+//! Limits: set as asked for, and told when they are hit. Nothing here measures time.
+
+use crate::column::{Column, Verdict};
+use crate::place::{Place, passed};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use tests::escape::FORKS;
+
+const HOG: &str = "x = []\nwhile True: x.append(bytearray(b'x' * (1 << 20)))";
+
+pub async fn configured(column: Arc<Column>) -> Verdict {
+    let place = Place::new(&column).await?;
+    let id = place.caller.create(&json!({"limits": {"memory_mb": 96, "cpus": 0.5, "pids": 77}})).await?;
+    let bytes = (96 << 20).to_string();
+    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        // Version 2 is read by the driver itself; its own numbers are what there is.
+        let stats: Value = place.caller.get(&format!("/v1/sandboxes/{id}/stats")).await?.expect(200)?;
+        ensure!(stats["memory_limit_bytes"] == 96 << 20, "{stats}");
+        return passed();
+    }
+    let expected = [
+        ("memory", "memory.limit_in_bytes", bytes.as_str()),
+        ("memory", "memory.memsw.limit_in_bytes", bytes.as_str()),
+        ("pids", "pids.max", "77"),
+    ];
+    for (controller, file, value) in expected {
+        match place.group_file(&id, controller, file) {
+            Ok(found) => ensure!(found == value, "{file} is {found}"),
+            // Kernels without accounting of swap have no limit for it, and no swap to use either.
+            Err(error) => ensure!(file.contains("memsw"), "{error:?}"),
+        }
+    }
+    let quota: f64 = place.group_file(&id, "cpu", "cpu.cfs_quota_us")?.parse()?;
+    let period: f64 = place.group_file(&id, "cpu", "cpu.cfs_period_us")?.parse()?;
+    ensure!((quota / period - 0.5).abs() < 0.001, "{quota} of {period}");
+    passed()
+}
+
+pub async fn job_out_of_memory(column: Arc<Column>) -> Verdict {
+    let place = Place::new(&column).await?;
+    let bombed = place.caller.create(&json!({"limits": {"memory_mb": 64}})).await?;
+    let other = place.caller.create(&json!({})).await?;
+    let ask = json!({"argv": ["python3", "-c", HOG]});
+    let exec: Value = place.caller.post(&format!("/v1/sandboxes/{bombed}/execs"), &ask).await?.expect(200)?;
+    ensure!(exec["exit"]["kind"] == "oom", "{exec}");
+    let stats: Value = place.caller.get(&format!("/v1/sandboxes/{bombed}/stats")).await?.expect(200)?;
+    ensure!(stats["oom_kills"].as_u64() >= Some(1) && stats["memory_limit_bytes"] == 64 << 20, "{stats}");
+    ensure!(stats["memory_peak_bytes"].as_u64() > Some(60 << 20), "{stats}");
+    for id in [&bombed, &other] {
+        ensure!(place.caller.prints(id, "echo alive").await? == "alive\n");
+    }
+    passed()
+}
+
+/// Fills every tmpfs: when nobody is left whom the kernel could kill in its place, PID 1 goes.
+const FLOOD: &str = "for d in /dev/shm /var/tmp /tmp; do (while :; do head -c 1M /dev/zero >> $d/full || exit; done) & done; wait";
+
+pub async fn init_out_of_memory(column: Arc<Column>) -> Verdict {
+    let place = Place::new(&column).await?;
+    let id = place.caller.create(&json!({"limits": {"memory_mb": 32}})).await?;
+    let flood = async {
+        let path = format!("/v1/sandboxes/{id}/execs?wake=0");
+        while place.caller.sandbox(&id).await?["status"] == "running" {
+            // Whoever floods is killed, or everything is.
+            let _ = place.caller.post(&path, &json!({"shell": FLOOD})).await;
+        }
+        anyhow::Ok(())
+    };
+    flood.await?;
+    let view = place.caller.becomes(&id, "error").await?;
+    let mortem = &view["post_mortem"];
+    ensure!(mortem["cause"] == "oom" && mortem["oom_kills"].as_u64() >= Some(1), "{view}");
+    ensure!(mortem["memory_limit_bytes"] == 32 << 20, "{mortem}");
+    ensure!(mortem["memory_peak_bytes"].as_u64() > Some(16 << 20), "{mortem}");
+    place.brings(&id, "start", "running").await?;
+    ensure!(place.caller.prints(&id, "echo alive").await? == "alive\n");
+    passed()
+}
+
+pub async fn out_of_processes(column: Arc<Column>) -> Verdict {
+    let place = Place::new(&column).await?;
+    let bombed = place.caller.create(&json!({"limits": {"pids": 64, "cpus": 0.5}})).await?;
+    let other = place.caller.create(&json!({})).await?;
+    let (execs, stats) = (format!("/v1/sandboxes/{bombed}/execs"), format!("/v1/sandboxes/{bombed}/stats"));
+    let ask = json!({"id": "bomb", "argv": ["python3", "-c", FORKS, "100"]});
+    let exec: Value = place.caller.post(&execs, &ask).await?.expect(200)?;
+    let told =
+        |hints: &Value| hints.as_array().is_some_and(|all| all.iter().any(|one| one["kind"] == "pids_limit"));
+    ensure!(told(&exec["hints"]), "{exec}");
+    let seen: Value = place.caller.get(&stats).await?.expect(200)?;
+    ensure!(seen["pids"].as_u64() <= Some(64) && seen["pids_limit_hits"].as_u64() >= Some(1), "{seen}");
+    ensure!(place.caller.prints(&other, "echo alive").await? == "alive\n");
+    ensure!(place.caller.sandbox(&bombed).await?["status"] == "running");
+    place.destroy(&bombed).await?;
+    place.holds(&[&other], &[&other])?;
+    passed()
+}
+
+pub async fn full_tmp(column: Arc<Column>) -> Verdict {
+    let place = Place::new(&column).await?;
+    let id = place.caller.create(&json!({"limits": {"memory_mb": 64}})).await?;
+    let exec = place.caller.shell(&id, "head -c 200M /dev/zero > /tmp/big").await?;
+    ensure!(exec["exit"]["code"] != 0, "{exec}");
+    let kilobytes: u64 = place.caller.prints(&id, "du -k /tmp/big | cut -f1").await?.trim().parse()?;
+    ensure!(kilobytes <= 32 << 10, "{kilobytes} kB");
+    place
+        .caller
+        .prints(&id, "rm /tmp/big && cp /bin/true /tmp/runs && /tmp/runs")
+        .await
+        .context("exec in /tmp")?;
+    passed()
+}
+
+pub async fn files(column: Arc<Column>) -> Verdict {
+    let (place, id) = Place::one(&column).await?;
+    let seen = place.caller.prints(&id, "ulimit -Hn; ulimit -Hc").await?;
+    let (open, core) = seen.trim().split_once('\n').context("two numbers")?;
+    let ours = hard_limit()?;
+    ensure!(open.parse::<u64>().is_ok_and(|open| (256..=ours).contains(&open)), "{open}, ours is {ours}");
+    ensure!(core == "0", "core dumps of {core}");
+    passed()
+}
+
+fn hard_limit() -> Result<u64> {
+    Ok(nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?.1)
+}
