@@ -8,7 +8,6 @@ use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tests::sandbox::PATIENCE;
 
@@ -24,13 +23,6 @@ pub struct Published {
 }
 
 impl Docker {
-    /// With a bridge, in a network namespace.
-    pub fn networked() -> Result<Self> {
-        let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", "ip link set lo up && exec dockerd \"$@\"", "dockerd"]);
-        Self::start_by(command)
-    }
-
     pub fn publish(&self) -> Result<Published> {
         let program = upstream::copy_to(self.path())?;
         let (publish, app) = (format!("{ADDRESS}:{PORT}"), format!("0.0.0.0:{PORT}"));

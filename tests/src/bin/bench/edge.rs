@@ -31,7 +31,7 @@ const LOADS: [Load; 4] = [
 ];
 
 pub async fn rows() -> Result<Vec<Row>> {
-    let docker = Docker::networked()?;
+    let docker = Docker::start()?;
     let published = docker.publish()?;
     let ours = Ours::start().await?;
     let upstream = Upstream::start().await?;

@@ -1,9 +1,11 @@
 //! What it takes: memory when idle and with ten services, and the size of the binary.
 
 use crate::row::{Goal, Row};
-use anyhow::{Context, Result};
+use anyhow::Result;
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tests::Sandbox;
+use tests::processes::memory_bytes;
 
 const MB: f64 = 1e6;
 const RSS_GOAL_MB: f64 = 2.5;
@@ -43,20 +45,14 @@ pub async fn rows() -> Result<Vec<Row>> {
 
 /// Resident bytes of PID 1, or the private ones of all shims below it.
 fn rss_bytes(sandbox: &Sandbox, of: &str) -> Result<f64> {
-    let pid1 = sandbox.pid()?.as_raw();
+    let pid1 = sandbox.pid()?;
     if of == "self" {
-        return field(pid1, "Rss:");
+        return Ok(memory_bytes(pid1, "Rss")? as f64);
     }
     let children = std::fs::read_to_string(format!("/proc/{pid1}/task/{pid1}/children"))?;
-    children
-        .split_whitespace()
-        .map(|pid| Ok(field(pid.parse()?, "Private_Dirty:")? + field(pid.parse()?, "Private_Clean:")?))
-        .sum()
-}
-
-fn field(pid: i32, name: &str) -> Result<f64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-    let line = text.lines().find(|line| line.starts_with(name)).context("no such field")?;
-    let kb: f64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
-    Ok(kb * 1024.0)
+    let private = |pid: &str| {
+        let pid = Pid::from_raw(pid.parse()?);
+        Ok((memory_bytes(pid, "Private_Dirty")? + memory_bytes(pid, "Private_Clean")?) as f64)
+    };
+    children.split_whitespace().map(private).sum()
 }

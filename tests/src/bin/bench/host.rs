@@ -44,7 +44,7 @@ pub fn spec() -> Value {
     json!({"limits": {"memory_mb": 512, "pids": 512}})
 }
 
-async fn exec_true(caller: &Caller, id: &str) -> Result<()> {
+pub async fn exec_true(caller: &Caller, id: &str) -> Result<()> {
     let path = format!("/v1/sandboxes/{id}/execs");
     let exec: Value = caller.post(&path, &json!({"argv": ["true"]})).await?.expect(200)?;
     ensure!(exec["exit"]["code"] == 0, "{exec}");
@@ -210,7 +210,7 @@ async fn next_create(caller: &Caller) -> Result<Duration> {
 }
 
 /// `count` calls, at most `width` at a time.
-async fn parallel<F>(width: usize, count: usize, call: impl Fn(usize) -> F) -> Result<Vec<String>>
+pub async fn parallel<F>(width: usize, count: usize, call: impl Fn(usize) -> F) -> Result<Vec<String>>
 where
     F: Future<Output = Result<String>>,
 {
@@ -218,7 +218,7 @@ where
     futures_util::stream::iter((0..count).map(call)).buffer_unordered(width).try_collect().await
 }
 
-async fn remove(caller: &Caller, ids: Vec<String>) -> Result<()> {
+pub async fn remove(caller: &Caller, ids: Vec<String>) -> Result<()> {
     let delete = |at: usize| {
         let path = format!("/v1/sandboxes/{}", ids[at]);
         async move {

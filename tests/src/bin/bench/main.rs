@@ -6,6 +6,7 @@ mod calm;
 mod docker;
 mod docker_port;
 mod edge;
+mod engine;
 mod events;
 mod exec;
 mod follow;
@@ -19,18 +20,30 @@ mod tasks;
 mod terminal;
 mod throughput;
 mod watch;
+mod way;
 
 use anyhow::Result;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use row::Row;
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, to] = wanted.as_slice()
+        && word == way::relay::WORD
+    {
+        return way::relay::serve(to);
+    }
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(wanted))
+}
+
+async fn run(wanted: Vec<String>) -> Result<()> {
     if let [word, address] = wanted.as_slice()
         && word == edge::upstream::WORD
     {
         return edge::upstream::serve(address).await;
+    }
+    if wanted.first().is_some_and(|word| word == way::client::WORD) {
+        return way::client::run().await;
     }
     let want = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
     // For those who hold many connections, and for what they start.
@@ -59,9 +72,13 @@ async fn main() -> Result<()> {
     measure!("terminal", terminal::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
+    measure!("docker", engine::rows());
     measure!("edge", edge::rows());
     measure!("sockets", edge::sockets());
     measure!("wake", edge::wake());
+    measure!("gateway", way::gateway::rows());
+    measure!("egress", way::egress::rows());
+    measure!("agent", way::agent::rows());
     let missed = rows.iter().filter(|row| !row.is_met()).count();
     println!("{} rows, {missed} goals missed", rows.len());
     if missed > 0 {

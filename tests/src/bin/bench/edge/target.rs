@@ -51,7 +51,7 @@ pub fn children(pid: i32) -> Vec<i32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-fn cpu_of(pid: i32) -> Result<Duration> {
+pub fn cpu_of(pid: i32) -> Result<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name may have spaces and parentheses in it.
     let (_, rest) = text.rsplit_once(") ").context("a name")?;

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 const CROWD: usize = 1_000;
 
 pub async fn rows() -> Result<Vec<Row>> {
-    let docker = Docker::networked()?;
+    let docker = Docker::start()?;
     let published = docker.publish()?;
     let ours = Ours::start().await?;
     let (mut stopped, mut start) = (Vec::new(), Vec::new());
