@@ -10,7 +10,10 @@ use crate::{
     settle,
     signals::{Signals, Waited},
 };
-use protocol::api::{ApiErrorCode, Problem, SandboxId, SandboxSpec, SandboxStatus, SandboxView};
+use protocol::api::{
+    ApiErrorCode, Page, PortView, Problem, SandboxId, SandboxSpec, SandboxStatus, SandboxView,
+};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunBox {
@@ -98,14 +101,26 @@ impl RunBox {
         if context.output.json {
             return;
         }
-        // Only for convenience: `slipway get` shows them too.
-        let Ok(answer) = context.client.send(Ask::get(format!("/v1/sandboxes/{}", self.id))).await else {
-            return;
-        };
-        let Ok(view) = answer.parse::<SandboxView>() else { return };
-        for (port, url) in &view.previews {
+        for (port, url) in self.previews(context).await.unwrap_or_default() {
             let _ = context.output.line(&format!("  port {port:<5}  {url}"));
         }
+    }
+
+    /// Those that it was made with, and those that something listens on. Only for convenience: `slipway get` and
+    /// `slipway ports` show them too.
+    async fn previews(self, context: &Context) -> Option<BTreeMap<u16, String>> {
+        let path = format!("/v1/sandboxes/{}", self.id);
+        let view: SandboxView = context.client.send(Ask::get(path.clone())).await.ok()?.parse().ok()?;
+        let advertised = view.previews.into_iter().filter_map(|(port, url)| Some((port.parse().ok()?, url)));
+        let mut all: BTreeMap<u16, String> = advertised.collect();
+        if let Ok(answer) = context.client.send(Ask::get(format!("{path}/ports"))).await
+            && let Ok(page) = answer.parse::<Page<PortView>>()
+        {
+            let listens =
+                page.items.into_iter().filter_map(|port| Some((port.listening.port, port.preview?)));
+            all.extend(listens);
+        }
+        Some(all)
     }
 
     async fn destroy(self, context: &Context, signals: &mut Signals) {

@@ -65,8 +65,6 @@ async fn one_command_makes_an_app_that_a_browser_shows() -> Result<()> {
         "run",
         "--keep",
         "--public",
-        "--port",
-        "3000",
         "--memory",
         "3G",
         "--env",

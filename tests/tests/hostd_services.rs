@@ -122,6 +122,8 @@ async fn listening_ports_are_shown_with_the_process_behind_them() -> Result<()> 
     let port = &page["items"][0];
     ensure!(port["address"] == "127.0.0.1" && port["process"]["pid"].is_u64(), "{port}");
     ensure!(port["process"]["command"].as_str().is_some_and(|line| line.contains("http.server")), "{port}");
+    let preview = format!("http://s-{id}-3000.preview.localhost:");
+    ensure!(port["preview"].as_str().is_some_and(|url| url.starts_with(&preview)), "{port}");
     verb(&operator, &id, "pause").await?;
     let asleep = operator.get(&path).await?;
     ensure!(asleep.status == 409 && asleep.code()? == ApiErrorCode::NotRunning, "{}", asleep.text());

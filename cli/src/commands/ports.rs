@@ -2,7 +2,7 @@
 
 use crate::{client::Ask, context::Context, failure::Failure, table::Table};
 use clap::Args;
-use protocol::ListeningPort;
+use protocol::api::PortView;
 
 #[derive(Debug, Args)]
 pub struct PortsArgs {
@@ -13,12 +13,18 @@ pub struct PortsArgs {
 
 pub async fn run(context: &Context, args: PortsArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
-    let people = |ports: Vec<ListeningPort>| {
-        let mut table = Table::new(["PORT", "ADDRESS", "PID", "PROCESS"]);
-        for port in ports {
-            let (pid, command) =
-                port.process.map(|process| (process.pid.to_string(), process.command)).unwrap_or_default();
-            table.row([port.port.to_string().into(), port.address.into(), pid.into(), command.into()]);
+    let people = |ports: Vec<PortView>| {
+        let mut table = Table::new(["PORT", "ADDRESS", "PID", "PROCESS", "PREVIEW"]);
+        for PortView { listening, preview } in ports {
+            let process = listening.process.map(|process| (process.pid.to_string(), process.command));
+            let (pid, command) = process.unwrap_or_default();
+            table.row([
+                listening.port.to_string().into(),
+                listening.address.into(),
+                pid.into(),
+                command.into(),
+                preview.unwrap_or_default().into(),
+            ]);
         }
         table.render(context.output)
     };

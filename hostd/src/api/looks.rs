@@ -6,10 +6,13 @@ use super::{
     pass,
     views::{self, ok},
 };
-use crate::limits;
+use crate::{
+    core::{Preview, can_be_reached},
+    limits,
+};
 use protocol::{
     INSIDE_PORT, ListeningPort,
-    api::{ApiErrorCode, Page, SandboxStatus},
+    api::{ApiErrorCode, Page, PortView, SandboxStatus},
 };
 use std::time::Duration;
 
@@ -27,9 +30,15 @@ pub async fn attempts(call: Call) -> Answer {
 pub async fn ports(call: Call) -> Answer {
     let id = call.sandbox().await?.id;
     let (_, control) = call.api.fleet.control(&id).await?;
-    let mut items: Vec<ListeningPort> = control.get(&pass::path(&["ports"]), WITHIN).await?;
-    // Ours, and nobody else can have it.
-    items.retain(|listening| listening.port != INSIDE_PORT);
+    let all: Vec<ListeningPort> = control.get(&pass::path(&["ports"]), WITHIN).await?;
+    let previews = &call.api.settings.previews;
+    let view = |listening: ListeningPort| {
+        let preview = Preview { sandbox: id, port: listening.port };
+        let preview = can_be_reached(&listening).then(|| previews.url(&preview));
+        PortView { listening, preview }
+    };
+    // The one that is left out is ours, and nobody else can have it.
+    let items = all.into_iter().filter(|listening| listening.port != INSIDE_PORT).map(view).collect();
     Ok(ok(&Page { items, next: None }))
 }
 

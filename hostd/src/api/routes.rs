@@ -11,11 +11,11 @@ use super::{
 };
 use hyper::Method;
 use protocol::{
-    CancelRequest, ListeningPort, PermissionAnswer, ServiceView, ServicesRequest, SignalRequest, TtySize,
+    CancelRequest, PermissionAnswer, ServiceView, ServicesRequest, SignalRequest, TtySize,
     api::{
         ActivityView, AgentView, AttemptView, BudgetSpec, BudgetView, DriverView, EgressProfile,
         EgressProfileView, EgressRules, EgressView, EnsureAnswer, EventView, ExecAnswer, ExecCreate,
-        HostView, Image, ModelView, Page, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView,
+        HostView, Image, ModelView, Page, PortView, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView,
         ProviderSpec, ProviderView, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer, TaskCreate,
         TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange, WarmAnswer, WarmCreate,
     },
@@ -157,8 +157,8 @@ fn look() -> Vec<Route> {
             .query(EVENTS)
             .gives::<Page<EventView>>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/ports", Read, looks::ports)
-            .says("What listens in it")
-            .gives::<Page<ListeningPort>>(200),
+            .says("What listens in it, and where browsers see it")
+            .gives::<Page<PortView>>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/stats", Read, looks::stats)
             .says("Memory, CPU and processes")
             .gives::<StatsView>(200),

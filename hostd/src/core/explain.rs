@@ -26,6 +26,7 @@ mod words;
 
 pub use progress::{Patience, Progress, progress};
 use teller::Teller;
+pub use teller::can_be_reached;
 
 /// What is known about a request that gets no answer of the app.
 #[derive(Debug, Clone)]

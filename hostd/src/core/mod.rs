@@ -40,7 +40,9 @@ pub use driver_name::{UNSUPPORTED, unsupported};
 pub use duration::{parse_duration_ms, rfc3339};
 #[cfg(test)]
 pub use explain::cases;
-pub use explain::{Cause, Explanation, Facts, Lines, Link, Patience, Progress, explain, progress};
+pub use explain::{
+    Cause, Explanation, Facts, Lines, Link, Patience, Progress, can_be_reached, explain, progress,
+};
 pub use grant::{GrantedModel, Terms};
 pub use heartbeat::Pulse;
 pub use idle::{DOZE_MAX_WINDOWS, Quiet, Sleep, Window, idle_inside_ms};

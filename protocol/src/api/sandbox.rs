@@ -1,7 +1,7 @@
 //! Sandboxes as callers ask for them and see them.
 
 use super::{ApiErrorCode, Network, NetworkSpec, Owner, SandboxId, SandboxScope};
-use crate::{Cursor, EnvMap, Reason, ServiceSpec, TaskId};
+use crate::{Cursor, EnvMap, ListeningPort, Reason, ServiceSpec, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -398,6 +398,16 @@ pub struct EventView {
     #[serde(flatten)]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub fact: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PortView {
+    #[serde(flatten)]
+    pub listening: ListeningPort,
+    /// Where browsers see it. Absent where it listens on an address that previews do not reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
