@@ -1,5 +1,6 @@
 //! What the OpenAPI document says about one route, and how types get into it.
 
+use protocol::api::Page;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{Ref, RefOr, Schema},
@@ -22,5 +23,14 @@ pub fn schema_of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     T::schemas(schemas);
     let name = T::name().into_owned();
     schemas.push((name.clone(), <T as PartialSchema>::schema()));
+    RefOr::Ref(Ref::from_schema_name(name))
+}
+
+/// Each kind of list by a name of its own: to the generator all of them are `Page`, and would be taken for one.
+pub fn page_of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
+    schema_of::<T>(schemas);
+    Page::<T>::schemas(schemas);
+    let name = format!("{}Page", T::name());
+    schemas.push((name.clone(), <Page<T> as PartialSchema>::schema()));
     RefOr::Ref(Ref::from_schema_name(name))
 }

@@ -148,6 +148,12 @@ impl Route {
         self
     }
 
+    /// A page of these.
+    pub fn lists<T: ToSchema>(mut self, status: u16) -> Self {
+        self.doc.answers.push((status, "application/json", Some(super::doc::page_of::<T>)));
+        self
+    }
+
     /// An answer that is no JSON document, or none at all.
     pub fn gives_raw(mut self, status: u16, kind: &'static str) -> Self {
         self.doc.answers.push((status, kind, None));

@@ -15,7 +15,7 @@ use protocol::{
     api::{
         ActivityView, AgentView, AttemptView, BudgetSpec, BudgetView, DriverView, EgressProfile,
         EgressProfileView, EgressRules, EgressView, EnsureAnswer, EventView, ExecAnswer, ExecCreate,
-        HostView, Image, ModelView, Page, PortView, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView,
+        HostView, Image, ModelView, PortView, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView,
         ProviderSpec, ProviderView, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer, TaskCreate,
         TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange, WarmAnswer, WarmCreate,
     },
@@ -104,7 +104,7 @@ fn sandbox() -> Vec<Route> {
                 ("project", "Only those of this project"),
                 ("all", "1: destroyed ones too"),
             ])
-            .gives::<Page<SandboxView>>(200),
+            .lists::<SandboxView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}", Read, sandboxes::get)
             .says("One sandbox, destroyed or not")
             .gives::<SandboxView>(200),
@@ -151,14 +151,14 @@ fn look() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/attempts", Read, looks::attempts)
             .says("Tries to bring it up, newest first")
             .query(PAGE)
-            .gives::<Page<AttemptView>>(200),
+            .lists::<AttemptView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/events", Read, events::of_sandbox)
             .says("Its events, oldest first; server-sent events by `Accept: text/event-stream`")
             .query(EVENTS)
-            .gives::<Page<EventView>>(200),
+            .lists::<EventView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/ports", Read, looks::ports)
             .says("What listens in it, and where browsers see it")
-            .gives::<Page<PortView>>(200),
+            .lists::<PortView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/stats", Read, looks::stats)
             .says("Memory, CPU and processes")
             .gives::<StatsView>(200),
@@ -175,14 +175,14 @@ fn task() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks", Read, tasks::list)
             .says("Its tasks, newest first; without their results")
             .query(PAGE)
-            .gives::<Page<TaskAnswer>>(200),
+            .lists::<TaskAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}", Read, tasks::get)
             .says("One task, with its result when it is done; also of a destroyed sandbox")
             .gives::<TaskAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/events", Read, events::of_task)
             .says("What happens in it, as server-sent events that end after `done`; a page with `Accept: application/json`. 204: `Last-Event-ID` has seen it all")
             .query(EVENTS)
-            .gives::<Page<TaskEventView>>(200)
+            .lists::<TaskEventView>(200)
             .gives_raw(204, ""),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/log", Read, tasks::log)
             .says("What its agent printed, byte for byte, as the output of an exec is read; the end of it where it is a lot. Not of the agent `command`, whose lines are events")
@@ -226,7 +226,7 @@ fn exec() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/execs", Read, execs::list)
             .says("Execs, newest first")
             .query(PAGE)
-            .gives::<Page<ExecAnswer>>(200),
+            .lists::<ExecAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/execs/{exec}", Read, execs::get)
             .says("One exec; with `wait`, its end and output")
             .query(&[("wait", "How long to wait for its end")])
@@ -275,12 +275,12 @@ fn service() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/services", Read, services::list)
             .says("Services and how they are")
             .query(WAKE)
-            .gives::<Page<ServiceView>>(200),
+            .lists::<ServiceView>(200),
         Route::new(Method::PUT, "/v1/sandboxes/{id}/services", Write, services::put)
             .says("The whole set of services that come from the API")
             .query(WAKE)
             .takes::<ServicesRequest>()
-            .gives::<Page<ServiceView>>(200),
+            .lists::<ServiceView>(200),
         drives(
             Route::new(Method::POST, "/v1/sandboxes/{id}/services/{service}/start", Write, services::start),
             "Start a service",
@@ -317,7 +317,7 @@ fn preview_link() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/preview-links", Read, links::list)
             .says("Links to its previews, newest first; without their passes")
             .query(PAGE)
-            .gives::<Page<PreviewLinkView>>(200),
+            .lists::<PreviewLinkView>(200),
         Route::new(Method::DELETE, "/v1/sandboxes/{id}/preview-links/{link}", Write, links::revoke)
             .says("Revoke a link, at once, and the cookies that came of it")
             .gives_raw(204, ""),
@@ -335,7 +335,7 @@ fn way_out() -> Vec<Route> {
             .gives::<EgressView>(200),
         Route::new(Method::GET, "/v1/egress-profiles", Admin, egress::profile_list)
             .says("Named sets of rules; `default` is in force for every sandbox")
-            .gives::<Page<EgressProfileView>>(200),
+            .lists::<EgressProfileView>(200),
         Route::new(Method::GET, "/v1/egress-profiles/{name}", Admin, egress::profile_get)
             .says("One set of rules")
             .gives::<EgressProfileView>(200),
@@ -370,22 +370,22 @@ fn tenant() -> Vec<Route> {
         Route::new(Method::GET, "/v1/tokens", Admin, tokens::list)
             .says("Tokens, newest first")
             .query(PAGE)
-            .gives::<Page<TokenView>>(200),
+            .lists::<TokenView>(200),
         Route::new(Method::DELETE, "/v1/tokens/{token}", Admin, tokens::revoke)
             .says("Revoke a token, at once")
             .gives_raw(204, ""),
         Route::new(Method::GET, "/v1/audit", Admin, audits::list)
             .says("Calls that changed something or were refused, newest first")
             .query(PAGE)
-            .gives::<Page<audits::AuditView>>(200),
+            .lists::<audits::AuditView>(200),
         Route::new(Method::GET, "/v1/drivers", Read, drivers::list)
             .says("What runs sandboxes here, what could and what is missing for it; names that are not supported, and why")
-            .gives::<Page<DriverView>>(200),
+            .lists::<DriverView>(200),
         Route::new(Method::GET, "/v1/agents", Read, agents::list)
             .says("Who can do tasks, the default first: installed here or in a sandbox, connected to a model")
             .query(&[("sandbox", "Look in this sandbox, and ask the agents there for their versions")])
             .query(WAKE)
-            .gives::<Page<AgentView>>(200),
+            .lists::<AgentView>(200),
     ]
 }
 
@@ -394,14 +394,14 @@ fn model() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/models", Read, models::list)
             .says("The models that tasks of the caller may use")
-            .gives::<Page<ModelView>>(200),
+            .lists::<ModelView>(200),
         Route::new(Method::PUT, "/v1/model-providers/{provider}", Operator, models::put)
             .says("Add a provider of models, or put another in its place; its key is never shown")
             .takes::<ProviderSpec>()
             .gives::<ProviderView>(200),
         Route::new(Method::GET, "/v1/model-providers", Admin, models::providers)
             .says("Providers of models")
-            .gives::<Page<ProviderView>>(200),
+            .lists::<ProviderView>(200),
         Route::new(Method::DELETE, "/v1/model-providers/{provider}", Operator, models::remove)
             .says("Remove a provider of models, at once")
             .query(TENANT)
@@ -412,7 +412,7 @@ fn model() -> Vec<Route> {
             .gives::<BudgetView>(200),
         Route::new(Method::GET, "/v1/budgets", Admin, budgets::list)
             .says("Budgets, and what is used of them")
-            .gives::<Page<BudgetView>>(200),
+            .lists::<BudgetView>(200),
         Route::new(Method::GET, "/v1/budgets/{tenant}", Admin, budgets::get)
             .says("The budget of a tenant, and what is used of it")
             .gives::<BudgetView>(200),
@@ -432,7 +432,7 @@ fn operator() -> Vec<Route> {
             .gives::<StaleList>(200),
         Route::new(Method::GET, "/v1/images", Operator, images::list)
             .says("Imported images")
-            .gives::<Page<Image>>(200),
+            .lists::<Image>(200),
         Route::new(Method::POST, "/v1/images", Operator, images::import)
             .says("Import an image from a path of the host")
             .takes::<images::ImageImport>()

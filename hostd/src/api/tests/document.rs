@@ -35,6 +35,23 @@ fn every_route_is_in_the_document_and_has_its_own_name() {
 }
 
 #[test]
+fn every_list_says_what_it_lists() {
+    let document: Value = serde_json::from_str(&openapi_json()).expect("JSON");
+    let answer = "/responses/200/content/application~1json/schema/$ref";
+    for (path, name) in [
+        ("/v1/sandboxes", "SandboxView"),
+        ("/v1/sandboxes/{id}/ports", "PortView"),
+        ("/v1/sandboxes/{id}/tasks", "TaskAnswer"),
+        ("/v1/images", "Image"),
+    ] {
+        let listed = document["paths"][path]["get"].pointer(answer).and_then(Value::as_str);
+        assert_eq!(listed, Some(format!("#/components/schemas/{name}Page").as_str()), "{path}");
+        let page = &document["components"]["schemas"][format!("{name}Page")];
+        assert_eq!(page["properties"]["items"]["items"]["$ref"], format!("#/components/schemas/{name}"));
+    }
+}
+
+#[test]
 fn every_reference_leads_somewhere() {
     let text = openapi_json();
     let document: Value = serde_json::from_str(&text).expect("JSON");
