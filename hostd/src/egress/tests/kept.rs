@@ -15,8 +15,16 @@ fn names(_: &str) -> Vec<IpAddr> {
     vec![Ipv4Addr::LOCALHOST.into()]
 }
 
+/// When a server closes a connection on which it has answered as often as it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closes {
+    AtOnce,
+    /// Only when it is asked once more: nobody can tell before.
+    WhenAsked,
+}
+
 /// A server that answers so often on each connection and then closes it without a word, and how many it had.
-async fn server(answers: usize) -> (SocketAddr, Arc<AtomicUsize>, JoinSet<()>) {
+async fn server(answers: usize, closes: Closes) -> (SocketAddr, Arc<AtomicUsize>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
     let connections = Arc::new(AtomicUsize::new(0));
@@ -32,6 +40,9 @@ async fn server(answers: usize) -> (SocketAddr, Arc<AtomicUsize>, JoinSet<()>) {
                         return;
                     }
                 }
+                if closes == Closes::WhenAsked {
+                    head(&mut stream).await;
+                }
             });
         }
     });
@@ -40,16 +51,18 @@ async fn server(answers: usize) -> (SocketAddr, Arc<AtomicUsize>, JoinSet<()>) {
 
 #[tokio::test]
 async fn a_connection_serves_the_next_request_and_one_that_was_closed_loses_none() {
-    let table: [(usize, &[&str], usize); 5] = [
-        (10, &["GET", "GET", "HEAD"], 1),
-        (1, &["GET", "GET", "GET"], 3),
-        (2, &["GET", "GET", "GET"], 2),
+    use Closes::{AtOnce, WhenAsked};
+    let table: [(usize, Closes, &[&str], usize); 6] = [
+        (10, AtOnce, &["GET", "GET", "HEAD"], 1),
+        (1, AtOnce, &["GET", "GET", "GET"], 3),
+        (2, AtOnce, &["GET", "GET", "GET"], 2),
+        (1, WhenAsked, &["GET", "GET", "HEAD"], 3),
         // What must not arrive twice goes on a connection that nobody used.
-        (10, &["POST", "POST"], 2),
-        (10, &["POST", "GET"], 1),
+        (1, WhenAsked, &["POST", "POST"], 2),
+        (10, AtOnce, &["POST", "GET"], 1),
     ];
-    for (answers, methods, expected) in table {
-        let (at, connections, _server) = server(answers).await;
+    for (answers, closes, methods, expected) in table {
+        let (at, connections, _server) = server(answers, closes).await;
         let world = World::new(&[at.to_string()], names).await;
         for method in methods {
             let host = format!("good.test:{}", at.port());
@@ -58,13 +71,13 @@ async fn a_connection_serves_the_next_request_and_one_that_was_closed_loses_none
             let answer = world.ask(&request).await;
             assert!(answer.starts_with("HTTP/1.1 200"), "{methods:?}: {answer}");
         }
-        assert_eq!(connections.load(Ordering::Relaxed), expected, "{answers} {methods:?}");
+        assert_eq!(connections.load(Ordering::Relaxed), expected, "{answers} {closes:?} {methods:?}");
     }
 }
 
 #[tokio::test]
 async fn a_connection_that_is_kept_is_judged_again() {
-    let (at, connections, _server) = server(10).await;
+    let (at, connections, _server) = server(10, Closes::AtOnce).await;
     let world = World::new(&[at.to_string()], names).await;
     let request = format!("GET http://good.test:{}/ HTTP/1.1\r\nhost: good.test\r\n\r\n", at.port());
     assert!(world.ask(&request).await.starts_with("HTTP/1.1 200"));
