@@ -54,6 +54,12 @@ impl Seen {
         Self::at(self.pid).is_none_or(|now| now.born != self.born)
     }
 
+    /// Nothing of it runs any more, it only has not been taken by its parent yet: a process that ends gives up its
+    /// memory first, and with that what it was called with.
+    pub fn has_ended(&self) -> bool {
+        self.state == 'Z' || self.command.is_empty()
+    }
+
     pub fn is_shim(&self) -> bool {
         self.command == "runtimed shim"
     }

@@ -88,7 +88,7 @@ impl Workshop {
     /// Commands of everything in the sandbox but PID 1 and what it is made of.
     pub fn running(&self) -> Result<Vec<String>> {
         let all = crate::processes::in_namespace_of(self.hostd.init(&self.sandbox)?)?;
-        let jobs = all.into_iter().filter(|seen| seen.inner_pid != 1 && seen.state != 'Z');
+        let jobs = all.into_iter().filter(|seen| seen.inner_pid != 1 && !seen.has_ended());
         Ok(jobs.map(|seen| seen.command).filter(|command| !command.starts_with("runtimed")).collect())
     }
 }
