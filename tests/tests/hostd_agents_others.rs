@@ -3,7 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use tests::agents::{APP, KEY, Workshop};
+use tests::TaskFeed;
+use tests::agents::{APP, KEY, Seen, Workshop};
 use tests::host::until;
 use tests::model::{Fault, Heard, Script, Speech, Turn};
 
@@ -71,8 +72,14 @@ async fn agents_that_ask_do_not_do_what_is_denied() -> Result<()> {
     Ok(())
 }
 
-/// hostd is killed in the middle of an answer: the agent asks again, and the task goes on.
-async fn outlives_hostd(agent: &str, speech: Speech) -> Result<()> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    Killed,
+    Stopped,
+}
+
+/// hostd goes in the middle of an answer, and comes again; how the task ended.
+async fn hostd_goes(how: Gone, agent: &str, speech: Speech) -> Result<Seen> {
     let mut shop = Workshop::open(speech).await?;
     let hangs = Turn::say("I am back.").after(Fault::Stall { after: 2 });
     shop.model.on("say where you are", Script::new([hangs]));
@@ -82,11 +89,38 @@ async fn outlives_hostd(agent: &str, speech: Speech) -> Result<()> {
         Ok(shop.model.calls().iter().any(asked).then_some(()))
     })
     .await?;
+    if agent == "goose" {
+        // Who has nothing yet asks again.
+        let mut feed = TaskFeed::open(&shop.caller, &job, 0).await?.context("a stream")?;
+        feed.until(|event| event.kind == "message").await?;
+    }
+    if how == Gone::Stopped {
+        shop.hostd.terminate().await?;
+    }
     shop.hostd.crash().await?;
     shop.caller = shop.hostd.operator()?;
-    let seen = shop.end_of(&job).await?;
+    shop.end_of(&job).await
+}
+
+/// The agent asks again, and the task goes on.
+async fn outlives_hostd(agent: &str, speech: Speech) -> Result<()> {
+    let seen = hostd_goes(Gone::Killed, agent, speech).await?;
     seen.succeeded()?;
     ensure!(seen.text("message").contains("I am back."), "{}", seen.story());
+    Ok(())
+}
+
+/// Goose takes what came for the whole answer, and says that all is well.
+#[tokio::test]
+async fn half_an_answer_is_not_believed() -> Result<()> {
+    for how in [Gone::Killed, Gone::Stopped] {
+        let seen = hostd_goes(how, "goose", Speech::Chat).await?;
+        let result = seen.result();
+        ensure!(result["failure_reason"] == "model_failed", "{how:?}: {}", seen.story());
+        let said = result["message"].as_str().context("it says why")?;
+        ensure!(said.contains("was cut off: hostd was stopped"), "{how:?}: {said}");
+        ensure!(seen.usage()?.failed_calls == 1, "{how:?}: {result}");
+    }
     Ok(())
 }
 

@@ -149,6 +149,7 @@ impl From<ModelsError> for Failure {
                 ApiError::new(KeyRefused, &*message).with(|to| to.field = Some("key".to_owned())).into()
             }
             ModelsError::Seal(source) => Self { cause: Some(chain(&source)), ..Self::new(Conflict, message) },
+            ModelsError::UnderWay(source) => Self::internal(&source),
             ModelsError::Invalid { field, message } => Self::invalid(field, message),
             ModelsError::TooMany(_) => Self::new(TooMany, message),
             ModelsError::NotFound => Self::not_found(),

@@ -3,6 +3,7 @@
 
 use protocol::{FailureReason, TaskResult, TaskStatus, Usage};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Why a task cannot succeed any more, as the gateway saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,34 @@ pub struct Seen {
     pub last_failure: Option<String>,
     /// The highest number that a call had.
     pub numbered: u64,
+    /// Every call up to this one has an end,
+    pub ended_through: u64,
+    /// and so have these.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub ended_beyond: BTreeSet<u64>,
+}
+
+/// More than are under way at once: whoever has no end by then gets none.
+const ENDED_BEYOND_MAX: usize = 128;
+
+impl Seen {
+    pub fn has_end_of(&self, call: u64) -> bool {
+        call <= self.ended_through || self.ended_beyond.contains(&call)
+    }
+
+    pub fn ends(&mut self, call: u64) {
+        self.numbered = self.numbered.max(call);
+        if self.has_end_of(call) {
+            return;
+        }
+        self.ended_beyond.insert(call);
+        while let Some(first) = self.ended_beyond.first().copied()
+            && (first == self.ended_through + 1 || self.ended_beyond.len() > ENDED_BEYOND_MAX)
+        {
+            self.ended_beyond.pop_first();
+            self.ended_through = first;
+        }
+    }
 }
 
 /// The result as it goes down: what the gateway saw has the last word.
@@ -58,6 +87,20 @@ mod tests {
         let said = Some(Usage { input_tokens: 7, ..Usage::default() });
         let message = Some("as the agent has it".to_owned());
         TaskResult { status, failure_reason, usage: said, message, ..Ending::Lost.result(true) }
+    }
+
+    #[test]
+    fn a_call_has_one_end_and_gaps_are_remembered() {
+        let mut seen = Seen::default();
+        [2, 4, 5].into_iter().for_each(|call| seen.ends(call));
+        assert!(seen.has_end_of(4) && !seen.has_end_of(1) && !seen.has_end_of(3));
+        seen.ends(1);
+        assert_eq!((seen.ended_through, seen.ended_beyond.len(), seen.numbered), (2, 2, 5));
+        seen.ends(3);
+        assert_eq!((seen.ended_through, seen.ended_beyond.len()), (5, 0));
+        // One whose end is never told holds nobody up for ever.
+        (7..7 + 2 * ENDED_BEYOND_MAX as u64).for_each(|call| seen.ends(call));
+        assert!(seen.has_end_of(6) && seen.ended_beyond.is_empty());
     }
 
     #[test]

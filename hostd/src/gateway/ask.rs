@@ -185,6 +185,7 @@ impl Asked {
     /// Nothing is answered, so nothing is set aside for it.
     fn counting(mut self) -> Self {
         self.ask.max_output_tokens = Some(0);
+        self.ask.only_counts = true;
         self
     }
 

@@ -44,6 +44,10 @@ impl Book {
         self.call.as_ref().map_or(Ok(()), |call| call.streamed(output_tokens))
     }
 
+    pub fn heard_out(&self) {
+        self.call.iter().for_each(Open::heard_out);
+    }
+
     pub fn is_permanent(&self, trouble: &Trouble) -> bool {
         self.used_up || nature_of_kind(&trouble.kind) == Nature::Permanent
     }
@@ -76,7 +80,6 @@ impl Book {
             first_byte_ms: self.first_byte_ms,
             outcome,
             abandoned,
-            only_counts: self.only_counts,
         };
         Some(Box::pin(call.ended(end)))
     }

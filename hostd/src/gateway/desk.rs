@@ -132,6 +132,15 @@ impl Open {
         }
     }
 
+    /// The last word of its answer was passed on.
+    pub fn heard_out(&self) {
+        match self {
+            Self::Call(call) => call.heard_out(),
+            #[cfg(test)]
+            Self::Trial(_) => {}
+        }
+    }
+
     pub async fn ended(self, end: End) {
         match self {
             Self::Call(call) => call.ended(end).await,

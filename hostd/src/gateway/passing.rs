@@ -35,6 +35,8 @@ pub struct Passing {
     told_tokens: u64,
     /// More than may be used came: it ends here.
     refused: Option<Refused>,
+    /// Its last word has come.
+    heard_out: bool,
     silence: Silence,
     step: Step,
     _place: Place,
@@ -75,6 +77,7 @@ impl Passing {
             book,
             told_tokens: 0,
             refused: None,
+            heard_out: false,
             silence: Silence::new(idle),
             step: Step::Flowing,
             _place: place,
@@ -103,6 +106,10 @@ impl Passing {
                     self.tap.read(&piece);
                 }
                 self.count();
+                if self.tap.is_complete() && !self.heard_out {
+                    self.heard_out = true;
+                    self.book.heard_out();
+                }
                 Poll::Ready(Some(piece))
             }
             // Who has said his last word may leave as he likes, or not at all.

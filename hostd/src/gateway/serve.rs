@@ -160,7 +160,7 @@ impl Gateway {
             call: Some(open),
             aim: aim.clone(),
             speech: call.speech(),
-            only_counts: call.only_counts(),
+            only_counts: asked.ask.only_counts,
             input_tokens: asked.ask.input_tokens,
             began: Instant::now(),
             attempt: 1,

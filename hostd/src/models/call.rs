@@ -4,13 +4,14 @@ use super::{
     Aim, Ask, End, Fault, Price, Refused, Tokens,
     desk::{Desk, now_ms},
     grant::{Pledge, refuse},
+    under_way::{Begun, Slot},
 };
 use crate::{
     core::{
         Spent, Verdict,
         budget::{Admitted, extend, output_spent, settle},
     },
-    store::{CallEnd, Posted},
+    store::{CallEnd, Posted, StoreError},
 };
 use protocol::{FailureReason, ModelCall, ModelCallState, Usage};
 use std::{
@@ -35,6 +36,8 @@ pub struct Call {
     price: Option<Price>,
     started: Instant,
     progress: Mutex<Progress>,
+    /// Until it has ended.
+    slot: Mutex<Option<Slot>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +61,7 @@ impl Call {
         let Admitted { set_aside, max_output_tokens, bounded } = admitted;
         let output_tokens = set_aside.tokens.saturating_sub(ask.input_tokens);
         let progress = Progress { set_aside, output_tokens, streamed: 0, attempt: 1, ended: false };
-        Self {
+        let call = Self {
             max_output_tokens,
             desk,
             pledge,
@@ -70,7 +73,42 @@ impl Call {
             price: aim.price,
             started: Instant::now(),
             progress: Mutex::new(progress),
+            slot: Mutex::default(),
+        };
+        if !ask.only_counts {
+            let begun = call.if_cut_off(&progress, call.reckoned(&progress));
+            *call.slot() = call.desk.under_way.begin(&begun);
         }
+        call
+    }
+
+    /// What it counts for if hostd is gone before its end.
+    fn if_cut_off(&self, progress: &Progress, tokens: Tokens) -> Begun {
+        Begun {
+            task: self.pledge.task,
+            key_hash: self.pledge.key_hash,
+            number: self.number,
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            began_ms: now_ms().saturating_sub(self.duration_ms()),
+            attempt: progress.attempt,
+            input_tokens: tokens.input,
+            output_tokens: tokens.output,
+            cost_micro_usd: self.price.map(|price| price.cost_micro_usd(&tokens)),
+            whole: false,
+        }
+    }
+
+    /// The agent has the last word of the answer, whenever its end comes.
+    pub fn heard_out(&self) {
+        let progress = *self.progress();
+        if let Some(slot) = &*self.slot() {
+            slot.write(&Begun { whole: true, ..self.if_cut_off(&progress, self.reckoned(&progress)) });
+        }
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Slot>> {
+        self.slot.lock().expect("no panic while held")
     }
 
     /// Told when the task is over, and with it this call.
@@ -139,8 +177,8 @@ impl Call {
             self.pledge.judge(verdict.clone());
         }
         let ends = fatal.is_some();
-        let Some(posted) = self.finish(&end, fatal) else { return };
-        if let Err(error) = posted.written().await {
+        let Some(told) = self.finish(&end, fatal) else { return };
+        if let Err(error) = told.written().await {
             error!(task = self.pledge.task, %error, "a call of a model could not be written down");
         }
         if ends {
@@ -162,14 +200,23 @@ impl Call {
     }
 
     /// Once: counts what it used, and has it written down.
-    fn finish(&self, end: &End, verdict: Option<Verdict>) -> Option<Posted<()>> {
+    fn finish(&self, end: &End, verdict: Option<Verdict>) -> Option<Told> {
         let mut progress = self.progress();
         if std::mem::replace(&mut progress.ended, true) {
             return None;
         }
         let seen = *progress;
         drop(progress);
+        let slot = self.slot().take();
         let tokens = self.used(end, &seen);
+        let whole = end.outcome.is_ok() && !end.abandoned;
+        let slot = slot.map(|slot| (slot, Begun { whole, ..self.if_cut_off(&seen, tokens) }));
+        if end.abandoned && self.desk.is_leaving() && !self.pledge.is_settling() {
+            // It was hostd that went away: the next one finds it, and tells.
+            slot.into_iter().for_each(|(slot, begun)| keep(slot, &begun));
+            self.pledge.call_ended();
+            return None;
+        }
         let cost_micro_usd = self.price.map(|price| price.cost_micro_usd(&tokens));
         let parts = [tokens.input, tokens.output, tokens.cache_read, tokens.cache_write];
         let sum = parts.into_iter().fold(0, u64::saturating_add);
@@ -197,29 +244,37 @@ impl Call {
             call,
             used,
             verdict,
-            only_counts: end.only_counts,
+            only_counts: self.ask.only_counts,
+            unheard: false,
             time_ms: now_ms,
         };
         let posted = self.desk.store.call_ended(end);
         self.pledge.call_ended();
-        Some(posted)
+        Some(Told { posted, slot })
+    }
+
+    fn duration_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// As the provider says, else as we reckon. Who was refused before an answer came used nothing.
     fn used(&self, end: &End, seen: &Progress) -> Tokens {
         let nothing = end.outcome.is_err() && !end.abandoned && seen.streamed == 0;
-        let tokens = match end.tokens {
-            Some(tokens) => tokens,
+        match end.tokens {
+            Some(tokens) => self.at_least(tokens, seen),
             None if nothing => Tokens::default(),
-            None => Tokens {
-                input: self.ask.input_tokens,
-                output: seen.streamed,
-                estimated: true,
-                ..Tokens::default()
-            },
-        };
-        // Not all that a model makes is seen, so what nobody told counts as all that was allowed. Else whoever
-        // leaves in time, or has the end left out, would have it for nothing.
+            None => self.reckoned(seen),
+        }
+    }
+
+    fn reckoned(&self, seen: &Progress) -> Tokens {
+        let (input, output) = (self.ask.input_tokens, seen.streamed);
+        self.at_least(Tokens { input, output, estimated: true, ..Tokens::default() }, seen)
+    }
+
+    /// Not all that a model makes is seen, so what nobody told counts as all that was allowed. Else whoever leaves in
+    /// time, or has the end left out, would have it for nothing.
+    fn at_least(&self, tokens: Tokens, seen: &Progress) -> Tokens {
         let output = match self.bounded && tokens.estimated {
             true => tokens.output.max(seen.output_tokens),
             false => tokens.output,
@@ -232,7 +287,7 @@ impl Call {
             call: self.number,
             provider: self.provider.clone(),
             model: self.model.clone(),
-            duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms: self.duration_ms(),
             ..ModelCall::default()
         }
     }
@@ -248,9 +303,59 @@ impl Drop for Call {
             first_byte_ms: None,
             outcome: Ok(()),
             abandoned: true,
-            only_counts: false,
         };
         drop(self.finish(&end, None));
+    }
+}
+
+/// An end on its way into the ledger.
+struct Told {
+    posted: Posted<()>,
+    slot: Option<(Slot, Begun)>,
+}
+
+impl Told {
+    /// What cannot be written is for the next hostd.
+    async fn written(self) -> Result<(), StoreError> {
+        let written = self.posted.written().await;
+        if let (Err(_), Some((slot, begun))) = (&written, self.slot) {
+            keep(slot, &begun);
+        }
+        written
+    }
+}
+
+fn keep(slot: Slot, begun: &Begun) {
+    slot.write(begun);
+    slot.keep();
+}
+
+impl Begun {
+    /// Its end, which nobody heard: unless the agent had all of it, whatever it made of it was not the whole answer.
+    pub(super) fn unheard(self, now_ms: u64) -> CallEnd {
+        let (input, output) = (self.input_tokens, self.output_tokens);
+        let tokens = Tokens { input, output, estimated: true, ..Tokens::default() };
+        let (state, error) = match self.whole {
+            true => (ModelCallState::Succeeded, None),
+            false => (ModelCallState::Failed, Some("hostd was stopped in the middle of it".to_owned())),
+        };
+        let call = ModelCall {
+            call: self.number,
+            provider: self.provider,
+            model: self.model,
+            state,
+            attempt: self.attempt,
+            duration_ms: now_ms.saturating_sub(self.began_ms),
+            error,
+            usage: Some(usage(&tokens, self.cost_micro_usd, state)),
+            ..ModelCall::default()
+        };
+        let used = Spent {
+            tokens: input.saturating_add(output),
+            cost_micro_usd: self.cost_micro_usd.unwrap_or(0),
+            requests: 1,
+        };
+        CallEnd { task: self.task, call, used, unheard: true, time_ms: now_ms, ..CallEnd::default() }
     }
 }
 

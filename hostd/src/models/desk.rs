@@ -6,23 +6,27 @@ use super::{
     catalogue::{Catalogue, Known},
     grant::Pledge,
     seal::Vault,
+    under_way::{Begun, Left, UnderWay},
     words::ProviderKey,
 };
 use crate::{
     core::Bounds,
-    store::{ProviderRecord, Store, TaskRecord},
+    store::{ProviderRecord, Store, StoreError, TaskRecord},
     tokens::hash_of,
 };
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex, RwLock},
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
-use tracing::warn;
+use tracing::{error, warn};
 
 #[derive(Clone)]
 pub struct Models {
@@ -38,6 +42,8 @@ pub(super) struct Desk {
     pub accounts: Mutex<Accounts>,
     /// Told when a call has ended, and may have left something over.
     pub settled: Notify,
+    pub under_way: Arc<UnderWay>,
+    leaving: AtomicBool,
     /// Keys that are good, by the sandbox that may show them.
     open: Mutex<HashMap<SandboxId, Vec<Arc<Pledge>>>>,
     /// One change of providers at a time.
@@ -48,6 +54,7 @@ impl Models {
     /// As it was written down. A key that cannot be opened is a problem of its provider only.
     pub async fn load(store: Store, data_dir: &Path, task_bounds: Bounds) -> Result<Self, ModelsError> {
         let vault = Vault::new(data_dir);
+        let (under_way, cut_off) = UnderWay::open(data_dir).map_err(ModelsError::UnderWay)?;
         let desk = Desk {
             store,
             vault,
@@ -55,16 +62,25 @@ impl Models {
             catalogue: RwLock::default(),
             accounts: Mutex::default(),
             settled: Notify::new(),
+            under_way,
+            leaving: AtomicBool::new(false),
             open: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         };
         let models = Self { desk: Arc::new(desk) };
         models.desk.read_providers().await?;
+        // Before sums are read, and before any task goes on.
+        models.desk.tell_cut_off(cut_off).await;
         let now_ms = now_ms();
         for budget in models.desk.store.budgets(now_ms).await? {
             models.desk.accounts().set_budget(&budget, now_ms);
         }
         Ok(models)
+    }
+
+    /// hostd goes: calls that end from here on without an answer were cut off by that.
+    pub fn leave(&self) {
+        self.desk.leaving.store(true, Ordering::Release);
     }
 
     /// Who shows this key at the door of this sandbox.
@@ -94,6 +110,29 @@ impl Desk {
 
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.catalogue.read().expect("no panic while held").clone()
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Calls whose end the hostd before this one did not hear. One that cannot be written down stays for the next.
+    async fn tell_cut_off(&self, calls: Left) {
+        for (slot, begun) in calls {
+            let task = begun.task;
+            if let Err(error) = self.tell_one(begun).await {
+                error!(task, %error, "a call that was cut off could not be written down");
+                slot.keep();
+            }
+        }
+    }
+
+    async fn tell_one(&self, begun: Begun) -> Result<(), StoreError> {
+        let task = self.store.task_by_number(begun.task).await?;
+        match task.and_then(|task| task.grant).is_some_and(|grant| grant.key_hash == begun.key_hash) {
+            true => self.store.call_ended(begun.unheard(now_ms())).written().await,
+            false => Ok(()),
+        }
     }
 
     pub fn close(&self, pledge: &Arc<Pledge>) {

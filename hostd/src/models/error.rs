@@ -33,6 +33,8 @@ pub enum ModelsError {
     TooMany(&'static str),
     #[error("there is no such thing here")]
     NotFound,
+    #[error("could not read which calls were under way: {0}")]
+    UnderWay(#[source] std::io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -46,6 +46,8 @@ pub(super) struct Pledge {
     begun: CancellationToken,
     /// No call begins any more.
     closed: AtomicBool,
+    /// Nor does it matter how those end that are under way: the task has ended.
+    settling: AtomicBool,
     /// Calls that are under way end.
     pub over: CancellationToken,
     verdict: OnceLock<Verdict>,
@@ -79,6 +81,7 @@ impl Pledge {
             numbered: AtomicU64::new(task.seen.numbered),
             begun: CancellationToken::new(),
             closed: AtomicBool::new(false),
+            settling: AtomicBool::new(false),
             over: CancellationToken::new(),
             verdict,
             under_way: AtomicUsize::new(0),
@@ -93,6 +96,10 @@ impl Pledge {
 
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    pub fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Acquire)
     }
 
     /// The first one stays.
@@ -137,6 +144,7 @@ impl OpenGrant {
     /// The task has ended, and that is about to be written down: no call begins any more, and those that are under
     /// way get a moment to end. Then they are ended, and get another one to be counted.
     pub async fn settle(&self) {
+        self.pledge.settling.store(true, Ordering::Release);
         self.pledge.closed.store(true, Ordering::Release);
         self.ended().await;
         self.pledge.over.cancel();
@@ -284,8 +292,7 @@ impl Grant {
             }
         };
         drop(accounts);
-        self.pledge.under_way.fetch_add(1, Ordering::AcqRel);
-        let number = self.pledge.numbered.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.pledge.call_begun();
         Ok(Call::begun(self.desk.clone(), self.pledge.clone(), aim, (number, ask, admitted)))
     }
 }

@@ -9,6 +9,9 @@ pub const MODELS_OF_PROVIDER_MAX: usize = 500;
 pub const PRICE_MAX_USD: f64 = 1_000_000.0;
 /// Dollars of a budget.
 pub const COST_MAX_USD: f64 = 1_000_000_000.0;
+/// What is written down of a call under way, and of how many of them.
+pub const SLOT_BYTES: usize = 1024;
+pub const SLOTS_MAX: usize = 16 << 10;
 /// How long the end of a task waits for calls that are under way to be written down.
 pub const SETTLE_MAX_MS: u64 = 1_000;
 /// How long a call waits until it is known that its task has begun.

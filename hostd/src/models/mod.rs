@@ -21,6 +21,7 @@ mod seal;
 #[cfg(test)]
 mod tests;
 mod turned_away;
+mod under_way;
 mod wish;
 mod words;
 

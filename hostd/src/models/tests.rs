@@ -1,5 +1,6 @@
 //! What models promise, over a real store.
 
+mod cut_off;
 mod kept_key;
 mod names;
 mod spending;
@@ -96,12 +97,12 @@ impl World {
 }
 
 fn ask(input_tokens: u64, max_output_tokens: Option<u64>, streams: bool) -> Ask {
-    Ask { input_tokens, max_output_tokens, streams }
+    Ask { input_tokens, max_output_tokens, streams, only_counts: false }
 }
 
 fn end(tokens: Option<Tokens>, outcome: Result<(), Fault>) -> End {
     let status = Some(if outcome.is_ok() { 200 } else { 401 });
-    End { attempt: 1, status, tokens, first_byte_ms: Some(1), outcome, abandoned: false, only_counts: false }
+    End { attempt: 1, status, tokens, first_byte_ms: Some(1), outcome, abandoned: false }
 }
 
 fn used(input: u64, output: u64) -> Option<Tokens> {

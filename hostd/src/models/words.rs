@@ -75,6 +75,8 @@ pub struct Ask {
     /// The most it may answer, where it says so.
     pub max_output_tokens: Option<u64>,
     pub streams: bool,
+    /// It makes nothing: how it goes says nothing about the task.
+    pub only_counts: bool,
 }
 
 /// What of a call is bounded by some budget.
@@ -118,8 +120,6 @@ pub struct End {
     pub outcome: Result<(), Fault>,
     /// The agent went away first.
     pub abandoned: bool,
-    /// It made nothing: how it went says nothing about the task.
-    pub only_counts: bool,
 }
 
 /// Why a call is not made.

@@ -361,6 +361,7 @@ impl Fleet {
         let stop = self.inner.stop.clone();
         self.inner.tasks.spawn(async move {
             tokio::select! {
+                biased;
                 // Whoever is spawned so can be taken up by the next hostd.
                 () = stop.cancelled() => {}
                 () = work => {}
@@ -388,6 +389,7 @@ impl Fleet {
 
     /// Ends every owner where it stands; the sandboxes live on.
     pub async fn close(&self) {
+        self.inner.models.leave();
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;

@@ -93,7 +93,6 @@ fn refused() -> End {
         first_byte_ms: None,
         outcome: Err(fault),
         abandoned: false,
-        only_counts: false,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct CallEnd {
     pub verdict: Option<Verdict>,
     /// It made nothing, so nothing is judged by it.
     pub only_counts: bool,
+    /// hostd itself went away in the middle of it: told by the next one, which may have done so before.
+    pub unheard: bool,
     pub time_ms: u64,
 }
 
@@ -57,6 +59,9 @@ impl Store {
 
 fn ended(conn: &Connection, end: &CallEnd) -> Result<()> {
     let task = by_number(conn, end.task)?;
+    if end.unheard && task.seen.has_end_of(end.call.call) {
+        return Ok(());
+    }
     model_budgets::count(conn, &task.owner.tenant, end.used, end.time_ms)?;
     if task.done_seq.is_some() {
         return Ok(());
@@ -100,7 +105,7 @@ fn with_call(mut seen: Seen, end: &CallEnd) -> Seen {
     let before = seen.usage.unwrap_or_default();
     let of_call = call.usage.unwrap_or_default();
     seen.usage = Some(sum(before, &of_call, call));
-    seen.numbered = seen.numbered.max(call.call);
+    seen.ends(call.call);
     let by_itself = match call.state {
         ModelCallState::Succeeded | ModelCallState::Failed => true,
         ModelCallState::Abandoned | ModelCallState::Retrying => false,
@@ -108,12 +113,14 @@ fn with_call(mut seen: Seen, end: &CallEnd) -> Seen {
     let failed = call.state == ModelCallState::Failed;
     // A failure by the order in which they began: one that helped another may end after it. A success says that
     // the model answers after all, whenever it began.
-    if by_itself && !end.only_counts && (call.call >= seen.last_call || !failed) {
+    // And what hostd itself cut off ended after all that it saw.
+    if by_itself && !end.only_counts && (call.call >= seen.last_call || !failed || end.unheard) {
         seen.last_call = seen.last_call.max(call.call);
         let why = || call.error.clone().unwrap_or_else(|| "a call of its model failed".to_owned());
         seen.last_failure = failed.then(|| match call.provider.as_str() {
             // Nobody was asked.
             "" => format!("a call of its model was refused: {}", why()),
+            _ if end.unheard => format!("a call of its model was cut off: {}", why()),
             provider => format!("the model provider {provider} failed: {}", why()),
         });
     }

@@ -106,8 +106,8 @@ async fn a_count_that_succeeds_says_nothing_about_a_call_that_failed() {
     let (_open, _) = world.open(&task);
     let fault = Fault { status: Some(500), message: "fell over".to_owned(), permanent: false };
     world.begin(&key, Ask::default()).expect("allowed").ended(end(None, Err(fault))).await;
-    let counted = End { only_counts: true, ..end(used(0, 0), Ok(())) };
-    world.begin(&key, Ask::default()).expect("allowed").ended(counted).await;
+    let count = Ask { only_counts: true, ..Ask::default() };
+    world.begin(&key, count).expect("allowed").ended(end(used(0, 0), Ok(()))).await;
     assert_eq!(world.done(&task).await.failure_reason, Some(FailureReason::ModelFailed));
 }
 

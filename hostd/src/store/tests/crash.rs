@@ -57,7 +57,7 @@ async fn write_everything(store: &Store) {
     store.append_task(task.number, lines(1..=3)).await.unwrap();
     let call = ModelCall { call: 1, ..ModelCall::default() };
     let used = Spent { requests: 1, ..Spent::default() };
-    let end = CallEnd { task: task.number, call, used, verdict: None, only_counts: false, time_ms: 8 };
+    let end = CallEnd { task: task.number, call, used, time_ms: 8, ..CallEnd::default() };
     store.call_ended(end).written().await.unwrap();
     let verdict = Verdict { reason: FailureReason::ModelFailed, message: "no".to_owned() };
     store.judge_task(task.number, verdict).written().await.unwrap();

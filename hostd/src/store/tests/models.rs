@@ -41,7 +41,7 @@ fn end(task: &TaskRecord, call: u64, state: ModelCallState) -> CallEnd {
         ..ModelCall::default()
     };
     let used = Spent { tokens: 15, cost_micro_usd: 3, requests: 1 };
-    CallEnd { task: task.number, call, used, verdict: None, only_counts: false, time_ms: 10 }
+    CallEnd { task: task.number, call, used, time_ms: 10, ..CallEnd::default() }
 }
 
 async fn events(store: &Store, task: &TaskRecord) -> Vec<TaskEventView> {
