@@ -110,7 +110,8 @@ impl Supervisor {
     }
 
     fn live_execs(&self) -> Vec<ExecView> {
-        let live = self.execs.live();
+        // A shim goes a moment after it told the end of an exec that left nothing.
+        let live = self.execs.live().filter(|exec| exec.has_processes());
         live.map(|exec| exec.view(exec.job().and_then(|job| self.context.jobs.shim(job)))).collect()
     }
 

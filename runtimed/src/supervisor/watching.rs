@@ -90,10 +90,7 @@ impl Watching {
         }
         // What happened before is for those who watched before: a service that writes a file and dies must
         // not be tried again at once because of that file.
-        if let Some(watcher) = &mut self.watcher {
-            let before = watcher.so_far();
-            self.gather(Ok(before));
-        }
+        self.gather_so_far();
         self.targets = targets;
         self.stale = false;
         let was_blind = self.blind.take().is_some();
@@ -162,6 +159,12 @@ impl Watching {
         }
     }
 
+    fn gather_so_far(&mut self) {
+        if let Some(so_far) = self.watcher.as_mut().map(Watcher::so_far) {
+            self.gather(Ok(so_far));
+        }
+    }
+
     fn tell_soon(&mut self) {
         let quiet = Instant::now() + Duration::from_millis(WATCH_QUIET_MS);
         let earliest = self.told_at.map_or(quiet, |at| at + TELL_AT_MOST_EVERY);
@@ -170,6 +173,8 @@ impl Watching {
 
     /// Takes what changed. The caller follows before it looks at files: what changes after that is seen.
     pub fn take(&mut self) -> Change {
+        // What happened by now is one change with what was told of, and not another one in a second.
+        self.gather_so_far();
         self.tell_at = None;
         self.told_at = Some(Instant::now());
         if self.stale {
