@@ -27,7 +27,7 @@ pub const LAST_ANSWER_MAX_MS: u64 = 6 * 3_600_000;
 pub const AGAIN_MIN_MS: u64 = 20;
 pub const AGAIN_MAX_MS: u64 = 5_000;
 /// How long a sandbox that comes up waits for its door. Then it comes up without, and it is tried on.
-pub const OPEN_WAIT_MAX_MS: u64 = 1_000;
+pub const OPEN_WAIT_MAX_MS: u64 = 5_000;
 /// Pause after an accept that failed for want of descriptors.
 pub const ACCEPT_PAUSE_MS: u64 = 50;
 /// How long runtimed may take to tell its status, and how long what it told is good.
