@@ -72,6 +72,7 @@ int main(int argc, char **argv) {
             if (child < 0) return 75;
             if (child == 0) member(kind);
             if (!strcmp(kind, "stopped")) waitpid(child, NULL, WUNTRACED);
+            if (!strcmp(kind, "orphans")) waitpid(child, NULL, 0);
         }
     }
     close(up[1]);

@@ -97,6 +97,39 @@ fn all() -> Vec<Pid> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw).collect()
 }
 
+/// Waits until so many processes in the namespace of `init` have this command line. A job is told to have started
+/// before it has become what its shell line makes of it.
+pub async fn appear(init: Pid, command: &str, count: usize) -> Result<()> {
+    let mut found = 0;
+    let looking = async {
+        loop {
+            found = in_namespace_of(init)?.iter().filter(|seen| seen.command == command).count();
+            if found == count {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let appeared = timeout(PATIENCE, looking).await;
+    appeared.with_context(|| format!("{count} times {command:?} expected, {found} are there"))?
+}
+
+/// Everybody of the sandbox's user in the namespace of `init`, once nobody is on its way out and nobody is there
+/// who only passes.
+pub async fn people(init: Pid, passes: impl Fn(&Seen) -> bool) -> Result<Vec<Seen>> {
+    let looking = async {
+        loop {
+            let mut people = in_namespace_of(init)?;
+            people.retain(|seen| seen.uid == 1000);
+            if !people.iter().any(|seen| seen.has_ended() || seen.is_shim() || passes(seen)) {
+                return Ok(people);
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, looking).await.context("somebody stays who should go")?
+}
+
 /// Waits until a process is gone. Nobody but its parent is told, so others have to look.
 pub async fn gone(seen: &Seen) -> Result<()> {
     let watching = async {

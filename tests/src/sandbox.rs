@@ -78,12 +78,14 @@ impl Sandbox {
         self.home().join("workspace/app")
     }
 
-    /// Writes a file of the app as the sandbox's user would own it.
+    /// Writes a file of the app as the sandbox's user would own it. Nobody who looks meanwhile sees half of it.
     pub fn write_app(&self, name: &str, text: &str) -> Result<()> {
         let path = self.app().join(name);
-        std::fs::write(&path, text)?;
-        std::os::unix::fs::chown(&path, Some(1000), Some(1000))?;
-        Ok(())
+        let file = path.file_name().context("a name")?.to_string_lossy();
+        let part = path.with_file_name(format!(".{file}.part"));
+        std::fs::write(&part, text)?;
+        std::os::unix::fs::chown(&part, Some(1000), Some(1000))?;
+        Ok(std::fs::rename(&part, &path)?)
     }
 
     /// What runtimed said on stderr.

@@ -7,7 +7,7 @@ use protocol::{Cursor, ErrorCode, Event, Fact};
 use serde_json::json;
 use std::collections::BTreeSet;
 use tests::events::{EventStream, events_after, events_so_far};
-use tests::shell::shell;
+use tests::shell::{cancel_now, shell};
 use tests::wire::Wire;
 use tests::{Client, Random, Sandbox, scaled};
 use tokio::task::JoinSet;
@@ -56,7 +56,8 @@ async fn every_kind_of_event_is_told_with_its_fields() -> Result<()> {
     std::fs::remove_file(sandbox.app().join("sandbox.yaml"))?;
     events.until(|fact| matches!(fact, Fact::ServiceRemoved { .. })).await?;
     hold_and_release(client, "kept").await?;
-    client.exec(json!({"id": "old", "shell": "(setsid sleep 0.1 >/dev/null 2>&1 &) ; exit 3"})).await?;
+    client.exec(json!({"id": "old", "shell": "(setsid sleep 1000 >/dev/null 2>&1 &) ; exit 3"})).await?;
+    cancel_now(client, "old").await?;
     events.until(|fact| matches!(fact, Fact::ExecGone { .. })).await?;
     // More than all logs together may take.
     let much = json!({"id": "much", "shell": "head -c 30000000 /dev/zero"});

@@ -116,8 +116,10 @@ async fn what_could_be_read_in_two_ways_is_refused() -> Result<()> {
     }
     ensure!(counts(&app).await?.1 == 0, "something was smuggled");
     let mut line = app.line().await?;
-    line.say(&format!("GET / HTTP/1.1\r\nHost: {{host}}\r\nX: {}\r\n\r\n", "x".repeat(100_000))).await?;
-    ensure!(line.rest().await?.starts_with("HTTP/1.1 431"), "a head may have any size");
+    // It may be refused before all of it was said, and the connection is gone then.
+    let _ =
+        line.say(&format!("GET / HTTP/1.1\r\nHost: {{host}}\r\nX: {}\r\n\r\n", "x".repeat(100_000))).await;
+    ensure!(line.hear("\r\n").await?.starts_with("HTTP/1.1 431"), "a head may have any size");
     hostd.stop().await
 }
 

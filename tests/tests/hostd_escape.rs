@@ -7,6 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use tests::escape::{CALLS, FORBIDDEN, FORBIDDEN_SYS, FORKS, ITS_OWN, check_init, check_job};
+use tests::host::until;
 use tests::processes::Seen;
 use tests::programs::{SPY, SPY_TRIES};
 use tests::{Caller, Hostd};
@@ -72,12 +73,14 @@ async fn pid_1_has_three_capabilities_jobs_have_none_and_both_are_filtered_and_n
         check_job(&job)?;
         let ask = json!({"id": "stays", "argv": ["sleep", "100000"], "wait": false});
         caller.post(&format!("/v1/sandboxes/{id}/execs"), &ask).await?.expect::<Value>(202)?;
-        let uids: Vec<u32> = hostd
-            .processes()?
-            .iter()
-            .filter_map(|pid| Some(Seen::at(nix::unistd::Pid::from_raw(*pid))?.uid))
-            .collect();
-        ensure!(uids.contains(&(base + 1000)) && uids.iter().all(|uid| *uid >= UID_FIRST), "{uids:?}");
+        // It was taken, and begins a moment later.
+        let uids = until("the job runs", async || {
+            let pids = hostd.processes()?.into_iter().map(nix::unistd::Pid::from_raw);
+            let uids: Vec<u32> = pids.filter_map(|pid| Some(Seen::at(pid)?.uid)).collect();
+            Ok(uids.contains(&(base + 1000)).then_some(uids))
+        })
+        .await?;
+        ensure!(uids.iter().all(|uid| *uid >= UID_FIRST), "{uids:?}");
     }
     ensure!(bases[0] != bases[1], "they share their ids");
     Ok(())

@@ -6,6 +6,8 @@ use tests::apps::{RAW, Running};
 use tests::{Hostd, Reply};
 
 const PERSON: (&str, &str) = ("accept", "text/html");
+/// After so many nobody waits for a service any more, and the pause before the next try is long enough to ask in it.
+const FAILURES: Option<u64> = Some(3);
 
 /// An answer that is an excuse: a page for a person, JSON for a program, both with the same words.
 async fn excuse(app: &Running, path: &str, words: &[&str]) -> Result<(Reply, Value)> {
@@ -49,7 +51,7 @@ async fn a_service_that_fails_is_shown_with_its_last_words_and_the_next_try() ->
     let hostd = Hostd::start().await?;
     let app = RAW.prepare(&hostd).await?;
     app.want("for n in $(seq 30); do echo line $n; done; echo \"<b>boom</b>\" >&2; exit 7").await?;
-    app.until_services(|page| page["items"][0]["failures"].as_u64() >= Some(2)).await?;
+    app.until_services(|page| page["items"][0]["failures"].as_u64() >= FAILURES).await?;
     let (page, told) = excuse(&app, "/", &["web", "7"]).await?;
     ensure!(page.status == 502, "{}", page.status);
     ensure!(
@@ -70,7 +72,7 @@ async fn the_world_is_told_the_reason_and_whoever_shows_a_token_the_rest() -> Re
     let hostd = Hostd::start_with(&[("SLIPWAY_PREVIEW_DOMAIN", "example.com")]).await?;
     let app = RAW.prepare(&hostd).await?;
     app.want("echo hush-hush; exit 7 # by-the-way").await?;
-    app.until_services(|page| page["items"][0]["failures"].as_u64() >= Some(2)).await?;
+    app.until_services(|page| page["items"][0]["failures"].as_u64() >= FAILURES).await?;
     let token = std::fs::read_to_string(hostd.data().join("token"))?;
     for html in [true, false] {
         let accept = if html { PERSON } else { ("accept", "application/json") };
@@ -91,7 +93,8 @@ async fn a_service_killed_for_memory_says_so() -> Result<()> {
         "name": "web", "port": 8000, "command": "exec python3 -c 'x = bytearray(1 << 30)'"}]});
     let sandbox = operator.create(&spec).await?;
     let app = RAW.in_sandbox(&hostd, &sandbox).await?;
-    app.until_services(|page| page["items"][0]["last_exit"]["kind"] == "oom").await?;
+    let page = app.until_services(|page| page["items"][0]["failures"].as_u64() >= FAILURES).await?;
+    ensure!(page["items"][0]["last_exit"]["kind"] == "oom", "{page}");
     excuse(&app, "/", &["memory", "64"]).await?;
     hostd.stop().await
 }
@@ -115,6 +118,9 @@ async fn who_opens_a_page_sees_it_coming_and_programs_wait() -> Result<()> {
         let app = app.clone();
         async move { app.post("/body", &[], "held").await }
     });
+    let busy = format!("/v1/sandboxes/{}/activity", app.sandbox);
+    let streams = |seen: &Value| seen["reasons"].as_array()?.iter().find_map(|why| why["streams"].as_u64());
+    hostd.operator()?.until(&busy, |seen| streams(seen) >= Some(1)).await?;
     app.prints("touch go").await?;
     let served = program.await??;
     ensure!(served.status == 200 && served.text().starts_with("POST 4 "), "{}", served.text());

@@ -267,14 +267,20 @@ async fn delete_keeps_the_files_when_asked_to() -> Result<()> {
 async fn a_sandbox_whose_time_is_over_is_destroyed() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;
-    let id = operator.create(&json!({"ttl": "1s"})).await?;
+    // Its time may be over before it is up.
+    let made: Value = operator.post("/v1/sandboxes?wait=0", &json!({"ttl": "1s"})).await?.expect(201)?;
     let changed = operator.create(&json!({})).await?;
-    let spared = operator.create(&json!({"ttl": "1s"})).await?;
-    let ttl = |id: &str| format!("/v1/sandboxes/{id}/ttl");
-    operator.patch(&ttl(&changed), &json!({"ttl": "1s"})).await?.expect::<Value>(200)?;
-    let view: Value = operator.patch(&ttl(&spared), &json!({"ttl": null})).await?.expect(200)?;
+    let spared = operator.create(&json!({"ttl": "1h"})).await?;
+    let set = async |id: &str, ttl: Value| {
+        operator.patch(&format!("/v1/sandboxes/{id}/ttl"), &json!({ "ttl": ttl })).await?.expect::<Value>(200)
+    };
+    let view = set(&spared, json!("5s")).await?;
+    ensure!(view["expires_at"].is_string(), "{view}");
+    let view = set(&spared, Value::Null).await?;
     ensure!(view["expires_at"].is_null(), "{view}");
-    for id in [&id, &changed] {
+    // Later than the other one would have been.
+    set(&changed, json!("5s")).await?;
+    for id in [text(&made, "id")?, changed.as_str()] {
         operator.becomes(id, "destroyed").await?;
         ensure!(!hostd.workspace(id).exists());
     }

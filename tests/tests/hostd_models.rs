@@ -3,12 +3,13 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use std::net::TcpListener;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tests::model::{FakeModel, Speech};
 use tests::{Hostd, host::Ran};
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpSocket;
 
 const KEY: &str = "sk-test-0123456789abcdef-the-real-one";
 const OTHER_KEY: &str = "sk-test-fedcba9876543210-its-successor";
@@ -28,16 +29,26 @@ fn good(ran: Ran) -> Result<Ran> {
     Ok(ran)
 }
 
+/// Nothing of what is gone meanwhile.
+fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
 /// Every file below that has one of the keys in it.
 fn with_a_key(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        let kind = path.symlink_metadata()?.file_type();
+    // Things come and go in a live directory.
+    let Some(entries) = if_there(std::fs::read_dir(directory))? else { return Ok(found) };
+    for entry in entries {
+        let entry = entry?;
+        let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
             found.extend(with_a_key(&path)?);
         } else if kind.is_file() {
-            let bytes = std::fs::read(&path)?;
+            let Some(bytes) = if_there(std::fs::read(&path))? else { continue };
             let has = |key: &str| bytes.windows(key.len()).any(|window| window == key.as_bytes());
             found.extend((has(KEY) || has(OTHER_KEY)).then_some(path));
         }
@@ -196,8 +207,10 @@ async fn a_key_alone_is_enough_and_a_wrong_one_is_told_at_once() -> Result<()> {
 #[tokio::test]
 async fn a_provider_that_cannot_be_asked_is_added_with_a_warning() -> Result<()> {
     let hostd = Hostd::start().await?;
-    // Nobody listens there any more.
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    // It is taken, and nobody listens there.
+    let taken = TcpSocket::new_v4()?;
+    taken.bind("127.0.0.1:0".parse()?)?;
+    let port = taken.local_addr()?.port();
     let url = format!("http://127.0.0.1:{port}/v1");
     let add = ["model", "add", "openai", "--base-url", &url];
     let warned = good(given(&hostd, KEY, &add).await?)?;

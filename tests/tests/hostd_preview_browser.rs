@@ -12,6 +12,10 @@ use tests::{Browser, Hostd, certificate};
 const MARK: &str = "window.mark = 'here'";
 const MARKED: &str = "return window.mark === 'here'";
 
+/// Before that a form is sent by the browser itself, which loads the page anew.
+const TAKEN_OVER: &str =
+    "return Object.keys(document.querySelector('form')).some(key => key.startsWith('__react'))";
+
 async fn marked(browser: &Browser) -> Result<bool> {
     // A page that is just replaced by another cannot be asked.
     Ok(browser.script(MARKED).await.is_ok_and(|marked| marked == true))
@@ -65,6 +69,8 @@ async fn a_server_action_and_an_edit_of_next_work() -> Result<()> {
     let (app, browser) = tokio::try_join!(NEXT.launch(&hostd), Browser::start())?;
     browser.open(&app.url).await?;
     browser.sees("h1", "Hello from Next").await?;
+    let taken_over = async || Ok((browser.script(TAKEN_OVER).await? == true).then_some(()));
+    until("the form is the app's", taken_over).await?;
     browser.script(MARK).await?;
     browser.enter("input[name=name]", "Ann").await?;
     browser.click("form button").await?;

@@ -68,7 +68,7 @@ fn mutated(random: &mut Random, body: &str) -> Vec<u8> {
 async fn no_body_however_wrong_makes_hostd_fail() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;
-    let id = operator.create(&json!({})).await?;
+    let (id, mortal) = (operator.create(&json!({})).await?, operator.create(&json!({})).await?);
     let sandbox = format!("/v1/sandboxes/{id}");
     // Most of these are refused even when they are not mutated: what is tested is how.
     let spec = r#"{"name":"n","network":"open","image":"host","ports":[80],"env":{"A":"b"},"limits":{"memory_mb":64,
@@ -78,7 +78,8 @@ async fn no_body_however_wrong_makes_hostd_fail() -> Result<()> {
         (Method::POST, "/v1/sandboxes?wait=0".to_owned(), spec),
         (Method::POST, "/v1/sandboxes/ensure".to_owned(), spec),
         (Method::PATCH, sandbox.clone(), r#"{"name":"n","metadata":{"a":"b"}}"#),
-        (Method::PATCH, format!("{sandbox}/ttl"), r#"{"ttl":"4h"}"#),
+        // One letter makes seconds of it.
+        (Method::PATCH, format!("/v1/sandboxes/{mortal}/ttl"), r#"{"ttl":"4h"}"#),
         (
             Method::POST,
             format!("{sandbox}/execs"),

@@ -149,7 +149,8 @@ async fn stats_tell_what_a_sandbox_uses_and_may_use() -> Result<()> {
     let now: Value = operator.get(&path).await?.expect(200)?;
     ensure!(number(&now, "memory_bytes")? >= 40 << 20, "{now}");
     ensure!(number(&now, "memory_peak_bytes")? >= number(&now, "memory_bytes")?, "{now}");
-    ensure!(number(&now, "pids")? > number(&before, "pids")?, "{before} {now}");
+    // PID 1, the shim, and what it runs.
+    ensure!(number(&now, "pids")? >= 3, "{now}");
     ensure!(number(&now, "cpu_usage_us")? > number(&before, "cpu_usage_us")?, "{before} {now}");
     verb(&operator, &id, "stop").await?;
     ensure!(operator.get(&path).await?.status == 409);
@@ -164,12 +165,14 @@ async fn a_sandbox_in_which_nothing_happens_sleeps_and_an_exec_wakes_it() -> Res
     operator.prints(&id, "echo kept > file").await?;
     let activity: Value = operator.get(&format!("/v1/sandboxes/{id}/activity")).await?.expect(200)?;
     ensure!(activity["idle_policy"] == "sleep", "{activity}");
-    operator.becomes(&id, "stopped").await?;
+    // On a slow machine it may have slept before.
+    let asleep = operator.becomes(&id, "stopped").await?;
     ensure!(hostd.processes()? == Vec::<i32>::new());
     let activity: Value = operator.get(&format!("/v1/sandboxes/{id}/activity")).await?.expect(200)?;
     ensure!(activity["busy"] == false && activity["reasons"] == json!([]), "{activity}");
     ensure!(operator.prints(&id, "cat file").await? == "kept\n");
-    ensure!(operator.sandbox(&id).await?["attempt"] == 2);
+    let before = asleep["attempt"].as_u64().context("a number")?;
+    ensure!(operator.sandbox(&id).await?["attempt"] == before + 1, "{asleep}");
     Ok(())
 }
 

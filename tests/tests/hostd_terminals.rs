@@ -208,9 +208,9 @@ async fn a_viewer_who_does_not_read_holds_up_nobody_and_is_taken_ahead() -> Resu
     slow.sees("begun").await?;
     let mut quick = place.looks("t", "").await?;
     quick.types("\r").await?;
-    quick.sees("all-of-it").await?;
+    quick.sees("all-of-it\r\n").await?;
     // Nothing was read meanwhile; what is shown now is what is there now.
-    slow.sees("all-of-it").await?;
+    slow.sees("all-of-it\r\n").await?;
     ensure!(slow.lost > 10_000_000, "only {} bytes were passed over", slow.lost);
     ensure!(slow.position == quick.position, "{:?} {:?}", slow.position, quick.position);
     // And whoever wants all of it gets all of it.
@@ -228,17 +228,20 @@ async fn through_kill_9_of_hostd_the_stream_goes_on_exactly() -> Result<()> {
     let line =
         "stty -echo; for i in $(seq 1 3000); do echo line $i; sleep 0.001; done; read x; echo got $x; exit 3";
     place.starts("t", line).await?;
-    let mut all = String::new();
+    let (mut all, mut at) = (String::new(), 0);
     let mut viewer = place.looks("t", "?after=0").await?;
     for part in 1..=4 {
         let sign = format!("line {}\r\n", part * 500);
-        all += &viewer.sees(&sign).await?;
+        // While hostd comes up more may be printed than until the next sign: then it came with the last one.
+        if !all.contains(&sign) {
+            all += &viewer.sees(&sign).await?;
+        }
         place.hostd.kill().await?;
         while viewer.next().await? == Said::Shown {}
         all += &viewer.text();
         place.hostd.crash().await?;
         place.caller = place.hostd.operator()?;
-        let at = viewer.position.context("a position")?;
+        at = viewer.position.unwrap_or(at);
         viewer = place.looks("t", &format!("?after={at}&wake=0")).await?;
     }
     viewer.types("keys\r").await?;

@@ -53,7 +53,9 @@ fn exchange(app: &Path, name: &str) -> Result<()> {
 
 #[tokio::test]
 async fn the_manifest_is_applied_at_boot() -> Result<()> {
-    let sandbox = Sandbox::start().await?;
+    let mut sandbox = Sandbox::start().await?;
+    // The boot before must not see it.
+    sandbox.crash().await?;
     fs::create_dir(sandbox.app().join("sub"))?;
     sandbox.write_app(
         "sandbox.yaml",
@@ -73,7 +75,7 @@ services:
   once: { command: exit 3, restart: never, health: { command: 'false' } }
 "#,
     )?;
-    let sandbox = sandbox.crash_and_boot().await?;
+    let sandbox = sandbox.boot_again().await?;
     let mut services = Services::of(&sandbox).await?;
     taken(&mut services, &["web", "db", "once"]).await?;
     services.state("db", "ready").await?;

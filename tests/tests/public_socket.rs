@@ -73,10 +73,10 @@ async fn a_hold_ends_when_it_is_released_or_its_time_is_up_and_renewing_it_count
     let (public, mut events) = (sandbox.public(), EventStream::open(sandbox.client()).await?);
     let taken = take(&public, "released", 60).await?;
     public.send(Method::DELETE, "/v1/holds/released", Bytes::new()).await?;
-    let first = take(&public, "renewed", 1).await?;
+    let first = take(&public, "renewed", 3).await?;
     let second = take(&public, "renewed", 600).await?;
     ensure!(second.expires_ms > first.expires_ms + 500_000, "{first:?} {second:?}");
-    let short = take(&public, "short", 1).await?;
+    let short = take(&public, "short", 3).await?;
     let mut told = Vec::new();
     while !told.iter().any(|fact| matches!(fact, Fact::HoldReleased { expired: true, .. })) {
         let event = events.next().await?.context("the stream ended")?;
@@ -180,6 +180,7 @@ async fn a_body_may_be_small_only() -> Result<()> {
 #[tokio::test]
 async fn a_flood_is_limited_and_control_does_not_notice() -> Result<()> {
     let sandbox = Sandbox::start().await?;
+    let flooded = Instant::now();
     let mut flood = JoinSet::new();
     for _ in 0..12 {
         let public = sandbox.public();
@@ -202,7 +203,9 @@ async fn a_flood_is_limited_and_control_does_not_notice() -> Result<()> {
         answers.extend(done??);
     }
     let granted = answers.iter().filter(|answer| answer.status == 200).count();
-    ensure!((100..answers.len() / 2).contains(&granted), "{granted} of {}", answers.len());
+    // A burst of 100, and 50 a second.
+    let most = 100 + 50 * (flooded.elapsed().as_secs() as usize + 1);
+    ensure!((100..=most).contains(&granted), "{granted} of {}, {most} at most", answers.len());
     let refused = answers.iter().find(|answer| answer.status != 200).context("a refusal")?;
     ensure!(refused.status == 429 && refused.code()? == ErrorCode::RateLimited, "{}", refused.text());
     ensure!(refused.error()?.error.retryable, "{}", refused.text());

@@ -27,13 +27,7 @@ fn count(sandbox: &Sandbox, command: &str) -> Result<usize> {
 
 /// Everybody but root, once the checks that were called off are gone. What root runs is runtimed's own.
 async fn people(sandbox: &Sandbox) -> Result<Vec<processes::Seen>> {
-    let look = || {
-        anyhow::Ok(processes::in_namespace_of(sandbox.pid()?)?.into_iter().filter(|seen| seen.uid == 1000))
-    };
-    for check in look()?.filter(|seen| seen.command.contains("pgrep")) {
-        processes::gone(&check).await?;
-    }
-    Ok(look()?.collect())
+    processes::people(sandbox.pid()?, |seen| seen.command.contains("pgrep")).await
 }
 
 fn words(facts: &[Fact]) -> Vec<String> {
@@ -301,9 +295,10 @@ async fn what_ends_by_itself_is_tried_again_as_its_policy_says() -> Result<()> {
             matches!(&ended, Fact::ServiceEnded { exit: told, .. } if told == exit),
             "{command}: {ended:?}"
         );
-        let state = services.state(&name, state).await?;
-        ensure!(!matches!(state, ServiceState::Backoff { failures, .. } if failures != 1), "{state:?}");
-        let view = services.view(&name).await?;
+        let told = services.state(&name, state).await?;
+        ensure!(!matches!(told, ServiceState::Backoff { failures, .. } if failures != 1), "{told:?}");
+        // It may have been tried again meanwhile.
+        let view = services.view_until(&name, |view| kind(&view.state) == *state).await?;
         ensure!(view.last_exit.as_ref() == Some(exit), "{policy} {command}: {view:?}");
         let shown = view.last_lines.last().map(String::as_str).unwrap_or_default();
         ensure!(shown.contains(last_line) && shown.is_empty() == last_line.is_empty(), "{command}: {view:?}");
@@ -317,7 +312,8 @@ async fn the_pause_doubles_and_a_file_change_or_a_restart_call_tries_at_once_for
     let mut services = Services::of(&sandbox).await?;
     services.put(json!([{"name": "web", "command": "cat trigger; exit 7"}])).await?;
     let pauses_ms = [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000];
-    for (at, expected_ms) in pauses_ms.into_iter().take(scaled(6, 7)).enumerate() {
+    let tries = scaled(6, 7);
+    for (at, expected_ms) in pauses_ms.into_iter().take(tries).enumerate() {
         let told = services.until("web", |fact| word(fact) == "backoff").await?;
         let Fact::ServiceState { state: ServiceState::Backoff { next_try_ms, failures }, .. } = told.fact
         else {
@@ -327,8 +323,15 @@ async fn the_pause_doubles_and_a_file_change_or_a_restart_call_tries_at_once_for
         ensure!(failures as usize == at + 1, "failure {failures} at {at}");
         ensure!((expected_ms - 500..=expected_ms).contains(&pause_ms), "pause {at} is {pause_ms} ms");
         let view = services.view("web").await?;
-        ensure!(view.last_exit == Some(Exit::Exited { code: 7 }) && view.restarts == at as u64, "{view:?}");
-        sandbox.write_app("trigger", &format!("try {at}"))?;
+        // On a slow machine it may run or have failed again.
+        let counted = match view.state {
+            ServiceState::Backoff { failures, .. } => view.restarts + 1 == u64::from(failures),
+            _ => view.restarts > at as u64,
+        };
+        ensure!(view.last_exit == Some(Exit::Exited { code: 7 }) && counted, "{view:?}");
+        if at + 1 < tries {
+            sandbox.write_app("trigger", &format!("try {at}"))?;
+        }
     }
     let view = services.view_until("web", |view| kind(&view.state) == "backoff").await?;
     ensure!(view.last_lines.last().is_some_and(|line| line.contains("try")), "{view:?}");
@@ -392,15 +395,14 @@ async fn as_many_as_allowed_start_and_stop_at_once() -> Result<()> {
         for i in 0..64 {
             services.started(&name(i)).await?;
         }
-        ensure!(count(&sandbox, "sleep 1000")? == 64);
+        processes::appear(sandbox.pid()?, "sleep 1000", 64).await?;
         services.put(json!([])).await?;
         for i in 0..64 {
             services.removed(&name(i)).await?;
         }
         ensure!(count(&sandbox, "sleep 1000")? == 0);
     }
-    let status = sandbox.client().status().await?;
-    ensure!(status.zombies == 0, "{} zombies", status.zombies);
+    processes::settles(sandbox.client(), 1).await?;
     sandbox.stop().await
 }
 

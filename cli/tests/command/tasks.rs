@@ -6,11 +6,16 @@ use super::{
     signal, slipway,
 };
 use nix::{pty::openpty, sys::signal::Signal};
-use std::{fs::File, io::Read as _, process::Stdio};
+use std::{fs::File, io::Read as _, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::Child,
+    sync::oneshot,
+    time::timeout,
 };
+
+/// Only bounds hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn ended(fake: &Fake, arguments: &[&str]) -> Ended {
     let output = slipway(&fake.data_dir(), "").args(arguments).output().await.expect("it runs");
@@ -268,6 +273,16 @@ async fn tasks_are_submitted_listed_shown_and_cancelled() {
 
 /// What a terminal of ours is sent.
 async fn on_terminal(fake: &Fake, arguments: &[&str], no_color: bool) -> String {
+    looked_at(fake, arguments, no_color, |_| {}).await
+}
+
+/// The same, for somebody who looks at what was sent so far.
+async fn looked_at(
+    fake: &Fake,
+    arguments: &[&str],
+    no_color: bool,
+    mut look: impl FnMut(&[u8]) + Send + 'static,
+) -> String {
     let pty = openpty(None, None).expect("a terminal");
     let mut command = slipway(&fake.data_dir(), "");
     command.args(arguments).env_remove("NO_COLOR");
@@ -283,6 +298,7 @@ async fn on_terminal(fake: &Fake, arguments: &[&str], no_color: bool) -> String 
         // The end of a terminal is an error.
         while let Ok(count @ 1..) = master.read(&mut buffer) {
             seen.extend_from_slice(&buffer[..count]);
+            look(&seen);
         }
         seen
     });
@@ -307,21 +323,33 @@ async fn an_agent_cannot_steer_the_terminal() {
     assert!(output.stdout.windows(raw.len()).any(|bytes| bytes == raw), "{:?}", output.stdout);
 }
 
+/// Some of them, and not none.
+fn shows_seconds(seen: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(seen);
+    let seconds = text.split(" agent ").skip(1).filter_map(|rest| rest.split_once('s'));
+    seconds.filter_map(|(number, _)| number.parse::<u32>().ok()).any(|number| number > 0)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_task_shows_that_time_goes_by() {
     let fake = Fake::start();
-    let (data_dir, tasks) = (fake.data_dir(), std::sync::Arc::clone(&fake.tasks));
+    let (data_dir, (tell, told)) = (fake.data_dir(), oneshot::channel());
     let canceller = tokio::spawn(async move {
-        tasks.saw("events", 2).await;
-        // Longer than nothing is said about.
-        tokio::time::sleep(std::time::Duration::from_millis(1200)).await;
-        super::run(&data_dir, "task cancel web quiet").await
+        let shown = timeout(PATIENCE, told).await;
+        (shown.is_ok(), super::run(&data_dir, "task cancel web quiet").await.code)
     });
-    let seen =
-        on_terminal(&fake, &["task", "submit", "-f", "--id", "quiet", "web", "p", "--", "hang"], false).await;
-    assert!(seen.contains(" agent 1s"), "{seen:?}");
+    let mut tell = Some(tell);
+    let look = move |seen: &[u8]| {
+        if shows_seconds(seen)
+            && let Some(tell) = tell.take()
+        {
+            let _ = tell.send(());
+        }
+    };
+    let follow = ["task", "submit", "-f", "--id", "quiet", "web", "p", "--", "hang"];
+    let seen = looked_at(&fake, &follow, false, look).await;
     assert!(seen.contains("cancelled"), "{seen:?}");
-    assert_eq!(canceller.await.expect("it runs").code, Some(0));
+    assert_eq!(canceller.await.expect("it runs"), (true, Some(0)), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,8 @@
 //! A database that was lost: what is taken up again, over the real reconciler and a driver in memory.
 
 use super::{
-    Ask, Fleet, Timing,
-    fixture::{new_sandbox, open, timing},
+    Ask, Fleet,
+    fixture::{new_sandbox, open, patient},
 };
 use crate::{
     core::Ending,
@@ -40,8 +40,7 @@ impl World {
     }
 
     async fn open(&self) -> Fleet {
-        let patient = Timing { up_ms: 30_000, freeze_ms: 30_000, down_ms: 30_000, ..timing(NEVER_MS) };
-        open(&self.driver, self.home.path(), patient).await
+        open(&self.driver, self.home.path(), patient(NEVER_MS)).await
     }
 
     /// Another hostd, without the database.

@@ -1,8 +1,8 @@
 //! Sandboxes that fall asleep, over the real reconciler and a driver in memory.
 
 use super::{
-    Ask, Fleet, Timing,
-    fixture::{new_sandbox, open, timing},
+    Ask, Fleet,
+    fixture::{new_sandbox, open, patient},
 };
 use crate::{
     core::State,
@@ -21,11 +21,6 @@ use tokio::time::{Instant, sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A window: short, and eight of them are long enough to be seen dozing.
 const IDLE_MS: u64 = 400;
-
-/// Nothing goes wrong here, so no deadline is meant to pass, however slow the machine.
-fn patient(idle_ms: u64) -> Timing {
-    Timing { up_ms: 30_000, freeze_ms: 30_000, down_ms: 30_000, ..timing(idle_ms) }
-}
 
 struct World {
     driver: Arc<Fake>,

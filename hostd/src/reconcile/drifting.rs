@@ -3,7 +3,7 @@
 
 use super::{
     Ask, Fleet, FleetError, Timing,
-    fixture::{new_sandbox, open, timing},
+    fixture::{self, new_sandbox, open, timing},
 };
 use crate::{
     driver::fake::{Body, Fake, Faults},
@@ -21,9 +21,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// More than the hour that a runtimed in memory says it was idle for.
 pub(super) const NEVER_MS: u64 = 7_200_000;
 
+/// For what is meant to pass: time enough for everything before it, however slow the machine.
+pub(super) const PASSES_MS: u64 = 2_000;
+
 /// Nobody looks by himself: whatever is noticed was told by the driver. No deadline is meant to pass.
 pub(super) fn patient() -> Timing {
-    Timing { up_ms: 30_000, freeze_ms: 30_000, down_ms: 30_000, look_every_ms: NEVER_MS, ..timing(NEVER_MS) }
+    Timing { look_every_ms: NEVER_MS, ..fixture::patient(NEVER_MS) }
 }
 
 pub(super) struct World {
@@ -192,7 +195,7 @@ async fn an_occurrence_that_is_hard_to_mend_is_told_once() {
 #[tokio::test]
 async fn our_own_verbs_are_no_drift_however_they_go_wrong() {
     // Time to come up, however slow the machine; not so much that a launch that hangs takes for ever.
-    let timing = Timing { up_ms: 2_000, ..timing(NEVER_MS) };
+    let timing = Timing { up_ms: PASSES_MS, ..timing(NEVER_MS) };
     for seed in 0..8 {
         let world = World::new(IdlePolicy::Sleep, timing.clone()).await;
         world.driver.misbehave(Faults::new(seed, 25));
@@ -212,10 +215,10 @@ async fn our_own_verbs_are_no_drift_however_they_go_wrong() {
 #[tokio::test]
 async fn a_launch_that_tells_what_it_does_is_waited_for_and_shown() {
     let driver = Fake::default();
-    let tells = (1..=20).map(|layer| (Duration::from_millis(20), format!("layer {layer}\nof 20"))).collect();
+    let tells = (1..=20).map(|layer| (Duration::from_millis(200), format!("layer {layer}\nof 20"))).collect();
     *driver.tells.lock().expect("nobody panicked") = tells;
-    // Far less than the launch takes.
-    let timing = Timing { up_ms: 150, progress_max_ms: NEVER_MS, ..patient() };
+    // Half of what the launch takes.
+    let timing = Timing { up_ms: PASSES_MS, progress_max_ms: NEVER_MS, ..patient() };
     let world = World::making(IdlePolicy::Sleep, timing, driver).await;
     let shown = world.until(|record, _| record.progress.is_some()).await;
     let text = shown.progress.as_deref().expect("shown");
@@ -242,7 +245,7 @@ async fn a_launch_that_only_talks_is_given_up() {
 
 #[tokio::test]
 async fn while_the_backend_is_away_records_are_served_and_what_slept_sleeps_on() {
-    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, ..patient() }).await;
+    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
     world.ask(Ask::Stop).await;
     world.away(true);
     let woken = world.fleet.awake(&world.id).await.map(|_| ());
@@ -257,7 +260,7 @@ async fn while_the_backend_is_away_records_are_served_and_what_slept_sleeps_on()
 
 #[tokio::test]
 async fn a_launch_that_finds_nobody_is_one_attempt_however_often_it_is_tried() {
-    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, ..patient() }).await;
+    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
     world.ask(Ask::Stop).await;
     world.driver.no_launches.store(true, Ordering::Relaxed);
     assert!(matches!(world.fleet.awake(&world.id).await, Err(FleetError::Failed { .. })));
@@ -274,7 +277,7 @@ async fn a_launch_that_finds_nobody_is_one_attempt_however_often_it_is_tried() {
 
 #[tokio::test]
 async fn one_that_runs_is_left_alone_while_its_backend_is_away() {
-    let world = World::new(IdlePolicy::Sleep, Timing { look_every_ms: 5, ..timing(NEVER_MS) }).await;
+    let world = World::new(IdlePolicy::Sleep, Timing { look_every_ms: 5, ..patient() }).await;
     world.away(true);
     sleep(Duration::from_millis(300)).await;
     let record = world.fleet.record(&world.id).await.expect("a record");

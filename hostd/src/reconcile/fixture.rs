@@ -15,6 +15,11 @@ use crate::{
 use protocol::api::{Label, Network, Owner, SandboxId, SandboxSpec, Visibility};
 use std::{path::Path, sync::Arc};
 
+/// No deadline is meant to pass, however slow the machine.
+pub(crate) fn patient(idle_ms: u64) -> Timing {
+    Timing { up_ms: 30_000, freeze_ms: 30_000, down_ms: 30_000, ..timing(idle_ms) }
+}
+
 /// In a hurry: a fault that hangs costs one of these.
 pub(crate) fn timing(idle_ms: u64) -> Timing {
     Timing {

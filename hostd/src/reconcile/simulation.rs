@@ -34,7 +34,9 @@ struct World {
 const NEVER_MS: u64 = 24 * 3_600_000;
 
 /// For one seed, which takes about a second. Only bounds hanging.
-const SEED_MAX: Duration = Duration::from_secs(120);
+const SEED_MAX: Duration = Duration::from_secs(300);
+/// For one sandbox. Only bounds hanging, too.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl World {
     async fn new(seed: u64, idle_ms: u64) -> Self {
@@ -182,7 +184,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        match tokio::time::timeout(Duration::from_secs(20), agree).await {
+        match tokio::time::timeout(PATIENCE, agree).await {
             Ok(record) => record,
             Err(_) => {
                 let record = self.fleet.record(id).await.expect("a record");
@@ -251,7 +253,7 @@ async fn live(seed: u64, idle_ms: u64) {
     world.calm().await;
     for id in world.sandboxes.clone() {
         world.fleet.ask(&id, Ask::Destroy { keep_workspace: false }).await.expect("always accepted");
-        let record = world.fleet.settled(&id, Duration::from_secs(20)).await.expect("destroyed");
+        let record = world.fleet.settled(&id, PATIENCE).await.expect("destroyed");
         assert_eq!((record.state.goal, record.state.status), (Goal::Destroyed, SandboxStatus::Destroyed));
         assert!(!world.driver.has_files(&id) && world.driver.body(&id).is_none(), "{id} leaks");
     }

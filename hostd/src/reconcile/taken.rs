@@ -1,6 +1,6 @@
 //! A hostd that died between the yes of runtimed and its own note of that: the next one asks runtimed first.
 
-use super::fixture::{new_sandbox, open, timing};
+use super::fixture::{new_sandbox, open, patient};
 use crate::{
     driver::fake::Fake,
     store::{NewTask, TaskBegun, TaskRecord, tests::new_task},
@@ -22,13 +22,13 @@ async fn end(runtimed_has_it: bool) -> TaskRecord {
     driver.has_task.store(runtimed_has_it, Ordering::Relaxed);
     // It ends as soon as somebody follows it.
     driver.end_tasks();
-    let fleet = open(&driver, dir.path(), timing(IDLE_MS)).await;
+    let fleet = open(&driver, dir.path(), patient(IDLE_MS)).await;
     let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;
     let new = NewTask { sandbox, agent: "opencode".to_owned(), ..new_task("t1") };
     let TaskBegun::New(task) = fleet.store().begin_task(new).await.expect("written") else { panic!("new") };
     fleet.store().task_taken(task.number).await.expect("written");
     fleet.close().await;
-    let fleet = open(&driver, dir.path(), timing(IDLE_MS)).await;
+    let fleet = open(&driver, dir.path(), patient(IDLE_MS)).await;
     let done = async {
         loop {
             let found = fleet.store().task_by_number(task.number).await.expect("read");

@@ -3,7 +3,7 @@
 
 use super::{
     Fleet,
-    fixture::{new_sandbox, open, timing},
+    fixture::{new_sandbox, open, patient},
 };
 use crate::{
     driver::fake::Fake,
@@ -38,7 +38,7 @@ struct World {
 async fn running(budget: Option<TaskBudget>) -> World {
     let dir = tempfile::tempdir().expect("a directory");
     let driver = Arc::new(Fake::default());
-    let fleet = open(&driver, dir.path(), timing(IDLE_MS)).await;
+    let fleet = open(&driver, dir.path(), patient(IDLE_MS)).await;
     let spec = ProviderSpec { default: Some("m".to_owned()), ..ProviderSpec::default() };
     fleet.models().put_provider("openai", &spec).await.expect("a good provider");
     let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;

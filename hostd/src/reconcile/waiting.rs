@@ -2,7 +2,7 @@
 
 use super::{
     Ask, FleetError, Timing,
-    drifting::{NEVER_MS, PATIENCE, World, drift, patient},
+    drifting::{NEVER_MS, PASSES_MS, PATIENCE, World, drift, patient},
     fixture::{new_sandbox, open_with, timing},
 };
 use crate::{
@@ -74,7 +74,8 @@ async fn a_launch_that_hangs_is_a_backend_that_does_not_answer() {
 
 #[tokio::test]
 async fn one_that_could_not_be_made_anew_is_stopped_and_nobody_died() {
-    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, down_ms: 100, ..patient() }).await;
+    let timing = Timing { up_ms: PASSES_MS, down_ms: PASSES_MS, ..patient() };
+    let world = World::new(IdlePolicy::Sleep, timing).await;
     world.no_launches(true);
     world.fleet.ask(&world.id, Ask::Recreate { keep_workspace: true }).await.expect("accepted");
     world.gave_up().await;
@@ -101,7 +102,8 @@ async fn one_that_died_unseen_while_it_was_to_stop_is_not_brought_back() {
 
 #[tokio::test]
 async fn nothing_is_written_while_one_that_should_always_run_waits_for_its_backend() {
-    let world = World::new(IdlePolicy::AlwaysOn, timing(NEVER_MS)).await;
+    let timing = Timing { up_ms: PASSES_MS, ..timing(NEVER_MS) };
+    let world = World::new(IdlePolicy::AlwaysOn, timing).await;
     world.no_launches(true);
     world.unwell(true);
     world.driver.meddle(&world.id, Body::Dead(DeathCause::Backend));
@@ -118,11 +120,13 @@ async fn nothing_is_written_while_one_that_should_always_run_waits_for_its_backe
 
 #[tokio::test]
 async fn a_destroy_that_waits_for_the_backend_says_so_once() {
-    let world = World::new(IdlePolicy::Sleep, timing(NEVER_MS)).await;
+    let down_ms = 1_000;
+    let world = World::new(IdlePolicy::Sleep, Timing { down_ms, ..patient() }).await;
     world.ask(Ask::Stop).await;
     world.away(true);
     world.fleet.ask(&world.id, Ask::Destroy { keep_workspace: false }).await.expect("accepted");
-    sleep(WHILE * 2).await;
+    // Two deadlines pass.
+    sleep(Duration::from_millis(2 * down_ms) + WHILE).await;
     assert!(world.events("sandbox.delayed").await.len() <= 1);
     world.away(false);
     world.fleet.settled(&world.id, PATIENCE).await.expect("destroyed");
@@ -149,7 +153,7 @@ async fn a_driver_that_hangs_does_not_hold_up_another() {
 
 #[tokio::test]
 async fn a_task_whose_sandbox_cannot_be_brought_up_ends_and_says_why() {
-    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, ..patient() }).await;
+    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
     world.ask(Ask::Stop).await;
     world.no_launches(true);
     let new = NewTask { sandbox: world.id, ..new_task("t1") };
@@ -186,7 +190,7 @@ async fn a_pause_that_comes_late_is_ours_and_only_that_one() {
 
 #[tokio::test]
 async fn one_that_the_backend_does_not_thaw_stays_paused_and_is_not_ended() {
-    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: 100, freeze_ms: 100, ..patient() }).await;
+    let world = World::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
     world.ask(Ask::Pause).await;
     world.hangs("thaw", true);
     world.fleet.ask(&world.id, Ask::Resume).await.expect("accepted");

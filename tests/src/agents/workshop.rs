@@ -73,10 +73,13 @@ impl Workshop {
         .await
     }
 
-    /// Processes of the sandbox whose command has this word.
+    /// Processes of the sandbox whose command has this word, without those that one of them started: until it
+    /// becomes something else, such a one looks like its parent.
     pub fn processes_of(&self, word: &str) -> Result<Vec<Pid>> {
         let all = crate::processes::in_namespace_of(self.hostd.init(&self.sandbox)?)?;
-        Ok(all.into_iter().filter(|seen| seen.command.contains(word)).map(|seen| seen.pid).collect())
+        let named: Vec<_> = all.into_iter().filter(|seen| seen.command.contains(word)).collect();
+        let first = named.iter().filter(|seen| named.iter().all(|other| other.pid != seen.parent));
+        Ok(first.map(|seen| seen.pid).collect())
     }
 
     /// A file of the app, seen from outside.

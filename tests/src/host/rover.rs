@@ -10,6 +10,9 @@ use protocol::api::TaskEventView;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
+/// A sandbox may be frozen until chance lets it go on.
+const ALONE_MAX: Duration = PATIENCE.saturating_mul(5);
+
 pub struct Rover {
     pub caller: Caller,
     pub job: Job,
@@ -38,7 +41,7 @@ impl Rover {
             if self.events.len() > before {
                 alone_since = Instant::now();
             }
-            ensure!(alone_since.elapsed() < PATIENCE, "{} stands at {before} events", self.job.path());
+            ensure!(alone_since.elapsed() < ALONE_MAX, "{} stands at {before} events", self.job.path());
         }
         complete(&self.events).with_context(|| self.job.path())?;
         Ok(self)

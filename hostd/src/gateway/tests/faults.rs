@@ -23,8 +23,12 @@ fn delta(words: &str) -> String {
     )
 }
 
-fn short(idle_ms: u64) -> Setup {
-    let patience = Patience { idle: Duration::from_millis(idle_ms), ..patience() };
+/// Long enough for whatever does come, on a slow machine too.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Nobody waits for long.
+fn short() -> Setup {
+    let patience = Patience { idle: SILENCE, ..patience() };
     Setup { patience: Some(patience), ..Setup::default() }
 }
 
@@ -75,7 +79,7 @@ async fn a_stream_that_falls_silent_is_ended_in_words_that_the_agent_knows() {
         ),
     ];
     for (dialect, path, said, expected) in table {
-        let setup = Setup { dialect: Some(dialect), ..short(50) };
+        let setup = Setup { dialect: Some(dialect), ..short() };
         let acts = vec![say(STREAM_HEAD), chunk(&said), Act::Hang];
         let mut front = Front::with(vec![acts], setup).await;
         let answer = front.post(path, ASK).await;
@@ -95,7 +99,7 @@ async fn an_answer_in_one_piece_that_falls_silent_is_broken_off() {
         say("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"),
         Act::Hang,
     ];
-    let mut front = Front::with(vec![acts], short(50)).await;
+    let mut front = Front::with(vec![acts], short()).await;
     let answer = front.post(PATH, ASK).await;
     assert_eq!((answer.text.as_str(), answer.broken), ("{", true));
     assert!(fault(&front).await.message.contains("said nothing for"));
@@ -103,7 +107,7 @@ async fn an_answer_in_one_piece_that_falls_silent_is_broken_off() {
 
 #[tokio::test]
 async fn one_that_never_begins_is_given_up() {
-    let patience = Patience { first_byte: Duration::from_millis(50), ..patience() };
+    let patience = Patience { first_byte: SILENCE, ..patience() };
     let setup = Setup { patience: Some(patience), ..Setup::default() };
     // Nothing at all; and a head with nothing behind it.
     for acts in [vec![Act::Hang], vec![say(STREAM_HEAD), Act::Hang]] {
@@ -134,8 +138,11 @@ async fn an_agent_that_goes_away_ends_the_call() {
 #[tokio::test]
 async fn an_agent_that_goes_away_before_the_answer_ends_the_call() {
     let mut front = Front::open(vec![vec![Act::Hang]]).await;
-    let gone = tokio::time::timeout(Duration::from_millis(100), front.post(PATH, ASK)).await;
-    assert!(gone.is_err(), "no answer comes");
+    let asked = front.provider.was_asked();
+    tokio::select! {
+        answer = front.post(PATH, ASK) => panic!("no answer comes: {}", answer.text),
+        () = asked => {}
+    }
     front.leave();
     front.provider.left().await;
     assert_eq!(front.trial.last().await, Told::Dropped);
@@ -207,7 +214,7 @@ async fn who_has_heard_an_error_may_go_and_it_is_a_fault_all_the_same() {
 async fn a_provider_that_has_said_its_last_word_may_fall_silent_or_break_off() {
     for last in [Act::Hang, Act::Close] {
         let acts = vec![say(STREAM_HEAD), chunk(START), chunk(STOP), last];
-        let mut front = Front::with(vec![acts], short(50)).await;
+        let mut front = Front::with(vec![acts], short()).await;
         let answer = front.post(PATH, ASK).await;
         assert_eq!((answer.text, answer.broken), ([START, STOP].concat(), false));
         assert_eq!(front.trial.end().await.outcome, Ok(()));

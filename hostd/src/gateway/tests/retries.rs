@@ -6,6 +6,7 @@ use super::{
     trial::Told,
 };
 use crate::models::Fault;
+use std::net::Ipv4Addr;
 
 const ASK: &str = r#"{"model":"m","max_tokens":1}"#;
 const OK: &str = r#"{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}"#;
@@ -141,10 +142,10 @@ async fn redirects_are_not_followed() {
 
 #[tokio::test]
 async fn a_provider_that_is_not_there_is_tried_and_then_told() {
-    // Bound, and never listened on again.
-    let gone = Provider::start(Vec::new()).await;
-    let url = gone.url.clone();
-    drop(gone);
+    // Bound, so that nobody else is there, and never listened on.
+    let gone = tokio::net::TcpSocket::new_v4().expect("a socket");
+    gone.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("bound");
+    let url = format!("http://{}", gone.local_addr().expect("an address"));
     let provider = Provider::start(Vec::new()).await;
     let mut front = Front::to(provider, url, Setup::default()).await;
     let answer = front.post(PATH, ASK).await;
