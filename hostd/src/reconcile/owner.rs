@@ -350,7 +350,7 @@ impl Owner {
         let wanted = Move::Accept { goal: Goal::Running, deadline_ms };
         let store = &self.fleet.store;
         self.at_rest = false;
-        // In this order, and in one commit.
+        // In this order; they may share a commit.
         let (wanted, reached) = tokio::join!(
             store.move_sandbox(&id, wanted, now_ms),
             store.move_sandbox(&id, Move::Reached, now_ms)
@@ -392,9 +392,14 @@ impl Owner {
         self.at_rest = false;
         let now_ms = self.fleet.clock.now_ms();
         let record = self.fleet.store.move_sandbox(&self.id(), change, now_ms).await?;
+        Ok(self.publish(record))
+    }
+
+    /// What was written of it.
+    pub(super) fn publish(&mut self, record: SandboxRecord) -> Arc<SandboxRecord> {
         let record = Arc::new(record);
         self.published.put(record.clone());
-        Ok(record)
+        record
     }
 
     /// Publishes what the store has.

@@ -215,14 +215,12 @@ impl Owner {
         if record.state.goal != Goal::Running || !(self.attempt_open || self.left_open) {
             return self.write(Move::Reached).await;
         }
-        // All at once, in this order: they share a commit.
-        let fleet = self.fleet.clone();
-        let launched = self.write_launched();
-        let ended = fleet.store.end_attempt(&id, attempt, None, fleet.clock.now_ms());
-        let (launched, ended, moved) = tokio::join!(launched, ended, self.change(Move::Reached));
-        launched?;
-        ended?;
-        moved?;
+        self.at_rest = false;
+        let (fleet, handle) = (self.fleet.clone(), self.launched.clone());
+        let reached = fleet.store.attempt_reached(&id, attempt, handle, fleet.clock.now_ms()).await?;
+        let (record, written) = reached;
+        self.publish(record);
+        written?;
         self.attempt_is_over();
         ON
     }
@@ -237,9 +235,12 @@ impl Owner {
 
     pub(super) async fn close_attempt(&mut self, problem: &Problem) -> Result<(), FleetError> {
         if self.attempt_open || self.left_open {
-            self.write_launched().await?;
             let (record, now_ms) = (self.record(), self.fleet.clock.now_ms());
-            self.fleet.store.end_attempt(&record.id, record.attempt, Some(problem.clone()), now_ms).await?;
+            let (id, attempt, store) = (record.id, record.attempt, &self.fleet.store);
+            if let Some(handle) = self.launched.clone() {
+                store.attempt_launched(&id, attempt, handle, now_ms).await?;
+            }
+            store.end_attempt(&id, attempt, Some(problem.clone()), now_ms).await?;
             self.attempt_is_over();
         }
         Ok(())
@@ -248,18 +249,6 @@ impl Owner {
     /// And this is written.
     fn attempt_is_over(&mut self) {
         (self.attempt_open, self.left_open, self.launched) = (false, false, None);
-    }
-
-    /// Writes down what the driver said about the launch.
-    fn write_launched(&self) -> impl Future<Output = Result<(), FleetError>> + use<> {
-        let (handle, record, fleet) = (self.launched.clone(), self.record(), self.fleet.clone());
-        async move {
-            if let Some(handle) = handle {
-                let now_ms = fleet.clock.now_ms();
-                fleet.store.attempt_launched(&record.id, record.attempt, handle, now_ms).await?;
-            }
-            Ok(())
-        }
     }
 
     /// It is not there any more: what ran in it is lost.

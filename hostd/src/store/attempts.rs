@@ -3,13 +3,18 @@
 use super::{
     error::{Result, StoreError},
     events::{self, NewEvent},
-    handle::Store,
+    handle::{Store, answered},
+    moves::move_in,
     query::{List, change, one},
     records::{AttemptRecord, SandboxRecord},
     row::{Fields, int, json, word},
     sandbox_row::{load, update},
+    writer::{Message, Write},
 };
-use crate::{core::Blueprint, driver::Handle};
+use crate::{
+    core::{Blueprint, Move},
+    driver::Handle,
+};
 use protocol::api::{AttemptRelation, AttemptState, Problem, SandboxId};
 use rusqlite::{Connection, Row, params};
 use serde_json::json;
@@ -50,18 +55,7 @@ impl Store {
         now_ms: u64,
     ) -> Result<()> {
         let id = *id;
-        self.write("attempt_launched", move |conn| {
-            let mut record = load(conn, &id)?;
-            let sql = "UPDATE attempts SET handle = ?3 WHERE sandbox = ?1 AND attempt = ?2";
-            let values = params![id.as_str(), attempt, json(&handle, "the handle")?];
-            if change(conn, sql, values, "write an attempt")? == 0 {
-                return Err(StoreError::NotFound);
-            }
-            record.updated_ms = now_ms;
-            events::add(conn, &NewEvent::ours(&record, "attempt.launched", json!({ "attempt": attempt })))?;
-            Ok(())
-        })
-        .await
+        self.write("attempt_launched", move |conn| launched(conn, &id, attempt, &handle, now_ms)).await
     }
 
     /// It succeeded, or failed with a problem. The first end counts.
@@ -73,17 +67,33 @@ impl Store {
         now_ms: u64,
     ) -> Result<()> {
         let id = *id;
-        self.write("end_attempt", move |conn| {
-            let mut record = load(conn, &id)?;
-            record.updated_ms = now_ms;
-            let sql = "SELECT * FROM attempts WHERE sandbox = ? AND attempt = ?";
-            let found = one(conn, sql, params![id.as_str(), attempt], parse)?.ok_or(StoreError::NotFound)?;
-            match found.state {
-                AttemptState::Open => end(conn, &record, attempt, problem.as_ref()),
-                AttemptState::Succeeded | AttemptState::Failed => Ok(()),
-            }
-        })
-        .await
+        self.write("end_attempt", move |conn| ended(conn, &id, attempt, problem.as_ref(), now_ms)).await
+    }
+
+    /// The sandbox is up: what the driver said of the launch, the end of the attempt and the move share a commit.
+    /// The record then, and whether all was written of the attempt.
+    pub async fn attempt_reached(
+        &self,
+        id: &SandboxId,
+        attempt: u32,
+        handle: Option<Handle>,
+        now_ms: u64,
+    ) -> Result<(SandboxRecord, Result<()>)> {
+        let id = *id;
+        let launch = move |handle| {
+            Write::job("attempt_launched", move |conn| launched(conn, &id, attempt, &handle, now_ms))
+        };
+        let (launch, launched) = handle.map(launch).unzip();
+        let (end, ended) = Write::job("end_attempt", move |conn| ended(conn, &id, attempt, None, now_ms));
+        let (moves, moved) =
+            Write::job("move_sandbox", move |conn| move_in(conn, &id, &Move::Reached, now_ms));
+        self.send(Message::Jobs(launch.into_iter().chain([end, moves]).collect())).await?;
+        let launched = match launched {
+            Some(launched) => answered(launched).await,
+            None => Ok(()),
+        };
+        let written = launched.and(answered(ended).await);
+        Ok((answered(moved).await?, written))
     }
 
     /// Newest first; `after` is the last one of the page before.
@@ -101,6 +111,35 @@ impl Store {
             wanted.run(conn, "attempt DESC", limit, parse)
         })
         .await
+    }
+}
+
+fn launched(conn: &Connection, id: &SandboxId, attempt: u32, handle: &Handle, now_ms: u64) -> Result<()> {
+    let mut record = load(conn, id)?;
+    let sql = "UPDATE attempts SET handle = ?3 WHERE sandbox = ?1 AND attempt = ?2";
+    let values = params![id.as_str(), attempt, json(handle, "the handle")?];
+    if change(conn, sql, values, "write an attempt")? == 0 {
+        return Err(StoreError::NotFound);
+    }
+    record.updated_ms = now_ms;
+    events::add(conn, &NewEvent::ours(&record, "attempt.launched", json!({ "attempt": attempt })))?;
+    Ok(())
+}
+
+fn ended(
+    conn: &Connection,
+    id: &SandboxId,
+    attempt: u32,
+    problem: Option<&Problem>,
+    now_ms: u64,
+) -> Result<()> {
+    let mut record = load(conn, id)?;
+    record.updated_ms = now_ms;
+    let sql = "SELECT * FROM attempts WHERE sandbox = ? AND attempt = ?";
+    let found = one(conn, sql, params![id.as_str(), attempt], parse)?.ok_or(StoreError::NotFound)?;
+    match found.state {
+        AttemptState::Open => end(conn, &record, attempt, problem),
+        AttemptState::Succeeded | AttemptState::Failed => Ok(()),
     }
 }
 

@@ -51,7 +51,7 @@ impl<T> Posted<T> {
         if let Some(message) = self.unsent.take() {
             self.store.send(message).await?;
         }
-        (&mut self.answer).await.unwrap_or(Err(StoreError::Broken))
+        answered(&mut self.answer).await
     }
 }
 
@@ -68,6 +68,13 @@ impl<T> Drop for Posted<T> {
             }
         });
     }
+}
+
+/// What the writer says.
+pub(super) async fn answered<T>(
+    answer: impl Future<Output = std::result::Result<Result<T>, oneshot::error::RecvError>>,
+) -> Result<T> {
+    answer.await.unwrap_or(Err(StoreError::Broken))
 }
 
 struct Shared {
@@ -159,7 +166,7 @@ impl Store {
     {
         let (job, answer) = Write::job(name, work);
         self.send(Message::Job(job)).await?;
-        answer.await.unwrap_or(Err(StoreError::Broken))
+        answered(answer).await
     }
 
     /// The same in the order of the calls: it has its place in the queue when this returns.

@@ -1,4 +1,4 @@
-//! Changes of a sandbox that exists. Its state changes in [`Store::move_sandbox`] and nowhere else.
+//! Changes of a sandbox that exists. Its state changes in `move_in` and nowhere else.
 
 use super::{
     attempts,
@@ -49,7 +49,12 @@ impl Store {
     }
 }
 
-fn move_in(conn: &Connection, id: &SandboxId, change: &Move, now_ms: u64) -> Result<SandboxRecord> {
+pub(super) fn move_in(
+    conn: &Connection,
+    id: &SandboxId,
+    change: &Move,
+    now_ms: u64,
+) -> Result<SandboxRecord> {
     let mut record = load(conn, id)?;
     let next = apply(&record.state, change.clone())?;
     if next == record.state {

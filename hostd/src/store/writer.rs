@@ -25,6 +25,8 @@ use tracing::{error, info};
 
 pub(super) enum Message {
     Job(Box<dyn Job>),
+    /// In one transaction, in this order.
+    Jobs(Vec<Box<dyn Job>>),
     /// Fold the write-ahead log in and cut it off, if nobody reads it.
     Fold(oneshot::Sender<Result<bool>>),
     /// Finish what is queued, take nothing more, and end.
@@ -113,6 +115,7 @@ impl Writer {
             };
             match next {
                 Some(Message::Job(job)) => batch.push(job),
+                Some(Message::Jobs(jobs)) => batch.extend(jobs),
                 // No transaction is open here. Whoever asked may have gone.
                 Some(Message::Fold(reply)) => drop(reply.send(fold(&self.conn))),
                 Some(Message::Close) => self.queue.close(),

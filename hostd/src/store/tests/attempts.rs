@@ -1,6 +1,9 @@
 use super::{blueprint, kinds, problem, with_one};
-use crate::{driver::Handle, store::StoreError};
-use protocol::api::{AttemptRelation, AttemptState};
+use crate::{
+    driver::Handle,
+    store::{StoreError, error::During},
+};
+use protocol::api::{AttemptRelation, AttemptState, SandboxStatus};
 use serde_json::json;
 
 #[tokio::test]
@@ -41,6 +44,27 @@ async fn attempts_are_numbered_and_the_first_end_counts() {
         "attempt.failed",
         "attempt.started",
     ];
+    assert_eq!(kinds(&store).await, expected);
+}
+
+#[tokio::test]
+async fn what_is_reached_is_one_transaction() {
+    let (_dir, store, id) = with_one().await;
+    let run =
+        |sql: &'static str| store.write("test", move |conn| conn.execute_batch(sql).during("run a test"));
+    run("CREATE TRIGGER no_room BEFORE UPDATE ON sandboxes BEGIN SELECT RAISE(ROLLBACK, 'no room'); END")
+        .await
+        .unwrap();
+    let handle = Handle(json!({ "pid": 7 }));
+    assert!(store.attempt_reached(&id, 1, Some(handle.clone()), 2).await.is_err());
+    let found = store.attempts(&id, None, 1).await.unwrap().remove(0);
+    assert_eq!((found.state, found.handle), (AttemptState::Open, None));
+    run("DROP TRIGGER no_room").await.unwrap();
+    let (record, written) = store.attempt_reached(&id, 1, Some(handle.clone()), 3).await.unwrap();
+    assert!(record.state.status == SandboxStatus::Running && written.is_ok());
+    let found = store.attempts(&id, None, 1).await.unwrap().remove(0);
+    assert_eq!((found.state, found.handle), (AttemptState::Succeeded, Some(handle)));
+    let expected = ["sandbox.created", "attempt.launched", "attempt.succeeded", "sandbox.running"];
     assert_eq!(kinds(&store).await, expected);
 }
 
