@@ -137,7 +137,7 @@ impl Open {
         match self {
             Self::Call(call) => call.heard_out(),
             #[cfg(test)]
-            Self::Trial(_) => {}
+            Self::Trial(call) => call.heard_out(),
         }
     }
 

@@ -106,7 +106,7 @@ impl Passing {
                     self.tap.read(&piece);
                 }
                 self.count();
-                if self.tap.is_complete() && !self.heard_out {
+                if self.tap.is_complete() && self.tap.trouble().is_none() && !self.heard_out {
                     self.heard_out = true;
                     self.book.heard_out();
                 }

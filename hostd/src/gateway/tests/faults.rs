@@ -188,6 +188,7 @@ async fn who_has_heard_the_last_word_may_go() {
         let frame = response.body_mut().frame().await.expect("a piece").expect("whole");
         heard.extend_from_slice(&frame.into_data().expect("data"));
     }
+    assert!(front.trial.told().contains(&Told::HeardOut), "before its end");
     drop(response);
     let end = front.trial.end().await;
     assert!(!end.abandoned && end.outcome.is_ok() && !end.tokens.expect("told").estimated);
@@ -208,6 +209,19 @@ async fn who_has_heard_an_error_may_go_and_it_is_a_fault_all_the_same() {
     let end = front.trial.end().await;
     assert!(!end.abandoned);
     assert_eq!(end.outcome, Err(Fault { status: Some(200), message: "revoked".to_owned(), permanent: true }));
+}
+
+#[tokio::test]
+async fn a_last_word_that_tells_of_an_error_is_no_answer() {
+    let event = "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"server_error\",\"message\":\"fell over\"}}}\n\n";
+    let begins = "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{}}\n\n\
+        event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"hm\"}\n\n";
+    let acts = vec![say(STREAM_HEAD), chunk(begins), chunk(event), Act::Close];
+    let setup = Setup { dialect: Some(Dialect::Openai), ..Setup::default() };
+    let mut front = Front::with(vec![acts], setup).await;
+    front.post("/openai/v1/responses", ASK).await;
+    assert!(fault(&front).await.message.contains("fell over"));
+    assert!(!front.trial.told().contains(&Told::HeardOut));
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ pub enum Told {
     Began(Ask),
     Retrying { attempt: u32, fault: Fault, wait_ms: u64 },
     Streamed(u64),
+    HeardOut,
     Ended(End),
     Dropped,
     TurnedAway(TurnedAway),
@@ -135,6 +136,10 @@ impl TrialCall {
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    pub fn heard_out(&self) {
+        self.trial.tell(Told::HeardOut);
     }
 
     pub fn ended(mut self, end: End) {

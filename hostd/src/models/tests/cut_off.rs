@@ -82,6 +82,21 @@ async fn a_stop_counts_what_came_until_then() {
 }
 
 #[tokio::test]
+async fn what_is_left_over_when_the_task_has_ended_is_not_held_against_it() {
+    let world = World::new().await;
+    let (task, key) = world.task("t1", None).await;
+    let (open, _) = world.open(&task);
+    let call = world.begin(&key, Ask::default()).expect("allowed");
+    let goes = async {
+        world.models.leave();
+        drop(call);
+    };
+    tokio::join!(open.settle(), goes);
+    drop(open);
+    assert_eq!(world.again().await.done(&task).await.status, TaskStatus::Succeeded);
+}
+
+#[tokio::test]
 async fn an_end_that_could_not_be_written_down_is_told_by_the_next_hostd() {
     let world = World::new().await;
     let (task, key) = world.task("t1", None).await;
