@@ -1,9 +1,9 @@
-//! Which drivers a hostd has: chosen by its configuration, told to whoever asks.
+//! Which drivers a hostd has: chosen by its configuration, told to whoever asks; and what they cannot reach.
 
 use anyhow::{Context, Result, ensure};
 use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
-use tests::{Caller, Hostd};
+use tests::{Caller, Hostd, Reply};
 
 async fn driver(caller: &Caller, name: &str) -> Result<Value> {
     let drivers: Value = caller.get("/v1/drivers").await?.expect(200)?;
@@ -64,5 +64,81 @@ async fn the_command_shows_drivers_and_what_is_stale() -> Result<()> {
     );
     ensure!(hostd.ran(&["stale"]).await?.out.contains("01jb9xyzabcdefghjkmnpqrstv"));
     ensure!(strange.exists());
+    Ok(())
+}
+
+/// As somebody does who runs a hostd in a container, or in a test, on data that is in use.
+const OWN_PID_NAMESPACE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+#[tokio::test]
+async fn sandboxes_of_another_pid_namespace_are_left_alone_and_go_on_when_hostd_is_back() -> Result<()> {
+    let mut hostd = Hostd::start().await?;
+    let operator = hostd.operator()?;
+    let up = operator.create(&json!({"name": "up", "idle_policy": "always_on"})).await?;
+    let paused = operator.create(&json!({"name": "paused"})).await?;
+    operator.post(&format!("/v1/sandboxes/{paused}/pause"), &json!({})).await?.expect::<Value>(200)?;
+    let stopped = operator.create(&json!({"name": "stopped"})).await?;
+    operator.post(&format!("/v1/sandboxes/{stopped}/stop"), &json!({})).await?.expect::<Value>(200)?;
+    operator.prints(&up, "echo kept > /tmp/note").await?;
+    let inits = inits(&hostd, [&up, &paused])?;
+
+    hostd.again_through(OWN_PID_NAMESPACE).await?;
+    let operator = hostd.operator()?;
+    for (id, status) in [(&up, "running"), (&paused, "paused")] {
+        for (verb, body) in [("stop", json!({})), ("pause", json!({})), ("execs", json!({"shell": "true"}))] {
+            left_alone(&operator.post(&format!("/v1/sandboxes/{id}/{verb}"), &body).await?, id)?;
+        }
+        let task = json!({"prompt": "x", "command": ["true"]});
+        left_alone(&operator.post(&format!("/v1/sandboxes/{id}/tasks"), &task).await?, id)?;
+        left_alone(&operator.delete(&format!("/v1/sandboxes/{id}")).await?, id)?;
+        let view = operator.sandbox(id).await?;
+        ensure!(view["status"] == status && view["phase"].is_null(), "{view}");
+        ensure!(view["problem"]["code"] == "driver_unavailable", "{view}");
+        ensure!(hostd.said().contains("sandbox left alone") && hostd.said().contains(id.as_str()));
+    }
+    ensure!(inits == self::inits(&hostd, [&up, &paused])?);
+    let doctor = hostd.ran(&["doctor"]).await?;
+    ensure!(
+        doctor.out.contains("in another PID namespace than hostd, which leaves them alone: 2"),
+        "{doctor:?}"
+    );
+    // What does not run is as good as ever.
+    ensure!(operator.prints(&stopped, "echo here").await? == "here\n");
+    operator.delete(&format!("/v1/sandboxes/{stopped}")).await?.expect::<Value>(200)?;
+
+    hostd.crash().await?;
+    let operator = hostd.operator()?;
+    ensure!(inits == self::inits(&hostd, [&up, &paused])?);
+    for id in [&up, &paused] {
+        let view = operator.sandbox(id).await?;
+        ensure!(view["problem"].is_null() && view["attempt"] == 1, "{view}");
+    }
+    ensure!(operator.prints(&up, "cat /tmp/note").await? == "kept\n");
+    ensure!(operator.prints(&paused, "echo thawed").await? == "thawed\n");
+    for id in [&up, &paused] {
+        operator.delete(&format!("/v1/sandboxes/{id}")).await?.expect::<Value>(200)?;
+    }
+    ensure!(hostd.processes()?.is_empty());
+    Ok(())
+}
+
+/// The PID 1 of each, which must run.
+fn inits(hostd: &Hostd, sandboxes: [&String; 2]) -> Result<Vec<i32>> {
+    let processes = hostd.processes()?;
+    let mut inits = Vec::new();
+    for id in sandboxes {
+        let pid = std::fs::read_to_string(hostd.data().join("oci").join(id).join("pid"))?.trim().parse()?;
+        ensure!(processes.contains(&pid), "{id} does not run");
+        inits.push(pid);
+    }
+    Ok(inits)
+}
+
+/// A typed refusal that names the sandbox and says what to do.
+fn left_alone(reply: &Reply, sandbox: &str) -> Result<()> {
+    let error = reply.error()?;
+    ensure!(error.code == ApiErrorCode::DriverUnavailable, "{error:?}");
+    let words = [sandbox, "another PID namespace", "start hostd in the namespace"];
+    ensure!(words.iter().all(|word| error.message.contains(word)), "{error:?}");
     Ok(())
 }

@@ -59,6 +59,15 @@ fn driver_checks(driver: &DriverView) -> Vec<Check> {
     std::iter::once(Check::fine("driver", format!("{name}: {version}"))).chain(warnings).collect()
 }
 
+/// What it warns of beside what its drivers lack.
+fn hostd_checks(host: &HostView) -> Vec<Check> {
+    let answers = Check::fine("hostd", format!("{} answers, driver {}", host.version, host.default_driver));
+    let of_driver = |text: &String| host.drivers.iter().any(|driver| driver.missing.contains(text));
+    let warnings = host.warnings.iter().filter(|text| !of_driver(text));
+    let warnings = warnings.map(|text| Check::warning("hostd", text.clone(), None));
+    std::iter::once(answers).chain(warnings).collect()
+}
+
 fn bad_address(error: &ClientError) -> Check {
     Check::missing("hostd", error.to_string(), "correct SLIPWAY_URL")
 }
@@ -70,9 +79,7 @@ async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
         Err(error) => Err(error),
     };
     match host {
-        Ok(host) => {
-            vec![Check::fine("hostd", format!("{} answers, driver {}", host.version, host.default_driver))]
-        }
+        Ok(host) => hostd_checks(&host),
         // Only the administrator of the host is told more.
         Err(error) if error.is(ApiErrorCode::Forbidden) => vec![Check::fine("hostd", "answers".to_owned())],
         Err(error) => {

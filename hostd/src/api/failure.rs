@@ -175,6 +175,7 @@ impl From<DriverError> for Failure {
             DriverError::Unavailable { .. } => {
                 Self::caused(DriverUnavailable, "the driver does not answer; try again later", &error)
             }
+            DriverError::OtherPidNamespace { .. } => Self::new(DriverUnavailable, error.to_string()),
             DriverError::NameTaken { .. } => Self::new(ApiErrorCode::Conflict, error.to_string()),
             DriverError::DiskFull => Self::new(NoCapacity, error.to_string()),
             DriverError::TimedOut { .. } => {
@@ -193,6 +194,9 @@ impl From<DriverError> for Failure {
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
         use ApiErrorCode::{SandboxFailed, TimedOut};
+        if let Some(error) = other_pid_namespace(&error) {
+            return error.into();
+        }
         match error {
             ControlError::Refused(body) => from_runtimed(*body),
             ControlError::TimedOut(_) => Self::new(TimedOut, error.to_string()),
@@ -204,6 +208,25 @@ impl From<ControlError> for Failure {
                 )
             }
         }
+    }
+}
+
+/// The driver's reason where there is no way to a sandbox from hostd's PID namespace.
+fn other_pid_namespace(error: &ControlError) -> Option<DriverError> {
+    let ControlError::Unreachable(source) = error else { return None };
+    match source.get_ref()?.downcast_ref::<DriverError>()? {
+        DriverError::OtherPidNamespace { sandbox } => {
+            Some(DriverError::OtherPidNamespace { sandbox: *sandbox })
+        }
+        DriverError::Refused { .. }
+        | DriverError::Unavailable { .. }
+        | DriverError::ImageMissing { .. }
+        | DriverError::NameTaken { .. }
+        | DriverError::DiskFull
+        | DriverError::Failed { .. }
+        | DriverError::TimedOut { .. }
+        | DriverError::Damaged { .. }
+        | DriverError::Io { .. } => None,
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     limits,
     views::ok,
 };
+use crate::reconcile::Fleet;
 use axum::{body::Body, response::Response};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use nix::sys::statvfs::statvfs;
@@ -74,8 +75,20 @@ pub async fn host(call: Call) -> Answer {
         disk_free_bytes: bytes(disk.map_or(0, |disk| disk.blocks_available())),
         hostd_rss_bytes: u64::try_from(page).unwrap_or(0).saturating_mul(resident_pages),
         sandboxes: fleet.store().count_by_status().await?,
-        warnings: fleet.drivers().all().iter().flat_map(|driver| drivers::lacks(driver.as_ref())).collect(),
+        warnings: warnings(fleet),
     }))
+}
+
+fn warnings(fleet: &Fleet) -> Vec<String> {
+    let lacks = fleet.drivers().all().iter().flat_map(|driver| drivers::lacks(driver.as_ref()));
+    let left_alone = fleet.sites().iter().filter(|site| site.record().other_pid_namespace).count();
+    let elsewhere = (left_alone > 0).then(|| {
+        format!(
+            "sandboxes in another PID namespace than hostd, which leaves them alone: {left_alone}; start hostd in the \
+             namespace that they were started in"
+        )
+    });
+    lacks.chain(elsewhere).collect()
 }
 
 /// How much of the memory of this host is free for use.

@@ -2,6 +2,7 @@
 
 use crate::{
     core::{Previews, rfc3339},
+    driver::DriverError,
     store::{AttemptRecord, ExecRecord, SandboxRecord, TaskRecord, TokenRecord},
 };
 use axum::{body::Body, response::Response};
@@ -12,7 +13,7 @@ use hyper::{
 };
 use protocol::{
     Encoding, ExecState, ExecView, Payload,
-    api::{AttemptView, ExecAnswer, Page, SandboxView, TaskAnswer, TokenView},
+    api::{AttemptView, ExecAnswer, Page, Problem, ProblemCode, SandboxView, TaskAnswer, TokenView},
 };
 use serde::Serialize;
 
@@ -57,7 +58,7 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         scope: record.scope.clone(),
         status: record.state.status,
         phase: record.state.effort.as_ref().map(|effort| effort.phase),
-        problem: record.state.problem.clone(),
+        problem: out_of_reach(record).or_else(|| record.state.problem.clone()),
         post_mortem: record.post_mortem.as_deref().cloned(),
         progress: record.progress.as_deref().map(str::to_owned),
         driver: blueprint.driver.clone(),
@@ -78,6 +79,13 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         updated_at: rfc3339(record.updated_ms),
         expires_at: record.expires_ms.map(rfc3339),
     }
+}
+
+/// That nothing can be done to it here, whatever its state says.
+fn out_of_reach(record: &SandboxRecord) -> Option<Problem> {
+    let message = DriverError::OtherPidNamespace { sandbox: record.id }.to_string();
+    let problem = Problem { code: ProblemCode::DriverUnavailable, message, output: Vec::new() };
+    record.other_pid_namespace.then_some(problem)
 }
 
 pub fn attempt(record: &AttemptRecord) -> AttemptView {

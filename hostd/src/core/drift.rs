@@ -50,7 +50,7 @@ pub fn drift(desired: &Desired<'_>, container: &Container, steps: &[Step]) -> Op
     }
     let expected = expected(desired.state)?;
     let found = match container {
-        Container::Unknown => return None,
+        Container::Unknown | Container::OtherPidNamespace => return None,
         Container::Running { frozen: true, .. } => Found::Paused,
         Container::Running { frozen: false, .. } | Container::Launching => Found::Running,
         Container::Absent => Found::Removed,

@@ -24,13 +24,15 @@ pub enum Container {
     Running { frozen: bool, ready: bool },
     /// PID 1 ended; what is left must be cleared away.
     Dead(Death),
+    /// It lives in another PID namespace than hostd: nothing can be done to it here.
+    OtherPidNamespace,
 }
 
 impl Container {
     /// The goal that it would be at, as far as it can be seen.
     pub fn found(&self) -> Option<Goal> {
         match self {
-            Self::Unknown | Self::Launching => None,
+            Self::Unknown | Self::Launching | Self::OtherPidNamespace => None,
             Self::Absent | Self::Dead(_) => Some(Goal::Stopped),
             Self::Running { frozen: true, .. } => Some(Goal::Paused),
             Self::Running { frozen: false, .. } => Some(Goal::Running),
@@ -43,9 +45,11 @@ impl Container {
         match self {
             Self::Absent => State::at(Goal::Stopped),
             Self::Running { frozen: true, .. } => State::at(Goal::Paused),
-            Self::Running { frozen: false, .. } | Self::Launching | Self::Dead(_) | Self::Unknown => {
-                State::at(Goal::Running)
-            }
+            Self::Running { frozen: false, .. }
+            | Self::Launching
+            | Self::Dead(_)
+            | Self::Unknown
+            | Self::OtherPidNamespace => State::at(Goal::Running),
         }
     }
 }
@@ -90,6 +94,8 @@ pub fn plan(desired: &Desired<'_>, container: &Container, now_ms: u64) -> Vec<St
     let state = desired.state;
     match &state.effort {
         None => settled(desired, container),
+        // It goes on where it was left as soon as a hostd can reach it, however long that takes.
+        Some(_) if *container == Container::OtherPidNamespace => vec![Step::LookAgain],
         Some(effort) if now_ms >= effort.deadline_ms => overdue(desired, effort.phase, container),
         Some(_) => towards(desired, container),
     }
@@ -97,11 +103,11 @@ pub fn plan(desired: &Desired<'_>, container: &Container, now_ms: u64) -> Vec<St
 
 /// The way to a goal, one step at a time: what comes next depends on what that step brings.
 fn towards(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
-    use Container::{Absent, Dead, Launching, Running, Unknown};
+    use Container::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
     let state = desired.state;
     if let Some(renewal) = state.renewal {
         return match container {
-            Unknown => vec![Step::LookAgain],
+            Unknown | OtherPidNamespace => vec![Step::LookAgain],
             Launching | Running { .. } => vec![Step::Terminate],
             Dead(_) => vec![Step::Clear],
             Absent if renewal.keep_workspace => vec![Step::Renewed],
@@ -109,7 +115,7 @@ fn towards(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
         };
     }
     let step = match (state.goal, container) {
-        (_, Unknown) | (Goal::Running | Goal::Paused, Launching) => Step::LookAgain,
+        (_, Unknown | OtherPidNamespace) | (Goal::Running | Goal::Paused, Launching) => Step::LookAgain,
         (Goal::Stopped | Goal::Destroyed, Launching | Running { .. }) => Step::Terminate,
 
         // What a launch brings is known without another look. Nothing of the run before counts any more.
@@ -146,11 +152,11 @@ fn overdue(desired: &Desired<'_>, phase: Phase, container: &Container) -> Vec<St
 
 /// Nothing is being done. What is seen may still call for something.
 fn settled(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
-    use Container::{Absent, Dead, Launching, Running, Unknown};
+    use Container::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
     let status = desired.state.status;
     let should_live = should_live(status);
     match container {
-        Unknown => vec![],
+        Unknown | OtherPidNamespace => vec![],
         Absent if should_live => vec![after(desired, &Death::default())],
         // What is left is cleared away once it is written down why it died.
         Dead(death) if should_live => vec![after(desired, death)],

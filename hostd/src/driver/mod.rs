@@ -97,6 +97,8 @@ pub enum Sight {
         handle: Handle,
     },
     Dead(Death),
+    /// It runs, or is being started, in another PID namespace than hostd's: it cannot be watched or ended here.
+    OtherPidNamespace,
 }
 
 /// A sandbox the driver found.
@@ -132,6 +134,12 @@ pub enum DriverError {
     /// What the driver kept about the sandbox is missing or was changed.
     #[error("{message}")]
     Damaged { message: String },
+    /// Its processes have no numbers here: nothing can be done to them.
+    #[error(
+        "sandbox {sandbox} runs in another PID namespace than hostd and is left alone: start hostd in the \
+         namespace that the sandbox was started in"
+    )]
+    OtherPidNamespace { sandbox: SandboxId },
     #[error("could not {what}")]
     Io {
         what: String,
@@ -193,7 +201,7 @@ pub trait Driver: Transport {
             Sight::Running { .. } => self.died(sandbox).await,
             // What is dead is not left so: whoever waits has not seen it.
             Sight::Dead(_) => Ok(()),
-            Sight::Absent | Sight::Launching => std::future::pending().await,
+            Sight::Absent | Sight::Launching | Sight::OtherPidNamespace => std::future::pending().await,
         }
     }
     async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError>;

@@ -95,6 +95,12 @@ impl Fleet {
         }
         // Somebody may have stopped it: taken for one that should run, it would be in error.
         let container = match self.glance(driver, &id).await {
+            // The next hostd of that namespace adopts it.
+            Ok(Container::OtherPidNamespace) => {
+                let error = DriverError::OtherPidNamespace { sandbox: id };
+                warn!(sandbox = %id, %error, "sandbox not adopted");
+                return Taken::Settled;
+            }
             Ok(container) => container,
             Err(error) => {
                 debug!(sandbox = %id, %error, "could not look at a sandbox that is to be adopted");
@@ -113,6 +119,7 @@ impl Fleet {
             Sight::Launching => Container::Launching,
             Sight::Running { frozen, .. } => Container::Running { frozen, ready: false },
             Sight::Dead(death) => Container::Dead(death),
+            Sight::OtherPidNamespace => Container::OtherPidNamespace,
         })
     }
 

@@ -21,7 +21,7 @@ const GLANCE_FAILURES: u32 = 6;
 impl Owner {
     /// Should nothing come of what is being done, that may be why.
     pub(super) fn hindered(&mut self, error: &DriverError) {
-        if matches!(error, DriverError::Unavailable { .. }) {
+        if matches!(error, DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }) {
             self.hindrance = Some(problem_of(error));
         }
     }

@@ -63,7 +63,9 @@ impl Owner {
         self.stop_listening();
         let answered = !matches!(
             outcome,
-            Outcome::Done(Err(DriverError::Unavailable { .. })) | Outcome::CutOff | Outcome::Overdue
+            Outcome::Done(Err(DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }))
+                | Outcome::CutOff
+                | Outcome::Overdue
         );
         self.may_come_late(Goal::Running, answered);
         match outcome {
@@ -75,7 +77,9 @@ impl Owner {
                 Ok(ControlFlow::Continue(()))
             }
             // Later it may work, and is the same attempt: the deadline ends it.
-            Outcome::Done(Err(error @ DriverError::Unavailable { .. })) => {
+            Outcome::Done(Err(
+                error @ (DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }),
+            )) => {
                 self.hindered(&error);
                 Err(error.into())
             }

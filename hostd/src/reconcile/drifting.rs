@@ -6,8 +6,12 @@ use super::{
     fixture::{self, new_sandbox, open, timing},
 };
 use crate::{
-    driver::fake::{Body, Fake, Faults},
-    store::{EventFilter, EventRecord, SandboxRecord},
+    core::{Effort, Goal},
+    driver::{
+        DriverError,
+        fake::{Body, Fake, Faults},
+    },
+    store::{Change, EventFilter, EventRecord, SandboxRecord},
 };
 use protocol::api::{DeathCause, IdlePolicy, Problem, ProblemCode, SandboxId, SandboxSpec, SandboxStatus};
 use serde_json::{Value, json};
@@ -32,7 +36,7 @@ pub(super) fn patient() -> Timing {
 pub(super) struct World {
     pub(super) driver: Arc<Fake>,
     pub(super) fleet: Fleet,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
     pub(super) id: SandboxId,
 }
 
@@ -51,7 +55,7 @@ impl World {
         let fleet = open(&driver, directory.path(), timing).await;
         let spec = SandboxSpec { idle_policy: Some(idle_policy), ..SandboxSpec::default() };
         let id = fleet.create(new_sandbox(&fleet, 1, &spec)).await.expect("accepted").id;
-        Self { driver, fleet, _directory: directory, id }
+        Self { driver, fleet, directory, id }
     }
 
     /// Waits until it is settled so, and is there as it should be.
@@ -299,4 +303,69 @@ async fn one_that_should_always_run_comes_back_with_its_backend() {
     let _ = timeout(Duration::from_millis(600), world.until(gave_up)).await;
     world.away(false);
     world.is(SandboxStatus::Running).await;
+}
+
+/// What is wanted of one in another PID namespace is refused, and it goes on where it was when it can be reached.
+#[tokio::test]
+async fn one_in_another_pid_namespace_is_refused_left_alone_and_taken_up_again() {
+    let world = World::new(IdlePolicy::AlwaysOn, Timing { look_blind_ms: 1, ..patient() }).await;
+    let refused = |answer: Result<(), FleetError>| {
+        assert!(
+            matches!(answer, Err(FleetError::Driver(DriverError::OtherPidNamespace { .. }))),
+            "{answer:?}"
+        );
+    };
+    world.driver.move_elsewhere(true);
+    world.until(|record, _| record.other_pid_namespace).await;
+    for ask in [
+        Ask::Start,
+        Ask::Stop,
+        Ask::Pause,
+        Ask::Resume,
+        Ask::Thaw,
+        Ask::Destroy { keep_workspace: false },
+        Ask::Recreate { keep_workspace: true },
+    ] {
+        refused(world.fleet.ask(&world.id, ask).await.map(drop));
+    }
+    refused(world.fleet.awake(&world.id).await.map(drop));
+    refused(world.fleet.control(&world.id).await.map(drop));
+    // What is changed of its row meanwhile does not make it reachable.
+    let change = Change { name: Some("other".to_owned()), ..Change::default() };
+    world.fleet.changed(world.fleet.store().change_sandbox(&world.id, change, 5).await.expect("written"));
+    let record = world.fleet.record(&world.id).await.expect("a record");
+    assert!(record.name == "other" && record.other_pid_namespace && record.state.is_up(), "{record:?}");
+    assert_eq!(world.driver.body(&world.id), Some(Body::Running { frozen: false }));
+
+    world.driver.move_elsewhere(false);
+    world.until(|record, _| !record.other_pid_namespace).await;
+    world.fleet.awake(&world.id).await.expect("it answers");
+    world.ask(Ask::Pause).await;
+    world.is(SandboxStatus::Paused).await;
+    assert_eq!(world.drifts().await, Vec::<Value>::new());
+}
+
+/// What a hostd of the right namespace was doing when it died is neither done nor given up by one that cannot reach
+/// it, and has its whole time again afterwards.
+#[tokio::test]
+async fn what_was_being_done_to_one_in_another_pid_namespace_waits_past_its_deadline() {
+    let mut world = World::new(IdlePolicy::Sleep, patient()).await;
+    world.driver.hanging.lock().expect("no panic while held").insert("terminate");
+    world.fleet.ask(&world.id, Ask::Stop).await.expect("accepted");
+    world.fleet.close().await;
+    world.driver.hanging.lock().expect("no panic while held").clear();
+    world.driver.move_elsewhere(true);
+    let timing = Timing { down_ms: PASSES_MS, look_blind_ms: 1, ..patient() };
+    world.fleet = open(&world.driver, world.directory.path(), timing).await;
+    let clock = world.fleet.clock();
+    let record = world
+        .until(|record, _| {
+            let overdue = |effort: &Effort| effort.deadline_ms + 100 < clock.now_ms();
+            record.other_pid_namespace && record.state.effort.as_ref().is_some_and(overdue)
+        })
+        .await;
+    assert_eq!((record.state.status, record.state.goal), (SandboxStatus::Running, Goal::Stopped));
+    assert_eq!(world.driver.body(&world.id), Some(Body::Running { frozen: false }));
+    world.driver.move_elsewhere(false);
+    world.is(SandboxStatus::Stopped).await;
 }

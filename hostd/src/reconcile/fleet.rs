@@ -12,7 +12,7 @@ use crate::{
     agents::Agents,
     control::{Control, Lease, Pool},
     core::{Defaults, Refused},
-    driver::{Driver, Drivers},
+    driver::{Driver, DriverError, Drivers},
     egress::Egress,
     gateway::Gateway,
     inside::Inside,
@@ -296,6 +296,7 @@ impl Fleet {
         let control = handle.control(*id);
         handle.traffic.stir();
         let record = handle.record.borrow().clone();
+        reachable(&record)?;
         if record.state.is_up() {
             return Ok((record, control));
         }
@@ -319,6 +320,7 @@ impl Fleet {
         // The lease first, as in `awake`.
         let control = handle.control(*id);
         let record = handle.record.borrow().clone();
+        reachable(&record)?;
         if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
     }
 
@@ -440,6 +442,14 @@ impl Fleet {
 impl OwnerHandle {
     fn control(&self, id: SandboxId) -> Control {
         Control::new(id, self.driver.clone(), self.pool.clone()).with_lease(Lease::take(&self.pool))
+    }
+}
+
+/// Refuses what would need its processes where they live in another PID namespace.
+pub(super) fn reachable(record: &SandboxRecord) -> Result<(), FleetError> {
+    match record.other_pid_namespace {
+        true => Err(DriverError::OtherPidNamespace { sandbox: record.id }.into()),
+        false => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Ask, FleetError, fleet::Inner, published::Published, telling::Tellin
 use crate::{
     control::Control,
     core::{Container, Desired, Drift, Goal, Move, Refused, Renewal, drift, plan, restarted},
-    driver::{Driver, Handle, Sight},
+    driver::{Driver, DriverError, Handle, Sight},
     inside::{Door, Guest},
     store::{Change, SandboxRecord},
     traffic::Traffic,
@@ -173,7 +173,7 @@ impl Owner {
             if steps.is_empty() || self.only_waits(&steps, &container) {
                 self.failures = 0;
                 self.unhindered();
-                self.at_rest |= container != Container::Unknown;
+                self.at_rest |= !matches!(container, Container::Unknown | Container::OtherPidNamespace);
                 self.rest(&container).await;
                 continue;
             }
@@ -199,12 +199,19 @@ impl Owner {
         // In error, it may be that clearing away was cut off; and what was adopted was never known.
         let settled = record.state.effort.is_none() && record.state.status != SandboxStatus::Error;
         self.at_rest = settled && record.generation > 1;
-        if record.state.effort.is_some() {
-            self.left_open = self.record().attempt > 0;
-            let deadline_ms = self.deadline_ms(self.record().state.goal);
-            if let Err(error) = self.change(Move::Extend { deadline_ms }).await {
-                warn!(sandbox = %self.id(), %error, "could not take up what was being done");
-            }
+        self.left_open |= record.state.effort.is_some() && record.attempt > 0;
+        self.extend().await;
+    }
+
+    /// What is being done gets its whole time again.
+    async fn extend(&mut self) {
+        let record = self.record();
+        if record.state.effort.is_none() {
+            return;
+        }
+        let deadline_ms = self.deadline_ms(record.state.goal);
+        if let Err(error) = self.change(Move::Extend { deadline_ms }).await {
+            warn!(sandbox = %self.id(), %error, "could not take up what was being done");
         }
     }
 
@@ -250,6 +257,7 @@ impl Owner {
                 Container::Running { frozen, ready: self.ready }
             }
             Ok(Ok(Sight::Dead(death))) => Container::Dead(death),
+            Ok(Ok(Sight::OtherPidNamespace)) => Container::OtherPidNamespace,
             Ok(Err(error)) => {
                 self.failures += 1;
                 if !self.blind {
@@ -264,12 +272,41 @@ impl Owner {
                 Container::Unknown
             }
         };
+        self.notice_namespace(&container).await;
         self.blind = container == Container::Unknown;
         self.found = container.found();
-        if !matches!(container, Container::Running { .. } | Container::Unknown) {
-            self.gone();
+        match container {
+            Container::Running { .. } | Container::Unknown | Container::OtherPidNamespace => {}
+            Container::Absent | Container::Launching | Container::Dead(_) => self.gone(),
         }
         container
+    }
+
+    /// Says once that a sandbox lives in another PID namespace. When it does not any more, what was being done
+    /// gets its whole time again.
+    async fn notice_namespace(&mut self, container: &Container) {
+        let elsewhere = match container {
+            Container::OtherPidNamespace => true,
+            // Nothing was learnt.
+            Container::Unknown => return,
+            Container::Absent | Container::Launching | Container::Running { .. } | Container::Dead(_) => {
+                false
+            }
+        };
+        if elsewhere == self.record().other_pid_namespace {
+            return;
+        }
+        self.published.put_other_pid_namespace(elsewhere);
+        if elsewhere {
+            let name = &self.record().name;
+            warn!(sandbox = %self.id(), name, error = %self.other_pid_namespace(), "sandbox left alone");
+        } else {
+            self.extend().await;
+        }
+    }
+
+    pub(super) fn other_pid_namespace(&self) -> DriverError {
+        DriverError::OtherPidNamespace { sandbox: self.id() }
     }
 
     /// Another run than the one that was told what it must know: somebody started it anew, and nothing of the
@@ -312,6 +349,9 @@ impl Owner {
     }
 
     async fn accept(&mut self, ask: Ask) -> Answer {
+        if self.record().other_pid_namespace {
+            return Err(self.other_pid_namespace().into());
+        }
         match ask {
             Ask::Thaw if !self.record().state.stays_up() => Err(Refused::NotRunning.into()),
             Ask::Start | Ask::Resume | Ask::Thaw if self.is_only_frozen() => self.thaw_at_once().await,

@@ -34,7 +34,9 @@ impl Owner {
             Step::Launch => self.launch().await,
             Step::AwaitReady => self.await_ready().await,
             Step::LookAgain => {
-                if self.hindrance.is_some() {
+                if self.record().other_pid_namespace {
+                    self.pause(Duration::from_millis(self.fleet.timing.look_blind_ms)).await;
+                } else if self.hindrance.is_some() {
                     self.wait_for_backend().await;
                 } else {
                     self.pause(self.fleet.timing.look_again(self.failures)).await;
@@ -113,7 +115,11 @@ impl Owner {
 
     fn expect_late(&mut self, step: &Step, outcome: &Outcome<Result<(), DriverError>>) {
         let answered = match outcome {
-            Outcome::Done(Err(DriverError::Unavailable { .. } | DriverError::TimedOut { .. })) => false,
+            Outcome::Done(Err(
+                DriverError::Unavailable { .. }
+                | DriverError::TimedOut { .. }
+                | DriverError::OtherPidNamespace { .. },
+            )) => false,
             Outcome::Done(_) => true,
             Outcome::CutOff | Outcome::Overdue => false,
         };
@@ -275,7 +281,9 @@ impl Owner {
 pub(super) fn problem_of(error: &DriverError) -> Problem {
     let (code, output) = match error {
         DriverError::Refused { .. } => (ProblemCode::Refused, &[] as &[String]),
-        DriverError::Unavailable { .. } => (ProblemCode::DriverUnavailable, &[] as _),
+        DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. } => {
+            (ProblemCode::DriverUnavailable, &[] as _)
+        }
         DriverError::ImageMissing { .. } => (ProblemCode::ImageMissing, &[] as _),
         DriverError::NameTaken { .. } => (ProblemCode::NameTaken, &[] as _),
         DriverError::DiskFull => (ProblemCode::DiskFull, &[] as _),

@@ -15,10 +15,14 @@ impl Published {
     }
 
     /// Unless a newer one is there: two may come from the store in one order and arrive here in the other.
-    pub fn put(&self, record: Arc<SandboxRecord>) {
+    pub fn put(&self, mut record: Arc<SandboxRecord>) {
         self.sender.send_if_modified(|now| {
             let newer = record.generation >= now.generation;
             if newer {
+                // The store does not know of it.
+                if now.other_pid_namespace {
+                    Arc::make_mut(&mut record).other_pid_namespace = true;
+                }
                 *now = record;
             }
             newer
@@ -31,6 +35,17 @@ impl Published {
             let other = record.progress != progress;
             if other {
                 Arc::make_mut(record).progress = progress;
+            }
+            other
+        });
+    }
+
+    /// Whether the last look found it in another PID namespace goes with the record too.
+    pub fn put_other_pid_namespace(&self, so: bool) {
+        self.sender.send_if_modified(|record| {
+            let other = record.other_pid_namespace != so;
+            if other {
+                Arc::make_mut(record).other_pid_namespace = so;
             }
             other
         });

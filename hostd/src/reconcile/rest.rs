@@ -15,7 +15,7 @@ impl Owner {
     pub(super) async fn rest(&mut self, container: &Container) {
         let (driver, id) = (self.driver.clone(), self.id());
         let blind = Duration::from_millis(self.fleet.timing.look_blind_ms);
-        let unseen = *container == Container::Unknown;
+        let unseen = matches!(container, Container::Unknown | Container::OtherPidNamespace);
         // A driver that cries wolf is listened to less and less.
         let calm = (self.alarms > 0).then(|| self.fleet.timing.look_again(self.alarms));
         let disturbed = async {
@@ -168,5 +168,7 @@ impl Owner {
 /// paused stays so.
 fn may_sleep(record: &SandboxRecord) -> bool {
     let state = &record.state;
-    record.blueprint.idle_policy == IdlePolicy::Sleep && (state.is_up() || state.dozes())
+    !record.other_pid_namespace
+        && record.blueprint.idle_policy == IdlePolicy::Sleep
+        && (state.is_up() || state.dozes())
 }

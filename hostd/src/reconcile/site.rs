@@ -71,7 +71,8 @@ impl Site {
 
     /// Whether it is up now. Whoever wants it to stay so takes a lease first.
     pub fn is_up(&self) -> bool {
-        self.record.borrow().state.is_up()
+        let record = self.record.borrow();
+        record.state.is_up() && !record.other_pid_namespace
     }
 
     /// Returns when the record is another than this.

@@ -2,7 +2,7 @@
 //! runtimed, follows what happens and, when nobody else will, tells the end. Whoever submitted it may be gone;
 //! a hostd that dies leaves all of it to the next one.
 
-use super::{Fleet, FleetError, located, salvage::salvage, turns::Turn};
+use super::{Fleet, FleetError, fleet::reachable, located, salvage::salvage, turns::Turn};
 use crate::{
     control::{Control, ControlError},
     core::{Ending, TaskFacts, TaskStep, Verdict, task_step},
@@ -35,6 +35,7 @@ impl Fleet {
     /// Writes a task down and begins with it.
     pub async fn submit(&self, task: NewTask) -> Result<TaskBegun, FleetError> {
         self.still_open()?;
+        reachable(&*self.record(&task.sandbox).await?)?;
         let begun = self.store().begin_task(task).await?;
         if let TaskBegun::New(task) = &begun {
             self.run_task(task.number, task.sandbox);

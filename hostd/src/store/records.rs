@@ -31,6 +31,8 @@ pub struct SandboxRecord {
     pub post_mortem: Option<Box<PostMortem>>,
     /// What the launch that is under way told last. Not written down.
     pub progress: Option<Arc<str>>,
+    /// It lives in another PID namespace than hostd, which leaves it alone. Not written down.
+    pub other_pid_namespace: bool,
     /// Number of the newest attempt.
     pub attempt: u32,
     /// Grows with every change of the row, except of `followed`.

@@ -47,7 +47,7 @@ pub enum ApiErrorCode {
     PortClosed,
     /// The sandbox, or what it is to serve, is on its way up.
     Waking,
-    /// The backend does not answer.
+    /// The backend does not answer, or the sandbox lives in another PID namespace than hostd.
     DriverUnavailable,
     /// The disk or the memory of the host is full.
     NoCapacity,

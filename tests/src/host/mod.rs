@@ -42,6 +42,8 @@ pub struct Hostd {
     data: PathBuf,
     variables: Vec<(String, String)>,
     child: Child,
+    /// The program that hostd was started through, if any: then hostd is its child.
+    through: &'static [&'static str],
     url: String,
 }
 
@@ -61,10 +63,10 @@ impl Hostd {
 
     /// With its data in a directory of the caller's choice below `dir`.
     pub async fn start_in(dir: TempDir, data: PathBuf, variables: Vec<(String, String)>) -> Result<Self> {
-        let mut child = spawn(dir.path(), &data, &variables)?;
+        let mut child = spawn(dir.path(), &data, &variables, &[])?;
         let url = ready(&mut child).await;
         let url = url.with_context(|| format!("hostd said: {}", said(dir.path())))?;
-        Ok(Self { dir, data, variables, child, url })
+        Ok(Self { dir, data, variables, child, through: &[], url })
     }
 
     pub fn url(&self) -> &str {
@@ -82,7 +84,11 @@ impl Hostd {
 
     pub fn pid(&self) -> Result<Pid> {
         let pid = self.child.id().context("hostd has ended")?;
-        Ok(Pid::from_raw(i32::try_from(pid)?))
+        if self.through.is_empty() {
+            return Ok(Pid::from_raw(i32::try_from(pid)?));
+        }
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        Ok(Pid::from_raw(children.trim().parse().with_context(|| format!("one child: {children:?}"))?))
     }
 
     /// The administrator, by the token file.
@@ -107,7 +113,10 @@ impl Hostd {
     /// SIGKILL: no chance to write anything.
     pub async fn kill(&mut self) -> Result<()> {
         // It may have died by itself, which is what some tests want.
-        let _ = self.child.start_kill();
+        let _ = match self.pid() {
+            Ok(pid) => kill(pid, Signal::SIGKILL),
+            Err(_) => Ok(()),
+        };
         timeout(PATIENCE, self.child.wait()).await.context("outlives SIGKILL")??;
         Ok(())
     }
@@ -119,10 +128,20 @@ impl Hostd {
 
     /// A new hostd on the same data, with other variables beside those it was started with.
     pub async fn again_with(&mut self, variables: &[(&str, &str)]) -> Result<()> {
+        self.again(variables, &[]).await
+    }
+
+    /// A new hostd on the same data, started through a program that becomes its parent.
+    pub async fn again_through(&mut self, program: &'static [&'static str]) -> Result<()> {
+        self.again(&[], program).await
+    }
+
+    async fn again(&mut self, variables: &[(&str, &str)], through: &'static [&'static str]) -> Result<()> {
         self.kill().await?;
         let mut all = self.variables.clone();
         all.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        self.child = spawn(self.dir.path(), &self.data, &all)?;
+        self.child = spawn(self.dir.path(), &self.data, &all, through)?;
+        self.through = through;
         self.url = ready(&mut self.child).await.with_context(|| format!("hostd said: {}", self.said()))?;
         Ok(())
     }
@@ -159,9 +178,17 @@ impl Drop for Hostd {
     }
 }
 
-fn spawn(dir: &Path, data: &Path, variables: &[(String, String)]) -> Result<Child> {
+fn spawn(dir: &Path, data: &Path, variables: &[(String, String)], through: &[&str]) -> Result<Child> {
     let stderr = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr"))?;
-    let mut command = Command::new(program("hostd")?);
+    let hostd = program("hostd")?;
+    let mut command = match through {
+        [] => Command::new(hostd),
+        [first, rest @ ..] => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(hostd);
+            command
+        }
+    };
     command.env("SLIPWAY_CONFIG", "/dev/null").env("SLIPWAY_DATA_DIR", data);
     command.env("SLIPWAY_API_BIND", "127.0.0.1:0").env("SLIPWAY_PREVIEW_BIND", "127.0.0.1:0");
     // The engine of this machine is nobody's to use by a test.

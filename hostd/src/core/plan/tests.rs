@@ -226,3 +226,31 @@ fn only_one_that_should_always_run_is_tried_again_when_its_backend_is_back() {
         assert_eq!(planned(&give_up(&state), IdlePolicy::AlwaysOn, Container::Absent), [], "{state:?}");
     }
 }
+
+/// Whatever was wanted, being done or overdue: nothing is done to it, and nothing is given up.
+#[test]
+fn one_in_another_pid_namespace_is_only_looked_at() {
+    for goal in [Goal::Running, Goal::Paused, Goal::Stopped, Goal::Destroyed] {
+        for status in [
+            SandboxStatus::Creating,
+            SandboxStatus::Running,
+            SandboxStatus::Paused,
+            SandboxStatus::Stopped,
+            SandboxStatus::Error,
+        ] {
+            for (effort, renewal) in [(false, false), (true, false), (true, true)] {
+                let effort = effort.then_some(Effort { phase: Phase::Starting, deadline_ms: 1_000 });
+                let renewal = renewal.then_some(Renewal { keep_workspace: false });
+                let expected = if effort.is_some() { vec![Step::LookAgain] } else { vec![] };
+                let state = State { goal, status, effort, renewal, dozing: false, problem: None };
+                for idle_policy in [IdlePolicy::Sleep, IdlePolicy::AlwaysOn] {
+                    let desired = Desired { state: &state, idle_policy };
+                    for now_ms in [0, 5_000] {
+                        let steps = plan(&desired, &Container::OtherPidNamespace, now_ms);
+                        assert_eq!(steps, expected, "{desired:?} at {now_ms}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -31,7 +31,7 @@ use super::{
     trial::Trials,
     turns::Turns,
 };
-use crate::core::Blueprint;
+use crate::core::{Blueprint, Members, PidNamespace, lives_elsewhere};
 use async_trait::async_trait;
 use protocol::api::{Capabilities, SandboxId, StatsView};
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
@@ -68,6 +68,8 @@ pub struct Inner {
     pub turns: Turns,
     pub notes: Notes,
     pub erased: Erased,
+    /// Where hostd lives.
+    pub pid_namespace: PidNamespace,
     /// Names this boot of the host.
     pub boot: String,
     pub warnings: Vec<String>,
@@ -108,7 +110,25 @@ impl Inner {
     }
 
     fn live(&self, sandbox: &SandboxId) -> io::Result<Arc<Live>> {
-        self.reach.live(sandbox, || self.find(sandbox).map_err(io::Error::other))
+        self.reach.live(sandbox, || {
+            let found = self.find(sandbox).map_err(io::Error::other)?;
+            if found.is_none() && self.launched_elsewhere(sandbox).map_err(io::Error::other)? {
+                return Err(io::Error::other(DriverError::OtherPidNamespace { sandbox: *sandbox }));
+            }
+            Ok(found)
+        })
+    }
+
+    /// Whether the last run of a sandbox whose PID 1 was not found is, or was, in another PID namespace, and
+    /// nobody dealt with its end. Whether it is over only the engine can tell.
+    pub fn launched_elsewhere(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
+        let dir = self.dir(sandbox);
+        let Some(run) = Run::read(&dir)?.filter(|run| run.is_open() && !self.was_other_boot(run)) else {
+            return Ok(false);
+        };
+        let kept = self.sealer.read(&dir, sandbox).ok().filter(|_| run.container.is_some());
+        let launched_in = kept.and_then(|kept| kept.pid_namespace);
+        Ok(lives_elsewhere(launched_in, self.pid_namespace, Members::Listed))
     }
 
     /// What is kept about a sandbox; nothing where it was never made.

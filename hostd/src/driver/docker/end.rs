@@ -121,6 +121,9 @@ impl Inner {
         let found = self.mirror.ask(&self.name(sandbox)).await?;
         let Some(found) = found.filter(|found| self.is_ours(sandbox, run, found)) else { return Ok(None) };
         match meaning(run, Some(&found.state)) {
+            Meaning::Alive if self.is_elsewhere(sandbox, &found)? => {
+                Err(DriverError::OtherPidNamespace { sandbox: *sandbox })
+            }
             Meaning::Alive => self.adopt(sandbox, run, &found).await,
             Meaning::Absent | Meaning::Dead | Meaning::Removed => Ok(None),
         }
@@ -187,6 +190,9 @@ impl Inner {
             |found: &Inspected| self.is_ours(sandbox, run, found) || self.was_ours(sandbox, run, found);
         let found = self.mirror.ask(&self.name(sandbox)).await?;
         let Some(found) = found.filter(ours) else { return Ok(()) };
+        if phase(&found.state) == Phase::Up && self.is_elsewhere(sandbox, &found)? {
+            return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
+        }
         if phase(&found.state) == Phase::New {
             self.end_strays(&found.id).await?;
         }

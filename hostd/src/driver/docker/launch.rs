@@ -166,6 +166,7 @@ impl Inner {
             badge: order.badge.clone(),
             blueprint: (*order.blueprint).clone(),
             uid_base: 0,
+            pid_namespace: Some(self.pid_namespace),
         };
         if self.kept(&sandbox)?.as_ref() != Some(&kept) {
             let written = self.sealer.write(&dir, &kept).and_then(|file| file.sync_all());

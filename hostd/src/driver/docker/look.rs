@@ -82,6 +82,9 @@ impl Inner {
             let state = found.as_ref().map(|found| &found.state);
             match (meaning(&run, state), &found) {
                 (Meaning::Absent, _) => return Ok(Sight::Absent),
+                (Meaning::Alive, Some(found)) if self.is_elsewhere(sandbox, found)? => {
+                    return Ok(Sight::OtherPidNamespace);
+                }
                 // Another run of it, and nobody dealt with the end of the one that was seen.
                 (Meaning::Alive, Some(other)) if run.is_open() && !run.is_seen(&other.state) => {
                     return self.death(sandbox, dir, run, found).await.map(Sight::Dead);
@@ -132,9 +135,7 @@ impl Inner {
         found: &Inspected,
     ) -> Result<Option<Init>, DriverError> {
         let dir = self.dir(sandbox);
-        let Some(pid) = i32::try_from(found.state.pid).ok().filter(|pid| *pid > 1) else { return Ok(None) };
-        let init = Init::check(pid, |cgroup| is_in(cgroup, &found.id)).map_err(failed("look at PID 1"))?;
-        let Some(init) = init else { return Ok(None) };
+        let Some(init) = init_in(found)? else { return Ok(None) };
         if !self.vouch(&dir, &init, &found.id).await? {
             return Ok(None);
         }
@@ -148,9 +149,14 @@ impl Inner {
         run.seen = Some(found.state.started_at.clone());
         run.boot = Some(self.boot.clone());
         run.write(&dir)?;
-        let written = files::replace(&dir.pid(), pid.to_string().as_bytes(), 0o600);
+        let written = files::replace(&dir.pid(), init.pid.to_string().as_bytes(), 0o600);
         written.map_err(failed("write the pid file"))?;
         Ok(Some(init))
+    }
+
+    /// Whether a container that the engine says runs lives in another PID namespace than hostd.
+    pub fn is_elsewhere(&self, sandbox: &SandboxId, found: &Inspected) -> Result<bool, DriverError> {
+        Ok(self.launched_elsewhere(sandbox)? && init_in(found)?.is_none())
     }
 
     /// Whether a container is that of this sandbox.
@@ -211,4 +217,12 @@ impl Inner {
 pub fn handle(run: &Run, init: &Init) -> Handle {
     let (pid, start_time) = (init.pid, init.start_time);
     Handle(serde_json::json!({ "pid": pid, "start_time": start_time, "container": run.container }))
+}
+
+/// PID 1 of a container, by the number that the engine has for it.
+fn init_in(found: &Inspected) -> Result<Option<Init>, DriverError> {
+    match i32::try_from(found.state.pid).ok().filter(|pid| *pid > 1) {
+        Some(pid) => Init::check(pid, |cgroup| is_in(cgroup, &found.id)).map_err(failed("look at PID 1")),
+        None => Ok(None),
+    }
 }

@@ -232,6 +232,7 @@ fn again(error: &DriverError) -> DriverError {
         | DriverError::Failed { .. }
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }
+        | DriverError::OtherPidNamespace { .. }
         | DriverError::Io { .. } => DriverError::Failed { message: explain(error), output: vec![] },
     }
 }

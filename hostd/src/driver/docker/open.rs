@@ -14,7 +14,7 @@ use super::{
             },
             images::{self, HostRoot},
             layout::Layout,
-            seccomp,
+            pid_namespace, seccomp,
         },
     },
     body::Filter,
@@ -76,6 +76,7 @@ impl Docker {
 impl Inner {
     fn open(config: DockerConfig) -> Result<Self, DriverError> {
         check_instance(&config.instance)?;
+        let pid_namespace = pid_namespace::own()?;
         let data = make_data_dir(&config.data_dir)?;
         let host = HostRoot { root: "/".into(), allow: checked_allow(&config.host_dirs)? };
         let bound: Vec<PathBuf> = host.bound().into_iter().chain(config.agents.clone()).collect();
@@ -119,6 +120,7 @@ impl Inner {
             turns: Turns::default(),
             notes: Notes::default(),
             erased,
+            pid_namespace,
             boot: boot_id(),
             warnings: warnings(nofile),
         })

@@ -43,6 +43,8 @@ pub(crate) struct Fake {
     pub(crate) away: AtomicBool,
     /// No launch is.
     pub(crate) no_launches: AtomicBool,
+    /// All that run do so in another PID namespace.
+    elsewhere: AtomicBool,
     /// It says of itself that it is not well.
     pub(crate) unwell: AtomicBool,
     /// These are begun and never answered.
@@ -116,6 +118,13 @@ impl Fake {
         self.count(id);
         // Whoever waits is told that something happened.
         self.seen.lock().expect("no panic while held").remove(id);
+        self.notify();
+    }
+
+    /// Everything that runs is found in another PID namespace from now on, or in ours again.
+    pub(crate) fn move_elsewhere(&self, so: bool) {
+        self.elsewhere.store(so, Ordering::Relaxed);
+        self.seen.lock().expect("no panic while held").clear();
         self.notify();
     }
 
@@ -289,6 +298,7 @@ impl Driver for Fake {
     async fn look(&self, id: &SandboxId) -> Result<Sight, DriverError> {
         let sight = match self.body(id) {
             None => Sight::Absent,
+            Some(Body::Running { .. }) if self.elsewhere.load(Ordering::Relaxed) => Sight::OtherPidNamespace,
             Some(Body::Running { frozen }) => Sight::Running { frozen, handle: self.handle(id) },
             Some(Body::Dead(cause)) => Sight::Dead(Death { cause, ..Death::default() }),
         };

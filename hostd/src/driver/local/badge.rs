@@ -2,7 +2,7 @@
 //! authenticated with a key that is not in the data of any sandbox.
 
 use super::{super::Badge, files, layout::SandboxDir, limits::BADGE_MAX_BYTES};
-use crate::core::Blueprint;
+use crate::core::{Blueprint, PidNamespace};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use protocol::api::SandboxId;
@@ -17,6 +17,9 @@ pub struct Kept {
     pub blueprint: Blueprint,
     /// The first of the host's ids that the sandbox uses.
     pub uid_base: u32,
+    /// Where it was launched last; badges of an earlier hostd do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<PidNamespace>,
 }
 
 /// On the disk. The body is text in text, so that what is authenticated is bytes and not a way to write
@@ -100,7 +103,9 @@ mod tests {
         let sealer = Sealer { instance: "one".into(), key: [7; 32] };
         let badge = badge();
         let id = badge.sandbox;
-        let kept = Kept { instance: "one".into(), badge, blueprint: blueprint(), uid_base: 1 << 28 };
+        let pid_namespace = Some(PidNamespace(4));
+        let kept =
+            Kept { instance: "one".into(), badge, blueprint: blueprint(), uid_base: 1 << 28, pid_namespace };
         let bytes = sealer.seal(&kept).expect("JSON");
         assert_eq!(sealer.unseal(&bytes, &id).expect("just sealed"), kept);
 

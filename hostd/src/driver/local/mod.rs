@@ -20,6 +20,7 @@ pub mod limits;
 pub mod measure;
 mod netns;
 pub mod owner;
+pub mod pid_namespace;
 pub mod request;
 pub mod seccomp;
 mod syscalls;

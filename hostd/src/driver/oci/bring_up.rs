@@ -64,6 +64,7 @@ impl Inner {
         {
             return Ok(handle(&init, kept.uid_base));
         }
+        self.refuse_elsewhere(&sandbox, false)?;
         if matches!(self.remains(&sandbox), Sight::Dead(_)) {
             self.clear(&sandbox).await?;
         }
@@ -146,7 +147,8 @@ impl Inner {
             })?,
         };
         let (instance, badge) = (self.sealer.instance.clone(), order.badge.clone());
-        let kept = Kept { instance, badge, blueprint: (*order.blueprint).clone(), uid_base };
+        let (blueprint, pid_namespace) = ((*order.blueprint).clone(), Some(self.pid_namespace));
+        let kept = Kept { instance, badge, blueprint, uid_base, pid_namespace };
         if old.as_ref() == Some(&kept) {
             return Ok((kept, None));
         }

@@ -25,10 +25,11 @@ impl Inner {
         if !dir.path().exists() {
             return Ok(self.remains(sandbox));
         }
-        if is_launching(&dir)? {
-            return Ok(Sight::Launching);
-        }
         let kept = self.kept(sandbox)?;
+        if is_launching(&dir)? {
+            let elsewhere = self.lives_elsewhere(sandbox, kept.as_ref(), true);
+            return Ok(if elsewhere { Sight::OtherPidNamespace } else { Sight::Launching });
+        }
         let group = self.group(sandbox);
         match (find(&dir, &group)?, kept) {
             (Some(init), Some(kept)) => {
@@ -38,6 +39,9 @@ impl Inner {
             }
             (Some(_), None) => {
                 Err(DriverError::Damaged { message: format!("sandbox {sandbox} runs, but has no badge") })
+            }
+            (None, kept) if self.lives_elsewhere(sandbox, kept.as_ref(), false) => {
+                Ok(Sight::OtherPidNamespace)
             }
             (None, _) => Ok(self.remains(sandbox)),
         }

@@ -14,7 +14,7 @@ use super::{
     recipe::Recipe,
     sealed::Sealed,
 };
-use crate::core::Blueprint;
+use crate::core::{Blueprint, Members, PidNamespace, lives_elsewhere};
 use async_trait::async_trait;
 use protocol::api::{Capabilities, SandboxId, StatsView};
 use std::{collections::HashMap, io, net::SocketAddr, path::PathBuf, sync::Arc, sync::Mutex};
@@ -33,6 +33,8 @@ pub struct Inner {
     /// What is run in place of the recipe's program.
     pub sealed: Option<Sealed>,
     pub hierarchies: Hierarchies,
+    /// Where hostd lives.
+    pub pid_namespace: PidNamespace,
     pub images: Images,
     pub ranges: Ranges,
     pub runtimed: PathBuf,
@@ -59,8 +61,32 @@ impl Inner {
     }
 
     fn live(&self, sandbox: &SandboxId) -> io::Result<Arc<Live>> {
-        let group = self.group(sandbox);
-        self.reach.live(sandbox, || Init::find(&self.dir(sandbox), |cgroup| group.has(cgroup)))
+        let (dir, group) = (self.dir(sandbox), self.group(sandbox));
+        self.reach.live(sandbox, || match Init::find(&dir, |cgroup| group.has(cgroup))? {
+            Some(init) => Ok(Some(init)),
+            None => self.refuse_elsewhere(sandbox, false).map(|()| None).map_err(io::Error::other),
+        })
+    }
+
+    /// Whether a sandbox whose PID 1 was not found lives in another PID namespace.
+    pub fn lives_elsewhere(&self, sandbox: &SandboxId, kept: Option<&Kept>, launching: bool) -> bool {
+        let launched_in = kept.and_then(|kept| kept.pid_namespace);
+        // The usual case, without a look at the groups.
+        if launched_in == Some(self.pid_namespace) {
+            return false;
+        }
+        let members = if launching { Members::Launching } else { self.group(sandbox).members() };
+        lives_elsewhere(launched_in, self.pid_namespace, members)
+    }
+
+    /// Refuses to touch a sandbox whose PID 1 was not found and that lives in another PID namespace.
+    pub fn refuse_elsewhere(&self, sandbox: &SandboxId, launching: bool) -> Result<(), DriverError> {
+        // A badge that cannot be read does not say; what the kernel lists does.
+        let kept = self.sealer.read(&self.dir(sandbox), sandbox).ok();
+        if self.lives_elsewhere(sandbox, kept.as_ref(), launching) {
+            return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
+        }
+        Ok(())
     }
 
     /// What is kept about a sandbox; nothing where it was never made.

@@ -36,10 +36,14 @@ impl Inner {
 
     pub async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError> {
         let (dir, group) = (self.dir(sandbox), self.group(sandbox));
+        let launching = dir.path().exists() && is_launching(&dir)?;
+        if find(&dir, &group)?.is_none() {
+            self.refuse_elsewhere(sandbox, launching)?;
+        }
         if group.exists() {
             self.thaw(sandbox)?;
         }
-        if dir.path().exists() && is_launching(&dir)? {
+        if launching {
             self.end_launch(&dir, sandbox).await?;
         }
         if let Some(init) = find(&dir, &group)? {
@@ -83,6 +87,7 @@ impl Inner {
             let message = format!("sandbox {sandbox} runs: PID 1 is {}", init.pid);
             return Err(DriverError::Failed { message, output: vec![] });
         }
+        self.refuse_elsewhere(sandbox, false)?;
         let removed = until(CGROUP_REMOVE_MAX_MS, || {
             group.kill_all();
             group.remove().map_err(failed("remove the control groups"))
@@ -102,8 +107,10 @@ impl Inner {
     ) -> Result<(), DriverError> {
         // What is not ours is not touched: its badge says so.
         let kept = self.kept(sandbox)?;
-        if matches!(self.look(sandbox)?, Sight::Running { .. } | Sight::Launching) {
-            self.terminate(sandbox, 0).await?;
+        match self.look(sandbox)? {
+            Sight::Running { .. } | Sight::Launching => self.terminate(sandbox, 0).await?,
+            Sight::OtherPidNamespace => return Err(DriverError::OtherPidNamespace { sandbox: *sandbox }),
+            Sight::Absent | Sight::Dead(_) => {}
         }
         self.clear(sandbox).await?;
         self.discard(sandbox, keep_workspace).await?;
@@ -126,6 +133,7 @@ impl Inner {
     }
 
     pub async fn reset_workspace(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.refuse_elsewhere(sandbox, false)?;
         if matches!(self.look(sandbox)?, Sight::Running { .. } | Sight::Launching) {
             let message = format!("sandbox {sandbox} runs: stop it first");
             return Err(DriverError::Failed { message, output: vec![] });

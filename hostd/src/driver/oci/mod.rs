@@ -20,8 +20,8 @@
 //! **Invariant:** `control/` and the workspace can be written from inside; no path in them is followed.
 
 use super::local::{
-    badge, cgroup, dial, ending, files, ground, ids, images, init, layout, limits, measure, owner, request,
-    seccomp, tree, trial, workspace,
+    badge, cgroup, dial, ending, files, ground, ids, images, init, layout, limits, measure, owner,
+    pid_namespace, request, seccomp, tree, trial, workspace,
 };
 
 mod bring_up;

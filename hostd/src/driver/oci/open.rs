@@ -13,11 +13,13 @@ use super::{
     images::{HostRoot, Images},
     layout::Layout,
     limits::PROBE_ANSWER_MAX_MS,
+    pid_namespace,
     ranges::Ranges,
     recipe::Recipe,
     sealed::Sealed,
     seccomp, trial,
 };
+use crate::core::PidNamespace;
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
@@ -89,6 +91,7 @@ impl Oci {
 struct Ground {
     layout: Layout,
     hierarchies: Hierarchies,
+    pid_namespace: PidNamespace,
     images: Images,
     runtimed: PathBuf,
     filter: String,
@@ -98,6 +101,7 @@ struct Ground {
 impl Ground {
     fn prepare(config: &OciConfig) -> Result<Self, DriverError> {
         check_instance(&config.instance)?;
+        let pid_namespace = pid_namespace::own()?;
         let data = make_data_dir(&config.data_dir)?;
         let host = HostRoot { root: "/".into(), allow: checked_allow(&config.host_image.allow)? };
         let bound: Vec<PathBuf> = host.bound().into_iter().chain(config.agents.clone()).collect();
@@ -117,7 +121,7 @@ impl Ground {
             Hierarchies::discover(&config.instance).map_err(failed("find the control groups"))?;
         let images = Images::open(&layout, &host, config.agents.clone())?;
         let filter = seccomp::program_base64().map_err(|error| unavailable(&format!("could not {error}")))?;
-        Ok(Self { layout, hierarchies, images, runtimed, filter, nofile: nofile()? })
+        Ok(Self { layout, hierarchies, pid_namespace, images, runtimed, filter, nofile: nofile()? })
     }
 
     async fn try_recipe(
@@ -142,6 +146,7 @@ impl Ground {
             sealed: Sealed::of(&recipe.program)?,
             recipe,
             hierarchies: self.hierarchies.clone(),
+            pid_namespace: self.pid_namespace,
             images: self.images.clone(),
             ranges: Ranges::of(&config.instance),
             runtimed: self.runtimed.clone(),

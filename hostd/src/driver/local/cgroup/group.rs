@@ -1,6 +1,7 @@
 //! The control groups of one sandbox: made, limited, frozen, emptied, removed.
 
 use super::hierarchy::{Hierarchy, Version};
+use crate::core::Members;
 use crate::driver::local::{
     files,
     limits::{CPU_PERIOD_US, CPUS_MIN, KERNEL_FILE_MAX_BYTES, KILL_ROUNDS_MAX},
@@ -138,6 +139,18 @@ impl Group {
         pids.sort_unstable();
         pids.dedup();
         pids
+    }
+
+    /// Whether there are processes in it, and whether they have numbers here.
+    pub fn members(&self) -> Members {
+        let pids = self.pids();
+        let counted = || self.get("pids", "pids.current").is_ok_and(|count| count.trim() != "0");
+        match pids.first() {
+            Some(0) => Members::Hidden,
+            Some(_) => Members::Listed,
+            None if counted() => Members::Counted,
+            None => Members::None,
+        }
     }
 
     /// Kills what is in it, and what that started meanwhile; whether nothing was left to be killed.

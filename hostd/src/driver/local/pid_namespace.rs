@@ -1,0 +1,31 @@
+//! The PID namespace that hostd lives in.
+
+use super::{super::DriverError, files::failed, ground::unavailable};
+use crate::core::PidNamespace;
+use std::{os::unix::fs::MetadataExt, path::Path};
+
+/// The namespace of this process. An error where /proc shows the processes of another one: no process that hostd
+/// starts would be found there.
+pub fn own() -> Result<PidNamespace, DriverError> {
+    let look = || failed("look at the PID namespace of hostd");
+    let shown = std::fs::read_link("/proc/self").map_err(look())?;
+    if shown != Path::new(&std::process::id().to_string()) {
+        let why =
+            "/proc shows another PID namespace than that of hostd: mount it anew (unshare --mount-proc)";
+        return Err(unavailable(why));
+    }
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_err(look())?;
+    Ok(PidNamespace(namespace.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_process_of_a_namespace_has_the_same_one() {
+        let parent = format!("/proc/{}/ns/pid", std::os::unix::process::parent_id());
+        let parent = std::fs::metadata(parent).expect("it has a parent").ino();
+        assert_eq!(own().expect("it has one"), PidNamespace(parent));
+    }
+}
