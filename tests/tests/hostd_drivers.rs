@@ -3,7 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
+use tests::launch::program;
+use tests::sandbox::PATIENCE;
 use tests::{Caller, Hostd, Reply};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 async fn driver(caller: &Caller, name: &str) -> Result<Value> {
     let drivers: Value = caller.get("/v1/drivers").await?.expect(200)?;
@@ -120,6 +124,25 @@ async fn sandboxes_of_another_pid_namespace_are_left_alone_and_go_on_when_hostd_
     }
     ensure!(hostd.processes()?.is_empty());
     Ok(())
+}
+
+/// The kernel has no number for such a hostd, and a signal to 0 would end the caller's own process group.
+#[tokio::test]
+async fn a_hostd_of_another_pid_namespace_is_not_stopped_and_nobody_else_is() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let (first, rest) = OWN_PID_NAMESPACE.split_first().context("a program")?;
+    for arguments in [&["down"][..], &["down", "--all"]] {
+        let mut command = Command::new(first);
+        command.args(rest).arg(program("slipway")?).args(arguments);
+        command.env("SLIPWAY_DATA_DIR", hostd.data()).env_remove("SLIPWAY_URL").process_group(0);
+        let output =
+            timeout(PATIENCE, command.kill_on_drop(true).output()).await.context("it does not end")??;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1), "{}: {said}", output.status);
+        ensure!(said.contains("hostd runs in another PID namespace"), "{said}");
+    }
+    ensure!(hostd.operator()?.get("/healthz").await?.status == 200);
+    hostd.stop().await
 }
 
 /// The PID 1 of each, which must run.

@@ -36,10 +36,17 @@ pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
         return Err(Failure::refused("hostd is on another machine, or not yours to stop")
             .or("unset SLIPWAY_URL to stop the hostd of this machine"));
     };
-    let Some(pid) =
-        serving(socket).map_err(|error| Failure::io(format!("reach {}", socket.display()), error))?
-    else {
-        return context.output.line("hostd does not run");
+    let serving =
+        serving(socket).map_err(|error| Failure::io(format!("reach {}", socket.display()), error))?;
+    let pid = match serving {
+        Serving::Nobody => return context.output.line("hostd does not run"),
+        Serving::Here(pid) => pid,
+        Serving::OtherPidNamespace => {
+            return Err(Failure::refused(
+                "hostd runs in another PID namespace and cannot be stopped from here",
+            )
+            .or("run this in the namespace where hostd was started"));
+        }
     };
     if args.all {
         stop_all(context).await?;
@@ -54,12 +61,22 @@ pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
     })
 }
 
-/// Who listens on the socket.
-fn serving(socket: &Path) -> io::Result<Option<Pid>> {
+/// The process that listens on the socket.
+enum Serving {
+    Nobody,
+    Here(Pid),
+    /// It has no number here: the kernel says 0, and a signal to 0 is one to our own process group.
+    OtherPidNamespace,
+}
+
+fn serving(socket: &Path) -> io::Result<Serving> {
     match UnixStream::connect(socket) {
-        Ok(stream) => Ok(Some(Pid::from_raw(getsockopt(&stream, PeerCredentials)?.pid()))),
+        Ok(stream) => Ok(match getsockopt(&stream, PeerCredentials)?.pid() {
+            ..=0 => Serving::OtherPidNamespace,
+            pid => Serving::Here(Pid::from_raw(pid)),
+        }),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            Ok(None)
+            Ok(Serving::Nobody)
         }
         Err(error) => Err(error),
     }
