@@ -53,6 +53,37 @@ step() {
     exit "$status"
   fi
   log "$name: passed in $((SECONDS - started_s)) s"
+  [[ -z "${timings:-}" ]] || printf '%7d s  %s\n' "$((SECONDS - started_s))" "$name" >>"$timings"
+}
+
+# time_steps: from now on the time of each step is kept, also of those in subshells; when the script ends, whether
+# in order or not, the times are printed.
+time_steps() {
+  timings=$(mktemp)
+  trap 'cat -- "$timings" >&2; rm -f -- "$timings"' EXIT
+}
+
+# instance_of DIRECTORY: the name of a hostd that lives in a directory of mktemp.
+instance_of() { printf '%s\n' "${1##*[.-]}-apart"; }
+
+# own_instance DIRECTORY NAME: makes a data directory for a hostd of that name. Its control groups are named after it.
+own_instance() {
+  mkdir -p "$1"
+  chmod 711 "$1"
+  printf '%s\n' "$2" >"$1/instance"
+}
+
+# remove_groups NAME: removes the control groups of the hostd of that name, which has ended.
+remove_groups() {
+  local group tries
+  for group in "/sys/fs/cgroup/slipway-$1" /sys/fs/cgroup/*/"slipway-$1"; do
+    # What was killed a moment ago is in them until it is gone.
+    for ((tries = 0; tries < 100; tries++)); do
+      [[ -d "$group" ]] || break
+      find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.1
+    done
+    [[ ! -d "$group" ]] || log "could not remove the control group $group"
+  done
 }
 
 # install_tool NAME VERSION: a cargo tool at exactly that version. Unoptimised, because it is built

@@ -1,9 +1,10 @@
-//! Which drivers a hostd has: chosen by its configuration, told to whoever asks; and what they cannot reach.
+//! Which drivers a hostd has: chosen by its configuration, told to whoever asks; what they cannot reach; and what
+//! runs beside a hostd without touching it.
 
 use anyhow::{Context, Result, ensure};
 use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
-use tests::launch::program;
+use tests::launch::{directory, program, script};
 use tests::sandbox::PATIENCE;
 use tests::{Caller, Hostd, Reply};
 use tokio::process::Command;
@@ -163,5 +164,55 @@ fn left_alone(reply: &Reply, sandbox: &str) -> Result<()> {
     ensure!(error.code == ApiErrorCode::DriverUnavailable, "{error:?}");
     let words = [sandbox, "another PID namespace", "start hostd in the namespace"];
     ensure!(words.iter().all(|word| error.message.contains(word)), "{error:?}");
+    Ok(())
+}
+
+/// On a machine of its own (a `scripts/apart`): as after `scripts/up`, with what a person did then.
+const USED_MACHINE: &str = r#"
+    set -euo pipefail
+    slipway up >/dev/null 2>&1
+    slipway exec up -- sh -c 'echo mine > /tmp/note'
+    look() {
+      slipway ls --json | jq -c '[.items[] | [.id, .name, .status, .attempt]]'
+      pgrep --exact hostd
+      cat /var/lib/slipway/oci/*/pid
+      slipway exec up -- cat /tmp/note
+      curl --silent --fail http://127.0.0.1:9090/healthz
+    }
+    look >before
+    "$1" "$2" >said 2>&1 || { cat said; exit 1; }
+    look >after
+    diff before after
+    cat said
+"#;
+
+/// What it runs takes the default ports, paths and names, and stops everything that it finds.
+const README: &str = r#"# Test
+
+```sh
+slipway up
+slipway ls --json | jq --exit-status '.items | length == 1'
+slipway exec up -- sh -c '[ ! -e /tmp/note ]'
+curl --silent --fail http://127.0.0.1:9090/healthz
+slipway down --all
+```
+"#;
+
+#[tokio::test]
+async fn the_commands_of_a_readme_run_beside_a_slipway_that_is_in_use_and_leave_it_alone() -> Result<()> {
+    let dir = directory()?;
+    let readme = dir.path().join("README.md");
+    std::fs::write(&readme, README)?;
+    let programs = program("hostd")?.parent().context("a directory")?.display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH")?);
+    let mut command = Command::new(script("apart")?);
+    command.args(["bash", "-c", USED_MACHINE, "machine"]).arg(script("readme")?).arg(&readme);
+    // Settings of whoever runs it lead nowhere in there.
+    command.env("SLIPWAY_URL", "http://127.0.0.1:1").env("PATH", path).current_dir(dir.path());
+    let output =
+        timeout(PATIENCE, command.kill_on_drop(true).output()).await.context("it does not end")??;
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success() && said.contains("1 of 1 blocks run, all passed"), "{said}");
     Ok(())
 }
