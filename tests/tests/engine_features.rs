@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use tests::engines::{Engine, Kind, Outside, Setup};
-use tests::host::until;
+use tests::host::{OWN_PID_NAMESPACE, until};
 use tests::{Caller, Hostd};
 use tokio::task::spawn_blocking;
 
@@ -234,5 +234,40 @@ async fn an_imported_image_is_given_to_the_engine_once_and_again_when_it_is_lost
         caller.create(&spec).await?;
         ensure!(given(&images()?) == 1, "{kind:?}: {}", images()?);
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_of_another_pid_namespace_than_hostd_is_left_alone_until_hostd_is_back() -> Result<()> {
+    let engine = started(Kind::Docker, Setup::default()).await?;
+    let (mut hostd, caller) = hostd(&engine).await?;
+    let id = caller.create(&json!({"idle_policy": "always_on"})).await?;
+    caller.prints(&id, "echo kept > /tmp/note").await?;
+    let container = engine.container(&id)?;
+    let started_at =
+        || engine.prints(&["inspect", "--format", "{{.State.StartedAt}} {{.State.Status}}", &container]);
+    let before = started_at()?;
+
+    hostd.again_through(OWN_PID_NAMESPACE).await?;
+    let place = format!("/v1/sandboxes/{id}");
+    let left_alone = |view: &Value| view["problem"]["message"].to_string().contains("another PID namespace");
+    let view = caller.until(&place, left_alone).await?;
+    ensure!(view["status"] == "running", "{view}");
+    for reply in [
+        caller.post(&format!("{place}/execs"), &json!({"shell": "true"})).await?,
+        caller.post(&format!("{place}/stop"), &json!({})).await?,
+        caller.delete(&place).await?,
+    ] {
+        let error = reply.error()?;
+        ensure!(error.code == ApiErrorCode::DriverUnavailable, "{error:?}");
+        ensure!(error.message.contains("another PID namespace"), "{error:?}");
+    }
+    ensure!(started_at()? == before, "{before} became {}", started_at()?);
+
+    hostd.crash().await?;
+    until_usable(&caller).await?;
+    ensure!(caller.prints(&id, "cat /tmp/note").await? == "kept\n");
+    caller.delete(&place).await?.expect::<Value>(200)?;
+    ensure!(engine.containers(&format!("dev.slipway.sandbox={id}"))?.is_empty());
     Ok(())
 }

@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
+use tests::host::OWN_PID_NAMESPACE;
 use tests::launch::{directory, program, script};
 use tests::sandbox::PATIENCE;
 use tests::{Caller, Hostd, Reply};
@@ -71,9 +72,6 @@ async fn the_command_shows_drivers_and_what_is_stale() -> Result<()> {
     ensure!(strange.exists());
     Ok(())
 }
-
-/// As somebody does who runs a hostd in a container, or in a test, on data that is in use.
-const OWN_PID_NAMESPACE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
 #[tokio::test]
 async fn sandboxes_of_another_pid_namespace_are_left_alone_and_go_on_when_hostd_is_back() -> Result<()> {

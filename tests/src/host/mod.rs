@@ -36,6 +36,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+/// Starts a program in a PID namespace of its own, as in a container.
+pub const OWN_PID_NAMESPACE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
 pub struct Hostd {
     /// Everything it keeps. Removed at the end, with whatever still runs.
     dir: TempDir,
