@@ -2,12 +2,17 @@
 //! runs beside a hostd without touching it.
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
-use tests::host::OWN_PID_NAMESPACE;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tests::host::{OWN_PID_NAMESPACE, until};
 use tests::launch::{directory, program, script};
 use tests::sandbox::PATIENCE;
 use tests::{Caller, Hostd, Reply};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -213,4 +218,48 @@ async fn the_commands_of_a_readme_run_beside_a_slipway_that_is_in_use_and_leave_
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success() && said.contains("1 of 1 blocks run, all passed"), "{said}");
     Ok(())
+}
+
+/// However it is ended, what it ran ends and what it made is gone: at once, or where it was killed with the next one.
+#[tokio::test]
+async fn a_command_that_runs_apart_leaves_nothing_when_its_script_is_ended() -> Result<()> {
+    for (signal, status) in [(Signal::SIGTERM, Some(143)), (Signal::SIGKILL, None)] {
+        let line = "slipway up >/dev/null 2>&1 && cat /var/lib/slipway/instance && exec sleep infinity";
+        let mut command = apart(&["bash", "-c", line])?;
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
+        let instance = timeout(PATIENCE, lines.next_line()).await??.context("the name of its hostd")?;
+        let scratch = instance.strip_suffix("-apart").map(|name| format!("/var/tmp/apart-{name}"));
+        let scratch = scratch.with_context(|| format!("a name: {instance}"))?;
+        ensure!(Path::new(&scratch).exists() && !groups(&instance)?.is_empty(), "{instance}");
+        kill(Pid::from_raw(i32::try_from(child.id().context("it runs")?)?), signal)?;
+        let ended = timeout(PATIENCE, child.wait()).await.context("it does not end")??;
+        ensure!(ended.code() == status, "{ended}");
+        until("nothing is left", async || {
+            if signal == Signal::SIGKILL {
+                ensure!(apart(&["true"])?.status().await?.success());
+            }
+            let left = Path::new(&scratch).exists() || !groups(&instance)?.is_empty();
+            ensure!(!(left && signal == Signal::SIGTERM), "{instance} left something");
+            Ok((!left).then_some(()))
+        })
+        .await?;
+        // What it started held the other end.
+        ensure!(timeout(PATIENCE, lines.next_line()).await??.is_none());
+    }
+    Ok(())
+}
+
+fn apart(command: &[&str]) -> Result<Command> {
+    let programs = program("hostd")?.parent().context("a directory")?.display().to_string();
+    let mut apart = Command::new(script("apart")?);
+    apart.args(command).env("PATH", format!("{programs}:{}", std::env::var("PATH")?)).kill_on_drop(true);
+    Ok(apart)
+}
+
+/// The control groups of a hostd, by its name.
+fn groups(instance: &str) -> Result<Vec<PathBuf>> {
+    let hierarchies = std::fs::read_dir("/sys/fs/cgroup")?.flatten().map(|entry| entry.path());
+    let all = hierarchies.chain(["/sys/fs/cgroup".into()]).map(|at| at.join(format!("slipway-{instance}")));
+    Ok(all.filter(|group| group.exists()).collect())
 }
