@@ -19,6 +19,7 @@ pub mod input;
 pub mod launch;
 pub mod model;
 pub mod output;
+pub mod packages;
 pub mod processes;
 pub mod programs;
 pub mod pty;

@@ -4,15 +4,12 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::process::Stdio;
 use tests::host::{shell, until};
-use tests::sandbox::PATIENCE;
+use tests::packages::Npm;
 use tests::{Caller, Hostd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::process::Command;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 /// A loopback address that no tool takes for its own machine, and that the administrator excepts.
 const SERVER: &str = "127.0.0.77:0";
@@ -291,13 +288,12 @@ async fn what_a_task_does_is_told_with_the_task() -> Result<()> {
 
 #[tokio::test]
 async fn npm_installs_a_real_package() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
     // Where packages come from is this machine's business.
+    let npm = Npm::of_this_machine()?;
+    let hostd = Hostd::start_with(&[("SLIPWAY_EGRESS_PRIVATE", &npm.exception()?)]).await?;
+    let operator = hostd.operator()?;
     let mut env = serde_json::Map::new();
-    for (name, key) in [("npm_config_registry", "registry"), ("npm_config_cafile", "cafile")] {
-        let asked = Command::new("npm").args(["config", "get", key]).stderr(Stdio::null()).output();
-        let value = String::from_utf8(timeout(PATIENCE, asked).await??.stdout)?.trim().to_owned();
+    for (name, value) in [("npm_config_registry", npm.registry), ("npm_config_cafile", npm.authorities)] {
         if !value.is_empty() && value != "null" {
             env.insert(name.to_owned(), value.into());
         }

@@ -1,12 +1,12 @@
 //! The whole of it: from one command to an app in a browser. The model is scripted; everything else is real.
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-use std::process::Command;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tests::Browser;
 use tests::agents::{APP, Workshop};
 use tests::model::{Intent, Script, Speech, Turn};
+use tests::packages::Npm;
 use tokio::time::timeout;
 
 /// A download is as slow as the network is.
@@ -47,20 +47,15 @@ fn app() -> Script {
     ])
 }
 
-/// How npm of this machine reaches its registry: what a user of a sandbox would set, too.
-fn npm(name: &str) -> Result<String> {
-    let output = Command::new("npm").args(["config", "get", name]).output().context("run npm")?;
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn one_command_makes_an_app_that_a_browser_shows() -> Result<()> {
-    let shop = Workshop::open(Speech::Messages).await?;
+    let npm = Npm::of_this_machine()?;
+    let except = [("SLIPWAY_EGRESS_PRIVATE", &*npm.exception()?)];
+    let shop = Workshop::open_with(Speech::Messages, json!({}), &except).await?;
     let browser = Browser::start().await?;
     shop.model.script(app());
-    let (registry, authorities) = (npm("registry")?, npm("cafile")?);
-    let registry = format!("npm_config_registry={registry}");
-    let authorities = format!("npm_config_cafile={authorities}");
+    let registry = format!("npm_config_registry={}", npm.registry);
+    let authorities = format!("npm_config_cafile={}", npm.authorities);
     let arguments = [
         "run",
         "--keep",

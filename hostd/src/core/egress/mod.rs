@@ -9,6 +9,7 @@ mod claim;
 mod host;
 mod policy;
 mod rule;
+mod special_purpose;
 mod tally;
 
 pub use address::{Reserved, faces, reserved};

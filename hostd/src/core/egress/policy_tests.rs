@@ -28,22 +28,22 @@ fn verdict(policy: &Policy, host: &str, address: &str) -> String {
 fn deny_wins_and_an_allow_list_is_a_whole_list() {
     let mail = layer(Some("default"), &[], &["*:25,465,587"]);
     let table = [
-        (vec![], "example.com", "203.0.113.1", "+public"),
-        (vec![mail.clone()], "example.com", "203.0.113.1", "+public"),
-        (vec![mail.clone()], "example.com:587", "203.0.113.1", "-*:25,465,587"),
-        (vec![layer(None, &["*.example.com"], &[])], "a.example.com", "203.0.113.1", "+*.example.com"),
-        (vec![layer(None, &["*.example.com"], &[])], "example.org", "203.0.113.1", "-no allow rule fits"),
-        (vec![layer(None, &["*"], &["a.example.com"])], "a.example.com", "203.0.113.1", "-a.example.com"),
-        (vec![layer(None, &["203.0.113.0/24"], &[])], "example.com", "203.0.113.1", "+203.0.113.0/24"),
-        (vec![layer(None, &["203.0.113.0/24"], &[])], "example.com", "198.51.100.1", "-no allow rule fits"),
-        (vec![layer(None, &[], &["203.0.113.0/24"])], "example.com", "203.0.113.1", "-203.0.113.0/24"),
-        (vec![layer(None, &[], &["203.0.113.0/24"])], "example.com", "::ffff:203.0.113.1", "-203.0.113.0/24"),
+        (vec![], "example.com", "1.2.3.4", "+public"),
+        (vec![mail.clone()], "example.com", "1.2.3.4", "+public"),
+        (vec![mail.clone()], "example.com:587", "1.2.3.4", "-*:25,465,587"),
+        (vec![layer(None, &["*.example.com"], &[])], "a.example.com", "1.2.3.4", "+*.example.com"),
+        (vec![layer(None, &["*.example.com"], &[])], "example.org", "1.2.3.4", "-no allow rule fits"),
+        (vec![layer(None, &["*"], &["a.example.com"])], "a.example.com", "1.2.3.4", "-a.example.com"),
+        (vec![layer(None, &["1.2.3.0/24"], &[])], "example.com", "1.2.3.4", "+1.2.3.0/24"),
+        (vec![layer(None, &["1.2.3.0/24"], &[])], "example.com", "1.2.4.1", "-no allow rule fits"),
+        (vec![layer(None, &[], &["1.2.3.0/24"])], "example.com", "1.2.3.4", "-1.2.3.0/24"),
+        (vec![layer(None, &[], &["1.2.3.0/24"])], "example.com", "::ffff:1.2.3.4", "-1.2.3.0/24"),
         // What one layer allows the other may still deny.
-        (vec![mail, layer(None, &["*:25"], &[])], "example.com:25", "203.0.113.1", "-*:25,465,587"),
+        (vec![mail, layer(None, &["*:25"], &[])], "example.com:25", "1.2.3.4", "-*:25,465,587"),
         (
             vec![Layer { profile: Some("x".into()), rules: None }],
             "example.com",
-            "203.0.113.1",
+            "1.2.3.4",
             "-no such profile",
         ),
     ];
@@ -58,6 +58,8 @@ fn what_is_not_public_needs_an_exception_whatever_is_allowed() {
     let table = [
         (&[][..], "10.0.0.5", "10.0.0.5", "-private address"),
         (&[], "intranet.example", "10.0.0.5", "-private address"),
+        (&[], "example.com", "203.0.113.1", "-documentation address"),
+        (&["203.0.113.0/24"], "example.com", "203.0.113.1", "+203.0.113.0/24"),
         (&[], "metadata.example", "169.254.169.254", "-link-local address"),
         (&["10.0.0.5:443"], "10.0.0.5", "10.0.0.5", "+10.0.0.5:443"),
         (&["10.0.0.5:443"], "10.0.0.5:80", "10.0.0.5", "-private address"),
@@ -73,7 +75,7 @@ fn what_is_not_public_needs_an_exception_whatever_is_allowed() {
     for (except, host, address, expected) in table {
         assert_eq!(verdict(&policy(open(), except), host, address), expected, "{except:?} {host} {address}");
     }
-    let own = policy(open(), &[]).judge(&asked("example.com"), "203.0.113.1".parse().expect("one"), true);
+    let own = policy(open(), &[]).judge(&asked("example.com"), "1.2.3.4".parse().expect("one"), true);
     assert!(matches!(own, Verdict::Denied(Why::Own { .. })));
     assert!(Exceptions::parse(&["*:443".to_owned()]).is_err());
 }
@@ -82,12 +84,12 @@ fn what_is_not_public_needs_an_exception_whatever_is_allowed() {
 fn a_name_that_is_denied_is_not_looked_up() {
     let table = [
         (layer(None, &[], &["*.example.com"]), "a.example.com", true),
-        (layer(None, &[], &["203.0.113.0/24"]), "a.example.com", false),
+        (layer(None, &[], &["1.2.3.0/24"]), "a.example.com", false),
         (layer(None, &["example.org"], &[]), "a.example.com", true),
-        (layer(None, &["example.org", "203.0.113.0/24"], &[]), "a.example.com", false),
-        (layer(None, &["203.0.113.0/24:80"], &[]), "a.example.com", true),
+        (layer(None, &["example.org", "1.2.3.0/24"], &[]), "a.example.com", false),
+        (layer(None, &["1.2.3.0/24:80"], &[]), "a.example.com", true),
         (layer(None, &[], &[]), "x.localhost", true),
-        (layer(None, &[], &["203.0.113.0/24"]), "203.0.113.1", true),
+        (layer(None, &[], &["1.2.3.0/24"]), "1.2.3.4", true),
     ];
     for (layer, host, denied) in table {
         assert_eq!(
@@ -103,7 +105,7 @@ fn the_built_in_profile_denies_mail_only() {
     let rules = Some(Arc::new(built_in()));
     let policy = policy(vec![Layer { profile: Some("default".into()), rules }], &[]);
     for (port, good) in [(25, false), (465, false), (587, false), (443, true), (22, true), (65535, true)] {
-        let verdict = verdict(&policy, &format!("example.com:{port}"), "203.0.113.1");
+        let verdict = verdict(&policy, &format!("example.com:{port}"), "1.2.3.4");
         assert_eq!(verdict.starts_with('+'), good, "{port}");
     }
 }
@@ -121,8 +123,8 @@ fn whoever_is_denied_reads_what_to_do() {
     let rules =
         policy(vec![layer(Some("default"), &[], &["*:25"]), layer(None, &["*.example.com"], &[])], &[]);
     let said: Vec<String> = [
-        ("example.org", "203.0.113.1"),
-        ("a.example.com:25", "203.0.113.1"),
+        ("example.org", "1.2.3.4"),
+        ("a.example.com:25", "1.2.3.4"),
         ("a.example.com", "169.254.169.254"),
         ("a.example.com", "127.0.0.1"),
         ("a.example.com:8080", "10.1.2.3"),

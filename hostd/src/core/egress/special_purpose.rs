@@ -1,0 +1,251 @@
+//! The special-purpose address registries of IANA (IPv4 and IPv6, as of 2025), with multicast and what is special
+//! without being in them. The longest prefix that an address is in says what it is.
+
+use super::address::Reserved;
+use std::{net::IpAddr, sync::LazyLock};
+
+/// Whether a block may be reached through the public network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    Global,
+    /// What the IPv4 address within says.
+    AsEmbedded,
+    Not(Reserved),
+}
+
+use Reach::{AsEmbedded, Global, Not};
+use Reserved::{
+    Benchmark, Broadcast, Documentation, LinkLocal, Loopback, Multicast, Private, Shared, Special,
+    Unspecified,
+};
+
+/// Address block, name, where it is defined, reach.
+type Row = (&'static str, &'static str, &'static str, Reach);
+
+#[rustfmt::skip]
+pub const BLOCKS: [Row; 56] = [
+    ("0.0.0.0/8",          "This network",                        "RFC 791",   Not(Unspecified)),
+    ("0.0.0.0/32",         "This host on this network",           "RFC 1122",  Not(Unspecified)),
+    ("10.0.0.0/8",         "Private-Use",                         "RFC 1918",  Not(Private)),
+    ("100.64.0.0/10",      "Shared Address Space",                "RFC 6598",  Not(Shared)),
+    ("127.0.0.0/8",        "Loopback",                            "RFC 1122",  Not(Loopback)),
+    // Where Azure talks to its machines, from every network: certificates, and what a machine is to run.
+    ("168.63.129.16/32",   "Azure wire server",                   "no RFC",    Not(LinkLocal)),
+    ("169.254.0.0/16",     "Link Local",                          "RFC 3927",  Not(LinkLocal)),
+    ("172.16.0.0/12",      "Private-Use",                         "RFC 1918",  Not(Private)),
+    ("192.0.0.0/24",       "IETF Protocol Assignments",           "RFC 6890",  Not(Special)),
+    ("192.0.0.0/29",       "IPv4 Service Continuity Prefix",      "RFC 7335",  Not(Special)),
+    ("192.0.0.8/32",       "IPv4 dummy address",                  "RFC 7600",  Not(Special)),
+    ("192.0.0.9/32",       "Port Control Protocol Anycast",       "RFC 7723",  Global),
+    ("192.0.0.10/32",      "TURN Anycast",                        "RFC 8155",  Global),
+    ("192.0.0.170/32",     "NAT64/DNS64 Discovery",               "RFC 7050",  Not(Special)),
+    ("192.0.0.171/32",     "NAT64/DNS64 Discovery",               "RFC 7050",  Not(Special)),
+    ("192.0.2.0/24",       "Documentation (TEST-NET-1)",          "RFC 5737",  Not(Documentation)),
+    ("192.31.196.0/24",    "AS112-v4",                            "RFC 7535",  Global),
+    ("192.52.193.0/24",    "AMT",                                 "RFC 7450",  Global),
+    ("192.88.99.0/24",     "Deprecated (6to4 Relay Anycast)",     "RFC 7526",  Not(Special)),
+    ("192.88.99.2/32",     "6a44-relay anycast address",          "RFC 6751",  Not(Special)),
+    ("192.168.0.0/16",     "Private-Use",                         "RFC 1918",  Not(Private)),
+    ("192.175.48.0/24",    "Direct Delegation AS112 Service",     "RFC 7534",  Global),
+    ("198.18.0.0/15",      "Benchmarking",                        "RFC 2544",  Not(Benchmark)),
+    ("198.51.100.0/24",    "Documentation (TEST-NET-2)",          "RFC 5737",  Not(Documentation)),
+    ("203.0.113.0/24",     "Documentation (TEST-NET-3)",          "RFC 5737",  Not(Documentation)),
+    ("224.0.0.0/4",        "Multicast",                           "RFC 5771",  Not(Multicast)),
+    ("240.0.0.0/4",        "Reserved",                            "RFC 1112",  Not(Special)),
+    ("255.255.255.255/32", "Limited Broadcast",                   "RFC 919",   Not(Broadcast)),
+
+    // The forms of IPv4 that nobody uses any more, and what is left of this part of the address space.
+    ("::/8",               "Reserved by IETF",                    "RFC 4291",  Not(Special)),
+    ("::/128",             "Unspecified Address",                 "RFC 4291",  Not(Unspecified)),
+    ("::1/128",            "Loopback Address",                    "RFC 4291",  Not(Loopback)),
+    // A socket connects to the address within.
+    ("::ffff:0:0/96",      "IPv4-mapped Address",                 "RFC 4291",  AsEmbedded),
+    ("64:ff9b::/96",       "IPv4-IPv6 Translation",               "RFC 6052",  AsEmbedded),
+    ("64:ff9b:1::/48",     "IPv4-IPv6 Translation",               "RFC 8215",  Not(Private)),
+    ("100::/64",           "Discard-Only Address Block",          "RFC 6666",  Not(Special)),
+    ("100:0:0:1::/64",     "Dummy IPv6 Prefix",                   "RFC 9780",  Not(Special)),
+    ("2001::/23",          "IETF Protocol Assignments",           "RFC 2928",  Not(Special)),
+    ("2001::/32",          "TEREDO",                              "RFC 4380",  AsEmbedded),
+    ("2001:1::1/128",      "Port Control Protocol Anycast",       "RFC 7723",  Global),
+    ("2001:1::2/128",      "TURN Anycast",                        "RFC 8155",  Global),
+    ("2001:1::3/128",      "DNS-SD Service Registration Anycast", "RFC 9665",  Global),
+    ("2001:2::/48",        "Benchmarking",                        "RFC 5180",  Not(Benchmark)),
+    ("2001:3::/32",        "AMT",                                 "RFC 7450",  Global),
+    ("2001:4:112::/48",    "AS112-v6",                            "RFC 7535",  Global),
+    ("2001:10::/28",       "Deprecated (previously ORCHID)",      "RFC 4843",  Not(Special)),
+    ("2001:20::/28",       "ORCHIDv2",                            "RFC 7343",  Global),
+    ("2001:30::/28",       "Drone Remote ID Entity Tags",         "RFC 9374",  Global),
+    ("2001:db8::/32",      "Documentation",                       "RFC 3849",  Not(Documentation)),
+    ("2002::/16",          "6to4",                                "RFC 3056",  AsEmbedded),
+    ("2620:4f:8000::/48",  "Direct Delegation AS112 Service",     "RFC 7534",  Global),
+    ("3fff::/20",          "Documentation",                       "RFC 9637",  Not(Documentation)),
+    ("5f00::/16",          "Segment Routing (SRv6) SIDs",         "RFC 9602",  Not(Special)),
+    ("fc00::/7",           "Unique-Local",                        "RFC 4193",  Not(Private)),
+    ("fe80::/10",          "Link-Local Unicast",                  "RFC 4291",  Not(LinkLocal)),
+    ("fec0::/10",          "Deprecated (Site-Local Unicast)",     "RFC 3879",  Not(Private)),
+    ("ff00::/8",           "Multicast",                           "RFC 4291",  Not(Multicast)),
+];
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    network: IpAddr,
+    length: u32,
+    reach: Reach,
+}
+
+static PARSED: LazyLock<Vec<Block>> = LazyLock::new(|| {
+    let parse = |(text, _, _, reach): &Row| {
+        let (network, length) = text.split_once('/')?;
+        Some(Block { network: network.parse().ok()?, length: length.parse().ok()?, reach: *reach })
+    };
+    BLOCKS.iter().map(|row| parse(row).expect("a row is a block, see the tests")).collect()
+});
+
+/// What the smallest block says that this very address is in; what is in none is global.
+pub fn reach(address: IpAddr) -> Reach {
+    let blocks = PARSED.iter().filter(|block| block.has(address));
+    blocks.max_by_key(|block| block.length).map_or(Global, |block| block.reach)
+}
+
+impl Block {
+    fn has(&self, address: IpAddr) -> bool {
+        let host_bits = |width: u32| width - self.length;
+        match (self.network, address) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                (network.to_bits() ^ address.to_bits()).checked_shr(host_bits(32)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                (network.to_bits() ^ address.to_bits()).checked_shr(host_bits(128)).unwrap_or(0) == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    /// The block's own, its last, and the two beside it that are not in it.
+    fn edges(block: Block) -> (IpAddr, IpAddr, Vec<IpAddr>) {
+        match block.network {
+            IpAddr::V4(network) => {
+                let first = network.to_bits();
+                let last = first | u32::MAX.checked_shr(block.length).unwrap_or(0);
+                let beside = [first.checked_sub(1), last.checked_add(1)].into_iter().flatten();
+                let four = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits));
+                (four(first), four(last), beside.map(four).collect())
+            }
+            IpAddr::V6(network) => {
+                let first = network.to_bits();
+                let last = first | u128::MAX.checked_shr(block.length).unwrap_or(0);
+                let beside = [first.checked_sub(1), last.checked_add(1)].into_iter().flatten();
+                let six = |bits: u128| IpAddr::V6(Ipv6Addr::from_bits(bits));
+                (six(first), six(last), beside.map(six).collect())
+            }
+        }
+    }
+
+    #[test]
+    fn every_block_holds_from_its_first_to_its_last_address() {
+        for (block, (text, name, rfc, _)) in PARSED.iter().zip(BLOCKS) {
+            let (first, last, beside) = edges(*block);
+            assert_eq!(first, block.network, "{text}: bits behind the prefix");
+            assert!(!name.is_empty() && (rfc.starts_with("RFC ") || rfc == "no RFC"), "{text}");
+            // A smaller block within this one may begin or end with it.
+            let smallest = |address| {
+                let within = PARSED.iter().filter(|other| other.has(address) && block.has(other.network));
+                within.max_by_key(|other| other.length).expect("the block itself").reach
+            };
+            for address in [first, last] {
+                assert!(block.has(address), "{text} has {address}");
+                assert_eq!(reach(address), smallest(address), "{text} at {address}");
+            }
+            for address in beside {
+                assert!(!block.has(address), "{text} has not {address}");
+            }
+        }
+    }
+
+    /// The same once more by hand, for the rows that a slip would cost most.
+    const BY_HAND: [(&str, Reach); 70] = [
+        ("0.0.0.0", Not(Unspecified)),
+        ("9.255.255.255", Global),
+        ("10.0.0.0", Not(Private)),
+        ("10.255.255.255", Not(Private)),
+        ("11.0.0.0", Global),
+        ("100.63.255.255", Global),
+        ("100.64.0.0", Not(Shared)),
+        ("100.127.255.255", Not(Shared)),
+        ("100.128.0.0", Global),
+        ("168.63.129.15", Global),
+        ("168.63.129.16", Not(LinkLocal)),
+        ("172.15.255.255", Global),
+        ("172.31.255.255", Not(Private)),
+        ("172.32.0.0", Global),
+        ("192.0.0.8", Not(Special)),
+        ("192.0.0.9", Global),
+        ("192.0.0.10", Global),
+        ("192.0.0.11", Not(Special)),
+        ("192.0.1.0", Global),
+        ("192.0.2.255", Not(Documentation)),
+        ("192.31.196.1", Global),
+        ("192.52.193.1", Global),
+        ("192.175.48.1", Global),
+        ("198.51.100.7", Not(Documentation)),
+        ("198.51.101.0", Global),
+        ("203.0.113.9", Not(Documentation)),
+        ("223.255.255.255", Global),
+        ("224.0.0.0", Not(Multicast)),
+        ("240.0.0.0", Not(Special)),
+        ("255.255.255.254", Not(Special)),
+        ("255.255.255.255", Not(Broadcast)),
+        ("::", Not(Unspecified)),
+        ("::1", Not(Loopback)),
+        ("::2", Not(Special)),
+        ("::ffff:1.1.1.1", AsEmbedded),
+        ("::1:0:0:0", Not(Special)),
+        ("64:ff9b::1.1.1.1", AsEmbedded),
+        ("64:ff9b:0:1::", Not(Special)),
+        ("64:ff9b:1:ffff::", Not(Private)),
+        ("100::1", Not(Special)),
+        ("100:0:0:1::1", Not(Special)),
+        ("100:0:0:2::", Global),
+        ("2001::1", AsEmbedded),
+        ("2001:1::", Not(Special)),
+        ("2001:1::3", Global),
+        ("2001:1::4", Not(Special)),
+        ("2001:2:0:ffff::", Not(Benchmark)),
+        ("2001:2:1::", Not(Special)),
+        ("2001:3::1", Global),
+        ("2001:4:112::1", Global),
+        ("2001:4:113::", Not(Special)),
+        ("2001:1f:ffff::", Not(Special)),
+        ("2001:2f:ffff::", Global),
+        ("2001:3f:ffff::", Global),
+        ("2001:40::", Not(Special)),
+        ("2001:200::", Global),
+        ("2001:db8::1", Not(Documentation)),
+        ("2001:db9::", Global),
+        ("2606:4700::1", Global),
+        ("2620:4f:8000::1", Global),
+        ("3ffe:ffff::", Global),
+        ("3fff::", Not(Documentation)),
+        ("3fff:fff:ffff::", Not(Documentation)),
+        ("3fff:1000::", Global),
+        ("5f00::1", Not(Special)),
+        ("5f01::", Global),
+        ("fdff:ffff::", Not(Private)),
+        ("fe80::1", Not(LinkLocal)),
+        ("fec0::1", Not(Private)),
+        ("ff02::1", Not(Multicast)),
+    ];
+
+    #[test]
+    fn the_smallest_block_decides() {
+        for (text, expected) in BY_HAND {
+            assert_eq!(reach(text.parse().expect(text)), expected, "{text}");
+        }
+    }
+}
