@@ -129,6 +129,23 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_read() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_malformed_chunk_is_the_mistake_of_the_caller() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let operator = hostd.operator()?;
+    let id = operator.create(&json!({})).await?;
+    let exec = json!({"argv": ["cat"], "stdin": "pipe", "wait": false});
+    let exec: Value = operator.post(&format!("/v1/sandboxes/{id}/execs"), &exec).await?.json()?;
+    let stdin = format!("/v1/sandboxes/{id}/execs/{}/stdin", exec["id"].as_str().context("an id")?);
+    for path in ["/v1/sandboxes", &stdin] {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let answer = Wire::send(&socket(&hostd), format!("{head}2\r\n{{}}\r\nzz\r\n")).await?.rest().await?;
+        let told = answer.starts_with("HTTP/1.1 400") && answer.contains("\"invalid_request\"");
+        ensure!(told && answer.contains("malformed"), "{path}: {answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_head_without_end_is_cut_off() -> Result<()> {
     let hostd = Hostd::start().await?;
     for part in ["X-A: b\r\n".to_owned(), format!("X-{}: b\r\n", "a".repeat(1000)), "x".repeat(1000)] {

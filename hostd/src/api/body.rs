@@ -21,8 +21,13 @@ pub async fn read(body: Body) -> Result<Bytes, Failure> {
         Err(_) => Err(Failure::new(ApiErrorCode::TimedOut, "the body did not come in time")),
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Failure::new(ApiErrorCode::InvalidRequest, "the body ended too early")),
+        Ok(Err(_)) => Err(malformed()),
     }
+}
+
+/// The caller's body could not be read to its end.
+pub fn malformed() -> Failure {
+    Failure::new(ApiErrorCode::InvalidRequest, "the body is malformed, or ended too early")
 }
 
 fn too_large() -> Failure {

@@ -1,7 +1,11 @@
 //! What is passed through between a caller and runtimed, byte for byte and as it comes: nothing is kept
 //! here, so a slow reader slows down only himself, and one who leaves takes the other end along.
 
-use super::{call::Call, failure::Answer, limits as api};
+use super::{
+    call::Call,
+    failure::{Answer, Failure},
+    limits as api,
+};
 use crate::{
     control::{self, Control, ControlError},
     limits,
@@ -84,7 +88,7 @@ pub async fn tell(control: &Control, path: &str, body: Bytes) -> Result<(), Cont
 }
 
 /// Streams the body of a request up to runtimed.
-pub async fn up(control: &Control, path: &str, body: Body) -> Result<(), ControlError> {
+pub async fn up(control: &Control, path: &str, body: Body) -> Result<(), Failure> {
     let (broken, cut) = oneshot::channel();
     let feed = Up { body: Mutex::new(body), broken: Some(broken) };
     let request =
@@ -93,8 +97,8 @@ pub async fn up(control: &Control, path: &str, body: Body) -> Result<(), Control
     tokio::select! {
         // Dropping the request closes its connection: runtimed sees a body that ended too early, and
         // keeps the input open.
-        done = control.stream(request, within) => done.map(drop),
-        Ok(()) = cut => Err(ControlError::Garbled("the caller's body ended too early".to_owned())),
+        done = control.stream(request, within) => Ok(done.map(drop)?),
+        Ok(()) = cut => Err(super::body::malformed()),
     }
 }
 

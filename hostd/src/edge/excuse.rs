@@ -61,7 +61,11 @@ impl Edge {
             Unserved::Asleep => return self.say(visitor.reader, &asleep()),
             Unserved::Trouble(Trouble::Stalled) => {
                 return self
-                    .refuse(visitor.reader, Refusal::Malformed("the body did not come whole and in time"));
+                    .refuse(visitor.reader, Refusal::Malformed("Its body did not come whole and in time."));
+            }
+            Unserved::Trouble(Trouble::BadBody) => {
+                let why = "Its body is malformed: a chunk or a trailer cannot be read.";
+                return self.refuse(visitor.reader, Refusal::Malformed(why));
             }
             Unserved::Trouble(Trouble::Dial(error)) if error.kind() == io::ErrorKind::ResourceBusy => {
                 return self.refuse(visitor.reader, Refusal::TooMany);
@@ -164,7 +168,7 @@ fn in_words(trouble: &Trouble) -> Cause {
     match trouble {
         // Its queue is full, and it takes nobody out of it.
         Trouble::Dial(error) if error.kind() != io::ErrorKind::TimedOut => Cause::Refused,
-        Trouble::Stalled => Cause::Refused,
+        Trouble::Stalled | Trouble::BadBody => Cause::Refused,
         Trouble::Dial(_) | Trouble::Silent => Cause::NoAnswer { after_ms: super::limits::ANSWER_MAX_MS },
         Trouble::Garbled => Cause::Garbled,
         Trouble::Broke(error) => {

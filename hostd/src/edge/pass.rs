@@ -8,7 +8,7 @@ use super::{
 use crate::{
     core::edge::Manner,
     reconcile::{Fleet, Site},
-    upstream::{Line, Outgoing, Sockets, Taken, Turn, Unsent},
+    upstream::{BodyError, Line, Outgoing, Sockets, Taken, Turn, Unsent},
 };
 use hyper::{
     Request, Response, StatusCode,
@@ -38,6 +38,8 @@ pub enum Trouble {
     Garbled,
     /// The browser did not send the body it announced.
     Stalled,
+    /// The body that the browser sent is malformed.
+    BadBody,
 }
 
 /// No answer; and the request, where none of it was sent.
@@ -162,12 +164,11 @@ fn broken(unsent: Unsent) -> Trouble {
         Unsent::Endless => return Trouble::Garbled,
         Unsent::Nothing(_, error) | Unsent::Broke { error, .. } => error,
     };
-    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    let stalled = error.is_user() && cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut);
-    match (stalled, error.is_parse()) {
-        (true, _) => Trouble::Stalled,
-        (false, true) => Trouble::Garbled,
-        (false, false) => Trouble::Broke(error),
+    match BodyError::of(&error) {
+        Some(BodyError::Stalled) => Trouble::Stalled,
+        Some(BodyError::Malformed(_)) => Trouble::BadBody,
+        None if error.is_parse() => Trouble::Garbled,
+        None => Trouble::Broke(error),
     }
 }
 

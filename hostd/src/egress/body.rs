@@ -5,6 +5,7 @@ use super::{
     line::Line,
     trip::{Cut, Trip, Way},
 };
+use crate::upstream::BodyError;
 use axum::BoxError;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -39,7 +40,13 @@ impl Body for Counted {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = match ready!(Pin::new(body).poll_frame(cx)) {
             Some(Ok(frame)) => frame,
-            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+            Some(Err(error)) => {
+                let error: BoxError = match self.way {
+                    Way::Up => BodyError::Malformed(error).into(),
+                    Way::Down => error.into(),
+                };
+                return Poll::Ready(Some(Err(error)));
+            }
             None => return Poll::Ready(None),
         };
         let bytes = frame.data_ref().map_or(0, Bytes::len) + frame.trailers_ref().map_or(0, head::of_fields);

@@ -7,7 +7,7 @@ use super::{
     refusal::Refusal,
     trip::{Trip, Way},
 };
-use crate::core::egress::Asked;
+use crate::{core::egress::Asked, upstream::BodyError};
 use axum::body::Body;
 use hyper::{
     HeaderMap, Method, Request, Response, Uri,
@@ -69,11 +69,15 @@ pub async fn pass(
     let answer = poll_fn(|cx| {
         line.drive(cx);
         if let Poll::Ready(cut) = cut.as_mut().poll(cx) {
-            return Poll::Ready(Err(cut.to_string()));
+            return Poll::Ready(Err(broken(cut.to_string())));
         }
-        answer.as_mut().poll(cx).map_err(|error| error.to_string())
+        answer.as_mut().poll(cx).map_err(|error| match BodyError::of(&error) {
+            // It came from the sandbox, not from the server.
+            Some(BodyError::Malformed(_) | BodyError::Stalled) => Refusal::Body,
+            None => broken(error.to_string()),
+        })
     });
-    let answer = answer.await.map_err(broken)?;
+    let answer = answer.await?;
     trip.moves(Way::Down, head::of_response(&answer)).map_err(spent)?;
     let (mut parts, body) = answer.into_parts();
     without_hops(&mut parts.headers);

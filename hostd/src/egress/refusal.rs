@@ -21,6 +21,8 @@ pub enum Refusal {
     Mode(Network),
     /// No host and port can be made of it, or it says two things at once.
     Malformed(&'static str),
+    /// Its body cannot be read to the end.
+    Body,
     TooMany,
     NoPlace,
     Spent {
@@ -44,7 +46,7 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Mode(_) | Self::Spent { .. } | Self::Denied { .. } => StatusCode::FORBIDDEN,
-            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Malformed(_) | Self::Body => StatusCode::BAD_REQUEST,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::NoPlace | Self::Internal => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable(error) if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
@@ -62,6 +64,7 @@ impl Refusal {
                     .to_owned()
             }
             Self::Malformed(why) => format!("{why}."),
+            Self::Body => "the body of the request is malformed, or ended too early.".to_owned(),
             Self::TooMany => "this sandbox asks too often; ask less often.".to_owned(),
             Self::NoPlace => {
                 "this sandbox has as many connections to the world as it may have; end one first.".to_owned()
@@ -87,7 +90,7 @@ impl Refusal {
             }
             Self::Mode(_) => "denied; rule=\"network\"".to_owned(),
             Self::Spent { .. } => "denied; rule=\"max_mb\"".to_owned(),
-            Self::Malformed(_) => "malformed".to_owned(),
+            Self::Malformed(_) | Self::Body => "malformed".to_owned(),
             Self::TooMany | Self::NoPlace => "too many".to_owned(),
             Self::Unreachable(_) | Self::Broken { .. } => "unreachable".to_owned(),
             Self::Internal => "internal".to_owned(),

@@ -28,7 +28,7 @@ async fn collect(mut body: Incoming, room: &mut Room) -> Result<Bytes, Refusal> 
     room.grow(told)?;
     let (mut held, mut whole) = (told, BytesMut::new());
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|_| Refusal::NoBody)?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|_| Refusal::BadBody)?.into_data() else { continue };
         let length = whole.len() + piece.len();
         if length > BODY_MAX_BYTES {
             return Err(Refusal::TooLarge);

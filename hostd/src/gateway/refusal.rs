@@ -25,6 +25,8 @@ pub enum Refusal {
     TooLarge,
     #[error("the body did not come whole and in time")]
     NoBody,
+    #[error("the body is malformed, or ended too early")]
+    BadBody,
     #[error("bodies are taken as they are, not compressed")]
     Encoding,
     #[error("too many calls at once from this sandbox")]
@@ -43,7 +45,7 @@ impl Refusal {
             Self::Key | Self::Models(Refused::Ended) => StatusCode::UNAUTHORIZED,
             // Not 429: agents would try again.
             Self::Models(Refused::Budget(_)) => StatusCode::FORBIDDEN,
-            Self::Ask(_) => StatusCode::BAD_REQUEST,
+            Self::Ask(_) | Self::BadBody => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NoBody => StatusCode::REQUEST_TIMEOUT,
             Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -64,6 +66,7 @@ impl Refusal {
             | Self::Ask(_)
             | Self::TooLarge
             | Self::NoBody
+            | Self::BadBody
             | Self::Encoding
             | Self::Provider(_)
             | Self::ProviderSlow(_) => None,
@@ -200,6 +203,7 @@ mod tests {
             (Refusal::Ask(BadAsk::NoModel), 400),
             (Refusal::TooLarge, 413),
             (Refusal::NoBody, 408),
+            (Refusal::BadBody, 400),
             (Refusal::Encoding, 415),
             (Refusal::TooMany, 429),
             (Refusal::Provider(String::new()), 502),

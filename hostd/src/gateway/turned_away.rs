@@ -10,7 +10,7 @@ impl Refusal {
             Self::Models(Refused::Model { model, .. }) => (words(model, None), true),
             Self::Ask(_) | Self::TooLarge | Self::Encoding => (String::new(), true),
             // The agent may have gone away.
-            Self::NoBody => (String::new(), false),
+            Self::NoBody | Self::BadBody => (String::new(), false),
             // Of a budget and of an end the task knows.
             Self::Models(_) => return None,
             // Told to wait, and then it is a call.

@@ -12,6 +12,6 @@ mod turns;
 pub use line::{Line, Taken, Unsent};
 pub use lines::Lines;
 pub use meter::{Hearing, Meter};
-pub use outgoing::Outgoing;
+pub use outgoing::{BodyError, Outgoing};
 pub use sockets::{Place, Sockets};
 pub use turns::Turn;

@@ -5,7 +5,7 @@ use crate::traffic;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
-    io,
+    error::Error,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -15,6 +15,23 @@ use tokio::time::{Sleep, sleep};
 
 /// How long a browser may send nothing while its body is waited for.
 const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// Why the body of a client's request ended before its end. No fault of the server that it was sent to.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    #[error("the body did not come whole and in time")]
+    Stalled,
+    /// A chunk or a trailer that is none, a stream that was reset, or a connection that ended.
+    #[error("the body is malformed, or ended too early")]
+    Malformed(#[source] hyper::Error),
+}
+
+impl BodyError {
+    /// The one that a request which was passed on failed with.
+    pub fn of(error: &hyper::Error) -> Option<&Self> {
+        error.source()?.downcast_ref()
+    }
+}
 
 /// What a browser sends, as it comes.
 pub struct Outgoing {
@@ -47,9 +64,12 @@ impl Outgoing {
 
 impl Body for Outgoing {
     type Data = Bytes;
-    type Error = io::Error;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         let Some(from) = &mut this.from else { return Poll::Ready(None) };
         match Pin::new(from).poll_frame(cx) {
@@ -61,11 +81,11 @@ impl Body for Outgoing {
                 if let (Some(Ok(frame)), Some(traffic)) = (&frame, &mut this.traffic) {
                     traffic.moved(frame.data_ref().map_or(0, Bytes::len));
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Malformed)))
             }
             Poll::Pending => {
                 let stall = this.stall.get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
-                stall.as_mut().poll(cx).map(|()| Some(Err(io::ErrorKind::TimedOut.into())))
+                stall.as_mut().poll(cx).map(|()| Some(Err(BodyError::Stalled)))
             }
         }
     }

@@ -207,6 +207,22 @@ async fn what_cannot_be_passed_on_is_refused_in_words() {
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("no network"), "{answer}");
 }
 
+#[tokio::test]
+async fn a_malformed_body_is_the_mistake_of_the_sandbox() {
+    // It takes connections and never answers.
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let at = server.local_addr().expect("its address");
+    let world = World::new(&[at.to_string()], names).await;
+    for wrong in ["zz\r\n", "0\r\nno colon\r\n\r\n", "3\r\nab"] {
+        let request = format!(
+            "POST http://good.test:{}/ HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n{wrong}",
+            at.port()
+        );
+        let answer = world.ask(&request).await;
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("malformed"), "{wrong:?}: {answer}");
+    }
+}
+
 /// hyper reads such a request by one of the two, and each goes out on a connection of its own.
 #[tokio::test]
 async fn a_length_that_is_said_twice_goes_out_once() {

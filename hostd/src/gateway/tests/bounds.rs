@@ -107,6 +107,15 @@ async fn who_only_asks_to_be_refused_is_not_even_heard() {
 }
 
 #[tokio::test]
+async fn a_malformed_body_is_the_mistake_of_the_agent() {
+    let front = Front::open(Vec::new()).await;
+    let head = format!("POST /model{PATH} HTTP/1.1\r\nhost: x\r\nx-api-key: {PLACEHOLDER}\r\n");
+    let answer = front.raw(&format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("malformed"), "{answer}");
+    assert!(front.provider.asked().is_empty());
+}
+
+#[tokio::test]
 async fn bodies_are_bounded() {
     let mut front = Front::open(Vec::new()).await;
     let long = request(Method::POST, PATH, &[("x-api-key", PLACEHOLDER)], &" ".repeat(BODY_MAX_BYTES + 1));

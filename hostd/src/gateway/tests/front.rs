@@ -16,8 +16,10 @@ use hyper::{HeaderMap, Method, Request, StatusCode, body::Incoming, server, serv
 use hyper_util::rt::TokioIo;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinSet,
+    time::timeout,
 };
 
 /// The real one, which must not be seen anywhere.
@@ -133,6 +135,16 @@ impl Front {
         }
         let text = String::from_utf8(bytes).expect("text");
         Answer { status: head.status, headers: head.headers, text, broken }
+    }
+
+    /// Sends bytes as they are, and gives all that is answered until the end.
+    pub async fn raw(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        let _ = timeout(Duration::from_secs(60), read).await.expect("the connection ends");
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     /// The statuses of answers that are asked for side by side.
