@@ -133,8 +133,7 @@ async fn run(config: Config) -> Result<(), Failure> {
 
     let closing = CancellationToken::new();
     let links = Links::new(store.clone(), Passes::new(&files.key, previews.clone()));
-    let admin_hash = crate::tokens::hash_of(&files.admin_token);
-    let gate = Gate::new(links.clone(), admin_hash, previews.clone(), fleet.clock());
+    let gate = Gate::new(links.clone(), &files.admin_token, previews.clone(), fleet.clock());
     let parts = EdgeParts { fleet: fleet.clone(), previews: previews.clone(), gate, tls };
     let edge = Edge::start(parts, closing.clone())
         .map_err(|error| failed("start the threads of previews", &error))?;

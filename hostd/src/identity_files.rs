@@ -1,7 +1,7 @@
 //! The files that make this hostd itself, written at its first start: instance id, the key that
 //! authenticates badges, the administrator's token.
 
-use crate::tokens::ADMIN_PREFIX;
+use crate::core::ADMIN_PREFIX;
 use std::{
     fs::{self, File},
     io::{self, Read, Write},

@@ -1,7 +1,7 @@
 //! Tokens of the API: who has one is who.
 
 use crate::{
-    core::{Identity, PASS_PREFIX},
+    core::Identity,
     limits,
     store::{Store, StoreError, TokenRecord},
 };
@@ -9,10 +9,6 @@ use hyper::header::HeaderValue;
 use protocol::api::{Label, TokenScope};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-
-/// What every token begins with, so that one that leaked is known by its look.
-pub const PREFIX: &str = "slw_";
-pub const ADMIN_PREFIX: &str = "slipway_";
 
 /// Whoever calls as the administrator of the host owns what he makes under these names.
 const OPERATOR_TENANT: &str = "default";
@@ -61,11 +57,6 @@ pub fn operator(via: String) -> Identity {
 pub fn bearer(value: &HeaderValue) -> Option<&str> {
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token).filter(|token| is_sane(token))
-}
-
-/// Whether this is a token of the API or a pass, good or not.
-pub fn looks_like_ours(token: &str) -> bool {
-    [PREFIX, ADMIN_PREFIX, PASS_PREFIX].iter().any(|prefix| token.starts_with(prefix))
 }
 
 pub fn is_sane(token: &str) -> bool {

@@ -2,6 +2,7 @@
 //! likes.
 
 use anyhow::{Context, Result, ensure};
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
@@ -144,6 +145,54 @@ async fn a_malformed_body_is_the_mistake_of_the_client() -> Result<()> {
         ensure!(!answer.contains("0\r\n\r\n") && !answer.contains("HTTP/1.1"), "{wrong:?}: {answer}");
     }
     ensure!(counts(&app).await?.1 == 0, "something was smuggled");
+    hostd.stop().await
+}
+
+/// Wherever a client puts them.
+#[tokio::test]
+async fn no_token_and_no_pass_reaches_the_app() -> Result<()> {
+    let (hostd, app) = raw().await?;
+    let admin = std::fs::read_to_string(hostd.data().join("token"))?.trim().to_owned();
+    let token = hostd.caller("acme", "ann", "run").await?.token().context("a token")?.to_owned();
+    let link = app.link().await?;
+    let pass = link.split_once("slipway_pass=").context("a pass")?.1.to_owned();
+    for secret in [admin, token, pass] {
+        let basic = BASE64_STANDARD.encode(format!("x:{secret}"));
+        let referer = format!("Referer: http://{{host}}/a?slipway_pass={secret}&b=c");
+        let table = [
+            (format!("Authorization: Bearer {secret}"), ""),
+            (format!("Authorization: Bearer  {secret}"), ""),
+            (format!("Authorization: Basic {basic}"), ""),
+            (format!("Authorization: Token {secret}"), ""),
+            (format!("Sec-WebSocket-Protocol: chat, slipway.token.{secret}"), "sec-websocket-protocol: chat"),
+            (referer, "referer: http://localhost:8000/a?b=c"),
+            (format!("Cookie: a=b; c={secret}"), "cookie: a=b"),
+            (format!("Link: <http://x/%73{}>", &secret[1..]), ""),
+            (format!("X-Slipway-Token: {secret}"), ""),
+        ];
+        for (header, kept) in table {
+            let mut line = app.line().await?;
+            line.say(&format!(
+                "GET /head HTTP/1.1\r\nHost: {{host}}\r\nConnection: close\r\n{header}\r\n\r\n"
+            ))
+            .await?;
+            let seen = line.rest().await?;
+            ensure!(seen.starts_with("HTTP/1.1 200"), "{header}: {seen}");
+            let carries = [&secret[1..], &basic].iter().any(|carried| seen.contains(carried));
+            ensure!(!carries && seen.contains(kept), "the app sees it of {header}: {seen}");
+        }
+        let answer = app.get(&format!("/head?a=b&token={secret}"), &[]).await?.text();
+        ensure!(answer.contains("/head?a=b ") && !answer.contains(&secret), "{answer}");
+        let answer = app.get(&format!("/head/{secret}"), &[]).await?;
+        ensure!(answer.status == 400 && !answer.text().contains(&secret), "{}", answer.text());
+        let mut line = app.line().await?;
+        let trailer = format!("X-End: {secret}\r\nX-Other: kept");
+        line.say("POST /body HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\nTrailer: X-End, X-Other\r\n\r\n")
+            .await?;
+        line.say(&format!("3\r\nabc\r\n0\r\n{trailer}\r\n\r\n")).await?;
+        let answer = line.hear("]").await?.to_ascii_lowercase();
+        ensure!(answer.contains("x-other: kept") && !answer.contains("x-end"), "{answer}");
+    }
     hostd.stop().await
 }
 

@@ -7,9 +7,9 @@ use super::{
     views::{self, ok},
 };
 use crate::{
-    core::ttl_ms,
+    core::{TOKEN_PREFIX, ttl_ms},
     store::TokenRecord,
-    tokens::{PREFIX, hash_of},
+    tokens::hash_of,
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hyper::StatusCode;
@@ -26,7 +26,7 @@ pub async fn create(call: Call) -> Answer {
     let ttl_ms = ttl.as_deref().map(ttl_ms).transpose()?;
     let mut secret = [0; SECRET_BYTES];
     getrandom::fill(&mut secret).map_err(|error| Failure::internal(&error))?;
-    let token = format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(secret));
+    let token = format!("{TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(secret));
     let record = TokenRecord {
         id: new_id(),
         tenant,

@@ -5,6 +5,7 @@ mod allowance;
 mod blueprint;
 pub mod budget;
 mod cookie;
+mod credential;
 mod death;
 mod drift;
 mod driver_name;
@@ -35,6 +36,7 @@ pub use blueprint::{
 };
 pub use budget::{Account, Bounds, Spent};
 pub use cookie::{keep_host_only, pass_cookie, pass_cookies, without_pass_cookies};
+pub use credential::{ADMIN_PREFIX, CredentialScanner, TOKEN_PREFIX};
 pub use death::Death;
 pub use drift::{Drift, drift, restarted};
 pub use driver_name::{UNSUPPORTED, unsupported};

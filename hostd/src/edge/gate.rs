@@ -7,7 +7,7 @@
 //! ```
 //!
 //! **Invariant:** no pass and no token of the API reaches an app: neither in the address, nor in a cookie, nor
-//! in a header.
+//! in any other header or trailer. What a body says is the app's.
 
 mod told;
 
@@ -15,7 +15,7 @@ pub use told::moved;
 
 use crate::{
     core::{
-        Access, BadPass, Cleared, PASS_PREFIX, Pass, Preview, Previews, Purpose, cleared,
+        Access, BadPass, Cleared, CredentialScanner, PASS_PREFIX, Pass, Preview, Previews, Purpose, cleared,
         edge::without_commands, keep_host_only, pass_cookie, pass_cookies, without_pass_cookies,
     },
     limits,
@@ -30,6 +30,7 @@ use hyper::{
     http::request::Parts,
 };
 use protocol::api::SandboxId;
+use std::sync::Arc;
 
 const TOKEN: &str = "x-slipway-token";
 const SANDBOX: &str = "x-sandbox-id";
@@ -88,21 +89,9 @@ pub enum Denied {
 pub struct Gate {
     links: Links,
     admin_hash: [u8; 32],
+    scanner: Arc<CredentialScanner>,
     previews: Previews,
     clock: Clock,
-}
-
-/// Takes out of a request what is for us: the app gets none of it.
-pub fn strip(headers: &mut HeaderMap) {
-    without_pass_cookies(headers);
-    let told = headers.remove(TOKEN).is_some();
-    headers.remove(PORT);
-    // Whoever names a sandbox by a header proves by one of two that he may.
-    let proof = headers.remove(SANDBOX).is_some() && !told;
-    let mut bearers = headers.get_all(AUTHORIZATION).iter().filter_map(bearer);
-    if bearers.any(|token| proof || tokens::looks_like_ours(token)) {
-        headers.remove(AUTHORIZATION);
-    }
 }
 
 /// Whether there may be something in a request for us to judge.
@@ -118,8 +107,32 @@ pub fn protect(headers: &mut HeaderMap) {
 }
 
 impl Gate {
-    pub fn new(links: Links, admin_hash: [u8; 32], previews: Previews, clock: Clock) -> Self {
-        Self { links, admin_hash, previews, clock }
+    pub fn new(links: Links, admin_token: &str, previews: Previews, clock: Clock) -> Self {
+        let scanner = Arc::new(CredentialScanner::new(admin_token));
+        Self { links, admin_hash: tokens::hash_of(admin_token), scanner, previews, clock }
+    }
+
+    /// What finds tokens and passes in the rest of a request.
+    pub fn scanner(&self) -> Arc<CredentialScanner> {
+        self.scanner.clone()
+    }
+
+    /// Takes out of a request what is for us: the app gets none of it. False where a credential is in the path,
+    /// which cannot be taken out.
+    #[must_use]
+    pub fn strip(&self, parts: &mut Parts) -> bool {
+        let headers = &mut parts.headers;
+        without_pass_cookies(headers);
+        let told = headers.remove(TOKEN).is_some();
+        headers.remove(PORT);
+        // A program that names a sandbox by a header proves by one of two that it may.
+        let proof = headers.remove(SANDBOX).is_some() && !told;
+        if proof && headers.get_all(AUTHORIZATION).iter().any(|value| bearer(value).is_some()) {
+            headers.remove(AUTHORIZATION);
+        }
+        self.scanner.strip_headers(headers);
+        self.scanner.strip_query(&mut parts.uri);
+        !self.scanner.finds_in(parts.uri.path().as_bytes())
     }
 
     /// Whether this request may see a preview. One to a public preview with nothing for us in it costs

@@ -17,7 +17,6 @@ use crate::{
         Clock, Site, Timing,
         fixture::{new_sandbox, open, timing},
     },
-    tokens,
 };
 use hyper::{HeaderMap, Method};
 use protocol::api::{SandboxSpec, Visibility};
@@ -56,7 +55,7 @@ impl World {
             visibility: Visibility::Public,
         };
         let links = Links::new(fleet.store().clone(), Passes::new(&[7; 32], previews.clone()));
-        let gate = Gate::new(links, tokens::hash_of("slipway_admin"), previews.clone(), Clock::new());
+        let gate = Gate::new(links, "slipway_admin", previews.clone(), Clock::new());
         let closing = CancellationToken::new();
         let edge = Edge::start(EdgeParts { fleet, previews, gate, tls: None }, closing.clone()).unwrap();
         Self { edge, driver, closing, _dir: dir }

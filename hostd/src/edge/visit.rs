@@ -3,7 +3,7 @@
 use super::{
     body::{Answer, AppBody},
     excuse::{Unserved, Visitor},
-    gate::{Denied, Entry, moved, protect, shows_something, strip},
+    gate::{Denied, Entry, moved, protect, shows_something},
     hold::{Stage, Steps},
     limits, metrics,
     page::{Reader, Refusal, WAKE_PATH, patience},
@@ -117,7 +117,9 @@ async fn route(arrival: &Arrival, authority: &str, mut parts: Parts, body: Incom
             Err(turned_away) => return Ok(*turned_away),
         },
     };
-    strip(&mut parts.headers);
+    if !edge.gate.strip(&mut parts) {
+        return Ok(edge.refuse(reader, Refusal::CredentialInPath));
+    }
     let visitor = Visitor { preview, reader, known: edge.knows(known) };
     let Some(visit) = edge.visit(&site) else {
         return Ok(edge.refuse(reader, Refusal::TooMany));
@@ -174,8 +176,10 @@ async fn serve(arrival: &Arrival, asked: Asked<'_>) -> Answered {
     let policy = site.record().blueprint.preview_headers;
     let rewrite = Rewrite { previews: &edge.previews, preview, authority: named, policy };
     rewrite.request(&mut parts, manner.upgrade);
-    let body =
-        if body.is_end_stream() { Outgoing::empty() } else { Outgoing::new(body, site.traffic.stream()) };
+    let body = match body.is_end_stream() {
+        true => Outgoing::empty(),
+        false => Outgoing::new(body, site.traffic.stream(), edge.gate.scanner()),
+    };
     let errand = Errand { site, port: preview.port, manner };
     let served = held(edge, preview, &errand, Request::from_parts(parts, body)).await;
     drop(lease);

@@ -1,7 +1,7 @@
 //! The body of a request on its way to an app.
 
 use super::meter::Meter;
-use crate::traffic;
+use crate::{core::CredentialScanner, traffic};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
@@ -37,6 +37,8 @@ impl BodyError {
 pub struct Outgoing {
     from: Option<Incoming>,
     traffic: Option<traffic::Stream>,
+    /// For trailers: no credential of ours goes to the app in one.
+    scanner: Option<Arc<CredentialScanner>>,
     stall: Option<Pin<Box<Sleep>>>,
     /// Of the line it goes to.
     meter: Option<Arc<Meter>>,
@@ -44,14 +46,15 @@ pub struct Outgoing {
 
 impl Outgoing {
     pub fn empty() -> Self {
-        Self { from: None, traffic: None, stall: None, meter: None }
+        Self { from: None, traffic: None, scanner: None, stall: None, meter: None }
     }
 
-    pub fn new(from: Incoming, traffic: traffic::Stream) -> Self {
+    pub fn new(from: Incoming, traffic: traffic::Stream, scanner: Arc<CredentialScanner>) -> Self {
         if from.is_end_stream() {
             Self::empty()
         } else {
-            Self { from: Some(from), traffic: Some(traffic), stall: None, meter: None }
+            let (from, traffic, scanner) = (Some(from), Some(traffic), Some(scanner));
+            Self { from, traffic, scanner, stall: None, meter: None }
         }
     }
 
@@ -73,13 +76,18 @@ impl Body for Outgoing {
         let this = &mut *self;
         let Some(from) = &mut this.from else { return Poll::Ready(None) };
         match Pin::new(from).poll_frame(cx) {
-            Poll::Ready(frame) => {
+            Poll::Ready(mut frame) => {
                 this.stall = None;
                 if let Some(meter) = &this.meter {
                     meter.sent_frame();
                 }
                 if let (Some(Ok(frame)), Some(traffic)) = (&frame, &mut this.traffic) {
                     traffic.moved(frame.data_ref().map_or(0, Bytes::len));
+                }
+                if let (Some(Ok(frame)), Some(scanner)) = (&mut frame, &this.scanner)
+                    && let Some(trailers) = frame.trailers_mut()
+                {
+                    scanner.strip_headers(trailers);
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Malformed)))
             }

@@ -90,7 +90,7 @@ def serve(peer, method, path, head, headers):
     if "upgrade" in headers:
         upgraded(peer, path)
         return False
-    if path == "/head":
+    if path.split("?")[0] == "/head":
         peer.answer(head)
     elif path == "/body":
         digest, length = hashlib.sha256(), 0

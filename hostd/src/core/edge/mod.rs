@@ -4,6 +4,7 @@ mod arrival;
 mod guard;
 mod request;
 mod rewrite;
+mod strip;
 mod window;
 
 pub use arrival::on_its_way;

@@ -11,6 +11,8 @@ pub enum Refusal {
     Unknown,
     /// The request makes no sense, for this reason.
     Malformed(&'static str),
+    /// A token or a pass stands in the path, where the app would see it.
+    CredentialInPath,
     /// Too much is asked at once.
     TooMany,
 }
@@ -34,6 +36,11 @@ impl Refusal {
             }
             Self::Malformed(reason) => {
                 Explanation::new(ApiErrorCode::InvalidRequest, "This request makes no sense", reason)
+            }
+            Self::CredentialInPath => {
+                let text = "The path has a token or a pass in it, which apps must not see.";
+                Explanation::new(ApiErrorCode::InvalidRequest, "This address carries a secret", text)
+                    .advise("Send it as `X-Slipway-Token`.")
             }
             Self::TooMany => Explanation {
                 status: 503,

@@ -92,6 +92,7 @@ fn what_the_edge_refuses_has_a_status_and_words() {
         (Refusal::NoPreview, 404, "not_found"),
         (Refusal::Unknown, 404, "not_found"),
         (Refusal::Malformed("It has two Hosts."), 400, "invalid_request"),
+        (Refusal::CredentialInPath, 400, "invalid_request"),
         (Refusal::TooMany, 503, "too_many"),
     ];
     let mut words = String::new();
