@@ -166,7 +166,7 @@ pub struct ServiceView {
     pub restarts: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<Exit>,
-    /// The end of the log, given while the service is not well.
+    /// The end of the log, given while the service is not well: of this start alone while it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
 }

@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tests::apps::{RAW, Running};
+use tests::sandbox::PATIENCE;
 use tests::{Hostd, Reply};
+use tokio::time::timeout;
 
 const PERSON: (&str, &str) = ("accept", "text/html");
 /// After so many nobody waits for a service any more, and the pause before the next try is long enough to ask in it.
@@ -50,7 +52,8 @@ async fn a_port_where_nothing_listens_says_where_something_does() -> Result<()> 
 async fn a_service_that_fails_is_shown_with_its_last_words_and_the_next_try() -> Result<()> {
     let hostd = Hostd::start().await?;
     let app = RAW.prepare(&hostd).await?;
-    app.want("for n in $(seq 30); do echo line $n; done; echo \"<b>boom</b>\" >&2; exit 7").await?;
+    let command = "for n in $(seq 30); do echo line $n; done; echo \"<b>boom</b>\" >&2; yes same | head -n 5 >&2; exit 7";
+    app.want(command).await?;
     app.until_services(|page| page["items"][0]["failures"].as_u64() >= FAILURES).await?;
     let (page, told) = excuse(&app, "/", &["web", "7"]).await?;
     ensure!(page.status == 502, "{}", page.status);
@@ -60,6 +63,7 @@ async fn a_service_that_fails_is_shown_with_its_last_words_and_the_next_try() ->
         page.text()
     );
     ensure!(!page.text().contains("<b>boom"), "what an app prints must not be markup");
+    ensure!(page.text().contains("same ×5\n"), "what repeats is counted: {}", page.text());
     let service = &told["error"]["detail"]["service"];
     ensure!(service["state"] == "backoff" && service["last_exit"]["code"] == 7, "{told}");
     ensure!(service["last_lines"].as_array().is_some_and(|lines| lines.len() >= 20), "{told}");
@@ -133,6 +137,35 @@ async fn who_opens_a_page_sees_it_coming_and_programs_wait() -> Result<()> {
     }
     ensure!(steps.next().await?.is_none(), "nothing follows");
     hostd.stop().await
+}
+
+#[tokio::test]
+async fn who_waits_sees_what_this_start_prints_and_nothing_older() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let app = RAW.prepare(&hostd).await?;
+    app.prints("echo first > which").await?;
+    app.want("echo $(cat which) start; until [ -e go ]; do sleep 0.05; done; exec python3 -u app.py").await?;
+    shown_while_it_waits(&app, "first start\n", "second start\n").await?;
+    app.prints("touch go").await?;
+    app.ready().await?;
+    app.prints("rm go; echo second > which").await?;
+    app.verb("stop").await?;
+    shown_while_it_waits(&app, "second start\n", "first start\n").await?;
+    hostd.stop().await
+}
+
+/// Opens the page until it shows one line, and never the other.
+async fn shown_while_it_waits(app: &Running, wanted: &str, unwanted: &str) -> Result<()> {
+    let shown = async {
+        loop {
+            let page = app.get("/", &[PERSON]).await?;
+            ensure!(page.status == 503 && !page.text().contains(unwanted), "{} {}", page.status, page.text());
+            if page.text().contains(wanted) {
+                return Ok(());
+            }
+        }
+    };
+    timeout(PATIENCE, shown).await.with_context(|| format!("{wanted:?} is never shown"))?
 }
 
 #[tokio::test]

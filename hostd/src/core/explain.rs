@@ -16,6 +16,7 @@ use protocol::{
 };
 
 mod app;
+mod collapse;
 mod inside;
 mod port;
 mod progress;
@@ -84,11 +85,18 @@ pub struct Explanation {
     pub step: Option<String>,
 }
 
-/// The end of something that was printed.
+/// The end of something that was printed, with repetitions counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lines {
     pub of: String,
     pub lines: Vec<String>,
+}
+
+impl Lines {
+    /// Nothing where nothing was printed.
+    fn of(of: impl Into<String>, lines: &[String]) -> Option<Self> {
+        (!lines.is_empty()).then(|| Self { of: of.into(), lines: collapse::collapsed(lines) })
+    }
 }
 
 /// Another preview to look at.

@@ -64,6 +64,12 @@ impl Previews {
         if self.port == self.scheme.port() { name } else { format!("{name}:{}", self.port) }
     }
 
+    /// What addresses look like, for people.
+    pub fn example(&self) -> String {
+        let port = if self.port == self.scheme.port() { String::new() } else { format!(":{}", self.port) };
+        format!("{}://s-<id>-<port>.preview.{}{port}", self.scheme.word(), self.domain)
+    }
+
     pub fn name(&self, preview: &Preview) -> String {
         format!("s-{}-{}.preview.{}", preview.sandbox, preview.port, self.domain)
     }
@@ -120,7 +126,9 @@ mod tests {
             (Scheme::Https, 443, format!("https://{host}")),
             (Scheme::Https, 80, format!("https://{host}:80")),
         ] {
-            assert_eq!(previews(scheme, port).url(&preview), expected);
+            let previews = previews(scheme, port);
+            assert_eq!(previews.url(&preview), expected);
+            assert_eq!(previews.example(), expected.replace(&format!("{ID}-3000"), "<id>-<port>"));
         }
     }
 

@@ -125,7 +125,7 @@ impl Edge {
     }
 
     pub(super) fn refuse(&self, reader: Reader, refusal: Refusal) -> Response<Answer> {
-        let mut response = self.say(reader, &refusal.explanation(&self.previews));
+        let mut response = self.say(reader, &refusal.explanation(&self.previews, self.knows(false)));
         if matches!(refusal, Refusal::Malformed(_)) {
             // Where the next request would begin is not certain.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -53,15 +53,15 @@ pub enum Entry {
 /// Later ones say more, and are told where there are several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Why {
-    #[error("open it by a link that its owner made")]
+    #[error("only those who were given a link to it can open it")]
     NoPass,
-    #[error("this pass or token is not known here: ask for a new link")]
+    #[error("the pass or token it came with is not known here")]
     BadPass,
-    #[error("this pass or token is not for this preview")]
+    #[error("the pass or token it came with does not open this one")]
     NotHere,
-    #[error("ask whoever made it for a new one")]
+    #[error("links are good for a limited time")]
     Expired,
-    #[error("whoever made it took it back: ask for a new one")]
+    #[error("its owner took it back")]
     Revoked,
     #[error("a pass in the address is for opening a page: send it as X-Slipway-Token")]
     UseHeader,

@@ -145,7 +145,7 @@ async fn admit(
     let turned_away = match Box::pin(edge.gate.admit(&preview, private, parts)).await {
         Ok(Entry::Admitted { known }) => return Ok(known),
         Ok(Entry::Moved { location, cookie }) => moved(&location, cookie).map(|()| Answer::empty()),
-        Ok(Entry::Refused(why)) => edge.say(reader, &why.explanation(&preview)),
+        Ok(Entry::Refused(why)) => edge.say(reader, &why.explanation()),
         Err(error) => {
             error!(%error, "could not look up a link");
             edge.say(reader, &Denied::Store(error).explanation())

@@ -2,6 +2,7 @@
 
 use crate::log::segment::{self, Segment};
 use protocol::{ExecId, ServiceName, TaskId};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
@@ -115,10 +116,10 @@ impl Log {
     }
 }
 
-/// The last lines of a log, each shortened, for people.
-pub fn last_lines(dir: &Path, end: u64, lines: usize, line_max_bytes: usize) -> Vec<String> {
-    let window = (lines * line_max_bytes) as u64;
-    let text = crate::log::reader::tail_bytes(dir, end, window);
+/// The last lines of a part of a log, each shortened, for people.
+pub fn last_lines(dir: &Path, part: Range<u64>, lines: usize, line_max_bytes: usize) -> Vec<String> {
+    let window = part.end.saturating_sub(part.start).min((lines * line_max_bytes) as u64);
+    let text = crate::log::reader::tail_bytes(dir, part.end, window);
     let text = String::from_utf8_lossy(&text);
     let mut last: Vec<String> =
         text.lines().rev().take(lines).map(|line| shorten(line, line_max_bytes)).collect();

@@ -22,6 +22,8 @@ pub struct Service {
     pub job: Option<JobId>,
     pub pid: Option<i32>,
     pub starts: u64,
+    /// Where the output of the newest start begins in its log.
+    pub run_from: u64,
     pub last_exit: Option<Exit>,
     pub next: Next,
     pub probe: Option<Probe>,
@@ -57,6 +59,7 @@ impl Service {
             job: None,
             pid: None,
             starts: 0,
+            run_from: 0,
             last_exit: None,
             next: Next::Keep,
             probe: None,
@@ -138,26 +141,32 @@ impl Service {
             pid: self.pid,
             restarts: self.starts.saturating_sub(1),
             last_exit: self.last_exit.clone(),
-            last_lines: if self.is_unwell() { self.last_lines() } else { Vec::new() },
+            last_lines: self.lines_from().map_or_else(Vec::new, |from| self.last_lines(from)),
         }
     }
 
-    fn is_unwell(&self) -> bool {
+    /// From where on its log says what is the matter; nothing of one that is well. While it runs, what earlier
+    /// runs printed is no part of that.
+    fn lines_from(&self) -> Option<u64> {
         match &self.machine.phase {
-            Phase::Backoff { .. } | Phase::Unhealthy { .. } | Phase::Starting { .. } => true,
-            Phase::Stopped => self.last_exit.as_ref().is_some_and(|exit| *exit != Exit::Exited { code: 0 }),
+            Phase::Starting { .. } | Phase::Unhealthy { .. } => Some(self.run_from),
+            Phase::Backoff { .. } => Some(0),
+            Phase::Stopped => {
+                let failed = self.last_exit.as_ref().is_some_and(|exit| *exit != Exit::Exited { code: 0 });
+                failed.then_some(0)
+            }
             Phase::Waiting { .. }
             | Phase::FailedDependency { .. }
             | Phase::Ready { .. }
-            | Phase::Stopping { .. } => false,
+            | Phase::Stopping { .. } => None,
         }
     }
 
-    fn last_lines(&self) -> Vec<String> {
+    fn last_lines(&self, from: u64) -> Vec<String> {
         // As it is now: a running service is only heard of when its log begins another file.
         let segments = segment::list(&self.log.dir).unwrap_or_default();
         let end = segments.last().map_or(0, |last| last.start.saturating_add(last.bytes));
-        logs::last_lines(&self.log.dir, end, LAST_LINES, LAST_LINE_MAX_BYTES)
+        logs::last_lines(&self.log.dir, from..end, LAST_LINES, LAST_LINE_MAX_BYTES)
     }
 
     /// Takes away the oldest files of a log that grew over its share.

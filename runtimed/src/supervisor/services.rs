@@ -142,6 +142,7 @@ impl Services {
         let mut job = service.job_for(context, &service.spec.command);
         job.log = Some(service.log.dir.clone());
         job.log_from = service.log.head().end;
+        service.run_from = job.log_from;
         job.pattern = service.pattern();
         service.log.disarm();
         service.starts += 1;

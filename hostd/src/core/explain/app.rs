@@ -7,14 +7,14 @@ use protocol::api::ApiErrorCode;
 pub fn no_answer(teller: &Teller, after_ms: u64) -> Explanation {
     let text =
         format!("{} accepted the request and was silent for {}.", who(teller), words::duration(after_ms));
-    let title = format!("The app on port {} does not answer", teller.port());
+    let title = format!("The app on port {} does not answer", teller.named_port());
     let explanation = Explanation::new(ApiErrorCode::TimedOut, title, text);
     finish(teller, explanation, "It may be busy, or stuck: try again, and see what it prints.")
 }
 
 pub fn closed(teller: &Teller) -> Explanation {
     let text = format!("{} accepted the request and closed the connection without a word.", who(teller));
-    let title = format!("The app on port {} hung up", teller.port());
+    let title = format!("The app on port {} hung up", teller.named_port());
     let explanation = Explanation::new(ApiErrorCode::PortClosed, title, text);
     finish(teller, explanation, "It may have crashed on this request: see what it printed.")
 }
@@ -22,7 +22,7 @@ pub fn closed(teller: &Teller) -> Explanation {
 pub fn garbled(teller: &Teller) -> Explanation {
     let text =
         format!("{} answered with something that is not HTTP, which a browser cannot show.", who(teller));
-    let title = format!("Port {} does not speak HTTP", teller.port());
+    let title = format!("Port {} does not speak HTTP", teller.named_port());
     let explanation = Explanation::new(ApiErrorCode::PortClosed, title, text);
     finish(
         teller,
@@ -52,10 +52,8 @@ fn finish(teller: &Teller, explanation: Explanation, first: &str) -> Explanation
         }
         None => advice.push(format!("See what runs: `slipway ps {target}`")),
     }
-    let lines = service.filter(|service| !service.last_lines.is_empty()).map(|service| Lines {
-        of: format!("The last of {}", service.name),
-        lines: service.last_lines.clone(),
-    });
+    let lines = service
+        .and_then(|service| Lines::of(format!("The last lines of {}", service.name), &service.last_lines));
     let service = service.filter(|_| teller.known).cloned();
     let listening = teller.inside.ports.clone();
     teller.advised(Explanation { lines, service, listening, ..explanation }, &advice)

@@ -34,13 +34,13 @@ fn nobody(teller: &Teller) -> Explanation {
 
 /// It began between the refusal and the look.
 fn just_now(teller: &Teller) -> Explanation {
-    let title = format!("Port {} has just opened", teller.port());
+    let title = format!("Port {} has just opened", teller.named_port());
     Explanation::new(ApiErrorCode::Waking, title, "The page opens in a moment.").hopeful(1)
 }
 
 fn out_of_reach(teller: &Teller, listening: &ListeningPort) -> Explanation {
     let port = teller.port();
-    let title = format!("Port {port} listens where previews cannot reach it");
+    let title = format!("Port {} listens where previews cannot reach it", teller.named_port());
     let program = words::program(listening.process.as_ref());
     let text = match teller.known {
         true => format!("In the sandbox, {program} listens on {} only.", listening.address),
@@ -95,7 +95,7 @@ fn nothing(teller: &Teller) -> Explanation {
 }
 
 fn title(teller: &Teller) -> String {
-    format!("Nothing listens on port {}", teller.port())
+    format!("Nothing listens on port {}", teller.named_port())
 }
 
 pub fn closed_port(title: impl Into<String>, text: impl Into<String>) -> Explanation {

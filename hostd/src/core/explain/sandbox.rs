@@ -41,7 +41,7 @@ pub fn failed(teller: &Teller, problem: Option<&Problem>, death: Option<&PostMor
     advice.push(format!("See what was tried: `slipway attempts {target}`"));
     let explanation = Explanation::new(ApiErrorCode::SandboxFailed, title, sentence(&problem.message));
     let output = problem.output.clone();
-    let lines = (!output.is_empty()).then(|| Lines { of: "The last it printed".to_owned(), lines: output });
+    let lines = Lines::of("The last lines it printed", &output);
     let problem = teller.known.then_some(problem);
     let post_mortem = post_mortem.filter(|_| teller.known);
     teller.advised(Explanation { lines, problem, post_mortem, ..explanation }, &advice)
@@ -72,8 +72,8 @@ pub fn not_woken(teller: &Teller, code: ApiErrorCode, message: &str) -> Explanat
             let text = "It takes a moment; sandboxes keep running meanwhile.";
             return Explanation::new(code, "Slipway is restarting", text).hopeful(WAKING_RETRY_S);
         }
-        ApiErrorCode::NoCapacity => "This host has no room left".to_owned(),
-        ApiErrorCode::TooMany => "This host is busy".to_owned(),
+        ApiErrorCode::NoCapacity => format!("This host has no room left for {}", teller.the_sandbox()),
+        ApiErrorCode::TooMany => format!("This host is too busy to wake {}", teller.the_sandbox()),
         _ => format!("{} could not be woken", teller.sandbox()),
     };
     let text = if teller.known { sentence(&text_line(message)) } else { "It is asleep.".to_owned() };

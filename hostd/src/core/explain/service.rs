@@ -75,7 +75,7 @@ pub fn unwell(teller: &Teller, view: &ServiceView) -> Explanation {
 /// It counts as ready, and does not listen.
 pub fn deaf(teller: &Teller, view: &ServiceView) -> Explanation {
     let port = teller.port();
-    let title = format!("Nothing listens on port {port}");
+    let title = format!("Nothing listens on port {}", teller.named_port());
     let text = format!("{} runs, but listens elsewhere or not at all.", teller.service(&view.name));
     let advice = [
         format!("See where it listens: `slipway ports {}`", teller.target()),
@@ -194,7 +194,6 @@ fn finish(teller: &Teller, view: &ServiceView, mut explanation: Explanation) -> 
     if let Some(error) = &teller.inside.manifest_error {
         explanation.advice.push(format!("sandbox.yaml was refused as it is now: {error}"));
     }
-    let lines = (!view.last_lines.is_empty())
-        .then(|| Lines { of: format!("The last of {}", view.name), lines: view.last_lines.clone() });
+    let lines = Lines::of(format!("The last lines of {}", view.name), &view.last_lines);
     Explanation { lines, service: Some(view.clone()), ..explanation }
 }

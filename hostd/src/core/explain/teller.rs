@@ -31,6 +31,17 @@ impl Teller {
         self.preview.port
     }
 
+    /// The number of the port, and whose it is where the visitor may know that: `3000 of shop`.
+    pub fn named_port(&self) -> String {
+        let port = self.port();
+        if self.known { format!("{port} of {}", self.name) } else { port.to_string() }
+    }
+
+    /// The sandbox amid a sentence.
+    pub fn the_sandbox(&self) -> String {
+        if self.known { self.name.clone() } else { "this sandbox".to_owned() }
+    }
+
     /// The sandbox at the beginning of a sentence.
     pub fn sandbox(&self) -> String {
         if self.known { format!("Sandbox {}", self.name) } else { "This sandbox".to_owned() }
@@ -45,7 +56,7 @@ impl Teller {
 
     /// A service at the beginning of a sentence.
     pub fn service(&self, name: &ServiceName) -> String {
-        if self.known { format!("Service {name}") } else { "The app".to_owned() }
+        if self.known { format!("Service {name} of {}", self.name) } else { "The app".to_owned() }
     }
 
     /// The end of an explanation: what a visitor who is not known can do is the same everywhere.
@@ -54,11 +65,8 @@ impl Teller {
             return Explanation { advice: advice.to_vec(), ..explanation };
         }
         let hopeless = !explanation.hopeful && explanation.code != ApiErrorCode::Gone;
-        let advice = if hopeless {
-            vec!["Try again later, or ask whoever gave you this address.".into()]
-        } else {
-            vec![]
-        };
+        let advice =
+            if hopeless { vec!["Try again later, or ask the owner of this sandbox.".into()] } else { vec![] };
         Explanation { advice, ..explanation }
     }
 

@@ -50,6 +50,17 @@ fn every_case_tells_the_world_the_reason_only() {
     assert!(named.is_empty(), "{named:?}");
 }
 
+/// A person with several previews open knows which one it is.
+#[test]
+fn every_heading_names_the_sandbox_to_its_owner() {
+    for case in cases::all() {
+        let title = explain(&case.facts(true)).title;
+        // Of hostd itself, whatever the sandbox.
+        let of_hostd = title == "Slipway is restarting";
+        assert!(title.split(' ').any(|word| word == "shop") || of_hostd, "{}: {title}", case.about);
+    }
+}
+
 #[test]
 fn what_programs_get_is_kept_from_the_world_too() {
     for case in cases::all() {
@@ -110,13 +121,25 @@ fn commands_name_the_sandbox_in_a_way_that_a_shell_takes_as_one_word() {
 fn long_and_steering_text_of_a_sandbox_is_cut_and_tamed() {
     let line = format!("\u{1b}]0;title\u{7}{}", "é".repeat(10_000));
     let mut view = service("web", Some(3000), ServiceState::Starting);
-    view.last_lines = vec![line; 100];
+    // No two alike, which would be counted instead.
+    view.last_lines = (0..100).map(|n| line.replacen('é', &format!("é{n}"), 1)).collect();
     let inner = Status { services: vec![view], ..status() };
     let case = Case { inner: Some(inner), cause: Cause::Refused, ..at_work("") };
     let lines = explain(&case.facts(true)).lines.expect("lines").lines;
     assert_eq!(lines.len(), 20);
     assert!(lines.iter().all(|line| line.starts_with('é') && line.ends_with('…')), "{}", lines[0]);
     assert!(lines.iter().all(|line| line.chars().count() == 400));
+}
+
+#[test]
+fn lines_that_repeat_are_counted_for_people_and_told_to_programs_as_they_are() {
+    let mut view = service("web", Some(3000), ServiceState::Backoff { next_try_ms: 0, failures: 10 });
+    view.last_lines = vec!["Error: no such module".to_owned(); 10];
+    let inner = Status { services: vec![view], ..status() };
+    let case = Case { inner: Some(inner), cause: Cause::Refused, ..at_work("") };
+    let said = explain(&case.facts(true));
+    assert_eq!(said.lines.expect("lines").lines, ["Error: no such module ×10"]);
+    assert_eq!(said.service.expect("the service").last_lines.len(), 10);
 }
 
 #[test]

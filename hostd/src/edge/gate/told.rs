@@ -1,7 +1,7 @@
 //! What a visitor is told at the gate.
 
 use super::{Denied, Why};
-use crate::core::{Explanation, Preview};
+use crate::core::Explanation;
 use hyper::{
     Response, StatusCode,
     header::{CACHE_CONTROL, HeaderValue, LOCATION, REFERRER_POLICY, SET_COOKIE},
@@ -9,7 +9,7 @@ use hyper::{
 use protocol::api::ApiErrorCode;
 
 impl Why {
-    pub fn explanation(self, at: &Preview) -> Explanation {
+    pub fn explanation(self) -> Explanation {
         let (code, title) = match self {
             Self::NoPass => (ApiErrorCode::Unauthorized, "This preview is private"),
             Self::BadPass => (ApiErrorCode::Unauthorized, "This link does not open the preview"),
@@ -23,8 +23,7 @@ impl Why {
         match self {
             Self::UseHeader | Self::OtherSite => explanation,
             Self::NoPass | Self::BadPass | Self::NotHere | Self::Expired | Self::Revoked => {
-                let Preview { sandbox, port } = at;
-                explanation.advise(format!("To make a link: `slipway preview-link {sandbox} {port}`"))
+                explanation.advise("Ask the owner of the sandbox for a link to this preview.")
             }
         }
     }
@@ -74,7 +73,6 @@ mod tests {
 
     #[test]
     fn every_refusal_has_its_code_and_says_what_to_do() {
-        let at = Preview { sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().unwrap(), port: 3000 };
         let table = [
             (Why::NoPass, 401, true),
             (Why::BadPass, 401, true),
@@ -85,7 +83,7 @@ mod tests {
             (Why::OtherSite, 403, false),
         ];
         for (why, status, advised) in table {
-            let told = why.explanation(&at);
+            let told = why.explanation();
             assert_eq!((told.status, !told.advice.is_empty()), (status, advised), "{why:?}");
             assert!(!told.text.contains(&told.title), "said twice: {}", told.text);
             assert!(told.text.starts_with(char::is_uppercase) && told.text.ends_with('.'), "{}", told.text);

@@ -3,6 +3,8 @@
 use crate::core::{Explanation, Previews};
 use protocol::api::ApiErrorCode;
 
+const ASK_OWNER: &str = "Ask whoever gave you this address for a new one.";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The host is not the name of a preview.
@@ -18,21 +20,19 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub fn explanation(self, previews: &Previews) -> Explanation {
+    /// Commands are for a visitor who can only be at this host: `known`. Others ask the one who can run them.
+    pub fn explanation(self, previews: &Previews, known: bool) -> Explanation {
+        let advice = |command: &'static str| if known { command } else { ASK_OWNER };
         match self {
             Self::NoPreview => {
-                let text = format!(
-                    "The address of a preview looks like {}://s-<id>-<port>.preview.{}.",
-                    previews.scheme.word(),
-                    previews.domain
-                );
+                let text = format!("The address of a preview looks like `{}`.", previews.example());
                 Explanation::new(ApiErrorCode::NotFound, "There is no preview at this address", text)
-                    .advise("See the addresses of a sandbox: `slipway get NAME`")
+                    .advise(advice("See the addresses of a sandbox: `slipway get NAME`"))
             }
             Self::Unknown => {
                 let text = "It may have been removed, or the address may have been mistyped.";
                 Explanation::new(ApiErrorCode::NotFound, "There is no such sandbox here", text)
-                    .advise("See which there are: `slipway ls`")
+                    .advise(advice("See which there are: `slipway ls`"))
             }
             Self::Malformed(reason) => {
                 Explanation::new(ApiErrorCode::InvalidRequest, "This request makes no sense", reason)

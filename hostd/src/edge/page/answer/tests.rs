@@ -96,14 +96,16 @@ fn what_the_edge_refuses_has_a_status_and_words() {
         (Refusal::TooMany, 503, "too_many"),
     ];
     let mut words = String::new();
-    for (refusal, status, code) in table {
-        let said = refusal.explanation(&previews());
+    for ((refusal, status, code), known) in table.iter().flat_map(|row| [(*row, true), (*row, false)]) {
+        let said = refusal.explanation(&previews(), known);
         let (parts, _) = answered(BROWSER, &said);
         assert_eq!(
             (parts.status.as_u16(), parts.headers["x-slipway-error"].to_str().expect("text")),
             (status, code)
         );
-        words.push_str(&format!("{status}: {}. {} {}\n", said.title, said.text, said.advice.join(" ")));
+        let to = if known { "here" } else { "world" };
+        words.push_str(&format!("{status} {to}: {}. {} {}\n", said.title, said.text, said.advice.join(" ")));
+        assert!(known || !said.advice.join(" ").contains("`slipway "), "a visitor cannot run commands here");
     }
     insta::assert_snapshot!("refusals", words);
 }
