@@ -114,6 +114,8 @@ pub enum ToolStatus {
     Running,
     Completed,
     Failed,
+    /// The task was cancelled while it ran.
+    Cancelled,
 }
 
 /// A change of a file as the agent tells it.

@@ -6,7 +6,7 @@ use super::{
     permission::{about, outcome},
     style::{Style, decoded, took},
     summary::{Listing, checkpoint, summary},
-    tool::{Called, Calls},
+    tool::{Called, Calls, Outcome},
 };
 use crate::{
     output::Colour,
@@ -137,8 +137,12 @@ impl Render {
             // The summary has the sum.
             TaskFact::Usage { .. } => Vec::new(),
             TaskFact::Done { result, told: _ } => {
-                let mut lines: Vec<String> =
-                    self.calls.unfinished().iter().flat_map(|called| self.called(called)).collect();
+                let mut lines: Vec<String> = self
+                    .calls
+                    .unfinished(result.status)
+                    .iter()
+                    .flat_map(|called| self.called(called))
+                    .collect();
                 let listing = Listing::AfterEvents { files: self.files };
                 lines.push(summary(&result, self.style, listing).trim_end().to_owned());
                 lines
@@ -193,7 +197,11 @@ impl Render {
         let name = one_line(&called.name, DETAIL_CHARS / 2);
         let detail = one_line(&called.detail, DETAIL_CHARS);
         let status = one_line(&called.status, DETAIL_CHARS / 4);
-        let colour = if called.failed { Colour::Red } else { Colour::Green };
+        let colour = match called.outcome {
+            Outcome::Done => Colour::Green,
+            Outcome::Failed => Colour::Red,
+            Outcome::Cancelled => Colour::Yellow,
+        };
         let gap = if detail.is_empty() { "" } else { " " };
         let (name, status) = (self.style.paint(Colour::Bold, &name), self.style.paint(colour, &status));
         let printed = called.output.iter().map(|line| format!("  | {}", one_line(line, DETAIL_CHARS)));

@@ -2,7 +2,7 @@
 
 use super::fact::fields;
 use crate::limits;
-use protocol::{Diff, Tool, ToolStatus};
+use protocol::{Diff, TaskStatus, Tool, ToolStatus};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -36,9 +36,17 @@ pub struct Called {
     pub name: String,
     pub detail: String,
     pub status: String,
-    pub failed: bool,
+    pub outcome: Outcome,
     /// The first lines of what one that failed printed.
     pub output: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Failed,
+    /// Cut off with its task.
+    Cancelled,
 }
 
 impl Calls {
@@ -54,12 +62,15 @@ impl Calls {
         Some(call.over(tool.status))
     }
 
-    /// Those that never came to an end.
-    pub fn unfinished(&mut self) -> Vec<Called> {
+    /// Those that never came to an end, of a task that ended so.
+    pub fn unfinished(&mut self, task: TaskStatus) -> Vec<Called> {
         let calls = std::mem::take(&mut self.open).into_values();
         let unfinished = |call: Call| {
+            if task == TaskStatus::Cancelled {
+                return call.over(ToolStatus::Cancelled);
+            }
             let called = call.over(ToolStatus::Pending);
-            Called { status: "unfinished".to_owned(), failed: true, output: Vec::new(), ..called }
+            Called { status: "unfinished".to_owned(), outcome: Outcome::Failed, output: Vec::new(), ..called }
         };
         calls.map(unfinished).collect()
     }
@@ -95,8 +106,13 @@ impl Call {
 
     fn over(self, status: ToolStatus) -> Called {
         let code = self.exit_code.filter(|code| *code != 0);
-        let failed = status == ToolStatus::Failed || code.is_some();
+        let outcome = match (status, code) {
+            (ToolStatus::Cancelled, _) => Outcome::Cancelled,
+            (ToolStatus::Failed, _) | (_, Some(_)) => Outcome::Failed,
+            (ToolStatus::Pending | ToolStatus::Running | ToolStatus::Completed, None) => Outcome::Done,
+        };
         let status = match (status, code, self.lines) {
+            (ToolStatus::Cancelled, _, _) => "cancelled".to_owned(),
             (_, Some(code), _) => format!("exit {code}"),
             (ToolStatus::Failed, None, _) => "failed".to_owned(),
             (ToolStatus::Completed, None, Some((added, deleted))) => format!("+{added} -{deleted}"),
@@ -109,7 +125,8 @@ impl Call {
         let detail = if name.contains(&self.detail) { String::new() } else { self.detail };
         let lines = self.output.lines().filter(|line| !line.trim().is_empty());
         let output = lines.take(OUTPUT_LINES).map(str::to_owned).collect();
-        Called { name, detail, status, failed, output: if failed { output } else { Vec::new() } }
+        let output = if outcome == Outcome::Failed { output } else { Vec::new() };
+        Called { name, detail, status, outcome, output }
     }
 }
 

@@ -31,11 +31,27 @@ fn a_call_is_told_once_with_its_outcome() {
     assert_eq!(calls.take(&Tool { input, ..tool("1", "bash", ToolStatus::Pending) }), None);
     assert_eq!(calls.take(&tool("2", "read", ToolStatus::Running)), None);
     let called = calls.take(&tool("1", "", ToolStatus::Completed)).expect("it is over");
-    assert_eq!((called.name.as_str(), called.detail.as_str(), called.failed), ("bash", "make", false));
-    assert!(calls.take(&tool("3", "bash", ToolStatus::Failed)).expect("it is over").failed);
-    let left = calls.unfinished();
+    assert_eq!(
+        (called.name.as_str(), called.detail.as_str(), called.outcome),
+        ("bash", "make", Outcome::Done)
+    );
+    let failed = calls.take(&tool("3", "bash", ToolStatus::Failed)).expect("it is over");
+    assert_eq!(failed.outcome, Outcome::Failed);
+    let left = calls.unfinished(TaskStatus::Failed);
     assert_eq!((left.len(), left[0].name.as_str(), left[0].status.as_str()), (1, "read", "unfinished"));
-    assert!(calls.unfinished().is_empty());
+    assert!(calls.unfinished(TaskStatus::Failed).is_empty());
+}
+
+#[test]
+fn a_call_that_was_cancelled_with_its_task_is_not_told_as_done() {
+    let mut calls = Calls::default();
+    for id in ["1", "2"] {
+        calls.take(&Tool { exit_code: Some(143), ..tool(id, "sleep 60", ToolStatus::Running) });
+    }
+    let told = calls.take(&tool("1", "", ToolStatus::Cancelled)).expect("it is over");
+    assert_eq!((told.status.as_str(), told.outcome), ("cancelled", Outcome::Cancelled));
+    let left = calls.unfinished(TaskStatus::Cancelled);
+    assert_eq!((left[0].status.as_str(), left[0].outcome), ("cancelled", Outcome::Cancelled));
 }
 
 #[test]
@@ -55,7 +71,7 @@ fn a_command_that_failed_shows_its_code_and_what_it_printed_first() {
     calls.take(&Tool { output, ..tool("1", "npm test", ToolStatus::Running) });
     let ended = Tool { exit_code: Some(7), ..tool("1", "", ToolStatus::Completed) };
     let called = calls.take(&ended).expect("it is over");
-    assert_eq!((called.status.as_str(), called.failed), ("exit 7", true));
+    assert_eq!((called.status.as_str(), called.outcome), ("exit 7", Outcome::Failed));
     assert_eq!(called.output, ["one", "two", "three", "four", "five"]);
     let output = Some("fine".to_owned());
     let good = Tool { output, exit_code: Some(0), ..tool("2", "npm test", ToolStatus::Completed) };

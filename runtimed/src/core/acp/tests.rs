@@ -5,7 +5,7 @@ mod permissions;
 use super::*;
 use permissions::permission;
 use proptest::prelude::*;
-use protocol::{AcpAgent, Decision, Permissions, TaskFact};
+use protocol::{AcpAgent, Decision, Permissions, TaskFact, ToolStatus};
 use serde_json::{Value, json};
 
 fn agent(fields: Value) -> AcpAgent {
@@ -276,6 +276,24 @@ fn one_that_is_stopped_is_asked_first_and_then_hears_no_more() {
     let mut early = World::new(agent(json!({})), None);
     early.tell(Input::Stop);
     assert_eq!(early.closes(), 1);
+}
+
+#[test]
+fn a_tool_that_runs_when_it_is_stopped_is_told_as_cancelled() {
+    let mut world = World::working(agent(json!({})));
+    let tool = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "sleep 60", "status": status});
+    world.update(&tool("in_progress"));
+    world.tell(Input::Stop);
+    world.update(&tool("completed"));
+    let told = world
+        .told()
+        .iter()
+        .filter_map(|fact| match fact {
+            TaskFact::Tool(tool) => Some(tool.status),
+            _ => None,
+        })
+        .collect::<Vec<_>>();
+    assert_eq!(told, [ToolStatus::Running, ToolStatus::Cancelled]);
 }
 
 #[test]

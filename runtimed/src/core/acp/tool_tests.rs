@@ -140,3 +140,31 @@ fn what_a_permission_is_about_is_all_that_is_known() {
     let told = tools.see(&update(asks), 1).expect("it was not told of the tool");
     assert_eq!(told.diffs.len(), 1);
 }
+
+#[test]
+fn a_tool_that_a_cancel_cut_off_is_no_success() {
+    let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let diff = json!([{"type": "diff", "path": "/a", "oldText": null, "newText": "x"}]);
+    for (ends, expected) in [
+        // As OpenCode and Claude Code end one.
+        (json!({"status": "completed", "content": text("User aborted the command")}), ToolStatus::Cancelled),
+        (json!({"status": "failed"}), ToolStatus::Cancelled),
+        (json!({"status": "completed", "rawOutput": {"metadata": {"exit": 143}}}), ToolStatus::Cancelled),
+        // It was done in the meantime.
+        (json!({"status": "completed", "rawOutput": {"metadata": {"exit": 0}}}), ToolStatus::Completed),
+        (json!({"status": "completed", "content": diff}), ToolStatus::Completed),
+        (json!({"content": text("more")}), ToolStatus::Running),
+    ] {
+        let mut tools = Tools::default();
+        tools.see(&update(json!({"title": "sleep 60", "status": "in_progress"})), 0);
+        tools.see(&json!({"toolCallId": "before", "title": "ls", "status": "completed"}), 0);
+        tools.cancel();
+        let told = tools.see(&update(ends.clone()), 1_000).expect("news");
+        assert_eq!(told.status, expected, "{ends}");
+        let again =
+            tools.see(&update(json!({"status": "completed", "title": "again"})), 1_001).expect("news");
+        let before = tools.see(&json!({"toolCallId": "before", "title": "ls -l"}), 1_002).expect("news");
+        let later = if expected == ToolStatus::Completed { expected } else { ToolStatus::Cancelled };
+        assert_eq!((again.status, before.status), (later, ToolStatus::Completed), "{ends}");
+    }
+}

@@ -16,6 +16,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Debug, Default)]
 pub struct Tools {
     known: VecDeque<Known>,
+    /// The turn was cancelled: agents report tools that this ended as completed.
+    cancelled: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -45,10 +47,14 @@ struct Told {
 impl Tools {
     /// Takes an update; what is new in it.
     pub fn see(&mut self, update: &Value, now: u64) -> Option<Tool> {
-        let id = id(update)?;
+        let (id, cancelled) = (id(update)?, self.cancelled);
         let known = self.entry(&id);
         let mut news = Tool { id, ..Tool::default() };
+        let was = known.tool.status;
         known.learn(update, &mut news);
+        if cancelled && known.was_cut_off(was) {
+            known.tool.status = ToolStatus::Cancelled;
+        }
         let (output, cut) = known.output(update);
         news.status = known.tool.status;
         let quiet = known.told.any && known.says_nothing(&news) && news.status == known.told.status;
@@ -70,6 +76,11 @@ impl Tools {
         }
         (known.told.any, known.told.status) = (true, news.status);
         Some(tool::fit(news))
+    }
+
+    /// The turn is cancelled: what has not ended by now is ended by that.
+    pub fn cancel(&mut self) {
+        self.cancelled = true;
     }
 
     /// Output that waited long enough.
@@ -118,6 +129,18 @@ impl Tools {
 }
 
 impl Known {
+    /// Whether the end that was just reported is that of a tool which had not ended before, `was` its status, and
+    /// shows nothing of having done its work: an exit code of 0, or a changed file.
+    fn was_cut_off(&self, was: ToolStatus) -> bool {
+        let open = |status| match status {
+            ToolStatus::Pending | ToolStatus::Running => true,
+            ToolStatus::Completed | ToolStatus::Failed | ToolStatus::Cancelled => false,
+        };
+        let worked = self.tool.status == ToolStatus::Completed
+            && (self.tool.exit_code == Some(0) || self.told.diffs.is_some());
+        (open(was) || was == ToolStatus::Cancelled) && !open(self.tool.status) && !worked
+    }
+
     /// Takes over what is not output, and puts into `news` what is another than before.
     fn learn(&mut self, update: &Value, news: &mut Tool) {
         if let Some(title) =

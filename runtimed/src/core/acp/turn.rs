@@ -41,6 +41,7 @@ impl Machine {
             State::Prompting if self.stop_at.is_none() => {
                 let session = self.session.clone().unwrap_or_default();
                 self.out.push(Effect::Send(rpc::notice("session/cancel", &json!({"sessionId": session}))));
+                self.tools.cancel();
                 let effects = self.desk.withdraw_all();
                 self.perform(effects);
                 self.stop_at = Some(now.saturating_add(STOP_INPUT_MS));
