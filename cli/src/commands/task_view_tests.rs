@@ -46,7 +46,6 @@ fn everything_about_a_task_is_shown() {
 
     succeeded after 12.3s (agent 12.3s)
       files       not known
-      checkpoint  3f2a91c0ffee
       said
       | done
     ");

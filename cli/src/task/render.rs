@@ -122,7 +122,7 @@ impl Render {
             }
             TaskFact::Status { phase, checkpoint: point } => {
                 self.doing = word(&phase);
-                self.status(phase, point.as_ref().map(checkpoint))
+                self.status(phase, point.as_ref().and_then(checkpoint))
             }
             TaskFact::Tool(tool) => self.tool(&tool),
             TaskFact::File { file } => {

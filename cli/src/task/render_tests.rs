@@ -47,7 +47,7 @@ fn every_kind_is_lines_for_a_person() {
         (
             "status",
             json!({ "phase": "agent", "checkpoint": { "state": "taken", "id": "3f2a91c0ffee77" } }),
-            "· agent (checkpoint 3f2a91c0ffee)\n",
+            "· agent\n",
         ),
         (
             "status",
@@ -270,13 +270,12 @@ fn a_whole_task_reads_well() {
     ];
     insta::assert_snapshot!(shown(&events), @r"
     · queued
-    · agent (checkpoint 3f2a91c0ffee)
+    · agent
     Looking.
     > bash make  ok
     > read  unfinished
     succeeded after 12.3s (agent 12.3s)
       files       not known
-      checkpoint  3f2a91c0ffee
     ");
     let colours = String::from_utf8(printed(render(true, true), &events[2..6])).expect("text");
     assert_eq!(colours, "Looking.\n> \u{1b}[1mbash\u{1b}[0m make  \u{1b}[32mok\u{1b}[0m\n");

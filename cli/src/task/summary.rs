@@ -14,8 +14,6 @@ use protocol::{
 const FILES_SHOWN: usize = 20;
 /// Characters of a message that are shown.
 const MESSAGE_CHARS: usize = 500;
-/// Of the id of a checkpoint.
-const CHECKPOINT_CHARS: usize = 12;
 
 /// What else the reader sees of the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +36,7 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
     lines.extend(files(result.files_changed.as_ref(), style, listing));
     lines.extend(build(result, listing));
     lines.extend(health(&result.health));
-    lines.push(field("checkpoint", &checkpoint(&result.checkpoint)));
+    lines.extend(checkpoint(&result.checkpoint).map(|text| field("checkpoint", &text)));
     if let Some(usage) = result.usage {
         lines.push(field("usage", &usage_text(&usage)));
     }
@@ -183,13 +181,12 @@ fn health(health: &HealthOutcome) -> Option<String> {
     }
 }
 
-pub fn checkpoint(checkpoint: &Checkpoint) -> String {
+/// What is missing of a checkpoint. Its id is for programs: no command takes one.
+pub fn checkpoint(checkpoint: &Checkpoint) -> Option<String> {
     match checkpoint {
-        Checkpoint::Taken { id, skipped } => {
-            let id = one_line(id, usize::MAX / 8).chars().take(CHECKPOINT_CHARS).collect::<String>();
-            if *skipped > 0 { format!("{id}, without {skipped} files") } else { id }
-        }
-        Checkpoint::Unavailable { why } => format!("none: {}", one_line(why, MESSAGE_CHARS)),
+        Checkpoint::Taken { id: _, skipped: 0 } => None,
+        Checkpoint::Taken { id: _, skipped } => Some(format!("without {skipped} files")),
+        Checkpoint::Unavailable { why } => Some(format!("none: {}", one_line(why, MESSAGE_CHARS))),
     }
 }
 

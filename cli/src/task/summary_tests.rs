@@ -20,7 +20,6 @@ fn a_summary_after_the_events_is_short() {
       files       1 added, 1 modified, 1 deleted +12 -3
       build       exited 2 after 2.1s
       health      not ready: web, db
-      checkpoint  3f2a91c0ffee
       usage       1,200 tokens in, 30 out
     ");
 }
@@ -37,7 +36,6 @@ fn a_summary_alone_has_everything() {
       build       exited 2 after 2.1s
       | error: no
       health      not ready: web, db
-      checkpoint  3f2a91c0ffee
       usage       1,200 tokens in, 30 out
       said
       | All
@@ -56,7 +54,6 @@ fn a_success_is_short() {
       files       none changed
       build       passed in 900ms
       health      every service is ready
-      checkpoint  3f2a91c0ffee
     ");
 }
 
