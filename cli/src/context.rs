@@ -52,7 +52,7 @@ impl Context {
         if self.output.json {
             return self.output.document(&answer.body);
         }
-        self.output.bytes(people(answer.parse()?)?.as_bytes())
+        self.output.text(&people(answer.parse()?)?)
     }
 
     /// Reads a whole list, and prints it as JSON or as `people` say it.
@@ -65,7 +65,7 @@ impl Context {
         if self.output.json {
             return self.output.items(&items);
         }
-        self.output.bytes(people(typed(items)?).as_bytes())
+        self.output.text(&people(typed(items)?))
     }
 }
 

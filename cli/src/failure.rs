@@ -3,6 +3,9 @@
 use crate::{
     age::age,
     client::ClientError,
+    output::escaped,
+    tame::TerminalFilter,
+    terminal,
     text::{plain, word},
 };
 use protocol::api::{ApiErrorBody, PostMortem, Problem};
@@ -22,6 +25,9 @@ pub enum Failure {
     /// The arguments are wrong in a way that clap cannot see.
     #[error("{0}")]
     Usage(String),
+    /// There is no such command, but another that does it.
+    #[error("{message}")]
+    Instead { message: String, next: String },
     #[error("{message}")]
     Refused { message: String, next: Option<String> },
     #[error("could not {doing}")]
@@ -83,7 +89,8 @@ impl Failure {
         }
         if let (true, Self::Client(ClientError::Api(error))) = (json, self) {
             let body = ApiErrorBody { error: (**error).clone() };
-            eprint_line(&serde_json::to_string(&body).unwrap_or_else(|_| error.message.clone()));
+            let json = serde_json::to_vec(&body).unwrap_or_default();
+            eprint_line(&String::from_utf8_lossy(&escaped(&json)));
             return;
         }
         for line in self.lines() {
@@ -157,12 +164,13 @@ pub fn problem_lines(problem: &Problem) -> Vec<String> {
     lines
 }
 
-/// A line on standard error; a closed one is nobody's loss.
+/// A line on standard error, in our own colours whatever a command left behind; a closed one is nobody's loss.
 pub fn eprint_line(line: &str) {
     use io::Write as _;
+    terminal::end_colours();
     // A raw terminal does not go back to the first column by itself.
-    let end = if crate::terminal::is_raw() { "\r\n" } else { "\n" };
-    let _ = write!(io::stderr(), "{line}{end}");
+    let end = if terminal::is_raw() { "\r\n" } else { "\n" };
+    let _ = write!(io::stderr(), "{}{end}", TerminalFilter::whole(line));
 }
 
 #[cfg(test)]
@@ -186,7 +194,7 @@ mod tests {
         insta::assert_snapshot!(failure.lines().join("\n"), @r"
         slipway: the sandbox did not come up
           problem: launch_failed: crun exited 1
-          | no such[31m file
+          | no such file
           next: `slipway attempts 01jb9xyzabcdefghjkmnpqrstv` shows what was tried; `slipway recreate 01jb9xyzabcdefghjkmnpqrstv` tries again
         ");
         assert_eq!(failure.exit_code(), 1);

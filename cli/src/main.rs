@@ -17,6 +17,7 @@ mod limits;
 mod output;
 mod parse;
 mod patience;
+mod printer;
 mod progress;
 mod resolve;
 mod run;

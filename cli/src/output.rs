@@ -1,6 +1,9 @@
 //! What goes to standard output: lines for people, JSON for programs. Nothing else writes there.
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    tame::{TerminalFilter, reorders},
+};
 use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -18,9 +21,15 @@ impl Output {
     }
 
     pub fn line(self, text: &str) -> Result<(), Failure> {
-        self.bytes(format!("{text}\n").as_bytes())
+        self.text(&format!("{text}\n"))
     }
 
+    /// Prints text for people. Whatever of it came from a sandbox: nothing in it steers a terminal.
+    pub fn text(self, text: &str) -> Result<(), Failure> {
+        self.bytes(TerminalFilter::whole(text).as_bytes())
+    }
+
+    /// Prints bytes as they are: the caller answers for them.
     pub fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::Output)
@@ -28,9 +37,9 @@ impl Output {
 
     /// One JSON document, as the API gave it.
     pub fn document(self, body: &[u8]) -> Result<(), Failure> {
-        let mut line = body.trim_ascii().to_vec();
-        line.push(b'\n');
-        self.bytes(&line)
+        let body = body.trim_ascii();
+        let shown = if io::stdout().is_terminal() { escaped(body) } else { body.to_vec() };
+        self.bytes(&[&shown, b"\n".as_slice()].concat())
     }
 
     pub fn json(self, value: &impl Serialize) -> Result<(), Failure> {
@@ -46,6 +55,19 @@ impl Output {
     pub fn paint(self, colour: Colour, text: &str) -> String {
         if self.colour { format!("\x1b[{}m{text}\x1b[0m", colour.code()) } else { text.to_owned() }
     }
+}
+
+/// JSON that means the same, without characters that steer a terminal: they stand only in its strings.
+pub fn escaped(json: &[u8]) -> Vec<u8> {
+    let mut shown = String::with_capacity(json.len());
+    for c in String::from_utf8_lossy(json).chars() {
+        if (c.is_control() && !c.is_ascii_whitespace()) || reorders(c) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into_bytes()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,5 +88,18 @@ impl Colour {
             Self::Green => 32,
             Self::Yellow => 33,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_on_a_terminal_means_the_same_and_steers_nothing() {
+        let value = serde_json::json!({"text": "\u{1b}[2J\u{9b}2J\u{7f}\u{202e}é\n漢"});
+        let shown = escaped(&serde_json::to_vec(&value).expect("JSON"));
+        insta::assert_snapshot!(String::from_utf8_lossy(&shown), @r#"{"text":"\u001b[2J\u009b2J\u007f\u202eé\n漢"}"#);
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&shown).expect("JSON"), value);
     }
 }

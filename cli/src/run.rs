@@ -7,6 +7,7 @@ use crate::{
     exit,
     failure::{Failure, eprint_line},
     output::Output,
+    terminal,
 };
 use clap::CommandFactory as _;
 
@@ -20,7 +21,9 @@ pub fn run(args: Args) -> u8 {
             return own_failure.unwrap_or(1);
         }
     };
-    match runtime.block_on(Box::pin(dispatch(args.command, output))) {
+    let ended = runtime.block_on(Box::pin(dispatch(args.command, output)));
+    terminal::end_colours();
+    match ended {
         Ok(code) => code,
         Err(failure) => {
             failure.tell(output.json);
@@ -51,6 +54,7 @@ async fn serve(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Attach(args) => return commands::attach::run(context, args).await,
         Command::Run(args) => return commands::run::run(context, *args).await,
         Command::Task(args) => return commands::task::run(context, args).await,
+        Command::Logs(args) => return commands::logs::run(context, args).await,
         Command::Agents(args) => commands::agents::run(context, args).await,
         Command::Up(args) => commands::up::run(context, args).await,
         Command::Down(args) => commands::down::run(context, args).await,
@@ -74,7 +78,6 @@ async fn serve(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Rm(args) => commands::rm::run(context, args).await,
         Command::Services(args) => commands::services::run(context, args).await,
         Command::Service(args) => commands::service::run(context, args).await,
-        Command::Logs(args) => commands::logs::run(context, args).await,
         Command::Events(args) => commands::events::run(context, args).await,
         Command::Ps(args) => commands::ps::run(context, args).await,
         Command::Ports(args) => commands::ports::run(context, args).await,

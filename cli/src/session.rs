@@ -10,13 +10,14 @@ use crate::{
     client::{Ask, Client},
     ending,
     failure::{Failure, eprint_line},
-    follow::{Follow, payload_bytes},
+    follow::Follow,
     output::Output,
+    printer::{Printer, RawFlag},
     signals::{Received, Signals},
     stdin,
 };
-use protocol::{CancelRequest, Chunk, Scope, SignalRequest, Stream, api::ApiErrorCode};
-use std::{io::Write as _, sync::Arc};
+use protocol::{CancelRequest, Scope, SignalRequest, api::ApiErrorCode};
+use std::sync::Arc;
 use tokio::task::{JoinHandle, block_in_place};
 
 pub struct Session {
@@ -25,6 +26,7 @@ pub struct Session {
     /// `/v1/sandboxes/{id}/execs/{exec}`.
     pub path: String,
     pub send_stdin: bool,
+    pub raw: RawFlag,
 }
 
 impl Session {
@@ -42,7 +44,7 @@ impl Session {
         // First: from here on Ctrl-C means the command and not us.
         let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
         let follow = Follow::new(Arc::clone(&self.client), &format!("{}/output", self.path), true, None);
-        let mut printer = tokio::spawn(print(follow, self.output));
+        let mut printer = tokio::spawn(print(follow, Printer::new(self.output, self.raw)));
         let mut pump = self.pump();
         let mut interrupts = 0;
         loop {
@@ -155,34 +157,15 @@ enum Attended {
 }
 
 /// Prints every chunk to the stream it came from.
-pub async fn print(mut follow: Follow, output: Output) -> Result<(), Failure> {
+pub async fn print(mut follow: Follow, mut printer: Printer) -> Result<(), Failure> {
     loop {
         let chunk = follow.next().await?;
         // A slow reader of our output must not stop signals from being seen.
-        let more = block_in_place(|| print_chunk(&chunk, output))?;
+        let more = block_in_place(|| printer.print(&chunk))?;
         if !more {
             return Ok(());
         }
     }
-}
-
-fn print_chunk(chunk: &Chunk, output: Output) -> Result<bool, Failure> {
-    if output.json {
-        output.json(chunk)?;
-    }
-    match chunk {
-        Chunk::End { .. } => return Ok(false),
-        Chunk::Gap { lost, .. } => eprint_line(&format!("slipway: {lost} bytes of output are missing here")),
-        Chunk::Output { .. } if output.json => {}
-        Chunk::Output { stream: Stream::Stderr, payload, .. } => {
-            // Where nobody hears our errors, nobody misses these.
-            let _ = std::io::stderr().write_all(&payload_bytes(payload)?);
-        }
-        Chunk::Output { stream: Stream::Stdout | Stream::Pty, payload, .. } => {
-            output.bytes(&payload_bytes(payload)?)?;
-        }
-    }
-    Ok(true)
 }
 
 fn flat(joined: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {

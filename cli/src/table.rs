@@ -2,7 +2,7 @@
 
 use crate::{
     output::{Colour, Output},
-    text::plain,
+    text::{columns, plain},
 };
 
 #[derive(Debug, Clone)]
@@ -66,9 +66,8 @@ impl Table {
     }
 }
 
-/// Good enough for what stands in our tables; wide characters would need a table of their own.
 fn columns_of(cell: &Cell) -> usize {
-    cell.text.chars().count()
+    columns(&cell.text)
 }
 
 #[cfg(test)]
@@ -78,7 +77,8 @@ mod tests {
     fn table() -> Table {
         let mut table = Table::new(["NAME", "STATUS", "AGE"]);
         table.row(["web".into(), Cell::painted("running", Colour::Green), "3m".into()]);
-        table.row(["a\u{1b}longer-né".into(), "".into(), "12d".into()]);
+        table.row(["a\u{1b}]0;t\u{7}longer-né".into(), "".into(), "12d".into()]);
+        table.row(["漢字 ne\u{301}".into(), "👩\u{200d}👩\u{200d}👧".into(), "1s".into()]);
         table
     }
 
@@ -88,6 +88,7 @@ mod tests {
         NAME        STATUS   AGE
         web         running  3m
         alonger-né  -        12d
+        漢字 né     👩‍👩‍👧       1s
         ");
     }
 

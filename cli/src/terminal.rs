@@ -3,7 +3,7 @@
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use protocol::TtySize;
 use std::{
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Write as _},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -26,6 +26,26 @@ static RAW: AtomicBool = AtomicBool::new(false);
 
 pub fn is_raw() -> bool {
     RAW.load(Ordering::Relaxed)
+}
+
+static COLOURED: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether what a command printed left a colour in force.
+pub fn note_colours(coloured: bool) {
+    COLOURED.store(coloured, Ordering::Relaxed);
+}
+
+/// Ends colours that a command left in force on our terminal.
+pub fn end_colours() {
+    if COLOURED.swap(false, Ordering::Relaxed) {
+        let reset = b"\x1b[0m";
+        // Nothing is lost where it cannot be written.
+        let _ = if io::stdout().is_terminal() {
+            io::stdout().write_all(reset).and_then(|()| io::stdout().flush())
+        } else {
+            io::stderr().write_all(reset)
+        };
+    }
 }
 
 pub struct RawMode {

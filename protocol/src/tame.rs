@@ -1,45 +1,31 @@
-//! Text of strangers on our terminals and pages: nothing that sandboxed code prints may steer them. Escape
-//! sequences are dropped whole, other control characters singly, and a carriage return begins a new line
-//! instead of writing over the old one. Pure.
+//! Text of sandboxed code on terminals and pages: nothing that it prints may steer them. `Tame` makes plain lines of
+//! it; `TerminalFilter` passes output on as it comes, with its colours. Both drop every other escape sequence whole
+//! and other control characters singly. Pure.
 
-/// Where in an escape sequence the text is. A line ends every sequence, so that one that is never closed
-/// hides no more than its own line.
+mod sequence;
+mod terminal;
+
+pub use terminal::TerminalFilter;
+
+use sequence::{Piece, Sequences};
+
+/// Plain lines: without colours, and a carriage return begins a new line instead of writing over the old one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tame {
-    state: State,
+    sequences: Sequences,
     /// A carriage return that may be the end of the line.
     returned: bool,
 }
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Text,
-    /// After ESC.
-    Escape,
-    /// After ESC and a byte that announces one more (`ESC ( B`).
-    OneMore,
-    /// After `ESC [`, until a letter or alike.
-    Control,
-    /// After `ESC ]`, `ESC P` and their like, until BEL or `ESC \`.
-    String,
-    /// After ESC within such a string.
-    StringEscape,
-}
-
-const ESCAPE: char = '\u{1b}';
-const BELL: char = '\u{7}';
-/// The same as `ESC [`, `ESC ]` and so on in one character, for terminals that still know them.
-const CONTROL: char = '\u{9b}';
-const STRING_END: char = '\u{9c}';
-const STRINGS: [char; 5] = ['\u{90}', '\u{98}', '\u{9d}', '\u{9e}', '\u{9f}'];
 
 impl Tame {
     /// A part of a line; sequences may be cut anywhere between parts.
     pub fn part(&mut self, text: &str) -> String {
         let mut tame = String::with_capacity(text.len());
         for c in text.chars() {
-            self.push(c, &mut tame);
+            match self.sequences.push(c) {
+                Piece::Char(c) => self.visible(c, &mut tame),
+                Piece::Colour | Piece::Hidden => {}
+            }
         }
         tame
     }
@@ -49,46 +35,17 @@ impl Tame {
         *self = Self::default();
     }
 
-    fn push(&mut self, c: char, out: &mut String) {
+    fn visible(&mut self, c: char, out: &mut String) {
         if c == '\n' {
-            self.end();
-            out.push('\n');
+            self.returned = false;
+            out.push(c);
             return;
         }
-        self.state = match (self.state, c) {
-            (State::Text | State::Escape | State::OneMore | State::Control, ESCAPE) => State::Escape,
-            (State::Text, CONTROL) => State::Control,
-            (State::Text, c) if STRINGS.contains(&c) => State::String,
-            (State::Text, c) => {
-                self.visible(c, out);
-                State::Text
-            }
-            (State::Escape, '[') => State::Control,
-            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => State::String,
-            (State::Escape, ' '..='/') => State::OneMore,
-            (State::OneMore, ' '..='/') => State::OneMore,
-            (State::Escape | State::OneMore, _) => State::Text,
-            (State::Control, '@'..='~') => State::Text,
-            (State::Control, ' '..='?') => State::Control,
-            // No sequence after all: what cannot be part of one is text.
-            (State::Control, c) => {
-                self.visible(c, out);
-                State::Text
-            }
-            (State::String | State::StringEscape, BELL | STRING_END) | (State::StringEscape, '\\') => {
-                State::Text
-            }
-            (State::String | State::StringEscape, ESCAPE) => State::StringEscape,
-            (State::String | State::StringEscape, _) => State::String,
-        };
-    }
-
-    fn visible(&mut self, c: char, out: &mut String) {
         if c == '\r' {
             self.returned = true;
             return;
         }
-        if (c.is_control() && c != '\t') || reorders(c) {
+        if steers(c) {
             return;
         }
         if std::mem::take(&mut self.returned) {
@@ -98,8 +55,13 @@ impl Tame {
     }
 }
 
+/// Whether a character does something else than to be shown; ends of lines are the caller's to judge.
+fn steers(c: char) -> bool {
+    (c.is_control() && c != '\t') || reorders(c)
+}
+
 /// Characters that make text read in another order than it is written.
-fn reorders(c: char) -> bool {
+pub fn reorders(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
@@ -126,7 +88,7 @@ pub fn one_line(text: &str, most_chars: usize) -> String {
 mod tests {
     use super::*;
 
-    const TABLE: [(&str, &str); 22] = [
+    const TABLE: [(&str, &str); 23] = [
         ("plain\ttext é 漢", "plain\ttext é 漢"),
         ("\u{1b}[31mred\u{1b}[0m", "red"),
         ("\u{1b}[2J\u{1b}[1;1Hgone", "gone"),
@@ -149,6 +111,8 @@ mod tests {
         ("\u{1b}", ""),
         ("\u{1b}[é", "é"),
         ("\u{1b}]a\u{1b}b\u{7}c", "c"),
+        // CAN ends whatever was begun.
+        ("\u{1b}]a\u{18}b\u{1b}[\u{1a}c", "bc"),
     ];
 
     #[test]

@@ -223,3 +223,56 @@ async fn from_a_pipe_a_shell_reads_its_commands_and_exec_t_types_them() -> Resul
     }
     Ok(())
 }
+
+/// What an app prints to take over a terminal: its title, its screen, its clipboard, its cursor.
+const HOSTILE: &str = r"printf '\033]0;owned\007\033[2J\033[31mred\033]52;c;cm0gLXJm\007 '; printf '\302\2332J\033[1;1Hoops' >&2; printf 'end'";
+
+/// Whether every sequence in what was shown is a colour.
+fn only_colours(shown: &str) -> bool {
+    let colour = |piece: &str| {
+        let parameters = piece.strip_prefix('[').and_then(|rest| rest.split_once('m'));
+        parameters.is_some_and(|(text, _)| text.bytes().all(|byte| matches!(byte, b'0'..=b';')))
+    };
+    !shown.contains(['\u{7}', '\u{9b}']) && shown.split(ESCAPE).skip(1).all(colour)
+}
+
+#[tokio::test]
+async fn output_cannot_steer_a_terminal_unless_that_is_asked_for() -> Result<()> {
+    let place = Place::new().await?;
+    let run = ["web", "--", "sh", "-c", HOSTILE];
+    let (status, shown) = OnTerminal::start(&place.slipway(&[&["exec"], &run[..]].concat())?)?.ends().await?;
+    ensure!(status.success() && only_colours(&shown), "{shown:?}");
+    ensure!(shown.contains("\u{1b}[31mred ") && shown.contains("oops") && shown.contains("end"), "{shown:?}");
+    ensure!(shown.trim_end().ends_with("\u{1b}[0m"), "the colour stays in force: {shown:?}");
+    for flag in ["--raw", "-t"] {
+        let (_, raw) =
+            OnTerminal::start(&place.slipway(&[&["exec", flag], &run[..]].concat())?)?.ends().await?;
+        ensure!(
+            raw.contains("\u{1b}]0;owned\u{7}\u{1b}[2J") && raw.contains("\u{1b}[1;1Hoops"),
+            "{flag}: {raw:?}"
+        );
+    }
+    let piped = place.hostd.ran(&[&["exec"], &run[..]].concat()).await?;
+    ensure!(
+        piped.out == "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[31mred\u{1b}]52;c;cm0gLXJm\u{7} end",
+        "{piped:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn logs_take_the_only_service_and_leave_the_terminal_as_it_was() -> Result<()> {
+    let place = Place::new().await?;
+    let hostile = json!({"name": "hostile", "command": format!("{HOSTILE}; exec sleep 100000")});
+    place.caller.create(&json!({"name": "app", "services": [hostile]})).await?;
+    let mut logs = OnTerminal::start(&place.slipway(&["logs", "-f", "app"])?)?;
+    let mut shown = logs.sees("end").await?;
+    logs.types(CTRL_C)?;
+    let (status, rest) = logs.ends().await?;
+    shown.push_str(&rest);
+    ensure!(status.code() == Some(130) && only_colours(&shown), "{status} {shown:?}");
+    ensure!(shown.trim_end().ends_with("\u{1b}[0m"), "the colour stays in force: {shown:?}");
+    let none = place.hostd.ran(&["logs", "web"]).await?;
+    ensure!(none.code == Some(1) && none.err.contains("sandbox web has no services"), "{none:?}");
+    Ok(())
+}

@@ -4,6 +4,7 @@ use crate::{
     client::Ask,
     context::Context,
     failure::Failure,
+    printer::RawFlag,
     session::Session,
     viewer::{From, Viewer},
 };
@@ -24,6 +25,8 @@ pub struct AttachArgs {
     /// Pass input on, where the exec keeps its input open; on a terminal it always is
     #[arg(long, short)]
     interactive: bool,
+    #[command(flatten)]
+    raw: RawFlag,
 }
 
 pub async fn run(context: &Context, args: AttachArgs) -> Result<u8, Failure> {
@@ -39,5 +42,5 @@ pub async fn run(context: &Context, args: AttachArgs) -> Result<u8, Failure> {
         let (exec, sandbox_name, from) = (id.to_string(), args.sandbox, From::Recent);
         return Viewer { client, output, sandbox_path, exec, sandbox_name, from, types }.run().await;
     }
-    Session { client, output, path, send_stdin: args.interactive }.run().await
+    Session { client, output, path, send_stdin: args.interactive, raw: args.raw }.run().await
 }

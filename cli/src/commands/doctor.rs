@@ -29,7 +29,7 @@ pub async fn run(output: Output) -> Result<u8, Failure> {
     if output.json {
         output.json(&serde_json::json!({ "checks": checks, "drivers": drivers }))?;
     } else {
-        output.bytes(text(&checks, &drivers, output).as_bytes())?;
+        output.text(&text(&checks, &drivers, output))?;
     }
     Ok(u8::from(checks.iter().any(|check| check.level == Level::Missing)))
 }

@@ -6,6 +6,8 @@ use crate::{
     failure::{Failure, eprint_line},
     feed::Feed,
     output::{Colour, Output},
+    printer::RawFlag,
+    tame::TerminalFilter,
     text::plain,
 };
 use clap::Args;
@@ -27,6 +29,8 @@ pub struct EventsArgs {
     /// Only kinds that begin with this, as in exec or exec.ended,service
     #[arg(long)]
     kind: Option<String>,
+    #[command(flatten)]
+    raw: RawFlag,
 }
 
 pub async fn run(context: &Context, args: EventsArgs) -> Result<(), Failure> {
@@ -46,9 +50,9 @@ async fn follow(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs
     let mut feed = Feed::new(client, wanted(sandbox, args), args.after, Arc::new(eprint_line));
     while let Some(frame) = feed.next().await? {
         if context.output.json {
-            context.output.line(&frame.data)?;
+            context.output.document(frame.data.as_bytes())?;
         } else if let Ok(event) = serde_json::from_str(&frame.data) {
-            context.output.line(&line(&event, context.output))?;
+            print(context.output, &event, args.raw)?;
         }
     }
     Ok(())
@@ -65,7 +69,7 @@ async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) 
                 context.output.json(&json)?;
             } else {
                 for event in &typed::<EventView>(vec![json])? {
-                    context.output.line(&line(event, context.output))?;
+                    print(context.output, event, args.raw)?;
                 }
             }
         }
@@ -76,10 +80,24 @@ async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) 
     }
 }
 
-fn line(event: &EventView, output: Output) -> String {
+fn print(output: Output, event: &EventView, flag: RawFlag) -> Result<(), Failure> {
+    if flag.raw {
+        return output.bytes(format!("{}\n", line(event, output, &told(event))).as_bytes());
+    }
+    output.line(&line(event, output, &shown(&told(event), output)))
+}
+
+/// What an event tells as one line: with the colours that are in it on a terminal that has some.
+fn shown(told: &str, output: Output) -> String {
+    if !output.colour {
+        return plain(told);
+    }
+    TerminalFilter::whole(told).replace(['\n', '\r', '\t'], " ")
+}
+
+fn line(event: &EventView, output: Output, told: &str) -> String {
     let time = output.paint(Colour::Dim, &event.time);
-    let line = format!("{time}  {}  {:<16}  {}", event.sandbox, event.kind, plain(&told(event)));
-    line.trim_end().to_owned()
+    format!("{time}  {}  {:<16}  {told}", event.sandbox, plain(&event.kind)).trim_end().to_owned()
 }
 
 /// What an event tells: of a task beside its other fields, of anything else in `data`.
@@ -103,20 +121,29 @@ fn details(fields: &Map<String, Value>) -> String {
 mod tests {
     use super::*;
 
+    fn line_of(json: &str, colour: bool) -> String {
+        let event: EventView = serde_json::from_str(json).expect("an event");
+        let output = Output { json: false, colour };
+        line(&event, output, &shown(&told(&event), output))
+    }
+
     #[test]
     fn an_event_of_a_task_is_one_line_too() {
         let json = r#"{"seq":7,"time":"2026-11-16T08:00:00.000Z","sandbox":"01jb9xyzabcdefghjkmnpqrstv","task":"t",
-            "number":3,"kind":"message","text":"hi\u001b[2J"}"#;
-        let event: EventView = serde_json::from_str(json).expect("an event");
-        let line = line(&event, Output { json: false, colour: false });
-        assert!(line.ends_with("  message           number=3 text=hi[2J"), "{line:?}");
+            "number":3,"kind":"message","text":"\u001b]0;t\u0007\u001b[31mhi\u001b[2J\nyou"}"#;
+        assert!(
+            line_of(json, false).ends_with("  message           number=3 text=hi you"),
+            "{:?}",
+            line_of(json, false)
+        );
+        let coloured = line_of(json, true);
+        assert!(coloured.ends_with("  number=3 text=\u{1b}[31mhi you\u{1b}[0m"), "{coloured:?}");
     }
 
     #[test]
     fn an_event_is_one_line() {
         let json = r#"{"seq":7,"time":"2026-11-16T08:00:00.000Z","sandbox":"01jb9xyzabcdefghjkmnpqrstv","kind":"exec.ended",
             "data":{"exec":"a","exit":{"kind":"exited","code":2},"output_end":5,"note":"two\nlines"}}"#;
-        let event: EventView = serde_json::from_str(json).expect("an event");
-        insta::assert_snapshot!(line(&event, Output { json: false, colour: false }), @r#"2026-11-16T08:00:00.000Z  01jb9xyzabcdefghjkmnpqrstv  exec.ended        exec=a exit={"code":2,"kind":"exited"} note=twolines output_end=5"#);
+        insta::assert_snapshot!(line_of(json, false), @r#"2026-11-16T08:00:00.000Z  01jb9xyzabcdefghjkmnpqrstv  exec.ended        exec=a exit={"code":2,"kind":"exited"} note=two lines output_end=5"#);
     }
 }

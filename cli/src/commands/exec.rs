@@ -6,6 +6,7 @@ use crate::{
     failure::Failure,
     parse,
     patience::Patience,
+    printer::RawFlag,
     session::Session,
     terminal,
     viewer::{From, Viewer},
@@ -24,6 +25,8 @@ const AFTER_HELP: &str = "\
 Input is passed on when it is a pipe or a file, so `echo hi | slipway exec ID -- cat` works; from a terminal only
 with -i. Ctrl-C interrupts the command, a second one cancels it with everything it started, a third one leaves.
 With -t keys go to the command as they are; after a new line `~.` leaves it running, see `slipway sh`.
+On a terminal, without -t, output is shown with its colours but without sequences that steer it (titles, cursor,
+screen, clipboard); --raw shows those too. Into files and pipes every byte goes as it is.
 The command goes on when hostd restarts, and so does its output here: nothing is lost, nothing comes twice.
 
 Exit codes: the command's own; 128+N when signal N ended it; 124 timed out; 125 slipway or hostd failed;
@@ -48,6 +51,8 @@ pub struct ExecArgs {
     /// Run it on a terminal; implies -i
     #[arg(long, short, conflicts_with = "detach")]
     tty: bool,
+    #[command(flatten)]
+    raw: RawFlag,
     /// Do not pass input on, as in loops that read a list
     #[arg(long, short = 'n', conflicts_with_all = ["interactive", "tty"])]
     no_stdin: bool,
@@ -79,7 +84,7 @@ pub async fn run(context: &Context, args: ExecArgs) -> Result<u8, Failure> {
         None => new_id(),
     };
     let send_stdin = args.sends_stdin(stdin().is_terminal());
-    let (detach, on_terminal, sandbox_name) = (args.detach, args.tty, args.sandbox.clone());
+    let (detach, on_terminal, raw, sandbox_name) = (args.detach, args.tty, args.raw, args.sandbox.clone());
     let answer = start(context, sandbox, &args.create(id.clone(), send_stdin)).await?;
     if detach {
         context.show_answer(&answer, |exec: ExecAnswer| Ok(format!("{}\n", exec.id)))?;
@@ -92,7 +97,7 @@ pub async fn run(context: &Context, args: ExecArgs) -> Result<u8, Failure> {
         let viewer = Viewer { client, output, sandbox_path, exec, sandbox_name, from, types: send_stdin };
         return viewer.run().await;
     }
-    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin }.run().await
+    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin, raw }.run().await
 }
 
 pub fn new_id() -> ExecId {

@@ -131,7 +131,7 @@ mod tests {
         progress    pulling node: 3 of 7
         ended: - ago, oom: the kernel killed PID 1 for memory while task t1 ran
         of it: exit code 137, signal 9, memory peak 511 of 512 MB, 1 killed for memory, 3 process starts refused, task t1
-        | [1mx
+        | x
         ");
     }
 }

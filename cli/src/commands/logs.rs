@@ -1,8 +1,18 @@
 //! `slipway logs`.
 
-use crate::{commands::service, context::Context, failure::Failure, follow::Follow, session};
+use crate::{
+    client::Ask,
+    commands::service,
+    context::Context,
+    failure::Failure,
+    follow::Follow,
+    printer::{Printer, RawFlag},
+    session,
+    signals::{Received, Signals},
+    text::plain,
+};
 use clap::Args;
-use protocol::ServiceName;
+use protocol::{ServiceName, ServiceView, api::SandboxId};
 use std::sync::Arc;
 
 #[derive(Debug, Args)]
@@ -10,28 +20,67 @@ pub struct LogsArgs {
     /// Id, beginning of an id, or name of the sandbox
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
-    /// Name of the service
+    /// Name of the service; needed when the sandbox has several
     #[arg(value_parser = service::name)]
-    service: ServiceName,
+    service: Option<ServiceName>,
     /// Go on until Ctrl-C; reconnects when hostd restarts
     #[arg(long, short)]
     follow: bool,
     /// Begin this many lines before the end; everything that is kept when not given
     #[arg(long, short = 'n', value_name = "LINES")]
     tail: Option<u64>,
+    #[command(flatten)]
+    raw: RawFlag,
 }
 
-pub async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
+pub async fn run(context: &Context, args: LogsArgs) -> Result<u8, Failure> {
     let id = context.sandbox(&args.sandbox).await?;
-    let path = format!("/v1/sandboxes/{id}/services/{}/logs", args.service);
-    print(context, Follow::new(Arc::clone(&context.client), &path, args.follow, args.tail)).await
+    let service = match args.service {
+        Some(service) => service,
+        None => only_service(context, id, &args.sandbox).await?,
+    };
+    let path = format!("/v1/sandboxes/{id}/services/{service}/logs");
+    let follow = Follow::new(Arc::clone(&context.client), &path, args.follow, args.tail);
+    print(context, follow, args.raw).await
 }
 
-/// Prints a log to its end, or until it is interrupted.
-pub async fn print(context: &Context, follow: Follow) -> Result<(), Failure> {
+/// The service that is meant where none is named.
+async fn only_service(context: &Context, id: SandboxId, sandbox: &str) -> Result<ServiceName, Failure> {
+    let items = context.client.list(Ask::get(format!("/v1/sandboxes/{id}/services"))).await?;
+    let views: Vec<ServiceView> = crate::context::typed(items)?;
+    let sandbox = plain(sandbox);
+    match views.as_slice() {
+        [only] => Ok(only.name.clone()),
+        [] => Err(Failure::refused(format!("sandbox {sandbox} has no services"))
+            .or(format!("`slipway ps {sandbox}` shows its commands, `slipway task ls {sandbox}` its tasks"))),
+        several => {
+            let names: Vec<&str> = several.iter().map(|view| view.name.as_str()).collect();
+            Err(Failure::refused(format!("sandbox {sandbox} has several services: {}", names.join(", ")))
+                .or(format!("`slipway logs {sandbox} {}`", names[0])))
+        }
+    }
+}
+
+/// Prints a log to its end, or until it is interrupted; gives the exit code.
+pub async fn print(context: &Context, follow: Follow, raw: RawFlag) -> Result<u8, Failure> {
+    let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
     // On a task, because printing blocks the thread it is on.
-    match tokio::spawn(session::print(follow, context.output)).await {
-        Ok(printed) => printed,
-        Err(error) => Err(Failure::refused(format!("a part of slipway broke: {error}"))),
+    let mut printing = tokio::spawn(session::print(follow, Printer::new(context.output, raw)));
+    loop {
+        tokio::select! {
+            // A task is not cancelled by not being looked at.
+            printed = &mut printing => {
+                let broke = |error| Failure::refused(format!("a part of slipway broke: {error}"));
+                return printed.map_err(broke)?.map(|()| 0);
+            }
+            // A signal that came is kept until it is asked for.
+            signal = signals.next() => match signal {
+                Received::Interrupt => return Ok(130),
+                Received::Terminate => return Ok(143),
+                Received::HangUp => return Ok(129),
+                // Not listened to.
+                Received::Resize => {}
+            },
+        }
     }
 }

@@ -7,12 +7,13 @@ use crate::{
     failure::Failure,
     output::{Colour, Output},
     table::{Cell, Table},
+    text::short,
 };
 use clap::Args;
 use protocol::{ExecState, Exit, api::ExecAnswer};
 
-/// Characters of a command line that are shown.
-const COMMAND_CHARS: usize = 60;
+/// Columns of a command line that are shown.
+const COMMAND_COLUMNS: usize = 60;
 
 #[derive(Debug, Args)]
 pub struct PsArgs {
@@ -43,7 +44,7 @@ fn table(execs: &[ExecAnswer], output: Output) -> String {
             state_cell(exec),
             age(&exec.started_at).into(),
             exec.duration_ms.map(duration).unwrap_or_default().into(),
-            shortened(&exec.argv).into(),
+            short(&exec.argv.join(" "), COMMAND_COLUMNS).into(),
         ]);
     }
     table.render(output)
@@ -61,14 +62,6 @@ fn state_cell(exec: &ExecAnswer) -> Cell {
         Some(Exit::SpawnFailed { .. }) => Cell::painted("not started", Colour::Red),
         Some(Exit::Lost) => Cell::painted("lost", Colour::Red),
     }
-}
-
-fn shortened(argv: &[String]) -> String {
-    let line = argv.join(" ");
-    if line.chars().count() <= COMMAND_CHARS {
-        return line;
-    }
-    line.chars().take(COMMAND_CHARS - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::{
     context::Context,
     failure::Failure,
     parse,
+    printer::RawFlag,
     session::Session,
     terminal,
     viewer::{From, Viewer},
@@ -43,6 +44,8 @@ pub struct ShArgs {
     /// Environment variable; NAME alone passes on your own
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
     env: Vec<(String, String)>,
+    #[command(flatten)]
+    raw: RawFlag,
     /// Another program than bash or sh, with its arguments
     #[arg(last = true, value_name = "SHELL")]
     shell: Vec<String>,
@@ -52,7 +55,7 @@ pub async fn run(context: &Context, args: ShArgs) -> Result<u8, Failure> {
     let sandbox = context.sandbox(&args.sandbox).await?;
     let id = exec::new_id();
     let on_terminal = stdin().is_terminal() && !context.output.json;
-    let name = args.sandbox.clone();
+    let (raw, name) = (args.raw, args.sandbox.clone());
     exec::start(context, sandbox, &args.create(id.clone(), on_terminal)).await?;
     let (client, output) = (Arc::clone(&context.client), context.output);
     let sandbox_path = format!("/v1/sandboxes/{sandbox}");
@@ -61,7 +64,7 @@ pub async fn run(context: &Context, args: ShArgs) -> Result<u8, Failure> {
         let from = From::Start;
         return Viewer { client, output, sandbox_path, exec, sandbox_name, from, types: true }.run().await;
     }
-    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin: true }.run().await
+    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin: true, raw }.run().await
 }
 
 impl ShArgs {

@@ -11,6 +11,7 @@ use crate::{
     follow::Follow,
     limits,
     patience::Patience,
+    printer::RawFlag,
     progress::Progress,
     signals::Signals,
     task::{
@@ -89,6 +90,8 @@ enum TaskCommand {
         /// Begin this many lines before the end; everything that is kept when not given
         #[arg(long, short = 'n', value_name = "LINES")]
         tail: Option<u64>,
+        #[command(flatten)]
+        raw: RawFlag,
     },
     /// Allow what the agent of a task asked for
     ///
@@ -184,10 +187,10 @@ pub async fn run(context: &Context, args: TaskArgs) -> Result<u8, Failure> {
             context.show(Ask::get(task.path()), people).await.map(|()| 0)
         }
         TaskCommand::Follow { task, since } => follow(context, &task.find(context).await?, since).await,
-        TaskCommand::Log { task, follow, tail } => {
+        TaskCommand::Log { task, follow, tail, raw } => {
             let path = format!("{}/log", task.find(context).await?.path());
             let follow = Follow::new(Arc::clone(&context.client), &path, follow, tail);
-            logs::print(context, follow).await.map(|()| 0)
+            logs::print(context, follow, raw).await
         }
         TaskCommand::Allow { permission, option } => {
             decide(context, permission, PermissionAnswer { decision: Decision::Allow, option }).await

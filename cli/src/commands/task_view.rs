@@ -6,12 +6,12 @@ use crate::{
     table::{Cell, Table},
     tame::one_line,
     task::{Listing, Style, summary},
-    text::word,
+    text::{short, word},
 };
 use protocol::{TaskStatus, api::TaskAnswer};
 
-/// Characters of a prompt that are shown in a list, and of one alone.
-const PROMPT_CHARS: usize = 50;
+/// Columns of a prompt that are shown in a list, and characters of one alone.
+const PROMPT_COLUMNS: usize = 50;
 const PROMPT_WHOLE_CHARS: usize = 2_000;
 
 pub fn table(tasks: &[TaskAnswer], output: Output) -> String {
@@ -22,7 +22,7 @@ pub fn table(tasks: &[TaskAnswer], output: Output) -> String {
             status_cell(task),
             task.agent.clone().into(),
             age(&task.created_at).into(),
-            one_line(&task.prompt, PROMPT_CHARS).into(),
+            short(&task.prompt, PROMPT_COLUMNS).into(),
         ]);
     }
     table.render(output)
@@ -58,7 +58,7 @@ pub fn describe(task: &TaskAnswer, style: Style) -> String {
     field("id", task.id.as_str());
     field("sandbox", task.sandbox_id.as_str());
     field("status", &status_text(task));
-    field("agent", &one_line(&task.agent, PROMPT_CHARS));
+    field("agent", &short(&task.agent, PROMPT_COLUMNS));
     field("prompt", &one_line(&task.prompt, PROMPT_WHOLE_CHARS));
     field("created", &format!("{} ago", age(&task.created_at)));
     if let Some(result) = &task.result {

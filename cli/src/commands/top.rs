@@ -40,7 +40,7 @@ pub async fn run(context: &Context) -> Result<(), Failure> {
         let now = sample(&context.client).await?;
         let text = table(&rows(&before, &now), context.output);
         if !live {
-            return context.output.bytes(text.as_bytes());
+            return context.output.text(&text);
         }
         // Home, and nothing left of the frame before.
         context.output.bytes(format!("\x1b[H\x1b[2J{text}").as_bytes())?;

@@ -43,7 +43,7 @@ pub async fn run(context: &Context, args: UpArgs) -> Result<(), Failure> {
     if context.output.json {
         return context.output.document(&body);
     }
-    context.output.bytes(text(&answer.sandbox, answer.created, context.output).as_bytes())
+    context.output.text(&text(&answer.sandbox, answer.created, context.output))
 }
 
 /// A hostd that runs already has its driver: what the environment says counts when it is started.

@@ -51,7 +51,7 @@ impl Screen {
             }
         };
         if self.output.json {
-            self.output.line(&frame.data)?;
+            self.output.document(frame.data.as_bytes())?;
             return Ok(last);
         }
         let bytes = render.event(&event);

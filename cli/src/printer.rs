@@ -1,0 +1,102 @@
+//! Output of commands and services on its way to ours: byte for byte into files and pipes, without what steers a
+//! terminal onto one.
+
+use crate::{
+    failure::{Failure, eprint_line},
+    follow::payload_bytes,
+    output::Output,
+    tame::TerminalFilter,
+    terminal,
+};
+use clap::Args;
+use protocol::{Chunk, Stream};
+use std::io::{self, IsTerminal, Write as _};
+
+/// Whether output goes to a terminal as it is.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct RawFlag {
+    /// Print control sequences too when this is a terminal; else only its colours are kept
+    #[arg(long)]
+    pub raw: bool,
+}
+
+pub struct Printer {
+    output: Output,
+    stdout: Way,
+    stderr: Way,
+}
+
+/// The way of one stream.
+enum Way {
+    Raw,
+    Filtered(TerminalFilter),
+}
+
+impl Printer {
+    pub fn new(output: Output, flag: RawFlag) -> Self {
+        let stdout = Way::to(&io::stdout(), flag);
+        Self { output, stdout, stderr: Way::to(&io::stderr(), flag) }
+    }
+
+    /// Prints a chunk to the stream it came from; false when it is the last.
+    pub fn print(&mut self, chunk: &Chunk) -> Result<bool, Failure> {
+        if self.output.json {
+            self.output.json(chunk)?;
+        }
+        match chunk {
+            Chunk::End { .. } => {
+                self.end();
+                return Ok(false);
+            }
+            Chunk::Gap { lost, .. } => {
+                eprint_line(&format!("slipway: {lost} bytes of output are missing here"));
+            }
+            Chunk::Output { .. } if self.output.json => {}
+            Chunk::Output { stream: Stream::Stderr, payload, .. } => {
+                let shown = self.stderr.shown(payload_bytes(payload)?.to_vec());
+                // Where nobody hears our errors, nobody misses these.
+                let _ = io::stderr().write_all(&shown);
+            }
+            Chunk::Output { stream: Stream::Stdout | Stream::Pty, payload, .. } => {
+                let shown = self.stdout.shown(payload_bytes(payload)?.to_vec());
+                self.output.bytes(&shown)?;
+            }
+        }
+        terminal::note_colours(self.stdout.is_coloured() || self.stderr.is_coloured());
+        Ok(true)
+    }
+
+    /// Shows what was held back of the last characters. A reader that is gone misses nothing.
+    fn end(&mut self) {
+        let _ = self.output.bytes(&self.stdout.rest());
+        let _ = io::stderr().write_all(&self.stderr.rest());
+        terminal::note_colours(false);
+    }
+}
+
+impl Way {
+    fn to(stream: &impl IsTerminal, flag: RawFlag) -> Self {
+        if flag.raw || !stream.is_terminal() { Self::Raw } else { Self::Filtered(TerminalFilter::default()) }
+    }
+
+    fn shown(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+        match self {
+            Self::Raw => bytes,
+            Self::Filtered(filter) => filter.feed(&bytes).into_bytes(),
+        }
+    }
+
+    fn rest(&mut self) -> Vec<u8> {
+        match self {
+            Self::Raw => Vec::new(),
+            Self::Filtered(filter) => filter.finish().into_bytes(),
+        }
+    }
+
+    fn is_coloured(&self) -> bool {
+        match self {
+            Self::Raw => false,
+            Self::Filtered(filter) => filter.is_coloured(),
+        }
+    }
+}

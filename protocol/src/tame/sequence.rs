@@ -1,0 +1,134 @@
+//! Where in an escape sequence a text is, character by character (ECMA-48). A line ends every sequence, and so does
+//! `SEQUENCE_MAX_CHARS`: one that is never closed hides no more than that.
+
+/// Characters of one sequence, after which it is taken for closed.
+const SEQUENCE_MAX_CHARS: u32 = 64 << 10;
+/// Parameters of a colour, in bytes; a longer one is dropped. Two true colours and a few attributes have 45.
+const COLOUR_MAX_BYTES: usize = 62;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequences {
+    state: State,
+    /// Characters of the sequence so far.
+    length: u32,
+    colour: Parameters,
+}
+
+/// What one more character makes of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// A character outside of sequences; a control character possibly.
+    Char(char),
+    /// The last character of a colour (SGR), whose parameters are at hand.
+    Colour,
+    /// A part of a sequence.
+    Hidden,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After ESC.
+    Escape,
+    /// After ESC and a byte that announces one more (`ESC ( B`).
+    OneMore,
+    /// After `ESC [`, while it may be a colour.
+    Colour,
+    /// After `ESC [`, until a letter or alike.
+    Control,
+    /// After `ESC ]`, `ESC P` and their like, until BEL or `ESC \`.
+    String,
+    /// After ESC within such a string.
+    StringEscape,
+}
+
+/// Parameters of a sequence that may be a colour: digits, `;` and `:`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Parameters {
+    bytes: [u8; COLOUR_MAX_BYTES],
+    length: usize,
+}
+
+const ESCAPE: char = '\u{1b}';
+const BELL: char = '\u{7}';
+/// CAN and SUB end any sequence.
+const CANCELS: [char; 2] = ['\u{18}', '\u{1a}'];
+/// The same as `ESC [`, `ESC ]` and so on in one character, for terminals that still know them.
+const CONTROL: char = '\u{9b}';
+const STRING_END: char = '\u{9c}';
+const STRINGS: [char; 5] = ['\u{90}', '\u{98}', '\u{9d}', '\u{9e}', '\u{9f}'];
+
+impl Default for Sequences {
+    fn default() -> Self {
+        let colour = Parameters { bytes: [0; COLOUR_MAX_BYTES], length: 0 };
+        Self { state: State::Text, length: 0, colour }
+    }
+}
+
+impl Sequences {
+    pub fn push(&mut self, c: char) -> Piece {
+        if c == '\n' {
+            self.state = State::Text;
+            return Piece::Char(c);
+        }
+        let before = self.state;
+        let piece = self.step(c);
+        self.length = if before == State::Text { 0 } else { self.length + 1 };
+        if self.length >= SEQUENCE_MAX_CHARS {
+            self.state = State::Text;
+        }
+        piece
+    }
+
+    /// The parameters of the colour that was just closed.
+    pub fn colour(&self) -> &str {
+        self.colour.text()
+    }
+
+    fn step(&mut self, c: char) -> Piece {
+        let (state, piece) = match (self.state, c) {
+            (_, c) if CANCELS.contains(&c) => (State::Text, Piece::Hidden),
+            (State::Text | State::Escape | State::OneMore | State::Colour | State::Control, ESCAPE) => {
+                (State::Escape, Piece::Hidden)
+            }
+            (State::Text, CONTROL) => (State::Control, Piece::Hidden),
+            (State::Text, c) if STRINGS.contains(&c) => (State::String, Piece::Hidden),
+            (State::Text, c) => (State::Text, Piece::Char(c)),
+            (State::Escape, '[') => {
+                self.colour.length = 0;
+                (State::Colour, Piece::Hidden)
+            }
+            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => (State::String, Piece::Hidden),
+            (State::Escape | State::OneMore, ' '..='/') => (State::OneMore, Piece::Hidden),
+            (State::Escape | State::OneMore, _) => (State::Text, Piece::Hidden),
+            (State::Colour, 'm') => (State::Text, Piece::Colour),
+            (State::Colour, '0'..=';') if self.colour.push(c) => (State::Colour, Piece::Hidden),
+            (State::Colour | State::Control, '@'..='~') => (State::Text, Piece::Hidden),
+            (State::Colour | State::Control, ' '..='?') => (State::Control, Piece::Hidden),
+            // No sequence after all: what cannot be part of one is text.
+            (State::Colour | State::Control, c) => (State::Text, Piece::Char(c)),
+            (State::String | State::StringEscape, BELL | STRING_END) | (State::StringEscape, '\\') => {
+                (State::Text, Piece::Hidden)
+            }
+            (State::String | State::StringEscape, ESCAPE) => (State::StringEscape, Piece::Hidden),
+            (State::String | State::StringEscape, _) => (State::String, Piece::Hidden),
+        };
+        self.state = state;
+        piece
+    }
+}
+
+impl Parameters {
+    /// Whether there was room for it.
+    fn push(&mut self, c: char) -> bool {
+        let (Some(free), Ok(byte)) = (self.bytes.get_mut(self.length), u8::try_from(c)) else { return false };
+        *free = byte;
+        self.length += 1;
+        true
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
