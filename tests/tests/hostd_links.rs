@@ -98,7 +98,7 @@ async fn slipway_says_what_is_wrong_with_a_link() -> Result<()> {
         (&["two", "0"], 2, "0"),
         (&["two", "80", "--ttl", "31d"], 1, "at most 30d"),
         (&["two", "80", "--path", "x"], 1, "must begin with /"),
-        (&["two", "--revoke", "nope"], 1, "no such thing"),
+        (&["two", "--revoke", "nope"], 1, "no preview link `nope` in sandbox `"),
     ];
     for (arguments, code, words) in table {
         let ran = hostd.ran(&[&["preview-link"], arguments].concat()).await?;

@@ -137,9 +137,9 @@ async fn what_is_wrong_is_said_before_or_by_hostd() -> Result<()> {
         (&["model", "add", "mine"][..], 1, "say what mine speaks"),
         (&["model", "add", "openai", "--price", "m=1,2"], 2, "there is no --model m"),
         (&["model", "add", "openai", "--default", "m", "--model", "n"], 1, "not among the models"),
-        (&["model", "rm", "mine"], 1, "no such thing"),
+        (&["model", "rm", "mine"], 1, "no model provider `mine`"),
         (&["budget", "set", "acme"], 1, "give a bound"),
-        (&["budget", "rm", "acme"], 1, "no such thing"),
+        (&["budget", "rm", "acme"], 1, "no budget of tenant `acme`"),
     ] {
         let ran = hostd.ran(arguments).await?;
         ensure!(ran.code == Some(code) && ran.err.contains(words), "{arguments:?}: {ran:?}");

@@ -1,6 +1,6 @@
 //! Every way a request can fail.
 
-use protocol::api::{ApiError, ApiErrorCode};
+use protocol::api::{ApiError, ApiErrorCode, Missing, MissingKind};
 use std::{io, path::PathBuf, time::Duration};
 
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +83,26 @@ impl ClientError {
     }
 }
 
+/// The command that lists things of the kind that is missing.
+fn list_of(missing: &Missing) -> String {
+    let sandbox = missing.sandbox.as_deref().unwrap_or("SANDBOX");
+    match missing.kind {
+        MissingKind::Sandbox => "slipway ls".to_owned(),
+        MissingKind::Task => format!("slipway task ls {sandbox}"),
+        MissingKind::Permission => {
+            format!("slipway task follow {sandbox} {}", missing.task.as_deref().unwrap_or("TASK"))
+        }
+        MissingKind::Exec => format!("slipway ps {sandbox}"),
+        MissingKind::Service => format!("slipway services {sandbox}"),
+        MissingKind::PreviewLink => format!("slipway preview-link {sandbox} --list"),
+        MissingKind::Token => "slipway token ls".to_owned(),
+        MissingKind::Image => "slipway image ls".to_owned(),
+        MissingKind::EgressProfile => "slipway egress --profile default".to_owned(),
+        MissingKind::ModelProvider => "slipway model ls".to_owned(),
+        MissingKind::Budget => "slipway budget ls".to_owned(),
+    }
+}
+
 fn api_next(error: &ApiError) -> Option<String> {
     let detail = &error.detail;
     let existing = detail.existing.map_or_else(|| "ID".to_owned(), |id| id.to_string());
@@ -98,7 +118,11 @@ fn api_next(error: &ApiError) -> Option<String> {
         ApiErrorCode::SandboxFailed => Some(format!(
             "`slipway attempts {existing}` shows what was tried; `slipway recreate {existing}` tries again"
         )),
-        ApiErrorCode::NotFound | ApiErrorCode::Gone => Some("`slipway ls` shows what there is".to_owned()),
+        ApiErrorCode::NotFound => Some(match &detail.missing {
+            Some(missing) => format!("`{}` shows what there is", list_of(missing)),
+            None => "`slipway ls` shows what there is".to_owned(),
+        }),
+        ApiErrorCode::Gone => Some("`slipway ls` shows what there is".to_owned()),
         ApiErrorCode::Unsupported if !detail.supported.is_empty() => {
             Some(format!("supported: {}", detail.supported.join(", ")))
         }
@@ -125,5 +149,46 @@ fn api_next(error: &ApiError) -> Option<String> {
         | ApiErrorCode::Unsupported
         | ApiErrorCode::NotRunning
         | ApiErrorCode::Internal => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_leads_to_the_list_it_would_be_in() {
+        let missing = |json: &str| {
+            let missing: Missing = serde_json::from_str(json).expect("JSON");
+            let error = ApiError::new(ApiErrorCode::NotFound, missing.to_string());
+            let error = error.with(|detail| detail.missing = Some(Box::new(missing)));
+            format!("{}; next: {}", error.message, api_next(&error).expect("something to do"))
+        };
+        let table = [
+            r#"{"kind":"sandbox","id":"x"}"#,
+            r#"{"kind":"task","id":"x","sandbox":"y"}"#,
+            r#"{"kind":"permission","id":"x","sandbox":"y","task":"t"}"#,
+            r#"{"kind":"exec","id":"x","sandbox":"y"}"#,
+            r#"{"kind":"service","id":"x","sandbox":"y"}"#,
+            r#"{"kind":"preview_link","id":"x","sandbox":"y"}"#,
+            r#"{"kind":"token","id":"x"}"#,
+            r#"{"kind":"image","id":"x"}"#,
+            r#"{"kind":"egress_profile","id":"x"}"#,
+            r#"{"kind":"model_provider","id":"x"}"#,
+            r#"{"kind":"budget","id":"x"}"#,
+        ];
+        insta::assert_snapshot!(table.map(missing).join("\n"), @r"
+        no sandbox `x`, or it belongs to another owner; next: `slipway ls` shows what there is
+        no task `x` in sandbox `y`; next: `slipway task ls y` shows what there is
+        no permission `x` is asked for by task `t` in sandbox `y`; next: `slipway task follow y t` shows what there is
+        no exec `x` in sandbox `y`; next: `slipway ps y` shows what there is
+        no service `x` in sandbox `y`; next: `slipway services y` shows what there is
+        no preview link `x` in sandbox `y`; next: `slipway preview-link y --list` shows what there is
+        no token `x`, or it belongs to another tenant; next: `slipway token ls` shows what there is
+        no image `x`; next: `slipway image ls` shows what there is
+        no egress profile `x`; next: `slipway egress --profile default` shows what there is
+        no model provider `x`; next: `slipway model ls` shows what there is
+        no budget of tenant `x`, or it is not yours to see; next: `slipway budget ls` shows what there is
+        ");
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::{HeaderMap, header::ACCEPT, upgrade::OnUpgrade};
 use protocol::{
     ExecId, ServiceName,
-    api::{ApiErrorCode, Label, SandboxId},
+    api::{ApiErrorCode, Label, Missing, MissingKind, SandboxId},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -75,6 +75,12 @@ impl Call {
     }
 
     pub async fn sandbox_by(&self, id: &str) -> Result<Arc<SandboxRecord>, Failure> {
+        let found = self.visible_sandbox(id).await;
+        found.map_err(|failure| failure.naming(|| Some(Missing::new(MissingKind::Sandbox, id))))
+    }
+
+    /// A malformed id is the id of nothing.
+    async fn visible_sandbox(&self, id: &str) -> Result<Arc<SandboxRecord>, Failure> {
         let id: SandboxId = id.parse().map_err(|_| Failure::not_found())?;
         let record = self.api.fleet.record(&id).await?;
         if self.who.sees(&record.owner) { Ok(record) } else { Err(Failure::foreign()) }

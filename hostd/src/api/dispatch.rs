@@ -186,7 +186,8 @@ async fn until_closed(closing: &CancellationToken, work: impl Future<Output = An
 }
 
 async fn prepare(this: &Admitted, params: Params, mut request: Request) -> Result<Call, Failure> {
-    let params = params.map_err(|_| Failure::not_found())?;
+    let not_text = |_| Failure::new(ApiErrorCode::NotFound, "nothing has this name: it is not UTF-8");
+    let params = params.map_err(not_text)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let query = Query::parse(request.uri(), &this.route.query)?;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();

@@ -15,7 +15,7 @@ use hyper::{
 };
 use protocol::{
     ErrorBody, ErrorCode,
-    api::{ApiError, ApiErrorBody, ApiErrorCode},
+    api::{ApiError, ApiErrorBody, ApiErrorCode, Missing},
 };
 use std::error::Error;
 
@@ -27,6 +27,8 @@ pub struct Failure {
     pub cause: Option<String>,
     /// The thing is there and belongs to somebody else: not found for the caller, a refusal for the audit.
     pub foreign: bool,
+    /// Something is not found, and the message does not say what.
+    unnamed: bool,
 }
 
 /// What the audit wants to know about an answer; put beside it.
@@ -47,8 +49,18 @@ impl Failure {
         ApiError::invalid(field, message).into()
     }
 
+    /// What the path names is not there; the table of routes knows what that is.
     pub fn not_found() -> Self {
-        Self::new(ApiErrorCode::NotFound, "there is no such thing here, or it is not yours")
+        let message = "there is nothing of this name, or it belongs to another owner";
+        Self { unnamed: true, ..Self::new(ApiErrorCode::NotFound, message) }
+    }
+
+    /// The same failure with the name of what is not found, unless it has one.
+    pub fn naming(self, missing: impl FnOnce() -> Option<Missing>) -> Self {
+        let (true, Some(missing)) = (self.unnamed, missing()) else { return self };
+        let error = ApiError { message: missing.to_string(), ..*self.error };
+        let error = error.with(|detail| detail.missing = Some(Box::new(missing)));
+        Self { error: Box::new(error), unnamed: false, ..self }
     }
 
     /// The same words as for what does not exist.
@@ -71,7 +83,7 @@ impl Failure {
 
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
-        Self { error: Box::new(error), cause: None, foreign: false }
+        Self { error: Box::new(error), cause: None, foreign: false, unnamed: false }
     }
 }
 

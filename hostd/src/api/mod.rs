@@ -39,6 +39,7 @@ mod limits;
 mod links;
 mod looks;
 mod metrics;
+mod missing;
 mod models;
 mod older;
 mod openapi;

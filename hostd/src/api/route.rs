@@ -1,6 +1,6 @@
 //! What a row of the table of routes says.
 
-use super::{call::Call, doc::Doc, failure::Answer};
+use super::{call::Call, doc::Doc, failure::Answer, missing::addressed};
 use crate::core::{Access, Identity};
 use hyper::Method;
 use protocol::api::TokenScope;
@@ -86,7 +86,12 @@ impl Route {
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        let handler: Handler = Arc::new(move |call| Box::pin(handler(call)));
+        let handler: Handler = Arc::new(move |call| {
+            let params = call.params.clone();
+            Box::pin(async move {
+                handler(call).await.map_err(|failure| failure.naming(|| addressed(path, &params)))
+            })
+        });
         let (takes, repeats) = (Takes::Nothing, Repeats::Harmless);
         Self {
             method,

@@ -18,7 +18,7 @@ use crate::{
 use hyper::StatusCode;
 use protocol::{
     TaskId, TaskRequest,
-    api::{ApiErrorCode, Network, SandboxId, SandboxStatus, TaskCreate},
+    api::{ApiErrorCode, Missing, MissingKind, Network, SandboxId, SandboxStatus, TaskCreate},
 };
 
 pub async fn create(call: Call) -> Answer {
@@ -159,7 +159,9 @@ impl Call {
 
     /// A malformed id is the id of nothing.
     pub async fn task_by(&self, sandbox: &SandboxId, id: &str) -> Result<TaskRecord, Failure> {
-        let id = TaskId::parse(id).map_err(|_| Failure::not_found())?;
-        self.api.fleet.store().task(sandbox, &id).await?.ok_or_else(Failure::not_found)
+        let missing = || Some(Missing::new(MissingKind::Task, id).in_sandbox(sandbox.as_str()));
+        let none = || Failure::not_found().naming(missing);
+        let id = TaskId::parse(id).map_err(|_| none())?;
+        self.api.fleet.store().task(sandbox, &id).await?.ok_or_else(none)
     }
 }

@@ -179,6 +179,9 @@ pub struct ApiErrorDetail {
     /// The service that should answer, with its last lines while it is not well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Box<ServiceView>>,
+    /// What was asked for and is not there for this caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Box<super::Missing>>,
 }
 
 impl ApiErrorDetail {

@@ -6,6 +6,7 @@ mod error;
 mod exec;
 mod host;
 mod id;
+mod missing;
 mod model;
 mod network;
 mod owner;
@@ -22,6 +23,7 @@ pub use host::{
     Capabilities, DOCKER_SOCKET, DriverView, HostView, PODMAN_SOCKET, StaleList, StaleView, Unasked,
 };
 pub use id::{BadId, SandboxId};
+pub use missing::{Missing, MissingKind};
 pub use model::{
     BudgetPeriod, BudgetSpec, BudgetUse, BudgetView, ModelPrice, ModelSpec, ModelView, ProviderSpec,
     ProviderView, TaskBudget,

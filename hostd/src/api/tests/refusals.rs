@@ -1,6 +1,6 @@
 //! Who is not let in, and what is not understood.
 
-use super::{ADMIN, Ask, World};
+use super::{ADMIN, Ask, Reply, World};
 use crate::{
     api::{Auth, hosts::Peer},
     limits,
@@ -113,15 +113,40 @@ async fn somebody_elses_is_as_if_it_were_not() {
     };
     let foreign = body(format!("/v1/sandboxes/{id}")).await;
     assert_eq!(foreign.code(), "not_found");
-    for other in ["01jb9xyzabcdefghjkmnpqrstv", "nonsense", "%2e%2e", "%ff"] {
+    // But for the id itself, as the caller gave it.
+    let answer = |reply: &Reply, id: &str| {
+        let text = String::from_utf8_lossy(&reply.bytes).replace(id, "ID");
+        (reply.status, text)
+    };
+    for (other, named) in [
+        ("01jb9xyzabcdefghjkmnpqrstv", "01jb9xyzabcdefghjkmnpqrstv"),
+        ("nonsense", "nonsense"),
+        ("%2e%2e", ".."),
+    ] {
         let unknown = body(format!("/v1/sandboxes/{other}")).await;
-        assert_eq!((unknown.status, &unknown.bytes), (foreign.status, &foreign.bytes), "{other}");
+        assert_eq!(answer(&unknown, named), answer(&foreign, id.as_str()), "{other}");
     }
-    for path in
-        ["execs/x", "execs/x/output", "services/web/logs", "events", "attempts", "stats", "activity", "ports"]
-    {
-        let reply = body(format!("/v1/sandboxes/{id}/{path}")).await;
+    assert_eq!(body("/v1/sandboxes/%ff".to_owned()).await.code(), "not_found");
+    for path in [
+        "execs/x",
+        "execs/x/output",
+        "services/web/logs",
+        "events",
+        "attempts",
+        "stats",
+        "activity",
+        "ports",
+        "tasks",
+        "tasks/x",
+        "tasks/x/events",
+        "tasks/x/log",
+        "preview-links",
+    ] {
+        let (own, unknown) = (id.as_str(), "01jb9xyzabcdefghjkmnpqrstv");
+        let reply = body(format!("/v1/sandboxes/{own}/{path}")).await;
         assert_eq!(reply.code(), "not_found", "{path}");
+        let other = body(format!("/v1/sandboxes/{unknown}/{path}")).await;
+        assert_eq!(answer(&reply, own), answer(&other, unknown), "{path}");
     }
     let filtered = body(format!("/v1/events?sandbox={id}")).await;
     assert_eq!(filtered.code(), "not_found");

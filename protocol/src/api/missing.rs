@@ -1,0 +1,81 @@
+//! What a caller asked for and does not find, by name. One that belongs to another caller has the same words.
+
+use crate::tame::one_line;
+use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display, Formatter};
+
+/// Characters of an id that are repeated to its caller.
+const ID_MAX_CHARS: usize = 80;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Missing {
+    pub kind: MissingKind,
+    /// As the request has it, shortened.
+    pub id: String,
+    /// The sandbox that it was looked for in, as the request has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// The task that it was looked for in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum MissingKind {
+    Sandbox,
+    Task,
+    /// What an agent asks to be allowed.
+    Permission,
+    Exec,
+    Service,
+    PreviewLink,
+    Token,
+    Image,
+    EgressProfile,
+    ModelProvider,
+    /// The id is that of a tenant.
+    Budget,
+}
+
+impl Missing {
+    pub fn new(kind: MissingKind, id: &str) -> Self {
+        Self { kind, id: one_line(id, ID_MAX_CHARS), sandbox: None, task: None }
+    }
+
+    pub fn in_sandbox(self, sandbox: &str) -> Self {
+        Self { sandbox: Some(one_line(sandbox, ID_MAX_CHARS)), ..self }
+    }
+
+    pub fn in_task(self, task: &str) -> Self {
+        Self { task: Some(one_line(task, ID_MAX_CHARS)), ..self }
+    }
+}
+
+impl Display for Missing {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let id = &self.id;
+        match self.kind {
+            MissingKind::Sandbox => return write!(f, "no sandbox `{id}`, or it belongs to another owner"),
+            MissingKind::Token => return write!(f, "no token `{id}`, or it belongs to another tenant"),
+            MissingKind::Image => return write!(f, "no image `{id}`"),
+            MissingKind::EgressProfile => return write!(f, "no egress profile `{id}`"),
+            MissingKind::ModelProvider => return write!(f, "no model provider `{id}`"),
+            MissingKind::Budget => return write!(f, "no budget of tenant `{id}`, or it is not yours to see"),
+            MissingKind::Task => write!(f, "no task `{id}`")?,
+            MissingKind::Permission => write!(f, "no permission `{id}` is asked for")?,
+            MissingKind::Exec => write!(f, "no exec `{id}`")?,
+            MissingKind::Service => write!(f, "no service `{id}`")?,
+            MissingKind::PreviewLink => write!(f, "no preview link `{id}`")?,
+        }
+        if let Some(task) = &self.task {
+            write!(f, " by task `{task}`")?;
+        }
+        match &self.sandbox {
+            Some(sandbox) => write!(f, " in sandbox `{sandbox}`"),
+            None => Ok(()),
+        }
+    }
+}
