@@ -51,6 +51,8 @@ pub enum Command {
     /// flags say. Without --scope it is the one that you have for the project.
     Ensure(ensure::EnsureArgs),
     /// List sandboxes
+    ///
+    /// PORTS are those whose previews are advertised, LISTENING those that something listens on now.
     #[command(visible_alias = "list")]
     Ls(ls::LsArgs),
     /// Show everything about a sandbox

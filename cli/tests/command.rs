@@ -136,9 +136,9 @@ async fn events_go_on_after_the_last_one_seen() {
 async fn lists_are_for_people_or_for_programs() {
     let fake = Fake::start();
     insta::assert_snapshot!(run(&fake.data_dir(), "ls").await.stdout, @r"
-    ID                          NAME  STATUS   IMAGE  PORTS  AGE
-    01jb9xyzabcdefghjkmnpqrstv  web   running  host   3000   -
-    01kb9xyzabcdefghjkmnpqrstv  api   running  host   3000   -
+    ID                          NAME  STATUS   IMAGE  PORTS  LISTENING  AGE
+    01jb9xyzabcdefghjkmnpqrstv  web   running  host   3000   -          -
+    01kb9xyzabcdefghjkmnpqrstv  api   running  host   3000   -          -
     ");
     let json: serde_json::Value =
         serde_json::from_str(&run(&fake.data_dir(), "ls --json").await.stdout).expect("JSON");

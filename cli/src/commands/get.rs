@@ -6,10 +6,14 @@ use crate::{
     client::Ask,
     context::Context,
     failure::{Failure, post_mortem_lines, problem_lines},
-    text::{plain, word},
+    text::{plain, short, word},
 };
 use clap::Args;
-use protocol::api::{ActivityView, ProblemCode, SandboxStatus, SandboxView};
+use protocol::api::{ActivityView, Page, PortView, ProblemCode, SandboxStatus, SandboxView};
+use std::collections::BTreeMap;
+
+/// Columns of a command line that are shown.
+const PROCESS_COLUMNS: usize = 60;
 
 #[derive(Debug, Args)]
 pub struct GetArgs {
@@ -21,8 +25,38 @@ pub struct GetArgs {
 pub async fn run(context: &Context, args: GetArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
     let answer = context.client.send(Ask::get(format!("/v1/sandboxes/{id}"))).await?;
-    let activity = if context.output.json { None } else { activity(context, &answer.parse()?).await };
-    context.show_answer(&answer, |view| Ok(describe(&view) + &activity.unwrap_or_default()))
+    if context.output.json {
+        return context.output.document(&answer.body);
+    }
+    let view: SandboxView = answer.parse()?;
+    let listening = listening(context, &view).await.unwrap_or_default();
+    let activity = activity(context, &view).await.unwrap_or_default();
+    context.output.text(&(describe(&view) + &listening + &activity))
+}
+
+/// What listens in one that runs. It may go down in between, or not answer: then nothing is said.
+async fn listening(context: &Context, view: &SandboxView) -> Option<String> {
+    if view.status != SandboxStatus::Running {
+        return None;
+    }
+    let answer = context.client.send(Ask::get(format!("/v1/sandboxes/{}/ports", view.id))).await.ok()?;
+    Some(listening_text(&answer.parse::<Page<PortView>>().ok()?.items))
+}
+
+/// A line for each port, with the address where browsers see it and the program behind it.
+fn listening_text(ports: &[PortView]) -> String {
+    let mut lines = BTreeMap::new();
+    for PortView { listening, preview } in ports {
+        let at = preview.clone().unwrap_or_else(|| format!("on {}, without a preview", listening.address));
+        let process = listening.process.as_ref();
+        let by = process.map(|process| format!(", by {}", short(&process.command, PROCESS_COLUMNS)));
+        let line = field("listening", &format!("{} {at}{}", listening.port, by.unwrap_or_default()));
+        // One that listens on two addresses is one port; that with a preview says more.
+        if preview.is_some() || !lines.contains_key(&listening.port) {
+            lines.insert(listening.port, line + "\n");
+        }
+    }
+    lines.into_values().collect()
 }
 
 /// Of one that is up. It may go down in between, or not answer: then nothing is said.
@@ -114,6 +148,20 @@ mod tests {
         metadata    a=b
         problem: oom: m
         | x
+        ");
+    }
+
+    #[test]
+    fn what_listens_in_it_is_shown_once_with_its_preview() {
+        let json = r#"[
+            {"port":5173,"address":"::1","process":{"pid":7,"command":"node\u001b[2J vite"}},
+            {"port":5173,"address":"127.0.0.1","process":{"pid":7,"command":"node vite"},"preview":"http://s-x-5173.preview.localhost:8080"},
+            {"port":3000,"address":"10.0.0.2"}
+        ]"#;
+        let ports: Vec<PortView> = serde_json::from_str(json).expect("ports");
+        insta::assert_snapshot!(listening_text(&ports), @r"
+        listening   3000 on 10.0.0.2, without a preview
+        listening   5173 http://s-x-5173.preview.localhost:8080, by node vite
         ");
     }
 

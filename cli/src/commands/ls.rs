@@ -58,7 +58,8 @@ pub async fn run(context: &Context, args: LsArgs) -> Result<(), Failure> {
         .long_pages()
         .query_if("status", status)
         .query_if("project", args.project)
-        .query_if("all", all.then_some(1));
+        .query_if("all", all.then_some(1))
+        .query_if("listening", (!args.quiet).then_some(1));
     let output = context.output;
     context
         .show_list(
@@ -73,15 +74,16 @@ fn ids(views: &[SandboxView]) -> String {
 }
 
 fn table(views: &[SandboxView], output: Output) -> String {
-    let mut table = Table::new(["ID", "NAME", "STATUS", "IMAGE", "PORTS", "AGE"]);
+    let mut table = Table::new(["ID", "NAME", "STATUS", "IMAGE", "PORTS", "LISTENING", "AGE"]);
     for view in views {
-        let ports: Vec<String> = view.ports.iter().map(u16::to_string).collect();
+        let listed = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
         table.row([
             view.id.as_str().into(),
             view.name.clone().into(),
             status_cell(view),
             view.image.clone().into(),
-            ports.join(",").into(),
+            listed(&view.ports).into(),
+            listed(view.listening.as_deref().unwrap_or_default()).into(),
             age(&view.created_at).into(),
         ]);
     }
@@ -131,15 +133,15 @@ pub mod tests {
     #[test]
     fn a_list_shows_what_goes_on_and_what_went_wrong() {
         let views = [
-            view("{}"),
+            view(r#"{"listening":[5173]}"#),
             view(r#"{"name":"b","status":"creating","phase":"provisioning","ports":[]}"#),
             view(r#"{"name":"c","status":"error","problem":{"code":"oom","message":"m"},"image":"node-22"}"#),
         ];
         insta::assert_snapshot!(table(&views, Output { json: false, colour: false }), @r"
-        ID                          NAME  STATUS                   IMAGE    PORTS      AGE
-        01jb9xyzabcdefghjkmnpqrstv  web   running                  host     3000,5173  -
-        01jb9xyzabcdefghjkmnpqrstv  b     creating (provisioning)  host     -          -
-        01jb9xyzabcdefghjkmnpqrstv  c     error (oom)              node-22  3000,5173  -
+        ID                          NAME  STATUS                   IMAGE    PORTS      LISTENING  AGE
+        01jb9xyzabcdefghjkmnpqrstv  web   running                  host     3000,5173  5173       -
+        01jb9xyzabcdefghjkmnpqrstv  b     creating (provisioning)  host     -          -          -
+        01jb9xyzabcdefghjkmnpqrstv  c     error (oom)              node-22  3000,5173  -          -
         ");
     }
 }

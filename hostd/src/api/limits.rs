@@ -62,3 +62,6 @@ pub const STALE_MAX_MS: u64 = 15_000;
 pub const STALE_MAX: usize = 1000;
 /// How long a hold by `keepalive` lasts: it only has to be seen.
 pub const KEEPALIVE_HOLD_S: u64 = 1;
+/// A list of sandboxes asks so many of them at once what listens in them, and answers after so long.
+pub const LISTENING_AT_ONCE: usize = 16;
+pub const LISTENING_WITHIN_MS: u64 = 1_000;

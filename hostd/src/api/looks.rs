@@ -3,20 +3,14 @@
 use super::{
     call::Call,
     failure::{Answer, Failure},
-    pass,
+    listening,
     views::{self, ok},
 };
-use crate::{
-    core::{Preview, can_be_reached},
-    limits,
-};
+use crate::core::{Preview, can_be_reached};
 use protocol::{
-    INSIDE_PORT, ListeningPort,
+    ListeningPort,
     api::{ApiErrorCode, Page, PortView, SandboxStatus},
 };
-use std::time::Duration;
-
-const WITHIN: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
 
 pub async fn attempts(call: Call) -> Answer {
     let record = call.sandbox().await?;
@@ -29,17 +23,14 @@ pub async fn attempts(call: Call) -> Answer {
 
 pub async fn ports(call: Call) -> Answer {
     let id = call.sandbox().await?.id;
-    let (_, control) = call.api.fleet.control(&id).await?;
-    let all: Vec<ListeningPort> = control.get(&pass::path(&["ports"]), WITHIN).await?;
+    let all = listening::ports(&call.api, &id).await?;
     let previews = &call.api.settings.previews;
     let view = |listening: ListeningPort| {
         let preview = Preview { sandbox: id, port: listening.port };
         let preview = can_be_reached(&listening).then(|| previews.url(&preview));
         PortView { listening, preview }
     };
-    // The one that is left out is ours, and nobody else can have it.
-    let items = all.into_iter().filter(|listening| listening.port != INSIDE_PORT).map(view).collect();
-    Ok(ok(&Page { items, next: None }))
+    Ok(ok(&Page { items: all.into_iter().map(view).collect(), next: None }))
 }
 
 pub async fn stats(call: Call) -> Answer {

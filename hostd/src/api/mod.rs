@@ -37,6 +37,7 @@ mod keyed;
 mod lifecycle;
 mod limits;
 mod links;
+mod listening;
 mod looks;
 mod metrics;
 mod missing;

@@ -103,6 +103,10 @@ fn sandbox() -> Vec<Route> {
                 ("status", "Only those with this status"),
                 ("project", "Only those of this project"),
                 ("all", "1: destroyed ones too"),
+                (
+                    "listening",
+                    "1: with the ports that something listens on, where that is known within a second",
+                ),
             ])
             .lists::<SandboxView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}", Read, sandboxes::get)

@@ -6,7 +6,7 @@ use super::{
     dispatch::new_id,
     egress,
     failure::{Answer, Failure},
-    idempotency,
+    idempotency, listening,
     views::{self, ok},
 };
 use crate::{
@@ -146,12 +146,12 @@ pub async fn list(call: Call) -> Answer {
     let limit = call.query.limit()?;
     let records = call.api.fleet.store().sandboxes(filter, after.transpose()?, limit).await?;
     let previews = &call.api.settings.previews;
-    Ok(ok(&views::page(
-        &records,
-        limit,
-        |record| views::sandbox(record, previews),
-        |record| record.id.to_string(),
-    )))
+    let view = |record: &SandboxRecord| views::sandbox(record, previews);
+    let mut page = views::page(&records, limit, view, |record| record.id.to_string());
+    if call.query.flag("listening", false)? {
+        listening::add(&call.api, &mut page.items).await;
+    }
+    Ok(ok(&page))
 }
 
 fn status_named(text: &str) -> Result<SandboxStatus, Failure> {

@@ -66,6 +66,7 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         image: blueprint.image.clone(),
         ports: blueprint.ports.clone(),
         previews: previews.of(&record.id, &blueprint.ports),
+        listening: None,
         limits: blueprint.limits.clone(),
         network: blueprint.network,
         idle_policy: blueprint.idle_policy,

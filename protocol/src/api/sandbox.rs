@@ -292,6 +292,9 @@ pub struct SandboxView {
     pub ports: Vec<u16>,
     /// By port.
     pub previews: BTreeMap<String, String>,
+    /// Ports that something listens on now: in a list that was asked for them, of those that run and answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listening: Option<Vec<u16>>,
     pub limits: Limits,
     pub network: Network,
     pub idle_policy: IdlePolicy,
