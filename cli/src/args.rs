@@ -1,8 +1,9 @@
 //! The command line.
 
 use crate::commands::{
-    agents, attach, attempts, budget, completions, create, down, egress, ensure, events, exec, get, image,
-    lifecycle, logs, ls, model, ports, preview_link, ps, rm, run, service, services, sh, task, token, up,
+    agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, get,
+    image, lifecycle, logs, ls, model, ports, preview_link, ps, rm, run, service, services, sh, task, token,
+    up,
 };
 use clap::{Parser, Subcommand};
 
@@ -12,7 +13,7 @@ A sandbox is named by its id, by the beginning of it where that is unique, or by
 Without more, slipway talks to the hostd of this machine on <data>/hostd.sock, which only root may use; <data> is
 SLIPWAY_DATA_DIR or /var/lib/slipway. With SLIPWAY_URL=http://host:port and SLIPWAY_TOKEN it talks to any hostd.
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong arguments. `exec`, `sh`, `attach`, `run` and
+Exit codes: 0 done; 1 refused or failed; 2 wrong arguments; 130 ended by Ctrl-C. `exec`, `sh`, `attach`, `run` and
 `task follow` exit as the command or the agent did, see there.
 Start with `slipway up`, or with `slipway doctor` when that does not work.";
 
@@ -27,7 +28,7 @@ pub struct Args {
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -43,7 +44,7 @@ pub enum Command {
     Down(down::DownArgs),
     /// Make a sandbox, and wait until it runs
     ///
-    /// Prints its id. A create that fails says why and exits 1; the record stays, for `slipway attempts`.
+    /// `slipway create web` calls it web. Prints its id. A create that fails says why and exits 1; the record stays, for `slipway attempts`.
     Create(create::CreateArgs),
     /// Find the live sandbox with this scope, or make it
     ///
@@ -56,6 +57,7 @@ pub enum Command {
     #[command(visible_alias = "list")]
     Ls(ls::LsArgs),
     /// Show everything about a sandbox
+    #[command(alias = "show", alias = "inspect")]
     Get(get::GetArgs),
     /// Let an agent do a task in a sandbox of its own, show what it does, and exit as it does
     ///
@@ -72,6 +74,7 @@ pub enum Command {
     /// Run a command in a sandbox, and exit as it does
     Exec(exec::ExecArgs),
     /// Open a shell in a sandbox, as with ssh
+    #[command(visible_aliases = ["ssh", "shell"])]
     Sh(sh::ShArgs),
     /// Show the output of a command that was started before, and exit as it does
     ///
@@ -91,6 +94,7 @@ pub enum Command {
     ///
     /// Whatever they are doing: what runs in them is ended. The record of what happened is kept, see
     /// `slipway ls --all` and `slipway events`.
+    #[command(visible_aliases = ["delete", "destroy"], alias = "remove")]
     Rm(rm::RmArgs),
     /// List the services of a sandbox
     Services(services::ServicesArgs),
@@ -98,7 +102,7 @@ pub enum Command {
     Service(service::ServiceArgs),
     /// Show what a service printed
     ///
-    /// Also from before its last restart. Standard output and standard error go where they went in the sandbox.
+    /// Of the only service, where none is named. Also from before its last restart. Standard output and standard error go where they went in the sandbox.
     Logs(logs::LogsArgs),
     /// Show what happened
     ///
@@ -152,6 +156,9 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
     /// Show the version of slipway, and of hostd where one answers
     Version,
+    /// There is no cp: says what to use instead
+    #[command(hide = true, disable_help_flag = true)]
+    Cp(cp::CpArgs),
 }
 
 impl Command {

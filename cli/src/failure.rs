@@ -67,7 +67,7 @@ impl Failure {
 
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => USAGE,
+            Self::Usage(_) | Self::Instead { .. } => USAGE,
             Self::Output(_) if self.is_broken_pipe() => BROKEN_PIPE,
             Self::Client(_) | Self::Refused { .. } | Self::Io { .. } | Self::Output(_) | Self::Told => FAILED,
         }
@@ -77,6 +77,7 @@ impl Failure {
         match self {
             Self::Client(error) => error.next(),
             Self::Refused { next, .. } => next.clone(),
+            Self::Instead { next, .. } => Some(next.clone()),
             Self::Usage(_) => Some("see `slipway help` and `slipway COMMAND --help`".to_owned()),
             Self::Io { .. } | Self::Output(_) | Self::Told => None,
         }
@@ -102,11 +103,16 @@ impl Failure {
     fn field(&self) -> Option<&str> {
         match self {
             Self::Client(error) => error.api()?.detail.field.as_deref(),
-            Self::Usage(_) | Self::Refused { .. } | Self::Io { .. } | Self::Output(_) | Self::Told => None,
+            Self::Usage(_)
+            | Self::Instead { .. }
+            | Self::Refused { .. }
+            | Self::Io { .. }
+            | Self::Output(_)
+            | Self::Told => None,
         }
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let mut first = match self.field() {
             Some(field) => format!("slipway: {field}: {self}"),
             None => format!("slipway: {self}"),

@@ -13,7 +13,8 @@ use clap::CommandFactory as _;
 
 pub fn run(args: Args) -> u8 {
     let output = Output::new(args.json);
-    let own_failure = if args.command.runs_commands() { Some(exit::OWN) } else { None };
+    let Some(command) = args.command else { return first_steps(output) };
+    let own_failure = if command.runs_commands() { Some(exit::OWN) } else { None };
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -21,7 +22,7 @@ pub fn run(args: Args) -> u8 {
             return own_failure.unwrap_or(1);
         }
     };
-    let ended = runtime.block_on(Box::pin(dispatch(args.command, output)));
+    let ended = runtime.block_on(Box::pin(dispatch(command, output)));
     terminal::end_colours();
     match ended {
         Ok(code) => code,
@@ -35,11 +36,32 @@ pub fn run(args: Args) -> u8 {
     }
 }
 
+/// What one needs first: `slipway` alone is a question, and answered with success.
+const FIRST_STEPS: &str = "\
+Sandboxes for coding agents and the apps they build. Five commands to begin with:
+
+  slipway up                       start hostd, and get a sandbox called `up`
+  slipway run \"PROMPT\"             let an agent do a task in a sandbox of its own
+  slipway exec up -- COMMAND       run a command in a sandbox; `slipway sh up` opens a shell
+  slipway ls                       list sandboxes, and what listens in them
+  slipway rm up                    destroy a sandbox, with its files
+
+`slipway help` shows all commands, `slipway COMMAND --help` one of them; `slipway doctor` says what is missing.
+";
+
+fn first_steps(output: Output) -> u8 {
+    match output.text(FIRST_STEPS) {
+        Ok(()) => 0,
+        Err(failure) => failure.exit_code(),
+    }
+}
+
 async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
     // These work without hostd, and where its address is wrong.
     match command {
         Command::Completions(args) => commands::completions::run(&args, Args::command(), output).map(|()| 0),
         Command::Doctor => commands::doctor::run(output).await,
+        Command::Cp(args) => Err(commands::cp::run(&args)),
         command => {
             let context = Context::from_environment(output)?;
             serve(&context, command).await
@@ -93,7 +115,7 @@ async fn serve(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Budget(args) => commands::budget::run(context, args).await,
         Command::Token(args) => commands::token::run(context, args).await,
         Command::Version => commands::version::run(context).await,
-        Command::Completions(_) | Command::Doctor => Ok(()),
+        Command::Completions(_) | Command::Doctor | Command::Cp(_) => Ok(()),
     }?;
     Ok(0)
 }

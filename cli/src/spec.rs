@@ -38,13 +38,15 @@ pub struct ShapeFlags {
     /// Name for people; a unique one may be used instead of the id
     #[arg(long)]
     pub name: Option<String>,
-    /// `host` (the programs of this machine, read-only), or the name of an imported image
+    /// `host` (the programs of this machine, read-only), or the name of an imported image; `docker` also takes one
+    /// of a registry
     #[arg(long)]
     pub image: Option<String>,
     /// Backend to run it on, `oci` or `docker`; see `slipway drivers`
     #[arg(long)]
     pub driver: Option<String>,
-    /// OCI runtime to run it with, as in runsc, where the backend has it; see `slipway doctor`
+    /// OCI runtime to run it with, as in crun: only with `docker`, and only those that `slipway drivers` lists (runsc
+    /// and Kata do not pass its trial); `oci` has one, chosen when hostd starts
     #[arg(long)]
     pub runtime: Option<String>,
     /// Port whose preview is advertised; repeat for more
@@ -59,11 +61,11 @@ pub struct ShapeFlags {
     /// Limit of processes and threads
     #[arg(long, value_name = "COUNT")]
     pub pids: Option<u64>,
-    /// Disk limit, as in 10g
+    /// Disk limit, as in 10g; no driver has one yet: `oci` and `docker` both refuse it
     #[arg(long, value_name = "SIZE", value_parser = parse::megabytes)]
     pub disk: Option<u64>,
-    /// `proxy` (the default) reaches what rules allow, through hostd; `none` has loopback only; `open` has the
-    /// network of the host's choice
+    /// `proxy` (the default) reaches what rules allow, through hostd; `none` has loopback only; `open` has a network
+    /// of its own with a way out: only with `docker`, `oci` refuses it
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<NetworkFlag>,
     /// Host it may reach, as in '*.example.com:443'; when there are any, it reaches nothing else

@@ -8,6 +8,9 @@ use protocol::api::SandboxView;
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
+    /// Name for people, as --name
+    #[arg(value_name = "NAME")]
+    pub called: Option<String>,
     #[command(flatten)]
     pub spec: SpecFlags,
     /// Print the id at once, without waiting until it runs
@@ -16,16 +19,63 @@ pub struct CreateArgs {
 }
 
 pub async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
-    let spec = args.spec.spec()?;
+    let no_wait = args.no_wait;
+    let spec = args.named()?.spec.spec()?;
     let progress = Progress::start(context.output, "creating");
-    let wait = if args.no_wait { "0".to_owned() } else { format!("{}s", limits::CREATE_WAIT_S) };
+    let wait = if no_wait { "0".to_owned() } else { format!("{}s", limits::CREATE_WAIT_S) };
     let ask = Ask::post("/v1/sandboxes").query("wait", wait).json(&spec).timeout(limits::SETTLE_TIMEOUT);
     let mut answer = context.client.send(ask).await?;
-    if !args.no_wait {
+    if !no_wait {
         answer = settle::settled(context, answer, &progress).await?;
     }
     drop(progress);
     let view: SandboxView = answer.parse()?;
     context.show_answer(&answer, |view: SandboxView| Ok(format!("{}\n", view.id)))?;
     settle::must_be_well(&view)
+}
+
+impl CreateArgs {
+    /// The name may be given in either place.
+    fn named(mut self) -> Result<Self, Failure> {
+        match (self.called.take(), &self.spec.shape.name) {
+            (Some(called), Some(name)) if called != *name => Err(Failure::Usage(format!(
+                "the sandbox is called {called:?} and --name {name:?}: give one name"
+            ))),
+            (Some(called), _) => {
+                self.spec.shape.name = Some(called);
+                Ok(self)
+            }
+            (None, _) => Ok(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        create: CreateArgs,
+    }
+
+    #[test]
+    fn a_sandbox_has_one_name_wherever_it_is_given() {
+        let table: [(&[&str], Option<&str>); 5] = [
+            (&["web"], Some("web")),
+            (&["--name", "web"], Some("web")),
+            (&["web", "--name", "web"], Some("web")),
+            (&["--port", "3000", "web"], Some("web")),
+            (&[], None),
+        ];
+        for (flags, expected) in table {
+            let line = Line::parse_from([&["create"], flags].concat());
+            let named = line.create.named().expect("one name");
+            assert_eq!(named.spec.shape.name.as_deref(), expected, "{flags:?}");
+        }
+        let two = Line::parse_from(["create", "web", "--name", "api"]).create.named();
+        assert_eq!(two.map_err(|failure| failure.exit_code()).err(), Some(2));
+    }
 }

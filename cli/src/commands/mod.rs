@@ -5,6 +5,7 @@ pub mod attach;
 pub mod attempts;
 pub mod budget;
 pub mod completions;
+pub mod cp;
 pub mod create;
 pub mod doctor;
 pub mod down;

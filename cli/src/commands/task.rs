@@ -67,6 +67,7 @@ enum TaskCommand {
         sandbox: String,
     },
     /// Show everything about a task, with its result when it has ended
+    #[command(visible_alias = "show")]
     Get(OneArgs),
     /// Show the events of a task to its end, and exit as it does
     #[command(after_help = FOLLOW_HELP)]
