@@ -149,7 +149,7 @@ pub enum Command {
     ///
     /// Works without hostd. Exits 1 when something that is needed is missing.
     Doctor,
-    /// Print the completions of a shell
+    /// Print the completions of a shell: of commands and flags, and of your sandboxes, tasks and services
     ///
     /// Put them where the shell looks for them, as in
     /// `slipway completions bash > /usr/share/bash-completion/completions/slipway`.

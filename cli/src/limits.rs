@@ -66,6 +66,11 @@ pub const KEYS_HELD_MAX_BYTES: usize = 4 << 10;
 /// For hostd to find out how a command ended whose sandbox went away.
 pub const END_KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
+/// For hostd to say what a word could be completed to; somebody waits with a finger on Tab.
+pub const COMPLETION_WITHIN: Duration = Duration::from_secs(1);
+/// Newest tasks and commands that are offered.
+pub const COMPLETION_ITEMS: u32 = 50;
+
 /// Nothing is said about what takes less.
 pub const SPINNER_AFTER: Duration = Duration::from_millis(500);
 pub const SPINNER_EVERY: Duration = Duration::from_millis(100);

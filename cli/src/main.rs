@@ -5,6 +5,7 @@ mod age;
 mod args;
 mod client;
 mod commands;
+mod completion;
 mod context;
 mod doctor;
 mod ending;
@@ -40,6 +41,9 @@ mod wire;
 use protocol::tame;
 
 fn main() {
+    if let Some(code) = completion::answer() {
+        std::process::exit(code.into());
+    }
     let args = <args::Args as clap::Parser>::parse();
     // Not by returning: a thread may be reading standard input, and nobody waits for it.
     std::process::exit(run::run(args).into());

@@ -9,7 +9,6 @@ use crate::{
     output::Output,
     terminal,
 };
-use clap::CommandFactory as _;
 
 pub fn run(args: Args) -> u8 {
     let output = Output::new(args.json);
@@ -59,7 +58,7 @@ fn first_steps(output: Output) -> u8 {
 async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
     // These work without hostd, and where its address is wrong.
     match command {
-        Command::Completions(args) => commands::completions::run(&args, Args::command(), output).map(|()| 0),
+        Command::Completions(args) => commands::completions::run(&args, output).map(|()| 0),
         Command::Doctor => commands::doctor::run(output).await,
         Command::Cp(args) => Err(commands::cp::run(&args)),
         command => {

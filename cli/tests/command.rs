@@ -193,3 +193,83 @@ async fn without_hostd_it_says_how_to_get_one() {
         ended.stderr
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_command_it_says_where_to_begin() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ended = run(directory.path(), "").await;
+    insta::assert_snapshot!(ended.stdout, @r#"
+    Sandboxes for coding agents and the apps they build. Five commands to begin with:
+
+      slipway up                       start hostd, and get a sandbox called `up`
+      slipway run "PROMPT"             let an agent do a task in a sandbox of its own
+      slipway exec up -- COMMAND       run a command in a sandbox; `slipway sh up` opens a shell
+      slipway ls                       list sandboxes, and what listens in them
+      slipway rm up                    destroy a sandbox, with its files
+
+    `slipway help` shows all commands, `slipway COMMAND --help` one of them; `slipway doctor` says what is missing.
+    "#);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_words_for_a_command_are_understood_or_answered() {
+    let fake = Fake::start();
+    for (line, code, said) in [
+        ("show web", 0, "id          01jb9xyzabcdefghjkmnpqrstv"),
+        ("delete web", 0, "destroyed"),
+        ("destroy web", 0, "destroyed"),
+        ("create made", 0, "01"),
+        ("create made --name other", 2, "give one name"),
+        ("cp -r src web:", 2, "tar c src | slipway exec web -- tar x -C ."),
+        ("crate web", 2, "'create'"),
+        ("task shwo web t", 2, "'show'"),
+        ("ssh nobody", 125, "no sandbox has the id or name"),
+    ] {
+        let ended = run(&fake.data_dir(), line).await;
+        let all = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(ended.code == Some(code) && all.contains(said), "{line}: {:?} {all}", ended.code);
+    }
+}
+
+/// Asks for completions as the script of bash does; the last word is the one that is completed.
+async fn completes(data_dir: &Path, words: &[&str]) -> Ended {
+    let mut command = slipway(data_dir, "--");
+    command.args(words).env("SLIPWAY_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+    command.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+    let output = command.output().await.expect("it runs");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ended { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_completed_from_what_hostd_knows() {
+    let fake = Fake::start();
+    for (words, expected) in [
+        (vec!["slipway", "get", ""], "web\napi"),
+        (vec!["slipway", "delete", "a"], "api"),
+        (vec!["slipway", "exec", "01k"], API),
+        (vec!["slipway", "run", "--sandbox", "w"], "web"),
+        (vec!["slipway", "logs", "web", ""], "dev\nworker"),
+        (vec!["slipway", "service", "web", "w"], "worker"),
+        (vec!["slipway", "comp"], "completions"),
+    ] {
+        let ended = completes(&fake.data_dir(), &words).await;
+        // Flags come after names, where nothing was typed.
+        let names: Vec<&str> = ended.stdout.lines().filter(|line| !line.starts_with('-')).collect();
+        assert_eq!((names.join("\n").as_str(), ended.stderr.as_str()), (expected, ""), "{words:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completions_are_silent_without_hostd_and_do_not_wait_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ended = completes(directory.path(), &["slipway", "get", "w"]).await;
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str(), ended.code), ("", "", Some(0)));
+    // One that takes connections and never answers.
+    let _deaf =
+        std::os::unix::net::UnixListener::bind(directory.path().join("hostd.sock")).expect("a socket");
+    let asked = completes(directory.path(), &["slipway", "get", "w"]);
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), asked).await.expect("it gives up");
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str(), ended.code), ("", "", Some(0)));
+}

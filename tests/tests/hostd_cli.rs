@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
 use tests::host::Ran;
-use tests::launch::directory;
+use tests::launch::{directory, program};
 use tests::sandbox::PATIENCE;
 use tests::{Hostd, Random};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -392,11 +392,87 @@ async fn doctor_completions_and_version_work() -> Result<()> {
     );
     ensure!(prints(&hostd, &["doctor"]).await?.contains("nothing that is needed is missing"));
     for shell in ["bash", "zsh", "fish"] {
-        ensure!(prints(&hostd, &["completions", shell]).await?.contains("recreate"), "{shell}");
+        ensure!(prints(&hostd, &["completions", shell]).await?.contains("slipway"), "{shell}");
     }
     ensure!(prints(&hostd, &["version"]).await?.contains("hostd"));
     let top = prints(&hostd, &["top"]).await?;
     ensure!(!top.is_empty(), "once, where it is no terminal");
     ensure!(json!(null) != json_of(&hostd, &["ls"]).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn bash_completes_names_of_sandboxes_services_and_tasks() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    create(&hostd, &["web", "--service", "name=worker,command=exec sleep 100000"]).await?;
+    let submit = ["task", "submit", "--id", "paint-it", "web", "paint it", "--", "true"];
+    prints(&hostd, &submit).await?;
+    let script = "source <(slipway completions bash); COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_TYPE=9; \
+        _clap_complete_slipway slipway \"${@: -1}\" \"\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let programs = program("slipway")?;
+    let path = format!("{}:/usr/bin:/bin", programs.parent().context("its directory")?.display());
+    for (words, expected) in [
+        (&["slipway", "delete", "w"][..], "web\n"),
+        (&["slipway", "logs", "web", "w"], "worker\n"),
+        (&["slipway", "task", "show", "web", "p"], "paint-it\n"),
+        (&["slipway", "task", "get", "nobody", "p"], "\n"),
+    ] {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, "bash"]).args(words).env("PATH", &path);
+        bash.env("SLIPWAY_DATA_DIR", hostd.data()).env_remove("SLIPWAY_URL").kill_on_drop(true);
+        bash.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ran = Ran::of(bash.spawn()?).await?;
+        ensure!(ran.out == expected && ran.err.is_empty(), "{words:?}: {ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named_with_the_list_it_would_be_in() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let id = create(&hostd, &["web"]).await?;
+    let table: [(&[&str], &str, &str); 7] = [
+        (&["logs", "web", "nope"], "no service `nope` in sandbox `ID`", "slipway services ID"),
+        (&["service", "web", "nope", "restart"], "no service `nope` in sandbox `ID`", "slipway services ID"),
+        (&["task", "get", "web", "nope"], "no task `nope` in sandbox `ID`", "slipway task ls ID"),
+        (&["task", "follow", "web", "nope"], "no task `nope` in sandbox `ID`", "slipway task ls ID"),
+        (&["attach", "web", "nope"], "no exec `nope` in sandbox `ID`", "slipway ps ID"),
+        (
+            &["token", "revoke", "nope"],
+            "no token `nope`, or it belongs to another tenant",
+            "slipway token ls",
+        ),
+        (&["get", "00000000000000000000000001"], "no sandbox `00000000000000000000000001`", "slipway ls"),
+    ];
+    for (arguments, told, next) in table {
+        let ran = hostd.ran(arguments).await?;
+        let said = ran.err.replace(&id, "ID");
+        ensure!(ran.code != Some(0) && said.contains(told), "{arguments:?}: {ran:?}");
+        ensure!(said.contains(&format!("next: `{next}`")), "{arguments:?}: {ran:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_listens_in_a_sandbox_is_listed_and_shown() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    create(&hostd, &["web", "--port", "3000"]).await?;
+    let asleep = create(&hostd, &["asleep"]).await?;
+    prints(&hostd, &["stop", "asleep"]).await?;
+    // Listens before the command ends, and goes on afterwards.
+    let listen = "import os, socket, time\nkept = socket.create_server(('127.0.0.1', 4321))\n\
+        if os.fork(): os._exit(0)\nos.closerange(0, 3)\ntime.sleep(100000)";
+    prints(&hostd, &["exec", "web", "--", "python3", "-c", listen]).await?;
+    let shown = prints(&hostd, &["get", "web"]).await?;
+    let line = shown.lines().find(|line| line.starts_with("listening")).with_context(|| shown.clone())?;
+    ensure!(line.contains("4321 http://") && line.contains("by python3"), "{shown}");
+    let listed = prints(&hostd, &["ls"]).await?;
+    let row = listed.lines().find(|line| line.contains("web")).context("its row")?;
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    ensure!(cells[4..6] == ["3000", "4321"], "{listed}");
+    let all = json_of(&hostd, &["ls"]).await?;
+    let stopped =
+        all["items"].as_array().and_then(|items| items.iter().find(|item| item["id"] == asleep.as_str()));
+    ensure!(stopped.context("its row")?.get("listening").is_none(), "{all}");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `slipway completions`.
 
-use crate::{failure::Failure, output::Output};
+use crate::{completion, failure::Failure, output::Output};
 use clap::Args;
 
 #[derive(Debug, Args)]
@@ -9,9 +9,7 @@ pub struct CompletionsArgs {
     shell: clap_complete::Shell,
 }
 
-/// `command` is the whole command line.
-pub fn run(args: &CompletionsArgs, mut command: clap::Command, output: Output) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "slipway", &mut script);
+pub fn run(args: &CompletionsArgs, output: Output) -> Result<(), Failure> {
+    let script = completion::script(args.shell).map_err(|error| Failure::io("write the script", error))?;
     output.bytes(&script)
 }

@@ -359,10 +359,17 @@ async fn help_and_completions_know_the_commands() {
         let help = super::run(&fake.data_dir(), line).await.stdout;
         assert!(help.contains("Examples:\n  slipway "), "{line}: {help}");
     }
-    for shell in ["bash", "zsh", "fish"] {
+    for (words, expected) in [
+        (["slipway", "run", "--idle-"], "--idle-timeout"),
+        (["slipway", "task", "f"], "follow"),
+        (["slipway", "task", "su"], "submit"),
+    ] {
+        assert_eq!(super::completes(&fake.data_dir(), &words).await.stdout, expected, "{words:?}");
+    }
+    for (shell, said) in
+        [("bash", "complete -o nospace"), ("zsh", "#compdef slipway"), ("fish", "complete --keep-order")]
+    {
         let script = super::run(&fake.data_dir(), &format!("completions {shell}")).await.stdout;
-        for word in ["idle-timeout", "follow", "submit"] {
-            assert!(script.contains(word), "{shell} does not know {word}");
-        }
+        assert!(script.contains(said) && script.contains("SLIPWAY_COMPLETE"), "{shell}: {script}");
     }
 }

@@ -96,6 +96,7 @@ async fn answer(
             view["status"] = json!("destroyed");
             document(200, &view)
         }
+        ("GET", ["v1", "sandboxes", WEB, "services"]) => document(200, &json!({ "items": services() })),
         ("GET", ["v1", "sandboxes", WEB]) => document(200, &sandboxes()[0]),
         ("GET", ["v1", "sandboxes", MADE]) => document(200, &sandbox(MADE, "made")),
         (method, ["v1", "sandboxes", id @ (WEB | MADE), "tasks", rest @ ..]) => {
@@ -137,6 +138,11 @@ fn agents() -> Vec<Value> {
             "dialects": ["anthropic"], "connected": connected })
     };
     vec![agent("opencode", false), agent("ready", true), agent("nobody", true)]
+}
+
+fn services() -> Vec<Value> {
+    let service = |name: &str| json!({ "name": name, "source": "api", "command": "npm run dev", "state": "starting", "restarts": 0 });
+    vec![service("dev"), service("worker")]
 }
 
 fn sandboxes() -> Vec<Value> {

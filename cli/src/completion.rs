@@ -1,0 +1,156 @@
+//! Completions of a shell, asked for by its script while somebody types: never loud, never long, and nothing that a
+//! shell would not take as one plain word.
+//!
+//! ```text
+//! Tab ─▶ script of `slipway completions` ─▶ SLIPWAY_COMPLETE=bash slipway -- WORDS ─▶ candidates, one a line
+//! ```
+
+mod candidates;
+mod words;
+
+use crate::args::Args;
+use candidates::Candidate;
+use clap::CommandFactory as _;
+use clap_complete::{CompleteEnv, CompletionCandidate, engine::ArgValueCompleter, env::Shells};
+use std::{ffi::OsStr, io, sync::Arc};
+use words::Words;
+
+/// Says which shell asks; set by its script.
+const VARIABLE: &str = "SLIPWAY_COMPLETE";
+
+/// What of hostd's completes an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sandbox,
+    Task,
+    Service,
+    Exec,
+}
+
+impl Kind {
+    /// By the name that an argument has in the help.
+    fn of(value_name: &str) -> Option<Self> {
+        match value_name {
+            "SANDBOX" => Some(Self::Sandbox),
+            "TASK" => Some(Self::Task),
+            "SERVICE" => Some(Self::Service),
+            "EXEC" => Some(Self::Exec),
+            _ => None,
+        }
+    }
+}
+
+/// Answers the script of a shell; gives an exit code when it was one that asked.
+pub fn answer() -> Option<u8> {
+    std::env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
+    let words = Arc::new(Words::of_this_process());
+    let factory = || with_completers(Args::command(), &words);
+    let here = std::env::current_dir().ok();
+    let completed =
+        CompleteEnv::with_factory(factory).var(VARIABLE).try_complete(std::env::args_os(), here.as_deref());
+    match completed {
+        Ok(true) => Some(0),
+        Ok(false) => None,
+        // Somebody is typing: nothing is said.
+        Err(_) => Some(1),
+    }
+}
+
+/// Writes the script of a shell.
+pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
+    let mut script = Vec::new();
+    let shells = Shells::builtins();
+    let shell = shells.completer(&shell.to_string()).ok_or(io::ErrorKind::Unsupported)?;
+    shell.write_registration(VARIABLE, "slipway", "slipway", "slipway", &mut script)?;
+    Ok(script)
+}
+
+/// The command line, with what hostd knows behind every argument that names a thing of its.
+fn with_completers(command: clap::Command, words: &Arc<Words>) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let kind = arg.get_value_names().and_then(|names| Kind::of(names.first()?.as_str()));
+        // Ids of things that are to be made are not there yet.
+        let new = arg.get_long() == Some("id");
+        match kind.filter(|_| !new) {
+            Some(kind) => {
+                let words = Arc::clone(words);
+                arg.add(ArgValueCompleter::new(move |current: &OsStr| complete(kind, &words, current)))
+            }
+            None => arg,
+        }
+    });
+    let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    names
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |inner| with_completers(inner, words)))
+}
+
+fn complete(kind: Kind, words: &Words, current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else { return Vec::new() };
+    let found = candidates::find(kind, words.sandbox().as_deref());
+    let fitting = found.into_iter().filter(|candidate| candidate.fits(current));
+    fitting
+        .map(|Candidate { value, help, .. }| CompletionCandidate::new(value).help(Some(help.into())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Arguments that are completed, as `command ARGUMENT`.
+    fn completed(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        for arg in command.get_arguments().filter(|arg| arg.get::<ArgValueCompleter>().is_some()) {
+            found.push(format!("{path}{} {}", command.get_name(), arg.get_id()));
+        }
+        for inner in command.get_subcommands() {
+            completed(inner, &format!("{path}{} ", command.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_argument_that_names_something_is_completed() {
+        let mut found = Vec::new();
+        completed(&with_completers(Args::command(), &Arc::new(Words::new(Vec::new(), 0))), "", &mut found);
+        insta::assert_snapshot!(found.join("\n"), @r"
+        slipway get sandbox
+        slipway run sandbox
+        slipway task submit sandbox
+        slipway task ls sandbox
+        slipway task get sandbox
+        slipway task get task
+        slipway task follow sandbox
+        slipway task follow task
+        slipway task log sandbox
+        slipway task log task
+        slipway task allow sandbox
+        slipway task allow task
+        slipway task deny sandbox
+        slipway task deny task
+        slipway task cancel sandbox
+        slipway task cancel task
+        slipway agents sandbox
+        slipway exec sandbox
+        slipway sh sandbox
+        slipway attach sandbox
+        slipway attach exec
+        slipway start sandboxes
+        slipway stop sandboxes
+        slipway pause sandboxes
+        slipway resume sandboxes
+        slipway recreate sandboxes
+        slipway rm sandboxes
+        slipway services sandbox
+        slipway service sandbox
+        slipway service service
+        slipway logs sandbox
+        slipway logs service
+        slipway events sandbox
+        slipway ps sandbox
+        slipway ports sandbox
+        slipway preview-link sandbox
+        slipway egress sandbox
+        slipway attempts sandbox
+        ");
+    }
+}

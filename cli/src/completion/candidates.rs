@@ -1,0 +1,154 @@
+//! What hostd knows that could be meant. Silent when it does not answer, and soon.
+
+use super::Kind;
+use crate::{
+    client::{Ask, Client},
+    context::{Context, typed},
+    limits::{COMPLETION_ITEMS, COMPLETION_WITHIN},
+    output::Output,
+    resolve,
+    text::{short, word},
+};
+use protocol::{
+    ServiceView,
+    api::{ExecAnswer, SandboxId, SandboxView, TaskAnswer},
+};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+/// Columns of what is said beside a candidate.
+const HELP_COLUMNS: usize = 60;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    pub value: String,
+    pub help: String,
+    /// An id that a name stands for: offered only to those who began to type it.
+    second: bool,
+}
+
+impl Candidate {
+    /// Nothing where the value is more to a shell than one plain word: it goes into a command line as it is.
+    fn new(value: &str, help: &str) -> Option<Self> {
+        let plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+' | b'@');
+        let good = !value.is_empty() && !value.starts_with('-') && value.bytes().all(plain);
+        good.then(|| Self { value: value.to_owned(), help: short(help, HELP_COLUMNS), second: false })
+    }
+
+    pub fn fits(&self, typed: &str) -> bool {
+        self.value.starts_with(typed) && !(self.second && typed.is_empty())
+    }
+}
+
+/// Asks hostd, within a bound.
+pub fn find(kind: Kind, sandbox: Option<&str>) -> Vec<Candidate> {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return Vec::new();
+    };
+    let found = runtime.block_on(async { timeout(COMPLETION_WITHIN, ask(kind, sandbox)).await });
+    // A name that is being looked up is not waited for.
+    runtime.shutdown_background();
+    found.ok().flatten().unwrap_or_default()
+}
+
+async fn ask(kind: Kind, sandbox: Option<&str>) -> Option<Vec<Candidate>> {
+    let client = Context::from_environment(Output { json: false, colour: false }).ok()?.client;
+    let id = match (kind, sandbox) {
+        (Kind::Sandbox, _) => {
+            return Some(sandboxes(&page(&client, Ask::get("/v1/sandboxes").long_pages()).await?));
+        }
+        (_, sandbox) => resolve::sandbox(&client, sandbox?).await.ok()?,
+    };
+    let path = format!("/v1/sandboxes/{id}");
+    let few = |list: &str| Ask::get(format!("{path}/{list}")).query("limit", COMPLETION_ITEMS);
+    match kind {
+        Kind::Sandbox => None,
+        Kind::Task => Some(tasks(&page(&client, few("tasks")).await?)),
+        Kind::Exec => Some(execs(&page(&client, few("execs")).await?)),
+        Kind::Service => services(&client, id).await,
+    }
+}
+
+async fn page<T: DeserializeOwned>(client: &Client, ask: Ask) -> Option<Vec<T>> {
+    typed(client.page(&ask, None).await.ok()?.items).ok()
+}
+
+/// By name where that names one of them alone, and by id.
+fn sandboxes(views: &[SandboxView]) -> Vec<Candidate> {
+    let unique = |name: &str| views.iter().filter(|view| view.name == name).count() == 1;
+    let mut found = Vec::new();
+    for view in views {
+        let status = word(&view.status);
+        let named = Candidate::new(&view.name, &status).filter(|_| unique(&view.name));
+        let second = named.is_some();
+        found.extend(named);
+        let by_id = Candidate::new(view.id.as_str(), &format!("{} {status}", view.name));
+        found.extend(by_id.map(|candidate| Candidate { second, ..candidate }));
+    }
+    found
+}
+
+fn tasks(tasks: &[TaskAnswer]) -> Vec<Candidate> {
+    let candidate = |task: &TaskAnswer| {
+        Candidate::new(task.id.as_str(), &format!("{}: {}", word(&task.status), task.prompt))
+    };
+    tasks.iter().filter_map(candidate).collect()
+}
+
+fn execs(execs: &[ExecAnswer]) -> Vec<Candidate> {
+    let candidate = |exec: &ExecAnswer| {
+        Candidate::new(exec.id.as_str(), &format!("{}: {}", word(&exec.state), exec.argv.join(" ")))
+    };
+    execs.iter().filter_map(candidate).collect()
+}
+
+/// Those that there are; of one that sleeps, which is not woken for it, those it was made with.
+async fn services(client: &Client, id: SandboxId) -> Option<Vec<Candidate>> {
+    let path = format!("/v1/sandboxes/{id}");
+    let running = page::<ServiceView>(client, Ask::get(format!("{path}/services")).query("wake", 0)).await;
+    if let Some(views) = running {
+        let candidate = |view: &ServiceView| Candidate::new(view.name.as_str(), &view.command);
+        return Some(views.iter().filter_map(candidate).collect());
+    }
+    let view: SandboxView = client.send(Ask::get(path)).await.ok()?.parse().ok()?;
+    Some(view.services.iter().filter_map(|name| Candidate::new(name, "")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::ls::tests::view;
+
+    #[test]
+    fn a_sandbox_is_offered_by_name_and_by_its_id_to_those_who_type_it() {
+        let views = [
+            view(r#"{"id":"01aaaaaaaaaaaaaaaaaaaaaaaa"}"#),
+            view(r#"{"id":"01bbbbbbbbbbbbbbbbbbbbbbbb","name":"twin"}"#),
+            view(r#"{"id":"01cccccccccccccccccccccccc","name":"twin"}"#),
+            view(r#"{"id":"01dddddddddddddddddddddddd","name":"$(reboot)"}"#),
+            view(r#"{"id":"01eeeeeeeeeeeeeeeeeeeeeeee","name":"--all"}"#),
+        ];
+        let offered = |typed: &str| {
+            let all = sandboxes(&views).into_iter().filter(|candidate| candidate.fits(typed));
+            all.map(|candidate| candidate.value[..candidate.value.len().min(4)].to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(offered(""), ["web", "01bb", "01cc", "01dd", "01ee"]);
+        assert_eq!(offered("w"), ["web"]);
+        assert_eq!(offered("01"), ["01aa", "01bb", "01cc", "01dd", "01ee"]);
+        assert_eq!(offered("$"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_said_beside_one_is_short_and_plain() {
+        let help = format!("running: \u{1b}]0;t\u{7}two\nlines {}", "x".repeat(200));
+        let candidate = Candidate::new("t1", &help).expect("a plain word");
+        assert!(candidate.help.starts_with("running: two lines xx") && candidate.help.chars().count() <= 60);
+        assert!(
+            ["a b", "a;b", "`x`", "a\nb", "é", "", "a:b", "a'b"]
+                .iter()
+                .all(|bad| Candidate::new(bad, "").is_none())
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! The words that were typed before the one that is completed. Pure, but for where they come from.
+
+use crate::args::Args;
+use clap::CommandFactory as _;
+use std::ffi::OsString;
+
+/// The number of the word that is completed; fish says none, since it is the last.
+const INDEX: &str = "_CLAP_COMPLETE_INDEX";
+
+#[derive(Debug)]
+pub struct Words {
+    before: Vec<OsString>,
+}
+
+impl Words {
+    pub fn new(mut words: Vec<OsString>, index: usize) -> Self {
+        words.truncate(index);
+        Self { before: words }
+    }
+
+    /// As a script gives them: after the first `--`.
+    pub fn of_this_process() -> Self {
+        let words: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+        let index = std::env::var(INDEX).ok().and_then(|index| index.parse().ok());
+        let last = words.len().saturating_sub(1);
+        Self::new(words, index.unwrap_or(last))
+    }
+
+    /// The sandbox that was named before.
+    pub fn sandbox(&self) -> Option<String> {
+        let command = Args::command().ignore_errors(true);
+        let matches = command.try_get_matches_from(&self.before).ok()?;
+        let mut innermost = &matches;
+        while let Some((_, inner)) = innermost.subcommand() {
+            innermost = inner;
+        }
+        innermost.try_get_one::<String>("sandbox").ok()?.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sandbox_is_found_wherever_it_stands() {
+        let table = [
+            ("slipway task get web", Some("web")),
+            ("slipway task show web", Some("web")),
+            ("slipway --json task follow --since 7 web", Some("web")),
+            ("slipway logs -f web", Some("web")),
+            ("slipway logs -n 10 web", Some("web")),
+            ("slipway service web", Some("web")),
+            ("slipway attach -i web", Some("web")),
+            ("slipway task get", None),
+            ("slipway ls", None),
+            ("slipway", None),
+            ("slipway frob web", None),
+        ];
+        for (line, expected) in table {
+            let words: Vec<OsString> = line.split(' ').chain(["x"]).map(OsString::from).collect();
+            let index = words.len() - 1;
+            assert_eq!(Words::new(words, index).sandbox().as_deref(), expected, "{line}");
+        }
+    }
+}
