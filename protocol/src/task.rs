@@ -233,6 +233,10 @@ pub struct TaskResult {
     /// The end of what the agent said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_message: Option<Payload>,
+    /// The end of what an agent with a protocol printed beside its messages (standard error, and lines that are no
+    /// messages); only of one that failed or took too long. `GET …/tasks/{t}/log` has all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_stderr: Option<Payload>,
     /// Absent where they could not be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files_changed: Option<Changes>,
@@ -241,6 +245,10 @@ pub struct TaskResult {
     /// What it used of models, as hostd's gateway saw it; absent where it used none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The models that it called, as `provider/name`, the first one first, as hostd's gateway saw it: what the agent
+    /// calls them may be something else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
     /// The agent's own name for the conversation, which a later task can go on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

@@ -76,6 +76,8 @@ pub const JSON_LINE_MAX_BYTES: usize = 8 << 20;
 /// What is kept of everything that an agent printed, and one file of it.
 pub const RAW_LOG_MAX_BYTES: u64 = 8 << 20;
 pub const RAW_SEGMENT_MAX_BYTES: u64 = 1 << 20;
+/// The end of what an agent that failed printed beside its messages.
+pub const AGENT_STDERR_MAX_BYTES: usize = 2 << 10;
 /// What is kept of the end of what an agent said, and a failed build.
 pub const FINAL_MESSAGE_MAX_BYTES: usize = 16 << 10;
 pub const BUILD_TAIL_MAX_BYTES: usize = 4 << 10;

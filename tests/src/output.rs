@@ -103,3 +103,12 @@ pub async fn follow(client: &Client, id: &str, mut seen: Followed) -> Result<Fol
     }
     Ok(seen)
 }
+
+/// What the agent of a task printed, as its log has it; `query` is that of the address.
+pub async fn of_task(client: &Client, id: &str, query: &str, mut seen: Followed) -> Result<Followed> {
+    let mut follower = Follower::open(client, &format!("/v1/tasks/{id}/output{query}")).await?;
+    while let Some(chunk) = follower.next().await? {
+        seen.add(&chunk)?;
+    }
+    Ok(seen)
+}

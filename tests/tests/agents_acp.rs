@@ -7,6 +7,7 @@ use protocol::{
 use serde_json::{Value, json};
 use tests::Sandbox;
 use tests::acp::{agent, heard_once, logs, methods, task, words};
+use tests::output::{Followed, of_task};
 use tests::shell::shell;
 use tests::tasks::{TaskStream, cancel, ended, run, story, submit};
 
@@ -66,10 +67,12 @@ async fn a_turn_becomes_events_and_a_result() -> Result<()> {
     let claimed = |fact: &TaskFact| matches!(fact, TaskFact::Model(model) if **model == ModelFact::Claimed { name: "a/two".to_owned() });
     ensure!(has(&claimed), "{events:?}");
     let (printed, said) = (logs(&events, Stream::Stdout), logs(&events, Stream::Stderr));
-    ensure!(printed.iter().any(|line| line.contains("something_new")), "{printed:?}");
-    ensure!(!printed.iter().any(|line| line.contains("usage_update")), "{printed:?}");
-    ensure!(said.contains(&"a warning".to_owned()), "{said:?}");
-    ensure!(said.iter().any(|line| line.starts_with("effort \"high\" is not offered")), "{said:?}");
+    ensure!(printed.is_empty(), "{printed:?}");
+    ensure!(said == ["effort \"high\" is not offered by the agent: left out"], "{said:?}");
+    // What it printed beside its messages is in its log, and of no use to a task that succeeded.
+    let kept = of_task(client, "t1", "", Followed::default()).await?;
+    ensure!(String::from_utf8_lossy(&kept.stdout).contains("something_new"), "{kept:?}");
+    ensure!(kept.stderr == b"a warning\n" && result.agent_stderr.is_none(), "{kept:?} {result:?}");
 
     let expected =
         ["initialize", "authenticate", "session/new", "session/set_mode", "session/set_config_option"];
@@ -196,7 +199,7 @@ async fn an_agent_that_cannot_be_set_up_is_not_started() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_told_and_nothing_breaks() -> Result<()> {
+async fn what_is_no_message_is_no_event_and_nothing_breaks() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     let client = sandbox.client();
     let fake = agent(&sandbox, &[], json!({}))?;
@@ -210,14 +213,39 @@ async fn what_is_no_message_is_told_and_nothing_breaks() -> Result<()> {
     let events = story(client, "t1").await?;
     ensure!(words(&events) == "answer: -32601\nstill here\n", "{:?}", words(&events));
     let (printed, said) = (logs(&events, Stream::Stdout), logs(&events, Stream::Stderr));
-    for line in ["not json", "[1]", "{\"method\": \"odd/notice\"}"] {
-        ensure!(printed.contains(&line.to_owned()), "{line}: {printed:?}");
-    }
+    ensure!(printed.is_empty(), "{printed:?}");
     ensure!(
-        said.iter().any(|line| line.starts_with("a line of 9437") && line.ends_with("too long")),
+        matches!(&said[..], [line] if line.starts_with("a line of 9437") && line.ends_with("too long")),
         "{said:?}"
     );
-    ensure!(said.iter().any(|line| line.contains("\"fs/read_text_file\", which is not offered")), "{said:?}");
+    let kept = of_task(client, "t1", "", Followed { lost: 1, ..Followed::default() }).await?;
+    ensure!(kept.stdout.ends_with(b"\n") && kept.ended, "its end is kept");
+    sandbox.stop().await
+}
+
+#[tokio::test]
+async fn what_a_failing_agent_printed_last_is_in_the_result() -> Result<()> {
+    let sandbox = Sandbox::start().await?;
+    let client = sandbox.client();
+    let fake = agent(&sandbox, &[], json!({}))?;
+    let noise = "x".repeat(64 << 10);
+    for (id, steps, last) in [
+        ("t1", json!([["print", noise], ["print", "Error: no key"], ["exit", 3]]), "Error: no key"),
+        ("t3", json!([["raw", noise], ["raw", "no message"], ["exit", 3]]), "no message"),
+    ] {
+        let result = run(client, task(id, &fake, &steps, json!({}))).await?;
+        ensure!(result.failure_reason == Some(FailureReason::AgentFailed), "{result:?}");
+        let printed = result.agent_stderr.map(|printed| printed.data).context("what it printed")?;
+        ensure!(printed == last, "whole lines of the end: {printed}");
+    }
+    let events = story(client, "t1").await?;
+    ensure!(logs(&events, Stream::Stderr).is_empty() && logs(&events, Stream::Stdout).is_empty());
+    // Of one that a person stopped it says nothing.
+    let steps = json!([["print", "Error: no key"], ["say", "here\n"], ["hang"]]);
+    submit(client, task("t2", &fake, &steps, json!({}))).await?;
+    TaskStream::open(client, "t2", 0, true).await?.until(|fact| matches!(fact, TaskFact::Message(_))).await?;
+    let result = cancel(client, "t2", 1000).await?;
+    ensure!(result.status == TaskStatus::Cancelled && result.agent_stderr.is_none(), "{result:?}");
     sandbox.stop().await
 }
 

@@ -8,7 +8,7 @@ use protocol::{
 use serde_json::{Value, json};
 use std::path::Path;
 use tests::Sandbox;
-use tests::output::{Followed, Follower};
+use tests::output::{Followed, Follower, of_task};
 use tests::tasks::{TaskStream, cancel, ended, run, said, story, submit, task};
 
 /// The words that end a run of each.
@@ -37,15 +37,7 @@ fn transcript(name: &str) -> Result<String> {
 
 /// What the agent of a task printed, as its log has it.
 async fn log(sandbox: &Sandbox, id: &str, query: &str) -> Result<Followed> {
-    follow(sandbox, id, query, Followed::default()).await
-}
-
-async fn follow(sandbox: &Sandbox, id: &str, query: &str, mut seen: Followed) -> Result<Followed> {
-    let mut follower = Follower::open(sandbox.client(), &format!("/v1/tasks/{id}/output{query}")).await?;
-    while let Some(chunk) = follower.next().await? {
-        seen.add(&chunk)?;
-    }
-    Ok(seen)
+    of_task(sandbox.client(), id, query, Followed::default()).await
 }
 
 fn text_of(result: &TaskResult) -> Option<&str> {
@@ -79,7 +71,7 @@ async fn a_run_of_claude_is_told_and_its_lines_are_kept() -> Result<()> {
     });
     ensure!(failed.is_some_and(|tool| tool.exit_code == Some(7)), "{failed:?}");
     ensure!(kinds(&events).contains(&"plan") && kinds(&events).contains(&"model"), "{:?}", kinds(&events));
-    ensure!(said(&events, Stream::Stderr)? == [b"warning".to_vec()]);
+    ensure!(said(&events, Stream::Stderr)?.is_empty() && result.agent_stderr.is_none(), "{result:?}");
     for query in ["", "?follow=1"] {
         let kept = log(&sandbox, "t", query).await?;
         ensure!(kept.stdout == printed.as_bytes() && kept.stderr == b"warning\n" && kept.ended, "{kept:?}");
@@ -141,10 +133,15 @@ async fn an_agent_succeeds_by_its_word_and_its_exit_together() -> Result<()> {
         ensure!(result.failure_reason == Some(FailureReason::AgentFailed), "{id}: {result:?}");
         ensure!(result.message.as_deref().unwrap_or_default().starts_with(message), "{id}: {result:?}");
     }
-    // What nobody could read is told as it is.
+    // Lines that are no messages are no events: they are in the log, and in the result of one that failed.
     let events = story(sandbox.client(), "garbage").await?;
-    let lines = said(&events, Stream::Stdout)?;
-    ensure!(lines == [b"{\"type\":".to_vec(), b"nonsense".to_vec(), b"\xff\xfe".to_vec()], "{lines:?}");
+    ensure!(said(&events, Stream::Stdout)?.is_empty(), "{events:?}");
+    let kept = log(&sandbox, "garbage", "").await?;
+    ensure!(kept.stdout == b"{\"type\":\nnonsense\n\xff\xfe", "{kept:?}");
+    let printed = ended(sandbox.client(), "garbage").await?.agent_stderr.context("what it printed")?;
+    ensure!(tests::output::bytes_of(&printed)? == b"{\"type\":\nnonsense\n\xff\xfe", "{printed:?}");
+    let printed = ended(sandbox.client(), "complains").await?.agent_stderr.context("what it printed")?;
+    ensure!(printed.data == "first\nno such option", "{printed:?}");
     sandbox.stop().await
 }
 
@@ -162,7 +159,7 @@ async fn a_line_of_100_megabytes_costs_that_line() -> Result<()> {
     let about = String::from_utf8(lines.first().context("a word about it")?.clone())?;
     ensure!(about.starts_with("a line of 100000000 bytes is too long to be read"), "{about}");
     // It begins somewhere in the middle.
-    let kept = follow(&sandbox, "t", "", Followed { lost: 1, ..Followed::default() }).await?;
+    let kept = of_task(client, "t", "", Followed { lost: 1, ..Followed::default() }).await?;
     ensure!(kept.stdout.ends_with(format!("{GOOD}\n").as_bytes()), "no end");
     ensure!((4 << 20..=8 << 20).contains(&kept.stdout.len()), "{} bytes are kept", kept.stdout.len());
     let gone = client.get("/v1/tasks/t/output?after=0").await?;
@@ -240,6 +237,7 @@ async fn a_conversation_goes_on_and_one_that_is_gone_is_begun_anew() -> Result<(
         |session: &str| format!("{}\n", json!({"type": "system", "subtype": "init", "session_id": session}));
     sandbox.write_app("new", &format!("{}{SAYS}\n{GOOD}\n", init("s-1")))?;
     sandbox.write_app("bad", BAD)?;
+    sandbox.write_app("says", &format!("{SAYS}\n"))?;
     let request = |id: &str, goes_on: bool, resumed: &str| {
         let mut request = json_task(id, "claude", "echo new >> runs; cat > input-new; cat new");
         request["agent"]["briefing"] = json!("About.");
@@ -259,9 +257,9 @@ async fn a_conversation_goes_on_and_one_that_is_gone_is_begun_anew() -> Result<(
     let sandbox = sandbox.crash_and_boot().await?;
     let client = sandbox.client();
     // It is still known after a boot, and after one that was stopped; and not any more once the agent says that there is none.
-    submit(client, request("stopped", true, "echo waits >&2; sleep 1000")).await?;
+    submit(client, request("stopped", true, "cat says; sleep 1000")).await?;
     let mut stream = TaskStream::open(client, "stopped", 0, false).await?;
-    stream.until(|fact| matches!(fact, TaskFact::Log { .. })).await?;
+    stream.until(|fact| matches!(fact, TaskFact::Message(_))).await?;
     ensure!(cancel(client, "stopped", 1000).await?.status == TaskStatus::Cancelled);
     let result = run(client, request("d", true, "cat bad; exit 1")).await?;
     ensure!(result.message.as_deref() == Some("Invalid API key") && result.session.is_none(), "{result:?}");

@@ -147,6 +147,8 @@ async fn what_an_agent_asks_for_is_answered_by_whoever_may() -> Result<()> {
     let body = json!({"prompt": "run: touch no.txt", "permissions": {"default": "ask"}});
     let job = caller.submit(&sandbox, &body).await?;
     let id = asked(&caller, &job).await?;
+    let listed = hostd.ran(&["task", "ls", &sandbox]).await?;
+    ensure!(listed.out.contains(&format!("waiting for permission {id}")), "{listed:?}");
     let denied = hostd.ran(&["task", "deny", &sandbox, &job.id, &id]).await?;
     ensure!(denied.code == Some(0), "{denied:?}");
     ensure!(messages(&caller.events_of(&job).await?).contains(&"not allowed"));

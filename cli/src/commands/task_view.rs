@@ -33,6 +33,9 @@ fn status_text(task: &TaskAnswer) -> String {
     let status = word(&task.status);
     match (task.status, task.failure_reason) {
         (TaskStatus::Running, _) if task.cancelling => format!("{status} (cancelling)"),
+        (TaskStatus::Running, _) if !task.open_permissions.is_empty() => {
+            format!("waiting for permission {}", one_line(&task.open_permissions.join(", "), PROMPT_CHARS))
+        }
         (TaskStatus::Running, _) => format!("{status} ({})", word(&task.phase)),
         (TaskStatus::Failed, Some(reason)) => format!("{status} ({})", word(&reason)),
         (TaskStatus::Queued, _) if task.cancelling => format!("{status} (cancelling)"),
@@ -58,6 +61,15 @@ pub fn describe(task: &TaskAnswer, style: Style) -> String {
     field("id", task.id.as_str());
     field("sandbox", task.sandbox_id.as_str());
     field("status", &status_text(task));
+    if let Some(first) = task.open_permissions.first() {
+        let (sandbox, id, first) = (task.sandbox_id, &task.id, short(first, PROMPT_COLUMNS));
+        field(
+            "answer",
+            &format!(
+                "`slipway task allow {sandbox} {id} {first}`, or `deny`; `task follow` shows what it is"
+            ),
+        );
+    }
     field("agent", &short(&task.agent, PROMPT_COLUMNS));
     field("prompt", &one_line(&task.prompt, PROMPT_WHOLE_CHARS));
     field("created", &format!("{} ago", age(&task.created_at)));

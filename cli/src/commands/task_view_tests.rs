@@ -18,16 +18,32 @@ fn a_list_shows_what_goes_on_and_how_it_ended() {
         task(r#"{"cancelling":true}"#),
         task(r#"{"status":"running","phase":"agent"}"#),
         task(r#"{"status":"running","phase":"build","cancelling":true}"#),
+        task(r#"{"status":"running","phase":"agent","open_permissions":["p1","p3"]}"#),
         task(r#"{"status":"failed","phase":"done","failure_reason":"timed_out"}"#),
         task(r#"{"status":"succeeded","phase":"done","prompt":""}"#),
     ];
     insta::assert_snapshot!(table(&tasks, PLAIN), @r"
-    ID  STATUS                AGENT    AGE  PROMPT
-    t1  queued (cancelling)   command  -    make it work
-    t1  running (agent)       command  -    make it work
-    t1  running (cancelling)  command  -    make it work
-    t1  failed (timed_out)    command  -    make it work
-    t1  succeeded             command  -    -
+    ID  STATUS                         AGENT    AGE  PROMPT
+    t1  queued (cancelling)            command  -    make it work
+    t1  running (agent)                command  -    make it work
+    t1  running (cancelling)           command  -    make it work
+    t1  waiting for permission p1, p3  command  -    make it work
+    t1  failed (timed_out)             command  -    make it work
+    t1  succeeded                      command  -    -
+    ");
+}
+
+#[test]
+fn a_task_that_waits_says_for_what_and_how_to_answer() {
+    let waits = task(r#"{"status":"running","phase":"agent","open_permissions":["p1"]}"#);
+    insta::assert_snapshot!(describe(&waits, Style { output: PLAIN, terminal: true }), @r"
+    id          t1
+    sandbox     01jb9xyzabcdefghjkmnpqrstv
+    status      waiting for permission p1
+    answer      `slipway task allow 01jb9xyzabcdefghjkmnpqrstv t1 p1`, or `deny`; `task follow` shows what it is
+    agent       command
+    prompt      make it work
+    created     - ago
     ");
 }
 

@@ -1,6 +1,7 @@
 //! Tasks as people live them: asked for, followed, shown, ended.
 
 mod attend;
+mod diff;
 mod end;
 mod fact;
 mod flags;

@@ -9,7 +9,6 @@ const ERROR_CHARS: usize = 300;
 
 /// What is worth a line: that something went wrong, and what happens about it.
 pub fn trouble(call: &ModelCall) -> Option<String> {
-    let status = call.status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
     let provider = match call.provider.as_str() {
         // Nobody was asked.
         "" => "the gateway".to_owned(),
@@ -17,15 +16,21 @@ pub fn trouble(call: &ModelCall) -> Option<String> {
     };
     let words =
         call.error.as_deref().map(|error| one_line(error, ERROR_CHARS)).filter(|text| !text.is_empty());
-    let words = words.map(|words| format!(": {words}")).unwrap_or_default();
+    let said = match (call.status, words) {
+        (Some(status), Some(words)) => format!("{provider} {status}: {words}"),
+        (Some(status), None) => format!("{provider} {status}"),
+        // The gateway's own words, which name the provider.
+        (None, Some(words)) => words,
+        (None, None) => format!("{provider} gave no answer"),
+    };
     match call.state {
         ModelCallState::Succeeded | ModelCallState::Abandoned => None,
         ModelCallState::Retrying => {
             let wait = call.retry_in_ms.map(|ms| format!(" in {}", took(ms))).unwrap_or_default();
             let next = call.attempt.saturating_add(1);
-            Some(format!("{provider} {status}{words}, trying again{wait} (try {next})"))
+            Some(format!("{said}, trying again{wait} (try {next})"))
         }
-        ModelCallState::Failed => Some(format!("{provider} {status}{words}")),
+        ModelCallState::Failed => Some(said),
     }
 }
 
@@ -113,11 +118,19 @@ mod tests {
             ..call.clone()
         };
         let silent = ModelCall { status: None, retry_in_ms: None, ..retrying.clone() };
+        let unreachable = "the provider anthropic is unreachable: could not connect to 127.0.0.1: refused";
+        let away = ModelCall { error: Some(unreachable.to_owned()), ..silent.clone() };
         let table = [
             (call, None),
             (failed, Some("anthropic 401: invalid x-api-key")),
             (retrying, Some("anthropic 529, trying again in 2.0s (try 2)")),
-            (silent, Some("anthropic no answer, trying again (try 2)")),
+            (silent, Some("anthropic gave no answer, trying again (try 2)")),
+            (
+                away,
+                Some(
+                    "the provider anthropic is unreachable: could not connect to 127.0.0.1: refused, trying again (try 2)",
+                ),
+            ),
         ];
         for (call, expected) in table {
             assert_eq!(trouble(&call).as_deref(), expected);

@@ -1,23 +1,58 @@
 //! Permissions that an agent asks for, as a person reads and answers them. Pure.
 
-use super::tool::telling;
+use super::{
+    diff::{has_diff, short_path},
+    tool::telling,
+};
 use crate::tame::one_line;
-use protocol::{Decision, Permission, PermissionAnswer, PermissionState};
+use protocol::{Decision, Permission, PermissionAnswer, PermissionState, Tool};
 
 /// Characters of what is asked for: more than of a call, since somebody decides by them.
 const ABOUT_CHARS: usize = 300;
 const ALWAYS: &str = "allow_always";
 
-/// What it is about: the title, and what is given to the tool where that says more.
+/// What it is about: the title, and what is given to the tool where that says more. Of a change of files what is done
+/// and their paths: the diff is shown below.
 pub fn about(permission: &Permission) -> String {
     let tool = &permission.about;
-    let title = tool.title.clone().or_else(|| tool.tool.clone()).unwrap_or_else(|| "something".to_owned());
-    let mut detail = tool.input.as_ref().map(telling).unwrap_or_default();
-    if detail.is_empty() {
-        detail = tool.paths.join(" ");
+    let title = tool.title.as_deref().or(tool.tool.as_deref()).unwrap_or("something");
+    let changed = if has_diff(permission) { changed_paths(tool) } else { Vec::new() };
+    let text = match changed.first() {
+        Some(first) => change_of(title, tool.tool.as_deref(), first, &changed.join(" ")),
+        None => {
+            let told = tool.input.as_ref().map(telling).filter(|told| !told.is_empty());
+            let detail = told.unwrap_or_else(|| tool.paths.join(" "));
+            let says_more = !detail.is_empty() && !title.contains(&detail);
+            if says_more { format!("{title}: {detail}") } else { title.to_owned() }
+        }
+    };
+    one_line(&text, ABOUT_CHARS)
+}
+
+/// `edit src/main.rs`. Some agents have the path as the title, others in it.
+fn change_of(title: &str, kind: Option<&str>, first: &str, paths: &str) -> String {
+    if !title.contains(first) {
+        format!("{title} {paths}")
+    } else if title.ends_with(first) && !title.contains(' ') {
+        format!("{} {paths}", kind.unwrap_or("edit"))
+    } else {
+        title.to_owned()
     }
-    let says_more = !detail.is_empty() && !title.contains(&detail);
-    one_line(&if says_more { format!("{title}: {detail}") } else { title }, ABOUT_CHARS)
+}
+
+/// The files that are changed, as a person of the project knows them.
+fn changed_paths(tool: &Tool) -> Vec<&str> {
+    let given = |name: &&str| tool.input.as_ref()?.get(*name)?.as_str();
+    let mut paths: Vec<&str> = tool.diffs.iter().map(|diff| diff.path.as_str()).collect();
+    if paths.is_empty() {
+        paths.extend(tool.paths.iter().map(String::as_str));
+    }
+    if paths.is_empty() {
+        paths.extend(["filepath", "filePath", "file_path", "path"].iter().find_map(given));
+    }
+    let mut short: Vec<&str> = paths.into_iter().map(short_path).collect();
+    short.dedup();
+    short
 }
 
 /// What became of it; nothing while somebody is asked.
@@ -75,6 +110,17 @@ mod tests {
             (json!({ "title": "npm install", "input": { "command": "npm install" } }), "npm install"),
             (json!({ "title": "bash", "input": { "command": "rm -rf\n/ \u{1b}[2J" } }), "bash: rm -rf /"),
             (json!({ "tool": "edit", "paths": ["a.rs", "b.rs"] }), "edit: a.rs b.rs"),
+            (
+                json!({ "title": "/home/sandbox/workspace/app/a.rs", "tool": "edit",
+                    "input": { "filepath": "/home/sandbox/workspace/app/a.rs", "diff": "-x\n+y" } }),
+                "edit a.rs",
+            ),
+            (
+                json!({ "title": "Edit", "input": { "old": "x" },
+                    "diffs": [{ "path": "/etc/a", "new": "" }, { "path": "b", "new": "" }] }),
+                "Edit /etc/a b",
+            ),
+            (json!({ "title": "Write a.rs", "diffs": [{ "path": "a.rs", "new": "" }] }), "Write a.rs"),
             (json!({}), "something"),
         ];
         for (tool, expected) in table {

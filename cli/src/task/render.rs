@@ -1,6 +1,7 @@
 //! Events of a task as a person reads them: bytes to print, one event after the other. Pure.
 
 use super::{
+    diff,
     fact::{Told, fields, told},
     model::trouble,
     permission::{about, outcome},
@@ -14,14 +15,16 @@ use crate::{
     text::word,
 };
 use protocol::{
-    BuildOutcome, BuildStatus, ModelCallState, ModelFact, Permission, PermissionState, PlanEntry, Stream,
-    TaskFact, TaskPhase, Text, Tool, api::TaskEventView,
+    BuildOutcome, BuildStatus, ModelCall, ModelCallState, ModelFact, Permission, PermissionState, PlanEntry,
+    Stream, TaskFact, TaskPhase, Text, Tool, api::TaskEventView,
 };
 
 /// Characters of what is told about a call, a plan or a permission.
 const DETAIL_CHARS: usize = 120;
 /// Entries of a plan that are shown.
 const PLAN_ENTRIES: usize = 50;
+/// Models of a task that are told.
+const MODELS_MAX: usize = 16;
 
 /// Whose lines there are; each may be in the middle of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub struct Render {
     calls: Calls,
     files: u64,
     number: Option<u64>,
+    /// Those that were called so far.
+    models: Vec<String>,
     doing: String,
     /// Whoever reads is asked for permissions, and need not be told how to answer them.
     answers: bool,
@@ -67,6 +72,7 @@ impl Render {
             calls: Calls::default(),
             files: 0,
             number: None,
+            models: Vec::new(),
             doing: "waiting".to_owned(),
             answers: false,
         }
@@ -180,17 +186,31 @@ impl Render {
         }
     }
 
-    fn model(&self, model: &ModelFact) -> Vec<String> {
+    fn model(&mut self, model: &ModelFact) -> Vec<String> {
         match model {
-            ModelFact::Claimed { name } => {
-                vec![self.note(&format!("model {}", one_line(name, DETAIL_CHARS)))]
-            }
+            // Some call theirs by names of their own: shown is what hostd saw.
+            ModelFact::Claimed { .. } => Vec::new(),
             ModelFact::Seen(call) => {
                 let failed = call.state == ModelCallState::Failed;
                 let colour = if failed { Colour::Red } else { Colour::Yellow };
-                trouble(call).map(|text| self.style.paint(colour, &format!("· {text}"))).into_iter().collect()
+                let mut lines: Vec<String> = self.new_model(call).into_iter().collect();
+                lines.extend(trouble(call).map(|text| self.style.paint(colour, &format!("· {text}"))));
+                lines
             }
         }
+    }
+
+    /// A line for a model that was not called before.
+    fn new_model(&mut self, call: &ModelCall) -> Option<String> {
+        let name = format!("{}/{}", call.provider, call.model);
+        // Where the gateway refused by itself no provider was asked.
+        let asked = !call.provider.is_empty() && !call.model.is_empty();
+        if !asked || self.models.contains(&name) || self.models.len() >= MODELS_MAX {
+            return None;
+        }
+        let line = self.note(&format!("model {}", one_line(&name, DETAIL_CHARS)));
+        self.models.push(name);
+        Some(line)
     }
 
     fn called(&self, called: &Called) -> Vec<String> {
@@ -229,7 +249,10 @@ impl Render {
                 let (sandbox, task, id) =
                     (event.sandbox, &event.task, one_line(&permission.id, DETAIL_CHARS));
                 let how = format!("  answer with `slipway task allow {sandbox} {task} {id}`, or with `deny`");
-                std::iter::once(question).chain((!self.answers).then_some(how)).collect()
+                let mut lines = vec![question];
+                lines.extend(diff::lines(permission, self.style));
+                lines.extend((!self.answers).then_some(how));
+                lines
             }
             (PermissionState::Denied, Some(text)) => {
                 vec![self.style.paint(Colour::Yellow, &format!("· {text}"))]

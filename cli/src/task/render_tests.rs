@@ -81,7 +81,8 @@ fn every_kind_is_lines_for_a_person() {
             "· plan\n  [x] look\n  [~] fix\n  [ ] test\n",
         ),
         ("plan", json!({ "entries": "later" }), "· plan entries=later\n"),
-        ("model", json!({ "name": "large" }), "· model large\n"),
+        // What an agent calls its model is not what is shown.
+        ("model", json!({ "name": "opus" }), ""),
         ("build", json!({ "status": "passed", "duration_ms": 1500 }), "· build passed in 1.5s\n"),
         ("build", json!({ "status": "failed", "duration_ms": 1500 }), "· build failed after 1.5s\n"),
         ("build", json!({ "status": "skipped", "duration_ms": 0 }), ""),
@@ -136,11 +137,42 @@ fn what_agents_do_is_lines_for_a_person() {
             json!({ "call": 1, "provider": "", "state": "failed", "attempt": 1, "status": 404, "error": "there is no model" }),
             "· the gateway 404: there is no model\n",
         ),
-        ("model", json!({ "call": 1, "provider": "anthropic", "state": "succeeded", "attempt": 1 }), ""),
+        (
+            "model",
+            json!({ "call": 1, "provider": "anthropic", "model": "large-4", "state": "succeeded", "attempt": 1 }),
+            "· model anthropic/large-4\n",
+        ),
     ];
     for (kind, fact, expected) in table {
         assert_eq!(shown(&[(kind, fact.clone())]), expected, "{kind} {fact}");
     }
+}
+
+#[test]
+fn the_model_is_the_one_that_hostd_saw_and_told_once() {
+    let call = |model: &str| json!({ "call": 1, "provider": "p", "model": model, "state": "succeeded" });
+    let events = [
+        ("model", json!({ "name": "opus" })),
+        ("model", call("large-4")),
+        ("model", call("large-4")),
+        ("model", call("small-4")),
+    ];
+    assert_eq!(shown(&events), "· model p/large-4\n· model p/small-4\n");
+}
+
+#[test]
+fn a_question_about_a_change_shows_the_change() {
+    let about = json!({ "id": "1", "title": "edit", "status": "pending",
+        "diffs": [{ "path": "/home/sandbox/workspace/app/a.txt", "old": "one\ntwo\n", "new": "one\n2\n" }] });
+    let asked = json!({ "id": "p1", "state": "asked", "about": about });
+    insta::assert_snapshot!(shown(&[("permission", asked)]), @r"
+    ? may it: edit a.txt
+        @@ -1,2 +1,2 @@
+         one
+        -two
+        +2
+      answer with `slipway task allow 01jb9xyzabcdefghjkmnpqrstv t p1`, or with `deny`
+    ");
 }
 
 #[test]
@@ -215,7 +247,8 @@ fn nothing_but_our_own_colours_reaches_a_terminal() {
     each("file", json!({ "path": { "data": evil }, "change": "added" }));
     each("plan", json!({ "entries": [{ "content": evil, "status": evil }, evil] }));
     each("plan", json!({ "entries": evil }));
-    let about = json!({ "id": evil, "title": evil, "status": "pending", "input": { "command": evil } });
+    let about = json!({ "id": evil, "title": evil, "status": "pending", "input": { "command": evil },
+        "diffs": [{ "path": evil, "old": evil, "new": "x" }] });
     each("permission", json!({ "id": evil, "state": "asked", "about": about }));
     each("permission", json!({ "id": evil, "state": "denied", "about": about, "by": evil }));
     each("model", json!({ "name": evil }));
@@ -223,6 +256,7 @@ fn nothing_but_our_own_colours_reaches_a_terminal() {
     each(evil, json!({ evil: evil }));
     let result = crate::task::tests::result(
         &json!({ "status": "failed", "message": evil, "final_message": { "data": evil },
+            "failure_reason": "agent_failed", "agent_stderr": { "data": evil }, "models": [evil],
             "checkpoint": { "state": "unavailable", "why": evil },
             "files_changed": { "added": 1, "modified": 0, "deleted": 0, "added_lines": 1, "deleted_lines": 0,
                 "files": [{ "path": { "data": evil }, "change": "added" }] } })

@@ -14,6 +14,11 @@ use protocol::{
 const FILES_SHOWN: usize = 20;
 /// Characters of a message that are shown.
 const MESSAGE_CHARS: usize = 500;
+/// Of the name of a model.
+const MODEL_CHARS: usize = 120;
+/// Last lines of what an agent that failed printed beside its messages, and characters of each.
+const STDERR_LINES: usize = 10;
+const STDERR_CHARS: usize = 200;
 
 /// What else the reader sees of the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +34,7 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
     if let Some(message) = result.message.as_deref().filter(|_| message_adds(result)) {
         lines.push(format!("  {}", one_line(message, MESSAGE_CHARS)));
     }
+    lines.extend(stderr(result));
     let failed = result.status != TaskStatus::Succeeded;
     lines.extend(
         result.hints.iter().filter_map(|hint| exit::hint(hint, failed)).map(|hint| field("note", &hint)),
@@ -37,6 +43,10 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
     lines.extend(build(result, listing));
     lines.extend(health(&result.health));
     lines.extend(checkpoint(&result.checkpoint).map(|text| field("checkpoint", &text)));
+    if !result.models.is_empty() {
+        let models: Vec<String> = result.models.iter().map(|name| one_line(name, MODEL_CHARS)).collect();
+        lines.push(field("model", &models.join(", ")));
+    }
     if let Some(usage) = result.usage {
         lines.push(field("usage", &usage_text(&usage)));
     }
@@ -45,6 +55,41 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
         lines.extend(indented(&payload_text(said)));
     }
     lines.join("\n") + "\n"
+}
+
+/// The last lines of what the agent printed beside its messages. A failed model has its own words, and whatever the
+/// agent makes of them is noise.
+fn stderr(result: &TaskResult) -> Vec<String> {
+    let printed = match result.failure_reason {
+        Some(FailureReason::AgentFailed | FailureReason::TimedOut | FailureReason::IdleTimedOut) => {
+            result.agent_stderr.as_ref()
+        }
+        Some(
+            FailureReason::ModelFailed
+            | FailureReason::BudgetExceeded
+            | FailureReason::Cancelled
+            | FailureReason::SpawnFailed
+            | FailureReason::BuildFailed
+            | FailureReason::Lost
+            | FailureReason::SandboxFailed
+            | FailureReason::Internal,
+        )
+        | None => None,
+    };
+    let Some(printed) = printed else { return Vec::new() };
+    let tame = Tame::default().part(&payload_text(printed));
+    let lines: Vec<&str> = tame.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(STDERR_LINES)..];
+    if last.is_empty() {
+        return Vec::new();
+    }
+    let shown = last.iter().map(|line| {
+        let short: String = line.chars().take(STDERR_CHARS).collect();
+        let more = if short.len() < line.len() { "…" } else { "" };
+        format!("  | {short}{more}")
+    });
+    let head = field("printed", "last, beside its messages; `slipway task log` has all of it");
+    std::iter::once(head).chain(shown).collect()
 }
 
 /// Whether the message says what the headline does not.

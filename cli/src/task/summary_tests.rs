@@ -58,6 +58,36 @@ fn a_success_is_short() {
 }
 
 #[test]
+fn what_an_agent_printed_is_shown_where_it_failed_and_the_end_of_it() {
+    let printed: String = (0..12).map(|n| format!("{n}\\n")).collect();
+    let of = |reason: &str| {
+        let fields = format!(
+            r#"{{"status":"failed","failure_reason":"{reason}","exit":{{"kind":"exited","code":1}},"models":["p/large-4"],
+                "agent_stderr":{{"data":"{printed}\u001b[2J{}\nError: no key\n"}}}}"#,
+            "x".repeat(500)
+        );
+        text(&fields, Listing::AfterEvents { files: 0 })
+    };
+    insta::assert_snapshot!(of("agent_failed").replace(&"x".repeat(200), "(x…)"), @r"
+    failed after 12.3s (agent 12.3s): the agent exited 1
+      printed     last, beside its messages; `slipway task log` has all of it
+      | 4
+      | 5
+      | 6
+      | 7
+      | 8
+      | 9
+      | 10
+      | 11
+      | (x…)…
+      | Error: no key
+      files       not known
+      model       p/large-4
+    ");
+    assert!(!of("model_failed").contains("printed"), "the provider's words say why");
+}
+
+#[test]
 fn every_failure_has_its_words() {
     let table = [
         (r#"{"failure_reason":"agent_failed","exit":{"kind":"exited","code":3}}"#, "the agent exited 3"),

@@ -116,6 +116,7 @@ pub fn task(record: &TaskRecord) -> TaskAnswer {
         recovered: record.is_recovered(),
         events_url: format!("/v1/sandboxes/{}/tasks/{}/events", record.sandbox, record.id),
         cancelling: record.cancelling && record.done_seq.is_none(),
+        open_permissions: record.open_permissions.clone(),
         created_at: rfc3339(record.created_ms),
         started_at: record.started_ms.map(rfc3339),
         ended_at: record.ended_ms.map(rfc3339),

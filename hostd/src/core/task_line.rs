@@ -5,7 +5,7 @@
 
 use super::{rfc3339, sound::Sound};
 use bytes::Bytes;
-use protocol::{TaskEvent, TaskFact, TaskPhase, TaskResult};
+use protocol::{PermissionState, TaskEvent, TaskFact, TaskPhase, TaskResult};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use std::{borrow::Cow, fmt::Write as _, io::Write as _};
 
@@ -40,6 +40,10 @@ pub struct TaskLine {
 pub enum Means {
     Nothing,
     Phase(TaskPhase),
+    /// Its agent waits for a permission, by its id.
+    Asked(String),
+    /// The permission is decided, or nobody has to decide any more.
+    Decided(String),
     Done(Box<TaskResult>),
 }
 
@@ -66,6 +70,29 @@ struct Head<'a> {
     _number: Taken,
     #[serde(default, rename = "kind")]
     _kind: Taken,
+}
+
+/// What is read of a permission.
+#[derive(Deserialize)]
+struct Question<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    state: PermissionState,
+}
+
+/// What a permission means for the record of its task; nothing where its id is none that runtimed gives.
+fn question(line: &[u8]) -> Result<Means, serde_json::Error> {
+    const ID_MAX_BYTES: usize = 32;
+    let Question { id, state } = serde_json::from_slice(line)?;
+    if id.is_empty() || id.len() > ID_MAX_BYTES || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Ok(Means::Nothing);
+    }
+    Ok(match state {
+        PermissionState::Asked => Means::Asked(id.into_owned()),
+        PermissionState::Allowed | PermissionState::Denied | PermissionState::Withdrawn => {
+            Means::Decided(id.into_owned())
+        }
+    })
 }
 
 /// A name that hostd gives. What has it already is refused.
@@ -98,7 +125,12 @@ impl TaskLine {
             }
             return Self::done(number, time_ms, result).map_err(bad);
         }
-        let means = phase.filter(|_| kind == "status").map_or(Means::Nothing, Means::Phase);
+        let means = match (kind, phase) {
+            ("status", Some(phase)) => Means::Phase(phase),
+            // One of a later runtimed may say otherwise what it is about.
+            ("permission", _) => question(line).unwrap_or(Means::Nothing),
+            _ => Means::Nothing,
+        };
         let fields = match plain_fields(line, number, time_ms, kind) {
             Some(fields) => fields,
             None => other_fields(line).map_err(bad)?,
@@ -321,6 +353,21 @@ mod tests {
     fn a_phase_and_an_end_are_understood() {
         let line = parse("{\"seq\":1,\"time_ms\":1,\"type\":\"status\",\"phase\":\"agent\"}").expect("good");
         assert_eq!(line.means, Means::Phase(TaskPhase::Agent));
+        for (id, state, means) in [
+            ("p1", "asked", Means::Asked("p1".to_owned())),
+            ("p1", "allowed", Means::Decided("p1".to_owned())),
+            ("p1", "denied", Means::Decided("p1".to_owned())),
+            ("p1", "withdrawn", Means::Decided("p1".to_owned())),
+            ("p1", "something new", Means::Nothing),
+            ("", "asked", Means::Nothing),
+            ("p\\n1", "asked", Means::Nothing),
+            (&"p".repeat(33), "asked", Means::Nothing),
+        ] {
+            let text = format!(
+                "{{\"seq\":1,\"time_ms\":1,\"type\":\"permission\",\"id\":\"{id}\",\"state\":\"{state}\"}}"
+            );
+            assert_eq!(parse(&text).expect("good").means, means, "{text}");
+        }
         let result = Box::new(super::super::Ending::Lost.result(true));
         let fact = TaskFact::Done { result: result.clone(), told: Some("1.2".parse().expect("a cursor")) };
         let event = TaskEvent { seq: 9, time_ms: 1, fact };

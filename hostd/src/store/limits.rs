@@ -14,6 +14,8 @@ pub const FRAMES_MAX_BYTES: usize = 64 << 10;
 pub const TASK_OUTPUT_MAX_BYTES: u64 = 512 << 20;
 /// Tasks of one sandbox that have no end yet.
 pub const TASKS_OPEN_MAX: usize = 64;
+/// Permissions of one task that nobody has decided about and that its record names.
+pub const OPEN_PERMISSIONS_MAX: usize = 64;
 /// What is read from the log at once for one reader.
 pub const LOG_READ_MAX_BYTES: usize = 64 << 10;
 /// What is kept in memory of the newest events: for all that are followed, for one of them at least and at

@@ -133,6 +133,8 @@ pub struct TaskRecord {
     pub verdict: Option<Verdict>,
     /// Why the sandbox ended under it.
     pub death: Option<String>,
+    /// Ids of the permissions that its agent waits for, the oldest first.
+    pub open_permissions: Vec<String>,
     pub created_ms: u64,
     pub started_ms: Option<u64>,
     pub ended_ms: Option<u64>,

@@ -7,7 +7,8 @@ use super::error::OpenError;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Step n brings a database from `user_version` n-1 to n.
-pub(super) const MIGRATIONS: &[&str] = &[FIRST, TASKS, PREVIEW_LINKS, DOZING, MODELS, EGRESS, POST_MORTEMS];
+pub(super) const MIGRATIONS: &[&str] =
+    &[FIRST, TASKS, PREVIEW_LINKS, DOZING, MODELS, EGRESS, POST_MORTEMS, OPEN_PERMISSIONS];
 
 const FIRST: &str = "
 CREATE TABLE sandboxes (
@@ -274,6 +275,9 @@ ALTER TABLE sandboxes ADD COLUMN post_mortem TEXT;
 ALTER TABLE attempts ADD COLUMN post_mortem TEXT;
 ALTER TABLE tasks ADD COLUMN death TEXT;            -- why the sandbox ended under it, in a sentence
 ";
+
+/// Ids of the permissions that the agent of a task waits for; NULL for none.
+const OPEN_PERMISSIONS: &str = "ALTER TABLE tasks ADD COLUMN open_permissions TEXT";
 
 /// The newest schema this hostd knows.
 pub(super) fn known() -> u32 {

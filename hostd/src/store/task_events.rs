@@ -25,7 +25,7 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
     let before_end = if judged.is_some() { &fresh[..fresh.len() - 1] } else { fresh };
     let mut seq = newest_seq(conn)?;
     let mut rows = Rows::of(conn, task);
-    let mut news = News::default();
+    let mut news = News { open_permissions: task.open_permissions.clone(), ..News::default() };
     for line in before_end.iter().chain(&judged) {
         let full = match task.bytes.saturating_add(rows.bytes) {
             bytes if bytes < limits::TASK_OUTPUT_MAX_BYTES || !line.is_output() => None,
@@ -148,6 +148,7 @@ struct News<'a> {
     bytes: u64,
     phase: Option<TaskPhase>,
     started_ms: Option<u64>,
+    open_permissions: Vec<String>,
     done: Option<(u64, u64, &'a TaskResult)>,
 }
 
@@ -161,7 +162,18 @@ impl<'a> News<'a> {
                     self.started_ms = self.started_ms.or(Some(line.time_ms));
                 }
             }
-            Means::Done(result) => self.done = Some((seq, line.time_ms, result)),
+            Means::Asked(id) => {
+                if self.open_permissions.len() < limits::OPEN_PERMISSIONS_MAX
+                    && !self.open_permissions.contains(id)
+                {
+                    self.open_permissions.push(id.clone());
+                }
+            }
+            Means::Decided(id) => self.open_permissions.retain(|open| open != id),
+            Means::Done(result) => {
+                self.open_permissions.clear();
+                self.done = Some((seq, line.time_ms, result));
+            }
         }
     }
 
@@ -178,7 +190,8 @@ impl<'a> News<'a> {
         let sql =
             "UPDATE tasks SET followed = ?2, phase = ?3, status = ?4, failure_reason = ?5, done_seq = ?6,
                 ended_ms = ?7, result = ?8, started_ms = coalesce(started_ms, ?9),
-                request = CASE WHEN ?6 IS NULL THEN request END, bytes = bytes + ?10
+                request = CASE WHEN ?6 IS NULL THEN request END, bytes = bytes + ?10,
+                open_permissions = ?11
             WHERE number = ?1";
         let values = params![
             task.number,
@@ -191,6 +204,9 @@ impl<'a> News<'a> {
             result.map(|result| json(result, "the result")).transpose()?,
             self.started_ms.map(int),
             int(self.bytes),
+            (!self.open_permissions.is_empty())
+                .then(|| json(&self.open_permissions, "the permissions"))
+                .transpose()?,
         ];
         change(conn, sql, values, WHAT).map(|_| ())
     }

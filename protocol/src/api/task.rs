@@ -78,6 +78,9 @@ pub struct TaskAnswer {
     /// Somebody asked for its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelling: bool,
+    /// Ids of the permissions that its agent waits for, the oldest first: `POST …/tasks/{t}/permissions/{p}` answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_permissions: Vec<String>,
     pub created_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,

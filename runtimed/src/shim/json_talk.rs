@@ -1,12 +1,13 @@
 //! The shim's side of an agent that prints lines of JSON: lines of bounded length in, events out. It is never
-//! spoken to; its prompt is its input, which PID 1 writes.
+//! spoken to; its prompt is its input, which PID 1 writes. What it prints beside its messages is in the log of the
+//! task and in no event.
 
 use super::lines::Lines;
 use super::raw::Raw;
 use super::tail::Tail;
 use super::wire::{Claim, Said, TaskOutput};
 use crate::core::stream_json::{Conversation, Heard};
-use crate::limits::{JSON_LINE_MAX_BYTES, LAST_LINE_MAX_BYTES};
+use crate::limits::{AGENT_STDERR_MAX_BYTES, JSON_LINE_MAX_BYTES, LAST_LINE_MAX_BYTES};
 use crate::sys::clock::monotonic_ms;
 use protocol::{Encoding, Payload, Stream, StreamDialect, TaskFact, Text};
 
@@ -17,7 +18,10 @@ pub struct JsonTalk {
     /// The line that is not finished yet, and how much of it was left out because there is too much of it.
     open: Vec<u8>,
     left_out: u64,
+    /// The end of its standard error, for the reason of an agent that gave none.
     errors: Tail,
+    /// The end of what it printed beside its messages, told where it fails.
+    stderr: Tail,
 }
 
 impl JsonTalk {
@@ -29,6 +33,7 @@ impl JsonTalk {
             open: Vec::new(),
             left_out: 0,
             errors: Tail::new(LAST_LINE_MAX_BYTES),
+            stderr: Tail::new(AGENT_STDERR_MAX_BYTES),
         }
     }
 
@@ -50,7 +55,8 @@ impl JsonTalk {
         let mut rotated = self.raw.as_mut().is_some_and(|raw| raw.append(stream, bytes));
         if stream == Stream::Stderr {
             self.errors.append(bytes);
-            return self.lines.append(stream, bytes) || rotated;
+            self.stderr.append(bytes);
+            return rotated;
         }
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |line| (line, true));
@@ -89,7 +95,11 @@ impl JsonTalk {
         for heard in self.conversation.line(line, monotonic_ms()) {
             rotated |= match heard {
                 Heard::Fact(fact) => self.lines.push(fact),
-                Heard::Raw => self.lines.print(Stream::Stdout, line),
+                Heard::Raw => {
+                    self.stderr.append(line);
+                    self.stderr.append(b"\n");
+                    false
+                }
             };
         }
         rotated
@@ -133,7 +143,7 @@ impl JsonTalk {
         };
         let payload = |data| Payload { data, encoding: Encoding::Utf8 };
         let tail = self.conversation.final_message().map(payload);
-        Said { tail, claim: Some(claim), ..Said::default() }
+        Said { tail, claim: Some(claim), stderr: self.stderr.payload(), ..Said::default() }
     }
 
     /// What it complained of last, where it did not say how it went.

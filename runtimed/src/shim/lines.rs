@@ -83,12 +83,6 @@ impl Lines {
         self.log.push(fact, self.now_ms).rotated
     }
 
-    /// A whole line that is told as it is; whether another file was begun.
-    pub fn print(&mut self, stream: Stream, line: &[u8]) -> bool {
-        let rotated = self.piece(stream, line);
-        self.piece(stream, b"\n") || rotated
-    }
-
     /// That was all of so many bytes that were read: it is stored. Whether another file was begun.
     pub fn settle(&mut self, bytes: usize) -> bool {
         let rotated = self.log.flush().rotated;

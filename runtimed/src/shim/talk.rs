@@ -1,12 +1,14 @@
 //! The shim's side of a conversation with an agent: lines to and from it, and what they mean as events. An agent
-//! that does not read holds up nobody, and one that prints without end costs a bounded memory.
+//! that does not read holds up nobody, and one that prints without end costs a bounded memory. What it prints beside
+//! its messages is in the log of the task and in no event.
 
 use super::lines::Lines;
 use super::outbox::{Outbox, Written};
 use super::raw::Raw;
+use super::tail::Tail;
 use super::wire::{Claim, MESSAGE_MAX_BYTES, Said, TalkReport, TalkSpec, TaskOutput};
 use crate::core::acp::{Choice, Effect, Input, Machine, Permit, Turn};
-use crate::limits::{ACP_LINE_MAX_BYTES, WARM_FACTS_MAX, WARM_TOLD_MAX_BYTES};
+use crate::limits::{ACP_LINE_MAX_BYTES, AGENT_STDERR_MAX_BYTES, WARM_FACTS_MAX, WARM_TOLD_MAX_BYTES};
 use crate::sys::clock::monotonic_ms;
 use protocol::{Encoding, Payload, Stream, TaskFact, Text};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -21,6 +23,8 @@ pub struct Talk {
     lines: Option<Lines>,
     raw: Option<Raw>,
     early: Early,
+    /// The end of what it printed beside its messages, told where it fails.
+    stderr: Tail,
     /// The line that is not finished yet, and how many bytes of it were left out.
     open: Vec<u8>,
     left_out: u64,
@@ -42,9 +46,21 @@ pub enum Note {
 #[derive(Default)]
 struct Early {
     facts: Vec<TaskFact>,
+    /// Facts that were too many.
+    left_out: u64,
+    /// The beginning of what was printed, for the log of the task.
     printed: Vec<(Stream, Vec<u8>)>,
     bytes: usize,
-    left_out: u64,
+}
+
+impl Early {
+    fn print(&mut self, stream: Stream, bytes: &[u8]) {
+        let room = WARM_TOLD_MAX_BYTES.saturating_sub(self.bytes).min(bytes.len());
+        if room > 0 {
+            self.bytes += room;
+            self.printed.push((stream, bytes[..room].to_vec()));
+        }
+    }
 }
 
 impl Talk {
@@ -55,6 +71,7 @@ impl Talk {
             lines: task.map(Lines::new),
             raw: task.and_then(raw),
             early: Early::default(),
+            stderr: Tail::new(AGENT_STDERR_MAX_BYTES),
             open: Vec::new(),
             left_out: 0,
             outbox: Outbox::new(input),
@@ -73,7 +90,7 @@ impl Talk {
         let early = std::mem::take(&mut self.early);
         (self.lines, self.raw) = (Some(Lines::new(task)), raw(task));
         for (stream, bytes) in &early.printed {
-            self.print(*stream, bytes);
+            self.keep(*stream, bytes);
         }
         self.read_at_once(0, |talk| {
             early.facts.into_iter().for_each(|fact| talk.tell(fact));
@@ -86,12 +103,22 @@ impl Talk {
 
     /// Takes what it printed.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
-        self.rotated |= self.raw.as_mut().is_some_and(|raw| raw.append(stream, bytes));
+        self.keep(stream, bytes);
         match stream {
-            Stream::Stderr => self.print(Stream::Stderr, bytes),
+            Stream::Stderr => self.stderr.append(bytes),
             Stream::Stdout | Stream::Pty => self.read_at_once(bytes.len(), |talk| {
                 bytes.split_inclusive(|byte| *byte == b'\n').for_each(|piece| talk.piece(piece));
             }),
+        }
+    }
+
+    /// Everything that it prints, for the log of its task.
+    fn keep(&mut self, stream: Stream, bytes: &[u8]) {
+        match &mut self.raw {
+            Some(raw) => self.rotated |= raw.append(stream, bytes),
+            None if self.lines.is_none() => self.early.print(stream, bytes),
+            // The log could not be opened.
+            None => {}
         }
     }
 
@@ -197,7 +224,7 @@ impl Talk {
             session: self.machine.session().map(str::to_owned),
         };
         let tail = self.machine.final_message().map(|data| Payload { data, encoding: Encoding::Utf8 });
-        Said { tail, claim: Some(claim), ..Said::default() }
+        Said { tail, claim: Some(claim), stderr: self.stderr.payload(), ..Said::default() }
     }
 
     fn step(&mut self, input: Input<'_>) {
@@ -218,7 +245,10 @@ impl Talk {
                     self.write();
                 }
                 Effect::Tell(fact) => self.tell(fact),
-                Effect::Print(line) => self.print_line(line),
+                Effect::Print(line) => {
+                    self.stderr.append(&line);
+                    self.stderr.append(b"\n");
+                }
                 Effect::Session(session) => self.report(TalkReport::Session { session }),
                 Effect::Ready => self.report(TalkReport::Ready),
                 Effect::Asked { permission, options } => {
@@ -249,28 +279,6 @@ impl Talk {
             Some(lines) => self.rotated |= lines.push(fact),
             None if self.early.facts.len() < WARM_FACTS_MAX => self.early.facts.push(fact),
             None => self.early.left_out += 1,
-        }
-    }
-
-    fn print(&mut self, stream: Stream, bytes: &[u8]) {
-        match &mut self.lines {
-            Some(lines) => self.rotated |= lines.append(stream, bytes),
-            None if self.early.bytes + bytes.len() <= WARM_TOLD_MAX_BYTES => {
-                self.early.bytes += bytes.len();
-                self.early.printed.push((stream, bytes.to_vec()));
-            }
-            None => self.early.left_out += 1,
-        }
-    }
-
-    /// A line of its output that is told as it is.
-    fn print_line(&mut self, mut line: Vec<u8>) {
-        match &mut self.lines {
-            Some(lines) => self.rotated |= lines.print(Stream::Stdout, &line),
-            None => {
-                line.push(b'\n');
-                self.print(Stream::Stdout, &line);
-            }
         }
     }
 

@@ -105,6 +105,9 @@ pub struct Said {
     /// What an agent with a language says of its own end; absent for one without.
     #[serde(default)]
     pub claim: Option<Claim>,
+    /// The end of what such an agent printed beside its messages.
+    #[serde(default)]
+    pub stderr: Option<Payload>,
 }
 
 /// An agent's own word on how it went. Success needs a good one and nothing that speaks against it.

@@ -88,6 +88,8 @@ pub struct Live {
     pub claim: Option<Claim>,
     pub hints: Vec<Hint>,
     pub final_message: Option<Payload>,
+    /// The end of what its agent printed beside its messages.
+    pub agent_stderr: Option<Payload>,
     pub checkpoint: Checkpoint,
     pub changes: Option<Changes>,
     pub build: BuildOutcome,
@@ -114,6 +116,7 @@ impl Live {
             claim: None,
             hints: Vec::new(),
             final_message: None,
+            agent_stderr: None,
             checkpoint: Checkpoint::Unavailable { why: "the task did not come that far".to_owned() },
             changes: None,
             build: no_build(),

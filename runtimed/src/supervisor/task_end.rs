@@ -154,6 +154,7 @@ fn leave_out_files(result: &mut TaskResult) {
 fn bare(mut result: TaskResult) -> TaskResult {
     leave_out_files(&mut result);
     result.final_message = None;
+    result.agent_stderr = None;
     result.build.output = None;
     result
 }

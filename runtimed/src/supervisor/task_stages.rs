@@ -179,6 +179,7 @@ impl Supervisor {
                 let resumed = has_resumed(live, &exit);
                 self.sessions.learn(live.request.agent.name(), live.claim.as_ref(), resumed);
                 live.final_message = live.said.tail.take();
+                live.agent_stderr = live.said.stderr.take();
                 (live.exit, live.hints) = (Some(exit), hints);
                 Some(Input::AgentEnded(end))
             }

@@ -25,8 +25,13 @@ impl Seen {
         Ok(())
     }
 
+    /// Ended well, and told without what agents print beside their messages.
     pub fn succeeded(&self) -> Result<()> {
-        self.ended("succeeded", None)
+        self.ended("succeeded", None)?;
+        let told = self.text("log");
+        let noise = ["jsonrpc", "RequestError", "    at ", "fs/write_text_file"];
+        ensure!(!noise.iter().any(|word| told.contains(word)), "noise among the events: {told}");
+        Ok(())
     }
 
     /// What it says went wrong.

@@ -166,7 +166,7 @@ impl Machine {
         }
         match rpc::parse(line) {
             None => self.out.push(Effect::Print(line.to_vec())),
-            Some(Heard::Notice { method, params }) => self.notice(&method, &params, line, now),
+            Some(Heard::Notice { method, params }) => self.notice(&method, &params, now),
             Some(Heard::Request { id, method, params }) => self.request(id, &method, &params),
             Some(Heard::Answer { id: Some(id), result }) if id == self.asked => self.answer(result),
             // To something that was never asked, or twice.

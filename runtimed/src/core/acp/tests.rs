@@ -297,27 +297,38 @@ fn a_tool_that_runs_when_it_is_stopped_is_told_as_cancelled() {
 }
 
 #[test]
-fn only_what_is_not_known_is_told_as_it_came() {
+fn messages_that_tell_nothing_of_the_task_are_no_events() {
     let trouble =
         json!({"sessionUpdate": "session_info_update", "_meta": {"codex": {"error": {"message": "again"}}}});
-    for (update, told) in [
-        (json!({"sessionUpdate": "something_new"}), true),
-        (json!({"sessionUpdate": "current_mode_update", "currentModeId": "m"}), true),
-        (json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image"}}), true),
-        (trouble, true),
-        (
-            json!({"sessionUpdate": "session_info_update", "title": "t", "_meta": {"codex": {"status": 1}}}),
-            false,
-        ),
-        (json!({"sessionUpdate": "available_commands_update", "availableCommands": []}), false),
-        (json!({"sessionUpdate": "usage_update", "used": 1}), false),
-        (json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "do it"}}), false),
+    for update in [
+        json!({"sessionUpdate": "something_new"}),
+        json!({"sessionUpdate": "current_mode_update", "currentModeId": "m"}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image"}}),
+        trouble,
+        json!({"sessionUpdate": "session_info_update", "title": "t", "_meta": {"codex": {"status": 1}}}),
+        json!({"sessionUpdate": "available_commands_update", "availableCommands": []}),
+        json!({"sessionUpdate": "usage_update", "used": 1}),
+        json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "do it"}}),
     ] {
         let mut world = World::working(agent(json!({})));
         world.update(&update);
-        let printed = world.effects.iter().any(|effect| matches!(effect, Effect::Print(_)));
-        assert_eq!((printed, world.told().len()), (told, 0), "{update}");
+        assert_eq!(world.effects, [], "{update}");
     }
+    let mut world = World::working(agent(json!({})));
+    world.line(&json!({"method": "session/update", "params": {"sessionId": "another",
+        "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}}}));
+    world.line(&json!({"method": "_auth/status_update", "params": {}}));
+    assert_eq!(world.effects, []);
+}
+
+#[test]
+fn a_method_that_was_not_offered_is_not_found_and_no_event() {
+    let mut world = World::working(agent(json!({})));
+    let params = json!({"sessionId": "s", "path": "/a", "content": "x"});
+    world.line(&json!({"id": 4, "method": "fs/write_text_file", "params": params}));
+    let refused =
+        json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32601, "message": "method not found"}});
+    assert_eq!((world.sent(), world.told().len()), (vec![refused], 0));
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! What an agent sends while it works: updates, which become facts, and requests, each of which is answered.
 
 use super::desk::Request;
-use super::limits::TITLE_MAX_BYTES;
 use super::machine::{How, Machine, State};
 use super::permit;
 use super::rpc::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
-use crate::core::read::{cut, items, text};
+use crate::core::read::{items, text};
 use crate::core::tool::{PLAN_ENTRIES_MAX, fit_plan};
 use crate::core::voice::Voice;
 use protocol::{PlanEntry, TaskFact};
 use serde_json::Value;
 
 impl Machine {
-    pub(super) fn notice(&mut self, method: &str, params: &Value, line: &[u8], now: u64) {
+    /// Takes a notification. One that tells nothing of the task is left to the log of what the agent printed.
+    pub(super) fn notice(&mut self, method: &str, params: &Value, now: u64) {
         match method {
             "session/update" => {
                 let session = text(params, "sessionId");
@@ -21,23 +21,23 @@ impl Machine {
                     return;
                 }
                 if self.session.is_some() && session != self.session.as_deref() {
-                    // Of somebody that the agent employs.
-                    return self.print(line);
+                    // Of a session that the agent opened for itself.
+                    return;
                 }
-                self.update(&params["update"], line, now);
+                self.update(&params["update"], now);
             }
             "$/cancel_request" => {
                 let effects = self.desk.withdraw(&params["requestId"]);
                 self.perform(effects);
             }
-            _ => self.print(line),
+            _ => {}
         }
     }
 
-    fn update(&mut self, update: &Value, line: &[u8], now: u64) {
+    fn update(&mut self, update: &Value, now: u64) {
         match text(update, "sessionUpdate").unwrap_or_default() {
-            "agent_message_chunk" => self.chunk(Voice::Message, &update["content"], line, now),
-            "agent_thought_chunk" => self.chunk(Voice::Thought, &update["content"], line, now),
+            "agent_message_chunk" => self.chunk(Voice::Message, &update["content"], now),
+            "agent_thought_chunk" => self.chunk(Voice::Thought, &update["content"], now),
             "tool_call" | "tool_call_update" => {
                 let tool = self.tools.see(update, now);
                 self.tell_tools(tool.into_iter().collect());
@@ -47,15 +47,13 @@ impl Machine {
                 self.settings.renew(update);
                 self.claim_model();
             }
-            // What it used is counted where it is used, what we said is known, and what it could be asked for
-            // nobody asks for. The log of what it printed has all of it.
-            "usage_update" | "user_message_chunk" | "available_commands_update" => {}
-            "session_info_update" if !complains(update) => {}
-            _ => self.print(line),
+            // What it used, and trouble with its model, is told by the gateway; what was said to it is known. Raw
+            // messages are for the log of what the agent printed, not for the events of the task.
+            _ => {}
         }
     }
 
-    fn chunk(&mut self, voice: Voice, content: &Value, line: &[u8], now: u64) {
+    fn chunk(&mut self, voice: Voice, content: &Value, now: u64) {
         match (text(content, "type"), text(content, "text")) {
             // Nobody has asked it anything yet: that is no answer.
             (Some("text"), Some(words)) if !matches!(self.state, State::Prompting | State::Closed) => {
@@ -65,7 +63,8 @@ impl Machine {
                 let facts = self.voice.say(voice, words, now);
                 self.speak(facts);
             }
-            _ => self.print(line),
+            // No text: an image, for example.
+            _ => {}
         }
     }
 
@@ -75,8 +74,7 @@ impl Machine {
             return;
         }
         if method != "session/request_permission" {
-            let method = cut(method, TITLE_MAX_BYTES);
-            self.log(format!("the agent asked for {method:?}, which is not offered"));
+            // Not offered when the conversation began: some agents ask all the same, and go on without it.
             return self.send(rpc::refusal(&id, METHOD_NOT_FOUND, "method not found"));
         }
         if !params["toolCall"].is_object() {
@@ -91,12 +89,6 @@ impl Machine {
         };
         self.perform(effects);
     }
-}
-
-/// Whether there is more in it than the title of a session: some tell of trouble with their model only here.
-fn complains(update: &Value) -> bool {
-    let told = update.get("_meta").and_then(Value::as_object);
-    told.is_some_and(|meta| meta.values().any(|own| own.get("error").is_some_and(|error| !error.is_null())))
 }
 
 fn plan(update: &Value) -> Vec<PlanEntry> {

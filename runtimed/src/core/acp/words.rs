@@ -51,7 +51,7 @@ pub enum Effect {
     /// A line for its input, with its end.
     Send(Vec<u8>),
     Tell(TaskFact),
-    /// A line of its output that is told as it is.
+    /// Output that is no message, or that came before the prompt: not an event, but shown where the agent fails.
     Print(Vec<u8>),
     /// It has a session of this name.
     Session(String),

@@ -3,7 +3,8 @@
 use super::*;
 use crate::config::Config;
 use crate::limits::{
-    BUILD_TAIL_MAX_BYTES, CHANGES_SHOWN_MAX, CHANGES_SHOWN_MAX_BYTES, FINAL_MESSAGE_MAX_BYTES, SERVICES_MAX,
+    AGENT_STDERR_MAX_BYTES, BUILD_TAIL_MAX_BYTES, CHANGES_SHOWN_MAX, CHANGES_SHOWN_MAX_BYTES,
+    FINAL_MESSAGE_MAX_BYTES, SERVICES_MAX,
 };
 use crate::log::{EventLog, TaskLog};
 use crate::supervisor::jobs::Jobs;
@@ -38,6 +39,7 @@ fn largest() -> TaskResult {
         exit: exit(),
         hints: Vec::new(),
         final_message: Some(wild(FINAL_MESSAGE_MAX_BYTES)),
+        agent_stderr: Some(wild(AGENT_STDERR_MAX_BYTES)),
         files_changed: Some(Changes { added: 500, files, ..Changes::default() }),
         build: BuildOutcome {
             status: BuildStatus::Failed,
@@ -50,6 +52,7 @@ fn largest() -> TaskResult {
             unready: (0..SERVICES_MAX).map(service).collect(),
         },
         usage: None,
+        models: Vec::new(),
         session: None,
         durations: Durations::default(),
         checkpoint: Checkpoint::Unavailable { why: "\u{1}".repeat(100_000) },
@@ -63,6 +66,7 @@ fn the_largest_end_fits_into_its_room() {
     assert!(fits(&result));
     // What the agent said is worth more than names that were events.
     assert_eq!(result.final_message, Some(wild(FINAL_MESSAGE_MAX_BYTES)));
+    assert_eq!(result.agent_stderr, Some(wild(AGENT_STDERR_MAX_BYTES)));
     let changes = result.files_changed.expect("still counted");
     assert!(changes.truncated && changes.files.is_empty() && changes.added == 500);
 }
