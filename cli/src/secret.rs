@@ -21,10 +21,15 @@ pub fn read(file: Option<&Path>, question: &str) -> Result<String, Failure> {
             let opened = File::open(path);
             opened.and_then(whole).map_err(|error| Failure::io(format!("read {}", path.display()), error))?
         }
-        None if io::stdin().is_terminal() => ask(question)?,
+        None if is_typed(file) => ask(question)?,
         Some(_) | None => whole(io::stdin()).map_err(|error| Failure::io("read standard input", error))?,
     };
     Ok(text.trim().to_owned())
+}
+
+/// Whether a person at a terminal is asked.
+pub fn is_typed(file: Option<&Path>) -> bool {
+    file.is_none() && io::stdin().is_terminal()
 }
 
 fn whole(from: impl Read) -> io::Result<String> {

@@ -178,6 +178,11 @@ async fn whatever_a_provider_does_wrong_is_told_in_its_words_and_ends() -> Resul
     let wrong = shop.done(&task("case of a wrong key")).await?;
     wrong.ended("failed", Some("model_failed"))?;
     ensure!(wrong.message().contains("is not good"), "{}", wrong.message());
+    ensure!(
+        wrong.message().ends_with("`slipway model add anthropic` replaces the key"),
+        "{}",
+        wrong.message()
+    );
     ensure!(!Secret::new(KEY).is_in(wrong.story().as_bytes()), "the key is told: {}", wrong.story());
     let tries =
         |prompt: &str| shop.model.calls().iter().filter(|heard| heard.text().contains(prompt)).count();
@@ -259,8 +264,12 @@ async fn a_task_stops_at_its_budget_and_asks_when_it_must() -> Result<()> {
     ensure!(shop.model.heard().len() == 3, "{} calls were passed on", shop.model.heard().len());
     ensure!(spent.message().contains('3'), "{}", spent.message());
 
-    let script =
-        [Turn::shell("echo allowed > allowed"), Turn::shell("echo denied > denied"), Turn::say("So be it.")];
+    // After an edit that was allowed OpenCode asks for a method that it was not offered, and complains.
+    let script = [
+        Turn::write(&format!("{APP}/allowed"), "echo\nharbour\n"),
+        Turn::shell("echo denied > denied"),
+        Turn::say("So be it."),
+    ];
     shop.model.on("ask me first", Script::new(script));
     let mut body = task("ask me first");
     body["permissions"] = json!({"default": "ask"});
@@ -273,6 +282,11 @@ async fn a_task_stops_at_its_budget_and_asks_when_it_must() -> Result<()> {
         feed.until(asked).await?;
         let permission = &feed.events.last().context("an event")?.fact;
         ensure!(permission["about"].to_string().contains("echo"), "{permission:?}");
+        let waits: Value = shop.caller.get(&job.path()).await?.expect(200)?;
+        ensure!(waits["open_permissions"] == json!([permission["id"]]), "{waits}");
+        let shown = shop.hostd.ran(&["task", "get", &shop.sandbox, &job.id]).await?;
+        let expected = format!("waiting for permission {}", permission["id"].as_str().context("an id")?);
+        ensure!(shown.out.contains(&expected), "{shown:?}");
         let path = format!("{}/permissions/{}", job.path(), permission["id"].as_str().context("an id")?);
         let reply = shop.caller.post(&path, &json!({"decision": decision})).await?;
         ensure!(reply.status < 300, "{} {}", reply.status, reply.text());
@@ -283,6 +297,16 @@ async fn a_task_stops_at_its_budget_and_asks_when_it_must() -> Result<()> {
     let states = feed.events.iter().filter(|event| event.kind == "permission");
     let states: Vec<&str> = states.filter_map(|event| event.fact["state"].as_str()).collect();
     ensure!(states == ["asked", "allowed", "asked", "denied"], "{states:?}");
+    let seen = shop.end_of(&job).await?;
+    let told = seen.text("log");
+    ensure!(told.is_empty(), "what it complains of is an event: {told}");
+    let printed = shop.hostd.ran(&["task", "log", &shop.sandbox, &job.id]).await?;
+    ensure!(printed.err.contains("method not found"), "OpenCode does not ask any more: {}", printed.err);
+    let shown = shop.hostd.ran(&["task", "follow", &shop.sandbox, &job.id]).await?;
+    let question = "? may it: edit allowed\n    @@ -0,0 +1,2 @@\n    +echo\n    +harbour\n  answer with";
+    ensure!(shown.out.contains(question), "{}", shown.out);
+    ensure!(shown.out.contains(&format!("· model openai/{MODEL}\n")), "{}", shown.out);
+    ensure!(seen.result()["models"] == json!([format!("openai/{MODEL}")]), "{}", seen.result());
     Ok(())
 }
 

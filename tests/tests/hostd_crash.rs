@@ -110,7 +110,7 @@ async fn work(hostd: &Hostd, first: &str, key: &str) -> Result<String> {
     let caller = &hostd.local();
     let token = json!({"tenant": "acme", "principal": "crash", "scope": "run"});
     caller.post("/v1/tokens", &token).await?.expect::<Value>(201)?;
-    let provider = json!({"key": "k", "models": [{"name": "m"}], "verify": false});
+    let provider = json!({"key": "sk-of-a-test", "models": [{"name": "m"}], "verify": false});
     caller.put("/v1/model-providers/openai", &provider).await?.expect::<Value>(200)?;
     let budget = json!({"requests": 9, "per": "day"});
     caller.put("/v1/budgets/acme", &budget).await?.expect::<Value>(200)?;

@@ -134,9 +134,20 @@ async fn with_another_key_file_hostd_serves_and_says_what_to_do() -> Result<()> 
 async fn what_is_wrong_is_said_before_or_by_hostd() -> Result<()> {
     let hostd = Hostd::start().await?;
     for (arguments, code, words) in [
-        (&["model", "add", "mine"][..], 1, "say what mine speaks"),
-        (&["model", "add", "openai", "--price", "m=1,2"], 2, "there is no --model m"),
-        (&["model", "add", "openai", "--default", "m", "--model", "n"], 1, "not among the models"),
+        (&["model", "add", "mine", "--no-key"][..], 1, "say what mine speaks"),
+        // Its input is empty.
+        (&["model", "add", "openai"], 2, "the key of openai is empty"),
+        (
+            &["model", "add", "openai", "--keep-key", "--no-check"],
+            1,
+            "openai is new; give its key, or no_key",
+        ),
+        (&["model", "add", "openai", "--no-key", "--price", "m=1,2"], 2, "there is no --model m"),
+        (
+            &["model", "add", "openai", "--no-key", "--default", "m", "--model", "n"],
+            1,
+            "not among the models",
+        ),
         (&["model", "rm", "mine"], 1, "no model provider `mine`"),
         (&["budget", "set", "acme"], 1, "give a bound"),
         (&["budget", "rm", "acme"], 1, "no budget of tenant `acme`"),
@@ -144,6 +155,9 @@ async fn what_is_wrong_is_said_before_or_by_hostd() -> Result<()> {
         let ran = hostd.ran(arguments).await?;
         ensure!(ran.code == Some(code) && ran.err.contains(words), "{arguments:?}: {ran:?}");
     }
+    let short = given(&hostd, "a\n", &["model", "add", "openai", "--no-check"]).await?;
+    ensure!(short.code == Some(1) && short.err.contains("must be 8 to"), "{short:?}");
+    ensure!(good(hostd.ran(&["model", "ls"]).await?)?.out.contains("none yet"));
     let far = "http://192.0.2.1/v1";
     let plain = ["model", "add", "far", "--dialect", "openai", "--base-url", far, "--no-check"];
     let warned = given(&hostd, KEY, &plain).await?;
@@ -216,6 +230,10 @@ async fn a_provider_that_cannot_be_asked_is_added_with_a_warning() -> Result<()>
     let warned = good(given(&hostd, KEY, &add).await?)?;
     ensure!(warned.out.contains("has no default"), "{warned:?}");
     ensure!(warned.err.contains("it is not known whether its key is good"), "{warned:?}");
+    ensure!(warned.err.contains("the provider openai is unreachable: could not connect"), "{warned:?}");
+    // There is a model for whoever names it, and none for others.
+    let agents = good(hostd.ran(&["agents"]).await?)?.out;
+    ensure!(agents.contains("no default model: name one with --model"), "{agents}");
     ensure!(good(hostd.ran(&["model", "ls"]).await?)?.out.contains(&url));
     // One that is there and has no list.
     let fake = FakeModel::start(None).await?;

@@ -118,7 +118,7 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     (
         "PUT /v1/model-providers/{provider}",
         For::Operator,
-        r#"{"dialect": "openai", "key": "k", "verify": false}"#,
+        r#"{"dialect": "openai", "key": "sk-of-a-test", "verify": false}"#,
         &[200],
     ),
     ("GET /v1/model-providers", For::Admin, "", &[200]),

@@ -55,6 +55,7 @@ fn shown(agents: &[AgentView], output: Output) -> String {
 
 fn status(agent: &AgentView) -> Cell {
     match (agent.installed, agent.connected) {
+        (true, true) if !agent.how_to_connect.is_empty() => Cell::painted("no default model", Colour::Yellow),
         (true, true) => Cell::painted("ready", Colour::Green),
         (true, false) => Cell::painted("no model", Colour::Yellow),
         (false, true) => Cell::painted("not installed", Colour::Dim),
@@ -90,15 +91,18 @@ mod tests {
                 how_to_connect: vec!["install it".to_owned(), "add a model".to_owned()],
                 ..agent("gemini")
             },
+            AgentView { how_to_connect: vec!["name a model".to_owned()], ..agent("codex") },
             agent("command"),
         ];
         insta::assert_snapshot!(shown(&agents, Output { json: false, colour: false }), @r"
         NAME        STATUS                   VERSION   MODELS             TITLE
         opencode *  ready                    1.18.33   anthropic, openai  OPENCODE
         gemini      not installed, no model  (0.61.0)  gemini             GEMINI
+        codex       no default model         -         -                  CODEX
         command     ready                    -         -                  COMMAND
 
         gemini: install it; add a model
+        codex: name a model
         ");
     }
 }

@@ -22,8 +22,9 @@ pub struct ModelArgs {
 }
 
 const ADD_EXAMPLES: &str = "\
-The key is asked for, read from standard input, or from a file; it is kept encrypted and never shown.
-Adding a name again changes that provider; the key stays unless another one is given.
+The key is asked for, read from standard input, or from a file; it is kept encrypted and never shown. A provider that
+wants none, as a server on this machine may, is added with --no-key.
+Adding a name again changes that provider; the key stays with --keep-key, or when nothing is typed.
 The provider is asked which models it has: a key that it refuses is not kept, and where no default is given one is
 chosen from its answer. One that cannot be reached is added all the same; --no-check does not ask.
 
@@ -151,6 +152,7 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), Failure> {
     let name = args.name.clone();
     let mut spec = spec(&args)?;
     spec.key = key(&args)?;
+    spec.no_key = args.no_key;
     let path = format!("/v1/model-providers/{}", encode(&name));
     let people = |view: ProviderView| {
         if let Some(warning) = view.problem.as_ref().or(view.warning.as_ref()) {
@@ -188,6 +190,7 @@ fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
         dialect: args.dialect.map(Dialect::from),
         base_url: args.base_url.clone(),
         key: None,
+        no_key: false,
         models,
         default: args.default.clone(),
         tenant: args.tenant.clone(),
@@ -197,14 +200,17 @@ fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
 
 /// Nothing given is nothing changed.
 fn key(args: &AddArgs) -> Result<Option<String>, Failure> {
-    if args.no_key {
-        return Ok(Some(String::new()));
-    }
-    if args.keep_key {
+    if args.no_key || args.keep_key {
         return Ok(None);
     }
-    let question = format!("key of {} (not shown; empty for none, or to keep the one it has): ", args.name);
-    let key = secret::read(args.key_file.as_deref(), &question)?;
+    let file = args.key_file.as_deref();
+    let question = format!("key of {} (not shown; empty keeps the one it has): ", args.name);
+    let key = secret::read(file, &question)?;
+    if key.is_empty() && !secret::is_typed(file) {
+        // Most often a variable that is not set, or a file that was never filled.
+        let next = "give the key, --keep-key to leave the one it has, or --no-key if the provider wants none";
+        return Err(Failure::Usage(format!("the key of {} is empty: {next}", args.name)));
+    }
     Ok(Some(key).filter(|key| !key.is_empty()))
 }
 

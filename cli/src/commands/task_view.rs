@@ -34,7 +34,7 @@ fn status_text(task: &TaskAnswer) -> String {
     match (task.status, task.failure_reason) {
         (TaskStatus::Running, _) if task.cancelling => format!("{status} (cancelling)"),
         (TaskStatus::Running, _) if !task.open_permissions.is_empty() => {
-            format!("waiting for permission {}", one_line(&task.open_permissions.join(", "), PROMPT_CHARS))
+            format!("waiting for permission {}", short(&task.open_permissions.join(", "), PROMPT_COLUMNS))
         }
         (TaskStatus::Running, _) => format!("{status} ({})", word(&task.phase)),
         (TaskStatus::Failed, Some(reason)) => format!("{status} ({})", word(&reason)),

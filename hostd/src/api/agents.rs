@@ -11,7 +11,7 @@ use super::{
 use crate::{
     agents::{Agents, COMMAND, Entry},
     control::{Control, ControlError},
-    models::Dialect,
+    models::{Dialect, Reach},
 };
 use hyper::Method;
 use protocol::{
@@ -25,12 +25,12 @@ const PROGRAMS_MAX: usize = 64;
 
 pub async fn list(call: Call) -> Answer {
     let agents = call.api.fleet.agents().clone();
-    let spoken = connection::dialects(&call);
+    let reach = connection::reach(&call);
     let inside = match call.query.text("sandbox") {
         Some(id) => Some(look_inside(&call, id, &agents).await?),
         None => None,
     };
-    let view = |(name, entry): (&str, &Entry)| view(&agents, name, entry, &spoken, inside.as_ref());
+    let view = |(name, entry): (&str, &Entry)| view(&agents, name, entry, &reach, inside.as_ref());
     let mut items: Vec<AgentView> = agents.table().iter().map(view).collect();
     // Who does a task unless told otherwise comes first.
     items.sort_by_key(|agent| !agent.default);
@@ -74,7 +74,7 @@ fn view(
     agents: &Agents,
     name: &str,
     entry: &Entry,
-    spoken: &BTreeSet<Dialect>,
+    reach: &BTreeMap<Dialect, Reach>,
     inside: Option<&Inside>,
 ) -> AgentView {
     let path = match inside {
@@ -82,14 +82,22 @@ fn view(
         None => agents.installed(entry),
     };
     let installed = path.is_some() || name == COMMAND;
-    let connected =
-        entry.dialects.is_empty() || entry.dialects.iter().any(|dialect| spoken.contains(dialect));
+    let best = entry.dialects.iter().filter_map(|dialect| reach.get(dialect)).max();
+    let (connected, has_default) = match best {
+        None => (entry.dialects.is_empty(), true),
+        Some(Reach::None) => (false, true),
+        Some(Reach::Named) => (true, false),
+        Some(Reach::Default) => (true, true),
+    };
     let mut how_to_connect = Vec::new();
     if !installed {
         how_to_connect.push(agents.how_to_install(name));
     }
     if let (false, Some(dialect)) = (connected, entry.dialects.first()) {
         how_to_connect.push(connection::how_to_add(*dialect));
+    }
+    if !has_default {
+        how_to_connect.push(connection::how_to_choose());
     }
     AgentView {
         name: name.to_owned(),

@@ -3,11 +3,11 @@
 use super::{call::Call, failure::Failure, task_agent::Choice};
 use crate::{
     agents::{Connection, model_is_plain},
-    models::{Dialect, GrantWish},
+    models::{Dialect, GrantWish, Reach},
     store::{SandboxRecord, TaskGrant},
 };
 use protocol::api::{ApiError, ApiErrorCode, TaskCreate};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// The model that the task gets, and what is written down about that. None for an agent that has a way of its own.
 pub async fn connect(
@@ -48,10 +48,16 @@ pub async fn connect(
     Ok(Some((connection, granted.row)))
 }
 
-/// Those that somebody provides to this caller.
-pub fn dialects(call: &Call) -> BTreeSet<Dialect> {
-    let available = call.api.fleet.models().available(&call.who.tenant);
-    available.into_iter().map(|model| model.dialect).collect()
+/// Which models the tasks of this caller have, by what they speak.
+pub fn reach(call: &Call) -> BTreeMap<Dialect, Reach> {
+    let models = call.api.fleet.models();
+    Dialect::ALL.into_iter().map(|dialect| (dialect, models.reach(&call.who.tenant, dialect))).collect()
+}
+
+/// What to type where no task has a model without naming it.
+pub fn how_to_choose() -> String {
+    "no default model: name one with --model, or give a provider one with `slipway model add NAME --default MODEL`"
+        .to_owned()
 }
 
 /// What to type to have a model that speaks it.

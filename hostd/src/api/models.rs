@@ -90,7 +90,7 @@ fn view(known: &Known) -> ProviderView {
         models: record.models.clone(),
         default: record.default.clone(),
         created_at: rfc3339(record.created_ms),
-        problem: known.problem.as_ref().map(|problem| format!("its key cannot be used: {problem}")),
+        problem: known.problem(),
         warning: known.warning(),
     }
 }

@@ -59,4 +59,4 @@ pub use retry::{Backoff, Nature, Next, nature, nature_of_kind, next};
 pub use sandbox::{Effort, Goal, Move, Refused, Renewal, State, apply};
 pub use task::{Ending, TaskFacts, TaskStep, mourn, task_step};
 pub use task_line::{BadLine, Frames, Means, TaskLine};
-pub use verdict::{Seen, Verdict, judge};
+pub use verdict::{Refuser, Seen, Verdict, judge, provider_failed};

@@ -1,7 +1,7 @@
 //! How a task really ended. What runtimed tells of its agent is a claim; what the gateway saw of its models is
 //! not. Where the two differ, this decides.
 
-use protocol::{FailureReason, TaskResult, TaskStatus, Usage};
+use protocol::{FailureReason, TaskResult, TaskStatus, Usage, api::Label};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -28,6 +28,9 @@ pub struct Seen {
     pub last_failure: Option<String>,
     /// The highest number that a call had.
     pub numbered: u64,
+    /// Which models it called, as `provider/name`, the first one first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
     /// Every call up to this one has an end,
     pub ended_through: u64,
     /// and so have these.
@@ -35,12 +38,57 @@ pub struct Seen {
     pub ended_beyond: BTreeSet<u64>,
 }
 
+/// The provider of a call that failed for good.
+#[derive(Debug, Clone, Copy)]
+pub struct Refuser<'a> {
+    pub name: &'a str,
+    pub has_key: bool,
+    /// It is only this tenant's.
+    pub tenant: Option<&'a Label>,
+}
+
+/// Says why a task failed whose provider did, and what to do about a key. Without a status there was no answer, and
+/// `words`, which are the gateway's own then, say all.
+pub fn provider_failed(provider: Refuser<'_>, status: Option<u16>, words: &str) -> String {
+    let Refuser { name, has_key, tenant } = provider;
+    let tenant = tenant.map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default();
+    let add = format!("`slipway model add {name}{tenant}`");
+    match (status, has_key) {
+        (None, _) => words.to_owned(),
+        (Some(401), true) => {
+            format!("the model provider {name} refused its key (401): {words}; {add} replaces the key")
+        }
+        (Some(401), false) => {
+            format!("the model provider {name} wants a key (401): {words}; {add} gives it one")
+        }
+        // Some say with 400 that a key is wrong.
+        (Some(status @ (400 | 403)), _) => format!(
+            "the model provider {name} refused ({status}): {words}; if its key is the reason, {add} replaces it"
+        ),
+        (Some(status @ (408 | 409 | 425 | 500..)), _) => {
+            format!("the model provider {name} failed ({status}): {words}")
+        }
+        (Some(status), _) => format!("the model provider {name} refused ({status}): {words}"),
+    }
+}
+
 /// More than are under way at once: whoever has no end by then gets none.
 const ENDED_BEYOND_MAX: usize = 128;
+/// Models of one task that are told.
+const MODELS_MAX: usize = 16;
 
 impl Seen {
     pub fn has_end_of(&self, call: u64) -> bool {
         call <= self.ended_through || self.ended_beyond.contains(&call)
+    }
+
+    /// A call of this model reached its provider, or was meant to.
+    pub fn called(&mut self, provider: &str, model: &str) {
+        let name = format!("{provider}/{model}");
+        // Where nobody was asked there is no provider.
+        if !provider.is_empty() && self.models.len() < MODELS_MAX && !self.models.contains(&name) {
+            self.models.push(name);
+        }
     }
 
     pub fn ends(&mut self, call: u64) {
@@ -60,7 +108,7 @@ impl Seen {
 
 /// The result as it goes down: what the gateway saw has the last word.
 pub fn judge(claimed: TaskResult, seen: &Seen, verdict: Option<&Verdict>) -> TaskResult {
-    let result = TaskResult { usage: seen.usage, ..claimed };
+    let result = TaskResult { usage: seen.usage, models: seen.models.clone(), ..claimed };
     if let Some(Verdict { reason, message }) = verdict {
         // It was ended for this, so its own end says nothing.
         return failed(result, *reason, message.clone());
@@ -139,6 +187,69 @@ mod tests {
             );
             assert_eq!(judged.usage, Some(usage), "never what an agent says");
         }
+    }
+
+    #[test]
+    fn a_failed_provider_is_explained_with_what_to_do_about_its_key() {
+        let acme = Label::parse("acme").expect("a label");
+        let table = [
+            (
+                true,
+                None,
+                None,
+                "the provider p is unreachable: refused",
+                "the provider p is unreachable: refused",
+            ),
+            (
+                true,
+                None,
+                Some(401),
+                "no",
+                "the model provider p refused its key (401): no; `slipway model add p` replaces the key",
+            ),
+            (
+                true,
+                Some(&acme),
+                Some(401),
+                "no",
+                "the model provider p refused its key (401): no; `slipway model add p --tenant acme` replaces the key",
+            ),
+            (
+                false,
+                None,
+                Some(401),
+                "no",
+                "the model provider p wants a key (401): no; `slipway model add p` gives it one",
+            ),
+            (
+                true,
+                None,
+                Some(403),
+                "no",
+                "the model provider p refused (403): no; if its key is the reason, `slipway model add p` replaces it",
+            ),
+            (true, None, Some(404), "no", "the model provider p refused (404): no"),
+            (true, None, Some(429), "no", "the model provider p refused (429): no"),
+            (true, None, Some(503), "no", "the model provider p failed (503): no"),
+        ];
+        for (has_key, tenant, status, words, expected) in table {
+            let provider = Refuser { name: "p", has_key, tenant };
+            assert_eq!(provider_failed(provider, status, words), expected);
+        }
+    }
+
+    #[test]
+    fn the_models_of_a_task_are_those_that_the_gateway_saw() {
+        let mut seen = Seen::default();
+        for (provider, model) in [("p", "large"), ("p", "small"), ("p", "large"), ("", "none")] {
+            seen.called(provider, model);
+        }
+        (0..2 * MODELS_MAX).for_each(|n| seen.called("p", &n.to_string()));
+        let judged = judge(claim(TaskStatus::Succeeded, None), &seen, None);
+        assert_eq!(
+            (&judged.models[..3], judged.models.len()),
+            (&["p/large", "p/small", "p/0"].map(str::to_owned)[..], MODELS_MAX)
+        );
     }
 
     #[test]

@@ -64,9 +64,14 @@ pub struct World {
 }
 
 impl World {
-    pub async fn attempt(&self, outgoing: &Outgoing) -> Result<Box<Begun>, Unanswered> {
+    /// `sent` is told when there is a connection and the request goes out on it.
+    pub async fn attempt(
+        &self,
+        outgoing: &Outgoing,
+        sent: impl Fn() + Sync,
+    ) -> Result<Box<Begun>, Unanswered> {
         let begun = async {
-            let (line, response) = self.ask(outgoing).await.map_err(Unanswered::Failed)?;
+            let (line, response) = self.ask(outgoing, &sent).await.map_err(Unanswered::Failed)?;
             self.begin(outgoing, line, response).await
         };
         match timeout(self.first_byte_max, begun).await {
@@ -75,15 +80,21 @@ impl World {
         }
     }
 
-    async fn ask(&self, outgoing: &Outgoing) -> Result<(Box<Line>, Response<Incoming>), Failure> {
+    async fn ask(
+        &self,
+        outgoing: &Outgoing,
+        sent: &(impl Fn() + Sync),
+    ) -> Result<(Box<Line>, Response<Incoming>), Failure> {
         let failed = |error| Failure::unreachable(&outgoing.provider, &error);
         if let Some(mut line) = self.lines.take(&outgoing.origin) {
             // It may have been closed in the meantime, which says nothing about the provider.
+            sent();
             if let Ok(response) = line.send(outgoing.request()).await {
                 return Ok((line, response));
             }
         }
         let mut line = Box::new(Line::open(&self.outside, &outgoing.origin).await.map_err(failed)?);
+        sent();
         let response = line.send(outgoing.request()).await.map_err(failed)?;
         Ok((line, response))
     }

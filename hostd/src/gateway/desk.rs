@@ -116,6 +116,15 @@ impl Open {
         }
     }
 
+    /// Its request is on its way to the provider, which may count it from here on.
+    pub fn sent(&self) {
+        match self {
+            Self::Call(call) => call.sent(),
+            #[cfg(test)]
+            Self::Trial(call) => call.sent(),
+        }
+    }
+
     pub fn retrying(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
         match self {
             Self::Call(call) => call.retrying(attempt, fault, wait_ms),

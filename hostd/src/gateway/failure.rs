@@ -32,7 +32,13 @@ pub struct Failure {
 impl Failure {
     /// It could not be asked, or said nothing.
     pub fn unreachable(provider: &str, error: &LineError) -> Self {
-        Self::silent(Nature::Passing, format!("no answer from the provider {provider}: {error}"))
+        let said = match error {
+            LineError::Outside(_) => format!("the provider {provider} is unreachable: {error}"),
+            LineError::Http(_) | LineError::Closed => {
+                format!("no answer from the provider {provider}: {error}")
+            }
+        };
+        Self::silent(Nature::Passing, said)
     }
 
     /// It ended before it had begun.

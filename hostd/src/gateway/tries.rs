@@ -34,7 +34,7 @@ pub async fn tries(
     let mut count = 0;
     loop {
         count += 1;
-        let (failure, begun) = match world.attempt(outgoing).await {
+        let (failure, begun) = match world.attempt(outgoing, || call.sent()).await {
             Ok(begun) => return Tries { tried: Tried::Begun(begun), count, used_up: false },
             Err(Unanswered::Failed(failure)) => (failure, None),
             Err(Unanswered::Troubled(failure, begun)) => (failure, Some(begun)),

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{
     core::{
-        Spent, Verdict,
+        Refuser, Spent, Verdict,
         budget::{Admitted, extend, output_spent, settle},
+        provider_failed,
     },
     store::{CallEnd, Posted, StoreError},
 };
@@ -32,6 +33,7 @@ pub struct Call {
     /// A budget bounds what it answers.
     bounded: bool,
     provider: String,
+    has_key: bool,
     model: String,
     price: Option<Price>,
     started: Instant,
@@ -47,6 +49,8 @@ struct Progress {
     output_tokens: u64,
     /// Answered so far.
     streamed: u64,
+    /// A request is with the provider, and may count there.
+    sent: bool,
     attempt: u32,
     ended: bool,
 }
@@ -60,7 +64,8 @@ impl Call {
     ) -> Self {
         let Admitted { set_aside, max_output_tokens, bounded } = admitted;
         let output_tokens = set_aside.tokens.saturating_sub(ask.input_tokens);
-        let progress = Progress { set_aside, output_tokens, streamed: 0, attempt: 1, ended: false };
+        let progress =
+            Progress { set_aside, output_tokens, streamed: 0, sent: false, attempt: 1, ended: false };
         let call = Self {
             max_output_tokens,
             desk,
@@ -69,6 +74,7 @@ impl Call {
             ask,
             bounded,
             provider: aim.provider.name.clone(),
+            has_key: aim.provider.key.is_some(),
             model: aim.model.clone(),
             price: aim.price,
             started: Instant::now(),
@@ -120,6 +126,11 @@ impl Call {
         self.progress.lock().expect("no panic while held")
     }
 
+    /// Its request goes out to the provider.
+    pub fn sent(&self) {
+        self.progress().sent = true;
+    }
+
     /// It is tried again after `wait_ms`: an event.
     pub fn retrying(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
         let call = ModelCall {
@@ -132,6 +143,7 @@ impl Call {
         };
         let mut progress = self.progress();
         progress.attempt = progress.attempt.max(attempt.saturating_add(1));
+        progress.sent = false;
         drop(progress);
         // Only told: one that cannot be written is missed by nobody.
         drop(self.desk.store.call_retried(self.pledge.task, call, now_ms()));
@@ -194,8 +206,11 @@ impl Call {
     }
 
     fn verdict(&self, fault: &Fault) -> Verdict {
-        let status = fault.status.map_or_else(String::new, |status| format!(" ({status})"));
-        let message = format!("the model provider {} refused{status}: {}", self.provider, fault.message);
+        let catalogue = self.desk.catalogue();
+        let known = catalogue.provider(&self.pledge.tenant, &self.provider);
+        let tenant = known.and_then(|known| known.record.tenant.as_ref());
+        let provider = Refuser { name: &self.provider, has_key: self.has_key, tenant };
+        let message = provider_failed(provider, fault.status, &fault.message);
         Verdict { reason: FailureReason::ModelFailed, message }
     }
 
@@ -257,9 +272,11 @@ impl Call {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// As the provider says, else as we reckon. Who was refused before an answer came used nothing.
+    /// As the provider says, else as we reckon. A call that was refused before an answer came used nothing, nor did
+    /// one that ended while no request of it was with the provider.
     fn used(&self, end: &End, seen: &Progress) -> Tokens {
-        let nothing = end.outcome.is_err() && !end.abandoned && seen.streamed == 0;
+        let refused = end.outcome.is_err() && !end.abandoned;
+        let nothing = seen.streamed == 0 && (refused || !seen.sent);
         match end.tokens {
             Some(tokens) => self.at_least(tokens, seen),
             None if nothing => Tokens::default(),

@@ -27,6 +27,17 @@ pub struct Catalogue {
     pub known: Vec<Known>,
 }
 
+/// Which models of a dialect tasks have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// No provider that can be used.
+    None,
+    /// Only those that a task names.
+    Named,
+    /// Also one for tasks that name none.
+    Default,
+}
+
 /// What a name means.
 #[derive(Debug, Clone)]
 pub struct Meant<'a> {
@@ -106,7 +117,8 @@ impl Catalogue {
         self.visible(tenant).into_iter().find(|known| known.record.name == name)
     }
 
-    /// The model that a task names, of those that speak one of the dialects.
+    /// The model that a task names, of those that speak one of the dialects. The name of a provider means its default
+    /// model, unless a model is called that.
     pub fn meant(&self, tenant: &Label, name: &str, dialects: &[Dialect]) -> Result<Meant<'_>, ModelsError> {
         let visible = self.visible(tenant);
         let speaks = |known: &Known| dialects.contains(&known.record.dialect);
@@ -114,6 +126,11 @@ impl Catalogue {
         if let Some((provider, model)) = name.split_once('/') {
             let named = visible.iter().filter(|known| known.record.name == provider);
             found.extend(named.filter_map(|known| known.model(model)));
+        }
+        if found.is_empty()
+            && let Some(named) = visible.iter().find(|known| known.record.name == name)
+        {
+            found.push(named.default_model().ok_or_else(|| no_default(&named.record.name))?);
         }
         if found.is_empty() {
             let any = visible.iter().filter(|known| known.record.models.is_empty() && speaks(known));
@@ -172,6 +189,19 @@ impl Catalogue {
         fits.flat_map(views_of).map(|view| view.name).take(NAMED_MAX).collect()
     }
 
+    /// Whether tasks of a tenant have a model of this dialect to name, and whether they have one without naming it.
+    pub fn reach(&self, tenant: &Label, dialect: Dialect) -> Reach {
+        let usable = |known: &Known| known.problem().is_none();
+        let mut speaking = self.visible(tenant).into_iter().filter(|known| known.record.dialect == dialect);
+        if !speaking.any(usable) {
+            return Reach::None;
+        }
+        match self.default_model(tenant, &[dialect]) {
+            Ok(default) if usable(default.known) => Reach::Default,
+            Ok(_) | Err(_) => Reach::Named,
+        }
+    }
+
     /// What tasks of a tenant may use, for people.
     pub fn views(&self, tenant: &Label) -> Vec<ModelView> {
         let visible = self.visible(tenant);
@@ -188,6 +218,13 @@ impl Catalogue {
         }
         views
     }
+}
+
+fn no_default(provider: &str) -> ModelsError {
+    ModelsError::NoModel(format!(
+        "the provider {provider} has no default model: name one as {provider}/MODEL, or give it a default with \
+         `slipway model add {provider} --default MODEL`"
+    ))
 }
 
 fn no_provider() -> ModelsError {

@@ -2,7 +2,9 @@
 
 pub const NAME_MAX_BYTES: usize = 128;
 pub const URL_MAX_BYTES: usize = 2048;
-/// A credential; some are whole documents.
+/// A credential: a shorter one could not be told from other text where it must be hidden.
+pub const KEY_MIN_BYTES: usize = 8;
+/// Some are whole documents.
 pub const KEY_MAX_BYTES: usize = 16 << 10;
 pub const MODELS_OF_PROVIDER_MAX: usize = 500;
 /// Dollars for a million tokens.

@@ -26,7 +26,7 @@ mod wish;
 mod words;
 
 pub use call::Call;
-pub use catalogue::Known;
+pub use catalogue::{Known, Reach};
 pub use desk::Models;
 pub use error::ModelsError;
 pub use grant::{Grant, OpenGrant};

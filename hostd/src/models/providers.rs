@@ -2,7 +2,7 @@
 
 use super::{
     Models, ModelsError, Provider, ProviderKey,
-    catalogue::Known,
+    catalogue::{Known, Reach},
     desk::{about, now_ms},
     error::invalid,
     limits,
@@ -20,10 +20,10 @@ impl Models {
     pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<Provider>, ModelsError> {
         let known = self.find(spec.tenant.as_ref(), name);
         let ProviderRecord { dialect, base_url, .. } = checked(name, spec, known.as_ref())?;
-        let key = match spec.key.as_deref() {
-            Some("") => None,
-            Some(key) => Some(ProviderKey(key.to_owned())),
-            None => match known {
+        let key = match key_change(name, spec, known.as_ref())? {
+            KeyChange::Forget => None,
+            KeyChange::Set(key) => Some(ProviderKey(key.to_owned())),
+            KeyChange::Keep => match known {
                 Some(known) if known.problem.is_some() => return Ok(None),
                 Some(known) => known.provider.key.clone(),
                 None => None,
@@ -39,13 +39,13 @@ impl Models {
         let _changing = self.desk.changing.lock().await;
         let known = self.find(spec.tenant.as_ref(), name);
         let mut record = checked(name, spec, known.as_ref())?;
-        record.sealed = match spec.key.as_deref() {
-            Some("") => None,
-            Some(key) => {
+        record.sealed = match key_change(name, spec, known.as_ref())? {
+            KeyChange::Forget => None,
+            KeyChange::Set(key) => {
                 let sealed = self.desk.vault.seal(&about(&record), key);
                 Some(sealed.map_err(ModelsError::Seal)?)
             }
-            None => known.and_then(|known| known.record.sealed),
+            KeyChange::Keep => known.and_then(|known| known.record.sealed),
         };
         let tenant = record.tenant.clone();
         let written = self.desk.store.put_provider(record).await?;
@@ -75,6 +75,11 @@ impl Models {
         self.desk.catalogue().views(tenant)
     }
 
+    /// Which models of a dialect tasks of a tenant have.
+    pub fn reach(&self, tenant: &Label, dialect: Dialect) -> Reach {
+        self.desk.catalogue().reach(tenant, dialect)
+    }
+
     fn find(&self, tenant: Option<&Label>, name: &str) -> Option<Known> {
         let catalogue = self.desk.catalogue();
         let same = |known: &&Known| known.record.tenant.as_ref() == tenant && known.record.name == name;
@@ -90,11 +95,11 @@ fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<Pro
         let message = format!("must be 1 to {most} of a to z, 0 to 9, '-', '_' and '.'");
         return Err(invalid("name", message));
     }
-    let implied = || Dialect::named(name);
-    let dialect = spec
-        .dialect
-        .or_else(implied)
-        .ok_or_else(|| invalid("dialect", format!("say what {name} speaks: anthropic, openai or gemini")))?;
+    let before = known.map(|known| known.record.dialect);
+    let dialect =
+        spec.dialect.or(before).or_else(|| Dialect::named(name)).ok_or_else(|| {
+            invalid("dialect", format!("say what {name} speaks: anthropic, openai or gemini"))
+        })?;
     let base_url = match (&spec.base_url, known) {
         (Some(url), _) => base_url(url)?,
         // Where it was said, and not implied by what it spoke.
@@ -103,16 +108,7 @@ fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<Pro
         }
         (None, Some(_) | None) => default_url(dialect).to_owned(),
     };
-    let visible = |key: &str| key.len() <= limits::KEY_MAX_BYTES && key.bytes().all(|b| b.is_ascii_graphic());
-    if !spec.key.as_deref().is_none_or(visible) {
-        // What it is stays unsaid.
-        let most = limits::KEY_MAX_BYTES;
-        return Err(invalid(
-            "key",
-            format!("must be at most {most} visible ASCII characters without spaces"),
-        ));
-    }
-    if let Some(known) = known.filter(|_| spec.key.is_none()) {
+    if let (KeyChange::Keep, Some(known)) = (key_change(name, spec, known)?, known) {
         check_kept_key(&known.record, &base_url)?;
     }
     check_models(&spec.models)?;
@@ -137,6 +133,41 @@ fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<Pro
     })
 }
 
+/// What becomes of the key of a provider.
+enum KeyChange<'a> {
+    Set(&'a str),
+    Keep,
+    /// It wants none.
+    Forget,
+}
+
+/// Reads what a spec says of the key. A provider without one has to be meant: a key that was left out or came out
+/// empty is an error of the caller, not a provider that wants none.
+fn key_change<'a>(
+    name: &str,
+    spec: &'a ProviderSpec,
+    known: Option<&Known>,
+) -> Result<KeyChange<'a>, ModelsError> {
+    const NONE: &str = "or no_key (`--no-key`) where it wants none";
+    let visible = |key: &str| key.bytes().all(|byte| byte.is_ascii_graphic());
+    let (least, most) = (limits::KEY_MIN_BYTES, limits::KEY_MAX_BYTES);
+    match (spec.key.as_deref(), spec.no_key) {
+        (Some(_), true) => Err(invalid("no_key", "cannot be given together with a key")),
+        (None, true) => Ok(KeyChange::Forget),
+        (Some(""), false) => Err(invalid("key", format!("is empty: give the key of {name}, {NONE}"))),
+        (Some(key), false) if (least..=most).contains(&key.len()) && visible(key) => Ok(KeyChange::Set(key)),
+        // What it is stays unsaid.
+        (Some(_), false) => {
+            let message = format!("must be {least} to {most} visible ASCII characters without spaces");
+            Err(invalid("key", message))
+        }
+        (None, false) if known.is_none() => {
+            Err(invalid("key", format!("is missing: {name} is new; give its key, {NONE}")))
+        }
+        (None, false) => Ok(KeyChange::Keep),
+    }
+}
+
 /// A key is good where it was given for. Whoever has it sent elsewhere has to have it.
 fn check_kept_key(known: &ProviderRecord, base_url: &str) -> Result<(), ModelsError> {
     let (before, after) = (origin(&known.base_url), origin(base_url));
@@ -149,8 +180,8 @@ fn check_kept_key(known: &ProviderRecord, base_url: &str) -> Result<(), ModelsEr
     };
     let (before, after) = (shown(&known.base_url, before), shown(base_url, after));
     let message = format!(
-        "the key that is there was given for {before} and is not sent to {after}: give the key again, or an empty \
-         one for none"
+        "the key that is there was given for {before} and is not sent to {after}: give the key again, or \
+         no_key for none"
     );
     Err(invalid("key", message))
 }
@@ -238,6 +269,17 @@ pub fn is_model_name(name: &str) -> bool {
 }
 
 impl Known {
+    /// Why no task can use it, and what to do about that.
+    pub fn problem(&self) -> Option<String> {
+        if let Some(problem) = &self.problem {
+            return Some(format!("its key cannot be used: {problem}"));
+        }
+        let keyless =
+            self.record.sealed.is_none() && self.record.base_url == default_url(self.record.dialect);
+        let name = &self.record.name;
+        keyless.then(|| format!("it has no key: `slipway model add {name}` asks for one"))
+    }
+
     /// What is unwise about it, for whoever set it up.
     pub fn warning(&self) -> Option<String> {
         let url: Uri = self.record.base_url.parse().ok()?;

@@ -81,7 +81,7 @@ impl World {
     fn begin(&self, key: &str, ask: Ask) -> Result<Call, Refused> {
         let grant = self.models.claim(&id(1), key).expect("a good key");
         let aim = grant.aim(Speech::Chat, "large").expect("a model");
-        grant.begin(&aim, ask)
+        grant.begin(&aim, ask).inspect(Call::sent)
     }
 
     async fn done(&self, task: &TaskRecord) -> TaskRecord {
@@ -189,7 +189,12 @@ async fn a_fault_for_good_ends_the_task_with_the_words_of_the_provider() {
     let done = world.done(&task).await;
     assert_eq!((done.status, done.failure_reason), (TaskStatus::Failed, Some(FailureReason::ModelFailed)));
     let result = done.result.expect("a result");
-    assert_eq!(result.message.as_deref(), Some("the model provider openai refused (401): invalid key"));
+    assert_eq!(
+        result.message.as_deref(),
+        Some(
+            "the model provider openai refused its key (401): invalid key; `slipway model add openai` replaces the key"
+        )
+    );
     assert_eq!(result.usage.map(|usage| (usage.failed_calls, usage.input_tokens)), Some((1, 0)));
 }
 
@@ -280,7 +285,7 @@ async fn the_budget_of_a_tenant_is_for_all_its_tasks_and_outlives_hostd() {
 #[tokio::test]
 async fn cost_cannot_be_bounded_where_nobody_knows_it() {
     let world = World::new().await;
-    let bare = ProviderSpec { dialect: Some(Dialect::Openai), ..ProviderSpec::default() };
+    let bare = ProviderSpec { dialect: Some(Dialect::Openai), no_key: true, ..ProviderSpec::default() };
     world.models.put_provider("local", &bare).await.expect("a good provider");
     let tenant = label("acme");
     let budget = Some(TaskBudget { cost_usd: Some(1.0), ..TaskBudget::default() });

@@ -39,7 +39,7 @@ async fn running(budget: Option<TaskBudget>) -> World {
     let dir = tempfile::tempdir().expect("a directory");
     let driver = Arc::new(Fake::default());
     let fleet = open(&driver, dir.path(), patient(IDLE_MS)).await;
-    let spec = ProviderSpec { default: Some("m".to_owned()), ..ProviderSpec::default() };
+    let spec = ProviderSpec { default: Some("m".to_owned()), no_key: true, ..ProviderSpec::default() };
     fleet.models().put_provider("openai", &spec).await.expect("a good provider");
     let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;
     let tenant = Label::parse("t").expect("a label");
@@ -114,7 +114,12 @@ async fn a_refusal_for_good_ends_the_task_at_once() {
     let task = world.done().await;
     assert_eq!((task.status, task.failure_reason), (TaskStatus::Failed, Some(FailureReason::ModelFailed)));
     let message = task.result.and_then(|result| result.message);
-    assert_eq!(message.as_deref(), Some("the model provider openai refused (401): wrong key"));
+    assert_eq!(
+        message.as_deref(),
+        Some(
+            "the model provider openai wants a key (401): wrong key; `slipway model add openai` gives it one"
+        )
+    );
 }
 
 #[tokio::test]

@@ -106,6 +106,9 @@ fn with_call(mut seen: Seen, end: &CallEnd) -> Seen {
     let of_call = call.usage.unwrap_or_default();
     seen.usage = Some(sum(before, &of_call, call));
     seen.ends(call.call);
+    if !end.only_counts {
+        seen.called(&call.provider, &call.model);
+    }
     let by_itself = match call.state {
         ModelCallState::Succeeded | ModelCallState::Failed => true,
         ModelCallState::Abandoned | ModelCallState::Retrying => false,

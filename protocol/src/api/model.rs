@@ -9,17 +9,21 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderSpec {
-    /// What it speaks; implied by the names `anthropic`, `openai` and `gemini`.
+    /// What it speaks; what it spoke before, or implied by the names `anthropic`, `openai` and `gemini`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<Dialect>,
     /// With the version where the API has one, as in `https://example.com/v1`. When absent the one that is there is
     /// kept; at first it is that of the dialect's maker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The credential. Shown by no answer; the one that is there is kept when absent, and forgotten when empty. It is
-    /// not kept where scheme, host or port of `base_url` change: then it must be given again.
+    /// The credential, of 8 characters or more; a provider that is new needs one, or `no_key`. Shown by no answer; the
+    /// one that is there is kept when absent. It is not kept where scheme, host or port of `base_url` change: then it
+    /// must be given again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// It wants no key, as a server on this machine may: one that is there is forgotten.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_key: bool,
     /// Those that tasks may use; any name when there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelSpec>,

@@ -48,7 +48,7 @@ async fn a_provider_is_added_listed_without_its_key_changed_and_removed() {
     assert_eq!((&changed["has_key"], &changed["base_url"]), (&json!(true), &json!("http://10.0.0.1/v1")));
     assert!(changed["warning"].as_str().unwrap().contains("unencrypted"));
     assert_eq!(changed["created_at"], view["created_at"]);
-    let without = put(&world, path, json!({"key": "", "verify": false})).await.json();
+    let without = put(&world, path, json!({"no_key": true, "verify": false})).await.json();
     assert_eq!(without["has_key"], false);
     let listed = world.get("/v1/model-providers").await;
     assert_eq!(listed.json()["items"].as_array().map(Vec::len), Some(1));
@@ -71,6 +71,10 @@ async fn what_is_wrong_with_a_provider_is_named_and_a_key_never_repeated() {
         ("openai", json!({"key": KEY, "colour": "red"}), "colour"),
         ("openai", json!({"key": KEY, "models": [{"name": ""}]}), "models"),
         ("openai", json!({"key": [KEY]}), "key"),
+        ("openai", json!({}), "key"),
+        ("openai", json!({"key": ""}), "key"),
+        ("openai", json!({"key": "short"}), "key"),
+        ("openai", json!({"key": KEY, "no_key": true}), "no_key"),
     ] {
         let refused = put(&world, &format!("/v1/model-providers/{path}"), body).await;
         assert_eq!((refused.code().as_str(), refused.field().as_str()), ("invalid_request", field));
@@ -98,9 +102,9 @@ async fn a_provider_that_cannot_be_asked_is_there_with_a_warning_unless_it_was_n
 #[tokio::test]
 async fn a_tenant_sees_what_its_tasks_may_use() {
     let world = World::new().await;
-    let own = json!({"dialect": "openai", "tenant": "acme", "models": [{"name": "own"}]});
+    let own = json!({"dialect": "openai", "tenant": "acme", "key": KEY, "models": [{"name": "own"}]});
     assert_eq!(put(&world, "/v1/model-providers/theirs", own).await.status, 200);
-    assert_eq!(put(&world, "/v1/model-providers/gemini", json!({})).await.status, 200);
+    assert_eq!(put(&world, "/v1/model-providers/gemini", json!({"key": KEY})).await.status, 200);
     let names = async |tenant: &str| {
         let token = world.token(tenant, "ann", TokenScope::Read).await;
         let models = world.send(Ask::get("/v1/models").token(&token)).await.json();

@@ -6,7 +6,7 @@ use super::{
     trial::Told,
 };
 use crate::models::Fault;
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, sync::atomic::Ordering};
 
 const ASK: &str = r#"{"model":"m","max_tokens":1}"#;
 const OK: &str = r#"{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}"#;
@@ -150,9 +150,11 @@ async fn a_provider_that_is_not_there_is_tried_and_then_told() {
     let mut front = Front::to(provider, url, Setup::default()).await;
     let answer = front.post(PATH, ASK).await;
     assert_eq!(answer.status.as_u16(), 502);
-    assert!(answer.text.contains("no answer from the provider fake"), "{}", answer.text);
+    let unreachable = "the provider fake is unreachable: could not connect to 127.0.0.1";
+    assert!(answer.text.contains(unreachable), "{}", answer.text);
     let end = front.trial.end().await;
     assert_eq!((end.attempt, end.status), (4, None));
+    assert_eq!(front.trial.sent.load(Ordering::Relaxed), 0, "nothing was sent");
     assert!(end.outcome.is_err_and(|fault| fault.permanent && fault.message.ends_with("(after 4 tries)")));
 }
 

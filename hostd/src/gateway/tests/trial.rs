@@ -3,7 +3,10 @@
 use super::front::Setup;
 use crate::models::{Aim, Ask, Bounded, End, Fault, Refused, TurnedAway};
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use tokio::{sync::Notify, time::timeout};
@@ -33,6 +36,8 @@ pub struct Trial {
     /// The end of the task.
     pub over: CancellationToken,
     told: Mutex<Vec<Told>>,
+    /// How often a request went out.
+    pub sent: AtomicUsize,
     more: Notify,
 }
 
@@ -41,7 +46,8 @@ impl Trial {
         let (told, more) = (Mutex::default(), Notify::new());
         let over = CancellationToken::new();
         let Setup { max_output_tokens, output_budget, bounded, waits, .. } = *setup;
-        Arc::new(Self { aim, max_output_tokens, output_budget, bounded, waits, over, told, more })
+        let sent = AtomicUsize::new(0);
+        Arc::new(Self { aim, max_output_tokens, output_budget, bounded, waits, over, told, sent, more })
     }
 
     pub fn in_its_turn(&self) -> Result<(), Refused> {
@@ -122,6 +128,10 @@ impl TrialCall {
 
     pub fn over(&self) -> CancellationToken {
         self.trial.over.clone()
+    }
+
+    pub fn sent(&self) {
+        self.trial.sent.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn retrying(&self, attempt: u32, fault: &Fault, wait_ms: u64) {

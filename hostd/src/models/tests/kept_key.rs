@@ -10,7 +10,8 @@ fn changed(base_url: Option<&str>, key: Option<&str>) -> ProviderSpec {
     ProviderSpec {
         dialect: Some(Dialect::Openai),
         base_url: base_url.map(str::to_owned),
-        key: key.map(str::to_owned),
+        key: key.filter(|key| !key.is_empty()).map(str::to_owned),
+        no_key: key == Some(""),
         models: vec![priced("large")],
         ..ProviderSpec::default()
     }
@@ -58,6 +59,17 @@ async fn a_key_is_kept_where_it_was_given_for_and_nowhere_else() {
             assert_eq!(seen, expected, "{base_url:?} {key:?}");
         }
     }
+}
+
+/// As a task with a refused key says: the name alone is enough.
+#[tokio::test]
+async fn a_key_is_replaced_by_naming_the_provider() {
+    let world = World::new().await;
+    world.models.put_provider("mine", &changed(Some(HERE), Some(KEY))).await.expect("a good provider");
+    let key = ProviderSpec { key: Some(OTHER_KEY.to_owned()), ..ProviderSpec::default() };
+    let known = world.models.put_provider("mine", &key).await.expect("another key");
+    assert_eq!((known.record.dialect, known.record.base_url.as_str()), (Dialect::Openai, HERE));
+    assert_eq!(known.provider.key.as_ref().map(|key| key.0.as_str()), Some(OTHER_KEY));
 }
 
 #[tokio::test]

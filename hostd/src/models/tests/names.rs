@@ -2,13 +2,15 @@
 
 use crate::{
     core::Bounds,
-    models::{GrantWish, Models, ModelsError},
+    models::{GrantWish, Models, ModelsError, Reach},
     store::tests::{label, with_one},
 };
 use protocol::{
     Dialect::{self, Anthropic, Gemini, Openai},
     api::{ModelPrice, ModelSpec, ProviderSpec},
 };
+
+const KEY: &str = "sk-a-key-that-is-long-enough";
 
 fn spec(dialect: Dialect, models: &[(&str, Option<&str>)]) -> ProviderSpec {
     let model = |(name, alias): &(&str, Option<&str>)| ModelSpec {
@@ -17,7 +19,7 @@ fn spec(dialect: Dialect, models: &[(&str, Option<&str>)]) -> ProviderSpec {
         price: None,
     };
     let models = models.iter().map(model).collect();
-    ProviderSpec { dialect: Some(dialect), models, ..ProviderSpec::default() }
+    ProviderSpec { dialect: Some(dialect), key: Some(KEY.to_owned()), models, ..ProviderSpec::default() }
 }
 
 async fn models() -> (tempfile::TempDir, Models) {
@@ -88,6 +90,23 @@ async fn a_model_is_named_by_alias_by_its_name_or_with_its_provider() {
             Err("there is no model \"one/none\" here; there are: large, one/small-4, one/shared"),
         ),
         (Some("wide"), &[Anthropic], Err("\"wide\" speaks openai, and the agent speaks anthropic")),
+        // The name of a provider is its default model.
+        (Some("one"), both, Ok("one/large-4")),
+        (Some("one"), &[Openai], Err("\"one\" speaks anthropic, and the agent speaks openai")),
+        (
+            Some("two"),
+            both,
+            Err(
+                "the provider two has no default model: name one as two/MODEL, or give it a default with `slipway model add two --default MODEL`",
+            ),
+        ),
+        (
+            Some("any"),
+            &[Gemini],
+            Err(
+                "the provider any has no default model: name one as any/MODEL, or give it a default with `slipway model add any --default MODEL`",
+            ),
+        ),
         (None, both, Ok("one/large-4")),
         (
             None,
@@ -135,6 +154,29 @@ async fn a_tenants_own_hides_that_of_everybody() {
 }
 
 #[tokio::test]
+async fn a_provider_counts_only_where_tasks_can_use_it() {
+    let (_dir, models) = models().await;
+    let reach = |dialect| models.reach(&label("acme"), dialect);
+    let at = |url: Option<&str>, dialect| ProviderSpec {
+        key: None,
+        no_key: true,
+        base_url: url.map(str::to_owned),
+        ..spec(dialect, &[])
+    };
+    assert_eq!(reach(Anthropic), Reach::None);
+    // The maker's own API, and no key for it.
+    let known = models.put_provider("anthropic", &at(None, Anthropic)).await.expect("written");
+    assert_eq!(known.problem().as_deref(), Some("it has no key: `slipway model add anthropic` asks for one"));
+    assert_eq!(reach(Anthropic), Reach::None);
+    let local = models.put_provider("local", &at(Some("http://127.0.0.1:9/v1"), Anthropic)).await;
+    assert_eq!(local.expect("written").problem(), None);
+    assert_eq!(reach(Anthropic), Reach::Named);
+    let default = ProviderSpec { default: Some("m".to_owned()), ..spec(Openai, &[]) };
+    models.put_provider("two", &default).await.expect("written");
+    assert_eq!((reach(Openai), reach(Gemini)), (Reach::Default, Reach::None));
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused_by_field_and_a_key_is_not_repeated() {
     let (_dir, models) = models().await;
     let good = || spec(Openai, &[("m", None)]);
@@ -153,6 +195,10 @@ async fn what_makes_no_sense_is_refused_by_field_and_a_key_is_not_repeated() {
         ("mine", "base_url", url("https://x/v1?key=1")),
         ("mine", "base_url", url("/v1")),
         ("mine", "key", ProviderSpec { key: Some("two words".to_owned()), ..good() }),
+        ("mine", "key", ProviderSpec { key: Some(String::new()), ..good() }),
+        ("mine", "key", ProviderSpec { key: Some("seven-7".to_owned()), ..good() }),
+        ("mine", "key", ProviderSpec { key: None, ..good() }),
+        ("mine", "no_key", ProviderSpec { no_key: true, ..good() }),
         ("mine", "models", spec(Openai, &[("m", None), ("m", None)])),
         ("mine", "models", spec(Openai, &[("m", Some("n")), ("n", None)])),
         ("mine", "models", spec(Openai, &[("m", Some("a/b"))])),
@@ -171,17 +217,18 @@ async fn what_makes_no_sense_is_refused_by_field_and_a_key_is_not_repeated() {
             Ok(_) => panic!("{field}: taken"),
         }
     }
-    let warned = |url: &str, key: &str| ProviderSpec {
-        key: Some(key.to_owned()),
+    let warned = |url: &str, has_key: bool| ProviderSpec {
+        key: has_key.then(|| KEY.to_owned()),
+        no_key: !has_key,
         base_url: Some(url.to_owned()),
         ..good()
     };
     for (spec, warns) in [
-        (warned("http://10.0.0.1/v1/", "k"), true),
-        (warned("http://10.0.0.1/v1", ""), false),
-        (warned("http://127.0.0.1:9/v1", "k"), false),
-        (warned("http://[::1]:9/v1", "k"), false),
-        (warned("https://example.com/v1", "k"), false),
+        (warned("http://10.0.0.1/v1/", true), true),
+        (warned("http://10.0.0.1/v1", false), false),
+        (warned("http://127.0.0.1:9/v1", true), false),
+        (warned("http://[::1]:9/v1", true), false),
+        (warned("https://example.com/v1", true), false),
     ] {
         let known = models.put_provider("mine", &spec).await.expect("good");
         assert_eq!(known.warning().is_some(), warns, "{}", known.record.base_url);

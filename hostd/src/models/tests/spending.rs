@@ -55,6 +55,26 @@ async fn without_a_bound_what_was_seen_counts() {
     assert_eq!((usage.input_tokens, usage.output_tokens, usage.estimated), (10, 0, true));
 }
 
+/// The agent leaves, or its task ends, while no provider has the request.
+#[tokio::test]
+async fn what_no_provider_got_counts_nothing() {
+    let world = World::new().await;
+    let (task, key) = world.task("t1", tokens(1_000)).await;
+    let (open, _) = world.open(&task);
+    let grant = world.models.claim(&id(1), &key).expect("good");
+    let aim = grant.aim(Speech::Chat, "large").expect("a model");
+    let begun = || grant.begin(&aim, ask(10, Some(600), true)).expect("allowed");
+    drop(begun());
+    let unreachable = Fault { status: None, message: "unreachable".to_owned(), permanent: false };
+    let retried = begun();
+    retried.sent();
+    retried.retrying(1, &unreachable, 500);
+    drop(retried);
+    open.settle().await;
+    let usage = world.done(&task).await.result.and_then(|result| result.usage).expect("calls");
+    assert_eq!((usage.calls, usage.input_tokens, usage.output_tokens, usage.estimated), (2, 0, 0, false));
+}
+
 #[tokio::test]
 async fn streams_side_by_side_have_what_is_left_and_others_wait_for_them() {
     let world = World::new().await;
