@@ -105,6 +105,23 @@ pub enum FailureReason {
     Internal,
 }
 
+impl FailureReason {
+    /// Whether the agent failed by itself, so that what it printed may say why.
+    pub fn is_of_agent(self) -> bool {
+        match self {
+            Self::AgentFailed | Self::TimedOut | Self::IdleTimedOut => true,
+            Self::ModelFailed
+            | Self::BudgetExceeded
+            | Self::Cancelled
+            | Self::SpawnFailed
+            | Self::BuildFailed
+            | Self::Lost
+            | Self::SandboxFailed
+            | Self::Internal => false,
+        }
+    }
+}
+
 /// The state of the workspace before the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

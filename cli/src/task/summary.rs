@@ -60,23 +60,8 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
 /// The last lines of what the agent printed beside its messages. A failed model has its own words, and whatever the
 /// agent makes of them is noise.
 fn stderr(result: &TaskResult) -> Vec<String> {
-    let printed = match result.failure_reason {
-        Some(FailureReason::AgentFailed | FailureReason::TimedOut | FailureReason::IdleTimedOut) => {
-            result.agent_stderr.as_ref()
-        }
-        Some(
-            FailureReason::ModelFailed
-            | FailureReason::BudgetExceeded
-            | FailureReason::Cancelled
-            | FailureReason::SpawnFailed
-            | FailureReason::BuildFailed
-            | FailureReason::Lost
-            | FailureReason::SandboxFailed
-            | FailureReason::Internal,
-        )
-        | None => None,
-    };
-    let Some(printed) = printed else { return Vec::new() };
+    let of_agent = result.failure_reason.is_some_and(FailureReason::is_of_agent);
+    let Some(printed) = result.agent_stderr.as_ref().filter(|_| of_agent) else { return Vec::new() };
     let tame = Tame::default().part(&payload_text(printed));
     let lines: Vec<&str> = tame.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(STDERR_LINES)..];

@@ -133,7 +133,10 @@ fn result(live: &mut Live, verdict: Verdict) -> TaskResult {
         exit: live.exit.take(),
         hints: std::mem::take(&mut live.hints),
         final_message: live.final_message.take(),
-        agent_stderr: live.agent_stderr.take().filter(|_| is_of_agent(verdict.reason)),
+        agent_stderr: live
+            .agent_stderr
+            .take()
+            .filter(|_| verdict.reason.is_some_and(FailureReason::is_of_agent)),
         files_changed: live.changes.take(),
         build: std::mem::replace(&mut live.build, super::task::no_build()),
         health: health(live.unready.take(), live.any_service),
@@ -159,24 +162,6 @@ fn health(unready: Option<Vec<ServiceName>>, any_service: bool) -> HealthOutcome
 fn did_nothing(live: &Live) -> bool {
     let changed = live.changes.as_ref().map(|changes| changes.added + changes.modified + changes.deleted);
     live.final_message.is_none() && changed == Some(0)
-}
-
-/// Whether what the agent printed may say why the task did not succeed.
-fn is_of_agent(reason: Option<FailureReason>) -> bool {
-    match reason {
-        Some(FailureReason::AgentFailed | FailureReason::TimedOut | FailureReason::IdleTimedOut) => true,
-        Some(
-            FailureReason::ModelFailed
-            | FailureReason::BudgetExceeded
-            | FailureReason::Cancelled
-            | FailureReason::SpawnFailed
-            | FailureReason::BuildFailed
-            | FailureReason::Lost
-            | FailureReason::SandboxFailed
-            | FailureReason::Internal,
-        )
-        | None => false,
-    }
 }
 
 /// What went wrong, for people.
