@@ -24,7 +24,8 @@ pub struct ModelArgs {
 const ADD_EXAMPLES: &str = "\
 The key is asked for, read from standard input, or from a file; it is kept encrypted and never shown. A provider that
 wants none, as a server on this machine may, is added with --no-key.
-Adding a name again changes that provider; the key stays with --keep-key, or when nothing is typed.
+Adding a name again changes that provider; what is not given stays. The key stays with --keep-key, or when nothing is
+typed.
 The provider is asked which models it has: a key that it refuses is not kept, and where no default is given one is
 chosen from its answer. One that cannot be reached is added all the same; --no-check does not ask.
 
@@ -72,7 +73,7 @@ struct AddArgs {
     /// Leave the key as it is
     #[arg(long, conflicts_with = "no_key")]
     keep_key: bool,
-    /// A model that tasks may use, with another name for it if you like; any model when there is none
+    /// A model that tasks may use, with another name for it if you like; those it had, or any model, when there is none
     #[arg(long = "model", value_name = "NAME[=ALIAS]", value_parser = model)]
     models: Vec<ModelSpec>,
     /// What a model costs, in dollars for a million tokens: input, output, and what is read from and written to a
@@ -191,7 +192,7 @@ fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
         base_url: args.base_url.clone(),
         key: None,
         no_key: false,
-        models,
+        models: (!models.is_empty()).then_some(models),
         default: args.default.clone(),
         tenant: args.tenant.clone(),
         verify: args.no_check.then_some(false),

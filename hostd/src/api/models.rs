@@ -8,7 +8,7 @@ use super::{
 use crate::{
     core::{choose, missing, rfc3339},
     gateway::{Gateway, NoOffer, Offer},
-    models::{Known, ModelsError, Provider},
+    models::{Draft, Known, ModelsError},
 };
 use protocol::api::{Label, Page, ProviderSpec, ProviderView};
 
@@ -22,7 +22,7 @@ pub async fn put(call: Call) -> Answer {
     let (fleet, name) = (&call.api.fleet, call.param("provider")?);
     let draft = fleet.models().draft(name, &spec)?;
     let unsure = match draft.filter(|_| spec.verify != Some(false)) {
-        Some(provider) => ask(fleet.gateway(), &provider, &mut spec).await?,
+        Some(draft) => ask(fleet.gateway(), &draft, &mut spec).await?,
         None => None,
     };
     let known = fleet.models().put_provider(name, &spec).await?;
@@ -36,7 +36,7 @@ pub async fn put(call: Call) -> Answer {
 /// refused key is an error.
 async fn ask(
     gateway: &Gateway,
-    provider: &Provider,
+    Draft { provider, models, default }: &Draft,
     spec: &mut ProviderSpec,
 ) -> Result<Option<String>, ModelsError> {
     let offer = match gateway.offer(provider).await {
@@ -50,12 +50,12 @@ async fn ask(
             return Ok(Some(format!("it is not known {key}which models it has: {words}")));
         }
     };
-    let listed: Vec<&str> = spec.models.iter().map(|model| model.name.as_str()).collect();
+    let listed: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
     // Where there is a list the default is on it, perhaps by its alias.
-    let alone = spec.default.as_deref().filter(|_| listed.is_empty());
+    let alone = default.as_deref().filter(|_| listed.is_empty());
     let named: Vec<&str> = listed.iter().copied().chain(alone).collect();
     let doubt = doubt(&provider.name, &named, &offer);
-    if spec.default.is_none() && listed.len() != 1 {
+    if default.is_none() && listed.len() != 1 {
         spec.default = choose(provider.dialect, &listed, &offer.models);
     }
     Ok(doubt)

@@ -30,7 +30,7 @@ pub use catalogue::{Known, Reach};
 pub use desk::Models;
 pub use error::ModelsError;
 pub use grant::{Grant, OpenGrant};
-pub use providers::is_model_name;
+pub use providers::{Draft, is_model_name};
 pub use seal::SealError;
 pub use turned_away::TurnedAway;
 pub use wish::{GrantWish, Granted, bounds_of};

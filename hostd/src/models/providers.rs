@@ -15,11 +15,18 @@ use protocol::{
 };
 use std::net::IpAddr;
 
+/// A provider that is not written yet, with the models that it will have.
+pub struct Draft {
+    pub provider: Provider,
+    pub models: Vec<ModelSpec>,
+    pub default: Option<String>,
+}
+
 impl Models {
-    /// The provider as it would be, to be asked first. None where the key that it has cannot be used.
-    pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<Provider>, ModelsError> {
+    /// Returns the provider as it would be, to be asked first; nothing where the key that it has cannot be used.
+    pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<Draft>, ModelsError> {
         let known = self.find(spec.tenant.as_ref(), name);
-        let ProviderRecord { dialect, base_url, .. } = checked(name, spec, known.as_ref())?;
+        let ProviderRecord { dialect, base_url, models, default, .. } = checked(name, spec, known.as_ref())?;
         let key = match key_change(name, spec, known.as_ref())? {
             KeyChange::Forget => None,
             KeyChange::Set(key) => Some(ProviderKey(key.to_owned())),
@@ -29,11 +36,11 @@ impl Models {
                 None => None,
             },
         };
-        Ok(Some(Provider { name: name.to_owned(), dialect, base_url, key }))
+        let provider = Provider { name: name.to_owned(), dialect, base_url, key };
+        Ok(Some(Draft { provider, models, default }))
     }
 
-    /// Makes a provider, or puts another in its place. The key and the address that it has are kept where none is
-    /// given.
+    /// Makes a provider, or changes one: key, address and models that it has are kept where none are given.
     pub async fn put_provider(&self, name: &str, spec: &ProviderSpec) -> Result<Known, ModelsError> {
         // What is read and what is written belong together.
         let _changing = self.desk.changing.lock().await;
@@ -111,13 +118,16 @@ fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<Pro
     if let (KeyChange::Keep, Some(known)) = (key_change(name, spec, known)?, known) {
         check_kept_key(&known.record, &base_url)?;
     }
-    check_models(&spec.models)?;
-    let called = |name: &String| {
-        spec.models.iter().any(|model| model.name == *name || model.alias.as_ref() == Some(name))
-    };
-    if let Some(default) = &spec.default {
+    // Another dialect has other models.
+    let kept = known.filter(|known| spec.models.is_none() && known.record.dialect == dialect);
+    let models = spec.models.clone().or(kept.map(|known| known.record.models.clone())).unwrap_or_default();
+    let default = spec.default.clone().or(kept.and_then(|known| known.record.default.clone()));
+    check_models(&models)?;
+    let called =
+        |name: &String| models.iter().any(|model| model.name == *name || model.alias.as_ref() == Some(name));
+    if let Some(default) = &default {
         check_name("default", default)?;
-        if !spec.models.is_empty() && !called(default) {
+        if !models.is_empty() && !called(default) {
             return Err(invalid("default", format!("{default:?} is not among the models")));
         }
     }
@@ -127,8 +137,8 @@ fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<Pro
         dialect,
         base_url,
         sealed: None,
-        models: spec.models.clone(),
-        default: spec.default.clone(),
+        models,
+        default,
         created_ms: now_ms(),
     })
 }

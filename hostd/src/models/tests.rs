@@ -38,7 +38,7 @@ fn priced(name: &str) -> ModelSpec {
 }
 
 fn provider(key: &str) -> ProviderSpec {
-    ProviderSpec { key: Some(key.to_owned()), models: vec![priced("large")], ..ProviderSpec::default() }
+    ProviderSpec { key: Some(key.to_owned()), models: Some(vec![priced("large")]), ..ProviderSpec::default() }
 }
 
 impl World {
@@ -202,7 +202,7 @@ async fn a_fault_for_good_ends_the_task_with_the_words_of_the_provider() {
 async fn a_model_that_is_not_there_ends_the_task_only_when_it_is_its_own() {
     let world = World::new().await;
     let both = ProviderSpec {
-        models: vec![priced("large"), priced("small")],
+        models: Some(vec![priced("large"), priced("small")]),
         default: Some("large".to_owned()),
         ..ProviderSpec::default()
     };
@@ -311,7 +311,8 @@ async fn the_key_of_a_provider_is_in_no_file_and_goes_where_it_should() {
     world.begin(&key, ask(1, None, false)).expect("allowed").ended(end(used(1, 1), Ok(()))).await;
     // Rotated under a task that runs; then something else is changed, and the key stays.
     world.models.put_provider("openai", &provider(OTHER_KEY)).await.expect("changed");
-    let same = ProviderSpec { models: vec![priced("large"), priced("small")], ..ProviderSpec::default() };
+    let same =
+        ProviderSpec { models: Some(vec![priced("large"), priced("small")]), ..ProviderSpec::default() };
     let known = world.models.put_provider("openai", &same).await.expect("changed");
     assert_eq!(shown(&grant.aim(Speech::Chat, "small").expect("a model")).as_deref(), Some(OTHER_KEY));
     assert!(!format!("{known:?}").contains(OTHER_KEY), "it does not print");

@@ -24,10 +24,10 @@ pub struct ProviderSpec {
     /// It wants no key, as a server on this machine may: one that is there is forgotten.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_key: bool,
-    /// Those that tasks may use; any name when there is none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub models: Vec<ModelSpec>,
-    /// The model, or its alias, for tasks that name none.
+    /// Those that tasks may use; an empty list allows any name. When absent the list that is there is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub models: Option<Vec<ModelSpec>>,
+    /// The model, or its alias, for tasks that name none. Kept with `models` when both are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// Only for tasks of this tenant; for those of all when absent.

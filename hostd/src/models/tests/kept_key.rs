@@ -12,7 +12,7 @@ fn changed(base_url: Option<&str>, key: Option<&str>) -> ProviderSpec {
         base_url: base_url.map(str::to_owned),
         key: key.filter(|key| !key.is_empty()).map(str::to_owned),
         no_key: key == Some(""),
-        models: vec![priced("large")],
+        models: Some(vec![priced("large")]),
         ..ProviderSpec::default()
     }
 }
@@ -44,7 +44,8 @@ async fn a_key_is_kept_where_it_was_given_for_and_nowhere_else() {
         let world = World::new().await;
         world.models.put_provider("mine", &changed(Some(HERE), Some(KEY))).await.expect("a good provider");
         let spec = changed(base_url, key);
-        let drafted = world.models.draft("mine", &spec).map(|draft| draft.expect("its key can be used"));
+        let drafted =
+            world.models.draft("mine", &spec).map(|draft| draft.expect("its key can be used").provider);
         let put = world.models.put_provider("mine", &spec).await.map(|known| (*known.provider).clone());
         for provider in [drafted, put] {
             let seen = match provider {
@@ -70,6 +71,9 @@ async fn a_key_is_replaced_by_naming_the_provider() {
     let known = world.models.put_provider("mine", &key).await.expect("another key");
     assert_eq!((known.record.dialect, known.record.base_url.as_str()), (Dialect::Openai, HERE));
     assert_eq!(known.provider.key.as_ref().map(|key| key.0.as_str()), Some(OTHER_KEY));
+    assert_eq!(known.record.models, [priced("large")], "models and their prices are kept");
+    let any = ProviderSpec { models: Some(Vec::new()), ..ProviderSpec::default() };
+    assert_eq!(world.models.put_provider("mine", &any).await.expect("any model").record.models, []);
 }
 
 #[tokio::test]

@@ -19,7 +19,12 @@ fn spec(dialect: Dialect, models: &[(&str, Option<&str>)]) -> ProviderSpec {
         price: None,
     };
     let models = models.iter().map(model).collect();
-    ProviderSpec { dialect: Some(dialect), key: Some(KEY.to_owned()), models, ..ProviderSpec::default() }
+    ProviderSpec {
+        dialect: Some(dialect),
+        key: Some(KEY.to_owned()),
+        models: Some(models),
+        ..ProviderSpec::default()
+    }
 }
 
 async fn models() -> (tempfile::TempDir, Models) {
@@ -184,7 +189,7 @@ async fn what_makes_no_sense_is_refused_by_field_and_a_key_is_not_repeated() {
     let price = |input| {
         let price = ModelPrice { input, ..ModelPrice::default() };
         let model = ModelSpec { name: "m".to_owned(), alias: None, price: Some(price) };
-        ProviderSpec { models: vec![model], ..good() }
+        ProviderSpec { models: Some(vec![model]), ..good() }
     };
     let table = [
         ("UPPER", "name", good()),
