@@ -9,6 +9,7 @@ use crate::{
     config::{self, Config},
     core::{Defaults, Passes, Previews, Scheme},
     crew::Crew,
+    disk_room::DiskRoom,
     edge::{self, Edge, EdgeParts, Gate, Tls},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
@@ -19,7 +20,7 @@ use crate::{
     models::Models,
     outside::Outside,
     reconcile::{Fleet, FleetParts, Timing},
-    store::Store,
+    store::{OpenError, Store},
 };
 use drivers::Opened;
 use nix::{
@@ -108,12 +109,15 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
 }
 
 async fn run(config: Config) -> Result<(), Failure> {
+    let disk = DiskRoom::open(&config.data_dir, config.disk_floor_mb.map(|mb| mb.saturating_mul(1 << 20)));
+    // On a full disk, enough for what is written while it starts.
+    disk.ensure();
     let files = prepare(&config.data_dir).map_err(|error| failed("write its identity", &error))?;
-    let store =
-        Store::open(&config.data_dir.join(DATABASE)).map_err(|error| Failure::Failed(error.to_string()))?;
+    let store = open_store(&config.data_dir.join(DATABASE), &disk).await?;
     let agents =
         Agents::open(config.agents.clone(), config.agents_dir.as_deref(), config.briefing_file.as_deref());
     let agents = agents.map_err(|error| Failure::Usage(error.to_string()))?;
+    disk.ensure();
     let Opened { drivers, default, images } = drivers::open(&config, &files, &agents).await?;
     let timing = Timing { idle_ms: config.idle_s.saturating_mul(1000), ..Timing::default() };
     let tls = tls(&config)?;
@@ -128,7 +132,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let crew = Crew::start("inside").map_err(|error| failed("start the threads of its doors", &error))?;
     let inside = Inside::new(previews.clone(), gateway, egress.clone()).served_by(crew);
     let defaults = defaults(&config, default);
-    let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside, models, agents };
+    let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside, models, agents, disk };
     let fleet = Fleet::open(parts).await.map_err(|error| Failure::Failed(error.to_string()))?;
 
     let closing = CancellationToken::new();
@@ -141,25 +145,28 @@ async fn run(config: Config) -> Result<(), Failure> {
     let api = Api::new(fleet.clone(), settings, closing.clone());
     let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
     let address = local_address(&tcp)?;
-    let unix = listen_unix(&config.data_dir.join(SOCKET))?;
+    fleet.disk().ensure();
+    let socket = config.data_dir.join(SOCKET);
+    let unix = listen_unix_if_room(&socket)?;
     let mut signals = Signals::new()?;
     let seen = format!("{}://{}", scheme_of(&config).word(), local_address(&preview)?);
     say_ready(&format!("ready api=http://{address} preview={seen}"));
 
     let router = api::router(api.clone());
     let tcp = api::serve(Listener::Tcp(tcp), router.clone(), closing.clone());
-    let unix = api::serve(Listener::Unix(unix), router, closing.clone());
+    let unix = serve_unix(unix, &socket, router, closing.clone());
     let preview = edge::serve(preview, edge.clone());
     let prune = edge.tidy();
     let telling = egress.tell(closing.clone());
     let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
     let scrub = closing.run_until_cancelled(store.keep_log());
+    let room = closing.run_until_cancelled(fleet.tend_disk());
     let stop = async {
         let name = signals.next().await;
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, tidy, scrub, telling, stop);
+    tokio::join!(tcp, unix, preview, prune, tidy, scrub, room, telling, stop);
     api.finish().await;
     fleet.close().await;
     // After the connections of sandboxes, which tell what they moved when they end.
@@ -167,6 +174,20 @@ async fn run(config: Config) -> Result<(), Failure> {
     store.close().await;
     info!("done");
     Ok(())
+}
+
+/// On a full disk whatever is released may be taken by a sandbox first: it is tried for a while.
+async fn open_store(path: &Path, disk: &DiskRoom) -> Result<Store, Failure> {
+    let deadline = Instant::now() + Duration::from_millis(limits::STORE_OPEN_FULL_MAX_MS);
+    loop {
+        match Store::open_on(path, disk.clone()) {
+            Err(OpenError::Full) if Instant::now() < deadline => {
+                disk.ensure();
+                tokio::time::sleep(Duration::from_millis(limits::STORE_OPEN_AGAIN_MS)).await;
+            }
+            opened => return opened.map_err(|error| Failure::Failed(error.to_string())),
+        }
+    }
 }
 
 async fn egress(
@@ -257,18 +278,44 @@ fn scheme_of(config: &Config) -> Scheme {
     if config.preview_tls.is_some() { Scheme::Https } else { Scheme::Http }
 }
 
+/// Listens on the socket; not yet where the disk has no room for it.
+fn listen_unix_if_room(socket: &Path) -> Result<Option<UnixListener>, Failure> {
+    match listen_unix(socket) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(None),
+        Err(error) => Err(failed(&format!("listen on {}", socket.display()), &error)),
+    }
+}
+
 /// The socket of an earlier hostd is in the way, and nobody listens on it: the lock is ours.
-fn listen_unix(path: &Path) -> Result<UnixListener, Failure> {
-    let listen = || {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// On a disk with no room for a socket the API is served by TCP alone, until there is some.
+async fn serve_unix(
+    mut bound: Option<UnixListener>,
+    path: &Path,
+    router: axum::Router,
+    closing: CancellationToken,
+) {
+    while bound.is_none() {
+        warn!(path = %path.display(), "the disk is full: no local socket yet");
+        tokio::select! {
+            // Both only wait.
+            () = closing.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_millis(limits::DISK_LOOK_MS)) => bound = listen_unix(path).ok(),
         }
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
-        Ok(listener)
-    };
-    listen().map_err(|error| failed(&format!("listen on {}", path.display()), &error))
+    }
+    if let Some(unix) = bound {
+        api::serve(Listener::Unix(unix), router, closing).await;
+    }
 }
 
 async fn tidy(store: Store, fleet: Fleet, closing: CancellationToken) {

@@ -45,6 +45,8 @@ pub struct Config {
     /// Most that one sandbox may have; the host's unless given.
     pub memory_max_mb: Option<u64>,
     pub cpus_max: Option<f64>,
+    /// Space on the data disk below which nothing new is begun; a part of it unless given.
+    pub disk_floor_mb: Option<u64>,
     /// The agents there are, and who does a task that names nobody.
     pub agents: Table,
     /// Where they are installed; a usual place unless given.
@@ -114,6 +116,7 @@ struct File {
     host_image_dirs: Vec<String>,
     memory_max_mb: Option<u64>,
     cpus_max: Option<f64>,
+    disk_floor_mb: Option<u64>,
     agent: Option<String>,
     agents: toml::Table,
     agents_dir: Option<String>,
@@ -177,6 +180,7 @@ impl Config {
                 .collect::<Result<_, _>>()?,
             memory_max_mb: number("memory_max_mb", env(&variable("memory_max_mb")), file.memory_max_mb)?,
             cpus_max: number("cpus_max", env(&variable("cpus_max")), file.cpus_max)?,
+            disk_floor_mb: number("disk_floor_mb", env(&variable("disk_floor_mb")), file.disk_floor_mb)?,
             agents: agents(&file.agents, optional("agent", &file.agent).as_deref())?,
             agents_dir: optional("agents_dir", &file.agents_dir)
                 .map(|path| absolute("agents_dir", &path))

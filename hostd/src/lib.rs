@@ -11,6 +11,7 @@ mod connections;
 pub mod control;
 pub mod core;
 mod crew;
+pub mod disk_room;
 pub mod driver;
 pub mod edge;
 pub mod egress;

@@ -5,6 +5,9 @@
 /// How long the lock of the data directory is waited for, and between two looks at it.
 pub const LOCK_WAIT_MAX_MS: u64 = 1_000;
 pub const LOCK_LOOK_MS: u64 = 5;
+/// How long the database is tried to be opened on a full disk, and between two tries.
+pub const STORE_OPEN_FULL_MAX_MS: u64 = 5_000;
+pub const STORE_OPEN_AGAIN_MS: u64 = 20;
 
 // ---- requests ----
 
@@ -49,6 +52,13 @@ pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
 
 // ---- sandboxes ----
 
+/// Between looks at how full the disk is, and while it is low. Then workspaces are measured: the pause is at least
+/// so many times as long as that took.
+pub const DISK_LOOK_MS: u64 = 1_000;
+pub const DISK_LOOK_LOW_MS: u64 = 250;
+pub const MEASURE_PAUSE_PART: u32 = 4;
+/// What a workspace has grown by in so long counts, when the disk is full.
+pub const GROWTH_WINDOW_MS: u64 = 10_000;
 /// Live sandboxes on one host.
 pub const SANDBOXES_MAX: usize = 4096;
 /// Asks that wait for one sandbox.

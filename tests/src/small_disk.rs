@@ -1,13 +1,21 @@
-//! A disk that can be filled: a tmpfs of a few megabytes, mounted for one test.
+//! A disk that can be filled: a tmpfs of a few megabytes, or a file system in a file, mounted for one test.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::statvfs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 pub struct SmallDisk {
     path: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    Tmpfs,
+    Ext4,
+    Xfs,
 }
 
 impl SmallDisk {
@@ -17,6 +25,22 @@ impl SmallDisk {
         let options = format!("size={megabytes}m,mode=700");
         mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()))
             .with_context(|| format!("mount a tmpfs at {}", path.display()))?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// A file system of this kind, in a file beside `path`. XFS wants 300 megabytes at least.
+    pub fn made(kind: FileSystem, path: &Path, megabytes: u64) -> Result<Self> {
+        let make: &[&str] = match kind {
+            FileSystem::Tmpfs => return Self::mount(path, usize::try_from(megabytes)?),
+            // Without the part that is kept for root.
+            FileSystem::Ext4 => &["mkfs.ext4", "-q", "-F", "-m", "0"],
+            FileSystem::Xfs => &["mkfs.xfs", "-q", "-f"],
+        };
+        std::fs::create_dir_all(path)?;
+        let image = path.with_extension("image");
+        std::fs::File::create(&image)?.set_len(megabytes << 20)?;
+        run(Command::new(make[0]).args(&make[1..]).arg(&image))?;
+        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(path))?;
         Ok(Self { path: path.to_owned() })
     }
 
@@ -41,6 +65,12 @@ impl SmallDisk {
     fn filler(&self) -> PathBuf {
         self.path.join("filler")
     }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let ran = command.output().with_context(|| format!("run {command:?}"))?;
+    ensure!(ran.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    Ok(())
 }
 
 impl Drop for SmallDisk {

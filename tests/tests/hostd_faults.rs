@@ -1,6 +1,9 @@
 //! What goes wrong around hostd: dead sandboxes, missing files, a full disk, a runtime that hangs, fails or
 //! lies. It is told with its name, it stays where it happened, and there is a way out.
 
+#[path = "hostd_faults/disk.rs"]
+mod disk;
+
 use anyhow::{Context, Result, ensure};
 use http_body_util::Full;
 use hyper::Request;
@@ -121,7 +124,7 @@ async fn a_full_disk_is_told_reads_go_on_and_so_does_everything_once_there_is_sp
     let reply = caller.post("/v1/sandboxes", &json!({"name": "too-much"})).await?;
     let error = reply.error()?;
     let full = match error.code {
-        ApiErrorCode::NoCapacity => reply.status == 507 && error.retryable,
+        ApiErrorCode::DiskFull => reply.status == 507 && error.retryable,
         ApiErrorCode::SandboxFailed => error
             .detail
             .problem

@@ -135,6 +135,11 @@ fn api_next(error: &ApiError) -> Option<String> {
         ApiErrorCode::NoCapacity => {
             Some("stop or remove a sandbox: `slipway top` shows the largest".to_owned())
         }
+        ApiErrorCode::DiskFull => Some(
+            "delete files (`slipway exec ID -- rm FILE`), or remove sandboxes: `slipway rm ID`; `slipway doctor` \
+             says how much is free"
+                .to_owned(),
+        ),
         ApiErrorCode::TooMany
         | ApiErrorCode::PortClosed
         | ApiErrorCode::Waking

@@ -96,6 +96,10 @@ impl Call {
     /// The same for one that this caller was seen to have.
     pub async fn control_of(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), Failure> {
         let wakes = self.query.flag("wake", true)? && self.who.allows(Access::Write);
+        if wakes {
+            // What it is asked to do may be to delete files, and that takes a few bytes of the disk.
+            self.api.fleet.disk().ensure();
+        }
         let way = if wakes { self.api.fleet.awake(id).await } else { self.api.fleet.control(id).await };
         Ok(way?)
     }

@@ -103,6 +103,7 @@ impl From<FleetError> for Failure {
             FleetError::StillGoing => Self::new(TimedOut, message),
             FleetError::NotRunning { .. } => Self::new(NotRunning, message),
             FleetError::TooMany => Self::new(TooMany, message),
+            FleetError::DiskFull(_) => Self::new(ApiErrorCode::DiskFull, message),
             FleetError::ShuttingDown => Self::new(ShuttingDown, message),
             FleetError::Driver(error) => error.into(),
             FleetError::Store(error) => error.into(),
@@ -125,7 +126,7 @@ impl From<Refused> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Full => Self::new(ApiErrorCode::NoCapacity, error.to_string()),
+            StoreError::Full => Self::new(ApiErrorCode::DiskFull, error.to_string()),
             StoreError::Busy => Self::new(ApiErrorCode::TooMany, error.to_string()),
             StoreError::Closed => Self::new(ApiErrorCode::ShuttingDown, "hostd is shutting down"),
             StoreError::Refused(refused) => refused.into(),
@@ -172,7 +173,7 @@ impl From<ModelsError> for Failure {
 
 impl From<DriverError> for Failure {
     fn from(error: DriverError) -> Self {
-        use ApiErrorCode::{DriverUnavailable, NoCapacity, SandboxFailed, TimedOut, Unsupported};
+        use ApiErrorCode::{DiskFull, DriverUnavailable, SandboxFailed, TimedOut, Unsupported};
         match error {
             DriverError::Refused { field, message, supported } => ApiError::new(Unsupported, message)
                 .with(|detail| {
@@ -189,7 +190,7 @@ impl From<DriverError> for Failure {
             }
             DriverError::OtherPidNamespace { .. } => Self::new(DriverUnavailable, error.to_string()),
             DriverError::NameTaken { .. } => Self::new(ApiErrorCode::Conflict, error.to_string()),
-            DriverError::DiskFull => Self::new(NoCapacity, error.to_string()),
+            DriverError::DiskFull => Self::new(DiskFull, error.to_string()),
             DriverError::TimedOut { .. } => {
                 Self::caused(TimedOut, "the driver did not answer in time", &error)
             }

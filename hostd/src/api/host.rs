@@ -7,11 +7,16 @@ use super::{
     limits,
     views::ok,
 };
-use crate::reconcile::Fleet;
-use axum::{body::Body, response::Response};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use nix::sys::statvfs::statvfs;
-use protocol::api::{ApiErrorCode, HostView};
+use crate::reconcile::{Fleet, FleetError};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use hyper::{
+    StatusCode,
+    header::{CONTENT_TYPE, HeaderValue},
+};
+use protocol::api::{ApiErrorCode, DiskLevel, HostView};
 use serde::Serialize;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -27,7 +32,7 @@ pub async fn healthz(_: Call) -> Answer {
     Ok(ok(&Health { status: "ok" }))
 }
 
-/// The store answers and the driver of new sandboxes looks fine.
+/// The store answers, the driver of new sandboxes looks fine and the disk has room for them.
 pub async fn readyz(call: Call) -> Answer {
     let fleet = &call.api.fleet;
     let asked = async {
@@ -36,12 +41,23 @@ pub async fn readyz(call: Call) -> Answer {
     };
     let late = |_| Failure::new(ApiErrorCode::DriverUnavailable, "the store or a driver does not answer");
     timeout(Duration::from_millis(limits::READY_MAX_MS), asked).await.map_err(late)??;
+    let disk = fleet.disk().state();
+    match disk.level {
+        DiskLevel::Ok => {}
+        DiskLevel::Low | DiskLevel::Full => {
+            let mut response = Failure::from(FleetError::DiskFull(disk)).into_response();
+            // Whoever asks whether to send requests here looks for this one.
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            return Ok(response);
+        }
+    }
     Ok(ok(&Health { status: "ready" }))
 }
 
 pub async fn metrics(call: Call) -> Answer {
     let sandboxes = call.api.fleet.store().count_by_status().await?;
-    let mut response = Response::new(Body::from(call.api.metrics.text(&sandboxes)));
+    let mut response =
+        Response::new(Body::from(call.api.metrics.text(&sandboxes, &call.api.fleet.disk().state())));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(response)
@@ -56,8 +72,7 @@ pub async fn openapi(_: Call) -> Answer {
 pub async fn host(call: Call) -> Answer {
     let (fleet, settings) = (&call.api.fleet, &call.api.settings);
     let memory = read("/proc/meminfo");
-    let disk = statvfs(&settings.data_dir).ok();
-    let bytes = |blocks: u64| disk.map_or(0, |disk| blocks.saturating_mul(disk.fragment_size()));
+    let disk = fleet.disk().state();
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
     let resident_pages =
         read("/proc/self/statm").split(' ').nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -71,8 +86,10 @@ pub async fn host(call: Call) -> Answer {
         cpus: u32::try_from(cores).unwrap_or(u32::MAX),
         memory_total_bytes: kib(&memory, "MemTotal:"),
         memory_available_bytes: kib(&memory, "MemAvailable:"),
-        disk_total_bytes: bytes(disk.map_or(0, |disk| disk.blocks())),
-        disk_free_bytes: bytes(disk.map_or(0, |disk| disk.blocks_available())),
+        disk_total_bytes: disk.total_bytes,
+        disk_free_bytes: disk.free_bytes,
+        disk_floor_bytes: disk.floor_bytes,
+        disk_level: disk.level,
         hostd_rss_bytes: u64::try_from(page).unwrap_or(0).saturating_mul(resident_pages),
         sandboxes: fleet.store().count_by_status().await?,
         warnings: warnings(fleet),

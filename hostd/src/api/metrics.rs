@@ -1,6 +1,6 @@
 //! Numbers for Prometheus.
 
-use crate::edge::metrics as edge;
+use crate::{disk_room::DiskState, edge::metrics as edge};
 use hyper::Method;
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ impl Metrics {
         *requests.entry((method.to_owned(), path, status)).or_default() += 1;
     }
 
-    pub fn text(&self, sandboxes: &BTreeMap<String, u64>) -> String {
+    pub fn text(&self, sandboxes: &BTreeMap<String, u64>, disk: &DiskState) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, lines: &[(String, u64)]| {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -70,6 +70,13 @@ impl Metrics {
         ] {
             family(name, "counter", help, &plain(value));
         }
+        for (name, help, value) in [
+            ("slipway_disk_free_bytes", "Free space for sandboxes on the data disk.", disk.free_bytes),
+            ("slipway_disk_floor_bytes", "Below this creates and wakes are refused.", disk.floor_bytes),
+            ("slipway_disk_full", "1 when the disk is low, 2 when it is full.", disk.level as u64),
+        ] {
+            family(name, "gauge", help, &[(String::new(), value)]);
+        }
         family(
             "slipway_audit_dropped_total",
             "counter",
@@ -90,12 +97,13 @@ mod tests {
         metrics.count(&Method::GET, "/v1/host", 200);
         metrics.count(&Method::GET, "/v1/host", 200);
         metrics.count(&Method::from_bytes(b"FROB").unwrap(), "-", 404);
-        let text = metrics.text(&BTreeMap::from([("running".to_owned(), 3)]));
+        let text = metrics.text(&BTreeMap::from([("running".to_owned(), 3)]), &DiskState::default());
         for line in [
             "slipway_sandboxes{status=\"running\"} 3",
             "slipway_api_requests_total{method=\"GET\",route=\"/v1/host\",status=\"200\"} 2",
             "slipway_api_requests_total{method=\"other\",route=\"-\",status=\"404\"} 1",
             "slipway_audit_dropped_total 0",
+            "slipway_disk_full 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }

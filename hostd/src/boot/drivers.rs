@@ -48,6 +48,10 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
     drop(empty_trash(&config.data_dir));
     let socket = Socket::find(config.docker_socket.as_deref(), Path::exists);
     let oci = Oci::open(ground.oci()).await;
+    // No reason to make sandboxes with another driver.
+    if matches!(oci, Err(DriverError::DiskFull)) && config.driver != DriverChoice::Docker {
+        return Err(disk_full(&config.data_dir));
+    }
     let Some(default) = default(config.driver, oci.is_ok(), socket.expected()) else {
         return Err(no_driver(config, oci.err(), &socket));
     };
@@ -89,6 +93,14 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
         }
     }
     Ok(Opened { drivers: Drivers::new(all).without(absent), default, images })
+}
+
+fn disk_full(data_dir: &Path) -> Failure {
+    let data_dir = data_dir.display();
+    Failure::Failed(format!(
+        "the disk of {data_dir} is full, and no OCI runtime was tried on it before: free some space and start hostd \
+         again"
+    ))
 }
 
 /// What makes a sandbox that names no driver.

@@ -10,7 +10,8 @@
 //! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `effort` what
 //! is being done to get from one to the other, with a deadline. Without an effort nothing is done, so an
 //! `Error` stays until somebody asks for something; unless the goal is still to run, because only the backend
-//! was away. A sandbox that *dozes* is paused because nothing happened,
+//! was away. One that hostd stopped by itself because the disk is full (*evicted*) is `Stopped` with that problem.
+//! A sandbox that *dozes* is paused because nothing happened,
 //! not because somebody wants that: it may be stopped after a while, and a byte wakes it.
 
 use super::Death;
@@ -62,6 +63,8 @@ pub enum Move {
     Accept { goal: Goal, deadline_ms: u64 },
     /// Nothing happens in one that runs, and somebody may come back: it is frozen.
     Doze { deadline_ms: u64 },
+    /// The disk is full and this one fills it: it is stopped, and `problem` says so until something is asked.
+    Evict { problem: Problem, deadline_ms: u64 },
     /// Somebody wants it made anew: stopped, its files emptied unless kept, and brought up.
     Renew { renewal: Renewal, deadline_ms: u64 },
     /// It was stopped, and emptied if that was wanted; now it can be brought up.
@@ -88,6 +91,7 @@ impl Move {
             Self::Lost { death } | Self::Restart { death, .. } | Self::Ended { death } => Some(death),
             Self::Accept { .. }
             | Self::Doze { .. }
+            | Self::Evict { .. }
             | Self::Renew { .. }
             | Self::Renewed
             | Self::Extend { .. }
@@ -138,6 +142,19 @@ impl State {
         matches!(self.goal, Goal::Running | Goal::Paused) && self.renewal.is_none()
     }
 
+    /// Whether it is up or on its way there.
+    pub fn is_wanted_up(&self) -> bool {
+        let up = matches!(self.status, SandboxStatus::Running | SandboxStatus::Paused);
+        matches!(self.goal, Goal::Running | Goal::Paused) && (up || self.effort.is_some())
+    }
+
+    /// Why hostd stopped it, or is about to, though nobody asked for that.
+    pub fn evicted(&self) -> Option<&Problem> {
+        let not_failed = self.status != SandboxStatus::Error;
+        let problem = self.problem.as_ref().filter(|_| self.goal == Goal::Stopped && not_failed);
+        problem.filter(|problem| problem.code == ProblemCode::DiskFull)
+    }
+
     /// Whether it is, and should be, frozen because nothing happens in it.
     pub fn dozes(&self) -> bool {
         self.dozing && self.effort.is_none()
@@ -159,6 +176,15 @@ pub fn apply(state: &State, change: Move) -> Result<State, Refused> {
             let effort = Some(Effort { phase: Phase::Pausing, deadline_ms });
             Ok(State { goal: Goal::Paused, effort, dozing: true, ..state.clone() })
         }
+        Move::Evict { problem, deadline_ms } => {
+            not_destroying(state)?;
+            let up = matches!(state.status, SandboxStatus::Running | SandboxStatus::Paused);
+            if !up || !state.stays_up() {
+                return Err(Refused::NotRunning);
+            }
+            let effort = Some(Effort { phase: Phase::Stopping, deadline_ms });
+            Ok(State { goal: Goal::Stopped, effort, dozing: false, problem: Some(problem), ..state.clone() })
+        }
         Move::Renew { renewal, deadline_ms } => {
             not_destroying(state)?;
             let effort = Some(Effort { phase: Phase::Provisioning, deadline_ms });
@@ -175,7 +201,8 @@ pub fn apply(state: &State, change: Move) -> Result<State, Refused> {
         }
         Move::Reached => {
             state.effort.as_ref().ok_or(Refused::NoEffort)?;
-            Ok(State { dozing: state.dozing, ..settled(state.goal) })
+            let problem = state.evicted().cloned();
+            Ok(State { dozing: state.dozing, problem, ..settled(state.goal) })
         }
         Move::GiveUp { problem, found } => {
             let effort = state.effort.as_ref().ok_or(Refused::NoEffort)?;
@@ -350,6 +377,33 @@ mod tests {
             assert_eq!((after.effort, after.renewal), (None, None), "{state:?}");
             assert_eq!(after.problem, Some(problem.clone()));
         }
+    }
+
+    #[test]
+    fn one_that_is_evicted_says_why_until_something_is_asked_of_it() {
+        let problem = Problem { code: ProblemCode::DiskFull, message: "full".into(), output: vec![] };
+        let evict = |state: &State| apply(state, Move::Evict { problem: problem.clone(), deadline_ms: 9 });
+        for up in [settled(Goal::Running), settled(Goal::Paused)] {
+            let going = evict(&up).expect("it is up");
+            assert_eq!((going.goal, going.evicted()), (Goal::Stopped, Some(&problem)));
+            // Whoever stops it now gets what it gets.
+            assert_eq!(accepted(&going, Goal::Stopped), Ok(going.clone()));
+            let stopped = apply(&going, Move::Reached).expect("it was on its way");
+            assert_eq!((stopped.status, stopped.evicted()), (SandboxStatus::Stopped, Some(&problem)));
+            assert_eq!(accepted(&stopped, Goal::Stopped), Ok(settled(Goal::Stopped)));
+            let woken = accepted(&stopped, Goal::Running).expect("legal");
+            assert_eq!(woken.evicted(), None);
+            assert_eq!(apply(&woken, Move::Reached), Ok(settled(Goal::Running)));
+        }
+        // A stop of one that is in error for another reason, or for the same, ends that error.
+        let stopping = accepted(&failed(problem.clone()), Goal::Stopped);
+        let stopped = stopping.and_then(|state| apply(&state, Move::Reached));
+        assert_eq!(stopped, Ok(settled(Goal::Stopped)));
+        for other in [settled(Goal::Stopped), failed(problem.clone()), State::new(9)] {
+            assert_eq!(evict(&other), Err(Refused::NotRunning), "{other:?}");
+        }
+        let going = accepted(&settled(Goal::Running), Goal::Destroyed).expect("always");
+        assert_eq!(evict(&going), Err(Refused::Destroying));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     core::{Cause, Explanation, Facts, Preview, explain},
     reconcile::{FleetError, Site},
-    store::SandboxRecord,
+    store::{SandboxRecord, StoreError},
 };
 use hyper::{
     Response,
@@ -157,6 +157,7 @@ fn code_of(error: &FleetError) -> ApiErrorCode {
         FleetError::Failed { problem, .. } => problem.code.as_error(),
         FleetError::StillGoing | FleetError::NotRunning { .. } => ApiErrorCode::Waking,
         FleetError::TooMany => ApiErrorCode::TooMany,
+        FleetError::DiskFull(_) | FleetError::Store(StoreError::Full) => ApiErrorCode::DiskFull,
         FleetError::ShuttingDown => ApiErrorCode::ShuttingDown,
         FleetError::Driver(_) => ApiErrorCode::DriverUnavailable,
         FleetError::Store(_) => ApiErrorCode::NoCapacity,

@@ -149,7 +149,7 @@ impl Edge {
         // It keeps it awake until somebody is served.
         let _control = loop {
             tries -= 1;
-            match self.fleet.awake(&site.id).await {
+            match self.fleet.awake_for_work(&site.id).await {
                 Ok((_, control)) => break control,
                 // Somebody stopped it meanwhile: it is asleep now, and can be woken.
                 Err(FleetError::NotRunning { .. }) if tries > 0 => {}

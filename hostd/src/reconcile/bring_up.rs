@@ -39,6 +39,7 @@ fn pointless(_: Goal, now: Goal) -> bool {
 impl Owner {
     pub(super) async fn launch(&mut self) -> Flow {
         self.gone();
+        self.fleet.disk.ensure();
         self.begin_attempt().await?;
         let record = self.record();
         let turn = Turn::default();

@@ -1,6 +1,8 @@
 //! Why something asked of a sandbox did not happen.
 
-use crate::{control::ControlError, core::Refused, driver::DriverError, store::StoreError};
+use crate::{
+    control::ControlError, core::Refused, disk_room::DiskState, driver::DriverError, store::StoreError,
+};
 use protocol::api::{Problem, SandboxId};
 
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +21,12 @@ pub enum FleetError {
     NotRunning { status: &'static str },
     #[error("too many sandboxes on this host, or too much asked of one; try again later")]
     TooMany,
+    /// The disk is below its floor: nothing is begun that would take more of it.
+    #[error(
+        "the data disk is low: {} MB are free and hostd keeps {} MB; delete files in a sandbox that runs, or \
+         destroy sandboxes, and try again", .0.free_bytes >> 20, .0.floor_bytes.div_ceil(1 << 20)
+    )]
+    DiskFull(DiskState),
     #[error("hostd is shutting down")]
     ShuttingDown,
     #[error(transparent)]

@@ -3,7 +3,8 @@
 use super::{Fleet, FleetParts, Timing};
 use crate::{
     agents::Agents,
-    core::{Bounds, Defaults, Previews, Scheme, State, blueprint, egress::Exceptions},
+    core::{Bounds, Defaults, DiskMarks, Previews, Scheme, State, blueprint, egress::Exceptions},
+    disk_room::DiskRoom,
     driver::{Drivers, fake::Fake},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
@@ -54,8 +55,14 @@ pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing
     let models = Models::load(store.clone(), directory, Bounds::default()).await.expect("nothing is there");
     let inside = inside(previews, &store, &models).await;
     let (defaults, agents) = (defaults(), Agents::default());
-    let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents };
+    let disk = endless(directory);
+    let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents, disk };
     Fleet::open(parts).await.expect("the fleet opens")
+}
+
+/// A disk that is never full, and on which nothing is set aside.
+pub(crate) fn endless(directory: &Path) -> DiskRoom {
+    DiskRoom::with(directory, DiskMarks { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
 }
 
 /// With names that nobody has.

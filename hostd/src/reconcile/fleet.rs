@@ -3,6 +3,7 @@
 
 use super::{
     Clock, FleetError, Timing,
+    disk::Cleaner,
     owner::{Message, Owner},
     published::Published,
     site::Site,
@@ -12,6 +13,7 @@ use crate::{
     agents::Agents,
     control::{Control, Lease, Pool},
     core::{Defaults, Refused},
+    disk_room::DiskRoom,
     driver::{Driver, DriverError, Drivers},
     egress::Egress,
     gateway::Gateway,
@@ -49,6 +51,10 @@ pub enum Ask {
     Destroy {
         keep_workspace: bool,
     },
+    /// Stop it because the disk is full and it has grown.
+    Evict {
+        grown_bytes: u64,
+    },
     /// Stop, empty the workspace unless it is to be kept, and bring it up again from the frozen blueprint.
     Recreate {
         keep_workspace: bool,
@@ -64,6 +70,7 @@ pub struct FleetParts {
     pub inside: Inside,
     pub agents: Agents,
     pub models: Models,
+    pub disk: DiskRoom,
 }
 
 #[derive(Clone)]
@@ -79,6 +86,9 @@ pub(super) struct Inner {
     pub inside: Inside,
     pub agents: Agents,
     pub models: Models,
+    pub disk: DiskRoom,
+    /// Which sandbox may be up to make room, while the disk is low.
+    pub cleaner: Cleaner,
     pub clock: Clock,
     /// Launches at once, for each driver: one that hangs does not hold up another.
     launches: HashMap<&'static str, Arc<Semaphore>>,
@@ -94,6 +104,12 @@ impl Inner {
     /// Where the launches of a driver wait for their turn. One that this hostd was not given launches nothing.
     pub(super) fn launches(&self, driver: &Arc<dyn Driver>) -> Option<Arc<Semaphore>> {
         self.launches.get(driver.name()).cloned()
+    }
+
+    /// Whether a sandbox is up, or on its way there.
+    pub(super) fn is_wanted_up(&self, id: &SandboxId) -> bool {
+        let owners = self.owners.lock().expect("no panic while held");
+        owners.get(id).is_some_and(|handle| handle.record.borrow().state.is_wanted_up())
     }
 }
 
@@ -116,7 +132,7 @@ impl Fleet {
     /// Takes up every sandbox that is not destroyed where it was left, and finds those that the database
     /// does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
-        let FleetParts { store, drivers, defaults, timing, inside, models, agents } = parts;
+        let FleetParts { store, drivers, defaults, timing, inside, models, agents, disk } = parts;
         let place =
             |driver: &Arc<dyn Driver>| (driver.name(), Arc::new(Semaphore::new(limits::LAUNCHES_MAX)));
         let launches = drivers.all().iter().map(place).collect();
@@ -128,6 +144,8 @@ impl Fleet {
             inside,
             agents,
             models,
+            disk,
+            cleaner: Cleaner::default(),
             clock: Clock::new(),
             launches,
             stop: CancellationToken::new(),
@@ -151,6 +169,7 @@ impl Fleet {
         if self.inner.owners.lock().expect("no panic while held").len() >= limits::SANDBOXES_MAX {
             return Err(FleetError::TooMany);
         }
+        self.room_for_more()?;
         self.inner.drivers.wanted(&new.blueprint.driver)?.check(&new.blueprint).await?;
         let record = self.inner.store.insert_sandbox(new, AttemptRelation::Create).await?;
         Ok(self.own(record, true))
@@ -273,8 +292,10 @@ impl Fleet {
             Err(_) => return Err(FleetError::StillGoing),
         };
         match &record.state.problem {
-            Some(problem) => Err(FleetError::Failed { sandbox: *id, problem: Box::new(problem.clone()) }),
-            None => Ok(record),
+            Some(problem) if record.state.evicted().is_none() => {
+                Err(FleetError::Failed { sandbox: *id, problem: Box::new(problem.clone()) })
+            }
+            Some(_) | None => Ok(record),
         }
     }
 
@@ -327,6 +348,13 @@ impl Fleet {
     /// What browsers do with one that is not destroyed.
     pub fn traffic(&self, id: &SandboxId) -> Option<Traffic> {
         self.handle(id).map(|handle| handle.traffic)
+    }
+
+    /// The records of those that are up, or on their way there.
+    pub(super) fn all_up(&self) -> Vec<Record> {
+        let owners = self.inner.owners.lock().expect("no panic while held");
+        let records = owners.values().map(|handle| handle.record.borrow().clone());
+        records.filter(|record| record.state.is_wanted_up()).collect()
     }
 
     /// What the edge sees of a sandbox that is not destroyed.
@@ -395,6 +423,10 @@ impl Fleet {
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
+    }
+
+    pub fn disk(&self) -> &DiskRoom {
+        &self.inner.disk
     }
 
     pub fn store(&self) -> &Store {

@@ -14,6 +14,7 @@ mod adopting;
 mod away;
 mod bring_up;
 mod discard;
+mod disk;
 #[cfg(test)]
 mod doze;
 #[cfg(test)]

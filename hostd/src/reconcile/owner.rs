@@ -10,13 +10,13 @@
 //! What is asked for while a step is performed is written down and answered at once; it cuts the step off
 //! when that has become pointless.
 
-use super::{Ask, FleetError, fleet::Inner, published::Published, telling::Telling};
+use super::{Ask, FleetError, disk::evicted, fleet::Inner, published::Published, telling::Telling};
 use crate::{
     control::Control,
     core::{Container, Desired, Drift, Goal, Move, Refused, Renewal, drift, plan, restarted},
     driver::{Driver, DriverError, Handle, Sight},
     inside::{Door, Guest},
-    store::{Change, SandboxRecord},
+    store::{Change, SandboxRecord, StoreError},
     traffic::Traffic,
     upstream::Lines,
 };
@@ -340,7 +340,8 @@ impl Owner {
     pub(super) async fn handle(&mut self, message: Message) {
         match message {
             Message::Ask(ask, answer) => {
-                let result = self.accept(ask).await;
+                // Boxed: what drives a sandbox stays small while nothing is asked of it.
+                let result = Box::pin(self.accept(ask)).await;
                 // Nobody waits any more: what was asked for is written all the same.
                 let _ = answer.send(result);
             }
@@ -355,22 +356,42 @@ impl Owner {
         match ask {
             Ask::Thaw if !self.record().state.stays_up() => Err(Refused::NotRunning.into()),
             Ask::Start | Ask::Resume | Ask::Thaw if self.is_only_frozen() => self.thaw_at_once().await,
-            Ask::Start | Ask::Resume | Ask::Thaw => self.want(Goal::Running).await,
+            Ask::Start | Ask::Resume | Ask::Thaw => {
+                self.room_to_come_up()?;
+                self.want(Goal::Running).await
+            }
             Ask::Stop => self.want(Goal::Stopped).await,
             Ask::Pause => self.want(Goal::Paused).await,
-            Ask::Destroy { keep_workspace } => {
-                if keep_workspace {
-                    let change = Change { keep_workspace: Some(true), ..Change::default() };
-                    let now_ms = self.fleet.clock.now_ms();
-                    self.fleet.store.change_sandbox(&self.id(), change, now_ms).await?;
+            Ask::Destroy { keep_workspace } => match self.destroy(keep_workspace).await {
+                // Not even room for a row: what it has on the disk makes some.
+                Err(FleetError::Store(StoreError::Full)) => {
+                    self.erase_first(keep_workspace).await;
+                    self.destroy(keep_workspace).await
                 }
-                self.want(Goal::Destroyed).await
+                answer => answer,
+            },
+            Ask::Evict { grown_bytes } => {
+                let problem = evicted(grown_bytes, &self.fleet.disk.state());
+                let deadline_ms = self.deadline_ms(Goal::Stopped);
+                self.change(Move::Evict { problem, deadline_ms }).await
             }
             Ask::Recreate { keep_workspace } => {
+                if keep_workspace {
+                    self.room_to_come_up()?;
+                }
                 let deadline_ms = self.deadline_ms(Goal::Stopped) + self.fleet.timing.up_ms;
                 self.change(Move::Renew { renewal: Renewal { keep_workspace }, deadline_ms }).await
             }
         }
+    }
+
+    async fn destroy(&mut self, keep_workspace: bool) -> Answer {
+        if keep_workspace {
+            let change = Change { keep_workspace: Some(true), ..Change::default() };
+            let now_ms = self.fleet.clock.now_ms();
+            self.fleet.store.change_sandbox(&self.id(), change, now_ms).await?;
+        }
+        self.want(Goal::Destroyed).await
     }
 
     fn is_only_frozen(&self) -> bool {
@@ -431,7 +452,12 @@ impl Owner {
     pub(super) async fn change(&mut self, change: Move) -> Answer {
         self.at_rest = false;
         let now_ms = self.fleet.clock.now_ms();
-        let record = self.fleet.store.move_sandbox(&self.id(), change, now_ms).await?;
+        let (store, id) = (&self.fleet.store, self.id());
+        let record = match store.move_sandbox(&id, change.clone(), now_ms).await {
+            // Room that was set aside has been released meanwhile.
+            Err(StoreError::Full) => store.move_sandbox(&id, change, now_ms).await?,
+            moved => moved?,
+        };
         Ok(self.publish(record))
     }
 

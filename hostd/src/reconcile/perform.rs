@@ -141,9 +141,17 @@ impl Owner {
         }
     }
 
-    /// The same while nothing may be asked for: what takes long is left to the runners of its tasks.
+    /// The same while nothing may be asked for: what takes long, or finds no room on the disk, is left to the
+    /// runners of its tasks.
     async fn salvage_at_once(&self) -> Result<(), FleetError> {
-        timeout(SALVAGE_MAX, self.salvage()).await.unwrap_or(Ok(()))
+        match timeout(SALVAGE_MAX, self.salvage()).await {
+            Ok(Err(FleetError::Store(StoreError::Full))) => {
+                warn!(sandbox = %self.id(), "the disk is full: its last events are taken over later");
+                Ok(())
+            }
+            Ok(salvaged) => salvaged,
+            Err(_) => Ok(()),
+        }
     }
 
     /// Before the files go: nobody will tell the end of its tasks afterwards.

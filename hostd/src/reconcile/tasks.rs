@@ -157,7 +157,7 @@ impl Runner {
         match task_step(facts, &record.state) {
             TaskStep::Give if self.turn.has_come() => self.give(&task).await,
             TaskStep::Follow => self.follow(task).await,
-            TaskStep::Wake => self.fleet.awake(&self.sandbox).await.map(|_| false).map_err(TaskError::from),
+            TaskStep::Wake => Ok(self.fleet.awake_for_work(&self.sandbox).await.map(|_| false)?),
             TaskStep::Wait | TaskStep::Give => {
                 tokio::select! {
                     // All only wait.
@@ -174,7 +174,7 @@ impl Runner {
 
     async fn give(&self, task: &TaskRecord) -> Result<bool, TaskError> {
         // Held until it is taken: it does not fall asleep in between.
-        let (_, control) = match self.fleet.awake(&self.sandbox).await {
+        let (_, control) = match self.fleet.awake_for_work(&self.sandbox).await {
             // Its backend was waited for as long as a start may take. Whoever wants more submits it again.
             Err(FleetError::Failed { problem, .. }) if problem.code == ProblemCode::DriverUnavailable => {
                 return self.conclude(Ending::SandboxFailed(Some(*problem))).await;

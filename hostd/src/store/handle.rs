@@ -3,12 +3,15 @@
 use super::{
     error::{OpenError, Result, StoreError},
     feed::Feed,
+    in_place::InPlace,
+    journal::JournalRoom,
     limits,
     open::open_writer,
     reader::Readers,
     task_events::newest_seq,
     writer::{Message, Write, Writer},
 };
+use crate::disk_room::DiskRoom;
 use rusqlite::Connection;
 use std::{
     path::Path,
@@ -93,12 +96,25 @@ struct Shared {
 impl Store {
     /// Opens or makes the database, and starts its writer. Blocks.
     pub fn open(path: &Path) -> std::result::Result<Self, OpenError> {
-        let conn = open_writer(path)?;
+        Self::open_with(path, None)
+    }
+
+    /// The same with room set aside on its disk, so that it goes on when that is full.
+    pub fn open_on(path: &Path, disk: DiskRoom) -> std::result::Result<Self, OpenError> {
+        Self::open_with(path, Some(disk))
+    }
+
+    fn open_with(path: &Path, disk: Option<DiskRoom>) -> std::result::Result<Self, OpenError> {
+        let conn = {
+            let _in_place = path.parent().and_then(InPlace::below);
+            open_writer(path)?
+        };
+        let journal = JournalRoom::new(path, disk);
         let newest = newest_seq(&conn).map_err(OpenError::Store)?;
         let (head_in, head) = watch::channel(newest);
         let (queue, jobs) = mpsc::channel(limits::WRITE_QUEUE_MAX);
         let feed = Feed::new(newest);
-        let writer = Writer { conn, queue: jobs, head: head_in, feed: feed.clone(), failing: false };
+        let writer = Writer { conn, journal, queue: jobs, head: head_in, feed: feed.clone(), failing: false };
         let thread = thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer.run())

@@ -37,8 +37,8 @@ pub const SCRUB_AFTER_MS: u64 = 1_000;
 /// it itself, because that did not keep up.
 pub const FOLD_AFTER_BYTES: usize = 4 << 20;
 pub const FOLD_AT_COMMIT_PAGES: i64 = 16_384;
-/// Size to which the write-ahead log is cut back after a checkpoint.
-pub const WAL_KEEP_MAX_BYTES: i64 = 64 << 20;
+/// What the database grows by at once.
+pub const DATABASE_GROWS_BYTES: i32 = 256 << 10;
 
 /// A database that is looked through for damage whenever it is opened.
 pub const CHECKED_MAX_BYTES: u64 = 64 << 20;

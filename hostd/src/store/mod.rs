@@ -21,6 +21,8 @@ pub mod failpoint;
 mod feed;
 mod handle;
 mod idempotency;
+mod in_place;
+mod journal;
 pub mod limits;
 mod links;
 mod log;

@@ -99,6 +99,9 @@ fn told(change: &Move, next: &State) -> Result<(String, Value)> {
         Move::Doze { .. } => {
             ("wanted".to_owned(), json!({ "goal": next.goal, "phase": phase, "dozing": true }))
         }
+        Move::Evict { problem, .. } => {
+            ("evicted".to_owned(), json!({ "goal": next.goal, "phase": phase, "problem": problem }))
+        }
         Move::Renew { renewal, .. } => {
             let goal = next.goal;
             ("wanted".to_owned(), json!({ "goal": goal, "phase": phase, "renewal": renewal }))
@@ -108,7 +111,10 @@ fn told(change: &Move, next: &State) -> Result<(String, Value)> {
             ("delayed".to_owned(), json!({ "phase": phase, "deadline_ms": deadline_ms }))
         }
         Move::Reached => {
-            let data = if next.dozing { json!({ "dozing": true }) } else { json!({}) };
+            let mut data = if next.dozing { json!({ "dozing": true }) } else { json!({}) };
+            if let Some(problem) = next.evicted() {
+                data["problem"] = json!(problem);
+            }
             (word(&next.status, "the status")?, data)
         }
         // Where it was before, and is still: with why nothing came of it.

@@ -1,6 +1,6 @@
 //! Connections: how the file is opened, checked and set up.
 
-use super::{error::OpenError, limits, schema};
+use super::{error::OpenError, journal::keep_files, limits, schema};
 use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, OpenOptions},
@@ -35,6 +35,8 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, flags())?;
     conn.busy_timeout(Duration::from_millis(limits::LOCK_WAIT_MAX_MS))?;
     conn.pragma_update(None, "query_only", true)?;
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    keep_files(&conn)?;
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_MAX);
     Ok(conn)
 }
@@ -77,7 +79,11 @@ fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "wal_autocheckpoint", limits::FOLD_AT_COMMIT_PAGES)?;
     conn.pragma_update(None, "foreign_keys", true)?;
-    conn.pragma_update(None, "journal_size_limit", limits::WAL_KEEP_MAX_BYTES)?;
+    // It is never cut back by SQLite: its blocks are what commits live on when the disk is full.
+    conn.pragma_update(None, "journal_size_limit", -1)?;
+    // No files beside the database, which a full disk has no room for.
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    keep_files(conn)?;
     // Old environments are overwritten, not left in free space.
     conn.pragma_update(None, "secure_delete", true)?;
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_MAX);

@@ -3,12 +3,12 @@
 //! after, it is cut off.
 
 use super::{
-    error::{During, Result, StoreError},
+    error::{Result, StoreError},
     handle::Store,
+    journal::fold_beside,
     limits,
     writer::Message,
 };
-use rusqlite::Connection;
 use std::time::Duration;
 use tokio::{sync::oneshot, time::sleep};
 use tracing::debug;
@@ -39,7 +39,7 @@ impl Store {
             loop {
                 match self.fold().await {
                     Ok(true) => break,
-                    Ok(false) => debug!("the write-ahead log is being read; it is cut off later"),
+                    Ok(false) => debug!("the log is being read, or the disk is low; it is cut off later"),
                     Err(StoreError::Closed) => return,
                     Err(error) => debug!(%error, "the write-ahead log could not be cut off"),
                 }
@@ -56,18 +56,4 @@ impl Store {
         self.send(Message::Fold(reply)).await?;
         answer.await.unwrap_or(Err(StoreError::Broken))
     }
-}
-
-/// As much as can be folded while others read and write.
-fn fold_beside(conn: &Connection) -> Result<()> {
-    let folded = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-    folded.during("fold the write-ahead log")
-}
-
-pub(super) fn fold(conn: &Connection) -> Result<bool> {
-    const WHAT: &str = "cut off the write-ahead log";
-    conn.busy_timeout(Duration::ZERO).during(WHAT)?;
-    let busy = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0));
-    conn.busy_timeout(Duration::from_millis(limits::LOCK_WAIT_MAX_MS)).during(WHAT)?;
-    Ok(!busy.during(WHAT)?)
 }

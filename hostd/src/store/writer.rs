@@ -10,8 +10,8 @@ use super::{
     events::EventFilter,
     failpoint,
     feed::Feed,
+    journal::{JournalRoom, fold_beside},
     limits, log,
-    scrub::fold,
     task_events::newest_seq,
 };
 use rusqlite::Connection;
@@ -27,7 +27,7 @@ pub(super) enum Message {
     Job(Box<dyn Job>),
     /// In one transaction, in this order.
     Jobs(Vec<Box<dyn Job>>),
-    /// Fold the write-ahead log in and cut it off, if nobody reads it.
+    /// Fold the write-ahead log in and cut it off, if nobody reads it and the disk has room.
     Fold(oneshot::Sender<Result<bool>>),
     /// Finish what is queued, take nothing more, and end.
     Close,
@@ -87,6 +87,7 @@ where
 
 pub(super) struct Writer {
     pub conn: Connection,
+    pub journal: JournalRoom,
     pub queue: mpsc::Receiver<Message>,
     pub head: watch::Sender<u64>,
     pub feed: Feed,
@@ -96,10 +97,16 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn run(mut self) {
+        self.journal.keep();
         while let Some(batch) = self.next_batch() {
             self.write(batch);
         }
-        if let Err(error) = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+        let folded = match self.journal.cut_off(&self.conn) {
+            Ok(true) => Ok(()),
+            Ok(false) => fold_beside(&self.conn),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = folded {
             // The log stays beside the file, and the next open reads it.
             error!(%error, "could not fold the write-ahead log into the database");
         }
@@ -117,7 +124,7 @@ impl Writer {
                 Some(Message::Job(job)) => batch.push(job),
                 Some(Message::Jobs(jobs)) => batch.extend(jobs),
                 // No transaction is open here. Whoever asked may have gone.
-                Some(Message::Fold(reply)) => drop(reply.send(fold(&self.conn))),
+                Some(Message::Fold(reply)) => drop(reply.send(self.journal.cut_off(&self.conn))),
                 Some(Message::Close) => self.queue.close(),
                 None => break,
             }
@@ -127,10 +134,15 @@ impl Writer {
 
     /// Writes a batch and answers it. Those who follow go first: who has its answer sees its event.
     fn write(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        self.journal.before_batch(&self.conn);
         let lost = self.transaction(&mut batch).err();
         match &lost {
             None => self.publish(),
             Some(_) => self.rollback(),
+        }
+        match &lost {
+            Some(StoreError::Full) => self.journal.did_not_fit(),
+            Some(_) | None => self.journal.keep(),
         }
         match (&lost, mem::replace(&mut self.failing, lost.is_some())) {
             (Some(error), false) => error!(error = error as &dyn Error, "writes fail"),

@@ -49,8 +49,10 @@ pub enum ApiErrorCode {
     Waking,
     /// The backend does not answer, or the sandbox lives in another PID namespace than hostd.
     DriverUnavailable,
-    /// The disk or the memory of the host is full.
+    /// The memory of the host is full.
     NoCapacity,
+    /// The disk of the data directory is below its floor, or full: make room, then the same may succeed.
+    DiskFull,
     /// The sandbox did not answer in time.
     TimedOut,
     /// hostd is shutting down.
@@ -59,7 +61,7 @@ pub enum ApiErrorCode {
 }
 
 impl ApiErrorCode {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::InvalidRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -82,6 +84,7 @@ impl ApiErrorCode {
         Self::Waking,
         Self::DriverUnavailable,
         Self::NoCapacity,
+        Self::DiskFull,
         Self::TimedOut,
         Self::ShuttingDown,
         Self::Internal,
@@ -103,7 +106,7 @@ impl ApiErrorCode {
             Self::SandboxFailed | Self::PortClosed => 502,
             Self::Waking | Self::DriverUnavailable | Self::ShuttingDown => 503,
             Self::TimedOut => 504,
-            Self::NoCapacity => 507,
+            Self::NoCapacity | Self::DiskFull => 507,
         }
     }
 
@@ -115,6 +118,7 @@ impl ApiErrorCode {
             | Self::Waking
             | Self::DriverUnavailable
             | Self::NoCapacity
+            | Self::DiskFull
             | Self::TimedOut
             | Self::ShuttingDown => true,
             Self::InvalidRequest

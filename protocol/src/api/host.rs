@@ -18,12 +18,32 @@ pub struct HostView {
     pub memory_total_bytes: u64,
     pub memory_available_bytes: u64,
     pub disk_total_bytes: u64,
+    /// Of the file system of the data directory, beside what hostd has set aside for itself.
     pub disk_free_bytes: u64,
+    /// Below this creates and wakes are refused.
+    #[serde(default)]
+    pub disk_floor_bytes: u64,
+    #[serde(default)]
+    pub disk_level: DiskLevel,
     pub hostd_rss_bytes: u64,
     /// Sandboxes by status.
     pub sandboxes: std::collections::BTreeMap<String, u64>,
     /// What does not work on this host, for people.
     pub warnings: Vec<String>,
+}
+
+/// How full the disk of the data directory is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DiskLevel {
+    #[default]
+    Ok,
+    /// Below the floor: creates and wakes are refused, but for one sandbox at a time that may wake so that files
+    /// are deleted in it.
+    Low,
+    /// Below half of the floor: sandboxes that grow are stopped, too.
+    Full,
 }
 
 /// What makes sandboxes on this host, or could.

@@ -20,7 +20,8 @@ pub use agent::{AgentView, WarmAnswer, WarmCreate};
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
 pub use exec::{ExecAnswer, ExecCreate, TtyChoice};
 pub use host::{
-    Capabilities, DOCKER_SOCKET, DriverView, HostView, PODMAN_SOCKET, StaleList, StaleView, Unasked,
+    Capabilities, DOCKER_SOCKET, DiskLevel, DriverView, HostView, PODMAN_SOCKET, StaleList, StaleView,
+    Unasked,
 };
 pub use id::{BadId, SandboxId};
 pub use missing::{Missing, MissingKind};

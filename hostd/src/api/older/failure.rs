@@ -72,6 +72,7 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         Code::Conflict | Code::ScopeTaken => (StatusCode::CONFLICT, None),
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, None),
         Code::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, Some("low_memory")),
+        Code::DiskFull => (StatusCode::SERVICE_UNAVAILABLE, Some("disk_full")),
         Code::TooMany => (StatusCode::SERVICE_UNAVAILABLE, Some("wakes_refused")),
         Code::NotRunning
         | Code::SandboxFailed

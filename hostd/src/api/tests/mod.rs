@@ -137,7 +137,8 @@ impl World {
         let inside = fixture::inside(previews.clone(), &store, &models).await;
         let links = Links::new(store.clone(), Passes::new(&[7; 32], previews.clone()));
         let (timing, agents) = (Timing::default(), Agents::default());
-        let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents };
+        let disk = fixture::endless(dir.path());
+        let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents, disk };
         let fleet = Fleet::open(parts).await.expect("a fleet");
         let settings = Settings {
             admin_hash: hash_of(ADMIN),

@@ -119,6 +119,7 @@ fn of_sandboxes() -> Vec<Case> {
         case("PID 1 silent", running()),
         refused("not woken yet", ApiErrorCode::Waking),
         refused("no room", ApiErrorCode::NoCapacity),
+        refused("disk full", ApiErrorCode::DiskFull),
         refused("hostd restarts", ApiErrorCode::ShuttingDown),
         refused("hostd fails", ApiErrorCode::Internal),
     ]

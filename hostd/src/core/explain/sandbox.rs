@@ -73,6 +73,9 @@ pub fn not_woken(teller: &Teller, code: ApiErrorCode, message: &str) -> Explanat
             return Explanation::new(code, "Slipway is restarting", text).hopeful(WAKING_RETRY_S);
         }
         ApiErrorCode::NoCapacity => format!("This host has no room left for {}", teller.the_sandbox()),
+        ApiErrorCode::DiskFull => {
+            format!("The disk of this host has no room left for {}", teller.the_sandbox())
+        }
         ApiErrorCode::TooMany => format!("This host is too busy to wake {}", teller.the_sandbox()),
         _ => format!("{} could not be woken", teller.sandbox()),
     };

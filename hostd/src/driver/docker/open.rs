@@ -145,7 +145,11 @@ fn seccomp_filter(layout: &Layout) -> Result<Filter, DriverError> {
     let hash: String = Sha256::digest(&list).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     // Named by what is in it: a container that was made before keeps what it was made with.
     let path = layout.data().join(format!("seccomp-{hash}.json"));
-    files::replace(&path, list.as_bytes(), 0o644).map_err(failed("write the seccomp filter"))?;
+    // One that is there whole is left alone: a full disk has no room for another.
+    let there = files::read(&path, list.len() as u64).is_ok_and(|bytes| bytes == list.as_bytes());
+    if !there {
+        files::replace(&path, list.as_bytes(), 0o644).map_err(failed("write the seccomp filter"))?;
+    }
     Ok(Filter { list, path })
 }
 

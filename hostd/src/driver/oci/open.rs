@@ -20,6 +20,7 @@ use super::{
     seccomp, trial,
 };
 use crate::core::PidNamespace;
+use nix::sys::statvfs::statvfs;
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
@@ -33,6 +34,11 @@ use tokio::{process::Command, time::timeout};
 
 /// In this order, unless one is named.
 const RUNTIMES: [&str; 3] = ["crun", "runc", "youki"];
+/// Which of them was tried last and ran, in the data directory.
+const REMEMBERED: &str = "runtime";
+const REMEMBERED_MAX_BYTES: u64 = 4096;
+/// With less than this free, what fails fails for that.
+const PROBE_ROOM_BYTES: u64 = 256 << 10;
 const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 pub struct OciConfig {
@@ -66,19 +72,29 @@ impl Oci {
             None => RUNTIMES.map(str::to_owned).to_vec(),
         };
         let ground = Ground::prepare(&config)?;
-        let mut tried = vec![];
-        for name in programs {
-            let Some(program) = find_program(&name) else {
+        let (mut tried, mut full) = (vec![], false);
+        for name in &programs {
+            let Some(program) = find_program(name) else {
                 tried.push(format!("{name}: not installed"));
                 continue;
             };
             for recipe in Recipe::candidates(&program) {
                 let description = recipe.describe();
                 match ground.try_recipe(&config, recipe, &tried).await {
-                    Ok(driver) => return Ok(driver),
-                    Err(error) => tried.push(format!("{description}: {}", explain(&error))),
+                    Ok(driver) => {
+                        ground.remember(&driver);
+                        return Ok(driver);
+                    }
+                    Err(error) => {
+                        full |= matches!(error, DriverError::DiskFull) || ground.has_no_room();
+                        tried.push(format!("{description}: {}", explain(&error)));
+                    }
                 }
             }
+        }
+        if full {
+            // Nothing can be tried on a full disk; and what is to make room again must start.
+            return ground.as_remembered(&config, &programs).await;
         }
         let tried = tried.join("; ");
         let message =
@@ -130,6 +146,23 @@ impl Ground {
         recipe: Recipe,
         tried: &[String],
     ) -> Result<Oci, DriverError> {
+        let driver = self.driver(config, recipe, self.warnings(tried)).await?;
+        let probe = trial::id();
+        // What a probe of an earlier hostd left, whatever its badge says.
+        driver.inner.scrap(&probe).await?;
+        let ran = driver.probe(&probe).await;
+        driver.erase(&probe, false).await?;
+        ran?;
+        Ok(driver)
+    }
+
+    /// Not tried yet.
+    async fn driver(
+        &self,
+        config: &OciConfig,
+        recipe: Recipe,
+        warnings: Vec<String>,
+    ) -> Result<Oci, DriverError> {
         let version = version_of(&recipe.program).await?;
         // With idmapped mounts files on disk have plain owners: nobody else on the host may get to them.
         // Otherwise the root of a sandbox, who is nobody here, must.
@@ -139,8 +172,8 @@ impl Ground {
             set.map_err(failed("close the data directory"))?;
         }
         let inner = Inner {
-            description: format!("{version}, {}", recipe.describe()),
-            warnings: self.warnings(tried),
+            description: description(&version, &recipe),
+            warnings,
             layout: self.layout.clone(),
             sealer: Sealer { instance: config.instance.clone(), key: config.key },
             sealed: Sealed::of(&recipe.program)?,
@@ -158,14 +191,46 @@ impl Ground {
             ended: Mutex::new(HashMap::new()),
         };
         inner.claim_ranges()?;
-        let driver = Oci { inner: Arc::new(inner) };
-        let probe = trial::id();
-        // What a probe of an earlier hostd left, whatever its badge says.
-        driver.inner.scrap(&probe).await?;
-        let ran = driver.probe(&probe).await;
-        driver.erase(&probe, false).await?;
-        ran?;
-        Ok(driver)
+        Ok(Oci { inner: Arc::new(inner) })
+    }
+
+    /// Keeps which one was tried last and ran: program, version and recipe. Best effort.
+    fn remember(&self, driver: &Oci) {
+        let (path, text) = (self.layout.data().join(REMEMBERED), driver.describe());
+        if self.remembered().is_some_and(|known| known == text) {
+            return;
+        }
+        if let Err(error) = files::replace(&path, text.as_bytes(), 0o600) {
+            tracing::warn!(%error, "could not keep which OCI runtime works");
+        }
+    }
+
+    fn remembered(&self) -> Option<String> {
+        files::read_text(&self.layout.data().join(REMEMBERED), REMEMBERED_MAX_BYTES).ok()
+    }
+
+    fn has_no_room(&self) -> bool {
+        let free = statvfs(self.layout.data()).map(|disk| disk.blocks_available() * disk.fragment_size());
+        free.is_ok_and(|free| free < PROBE_ROOM_BYTES)
+    }
+
+    /// The one that was tried last and ran, if it is still there and the same.
+    async fn as_remembered(&self, config: &OciConfig, programs: &[String]) -> Result<Oci, DriverError> {
+        let known = self.remembered().ok_or(DriverError::DiskFull)?;
+        let mut warnings = self.warnings(&[]);
+        warnings
+            .push("the disk was full when hostd started: the OCI runtime is as it was last tried".to_owned());
+        let there = programs.iter().filter_map(|name| find_program(name));
+        for recipe in there.flat_map(|program| Recipe::candidates(&program)) {
+            // One that does not even say its version is another.
+            let Ok(version) = version_of(&recipe.program).await else { continue };
+            if description(&version, &recipe) == known {
+                let driver = self.driver(config, recipe, warnings).await?;
+                driver.inner.scrap(&trial::id()).await?;
+                return Ok(driver);
+            }
+        }
+        Err(DriverError::DiskFull)
     }
 
     /// `tried` is what would have been better.
@@ -211,6 +276,10 @@ fn find_program(name: &str) -> Option<PathBuf> {
         std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
     places(name).into_iter().find(is_program)
+}
+
+fn description(version: &str, recipe: &Recipe) -> String {
+    format!("{version}, {}", recipe.describe())
 }
 
 async fn version_of(program: &Path) -> Result<String, DriverError> {

@@ -1,14 +1,18 @@
 //! The writer under trouble: failing jobs, a failing commit, a full disk.
 
 use super::{id, kinds, with_one};
-use crate::store::{
-    Store, StoreError,
-    error::{During, Result},
+use crate::{
+    disk_room::DiskRoom,
+    store::{
+        Store, StoreError,
+        error::{During, Result},
+    },
 };
-use protocol::api::SandboxId;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use protocol::api::{DiskLevel, SandboxId};
 use rusqlite::Connection;
 use serde_json::json;
-use std::sync::mpsc;
+use std::{io::Write, sync::mpsc};
 use tokio::sync::oneshot;
 
 /// Keeps the writer busy until it is let go, so that what is queued meanwhile becomes one batch.
@@ -127,6 +131,48 @@ async fn a_full_disk_is_said_and_writing_goes_on_when_there_is_space() {
     limit_pages(&store, 1_000_000).await;
     store.note(&id, "big", big, 1).await.unwrap();
     assert_eq!(kinds(&store).await.len(), 2 + filled);
+}
+
+/// A tmpfs of 16 megabytes.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=16m")).unwrap();
+        Self(dir)
+    }
+
+    fn fill(&self) {
+        let mut filler = std::fs::File::create(self.0.path().join("filler")).unwrap();
+        while filler.write(&[0; 4096]).is_ok_and(|written| written > 0) {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
+    }
+}
+
+#[tokio::test]
+async fn commits_go_on_when_the_disk_has_no_block_left() {
+    let disk = SmallDisk::mount();
+    let (path, room) = (disk.0.path().join("slipway.db"), DiskRoom::open(disk.0.path(), None));
+    let store = Store::open_on(&path, room.clone()).unwrap();
+    let id = super::insert(&store, super::new_sandbox(1, None)).await.id;
+    disk.fill();
+    assert_eq!(room.tend().level, DiskLevel::Full);
+    // As many as nobody can make who would free space by them.
+    for _ in 0..500 {
+        store.note(&id, "note", json!({}), 1).await.unwrap();
+    }
+    store.close().await;
+    // Also by the next one, which finds what was there.
+    let store = Store::open_on(&path, DiskRoom::open(disk.0.path(), None)).unwrap();
+    store.note(&id, "note", json!({}), 1).await.unwrap();
+    assert_eq!(kinds(&store).await.len(), 502);
+    store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -1,0 +1,160 @@
+//! What the fleet does about a disk that fills up: nothing new is begun below the floor, sandboxes that grow are
+//! stopped, one at a time may wake so that files are deleted in it.
+
+use super::{Ask, Fleet, FleetError, fleet::Inner, owner::Owner};
+use crate::{
+    control::Control,
+    core::{Growth, heaviest},
+    disk_room::DiskState,
+    limits::{DISK_LOOK_LOW_MS, DISK_LOOK_MS, GROWTH_WINDOW_MS, MEASURE_PAUSE_PART},
+    store::SandboxRecord,
+};
+use protocol::api::{DiskLevel, Problem, ProblemCode, SandboxId};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep, timeout},
+};
+use tracing::{debug, warn};
+
+/// Sizes of workspaces, as they were measured since the disk is low, the newest last.
+type History = VecDeque<(Instant, HashMap<SandboxId, u64>)>;
+
+/// The sandbox that may be up to make room, while the disk is low.
+#[derive(Default)]
+pub(super) struct Cleaner(Mutex<Option<SandboxId>>);
+
+impl Inner {
+    /// Whether this one may be brought up. Below the floor one at a time may be, to delete files in it.
+    pub(super) fn room_to_wake(&self, id: &SandboxId) -> Result<(), FleetError> {
+        let disk = self.disk.state();
+        let mut cleaner = self.cleaner.0.lock().expect("no panic while held");
+        match disk.level {
+            DiskLevel::Ok => *cleaner = None,
+            DiskLevel::Low | DiskLevel::Full => {
+                if cleaner.is_some_and(|other| other != *id && self.is_wanted_up(&other)) {
+                    return Err(FleetError::DiskFull(disk));
+                }
+                *cleaner = Some(*id);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Owner {
+    /// Refused where the disk has no room for another one that is up.
+    pub(super) fn room_to_come_up(&self) -> Result<(), FleetError> {
+        let record = self.record();
+        if record.state.is_wanted_up() { Ok(()) } else { self.fleet.room_to_wake(&record.id) }
+    }
+
+    /// The act before the intent, as nowhere else: a hostd that dies in between leaves a sandbox that is gone
+    /// and was never said to be.
+    pub(super) async fn erase_first(&mut self, keep_workspace: bool) {
+        warn!(sandbox = %self.id(), "the disk is full: erasing a sandbox before that is written down");
+        let within = Duration::from_millis(self.fleet.timing.down_ms);
+        match timeout(within, self.driver.erase(&self.id(), keep_workspace)).await {
+            Ok(Ok(())) => self.gone(),
+            Ok(Err(error)) => warn!(sandbox = %self.id(), %error, "could not erase it"),
+            Err(_) => warn!(sandbox = %self.id(), "could not erase it in time"),
+        }
+    }
+}
+
+impl Fleet {
+    /// Whether another sandbox may be made, or an image.
+    pub fn room_for_more(&self) -> Result<(), FleetError> {
+        let disk = self.disk().state();
+        match disk.level {
+            DiskLevel::Ok => Ok(()),
+            DiskLevel::Low | DiskLevel::Full => Err(FleetError::DiskFull(disk)),
+        }
+    }
+
+    /// Wakes a sandbox for work of its own, a task or a page: below the floor nobody is woken for that.
+    pub async fn awake_for_work(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), FleetError> {
+        if !self.record(id).await?.state.is_wanted_up() {
+            self.room_for_more()?;
+        }
+        self.awake(id).await
+    }
+
+    /// Looks after the disk until hostd ends.
+    pub async fn tend_disk(&self) {
+        let mut history = History::default();
+        loop {
+            let (room, begun) = (self.disk().clone(), Instant::now());
+            // It may write; the disk may be slow.
+            let level = spawn_blocking(move || room.tend()).await.map_or(DiskLevel::Ok, |disk| disk.level);
+            let pause_ms = match level {
+                DiskLevel::Ok => {
+                    history.clear();
+                    DISK_LOOK_MS
+                }
+                DiskLevel::Low | DiskLevel::Full => {
+                    self.measure(&mut history).await;
+                    DISK_LOOK_LOW_MS
+                }
+            };
+            if level == DiskLevel::Full {
+                self.stop_the_heaviest(&mut history).await;
+            }
+            // Large workspaces take long to measure, which must not be all that is done.
+            sleep(Duration::from_millis(pause_ms).max(begun.elapsed() * MEASURE_PAUSE_PART)).await;
+        }
+    }
+
+    /// How large the workspaces of those are that are up.
+    async fn measure(&self, history: &mut History) {
+        let mut sizes = HashMap::new();
+        for record in self.all_up() {
+            let sandbox = record.id;
+            match self.driver_of(&record).workspace_bytes(&sandbox).await {
+                Ok(bytes) => sizes.extend(bytes.map(|bytes| (sandbox, bytes))),
+                // Files come and go while they are counted.
+                Err(error) => debug!(%sandbox, %error, "could not measure a workspace"),
+            }
+        }
+        let window = Duration::from_millis(GROWTH_WINDOW_MS);
+        history.retain(|(at, _)| at.elapsed() < window);
+        history.push_back((Instant::now(), sizes));
+    }
+
+    /// Stops the one that has grown most of late. Another only if it grows from now on.
+    async fn stop_the_heaviest(&self, history: &mut History) {
+        let Some(growth) = heaviest(&growths(history)) else { return };
+        let (sandbox, grown_bytes) = (growth.sandbox, growth.grown_bytes());
+        warn!(%sandbox, grown_bytes, "the disk is full: stopping the sandbox that grows");
+        history.clear();
+        match self.ask(&sandbox, Ask::Evict { grown_bytes }).await {
+            // It was stopped, or destroyed, meanwhile.
+            Ok(_) | Err(FleetError::Refused(_)) => {}
+            Err(error) => warn!(%sandbox, %error, "could not stop it"),
+        }
+    }
+}
+
+/// From the first to the last measure of each.
+fn growths(history: &History) -> Vec<Growth<SandboxId>> {
+    let Some((_, last)) = history.back() else { return Vec::new() };
+    let growth = |(sandbox, now_bytes): (&SandboxId, &u64)| {
+        let before_bytes = history.iter().find_map(|(_, sizes)| sizes.get(sandbox).copied())?;
+        Some(Growth { sandbox: *sandbox, before_bytes, now_bytes: *now_bytes })
+    };
+    last.iter().filter_map(growth).collect()
+}
+
+/// Why a sandbox was stopped that nobody stopped.
+pub(super) fn evicted(grown_bytes: u64, disk: &DiskState) -> Problem {
+    let (free, grown) = (disk.free_bytes >> 20, grown_bytes >> 20);
+    let message = format!(
+        "hostd stopped it: the data disk is full ({free} MB free), and its files grew by {grown} MB in a moment; \
+         start it to delete some of them, or destroy it"
+    );
+    Problem { code: ProblemCode::DiskFull, message, output: Vec::new() }
+}
