@@ -1,6 +1,7 @@
 //! `slipway doctor`.
 
 use crate::{
+    age::bytes,
     client::{Ask, ClientError},
     commands::drivers,
     context::{Context, typed},
@@ -8,7 +9,7 @@ use crate::{
     failure::Failure,
     output::{Colour, Output},
 };
-use protocol::api::{ApiErrorCode, DriverView, HostView};
+use protocol::api::{ApiErrorCode, DiskLevel, DriverView, HostView};
 
 /// Gives 1 when something that is needed is missing. Another machine's hostd is all that there is to
 /// check where one is set.
@@ -65,7 +66,7 @@ fn hostd_checks(host: &HostView) -> Vec<Check> {
     let of_driver = |text: &String| host.drivers.iter().any(|driver| driver.missing.contains(text));
     let warnings = host.warnings.iter().filter(|text| !of_driver(text));
     let warnings = warnings.map(|text| Check::warning("hostd", text.clone(), None));
-    std::iter::once(answers).chain(warnings).collect()
+    std::iter::once(answers).chain(full_disk(host)).chain(warnings).collect()
 }
 
 fn bad_address(error: &ClientError) -> Check {
@@ -88,6 +89,19 @@ async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
             vec![Check { name: "hostd", level, found: error.to_string(), fix }]
         }
     }
+}
+
+/// What hostd does about its disk, where that is anything.
+fn full_disk(host: &HostView) -> Option<Check> {
+    let does = match host.disk_level {
+        DiskLevel::Ok => return None,
+        DiskLevel::Low => "creates and wakes are refused",
+        DiskLevel::Full => "creates and wakes are refused, and sandboxes that grow are stopped",
+    };
+    let (free, floor) = (bytes(host.disk_free_bytes), bytes(host.disk_floor_bytes));
+    let found = format!("disk_full: {free} free, and hostd keeps {floor}: {does}");
+    let fix = "slipway exec ID -- rm FILE, or slipway rm ID; or a lower SLIPWAY_DISK_FLOOR_MB";
+    Some(Check::missing("hostd's disk", found, fix))
 }
 
 fn text(checks: &[Check], drivers: &[DriverView], output: Output) -> String {
@@ -126,6 +140,25 @@ fn briefly(driver: &DriverView) -> DriverView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_said_with_what_to_do() {
+        let host = |level: &str| -> HostView {
+            serde_json::from_value(serde_json::json!({
+                "version": "1", "instance": "i", "default_driver": "oci", "default_image": "host", "drivers": [],
+                "cpus": 1, "memory_total_bytes": 1, "memory_available_bytes": 1, "disk_total_bytes": 4 << 30,
+                "disk_free_bytes": 1 << 20, "disk_floor_bytes": 200 << 20, "disk_level": level,
+                "hostd_rss_bytes": 1, "sandboxes": {}, "warnings": [],
+            }))
+            .expect("a host")
+        };
+        assert_eq!(full_disk(&host("ok")), None);
+        for (level, does) in [("low", "wakes are refused"), ("full", "grow are stopped")] {
+            let check = full_disk(&host(level)).expect("said");
+            assert!(check.found.starts_with("disk_full: ") && check.found.ends_with(does), "{check:?}");
+            assert_eq!((check.level, check.fix.is_some()), (Level::Missing, true));
+        }
+    }
 
     #[test]
     fn a_check_says_how_to_fix_it() {
