@@ -3,6 +3,7 @@
 
 pub mod agents;
 pub mod api;
+mod backpressure;
 mod boot;
 mod clock;
 pub mod command;

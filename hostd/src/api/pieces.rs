@@ -1,55 +1,73 @@
-//! What runtimed shows of a terminal, piece by piece. Nothing of it is believed: a piece has a bound.
+//! What runtimed shows of a terminal, piece by piece. Nothing of it is believed: a piece has a bound. A piece is
+//! not waited for: its parts are passed on as they come, so that no more than one read is held for a viewer.
 
 use super::limits;
+use crate::backpressure::read_piece;
 use bytes::{Buf as _, Bytes, BytesMut};
 use protocol::PieceHead;
 use std::io;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::AsyncRead;
 
 pub struct Pieces<R> {
     from: R,
     buffer: BytesMut,
+    /// What is still to come of a piece whose head was read: its position, and how many bytes.
+    rest: PieceHead,
 }
 
 impl<R: AsyncRead + Unpin> Pieces<R> {
     pub fn new(from: R) -> Self {
-        Self { from, buffer: BytesMut::new() }
+        Self { from, buffer: BytesMut::new(), rest: PieceHead { at: 0, length: 0 } }
     }
 
-    /// The position and the bytes of the next piece; `None` at the end. Safe to cancel: what was read of a
-    /// piece is kept.
+    /// The position and the bytes of the next piece, or of the part of it that came; `None` at the end. Safe to
+    /// cancel: what was read is kept.
     pub async fn next(&mut self) -> io::Result<Option<(u64, Bytes)>> {
         loop {
-            if let Some(piece) = self.whole()? {
-                return Ok(Some(piece));
+            if let Some(part) = self.part()? {
+                return Ok(Some(part));
             }
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
+            let came = read_piece(&mut self.from).await?;
+            if came.is_empty() {
                 return Ok(None);
             }
+            self.buffer.extend_from_slice(&came);
         }
     }
 
-    fn whole(&mut self) -> io::Result<Option<(u64, Bytes)>> {
-        let Some(head) = self.buffer.first_chunk::<{ PieceHead::BYTES }>() else { return Ok(None) };
-        let head = PieceHead::from_bytes(*head);
-        let length = usize::try_from(head.length).unwrap_or(usize::MAX);
-        if length > limits::VIEWER_PIECE_MAX_BYTES {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece that is too long"));
+    fn part(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+        if self.rest.length == 0 {
+            let Some(head) = self.buffer.first_chunk::<{ PieceHead::BYTES }>() else { return Ok(None) };
+            let head = PieceHead::from_bytes(*head);
+            if usize::try_from(head.length).unwrap_or(usize::MAX) > limits::VIEWER_PIECE_MAX_BYTES {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece that is too long"));
+            }
+            self.buffer.advance(PieceHead::BYTES);
+            self.rest = head;
+            if head.length == 0 {
+                return Ok(Some((head.at, Bytes::new())));
+            }
         }
-        if self.buffer.len() < PieceHead::BYTES + length {
+        if self.buffer.is_empty() {
             return Ok(None);
         }
-        self.buffer.advance(PieceHead::BYTES);
-        Ok(Some((head.at, self.buffer.split_to(length).freeze())))
+        let came = self.buffer.len().min(self.rest.length as usize);
+        let at = self.rest.at;
+        self.rest = PieceHead {
+            at: at.saturating_add(came as u64),
+            length: self.rest.length.saturating_sub(u32::try_from(came).unwrap_or(u32::MAX)),
+        };
+        Ok(Some((at, self.buffer.split_to(came).freeze())))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backpressure::PIECE_BYTES;
 
     #[tokio::test]
-    async fn pieces_come_whole_however_they_are_cut() {
+    async fn nothing_of_a_piece_is_lost_however_it_is_cut() {
         let mut wire = Vec::new();
         for (at, text) in [(5, "hello"), (10, ""), (99, "far")] {
             wire.extend(PieceHead { at, length: text.len() as u32 }.to_bytes());
@@ -60,10 +78,25 @@ mod tests {
             let mut pieces = Pieces::new(&mut cut);
             let mut seen = Vec::new();
             while let Some((at, bytes)) = pieces.next().await.unwrap() {
-                seen.push((at, String::from_utf8(bytes.to_vec()).unwrap()));
+                seen.extend((at..).zip(bytes.iter().copied().map(char::from)));
             }
-            assert_eq!(seen, [(5, "hello".into()), (10, String::new()), (99, "far".into())], "{size}");
+            let text = [(5, 'h'), (6, 'e'), (7, 'l'), (8, 'l'), (9, 'o'), (99, 'f'), (100, 'a'), (101, 'r')];
+            assert_eq!(seen, text, "{size}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_longest_piece_comes_in_parts_of_one_read() {
+        let length = limits::VIEWER_PIECE_MAX_BYTES;
+        let mut wire = PieceHead { at: 7, length: length as u32 }.to_bytes().to_vec();
+        wire.resize(PieceHead::BYTES + length, b'x');
+        let mut pieces = Pieces::new(wire.as_slice());
+        let mut next = 7;
+        while let Some((at, bytes)) = pieces.next().await.unwrap() {
+            assert!(at == next && bytes.len() <= PIECE_BYTES, "{} bytes at {at}", bytes.len());
+            next += bytes.len() as u64;
+        }
+        assert_eq!(next, 7 + length as u64);
     }
 
     /// Gives so many bytes at a time.

@@ -6,6 +6,7 @@ use super::{
     metrics::{CONNECTIONS, CONNECTIONS_REFUSED},
 };
 use crate::{
+    backpressure::{WindowBody, WindowIo, WriteWindow},
     connections::{self, Accept, Crowd},
     driver::Stream,
     limits,
@@ -14,7 +15,11 @@ use axum::Router;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
-use std::{io, sync::atomic::Ordering, time::Duration};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
@@ -73,16 +78,18 @@ async fn serve_at_most(most: usize, listener: Listener, router: Router, shutdown
 }
 
 async fn talk(stream: Box<dyn Stream>, peer: Peer, router: Router, shutdown: CancellationToken) {
+    let window = Arc::<WriteWindow>::default();
+    let of_bodies = window.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        let mut router = router.clone();
-        async move { router.call(request).await }
+        let (mut router, window) = (router.clone(), of_bodies.clone());
+        async move { router.call(request).await.map(|response| response.map(|body| WindowBody::to(window, body))) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(limits::HEAD_TIMEOUT_MS))
         .max_buf_size(api::HEAD_MAX_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(WindowIo::new(stream, window)), service)
         .with_upgrades();
     let mut connection = Box::pin(connection);
     let ended = tokio::select! {

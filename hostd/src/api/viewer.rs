@@ -9,6 +9,7 @@
 //! of the log; one who is dead is found by his silence.
 
 use super::{limits, pieces::Pieces};
+use crate::backpressure::PIECE_BYTES;
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use protocol::{
@@ -32,6 +33,8 @@ use tokio_tungstenite::{
 const REASON_MAX_BYTES: usize = 123;
 /// Allocated for every viewer; keys are short.
 const READ_BUFFER_BYTES: usize = 4 << 10;
+/// One piece of output that waits for the socket, and what is said around it.
+const WRITE_BUFFER_MAX_BYTES: usize = 2 * PIECE_BYTES;
 
 /// How it came to an end.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(socket: S) -> WebSocketSt
         .max_frame_size(Some(VIEWER_MESSAGE_MAX_BYTES))
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(0)
-        .max_write_buffer_size(2 * limits::VIEWER_PIECE_MAX_BYTES);
+        .max_write_buffer_size(WRITE_BUFFER_MAX_BYTES);
     WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await
 }
 

@@ -2,6 +2,7 @@
 
 use super::pool::{Body, Lease, Pool, Sender};
 use crate::{
+    backpressure::{WindowBody, WindowIo, WriteWindow},
     driver::{Driver, Target},
     limits,
 };
@@ -130,7 +131,7 @@ impl Control {
         {
             return Ok((response, sender));
         }
-        let mut sender = self.connect().await?;
+        let (mut sender, _) = self.connect().await?;
         let response = sender.send_request(request()?).await.map_err(ControlError::Broken)?;
         Ok((response, sender))
     }
@@ -144,7 +145,8 @@ impl Control {
     ) -> Result<Response<Incoming>, ControlError> {
         let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let head = async {
-            let mut sender = self.connect().await?;
+            let (mut sender, window) = self.connect().await?;
+            let request = request.map(|body| WindowBody::to(window, body).boxed());
             let response = sender.send_request(request).await.map_err(ControlError::Broken)?;
             if response.status().is_client_error() || response.status().is_server_error() {
                 return Err(refusal(response).await);
@@ -163,7 +165,7 @@ impl Control {
     ) -> Result<Upgraded, ControlError> {
         let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         let switch = async {
-            let mut sender = self.connect().await?;
+            let (mut sender, _) = self.connect().await?;
             let request = request(&Method::GET, path)
                 .header(CONNECTION, "Upgrade")
                 .header(UPGRADE, to)
@@ -178,17 +180,19 @@ impl Control {
         timeout(within, switch).await.unwrap_or(Err(ControlError::TimedOut(ms)))
     }
 
-    async fn connect(&self) -> Result<Sender, ControlError> {
+    /// A connection, and the window of the bodies that are sent on it.
+    async fn connect(&self) -> Result<(Sender, Arc<WriteWindow>), ControlError> {
         let stream =
             self.driver.dial(&self.sandbox, Target::Control).await.map_err(ControlError::Unreachable)?;
+        let window = Arc::<WriteWindow>::default();
         let (sender, connection) = hyper::client::conn::http1::Builder::new()
             .max_buf_size(limits::CONTROL_HEAD_MAX_BYTES)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(WindowIo::new(stream, window.clone())))
             .await
             .map_err(ControlError::Broken)?;
         // Ends when the sender is dropped and the last answer was read.
         tokio::spawn(connection.with_upgrades());
-        Ok(sender)
+        Ok((sender, window))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::rouse::rouse;
 use crate::{
+    backpressure::WriteWindow,
     reconcile::{Fleet, Visit},
     traffic,
     upstream::Line,
@@ -13,6 +14,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -27,6 +29,14 @@ pub enum Answer {
 impl Answer {
     pub fn empty() -> Self {
         Self::Whole(Full::default())
+    }
+
+    /// The connection that it comes from.
+    pub fn source(&self) -> Option<Arc<WriteWindow>> {
+        match self {
+            Self::Whole(_) | Self::Events(_) => None,
+            Self::App(body) => body.line.as_ref().map(|line| line.window.clone()),
+        }
     }
 }
 

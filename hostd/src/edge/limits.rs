@@ -48,8 +48,6 @@ pub const PEER_SILENT_MAX_MS: u32 = 5 * 60_000;
 pub const ALIVE_ASK_S: u32 = 60;
 /// How long the other half of an upgraded connection goes on when one has ended.
 pub const HALF_CLOSED_MAX: Duration = Duration::from_secs(300);
-/// What is moved at once in an upgraded connection.
-pub const PIECE_BYTES: usize = 16 << 10;
 /// Pages that wait for a port at once, and between two looks for them.
 pub const WAITERS_MAX: usize = 512;
 pub const WAITER_LOOK: Duration = Duration::from_millis(500);

@@ -2,14 +2,18 @@
 
 use super::{
     begun::Begun,
+    body::Answer,
     limits, metrics,
     splice::{AppEnd, splice},
     state::Edge,
     tls::Tls,
-    visit::{Arrival, visit},
+    visit::{Arrival, HandedOver, visit},
     wary::{Heads, Wary},
 };
-use crate::connections::{self, Accept, Crowd, Origin};
+use crate::{
+    backpressure::{Transfer, WindowBody, WindowIo, WriteWindow},
+    connections::{self, Accept, Crowd, Origin},
+};
 use bytes::Bytes;
 use hyper::{
     Request,
@@ -140,16 +144,26 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let heads = Arc::new(Heads::default());
-    let arrival = Arc::new(Arrival::new(edge.clone(), Some(heads.clone())));
+    let window = Arc::<WriteWindow>::default();
+    let arrival = Arc::new(Arrival::by_http1(edge.clone(), heads.clone(), window.clone()));
     let service = {
-        let arrival = arrival.clone();
-        service_fn(move |request: Request<Incoming>| Box::pin(visit(arrival.clone(), request)))
+        let (arrival, window) = (arrival.clone(), window.clone());
+        service_fn(move |request: Request<Incoming>| {
+            let (visit, window) = (visit(arrival.clone(), request), window.clone());
+            Box::pin(async move {
+                let bounded = |body: Answer| {
+                    let transfer = Transfer::new(body.source(), window);
+                    WindowBody::new(body, transfer)
+                };
+                Ok::<_, HandedOver>(visit.await?.map(bounded))
+            })
+        })
     };
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::HEAD_MAX)
         .max_header_size(limits::HEAD_MAX_BYTES)
-        .serve_connection(TokioIo::new(Wary::new(stream, heads)), service);
+        .serve_connection(TokioIo::new(WindowIo::new(Wary::new(stream, heads), window)), service);
     let ended = tokio::select! {
         ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => ended,
         // The request in flight is finished below, and no other one is begun.
@@ -159,7 +173,7 @@ where
         }
     };
     let parts = connection.into_parts();
-    let mut stream = parts.io.into_inner().stream;
+    let mut stream = parts.io.into_inner().into_inner().stream;
     if let Some(app) = arrival.taken() {
         return Ok(Some(Upgraded { stream, sent: parts.read_buf, app }));
     }
@@ -172,7 +186,7 @@ pub(super) async fn talk_http2<T>(stream: T, edge: Arc<Edge>) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let arrival = Arc::new(Arrival::new(edge.clone(), None));
+    let arrival = Arc::new(Arrival::by_http2(edge.clone()));
     let asked = Arc::new(Notify::new());
     let service = {
         let asked = asked.clone();

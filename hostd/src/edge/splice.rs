@@ -1,24 +1,19 @@
 //! An upgraded connection: bytes both ways, whatever they mean. A buffer exists only while something is in
 //! it, so a silent one costs its two sockets and little else.
 
-use super::{
-    limits::{HALF_CLOSED_MAX, PIECE_BYTES},
-    rouse::rouse,
-};
+use super::{limits::HALF_CLOSED_MAX, rouse::rouse};
 use crate::{
+    backpressure::read_piece,
     reconcile::{Fleet, Visit},
     upstream::Taken,
 };
 use bytes::Bytes;
 use std::{
-    future::poll_fn,
-    io,
-    mem::{self, MaybeUninit},
+    io, mem,
     pin::{Pin, pin},
-    task::{Poll, ready},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, split},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, split},
     time::timeout,
 };
 
@@ -48,7 +43,7 @@ where
             }
             // What was passed on is not held while nothing comes.
             drop(mem::take(&mut piece));
-            piece = next(&mut from_browser).await?;
+            piece = read_piece(&mut from_browser).await?;
             if piece.is_empty() {
                 return to_app.shutdown().await;
             }
@@ -61,7 +56,7 @@ where
             // TLS may keep what it could not send at once.
             to_browser.flush().await?;
             drop(mem::take(&mut piece));
-            piece = next(&mut from_app).await?;
+            piece = read_piece(&mut from_app).await?;
             if piece.is_empty() {
                 return to_browser.shutdown().await;
             }
@@ -75,15 +70,4 @@ where
     };
     ended?;
     timeout(HALF_CLOSED_MAX, rest).await.unwrap_or(Ok(()))
-}
-
-/// What comes next; nothing at the end. Read to the stack: a wait holds no buffer.
-async fn next(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes> {
-    poll_fn(|cx| {
-        let mut space = [MaybeUninit::uninit(); PIECE_BYTES];
-        let mut buffer = ReadBuf::uninit(&mut space);
-        ready!(Pin::new(&mut *from).poll_read(cx, &mut buffer))?;
-        Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
-    })
-    .await
 }

@@ -13,6 +13,7 @@ use super::{
     wary::Heads,
 };
 use crate::{
+    backpressure::WriteWindow,
     core::{
         Explanation, Preview,
         edge::{Malformed, Manner, Rewrite, authority, end_to_end},
@@ -40,13 +41,19 @@ pub struct Arrival {
     edge: Arc<Edge>,
     /// Only of HTTP/1.1.
     heads: Option<Arc<Heads>>,
+    /// Of what is written to this connection; only of HTTP/1.1.
+    window: Option<Arc<WriteWindow>>,
     /// Who has the connection after the answer.
     app: Mutex<Option<AppEnd>>,
 }
 
 impl Arrival {
-    pub fn new(edge: Arc<Edge>, heads: Option<Arc<Heads>>) -> Self {
-        Self { edge, heads, app: Mutex::default() }
+    pub fn by_http1(edge: Arc<Edge>, heads: Arc<Heads>, window: Arc<WriteWindow>) -> Self {
+        Self { edge, heads: Some(heads), window: Some(window), app: Mutex::default() }
+    }
+
+    pub fn by_http2(edge: Arc<Edge>) -> Self {
+        Self { edge, heads: None, window: None, app: Mutex::default() }
     }
 
     pub fn taken(&self) -> Option<AppEnd> {
@@ -178,7 +185,9 @@ async fn serve(arrival: &Arrival, asked: Asked<'_>) -> Answered {
     rewrite.request(&mut parts, manner.upgrade);
     let body = match body.is_end_stream() {
         true => Outgoing::empty(),
-        false => Outgoing::new(body, site.traffic.stream(), edge.gate.scanner()),
+        false => {
+            Outgoing::new(body, site.traffic.stream(), edge.gate.scanner(), arrival.window.clone())
+        }
     };
     let errand = Errand { site, port: preview.port, manner };
     let served = held(edge, preview, &errand, Request::from_parts(parts, body)).await;

@@ -12,7 +12,7 @@ pub const IDLE_MAX_MS: u64 = 300_000;
 pub const IDLE_LOOK_MS: u64 = 15_000;
 /// What is read at once: a little at first, and much when much comes.
 pub const BUFFER_MIN_BYTES: usize = 8 << 10;
-pub const BUFFER_MAX_BYTES: usize = 64 << 10;
+pub const BUFFER_MAX_BYTES: usize = 32 << 10;
 /// What is passed on at once where much comes, and how many connections do that at a time, of all sandboxes.
 pub const PIPE_BYTES: usize = 256 << 10;
 pub const PIPES_MAX: usize = 256;

@@ -1,6 +1,7 @@
 //! One connection to a server that `http://` is asked of: driven by whoever uses it, and kept for the next request.
 
 use super::{body::Counted, limits};
+use crate::backpressure::{WindowBody, WindowIo, WriteWindow};
 use hyper::{
     Request, Response,
     body::Incoming,
@@ -10,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use std::{
     io,
     net::IpAddr,
+    sync::Arc,
     task::{Context, Waker},
 };
 use tokio::net::TcpStream;
@@ -17,20 +19,23 @@ use tokio::net::TcpStream;
 pub struct Line {
     /// Who is there: what was judged, and is judged again for each request.
     pub address: IpAddr,
-    sender: SendRequest<Counted>,
+    sender: SendRequest<WindowBody<Counted>>,
     /// None when it has ended: it must not be polled then.
-    connection: Option<Connection<TokioIo<TcpStream>, Counted>>,
+    connection: Option<Connection<TokioIo<WindowIo<TcpStream>>, WindowBody<Counted>>>,
+    /// Of the bodies that are sent on it.
+    pub window: Arc<WriteWindow>,
 }
 
 impl Line {
     pub async fn over(stream: TcpStream) -> io::Result<Self> {
         let address = stream.peer_addr()?.ip();
+        let window = Arc::<WriteWindow>::default();
         let handshake = Builder::new()
             .max_buf_size(limits::HEAD_MAX_BYTES)
             .max_headers(limits::HEADERS_MAX)
-            .handshake(TokioIo::new(stream));
+            .handshake(TokioIo::new(WindowIo::new(stream, window.clone())));
         let (sender, connection) = handshake.await.map_err(io::Error::other)?;
-        Ok(Self { address, sender, connection: Some(connection) })
+        Ok(Self { address, sender, connection: Some(connection), window })
     }
 
     /// The head of the answer comes only while the line is driven, and so does its body.
@@ -38,7 +43,7 @@ impl Line {
         &mut self,
         request: Request<Counted>,
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + Send + use<> {
-        self.sender.send_request(request)
+        self.sender.send_request(request.map(|body| WindowBody::to(self.window.clone(), body)))
     }
 
     pub fn drive(&mut self, cx: &mut Context<'_>) {

@@ -6,6 +6,7 @@ use super::{
     proxy::Answered,
     trip::{Trip, Way},
 };
+use crate::backpressure::WindowIo;
 use axum::body::Body;
 use hyper::{
     Request, Response,
@@ -48,11 +49,12 @@ async fn run(inside: OnUpgrade, outside: TcpStream, trip: Arc<Trip>) {
 
 async fn carry_both(inside: Upgraded, outside: TcpStream, trip: &Trip) -> io::Result<()> {
     // A door speaks HTTP/1.1, and on sockets only.
-    let inside = inside.downcast::<TokioIo<TcpStream>>().map_err(|_| io::Error::other("it is no socket"))?;
+    let inside = inside.downcast::<TokioIo<WindowIo<TcpStream>>>();
+    let inside = inside.map_err(|_| io::Error::other("it is no socket"))?;
     let (mut from_outside, mut to_outside) = outside.into_split();
     trip.moves(Way::Up, inside.read_buf.len()).map_err(io::Error::other)?;
     to_outside.write_all(&inside.read_buf).await?;
-    let (mut from_inside, mut to_inside) = inside.io.into_inner().into_split();
+    let (mut from_inside, mut to_inside) = inside.io.into_inner().into_inner().into_split();
     let up = carry(&mut from_inside, &mut to_outside, (trip, Way::Up));
     let down = carry(&mut from_outside, &mut to_inside, (trip, Way::Down));
     tokio::try_join!(up, down).map(drop)

@@ -2,7 +2,10 @@
 //! more wake-ups than it has packets.
 
 use super::{limits::HEAD_MAX_BYTES, origin::Origin};
-use crate::outside::{Outside, OutsideError};
+use crate::{
+    backpressure::WindowIo,
+    outside::{Outside, OutsideError},
+};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -14,13 +17,14 @@ use hyper_util::rt::TokioIo;
 use std::{
     future::poll_fn,
     pin::pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-type Wire = TokioIo<Either<TcpStream, TlsStream<TcpStream>>>;
+type Wire = TokioIo<WindowIo<Either<TcpStream, TlsStream<TcpStream>>>>;
 
 pub struct Line {
     sender: SendRequest<Full<Bytes>>,
@@ -47,8 +51,9 @@ impl Line {
         } else {
             Either::Left(stream)
         };
-        let builder = Builder::new().max_header_size(HEAD_MAX_BYTES).handshake(TokioIo::new(wire));
-        let (sender, connection) = builder.await?;
+        // Requests are held whole anyway: nothing of them waits for the window.
+        let wire = TokioIo::new(WindowIo::new(wire, Arc::default()));
+        let (sender, connection) = Builder::new().max_header_size(HEAD_MAX_BYTES).handshake(wire).await?;
         Ok(Self { sender, connection, ended: false })
     }
 

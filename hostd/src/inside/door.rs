@@ -15,6 +15,7 @@ use super::{
     status::Guest,
 };
 use crate::{
+    backpressure::{Source, Transfer, WindowBody, WindowIo, WriteWindow},
     core::Previews,
     crew::Crew,
     egress::Egress,
@@ -24,6 +25,7 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::{INSIDE_PORT, api::SandboxId};
 use std::{
+    convert::Infallible,
     future::pending,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -225,13 +227,24 @@ async fn talk(stream: TcpStream, here: Here) {
     let then = after.clone();
     let leash = Leash::default();
     let ties = leash.clone();
-    let service = service_fn(move |request| answer(here.clone(), (after.clone(), ties.clone()), request));
+    let window = Arc::<WriteWindow>::default();
+    let of_bodies = window.clone();
+    let service = service_fn(move |request| {
+        let answered = answer(here.clone(), (after.clone(), ties.clone()), request);
+        let window = of_bodies.clone();
+        async move {
+            let mut response = answered.await?;
+            let source = response.extensions_mut().remove::<Source>().map(|source| source.0);
+            let transfer = Transfer::new(source, window);
+            Ok::<_, Infallible>(response.map(|body| WindowBody::new(body, transfer)))
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(limits::HEAD_MAX_MS))
-        .max_buf_size(limits::HEAD_MAX_BYTES)
+        .max_header_size(limits::HEAD_MAX_BYTES)
         .max_headers(limits::HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(WindowIo::new(stream, window)), service)
         .with_upgrades();
     let mut connection = Box::pin(connection);
     let over = Duration::from_millis(limits::CONNECTION_MAX_MS);

@@ -7,7 +7,10 @@ use super::{
     sniff::Sniff,
     sockets::Place,
 };
-use crate::driver;
+use crate::{
+    backpressure::{WindowIo, WriteWindow},
+    driver,
+};
 use bytes::Bytes;
 use hyper::{
     Request, Response,
@@ -23,15 +26,19 @@ use std::{
     thread::{self, ThreadId},
 };
 
+type Wire = TokioIo<WindowIo<Sniff>>;
+
 pub struct Line {
     sender: SendRequest<Outgoing>,
-    connection: Connection<TokioIo<Sniff>, Outgoing>,
+    connection: Connection<Wire, Outgoing>,
     /// It must not be polled any more.
     ended: bool,
     /// How often the sandbox had stopped when it was opened.
     pub epoch: u64,
     pub(super) place: Place,
     meter: Arc<Meter>,
+    /// Of the bodies that are sent on it.
+    pub window: Arc<WriteWindow>,
     /// Where its socket was opened. Another thread would have to be woken for each of its packets.
     pub(super) home: ThreadId,
 }
@@ -62,10 +69,11 @@ pub struct Taken {
 impl Line {
     pub async fn over(stream: Box<dyn driver::Stream>, place: Place, epoch: u64) -> hyper::Result<Self> {
         let meter = Arc::<Meter>::default();
-        let io = TokioIo::new(Sniff::new(stream, meter.clone()));
+        let window = Arc::<WriteWindow>::default();
+        let io = TokioIo::new(WindowIo::new(Sniff::new(stream, meter.clone()), window.clone()));
         let (sender, connection) = Builder::new().max_header_size(HEAD_MAX_BYTES).handshake(io).await?;
         let home = thread::current().id();
-        Ok(Self { sender, connection, ended: false, epoch, place, meter, home })
+        Ok(Self { sender, connection, ended: false, epoch, place, meter, window, home })
     }
 
     /// The head of the answer. Its body comes only while the line is driven.
@@ -73,9 +81,9 @@ impl Line {
         &mut self,
         mut request: Request<Outgoing>,
     ) -> (impl Future<Output = Result<Response<Incoming>, Unsent>> + Send, &Meter) {
-        let Self { sender, connection, ended, meter, .. } = self;
+        let Self { sender, connection, ended, meter, window, .. } = self;
         let meter: &Meter = {
-            request.body_mut().goes_to(meter);
+            request.body_mut().goes_to(meter, window);
             meter
         };
         meter.begin();
@@ -121,7 +129,7 @@ impl Line {
 
     /// Of a line that gave no answer: what it said instead, if that was not HTTP.
     pub fn odd(self) -> Option<Taken> {
-        let (stream, odd) = self.connection.into_parts().io.into_inner().into_inner();
+        let (stream, odd) = self.connection.into_parts().io.into_inner().into_inner().into_inner();
         odd.map(|said| Taken { stream, said, epoch: self.epoch, place: self.place })
     }
 
@@ -133,12 +141,12 @@ impl Line {
         })
         .await;
         let parts = self.connection.into_parts();
-        let (stream, _) = parts.io.into_inner().into_inner();
+        let (stream, _) = parts.io.into_inner().into_inner().into_inner();
         Taken { stream, said: parts.read_buf, epoch: self.epoch, place: self.place }
     }
 }
 
-fn drive(connection: &mut Connection<TokioIo<Sniff>, Outgoing>, ended: &mut bool, cx: &mut Context<'_>) {
+fn drive(connection: &mut Connection<Wire, Outgoing>, ended: &mut bool, cx: &mut Context<'_>) {
     if !*ended {
         // How it ended is told to whoever waits for the answer.
         *ended = connection.poll_without_shutdown(cx).is_ready();

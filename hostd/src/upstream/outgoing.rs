@@ -1,14 +1,18 @@
 //! The body of a request on its way to an app.
 
 use super::meter::Meter;
-use crate::{core::CredentialScanner, traffic};
+use crate::{
+    backpressure::{Transfer, WriteWindow},
+    core::CredentialScanner,
+    traffic,
+};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
     error::Error,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 use tokio::time::{Sleep, sleep};
@@ -40,27 +44,34 @@ pub struct Outgoing {
     /// For trailers: no credential of ours goes to the app in one.
     scanner: Option<Arc<CredentialScanner>>,
     stall: Option<Pin<Box<Sleep>>>,
-    /// Of the line it goes to.
-    meter: Option<Arc<Meter>>,
+    /// The connection it comes from.
+    source: Option<Arc<WriteWindow>>,
+    /// The line it goes to.
+    to: Option<(Arc<Meter>, Transfer)>,
 }
 
 impl Outgoing {
     pub fn empty() -> Self {
-        Self { from: None, traffic: None, scanner: None, stall: None, meter: None }
+        Self { from: None, traffic: None, scanner: None, stall: None, source: None, to: None }
     }
 
-    pub fn new(from: Incoming, traffic: traffic::Stream, scanner: Arc<CredentialScanner>) -> Self {
+    pub fn new(
+        from: Incoming,
+        traffic: traffic::Stream,
+        scanner: Arc<CredentialScanner>,
+        source: Option<Arc<WriteWindow>>,
+    ) -> Self {
         if from.is_end_stream() {
             Self::empty()
         } else {
             let (from, traffic, scanner) = (Some(from), Some(traffic), Some(scanner));
-            Self { from, traffic, scanner, stall: None, meter: None }
+            Self { from, traffic, scanner, stall: None, source, to: None }
         }
     }
 
-    pub(super) fn goes_to(&mut self, meter: &Arc<Meter>) {
+    pub(super) fn goes_to(&mut self, meter: &Arc<Meter>, window: &Arc<WriteWindow>) {
         if self.from.is_some() {
-            self.meter = Some(meter.clone());
+            self.to = Some((meter.clone(), Transfer::new(self.source.clone(), window.clone())));
         }
     }
 }
@@ -75,10 +86,13 @@ impl Body for Outgoing {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         let Some(from) = &mut this.from else { return Poll::Ready(None) };
+        if let Some((_, transfer)) = &mut this.to {
+            ready!(transfer.poll_open(&from.size_hint(), cx));
+        }
         match Pin::new(from).poll_frame(cx) {
             Poll::Ready(mut frame) => {
                 this.stall = None;
-                if let Some(meter) = &this.meter {
+                if let Some((meter, _)) = &this.to {
                     meter.sent_frame();
                 }
                 if let (Some(Ok(frame)), Some(traffic)) = (&frame, &mut this.traffic) {
@@ -89,7 +103,11 @@ impl Body for Outgoing {
                 {
                     scanner.strip_headers(trailers);
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Malformed)))
+                let count = |frame| match &mut this.to {
+                    Some((_, transfer)) => transfer.count(frame),
+                    None => frame,
+                };
+                Poll::Ready(frame.map(|frame| frame.map(count).map_err(BodyError::Malformed)))
             }
             Poll::Pending => {
                 let stall = this.stall.get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));

@@ -1,4 +1,5 @@
 use crate::{
+    backpressure::WindowIo,
     core::{Blueprint, Previews, Scheme, egress::Exceptions},
     driver::fake::Fake,
     egress::{Egress, EgressParts, Passage, Profiles},
@@ -157,8 +158,9 @@ async fn serve(listener: TcpListener, egress: Egress, passage: Arc<Passage>) {
                     Ok::<_, Infallible>(answered.response)
                 }
             });
-            let connection =
-                http1::Builder::new().half_close(true).serve_connection(TokioIo::new(stream), service);
+            // As a door serves: a tunnel takes the stream out of it.
+            let io = TokioIo::new(WindowIo::new(stream, Arc::default()));
+            let connection = http1::Builder::new().half_close(true).serve_connection(io, service);
             let _ = connection.with_upgrades().await;
             let then = then.lock().expect("no panic").take();
             if let Some(then) = then {
