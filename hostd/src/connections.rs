@@ -45,6 +45,8 @@ pub trait Accept {
 /// How many there may be, and how they end.
 pub struct Crowd {
     pub most: usize,
+    /// Whether one too many waits in the kernel's queue: then others are ended for it, and soon.
+    pub waits: bool,
     /// Of one origin.
     pub share: usize,
     /// What one too many is told.
@@ -72,15 +74,21 @@ pub async fn serve<L, F>(
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut connections = JoinSet::new();
     loop {
+        let arrived = async {
+            let place = if crowd.waits { places.clone().acquire_owned().await.ok() } else { None };
+            (place, listener.accept().await)
+        };
         tokio::select! {
             biased;
-            // All of these only wait; a connection is either accepted or still in the kernel's queue.
+            // All of these only wait; a connection is either accepted or still in the kernel's queue, and a place
+            // that was not used is given back.
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next() => report(ended),
-            accepted = listener.accept() => match accepted {
+            (place, accepted) = arrived => match accepted {
                 Ok((stream, peer)) => {
                     let share = shares.take(L::origin(&peer), crowd.share);
-                    let Some(place) = places.clone().try_acquire_owned().ok().zip(share) else {
+                    let place = place.or_else(|| places.clone().try_acquire_owned().ok());
+                    let Some(place) = place.zip(share) else {
                         crowd.refused.fetch_add(1, Ordering::Relaxed);
                         refuse(stream, crowd.full, &refusals, &mut connections);
                         continue;
@@ -184,7 +192,8 @@ mod tests {
         let (arrive, arriving) = mpsc::channel(1);
         let shutdown = CancellationToken::new();
         let drain = Duration::ZERO;
-        let crowd = Crowd { most: 4, share: 2, full: b"full", drain, refused: &REFUSED, crew: None };
+        let crowd =
+            Crowd { most: 4, waits: false, share: 2, full: b"full", drain, refused: &REFUSED, crew: None };
         let talk = async |mut stream: DuplexStream| {
             let _ = stream.write_all(b"here").await;
             pending::<()>().await;

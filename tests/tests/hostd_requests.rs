@@ -1,14 +1,17 @@
 //! What strangers may send: nothing of it hurts hostd or anybody else.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
 use hyper::{Method, Request};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use tests::host::PAUSE;
+use tests::host::{DESCRIPTORS, PAUSE, until};
 use tests::output::Followed;
 use tests::wire::Wire;
 use tests::{Caller, Feed, Hostd, Random, scaled};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
@@ -295,5 +298,82 @@ async fn pipelined_requests_are_answered_in_order_and_garbage_is_hung_up_on() ->
         ensure!(may_do || !answer.contains("HTTP/1.1 2"), "{request}: {answer}");
     }
     ensure!(hostd.local().get("/healthz").await?.status == 200);
+    Ok(())
+}
+
+/// Enough for hostd and few connections, so that a test can take them all.
+const FEW: &[(&str, &str)] = &[(DESCRIPTORS, "1024")];
+
+/// A hostd with few places for connections; with all there are, and a flood that fits, when soaking.
+async fn small_hostd() -> Result<Hostd> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Hostd::start_with(if scaled(0, 1) == 1 { &[] } else { FEW }).await
+}
+
+/// Everybody is served: health checks, the administrator, another token, and the Unix socket; streams too.
+async fn all_are_served(hostd: &Hostd, other: &Caller) -> Result<()> {
+    for path in ["/healthz", "/readyz"] {
+        let reply = Caller::tcp(hostd.url(), None).get(path).await.context(path)?;
+        ensure!(reply.status == 200, "{path}: {} {}", reply.status, reply.text());
+    }
+    for (who, caller) in [("administrator", &hostd.operator()?), ("other", other), ("local", &hostd.local())]
+    {
+        let reply = caller.get("/v1/sandboxes").await.context(who)?;
+        ensure!(reply.status == 200, "{who}: {} {}", reply.status, reply.text());
+        Feed::open(caller, "/v1/events", 0).await.context(who)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_that_ask_nothing_keep_nobody_out() -> Result<()> {
+    let hostd = small_hostd().await?;
+    let other = hostd.caller("acme", "other", "read").await?;
+    let address = hostd.url().trim_start_matches("http://").to_owned();
+    let mut half_open = Vec::new();
+    for said in
+        ["", "GET /healthz HTT", "GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"]
+    {
+        for _ in 0..scaled(200, 9_000) {
+            let mut stream = TcpStream::connect(&address).await?;
+            // It may be closed already: others came after it.
+            let _ = stream.write_all(said.as_bytes()).await;
+            half_open.push(stream);
+        }
+        all_are_served(&hostd, &other).await.with_context(|| format!("after {said:?}"))?;
+    }
+    drop(half_open);
+    all_are_served(&hostd, &other).await
+}
+
+#[tokio::test]
+async fn streams_of_one_token_leave_places_for_others() -> Result<()> {
+    let hostd = small_hostd().await?;
+    let (greedy, other) =
+        (hostd.caller("acme", "greedy", "read").await?, hostd.caller("acme", "other", "read").await?);
+    let (mut streams, mut refused) = (Vec::new(), 0);
+    for number in 0..scaled(200, 12_000) {
+        let request = Request::get("/v1/events").header("accept", "text/event-stream");
+        let response = greedy.open(request.body(Empty::<Bytes>::new())?).await?;
+        match response.status().as_u16() {
+            200 => streams.push(response),
+            429 => {
+                let text = response.into_body().collect().await?.to_bytes();
+                let text = String::from_utf8_lossy(&text);
+                ensure!(text.contains("too_many") && text.contains("close"), "{text}");
+                refused += 1;
+            }
+            other => bail!("stream {number} got {other}"),
+        }
+    }
+    ensure!(refused > 0 && streams.len() > 30, "{} streams, {refused} refused", streams.len());
+    all_are_served(&hostd, &other).await?;
+    // It may still call, too.
+    let reply = greedy.get("/v1/sandboxes").await?;
+    ensure!(reply.status == 200, "{}", reply.text());
+    // Whoever leaves makes room.
+    drop(streams);
+    until("there is room again", async || Ok(Feed::open(&greedy, "/v1/events", 0).await.ok())).await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! One request, as a handler sees it: the caller is known and allowed, the body is read.
 
-use super::{Api, body, failure::Failure, query::Query};
+use super::{Api, admission::Seat, body, failure::Failure, query::Query};
 use crate::{
     control::Control,
     core::{Access, Identity},
@@ -28,6 +28,8 @@ pub struct Call {
     /// Where the body is not read whole.
     pub stream: Once<Body>,
     pub upgrade: Option<OnUpgrade>,
+    /// The place of its connection; the Unix socket has none.
+    pub seat: Option<Arc<Seat>>,
     /// Since when the call has its `Idempotency-Key`: a repetition after a crash has the same time.
     pub claimed_ms: Option<u64>,
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Api,
+    admission::Seat,
     audit::Subject,
     body,
     call::{Call, Once},
@@ -21,7 +22,12 @@ use axum::{
     routing::{MethodFilter, on},
 };
 use bytes::Bytes;
-use hyper::{HeaderMap, header::HeaderValue, upgrade::OnUpgrade};
+use hyper::{
+    HeaderMap,
+    header::{CONNECTION, HeaderValue},
+    http::Extensions,
+    upgrade::OnUpgrade,
+};
 use protocol::api::ApiErrorCode;
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
@@ -105,8 +111,7 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
         || Subject { request_id: String::new(), method: route.method.clone(), path: String::new() };
     let subject = request.extensions_mut().remove::<Subject>().unwrap_or_else(fallback);
     let (matched, older) = (Matched(route.path), route.older);
-    let peer = request.extensions().get::<Peer>().copied();
-    let mut response = match admit(&api, &route, peer, request.headers()).await {
+    let mut response = match admit(&api, &route, request.extensions(), request.headers()).await {
         Ok(who) => admitted(Admitted { api, route, who, subject }, params, request).await,
         Err((who, failure)) => {
             let code = failure.error.code;
@@ -114,7 +119,12 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
             if refused {
                 api.audit.refused(subject.row(who.as_ref(), code.http_status(), word(code)));
             }
-            spoken(failure, &subject, older)
+            let mut response = spoken(failure, &subject, older);
+            if code == ApiErrorCode::TooMany {
+                // There is no place for its connection.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
         }
     };
     response.extensions_mut().insert(matched);
@@ -125,15 +135,21 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
 async fn admit(
     api: &Api,
     route: &Route,
-    peer: Option<Peer>,
+    connection: &Extensions,
     headers: &HeaderMap,
 ) -> Result<Identity, (Option<Identity>, Failure)> {
     if route.needs == Needs::Nothing {
         return Ok(identity::nobody());
     }
+    let peer = connection.get::<Peer>().copied();
     let peer =
         peer.ok_or_else(|| (None, Failure::new(ApiErrorCode::Forbidden, "the connection has no peer")))?;
     let who = identity::identify(api, peer, headers).await.map_err(|failure| (None, failure))?;
+    if let Some(seat) = connection.get::<Arc<Seat>>()
+        && let Err(failure) = seat.identify(&who)
+    {
+        return Err((Some(who), failure));
+    }
     if route.needs.met_by(&who) {
         return Ok(who);
     }
@@ -191,6 +207,7 @@ async fn prepare(this: &Admitted, params: Params, mut request: Request) -> Resul
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let query = Query::parse(request.uri(), &this.route.query)?;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
+    let seat = request.extensions_mut().remove::<Arc<Seat>>();
     let (parts, incoming) = request.into_parts();
     let (body, stream) = match this.route.takes {
         Takes::Stream => (Bytes::new(), Some(incoming)),
@@ -199,7 +216,7 @@ async fn prepare(this: &Admitted, params: Params, mut request: Request) -> Resul
     };
     let (api, who) = (this.api.clone(), this.who.clone());
     let (headers, stream, claimed_ms) = (parts.headers, Once::new(stream), None);
-    Ok(Call { api, who, params, query, headers, body, stream, upgrade, claimed_ms })
+    Ok(Call { api, who, params, query, headers, body, stream, upgrade, seat, claimed_ms })
 }
 
 /// An empty object will do where nothing is expected.

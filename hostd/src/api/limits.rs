@@ -25,10 +25,12 @@ pub const AUDIT_BATCH_MAX: usize = 64;
 pub const AUDIT_REFUSED: Rate = Rate { burst: 100, per_second: 10 };
 /// Between two comments on a silent stream of events.
 pub const HEARTBEAT_MS: u64 = 15_000;
-/// Streams of events and viewers of terminals at once: the other connections are for calls.
-pub const VIEWERS_MAX: usize = 7168;
-/// Those of one principal.
-pub const VIEWERS_OF_ONE_MAX: usize = 4096;
+/// The part of all descriptors that connections over TCP may have, and those over the Unix socket; and how many
+/// connections there are at least.
+pub const DESCRIPTORS_PART: u64 = 8;
+pub const CONNECTIONS_MIN: usize = 64;
+/// The part of all connections that one address that is not loopback may have.
+pub const ADDRESS_SHARE: usize = 2;
 /// How long a peer may take nothing of what is sent to it before its connection is ended.
 pub const PEER_SILENT_MAX_MS: u32 = 5 * 60_000;
 /// Kinds of events that one stream or page may choose.

@@ -11,6 +11,7 @@
 //! changes something runs in a task of its own, so that a caller who hangs up leaves nothing half done.
 
 mod activity;
+mod admission;
 mod agent_versions;
 mod agents;
 mod audit;

@@ -1,21 +1,29 @@
 //! Connections of callers: over TCP and the Unix socket, each with a deadline for its request heads.
 
 use super::{
+    admission::{Admissions, Eviction, Seat},
     hosts::Peer,
     limits as api,
     metrics::{CONNECTIONS, CONNECTIONS_REFUSED},
 };
 use crate::{
     backpressure::{WindowBody, WindowIo, WriteWindow},
-    connections::{self, Accept, Crowd},
+    connections::{self, Accept, Crowd, Origin},
+    core::connection_admission::Places,
     driver::Stream,
     limits,
 };
-use axum::Router;
+use axum::{Router, body::Body};
+use http_body_util::BodyExt as _;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
+use nix::sys::{
+    resource::{Resource, getrlimit},
+    socket::{setsockopt, sockopt::TcpUserTimeout},
+};
 use std::{
+    convert::Infallible,
+    future::pending,
     io,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -26,9 +34,9 @@ use tower::Service;
 use tracing::debug;
 
 /// Said by hand: there is no place to say it properly.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 116\r\n\
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 157\r\n\
 Connection: close\r\nRetry-After: 1\r\n\r\n\
-{\"error\":{\"code\":\"too_many\",\"message\":\"too many connections to the API; close some, or try again\",\"retryable\":true}}";
+{\"error\":{\"code\":\"too_many\",\"message\":\"too many connections to the API, in all or from your address; close some, or try again in a moment\",\"retryable\":true}}";
 
 pub enum Listener {
     Tcp(TcpListener),
@@ -56,34 +64,92 @@ impl Accept for Listener {
             }
         }
     }
+
+    fn origin(peer: &Peer) -> Option<Origin> {
+        match peer {
+            Peer::Tcp { from, .. } => Origin::of(from.ip()),
+            Peer::Unix { .. } => None,
+        }
+    }
 }
 
 /// Serves until told to stop; then waits, so long, for requests in flight.
 pub async fn serve(listener: Listener, router: Router, shutdown: CancellationToken) {
-    serve_at_most(limits::CONNECTIONS_MAX, listener, router, shutdown).await;
+    serve_at_most(connections_max(), listener, router, shutdown).await;
 }
 
-async fn serve_at_most(most: usize, listener: Listener, router: Router, shutdown: CancellationToken) {
+/// Connections that each listener has: a part of the descriptors there are.
+pub fn connections_max() -> usize {
+    let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let part = usize::try_from(descriptors / api::DESCRIPTORS_PART).unwrap_or(usize::MAX);
+    part.clamp(api::CONNECTIONS_MIN, limits::CONNECTIONS_MAX)
+}
+
+async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown: CancellationToken) {
     let drain = Duration::from_millis(api::DRAIN_MAX_MS);
-    let crowd = Crowd { most, share: most, full: FULL, drain, refused: &CONNECTIONS_REFUSED, crew: None };
+    let admissions = match &listener {
+        Listener::Tcp(_) => Some(Admissions::new(Places::of(all))),
+        Listener::Unix(_) => None,
+    };
+    // Those whose place another one got need a moment to end.
+    let waits = admissions.is_some();
+    let most = if waits { all + all.div_ceil(4) } else { all };
+    let share = all.div_ceil(api::ADDRESS_SHARE);
+    let crowd = Crowd { most, waits, share, full: FULL, drain, refused: &CONNECTIONS_REFUSED, crew: None };
     let closing = shutdown.clone();
     let talk = move |stream, peer| {
         let (router, closing) = (router.clone(), closing.clone());
+        let seat = admissions.as_ref().map(Admissions::open);
         async move {
             let _counted = Counted::new();
-            talk(stream, peer, router, closing).await;
+            let evicted = evicted(seat.clone());
+            let talking = talk(stream, Caller { peer, seat }, router, (closing, evicted));
+            talking.await;
         }
     };
     connections::serve(listener, crowd, talk, shutdown).await;
 }
 
-async fn talk(stream: Box<dyn Stream>, peer: Peer, router: Router, shutdown: CancellationToken) {
+/// Returns when the connection must end for another one.
+async fn evicted(seat: Option<Arc<Seat>>) -> Eviction {
+    match seat {
+        Some(seat) => seat.evicted().await,
+        None => pending().await,
+    }
+}
+
+/// The other end of a connection, and its place if there are places.
+struct Caller {
+    peer: Peer,
+    seat: Option<Arc<Seat>>,
+}
+
+async fn talk(
+    stream: Box<dyn Stream>,
+    caller: Caller,
+    router: Router,
+    (shutdown, evicted): (CancellationToken, impl Future<Output = Eviction>),
+) {
     let window = Arc::<WriteWindow>::default();
     let of_bodies = window.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(caller.peer);
+        let busy = caller.seat.as_ref().map(|seat| {
+            request.extensions_mut().insert(seat.clone());
+            seat.begin()
+        });
         let (mut router, window) = (router.clone(), of_bodies.clone());
-        async move { router.call(request).await.map(|response| response.map(|body| WindowBody::to(window, body))) }
+        async move {
+            let response = router.call(request).await?;
+            // Busy until all of the body was taken, or dropped.
+            let held = |body: Body| {
+                body.map_frame(move |frame| {
+                    let _busy = &busy;
+                    frame
+                })
+            };
+            Ok::<_, Infallible>(response.map(|body| WindowBody::to(window, held(body))))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -99,6 +165,13 @@ async fn talk(stream: Box<dyn Stream>, peer: Peer, router: Router, shutdown: Can
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        eviction = evicted => match eviction {
+            Eviction::AtOnce => return,
+            Eviction::AfterAnswer => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        },
     };
     if let Err(error) = ended {
         debug!(%error, "a connection ended badly");
@@ -125,33 +198,58 @@ impl Drop for Counted {
 mod tests {
     use super::*;
     use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpStream,
+        io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+        net::{TcpStream, UnixStream},
     };
 
-    async fn ask(stream: &mut TcpStream) -> String {
+    async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
         // One that is refused may be answered before it asks.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let mut answer = vec![0; 1024];
-        let length = stream.read(&mut answer).await.unwrap();
+        let length = stream.read(&mut answer).await.unwrap_or(0);
         String::from_utf8_lossy(&answer[..length]).into_owned()
     }
 
-    #[tokio::test]
-    async fn one_too_many_is_told_so_and_the_others_are_served() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+    fn serving(all: usize, listener: Listener) -> (CancellationToken, tokio::task::JoinHandle<()>) {
         let shutdown = CancellationToken::new();
         let router = Router::new().fallback(async || "served");
-        let server = tokio::spawn(serve_at_most(1, Listener::Tcp(listener), router, shutdown.clone()));
-        let mut first = TcpStream::connect(address).await.unwrap();
+        let server = tokio::spawn(serve_at_most(all, listener, router, shutdown.clone()));
+        (shutdown, server)
+    }
+
+    #[tokio::test]
+    async fn one_too_many_on_the_unix_socket_is_told_so_and_the_others_are_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let (shutdown, server) = serving(1, Listener::Unix(UnixListener::bind(&path).unwrap()));
+        let mut first = UnixStream::connect(&path).await.unwrap();
         assert!(ask(&mut first).await.ends_with("served"));
-        let mut second = TcpStream::connect(address).await.unwrap();
+        let mut second = UnixStream::connect(&path).await.unwrap();
         assert!(ask(&mut second).await.starts_with("HTTP/1.1 503 "));
         assert!(ask(&mut first).await.ends_with("served"), "the first one still has its place");
         shutdown.cancel();
         server.await.unwrap();
         assert_eq!(first.read(&mut [0; 1]).await.unwrap(), 0, "an idle connection is closed in the shutdown");
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_a_token_goes_when_others_come() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // Two places for those without a token.
+        let (shutdown, server) = serving(16, Listener::Tcp(listener));
+        let mut open = Vec::new();
+        for _ in 0..40 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            assert!(ask(&mut stream).await.ends_with("served"));
+            open.push(stream);
+        }
+        for (number, stream) in open.iter_mut().enumerate() {
+            let served = ask(stream).await.ends_with("served");
+            assert_eq!(served, number >= 38, "connection {number}");
+        }
+        shutdown.cancel();
+        server.await.unwrap();
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct Subscriber {
 impl Subscriber {
     pub fn new(call: &Call, filter: EventFilter, after: u64) -> Result<Self, Failure> {
         let api = &call.api;
-        let place = api.viewers.take(&call.who)?;
+        let place = call.viewer()?;
         let store = api.fleet.store();
         let topic = match (filter.task, filter.sandbox) {
             (Some(task), _) => Topic::Task(task),

@@ -2,6 +2,7 @@
 
 use super::{
     Api,
+    admission::Seat,
     call::Call,
     execs,
     failure::{Answer, Failure},
@@ -37,14 +38,16 @@ pub async fn attach(mut call: Call) -> Answer {
     let query = call.query.passed_on(&["replay", "after", "skip"])?;
     let response = handshake(&call.headers)?;
     let upgrade = call.upgrade.take().ok_or_else(|| no_websocket("the connection cannot be upgraded"))?;
-    let place = call.api.viewers.take(&call.who)?;
+    let place = call.viewer()?;
+    // The connection counts as long as the terminal is looked at, and is not taken for an idle one.
+    let busy = call.seat.as_ref().map(Seat::begin);
     let (sandbox, control) = call.control().await?;
     let path = format!("{}{query}", pass::path(&["terminals", id.as_str()]));
     let inside = control.upgrade(&path, PROTOCOL, pass::WITHIN).await?;
     // The way is held, so that the sandbox stays awake while somebody looks.
     let terminal = Terminal { api: call.api.clone(), control, sandbox: sandbox.id, id };
     call.api.work.spawn(async move {
-        let _place = place;
+        let _held = (place, busy);
         if let Ok(outside) = upgrade.await {
             terminal.look(outside, inside).await;
         }

@@ -4,6 +4,7 @@ mod access;
 mod allowance;
 mod blueprint;
 pub mod budget;
+pub mod connection_admission;
 mod cookie;
 mod credential;
 mod death;

@@ -44,6 +44,7 @@ Connection: close\r\nRetry-After: 1\r\n\r\n\
 pub async fn serve(listener: TcpListener, edge: Arc<Edge>) {
     let crowd = Crowd {
         most: edge.connections_max,
+        waits: false,
         share: edge.share(),
         full: FULL,
         drain: limits::DRAIN_MAX,

@@ -185,9 +185,7 @@ async fn serve(arrival: &Arrival, asked: Asked<'_>) -> Answered {
     rewrite.request(&mut parts, manner.upgrade);
     let body = match body.is_end_stream() {
         true => Outgoing::empty(),
-        false => {
-            Outgoing::new(body, site.traffic.stream(), edge.gate.scanner(), arrival.window.clone())
-        }
+        false => Outgoing::new(body, site.traffic.stream(), edge.gate.scanner(), arrival.window.clone()),
     };
     let errand = Errand { site, port: preview.port, manner };
     let served = held(edge, preview, &errand, Request::from_parts(parts, body)).await;

@@ -39,6 +39,10 @@ use tokio::time::timeout;
 /// Starts a program in a PID namespace of its own, as in a container.
 pub const OWN_PID_NAMESPACE: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
+/// A variable of [`Hostd::start_with`] that is not for hostd: how many descriptors it may have. Its limits of
+/// connections follow from that.
+pub const DESCRIPTORS: &str = "DESCRIPTORS";
+
 pub struct Hostd {
     /// Everything it keeps. Removed at the end, with whatever still runs.
     dir: TempDir,
@@ -184,7 +188,11 @@ impl Drop for Hostd {
 fn spawn(dir: &Path, data: &Path, variables: &[(String, String)], through: &[&str]) -> Result<Child> {
     let stderr = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr"))?;
     let hostd = program("hostd")?;
-    let mut command = match through {
+    let descriptors = variables.iter().find(|(name, _)| name == DESCRIPTORS);
+    let limit = descriptors.map(|(_, most)| ["prlimit".to_owned(), format!("--nofile={most}:{most}")]);
+    let words = through.iter().map(|word| (*word).to_owned()).chain(limit.into_iter().flatten());
+    let words: Vec<String> = words.collect();
+    let mut command = match words.as_slice() {
         [] => Command::new(hostd),
         [first, rest @ ..] => {
             let mut command = Command::new(first);
