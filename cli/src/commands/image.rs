@@ -25,7 +25,7 @@ enum ImageCommand {
     Import {
         /// Name for `create --image`
         name: String,
-        /// Directory or tarball, on the machine that hostd runs on
+        /// Directory or tarball (plain, gzip or zstd), on the machine that hostd runs on
         path: PathBuf,
     },
     /// List images

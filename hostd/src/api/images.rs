@@ -51,7 +51,7 @@ impl Images {
 #[serde(deny_unknown_fields)]
 pub struct ImageImport {
     name: String,
-    /// On the host: a directory, or a tar archive, plain or compressed with gzip.
+    /// On the host: a directory, or a tar archive, plain or compressed with gzip or zstd.
     path: String,
 }
 

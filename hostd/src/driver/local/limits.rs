@@ -70,6 +70,10 @@ pub const SYS_TMPFS_BYTES: u64 = 64 << 10;
 pub const IMAGE_MAX_BYTES: u64 = 64 << 30;
 pub const IMAGE_MAX_ENTRIES: u64 = 4_000_000;
 pub const IMAGE_DEPTH_MAX: usize = 256;
+/// What an archive may say about one entry beside its data: long names, extended headers.
+pub const IMAGE_HEADERS_MAX_BYTES: u64 = 1 << 20;
+/// The window of a zstd frame, which is kept in memory: the limit of the `zstd` command itself.
+pub const ZSTD_WINDOW_MAX_BYTES: u64 = 128 << 20;
 pub const IMAGE_NAME_MAX_BYTES: usize = 64;
 
 /// Entries counted in a workspace.

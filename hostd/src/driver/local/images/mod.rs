@@ -7,6 +7,7 @@ mod pack;
 mod points;
 mod store;
 mod unpack;
+mod zstd;
 
 pub use host::HostRoot;
 pub use pack::pack;

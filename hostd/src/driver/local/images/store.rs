@@ -112,7 +112,7 @@ impl Images {
         rootfs
     }
 
-    /// Takes in a directory, or a tar archive, plain or compressed with gzip. Blocks.
+    /// Takes in a directory, or a tar archive, plain or compressed with gzip or zstd. Blocks.
     pub fn import(&self, name: &str, source: &Path) -> Result<Listed, DriverError> {
         let place = self.place(name)?;
         if place.exists() {

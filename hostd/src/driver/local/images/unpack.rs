@@ -1,9 +1,13 @@
 //! Unpacks an archive into an image. The archive may be hostile: nothing leaves the directory, no device
 //! is made, and size and number have limits.
 
-use crate::driver::local::limits::{IMAGE_DEPTH_MAX, IMAGE_MAX_BYTES, IMAGE_MAX_ENTRIES};
+use super::zstd::ZstdReader;
+use crate::driver::local::limits::{
+    IMAGE_DEPTH_MAX, IMAGE_HEADERS_MAX_BYTES, IMAGE_MAX_BYTES, IMAGE_MAX_ENTRIES,
+};
 use flate2::read::MultiGzDecoder;
 use std::{
+    cell::Cell,
     fs::File,
     io::{self, BufReader, Read, Seek},
     path::{Component, Path},
@@ -43,15 +47,72 @@ pub fn archive(source: &Path, to: &Path) -> io::Result<u64> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("neither a directory nor a file"));
     }
-    let mut magic = [0; 2];
-    let zipped = file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b];
+    let mut magic = Vec::with_capacity(MAGIC_BYTES);
+    file.by_ref().take(MAGIC_BYTES as u64).read_to_end(&mut magic)?;
     file.rewind()?;
     let reader = BufReader::new(file);
-    if zipped { entries(MultiGzDecoder::new(reader), to) } else { entries(reader, to) }
+    match Packing::of(&magic) {
+        Packing::Plain => entries(reader, to),
+        Packing::Gzip => entries(MultiGzDecoder::new(reader), to),
+        Packing::Zstd => entries(ZstdReader::new(reader), to),
+        Packing::Other(name) => Err(io::Error::other(format!(
+            "it is compressed with {name}; give a tar archive that is plain or compressed with gzip or zstd"
+        ))),
+    }
+}
+
+/// How an archive is compressed.
+#[derive(Debug, PartialEq, Eq)]
+enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+    /// Known, and not understood.
+    Other(&'static str),
+}
+
+/// The longest of the beginnings that are told apart.
+const MAGIC_BYTES: usize = 6;
+
+impl Packing {
+    fn of(beginning: &[u8]) -> Self {
+        match beginning {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            // A frame, or one that decoders pass over, which parallel compressors write first.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Other("xz"),
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Other("bzip2"),
+            [0x04, 0x22, 0x4d, 0x18, ..] => Self::Other("lz4"),
+            [b'P', b'K', 3, 4, ..] => Self::Other("zip"),
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// A reader with a limit that is set anew for each entry: names and extended headers are read into memory
+/// before anything is known of the entry they belong to.
+struct Metered<'a, R> {
+    inner: R,
+    left_bytes: &'a Cell<u64>,
+}
+
+impl<R: Read> Read for Metered<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.left_bytes.get();
+        if left == 0 && !buffer.is_empty() {
+            let most_kib = IMAGE_HEADERS_MAX_BYTES >> 10;
+            return Err(io::Error::other(format!("an entry has headers of more than {most_kib} KiB")));
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.inner.read(&mut buffer[..most])?;
+        self.left_bytes.set(left - read as u64);
+        Ok(read)
+    }
 }
 
 fn entries(reader: impl Read, to: &Path) -> io::Result<u64> {
-    let mut archive = Archive::new(reader);
+    let left_bytes = Cell::new(IMAGE_HEADERS_MAX_BYTES);
+    let mut archive = Archive::new(Metered { inner: reader, left_bytes: &left_bytes });
     archive.set_preserve_permissions(true);
     // On the host every file of an image belongs to root, and anybody may get there: no set-id program, and
     // nothing that anybody may change.
@@ -63,6 +124,7 @@ fn entries(reader: impl Read, to: &Path) -> io::Result<u64> {
     for entry in archive.entries()? {
         let mut entry = entry?;
         allowance.take(entry.size())?;
+        left_bytes.set(entry.size() + IMAGE_HEADERS_MAX_BYTES);
         check_depth(&entry)?;
         match entry.header().entry_type() {
             // Their modes come last: one may forbid to write into it.
@@ -81,6 +143,8 @@ fn entries(reader: impl Read, to: &Path) -> io::Result<u64> {
     for mut directory in directories {
         one(&mut directory, to)?;
     }
+    // An archive ends before what it is compressed with does: only there is a cut or a wrong checksum seen.
+    io::copy(&mut archive.into_inner().take(IMAGE_HEADERS_MAX_BYTES), &mut io::sink())?;
     Ok(allowance.used_bytes())
 }
 
@@ -101,4 +165,28 @@ fn check_depth<R: Read>(entry: &Entry<'_, R>) -> io::Result<()> {
         return Err(io::Error::other(format!("nested deeper than {IMAGE_DEPTH_MAX} directories")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_says_how_the_rest_is_compressed() {
+        let table: [(&[u8], Packing); 10] = [
+            (b"", Packing::Plain),
+            (b"./", Packing::Plain),
+            (b"\x1f\x8b\x08", Packing::Gzip),
+            (b"\x28\xb5\x2f\xfd\x04", Packing::Zstd),
+            (b"\x50\x2a\x4d\x18", Packing::Zstd),
+            (b"\x28\xb5\x2f", Packing::Plain),
+            (b"\xfd7zXZ\0", Packing::Other("xz")),
+            (b"BZh91A", Packing::Other("bzip2")),
+            (b"\x04\x22\x4d\x18", Packing::Other("lz4")),
+            (b"PK\x03\x04", Packing::Other("zip")),
+        ];
+        for (beginning, packing) in table {
+            assert_eq!(Packing::of(beginning), packing, "{beginning:?}");
+        }
+    }
 }

@@ -80,6 +80,71 @@ fn an_image_has_its_files_and_places_to_mount() {
     assert!(matches!(place.images.remove("one"), Err(DriverError::ImageMissing { .. })));
 }
 
+#[test]
+fn an_archive_may_be_compressed() {
+    use flate2::{Compression, write::GzEncoder};
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    use std::io::Write;
+    let place = place();
+    let mut builder = Builder::new(vec![]);
+    entry(&mut builder, EntryType::Regular, "bin/tool", "");
+    let plain = builder.into_inner().expect("in memory");
+    let mut gzip = GzEncoder::new(vec![], Compression::fast());
+    gzip.write_all(&plain).expect("in memory");
+    let gzip = gzip.finish().expect("in memory");
+    let zstd = compress_to_vec(&plain[..], CompressionLevel::Fastest);
+    let take = |name: &str, bytes: &[u8]| {
+        let path = place.dir.path().join(name);
+        fs::write(&path, bytes).expect("written");
+        place.images.import(name, &path).map_err(|error| error.to_string())
+    };
+    // The end of a plain archive is zeros, which none of it needs.
+    for (name, bytes, needed) in
+        [("plain", &plain, 513), ("gzip", &gzip, gzip.len()), ("zstd", &zstd, zstd.len())]
+    {
+        assert_eq!(take(name, bytes).map(|listed| listed.size_bytes), Ok(1), "{name}");
+        let tool = place.images.find(name).expect("there").path.join("bin/tool");
+        assert_eq!(fs::read(tool).expect("there"), b"x", "{name}");
+        for end in [needed / 2, needed - 1] {
+            let cut = take("cut", &bytes[..end]).expect_err(name);
+            assert!(cut.contains("could not be taken in"), "{name} {end}: {cut}");
+            assert!(place.images.find("cut").is_err(), "{name} {end}");
+        }
+    }
+    let said = take("other", b"\xfd7zXZ\0\0").expect_err("not understood");
+    assert!(said.contains("xz") && said.contains("gzip or zstd"), "{said}");
+}
+
+#[test]
+fn a_small_archive_that_becomes_large_is_refused() {
+    use crate::driver::local::limits::{IMAGE_HEADERS_MAX_BYTES, IMAGE_MAX_BYTES};
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    let place = place();
+    let header = |kind: EntryType, size: u64| {
+        let mut header = Header::new_gnu();
+        header.set_path("file").expect("short");
+        header.set_entry_type(kind);
+        header.set_mode(0o644);
+        header.set_size(size);
+        header.set_cksum();
+        header.as_bytes().to_vec()
+    };
+    let zeros = vec![0; 2 * IMAGE_HEADERS_MAX_BYTES as usize];
+    let name = [header(EntryType::GNULongName, zeros.len() as u64), zeros.clone()].concat();
+    let extended = [header(EntryType::XHeader, zeros.len() as u64), zeros].concat();
+    for (what, tar, said) in [
+        ("data", header(EntryType::Regular, IMAGE_MAX_BYTES + 1), "64 GiB"),
+        ("a name", name, "1024 KiB"),
+        ("an extended header", extended, "1024 KiB"),
+    ] {
+        let path = place.dir.path().join("bomb");
+        fs::write(&path, compress_to_vec(&tar[..], CompressionLevel::Fastest)).expect("written");
+        let error = place.images.import("bomb", &path).expect_err(what).to_string();
+        assert!(error.contains(said), "{what}: {error}");
+        assert_eq!(fs::read_dir(place.images.layout.trash()).expect("there").count(), 0, "{what}");
+    }
+}
+
 /// On the host everything in an image belongs to root, and everybody can get there.
 #[test]
 fn no_image_brings_set_id_programs_or_files_that_anybody_may_write() {
