@@ -26,7 +26,7 @@ pub const EXEC_WAIT_MAX_MS: u64 = 30 * 60 * 1000;
 
 // ---- specs ----
 
-pub const NAME_MAX_BYTES: usize = 120;
+pub const NAME_MAX_CHARS: usize = 120;
 pub const PORTS_MAX: usize = 64;
 pub const SERVICES_MAX: usize = 64;
 pub const ENV_MAX_COUNT: usize = 256;

@@ -132,7 +132,7 @@ pub struct ExecView {
 
 /// Who gets a signal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SignalScope))]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     Leader,

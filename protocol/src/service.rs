@@ -33,7 +33,7 @@ pub struct ServiceSpec {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ServiceHealth))]
 #[serde(try_from = "HealthFields")]
 pub struct Health {
     #[serde(flatten)]

@@ -22,10 +22,10 @@ pub const FOLLOWERS_MAX: usize = 256;
 // ---- jobs ----
 
 pub use protocol::limits::{
-    ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, PROMPT_MAX_BYTES,
+    ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, GRACE_MAX_MS, HEALTH_INTERVAL_MAX_MS,
+    HEALTH_INTERVAL_MIN_MS, HEALTH_PATTERN_MAX_BYTES, HEALTH_TIMEOUT_MAX_MS, PATH_MAX_BYTES,
+    PROMPT_MAX_BYTES, STDIN_INLINE_MAX_BYTES, TAIL_MAX_LINES, WATCH_PATHS_MAX,
 };
-/// Input given with the request itself.
-pub const STDIN_INLINE_MAX_BYTES: usize = 1 << 20;
 /// Longest time a caller may ask a job to take: a week.
 pub const TIMEOUT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Longest wait for the end of an exec in one request.
@@ -33,7 +33,6 @@ pub const WAIT_MAX_MS: u64 = 30 * 60 * 1000;
 /// How long a job may take from its shim to the first instruction of its program.
 pub const BEGIN_MAX_MS: u64 = 30_000;
 pub const GRACE_DEFAULT_MS: u64 = 5_000;
-pub const GRACE_MAX_MS: u64 = 60_000;
 /// How long output may stay open after the leader ended before the job is called leaky.
 pub const DRAIN_MS: u64 = 250;
 /// How long SIGKILL may take to empty a tree before the rest is reported.
@@ -142,8 +141,7 @@ pub const REPLAY_DEFAULT_BYTES: u64 = 64 << 10;
 /// A viewer of a terminal who is farther behind is taken ahead; between two looks at how far it is.
 pub const VIEWER_LAG_MAX_BYTES: u64 = 8 << 20;
 pub const VIEWER_LOOK_BYTES: u64 = 1 << 20;
-/// Lines of a log in an answer, and what is read to find them.
-pub const TAIL_MAX_LINES: usize = 10_000;
+/// What is read to find the last lines of a log.
 pub const TAIL_MAX_BYTES: u64 = 1 << 20;
 /// Lines of a service's log shown in its state, each shortened.
 pub const LAST_LINES: usize = 20;
@@ -162,14 +160,9 @@ pub const PROBE_STARTING_MS: u64 = 200;
 /// For how long it is checked that often, and how long its start is a reason not to sleep.
 pub const PROBE_EAGER_FOR_MS: u64 = 60_000;
 pub const STARTING_IS_BUSY_FOR_MS: u64 = 15 * 60_000;
-pub const HEALTH_INTERVAL_MIN_MS: u64 = 500;
-pub const HEALTH_INTERVAL_MAX_MS: u64 = 3_600_000;
-pub const HEALTH_TIMEOUT_MAX_MS: u64 = 60_000;
-pub const HEALTH_PATTERN_MAX_BYTES: usize = 512;
 /// Head of an HTTP answer that a health check reads.
 pub const PROBE_HEAD_MAX_BYTES: usize = 16 << 10;
-/// Paths in `watch`, directories watched in all, and how long changes are gathered.
-pub const WATCH_PATHS_MAX: usize = 32;
+/// Directories watched in all, and how long changes are gathered.
 pub const WATCH_DIRECTORIES_MAX: usize = 1024;
 pub const WATCH_DEPTH_MAX: usize = 8;
 pub const WATCH_QUIET_MS: u64 = 150;

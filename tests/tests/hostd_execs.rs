@@ -315,7 +315,7 @@ async fn a_wrong_exec_is_refused_by_the_name_of_its_field_and_its_id_stays_free(
         (json!({"shell": "a", "timeout_s": 0}), "timeout_s"),
         (json!({"shell": "a", "timout_s": 1}), "timout_s"),
         (json!({"shell": "a", "env": {"A=B": "c"}}), "env.A=B"),
-        (json!({"shell": "a", "tty": {"cols": 0, "rows": 1}}), "tty"),
+        (json!({"shell": "a", "tty": {"cols": 0, "rows": 1}}), "tty.cols"),
         (json!({"shell": "a", "tty": {"cols": 1, "rows": 1, "depth": 1}}), "tty.depth"),
         (json!({"shell": "a", "id": "../x"}), "id"),
     ];

@@ -1,7 +1,10 @@
 //! Bodies of requests: read whole, within a size and a time, and parsed so that an error names its field.
 
-use super::failure::Failure;
-use crate::limits;
+use super::{failure::Failure, openapi::document};
+use crate::{
+    core::json_schema::{self, Mismatch},
+    limits,
+};
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -38,10 +41,6 @@ fn too_large() -> Failure {
 /// JSON as a `T`. No body is an empty object.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    // serde would take a list for an object, field by field.
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Failure::new(ApiErrorCode::InvalidRequest, "the body must be a JSON object"));
-    }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| wrong(&error))?;
     json.end().map_err(|error| {
@@ -76,44 +75,40 @@ fn between_ticks<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.split('`').next()
 }
 
-/// Whether an object has no other keys than these. For types that are shared with runtimed, where unknown
-/// fields are let pass.
-pub fn only(value: &Value, keys: &[&str], path: &str) -> Result<(), Failure> {
-    let unknown =
-        value.as_object().and_then(|object| object.keys().find(|key| !keys.contains(&key.as_str())));
-    match unknown {
-        None => Ok(()),
-        Some(key) => {
-            let field = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            Err(Failure::invalid(
-                field,
-                format!("unknown field `{key}`, expected one of {}", keys.join(", ")),
-            ))
+/// The body, if it is what the document says it is. The first field that is not is named, with what it may be.
+pub fn check(bytes: Bytes, schema: Option<&Value>) -> Result<Bytes, Failure> {
+    let Some(schema) = schema else { return Ok(bytes) };
+    let mut value: Value = parse(&bytes)?;
+    let rewritten = make_whole(&mut value);
+    json_schema::check(document(), schema, &value).map_err(|Mismatch { field, message, .. }| {
+        if field.is_empty() {
+            Failure::new(ApiErrorCode::InvalidRequest, format!("the body is wrong: {message}"))
+        } else {
+            Failure::invalid(field, message)
         }
+    })?;
+    if !rewritten {
+        return Ok(bytes);
     }
+    let bytes = serde_json::to_vec(&value).map_err(|error| Failure::internal(&error))?;
+    Ok(bytes.into())
 }
 
-const SERVICE: &[&str] = &[
-    "name",
-    "command",
-    "port",
-    "env",
-    "cwd",
-    "depends_on",
-    "health",
-    "restart",
-    "restart_after_task",
-    "watch",
-];
-const HEALTH: &[&str] = &["tcp", "http", "log", "command", "interval_ms", "timeout_ms"];
-
-/// The same for a list of services.
-pub fn only_services(services: &Value) -> Result<(), Failure> {
-    for (at, service) in services.as_array().into_iter().flatten().enumerate() {
-        only(service, SERVICE, &format!("services[{at}]"))?;
-        only(&service["health"], HEALTH, &format!("services[{at}].health"))?;
+/// Writes `1.0` as `1`, which is the same number to JSON Schema and none to serde. Whether there was any.
+fn make_whole(value: &mut Value) -> bool {
+    /// Beyond this a float is not one whole number only.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT_MAX);
+            // Within what was just checked.
+            #[allow(clippy::cast_possible_truncation)]
+            whole.inspect(|float| *value = Value::from(*float as i64)).is_some()
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| any | make_whole(item)),
+        Value::Object(object) => object.values_mut().fold(false, |any, inner| any | make_whole(inner)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -123,35 +118,49 @@ mod tests {
 
     #[test]
     fn a_wrong_body_is_refused_by_the_name_of_its_field() {
+        let schema = document().pointer("/components/schemas/SandboxSpec");
         let table = [
             (r#"{"nmae": "x"}"#, Some("nmae")),
             (r#"{"limits": {"memory": 1}}"#, Some("limits.memory")),
             (r#"{"limits": {"memory_mb": "1"}}"#, Some("limits.memory_mb")),
+            (r#"{"limits": [1]}"#, Some("limits")),
             (r#"{"ports": [80, 70000]}"#, Some("ports[1]")),
             (r#"{"services": [{"name": "web"}]}"#, Some("services[0].command")),
+            (r#"{"services": [{"name": "a", "comand": "b"}]}"#, Some("services[0].comand")),
+            (
+                r#"{"services": [{"name": "a", "command": "b", "health": {"tpc": 1}}]}"#,
+                Some("services[0].health.tpc"),
+            ),
             (r#"{"scope": {"kind": "x"}}"#, Some("scope.kind")),
+            (r#"{"scope": {"kind": "agent-run"}}"#, Some("scope.key")),
             (r"[]", None),
             (r#"{"name": "x"#, None),
             (r#"{"name": "x"} trailing"#, None),
             ("{\"name\": \"\u{0}\"}", None),
         ];
         for (json, field) in table {
-            let failure = parse::<SandboxSpec>(json.as_bytes()).unwrap_err();
+            let failure = check(json.into(), schema).unwrap_err();
             assert_eq!(failure.error.code, ApiErrorCode::InvalidRequest, "{json}");
             assert_eq!(failure.error.detail.field.as_deref(), field, "{json}: {}", failure.error.message);
         }
-        assert!(parse::<SandboxSpec>(b"{\"name\": \"\xff\"}").is_err(), "not UTF-8");
-        assert!(parse::<SandboxSpec>(b"").is_ok(), "no body is an empty object");
+        assert!(check(Bytes::from_static(b"{\"name\": \"\xff\"}"), schema).is_err(), "not UTF-8");
+        assert!(check(Bytes::new(), schema).is_ok(), "no body is an empty object");
+        assert!(parse::<SandboxSpec>(br#"{"name": "a", "name": "b"}"#).is_err(), "given twice");
     }
 
     #[test]
-    fn unknown_fields_of_services_are_refused_too() {
-        let check = |json: &str| {
-            let services = serde_json::from_str(json).unwrap();
-            only_services(&services).map_err(|failure| failure.error.detail.field.unwrap_or_default())
+    fn a_whole_number_may_have_a_fraction_of_zero() {
+        let schema = document().pointer("/components/schemas/SandboxSpec");
+        let read = |json: &'static str| {
+            check(json.into(), schema).ok().map(|body| parse::<SandboxSpec>(&body).unwrap())
         };
-        assert_eq!(check(r#"[{"name": "a", "command": "b", "health": {"tcp": 1}}]"#), Ok(()));
-        assert_eq!(check(r#"[{"name": "a", "comand": "b"}]"#), Err("services[0].comand".into()));
-        assert_eq!(check(r#"[{}, {"health": {"tpc": 1}}]"#), Err("services[1].health.tpc".into()));
+        let spec = read(r#"{"ports": [80.0, 8e3], "limits": {"memory_mb": 64.0, "cpus": 2.0}}"#).unwrap();
+        assert_eq!(
+            (spec.ports, spec.limits.memory_mb, spec.limits.cpus),
+            (vec![80, 8000], Some(64), Some(2.0))
+        );
+        for wrong in [r#"{"ports": [80.5]}"#, r#"{"ports": [1e300]}"#, r#"{"ports": [-0.0]}"#] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
     }
 }

@@ -14,7 +14,6 @@ use protocol::{
     api::{ApiErrorCode, Label, Missing, MissingKind, SandboxId},
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::sync::{Arc, Mutex};
 
 pub struct Call {
@@ -49,11 +48,6 @@ impl<T> Once<T> {
 
 impl Call {
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        body::parse(&self.body)
-    }
-
-    /// For checks that the type itself does not make.
-    pub fn value(&self) -> Result<Value, Failure> {
         body::parse(&self.body)
     }
 

@@ -8,7 +8,7 @@ use super::{
     call::{Call, Once},
     failure::{Answer, Failure, Refusal},
     hosts::{self, Peer},
-    idempotency, identity, limits, older,
+    idempotency, identity, limits, older, openapi,
     query::Query,
     route::{Needs, Route, Takes},
     routes,
@@ -211,7 +211,10 @@ async fn prepare(this: &Admitted, params: Params, mut request: Request) -> Resul
     let (parts, incoming) = request.into_parts();
     let (body, stream) = match this.route.takes {
         Takes::Stream => (Bytes::new(), Some(incoming)),
-        Takes::Json => (body::read(incoming).await?, None),
+        Takes::Json => {
+            let schema = openapi::request_schema(this.route.path, &this.route.method);
+            (body::check(body::read(incoming).await?, schema)?, None)
+        }
         Takes::Nothing => (nothing(&body::read(incoming).await?)?, None),
     };
     let (api, who) = (this.api.clone(), this.who.clone());

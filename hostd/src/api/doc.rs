@@ -13,10 +13,20 @@ pub type Mention = fn(&mut Schemas) -> RefOr<Schema>;
 
 #[derive(Default)]
 pub struct Doc {
+    /// What generated clients call it: `createSandbox`.
+    pub id: &'static str,
     pub summary: &'static str,
     pub request: Option<Mention>,
-    /// Status, media type, and the type where the answer is JSON.
-    pub answers: Vec<(u16, &'static str, Option<Mention>)>,
+    pub answers: Vec<Answered>,
+}
+
+/// One answer. A status may have several, each with a media type of its own.
+pub struct Answered {
+    pub status: u16,
+    /// Empty where there is no body.
+    pub kind: &'static str,
+    /// The type where the answer is JSON.
+    pub mention: Option<Mention>,
 }
 
 pub fn schema_of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {

@@ -13,7 +13,7 @@ use super::{
     failure::{Answer, Failure},
     limits as api,
     pass::{self, WITHIN},
-    sandboxes::{asked_for, fresh_id, spec},
+    sandboxes::{asked_for, fresh_id},
     views::{self, ok},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 };
 use hyper::StatusCode;
 use protocol::api::{
-    ApiErrorCode, EnsureAnswer, Problem, ProblemCode, SandboxScope, SandboxStatus, ScopeKind,
+    ApiErrorCode, EnsureAnswer, Problem, ProblemCode, SandboxScope, SandboxSpec, SandboxStatus, ScopeKind,
 };
 use std::{sync::Arc, time::Duration};
 use tracing::info;
@@ -31,7 +31,7 @@ use tracing::info;
 type Record = Arc<SandboxRecord>;
 
 pub async fn ensure(call: Call) -> Answer {
-    let mut spec = spec(&call)?;
+    let mut spec: SandboxSpec = call.json()?;
     spec.scope.get_or_insert(SandboxScope { kind: ScopeKind::SharedProjectUser, key: None });
     let mut repaired = false;
     for _ in 0..api::ENSURE_ROUNDS_MAX {

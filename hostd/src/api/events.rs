@@ -4,6 +4,7 @@ use super::{
     call::Call,
     failure::{Answer, Failure},
     limits,
+    param::{self, NUMBER_MAX},
     sse::Subscriber,
     views::{no_content, ok},
 };
@@ -70,9 +71,6 @@ async fn answer(call: &Call, of: Of, after: u64, follows: bool) -> Answer {
     let kinds = call.query.text("kind").unwrap_or_default();
     let kinds: Vec<String> =
         kinds.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
-    if kinds.len() > limits::KINDS_MAX {
-        return Err(Failure::invalid("kind", format!("at most {} kinds at once", limits::KINDS_MAX)));
-    }
     let (task, beside) = (of.task.map(|task| task.number), of.beside);
     let filter = EventFilter { tenant, principal, sandbox: of.sandbox, task, beside, kinds };
     let store = call.api.fleet.store();
@@ -125,6 +123,6 @@ fn asked(call: &Call) -> Result<u64, Failure> {
         let since = call.query.number("since")?;
         return Ok(since.or(call.query.number("after")?).unwrap_or(0));
     };
-    let number = seen.to_str().ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Failure::invalid("Last-Event-ID", "must be the number of an event"))
+    let number = param::number(seen.to_str().unwrap_or_default(), 0, NUMBER_MAX);
+    number.map_err(|message| Failure::invalid("Last-Event-ID", message))
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 const TERMINAL: TtySize = TtySize { cols: 80, rows: 24 };
-const TIMEOUT_MAX_S: f64 = 7.0 * 86_400.0;
+pub const TIMEOUT_MAX_S: f64 = 7.0 * 86_400.0;
 
 /// What runtimed is told. Checked as runtimed would, because afterwards the id is taken.
 pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest, Failure> {
@@ -70,12 +70,15 @@ fn timeout_ms(seconds: f64) -> Result<u64, Failure> {
 }
 
 fn tty(choice: Option<TtyChoice>) -> Result<Option<TtySize>, Failure> {
-    let sane = |n: u16| (1..=4096).contains(&n);
+    let most = protocol::limits::TTY_SIDE_MAX;
+    let sane = |n: u16| (1..=most).contains(&n);
     match choice {
         None | Some(TtyChoice::Default(false)) => Ok(None),
         Some(TtyChoice::Default(true)) => Ok(Some(TERMINAL)),
         Some(TtyChoice::Size(size)) if sane(size.cols) && sane(size.rows) => Ok(Some(size)),
-        Some(TtyChoice::Size(_)) => Err(Failure::invalid("tty", "cols and rows must be 1 to 4096")),
+        Some(TtyChoice::Size(_)) => {
+            Err(Failure::invalid("tty", format!("cols and rows must be 1 to {most}")))
+        }
     }
 }
 

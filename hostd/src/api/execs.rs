@@ -1,7 +1,7 @@
 //! Execs: one command each. Written down before they run; what runtimed forgot is answered from there.
 
 use super::{
-    Api, body,
+    Api,
     call::Call,
     dispatch::new_id,
     exec_run::{self, Seen},
@@ -28,7 +28,6 @@ use std::{sync::Arc, time::Duration};
 
 pub async fn create(call: Call) -> Answer {
     let create: ExecCreate = call.json()?;
-    body::only(&call.value()?["tty"], &["cols", "rows"], "tty")?;
     Ok(answer(&perform(&call, create).await?))
 }
 
@@ -204,7 +203,7 @@ pub async fn look(
 
 pub async fn output(call: Call) -> Answer {
     let id = call.exec_id()?;
-    let query = call.query.passed_on(super::routes::READING)?;
+    let query = call.query.passed_on(super::params::READING)?;
     let (_, control) = call.control().await?;
     let path = format!("{}{query}", pass::path(&["execs", id.as_str(), "output"]));
     pass::down(&call, control, &path).await
@@ -226,19 +225,16 @@ pub async fn stdin(mut call: Call) -> Answer {
 }
 
 pub async fn signal(call: Call) -> Answer {
-    body::only(&call.value()?, &["signal", "scope"], "")?;
     let request: SignalRequest = call.json()?;
     verb(&call, "signal", &request).await
 }
 
 pub async fn cancel(call: Call) -> Answer {
-    body::only(&call.value()?, &["grace_ms"], "")?;
     let request: CancelRequest = call.json()?;
     verb(&call, "cancel", &request).await
 }
 
 pub async fn resize(call: Call) -> Answer {
-    body::only(&call.value()?, &["cols", "rows"], "")?;
     let request: Resize = call.json()?;
     verb(&call, "resize", &request).await
 }

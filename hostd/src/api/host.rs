@@ -24,12 +24,12 @@ use utoipa::ToSchema;
 
 /// `GET /healthz` and `/readyz`
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Health {
+pub struct HostHealth {
     status: &'static str,
 }
 
 pub async fn healthz(_: Call) -> Answer {
-    Ok(ok(&Health { status: "ok" }))
+    Ok(ok(&HostHealth { status: "ok" }))
 }
 
 /// The store answers, the driver of new sandboxes looks fine and the disk has room for them.
@@ -51,7 +51,7 @@ pub async fn readyz(call: Call) -> Answer {
             return Ok(response);
         }
     }
-    Ok(ok(&Health { status: "ready" }))
+    Ok(ok(&HostHealth { status: "ready" }))
 }
 
 pub async fn metrics(call: Call) -> Answer {

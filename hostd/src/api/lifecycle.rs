@@ -2,7 +2,7 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
+    failure::Answer,
     limits as api, pass,
     sandboxes::{change, settled, view},
 };
@@ -54,10 +54,6 @@ pub async fn keepalive(call: Call) -> Answer {
 pub async fn ttl(call: Call) -> Answer {
     let record = call.sandbox().await?;
     let asked: TtlChange = call.json()?;
-    // An absent ttl would read as null, which takes the end away.
-    if call.value()?.get("ttl").is_none() {
-        return Err(Failure::invalid("ttl", "give a ttl as 90s, 15m, 4h or 7d, or null for no end"));
-    }
     let ttl_ms = asked.ttl.as_deref().map(ttl_ms).transpose()?;
     let expires_ms = ttl_ms.map(|ttl_ms| call.api.now_ms().saturating_add(ttl_ms));
     change(&call, &record.id, Change { expires_ms: Some(expires_ms), ..Change::default() }).await

@@ -45,6 +45,8 @@ mod missing;
 mod models;
 mod older;
 mod openapi;
+mod param;
+mod params;
 mod pass;
 mod permissions;
 mod pieces;

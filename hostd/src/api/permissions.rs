@@ -1,17 +1,15 @@
 //! What agents ask to be allowed, answered.
 
 use super::{
-    body,
     call::Call,
     failure::{Answer, Failure},
     pass,
     views::no_content,
 };
 use protocol::{Decision, PermissionAnswer};
-use serde_json::Value;
 
 const ID_MAX_BYTES: usize = 128;
-const OPTION_MAX_BYTES: usize = 1 << 10;
+pub const OPTION_MAX_BYTES: usize = 1 << 10;
 
 /// Passed on to whoever runs the task: only there is known what is asked.
 pub async fn answer(call: Call) -> Answer {
@@ -34,13 +32,4 @@ pub async fn answer(call: Call) -> Answer {
     let body = serde_json::to_vec(&answer).map_err(|error| Failure::internal(&error))?;
     pass::tell(&control, &path, body.into()).await?;
     Ok(no_content())
-}
-
-/// The types are shared with runtimed, where unknown fields are let pass.
-pub fn only_known(permissions: &Value) -> Result<(), Failure> {
-    body::only(permissions, &["default", "rules"], "permissions")?;
-    for (at, rule) in permissions["rules"].as_array().into_iter().flatten().enumerate() {
-        body::only(rule, &["tool", "about", "then"], &format!("permissions.rules[{at}]"))?;
-    }
-    Ok(())
 }

@@ -1,8 +1,12 @@
 //! The query of a request. Every part must be known to the route: a misspelt name is an error, not a
 //! default.
 
-use super::{failure::Failure, limits as api, route::Param};
-use crate::{core::parse_duration_ms, limits};
+use super::{
+    failure::Failure,
+    limits as api,
+    param::{self, NUMBER_MAX, Param},
+};
+use crate::limits;
 use axum::extract::Query as Parsed;
 use hyper::Uri;
 
@@ -17,14 +21,15 @@ impl Query {
             if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
                 return Err(Failure::invalid(name, "the query is not UTF-8"));
             }
-            if !known.iter().any(|(each, _)| each == name) {
-                let names: Vec<&str> = known.iter().map(|(each, _)| *each).collect();
+            let Some(param) = known.iter().find(|param| param.name == name) else {
+                let names: Vec<&str> = known.iter().map(|param| param.name).collect();
                 let message = match names.as_slice() {
                     [] => format!("unknown parameter {name:?}; this call takes none"),
                     names => format!("unknown parameter {name:?}; this call takes {}", names.join(", ")),
                 };
                 return Err(Failure::invalid(name, message));
-            }
+            };
+            param.kind.check(value).map_err(|message| Failure::invalid(name, message))?;
             if pairs[..at].iter().any(|(earlier, _)| earlier == name) {
                 return Err(Failure::invalid(name, "given twice"));
             }
@@ -37,25 +42,20 @@ impl Query {
     }
 
     pub fn flag(&self, name: &str, otherwise: bool) -> Result<bool, Failure> {
-        match self.text(name) {
-            None => Ok(otherwise),
-            Some("1" | "true" | "") => Ok(true),
-            Some("0" | "false") => Ok(false),
-            Some(_) => Err(Failure::invalid(name, "must be 1 or 0")),
-        }
+        let wrong = |message| Failure::invalid(name, message);
+        self.text(name).map_or(Ok(otherwise), |text| param::flag(text).map_err(wrong))
     }
 
     pub fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
-        let wrong = |_| Failure::invalid(name, "must be a number");
-        self.text(name).map(|text| text.parse().map_err(wrong)).transpose()
+        let wrong = |message| Failure::invalid(name, message);
+        self.text(name).map(|text| param::number(text, 0, NUMBER_MAX).map_err(wrong)).transpose()
     }
 
     pub fn limit(&self) -> Result<usize, Failure> {
-        let most = limits::PAGE_MAX;
-        let asked =
-            self.number("limit")?.map_or(limits::PAGE_DEFAULT, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        let wrong = || Failure::invalid("limit", format!("must be 1 to {most}"));
-        if (1..=most).contains(&asked) { Ok(asked) } else { Err(wrong()) }
+        let wrong = |message| Failure::invalid("limit", message);
+        let parse = |text| param::number(text, 1, limits::PAGE_MAX as u64).map_err(wrong);
+        let asked = self.text("limit").map(parse).transpose()?;
+        Ok(asked.and_then(|number| usize::try_from(number).ok()).unwrap_or(limits::PAGE_DEFAULT))
     }
 
     /// `wait`: a duration, or 0.
@@ -64,13 +64,8 @@ impl Query {
     }
 
     pub fn wait_up_to(&self, otherwise_ms: u64, most_ms: u64) -> Result<u64, Failure> {
-        let wrong = |message: String| Failure::invalid("wait", message);
-        let ms = match self.text("wait") {
-            None => otherwise_ms,
-            Some("0" | "0s") => 0,
-            Some(text) => parse_duration_ms(text).map_err(|message| wrong(format!("{message}, or 0")))?,
-        };
-        if ms <= most_ms { Ok(ms) } else { Err(wrong(format!("must be at most {}s", most_ms / 1000))) }
+        let wrong = |message| Failure::invalid("wait", message);
+        self.text("wait").map_or(Ok(otherwise_ms), |text| param::wait_ms(text, most_ms).map_err(wrong))
     }
 
     /// `workspace=keep|remove`, as whether to keep it.
@@ -99,9 +94,14 @@ impl Query {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::param::Kind, *};
 
-    const KNOWN: &[Param] = &[("wait", ""), ("limit", ""), ("after", ""), ("follow", "")];
+    const KNOWN: &[Param] = &[
+        Param { name: "wait", about: "", kind: Kind::WAIT },
+        Param { name: "limit", about: "", kind: Kind::LIMIT },
+        Param { name: "after", about: "", kind: Kind::Text { most_chars: 64 } },
+        Param { name: "follow", about: "", kind: Kind::Flag },
+    ];
 
     fn parse(query: &str) -> Result<Query, String> {
         let uri = format!("/x?{query}").parse().unwrap();
@@ -118,18 +118,24 @@ mod tests {
 
     #[test]
     fn values_are_what_they_should_be() {
-        let wait = |query| parse(query).unwrap().wait_ms().ok();
-        assert_eq!(wait(""), Some(60_000));
-        assert_eq!(wait("wait=0"), Some(0));
-        assert_eq!(wait("wait=30s"), Some(30_000));
-        assert_eq!(wait("wait=11m"), None);
-        assert_eq!(wait("wait=soon"), None);
-        let limit = |query| parse(query).unwrap().limit().ok();
-        assert_eq!(limit(""), Some(100));
-        assert_eq!(limit("limit=1000"), Some(1000));
-        assert_eq!(limit("limit=0"), None);
-        assert_eq!(limit("limit=1001"), None);
-        assert_eq!(limit("limit=-1"), None);
+        for (query, field) in [
+            ("wait=11m", "wait"),
+            ("wait=soon", "wait"),
+            ("wait=", "wait"),
+            ("limit=0", "limit"),
+            ("limit=1001", "limit"),
+            ("limit=-1", "limit"),
+            ("limit=", "limit"),
+            ("limit=18446744073709551616", "limit"),
+            ("follow=", "follow"),
+            ("follow=yes", "follow"),
+        ] {
+            assert_eq!(parse(query).unwrap_err(), field, "{query}");
+        }
+        let wait = |query| parse(query).unwrap().wait_ms().unwrap();
+        assert_eq!([wait(""), wait("wait=0"), wait("wait=30s")], [60_000, 0, 30_000]);
+        let limit = |query| parse(query).unwrap().limit().unwrap();
+        assert_eq!([limit(""), limit("limit=1000")], [100, 1000]);
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! What a row of the table of routes says.
 
-use super::{call::Call, doc::Doc, failure::Answer, missing::addressed};
+use super::{
+    call::Call,
+    doc::{Answered, Doc, page_of, schema_of},
+    failure::Answer,
+    missing::addressed,
+    param::Param,
+};
 use crate::core::{Access, Identity};
 use hyper::Method;
 use protocol::api::TokenScope;
 use std::{pin::Pin, sync::Arc};
 use utoipa::ToSchema;
-
-/// A parameter of the query: its name, and what it is for.
-pub type Param = (&'static str, &'static str);
 
 type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 pub type Handler = Arc<dyn Fn(Call) -> Answering + Send + Sync>;
@@ -75,6 +78,8 @@ pub struct Route {
     pub takes: Takes,
     pub repeats: Repeats,
     pub query: Vec<Param>,
+    /// Headers that the handler reads, for the document.
+    pub headers: Vec<Param>,
     pub doc: Doc,
     /// Whether its errors have the shape of the older routes.
     pub older: bool,
@@ -100,6 +105,7 @@ impl Route {
             takes,
             repeats,
             query: Vec::new(),
+            headers: Vec::new(),
             doc: Doc::default(),
             older: false,
             handler,
@@ -117,14 +123,16 @@ impl Route {
         self
     }
 
-    pub fn says(mut self, summary: &'static str) -> Self {
+    /// Its name in generated clients, and what it does.
+    pub fn says(mut self, id: &'static str, summary: &'static str) -> Self {
+        self.doc.id = id;
         self.doc.summary = summary;
         self
     }
 
     pub fn takes<T: ToSchema>(mut self) -> Self {
         self.takes = Takes::Json;
-        self.doc.request = Some(super::doc::schema_of::<T>);
+        self.doc.request = Some(schema_of::<T>);
         self
     }
 
@@ -148,20 +156,39 @@ impl Route {
         self
     }
 
-    pub fn gives<T: ToSchema>(mut self, status: u16) -> Self {
-        self.doc.answers.push((status, "application/json", Some(super::doc::schema_of::<T>)));
+    pub fn headers(mut self, params: &[Param]) -> Self {
+        self.headers.extend_from_slice(params);
         self
+    }
+
+    pub fn gives<T: ToSchema>(self, status: u16) -> Self {
+        self.answered(Answered { status, kind: "application/json", mention: Some(schema_of::<T>) })
     }
 
     /// A page of these.
-    pub fn lists<T: ToSchema>(mut self, status: u16) -> Self {
-        self.doc.answers.push((status, "application/json", Some(super::doc::page_of::<T>)));
-        self
+    pub fn lists<T: ToSchema>(self, status: u16) -> Self {
+        self.answered(Answered { status, kind: "application/json", mention: Some(page_of::<T>) })
     }
 
     /// An answer that is no JSON document, or none at all.
-    pub fn gives_raw(mut self, status: u16, kind: &'static str) -> Self {
-        self.doc.answers.push((status, kind, None));
+    pub fn gives_raw(self, status: u16, kind: &'static str) -> Self {
+        self.answered(Answered { status, kind, mention: None })
+    }
+
+    /// Server-sent events.
+    pub fn streams_events(self) -> Self {
+        self.gives_raw(200, "text/event-stream")
+    }
+
+    /// Output or a log: as lines of JSON, as server-sent events or as bytes, by `Accept`.
+    pub fn gives_output(self) -> Self {
+        self.gives_raw(200, "application/x-ndjson")
+            .streams_events()
+            .gives_raw(200, "application/octet-stream")
+    }
+
+    fn answered(mut self, answered: Answered) -> Self {
+        self.doc.answers.push(answered);
         self
     }
 }

@@ -1,7 +1,6 @@
 //! Sandboxes: create, list, get, change, delete.
 
 use super::{
-    body,
     call::{Call, forbidden},
     dispatch::new_id,
     egress,
@@ -30,7 +29,7 @@ pub async fn create(call: Call) -> Answer {
         Some(id) => id,
         None => fresh_id()?,
     };
-    let new = asked_for(&call, &spec(&call)?, id)?;
+    let new = asked_for(&call, &call.json()?, id)?;
     let wait_ms = call.query.wait_ms()?;
     let record = match call.api.fleet.create(new).await {
         // Made by the same call, before hostd died.
@@ -45,11 +44,6 @@ pub async fn create(call: Call) -> Answer {
         response.headers_mut().insert(LOCATION, location);
     }
     Ok(response)
-}
-
-pub fn spec(call: &Call) -> Result<SandboxSpec, Failure> {
-    body::only_services(&call.value()?["services"])?;
-    call.json()
 }
 
 pub fn fresh_id() -> Result<SandboxId, Failure> {

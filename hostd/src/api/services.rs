@@ -1,7 +1,6 @@
 //! Services of a sandbox.
 
 use super::{
-    body,
     call::Call,
     failure::Answer,
     pass::{self, WITHIN},
@@ -23,9 +22,6 @@ pub async fn list(call: Call) -> Answer {
 /// The whole set of services that come from the API: told to runtimed, which checks it, and kept for the
 /// next time the sandbox is brought up.
 pub async fn put(call: Call) -> Answer {
-    let value = call.value()?;
-    body::only(&value, &["services"], "")?;
-    body::only_services(&value["services"])?;
     let request: ServicesRequest = call.json()?;
     let (record, control) = call.control().await?;
     let (services, environment) = undress(&request.services, &record.env.0.all)?;
@@ -61,7 +57,7 @@ async fn drive(call: Call, verb: &str) -> Answer {
 
 pub async fn logs(call: Call) -> Answer {
     let name = call.service()?;
-    let query = call.query.passed_on(super::routes::READING)?;
+    let query = call.query.passed_on(super::params::READING)?;
     let (_, control) = call.control().await?;
     pass::down(&call, control, &format!("{}{query}", pass::path(&["services", name.as_str(), "logs"]))).await
 }

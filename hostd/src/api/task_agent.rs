@@ -8,9 +8,9 @@ use protocol::{
     limits,
 };
 
-const BRIEFING_MAX_BYTES: usize = 64 << 10;
-const RULES_MAX: usize = 64;
-const PATTERN_MAX_BYTES: usize = 1 << 10;
+pub const BRIEFING_MAX_BYTES: usize = 64 << 10;
+pub const RULES_MAX: usize = 64;
+pub const PATTERN_MAX_BYTES: usize = 1 << 10;
 
 /// An agent of the table.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use crate::agents::{Agents, COMMAND, Connection, Launch, Place, Wish, launch};
 use protocol::{Agent, BuildSpec, EnvMap, TaskId, TaskRequest, api::TaskCreate, limits};
 use sha2::{Digest, Sha256};
 
-const TIMEOUT_MAX_S: f64 = 86_400.0;
+pub const TIMEOUT_MAX_S: f64 = 86_400.0;
 
 /// What the agent is told beside what the caller asks for.
 pub struct Telling<'a> {

@@ -5,7 +5,7 @@ use super::{
     connection,
     execs::id_made_up,
     failure::{Answer, Failure},
-    limits, pass, permissions, task_agent,
+    limits, pass, task_agent,
     task_request::{self, Telling},
     views::{self, json, ok},
     warm::Taken,
@@ -28,7 +28,6 @@ pub async fn create(call: Call) -> Answer {
         Some(id) => id.clone(),
         None => TaskId::parse(&id_made_up(&call, &sandbox)).map_err(|error| Failure::internal(&error))?,
     };
-    permissions::only_known(&call.value()?["permissions"])?;
     let agents = call.api.fleet.agents();
     let choice = task_agent::choose(&create, agents.table())?;
     let warm = call.api.warms.take(&sandbox, choice.name, &create, call.api.now_ms());
@@ -118,7 +117,7 @@ pub async fn get(call: Call) -> Answer {
 /// What its agent printed, as runtimed keeps it.
 pub async fn log(call: Call) -> Answer {
     let task = call.task().await?;
-    let query = call.query.passed_on(super::routes::READING)?;
+    let query = call.query.passed_on(super::params::READING)?;
     if task.agent == COMMAND {
         let message = "what a command prints is in the events of its task";
         return Err(Failure::new(ApiErrorCode::Conflict, message));

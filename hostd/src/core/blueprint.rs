@@ -11,7 +11,10 @@ use protocol::{
     },
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// The frozen form of a spec.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -132,9 +135,10 @@ pub fn ttl_ms(text: &str) -> Result<u64, ApiError> {
 /// A name for people.
 pub fn check_name(name: &str) -> Result<(), ApiError> {
     let good = !name.trim().is_empty()
-        && name.len() <= limits::NAME_MAX_BYTES
+        && name.chars().count() <= limits::NAME_MAX_CHARS
         && !name.chars().any(char::is_control);
-    within("name", good, &format!("must be 1 to {} bytes without control characters", limits::NAME_MAX_BYTES))
+    let must = format!("must be 1 to {} characters without control characters", limits::NAME_MAX_CHARS);
+    within("name", good, &must)
 }
 
 pub fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), ApiError> {
@@ -218,24 +222,29 @@ fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
 fn limits_of(spec: &LimitsSpec, defaults: &Defaults) -> Result<Limits, ApiError> {
     let most_mb = defaults.memory_max_mb;
     let memory_mb = spec.memory_mb.unwrap_or(limits::MEMORY_DEFAULT_MB.min(most_mb));
-    let fits = (limits::MEMORY_MIN_MB..=most_mb).contains(&memory_mb);
-    within(
-        "limits.memory_mb",
-        fits,
-        &format!("must be {} to {most_mb} on this host", limits::MEMORY_MIN_MB),
-    )?;
-
-    let most_cpus = defaults.cpus_max;
-    let cpus = spec.cpus.unwrap_or(most_cpus);
-    let fits = cpus.is_finite() && (limits::CPUS_MIN..=most_cpus).contains(&cpus);
-    within("limits.cpus", fits, &format!("must be {} to {most_cpus} on this host", limits::CPUS_MIN))?;
-
+    here("limits.memory_mb", memory_mb, limits::MEMORY_MIN_MB, most_mb)?;
+    let cpus = spec.cpus.unwrap_or(defaults.cpus_max);
+    here("limits.cpus", cpus, limits::CPUS_MIN, defaults.cpus_max)?;
     let most_pids = defaults.pids_max;
     let pids = spec.pids.unwrap_or(limits::PIDS_DEFAULT.min(most_pids));
-    let fits = (limits::PIDS_MIN..=most_pids).contains(&pids);
-    within("limits.pids", fits, &format!("must be {} to {most_pids} on this host", limits::PIDS_MIN))?;
+    here("limits.pids", pids, limits::PIDS_MIN, most_pids)?;
     within("limits.disk_mb", spec.disk_mb != Some(0), "must be more than 0")?;
     Ok(Limits { memory_mb, cpus, pids, disk_mb: spec.disk_mb })
+}
+
+/// Too little is wrong on every host; more than this one gives is not to be had here.
+fn here<T: PartialOrd + fmt::Display + Copy>(
+    field: &str,
+    asked: T,
+    least: T,
+    most: T,
+) -> Result<(), ApiError> {
+    if (least..=most).contains(&asked) {
+        return Ok(());
+    }
+    let code = if asked > most { ApiErrorCode::Unsupported } else { ApiErrorCode::InvalidRequest };
+    let message = format!("must be {least} to {most} on this host");
+    Err(ApiError::new(code, message).with(|detail| detail.field = Some(field.to_owned())))
 }
 
 fn within(field: &str, good: bool, message: &str) -> Result<(), ApiError> {

@@ -11,7 +11,7 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, &'static str> {
         _ => return Err(WRONG),
     };
     let digits = &text[..text.len() - 1];
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+    if digits.is_empty() || digits.starts_with('0') || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(WRONG);
     }
     let number: u64 = digits.parse().map_err(|_| WRONG)?;
@@ -58,6 +58,7 @@ mod tests {
             "",
             "s",
             "0h",
+            "04h",
             "4hours",
             "-1s",
             "+1s",

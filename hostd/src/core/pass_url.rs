@@ -4,7 +4,7 @@ use protocol::api::ApiError;
 
 const PARAMETER: &str = "slipway_pass";
 /// Of the path that a link leads to.
-const PATH_MAX_BYTES: usize = 2048;
+pub const PATH_MAX_BYTES: usize = 2048;
 
 /// A path and query without the passes that were in it, good for `Location` on the same host.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ mod catalogue;
 mod desk;
 mod error;
 mod grant;
-mod limits;
+pub mod limits;
 mod providers;
 mod seal;
 #[cfg(test)]

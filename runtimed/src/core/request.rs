@@ -7,6 +7,7 @@ use crate::limits::{
     PROGRAMS_MAX, PROMPT_MAX_BYTES, STDIN_INLINE_MAX_BYTES, TASK_HEALTH_MAX_MS, TIMEOUT_MAX_MS,
 };
 use nix::sys::signal::Signal;
+use protocol::limits::TTY_SIDE_MAX;
 use protocol::{EnvMap, ErrorBody, ErrorCode, ExecRequest, ProgramsRequest, TaskRequest, TtySize};
 use std::str::FromStr;
 
@@ -145,11 +146,11 @@ pub(super) fn check_path(field: &str, path: &str) -> Checked {
 }
 
 pub fn check_size(field: &str, size: TtySize) -> Checked {
-    let sane = |n: u16| (1..=4096).contains(&n);
+    let sane = |n: u16| (1..=TTY_SIDE_MAX).contains(&n);
     if sane(size.cols) && sane(size.rows) {
         Ok(())
     } else {
-        Err(invalid(field, "cols and rows must be 1 to 4096"))
+        Err(invalid(field, format!("cols and rows must be 1 to {TTY_SIDE_MAX}")))
     }
 }
 

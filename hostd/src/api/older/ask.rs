@@ -15,7 +15,7 @@ pub const PROJECT: &str = "external_project_id";
 pub const WORKSPACE: &str = "external_workspace_id";
 /// Whose a sandbox is that names nobody.
 const USER_DEFAULT: &str = "local";
-const EXTERNAL_MAX_CHARS: usize = 256;
+pub const EXTERNAL_MAX_CHARS: usize = 256;
 
 /// `POST /sandbox`. What cannot be honoured is refused by name.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -32,19 +32,12 @@ pub struct OlderCreate {
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     pub env: EnvMap,
     pub idle_policy: Option<IdlePolicy>,
-    #[schema(ignore)]
     image: Option<Value>,
-    #[schema(ignore)]
     template: Option<Value>,
-    #[schema(ignore)]
     template_path: Option<Value>,
-    #[schema(ignore)]
     git: Option<Value>,
-    #[schema(ignore)]
     git_remote_url: Option<Value>,
-    #[schema(ignore)]
     app_id: Option<Value>,
-    #[schema(ignore)]
     runtime_preset: Option<Value>,
 }
 

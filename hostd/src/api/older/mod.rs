@@ -11,5 +11,6 @@ mod sandboxes;
 mod tail;
 mod verbs;
 
+pub use ask::EXTERNAL_MAX_CHARS;
 pub use failure::{OlderError, respond};
 pub use routes::all;

@@ -1,6 +1,7 @@
 //! The API over a fleet with a driver in memory: no sandbox runs anything, but all of the pipeline does.
 
 mod agents;
+mod bounds;
 mod calls;
 mod document;
 mod links;

@@ -69,7 +69,7 @@ async fn what_is_wrong_with_a_provider_is_named_and_a_key_never_repeated() {
         ("openai", json!({"key": format!("{KEY} {KEY}")}), "key"),
         ("openai", json!({"key": KEY, "base_url": "x"}), "base_url"),
         ("openai", json!({"key": KEY, "colour": "red"}), "colour"),
-        ("openai", json!({"key": KEY, "models": [{"name": ""}]}), "models"),
+        ("openai", json!({"key": KEY, "models": [{"name": ""}]}), "models[0].name"),
         ("openai", json!({"key": [KEY]}), "key"),
         ("openai", json!({}), "key"),
         ("openai", json!({"key": ""}), "key"),

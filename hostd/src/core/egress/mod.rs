@@ -16,5 +16,5 @@ pub use address::{Reserved, faces, reserved};
 pub use claim::By;
 pub use host::{Asked, Host};
 pub use policy::{DEFAULT_PROFILE, Exceptions, Layer, Policy, RuleSet, Verdict, Why, built_in};
-pub use rule::{RULES_MAX, Rule};
+pub use rule::{RULE_MAX_BYTES, RULES_MAX, Rule};
 pub use tally::{Key, More, Tally, Told};

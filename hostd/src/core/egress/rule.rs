@@ -3,7 +3,7 @@
 use super::host::{Asked, Host};
 use std::{fmt, net::IpAddr, ops::RangeInclusive};
 
-const RULE_MAX_BYTES: usize = 320;
+pub const RULE_MAX_BYTES: usize = 320;
 const PORTS_MAX: usize = 16;
 /// Rules of one list.
 pub const RULES_MAX: usize = 256;

@@ -9,12 +9,12 @@ use crate::limits::{
     HEALTH_PATTERN_MAX_BYTES, HEALTH_TIMEOUT_MAX_MS, PATH_MAX_BYTES, SERVICES_MAX, TIMEOUT_MAX_MS,
     WATCH_PATHS_MAX,
 };
+use protocol::limits::HEALTH_TIMEOUT_MIN_MS;
 use protocol::{BuildSpec, EnvMap, Health, HealthCheck, ServiceSpec};
 use regex_lite::{Regex, RegexBuilder};
 
 /// What a compiled log pattern may take: `a{999}{999}` is short and huge.
 const PATTERN_PROGRAM_MAX_BYTES: usize = 256 << 10;
-const HEALTH_TIMEOUT_MIN_MS: u64 = 1;
 
 /// Whether all specs hold, each for itself and together.
 pub fn validate_all(specs: &[ServiceSpec]) -> Result<(), Invalid> {

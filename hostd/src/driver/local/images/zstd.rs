@@ -34,7 +34,7 @@ impl<R: BufRead> ZstdReader<R> {
                     self.within = true;
                     return Ok(true);
                 }
-                Err(error) => skippable(&error).ok_or_else(|| wrong(error))?,
+                Err(error) => skippable(&error).ok_or_else(|| wrong(&error))?,
             };
             let skipped = io::copy(&mut (&mut self.source).take(skip), &mut io::sink())?;
             if skipped < skip {
@@ -62,7 +62,7 @@ impl<R: BufRead> Read for ZstdReader<R> {
             }
             while self.frame.can_collect() == 0 && !self.frame.is_finished() {
                 let block = BlockDecodingStrategy::UptoBlocks(1);
-                self.frame.decode_blocks(&mut self.source, block).map_err(wrong)?;
+                self.frame.decode_blocks(&mut self.source, block).map_err(|error| wrong(&error))?;
             }
             match self.frame.read(buffer)? {
                 0 => self.end_frame()?,
@@ -83,8 +83,8 @@ fn skippable(error: &FrameDecoderError) -> Option<u64> {
     }
 }
 
-fn wrong(error: FrameDecoderError) -> io::Error {
-    let message = match &error {
+fn wrong(error: &FrameDecoderError) -> io::Error {
+    let message = match error {
         FrameDecoderError::WindowSizeTooBig { .. } => {
             let most_mib = ZSTD_WINDOW_MAX_BYTES >> 20;
             format!("zstd: its window is larger than {most_mib} MiB; compress it again without --long")

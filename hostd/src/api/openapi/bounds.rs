@@ -1,0 +1,378 @@
+//! What a field may be beyond its type: the limits that are enforced, as the document says them. A row
+//! whose schema or field is not there is an error, so none outlives what it is about.
+//!
+//! Lengths are those of the fields alone: what all of an environment or all metadata may be together is
+//! said by an error.
+
+use super::super::{
+    exec_run,
+    older::EXTERNAL_MAX_CHARS,
+    param::{ID_PATTERN, LABEL_PATTERN, NAME_PATTERN, NUMBER_MAX, duration_pattern},
+    permissions, task_agent, task_request,
+};
+use crate::{
+    core::{PREVIEW_PATH_MAX_BYTES, egress},
+    limits,
+    models::limits as models,
+};
+use protocol::{Health, INSIDE_PORT, api::ScopeKind, limits as shared};
+use serde_json::{Map, Value, json};
+
+/// The name of an imported image: `host` is the one that is always there.
+pub const IMAGE_NAME: &str = "^(?!host$)[a-z0-9][a-z0-9._-]{0,63}$";
+/// The last second of the year 9999.
+const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
+/// Larger than any host; what this one gives is said by an error.
+const MEMORY_MAX_MB: u64 = 1 << 26;
+const CPUS_MAX: u64 = 1 << 16;
+const DISK_MAX_MB: u64 = 1 << 40;
+
+const NO_NUL: &str = "^[^\\u0000]*$";
+/// At least one character that is neither a space nor a control character, and none of the latter.
+const TITLE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+const WORD: &str = "^[A-Za-z0-9._/:@-]{1,256}$";
+const MODEL: &str = "^[A-Za-z0-9._/:@+~][A-Za-z0-9._/:@+~-]{0,199}$";
+const SIZE: &str = "^0*[1-9][0-9]{0,8}[BKMGTbkmgt]?$";
+const EXTERNAL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f,]*$";
+const PREVIEW_PATH: &str = "^/[!#-;=?-\\[\\]_a-z~]*$";
+const ABSOLUTE: &str = "^/[^\\u0000]*$";
+const VISIBLE: &str = "^[!-~]*$";
+const TEXT: &str = "^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$";
+const HTTP_PATH: &str = "^/[!-~]*$";
+const BELOW: &str = "^(?!/)(?!(.*/)?\\.\\.(/|$))[^\\u0000]*[^\\s\\u0000][^\\u0000]*$";
+const MODEL_NAME: &str = "^[!$&->@-\\[\\]-~]+$";
+const SIGNAL: &str = "^(([Ss][Ii][Gg])?(HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|KILL|USR1|SEGV|USR2|PIPE|ALRM|TERM|STKFLT|\
+    CHLD|CONT|STOP|TSTP|TTIN|TTOU|URG|XCPU|XFSZ|VTALRM|PROF|WINCH|IO|PWR|SYS)|[1-9]|[12][0-9]|3[01])$";
+
+/// Merges each row into the schema of its field; null takes a keyword away.
+pub fn apply(schemas: &mut Map<String, Value>) {
+    for (schema, field, rules) in rows() {
+        let target = target(schemas, schema, field).unwrap_or_else(|| panic!("no {schema}.{field}"));
+        if let (Value::Object(target), Value::Object(rules)) = (target, rules) {
+            target.extend(rules);
+            target.retain(|_, rule| !rule.is_null());
+        }
+    }
+}
+
+/// `field`, `field[]` for its items, `` for the schema itself.
+fn target<'a>(schemas: &'a mut Map<String, Value>, schema: &str, field: &str) -> Option<&'a mut Value> {
+    let whole = schemas.get_mut(schema)?;
+    let (name, items) = match field.strip_suffix("[]") {
+        Some(name) => (name, true),
+        None => (field, false),
+    };
+    if name.is_empty() {
+        return Some(whole);
+    }
+    let property = whole.get_mut("properties")?.get_mut(name)?;
+    if items { property.get_mut("items") } else { Some(property) }
+}
+
+type Row = (&'static str, &'static str, Value);
+
+fn rows() -> Vec<Row> {
+    [names(), sandboxes(), services(), execs(), tasks(), models_and_budgets(), egress_and_links(), older()]
+        .concat()
+}
+
+fn text(least: usize, most: usize, pattern: &str) -> Value {
+    json!({"minLength": least, "maxLength": most, "pattern": pattern})
+}
+
+fn pattern(pattern: &str) -> Value {
+    json!({"pattern": pattern})
+}
+
+fn whole(least: u64, most: u64) -> Value {
+    json!({"minimum": least, "maximum": most})
+}
+
+fn duration(most_ms: u64) -> Value {
+    pattern(&format!("^{}$", duration_pattern(most_ms)))
+}
+
+fn port() -> Value {
+    whole(1, u64::from(u16::MAX))
+}
+
+fn seconds(most: f64) -> Value {
+    json!({"exclusiveMinimum": 0, "maximum": most})
+}
+
+fn env(most: usize) -> Value {
+    json!({
+        "maxProperties": most,
+        "propertyNames": {"type": "string", "minLength": 1, "pattern": "^[^=\\u0000]+$"},
+        "additionalProperties": {"type": "string", "pattern": NO_NUL},
+    })
+}
+
+fn names() -> Vec<Row> {
+    let name = || pattern(NAME_PATTERN);
+    vec![
+        ("SandboxId", "", pattern(ID_PATTERN)),
+        ("Label", "", pattern(LABEL_PATTERN)),
+        ("ExecId", "", name()),
+        ("TaskId", "", name()),
+        ("ServiceName", "", name()),
+    ]
+}
+
+fn sandboxes() -> Vec<Row> {
+    let title = || text(1, limits::NAME_MAX_CHARS, TITLE);
+    let metadata = || json!({"maxProperties": limits::METADATA_MAX_COUNT});
+    let label = || pattern(LABEL_PATTERN);
+    vec![
+        ("SandboxSpec", "name", title()),
+        ("SandboxSpec", "image", pattern(WORD)),
+        ("SandboxSpec", "driver", pattern(WORD)),
+        ("SandboxSpec", "runtime", pattern(WORD)),
+        ("SandboxSpec", "ports", json!({"maxItems": limits::PORTS_MAX})),
+        ("SandboxSpec", "ports[]", port()),
+        ("SandboxSpec", "env", env(limits::ENV_MAX_COUNT)),
+        ("SandboxSpec", "services", json!({"maxItems": limits::SERVICES_MAX})),
+        ("SandboxSpec", "ttl", duration(limits::TTL_MAX_MS)),
+        ("SandboxSpec", "metadata", metadata()),
+        ("SandboxSpec", "project", label()),
+        ("SandboxSpec", "tenant", label()),
+        ("SandboxSpec", "principal", label()),
+        ("SandboxChange", "name", title()),
+        ("SandboxChange", "metadata", metadata()),
+        ("SandboxScope", "", scope()),
+        ("NetworkRules", "mode", json!({"oneOf": null, "type": ["string", "null"], "enum": ["proxy", null]})),
+        ("NetworkSpec", "", network()),
+        ("LimitsSpec", "memory_mb", whole(limits::MEMORY_MIN_MB, MEMORY_MAX_MB)),
+        ("LimitsSpec", "cpus", json!({"minimum": limits::CPUS_MIN, "maximum": CPUS_MAX})),
+        ("LimitsSpec", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
+        ("LimitsSpec", "disk_mb", whole(1, DISK_MAX_MB)),
+        ("TtlChange", "ttl", duration(limits::TTL_MAX_MS)),
+        // Null takes the end away: nothing must not mean the same.
+        ("TtlChange", "", json!({"required": ["ttl"]})),
+        ("TokenCreate", "ttl", duration(limits::TTL_MAX_MS)),
+        ("ImageImport", "name", pattern(IMAGE_NAME)),
+        ("ImageImport", "path", text(1, shared::PATH_MAX_BYTES, ABSOLUTE)),
+    ]
+}
+
+/// A key with every kind but one, which has none.
+fn scope() -> Value {
+    use ScopeKind::{AgentInstance, AgentRun, Conversation, Custom, RuntimeInstance, SharedProjectUser};
+    let keyed = [AgentRun, AgentInstance, Conversation, RuntimeInstance, Custom].map(ScopeKind::as_str);
+    let keyed = json!({"type": "object", "title": "KeyedScope", "required": ["kind", "key"], "properties": {
+        "kind": {"type": "string", "enum": keyed},
+        "key": {"$ref": "#/components/schemas/Label"},
+    }});
+    let shared = json!({"type": "object", "title": "SharedScope", "required": ["kind"], "properties": {
+        "kind": {"type": "string", "enum": [SharedProjectUser.as_str()]},
+        "key": {"type": "null"},
+    }});
+    json!({"oneOf": [keyed, shared], "type": null, "properties": null, "required": null, "additionalProperties": null})
+}
+
+/// A word, rules for the proxy, or another mode, which has no rules.
+fn network() -> Value {
+    let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let mode = json!({"type": "object", "title": "NetworkMode", "required": ["mode"], "properties": {
+        "mode": {"type": "string", "enum": ["none", "open"]},
+    }});
+    json!({"oneOf": [reference("Network"), reference("NetworkRules"), mode]})
+}
+
+fn services() -> Vec<Row> {
+    vec![
+        ("ServiceSpec", "command", text(1, shared::ARG_MAX_BYTES, TEXT)),
+        ("ServiceSpec", "port", port()),
+        ("ServiceSpec", "env", env(limits::ENV_MAX_COUNT)),
+        ("ServiceSpec", "cwd", text(1, shared::PATH_MAX_BYTES, TEXT)),
+        ("ServiceSpec", "depends_on", json!({"maxItems": limits::SERVICES_MAX})),
+        ("ServiceSpec", "watch", json!({"maxItems": shared::WATCH_PATHS_MAX})),
+        ("ServiceSpec", "watch[]", text(1, shared::PATH_MAX_BYTES, BELOW)),
+        ("ServiceHealth", "", health()),
+        ("ServicesRequest", "services", json!({"maxItems": limits::SERVICES_MAX})),
+    ]
+}
+
+/// One of four checks, beside its times.
+fn health() -> Value {
+    let line = text(1, shared::ARG_MAX_BYTES, TEXT);
+    let checks = [
+        ("tcp", "Tcp", "Something accepts connections on this loopback port.", port(), "integer"),
+        (
+            "http",
+            "Http",
+            "`GET` on this path of the service's port answers below 500.",
+            pattern(HTTP_PATH),
+            "string",
+        ),
+        (
+            "log",
+            "Log",
+            "A line of output matches this regular expression.",
+            text(1, shared::HEALTH_PATTERN_MAX_BYTES, TEXT),
+            "string",
+        ),
+        ("command", "Command", "This shell line exits 0.", line, "string"),
+    ];
+    let checks = checks.map(|(name, title, about, rules, kind)| {
+        let (least, most) = (shared::HEALTH_INTERVAL_MIN_MS, shared::HEALTH_INTERVAL_MAX_MS);
+        let mut check = json!({
+            "type": "object",
+            "title": format!("ServiceHealth{title}"),
+            "required": [name],
+            "properties": {
+                name: {"type": kind, "description": about},
+                "interval_ms": {"type": "integer", "format": "int64", "minimum": least, "maximum": most,
+                    "default": Health::default_interval_ms(), "description": "Between checks once ready."},
+                "timeout_ms": {"type": "integer", "format": "int64", "minimum": shared::HEALTH_TIMEOUT_MIN_MS,
+                    "maximum": shared::HEALTH_TIMEOUT_MAX_MS, "default": Health::default_timeout_ms(),
+                    "description": "For one check."},
+            },
+        });
+        if let (Value::Object(field), Value::Object(rules)) = (&mut check["properties"][name], rules) {
+            field.extend(rules);
+        }
+        check
+    });
+    json!({"allOf": null, "oneOf": checks})
+}
+
+fn execs() -> Vec<Row> {
+    let side = || whole(1, u64::from(shared::TTY_SIDE_MAX));
+    let argument = || json!({"maxLength": shared::ARG_MAX_BYTES, "pattern": NO_NUL});
+    let both = json!({
+        "required": ["argv", "shell"],
+        "properties": {"argv": {"type": "array"}, "shell": {"type": "string"}},
+    });
+    let neither = json!({"properties": {"argv": {"type": "null"}, "shell": {"type": "null"}}});
+    vec![
+        (
+            "ExecCreate",
+            "",
+            json!({"not": {"anyOf": [both, neither]}, "description": "Give one of argv and shell."}),
+        ),
+        ("ExecCreate", "argv", argv()),
+        ("ExecCreate", "argv[]", argument()),
+        ("ExecCreate", "shell", text(1, shared::ARG_MAX_BYTES, NO_NUL)),
+        ("ExecCreate", "cwd", text(1, shared::PATH_MAX_BYTES, NO_NUL)),
+        ("ExecCreate", "env", env(shared::ENV_MAX_COUNT)),
+        ("ExecCreate", "stdin", json!({"maxLength": shared::STDIN_INLINE_MAX_BYTES})),
+        ("ExecCreate", "timeout_s", seconds(exec_run::TIMEOUT_MAX_S)),
+        ("TtySize", "cols", side()),
+        ("TtySize", "rows", side()),
+        ("CancelRequest", "grace_ms", whole(0, shared::GRACE_MAX_MS)),
+        ("SignalRequest", "signal", pattern(SIGNAL)),
+        ("OlderExec", "cmd", argv()),
+        ("OlderExec", "cmd[]", argument()),
+    ]
+}
+
+/// A program, which has a name, and its arguments.
+fn argv() -> Value {
+    let program =
+        json!({"type": "string", "minLength": 1, "maxLength": shared::ARG_MAX_BYTES, "pattern": NO_NUL});
+    json!({"minItems": 1, "maxItems": shared::ARGV_MAX_COUNT, "prefixItems": [program]})
+}
+
+fn tasks() -> Vec<Row> {
+    let words = || text(1, task_agent::PATTERN_MAX_BYTES, NO_NUL);
+    vec![
+        ("TaskCreate", "prompt", json!({"maxLength": shared::PROMPT_MAX_BYTES, "pattern": NO_NUL})),
+        ("TaskCreate", "model", pattern(MODEL)),
+        ("TaskCreate", "briefing", json!({"maxLength": task_agent::BRIEFING_MAX_BYTES, "pattern": NO_NUL})),
+        ("TaskCreate", "timeout_s", seconds(task_request::TIMEOUT_MAX_S)),
+        ("TaskCreate", "idle_timeout_s", seconds(task_request::TIMEOUT_MAX_S)),
+        ("TaskCreate", "env", env(shared::ENV_MAX_COUNT)),
+        ("TaskCreate", "command", argv()),
+        ("TaskCreate", "command[]", json!({"maxLength": shared::ARG_MAX_BYTES, "pattern": NO_NUL})),
+        ("TaskCreate", "cwd", text(1, shared::PATH_MAX_BYTES, NO_NUL)),
+        ("TaskCreate", "build", json!({"maxLength": shared::ARG_MAX_BYTES, "pattern": NO_NUL})),
+        ("WarmCreate", "model", pattern(MODEL)),
+        ("WarmCreate", "env", env(shared::ENV_MAX_COUNT)),
+        ("WarmCreate", "cwd", text(1, shared::PATH_MAX_BYTES, NO_NUL)),
+        ("Permissions", "rules", json!({"maxItems": task_agent::RULES_MAX})),
+        ("PermissionRule", "tool", words()),
+        ("PermissionRule", "about", words()),
+        ("PermissionAnswer", "decision", json!({"$ref": null, "type": "string", "enum": ["allow", "deny"]})),
+        ("PermissionAnswer", "option", text(1, permissions::OPTION_MAX_BYTES, NO_NUL)),
+    ]
+}
+
+fn models_and_budgets() -> Vec<Row> {
+    let count = || whole(1, NUMBER_MAX);
+    let cost = || json!({"exclusiveMinimum": 0, "maximum": models::COST_MAX_USD});
+    let price = || json!({"minimum": 0, "maximum": models::PRICE_MAX_USD});
+    let name = || text(1, models::NAME_MAX_BYTES, MODEL_NAME);
+    let none = json!({"properties": {
+        "tokens": {"type": "null"}, "cost_usd": {"type": "null"}, "requests": {"type": "null"},
+    }});
+    vec![
+        ("TaskBudget", "tokens", count()),
+        ("TaskBudget", "requests", count()),
+        ("TaskBudget", "cost_usd", cost()),
+        (
+            "BudgetSpec",
+            "",
+            json!({"not": none, "description": "Give a bound of tokens, cost_usd or requests."}),
+        ),
+        ("BudgetSpec", "tokens", count()),
+        ("BudgetSpec", "requests", count()),
+        ("BudgetSpec", "cost_usd", cost()),
+        ("ModelPrice", "input", price()),
+        ("ModelPrice", "output", price()),
+        ("ModelPrice", "cache_read", price()),
+        ("ModelPrice", "cache_write", price()),
+        ("ModelSpec", "name", name()),
+        ("ModelSpec", "alias", name()),
+        ("ProviderSpec", "base_url", text(1, models::URL_MAX_BYTES, "^https?://[!-~]+$")),
+        ("ProviderSpec", "key", text(0, models::KEY_MAX_BYTES, VISIBLE)),
+        ("ProviderSpec", "default", name()),
+        ("ProviderSpec", "models", json!({"maxItems": models::MODELS_OF_PROVIDER_MAX})),
+    ]
+}
+
+fn egress_and_links() -> Vec<Row> {
+    let rules = || json!({"maxItems": egress::RULES_MAX});
+    let rule = || json!({"minLength": 1, "maxLength": egress::RULE_MAX_BYTES});
+    let mut rows: Vec<Row> = vec![
+        (
+            "PreviewLinkCreate",
+            "port",
+            json!({"minimum": 1, "maximum": u16::MAX, "not": {"const": INSIDE_PORT},
+            "description": format!("must be a port of the sandbox from 1 to 65535, and not {INSIDE_PORT}; it need not be advertised")}),
+        ),
+        ("PreviewLinkCreate", "ttl", duration(limits::LINK_TTL_MAX_MS)),
+        ("PreviewLinkCreate", "path", text(1, PREVIEW_PATH_MAX_BYTES, PREVIEW_PATH)),
+    ];
+    for schema in ["NetworkRules", "EgressRules", "EgressProfile"] {
+        for (list, item) in [("allow", "allow[]"), ("deny", "deny[]")] {
+            rows.push((schema, list, rules()));
+            rows.push((schema, item, rule()));
+        }
+    }
+    for schema in ["NetworkRules", "EgressRules"] {
+        rows.push((schema, "max_mb", whole(1, limits::EGRESS_MAX_MB)));
+        rows.push((schema, "profile", pattern(NAME_PATTERN)));
+    }
+    rows
+}
+
+fn older() -> Vec<Row> {
+    let external = || json!({"maxLength": EXTERNAL_MAX_CHARS, "pattern": EXTERNAL});
+    let mut rows: Vec<Row> = vec![
+        ("OlderCreate", "id", pattern(ID_PATTERN)),
+        ("OlderCreate", "ports", json!({"maxItems": limits::PORTS_MAX})),
+        ("OlderCreate", "ports[]", port()),
+        ("OlderCreate", "memory_high", pattern(SIZE)),
+        ("OlderCreate", "env", env(limits::ENV_MAX_COUNT)),
+        ("OlderExternal", "user_id", external()),
+        ("OlderExternal", "project_id", external()),
+        ("OlderExternal", "workspace_id", external()),
+        ("OlderKeepalive", "until", whole(1, UNIX_SECONDS_MAX)),
+    ];
+    for field in ["image", "template", "template_path", "git", "git_remote_url", "app_id", "runtime_preset"] {
+        let about = "Not offered on this route: leave it out.";
+        rows.push(("OlderCreate", field, json!({"type": "null", "deprecated": true, "description": about})));
+    }
+    rows
+}

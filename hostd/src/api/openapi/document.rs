@@ -1,0 +1,143 @@
+//! The document as a whole.
+
+use super::{
+    super::{
+        doc::{Schemas, schema_of},
+        older::OlderError,
+        route::Route,
+        routes,
+    },
+    bounds, flatten,
+    operation::{self, BEARER, TAGS},
+};
+use crate::core::json_schema;
+use hyper::Method;
+use protocol::api::ApiErrorBody;
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeSet, sync::OnceLock};
+
+/// The document, made once.
+pub fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| {
+        let mut document = made(&routes::all());
+        mark_needed_bodies(&mut document);
+        document
+    })
+}
+
+/// The document as it is committed: indented, with a newline at its end.
+pub fn openapi_json() -> String {
+    let json = serde_json::to_string_pretty(document()).unwrap_or_default();
+    format!("{json}\n")
+}
+
+/// What the JSON body of a route has to be.
+pub fn request_schema(path: &str, method: &Method) -> Option<&'static Value> {
+    let operation = &document()["paths"][path][operation::key(method).as_str()];
+    operation.pointer("/requestBody/content/application~1json/schema")
+}
+
+fn made(routes: &[Route]) -> Value {
+    let mut schemas = Schemas::new();
+    schema_of::<ApiErrorBody>(&mut schemas);
+    schema_of::<OlderError>(&mut schemas);
+    let mut paths = Map::new();
+    for route in routes {
+        let operations = paths.entry(route.path).or_insert_with(|| json!({}));
+        operations[operation::key(&route.method)] = operation::operation(route, &mut schemas);
+    }
+    let mut components = Map::new();
+    for (name, schema) in schemas {
+        components.insert(name, serde_json::to_value(schema).unwrap_or_default());
+    }
+    bounds::apply(&mut components);
+    flatten::all(&mut components);
+    let bodies = paths.values().filter_map(Value::as_object).flat_map(Map::values);
+    let bodies = bodies.filter_map(|operation| operation.get("requestBody"));
+    for name in reached(bodies, &components) {
+        components.get_mut(&name).into_iter().for_each(close);
+    }
+    // What was only there to be flattened is no type of its own.
+    let refusals = operation::refusals();
+    let used = reached(paths.values().chain([&refusals]), &components);
+    components.retain(|name, _| used.contains(name));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Slipway",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Sandboxes for coding agents and the apps they build. Every error is an ApiErrorBody, \
+                on older routes an OlderError; every answer has `x-request-id`. Unknown fields and parameters \
+                are refused by name.",
+            "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
+        },
+        "servers": [{
+            "url": "http://127.0.0.1:9090",
+            "description": "hostd as it is installed: SLIPWAY_API_BIND says where it listens",
+        }],
+        "tags": TAGS.map(|(name, about)| json!({"name": name, "description": about})),
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": refusals,
+            "securitySchemes": {BEARER: {"type": "http", "scheme": "bearer"}},
+        },
+    })
+}
+
+/// No body is an empty object: one is needed where that does not fit.
+fn mark_needed_bodies(document: &mut Value) {
+    let whole = document.clone();
+    let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
+    for operation in paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
+        let Some(body) = operation.get_mut("requestBody") else { continue };
+        let schema = body.pointer("/content/application~1json/schema");
+        let needed = schema.is_some_and(|schema| {
+            let reference = schema["$ref"].as_str().and_then(|text| text.strip_prefix('#'));
+            let excludes = |named: &Value| named.get("not").is_some();
+            reference.and_then(|pointer| whole.pointer(pointer)).is_some_and(excludes)
+                || json_schema::check(&whole, schema, &json!({})).is_err()
+        });
+        body["required"] = Value::Bool(needed);
+    }
+}
+
+/// The schemas that something is made of.
+fn reached<'a>(from: impl Iterator<Item = &'a Value>, schemas: &Map<String, Value>) -> BTreeSet<String> {
+    let mut open: Vec<String> = from.flat_map(named_in).collect();
+    let mut found = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if found.insert(name.clone()) {
+            open.extend(schemas.get(&name).map(named_in).unwrap_or_default());
+        }
+    }
+    found
+}
+
+/// The names of all schemas that are referred to.
+fn named_in(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(object) => {
+            let own = object.get("$ref").and_then(Value::as_str);
+            let own = own.and_then(|text| text.strip_prefix("#/components/schemas/")).map(str::to_owned);
+            own.into_iter().chain(object.values().flat_map(named_in)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(named_in).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Unknown fields of a request are refused, also where a type is shared with runtimed, which ignores them.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.contains_key("properties") && object.get("type") == Some(&json!("object")) {
+                object.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+            object.values_mut().for_each(close);
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
+    }
+}

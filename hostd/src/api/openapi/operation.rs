@@ -1,0 +1,213 @@
+//! One operation of the document, from its route.
+
+use super::super::{
+    doc::{Answered, Schemas},
+    param::{Kind, LABEL_PATTERN, Param},
+    route::{Needs, Repeats, Route, Takes},
+};
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+pub const BEARER: &str = "bearer";
+
+/// What operations are grouped by.
+pub const TAGS: [(&str, &str); 16] = [
+    ("sandboxes", "Sandboxes: created, looked at, put to sleep and woken, destroyed"),
+    ("tasks", "Coding jobs of agents in a sandbox"),
+    ("execs", "Commands and terminals in a sandbox"),
+    ("services", "Processes of a sandbox that should keep running"),
+    ("previews", "Links to private previews"),
+    ("egress", "What sandboxes may reach"),
+    ("events", "What happened, as pages and as server-sent events"),
+    ("agents", "The tools that do tasks"),
+    ("models", "Models, their providers and budgets"),
+    ("tokens", "Who may call"),
+    ("audit", "Calls that changed something or were refused"),
+    ("drivers", "What runs sandboxes"),
+    ("images", "Root file systems of sandboxes"),
+    ("host", "The machine"),
+    ("health", "Whether hostd is well, its numbers, and this document"),
+    ("older", "Routes of the system that came before, with their own shapes and errors"),
+];
+
+const JSON: &str = "application/json";
+
+/// The key of a method within a path.
+pub fn key(method: &Method) -> String {
+    method.as_str().to_ascii_lowercase()
+}
+
+pub fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut operation = json!({
+        "operationId": route.doc.id,
+        "summary": route.doc.summary,
+        "description": format!("Needs {}.", route.needs.words()),
+        "tags": [if route.older { "older" } else { tag(route.path) }],
+        "parameters": parameters(route),
+        "responses": responses(route, schemas),
+        "security": match route.needs {
+            Needs::Nothing => json!([]),
+            Needs::Read | Needs::Write | Needs::Admin | Needs::Operator => json!([{BEARER: []}]),
+        },
+    });
+    if let Some(body) = body(route, schemas) {
+        operation["requestBody"] = body;
+    }
+    operation
+}
+
+fn body(route: &Route, schemas: &mut Schemas) -> Option<Value> {
+    match (route.takes, route.doc.request) {
+        (Takes::Nothing, _) | (Takes::Json, None) => None,
+        (Takes::Json, Some(mention)) => {
+            let schema = serde_json::to_value(mention(schemas)).unwrap_or_default();
+            Some(json!({"content": {JSON: {"schema": schema}}}))
+        }
+        (Takes::Stream, _) => Some(json!({"content": {"application/octet-stream": {"schema": {}}}})),
+    }
+}
+
+fn responses(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut responses = Map::new();
+    for Answered { status, kind, mention } in &route.doc.answers {
+        let response =
+            responses.entry(status.to_string()).or_insert_with(|| json!({"description": words(*status)}));
+        let schema = match mention {
+            Some(mention) => serde_json::to_value(mention(schemas)).unwrap_or_default(),
+            None => raw(kind),
+        };
+        if !kind.is_empty() {
+            response["content"][*kind] = json!({"schema": schema});
+        }
+    }
+    let older = if route.older { "Older" } else { "" };
+    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| is_told(route, status)) {
+        let reference = json!({"$ref": format!("#/components/responses/{older}{name}")});
+        responses.entry((*status).to_owned()).or_insert(reference);
+    }
+    Value::Object(responses)
+}
+
+/// The schema of what is no JSON document.
+fn raw(kind: &str) -> Value {
+    match kind {
+        JSON => json!({"type": "object"}),
+        "application/octet-stream" => json!({}),
+        "text/event-stream" => {
+            json!({"description": "Server-sent events: `id`, `event`, and `data` with one JSON object"})
+        }
+        _ => json!({"type": "string"}),
+    }
+}
+
+/// Refusals that are named with operations: status, name, description.
+const REFUSALS: [(&str, &str, &str); 8] = [
+    ("400", "InvalidRequest", "Malformed: `detail.field` names what is wrong, the message what is allowed"),
+    ("401", "Unauthorized", "No token, or one that is unknown, revoked or expired"),
+    ("403", "Forbidden", "The token does not allow this, or Host or Origin is not ours"),
+    ("404", "NotFound", "No such thing, or not the caller's"),
+    ("409", "Conflict", "The state does not allow this"),
+    ("413", "TooLarge", "The body is too large"),
+    ("422", "Unsupported", "Well-formed, and not to be had on this host; or the key came with another body"),
+    ("default", "Failed", "Refused or failed: `code` says why, `retryable` whether to try again"),
+];
+
+fn is_told(route: &Route, status: &str) -> bool {
+    match status {
+        "401" => route.needs != Needs::Nothing,
+        "404" => route.path.contains('{'),
+        "409" => route.acts(),
+        "413" => route.takes == Takes::Json,
+        "422" => route.takes == Takes::Json && !route.older,
+        _ => true,
+    }
+}
+
+pub fn refusals() -> Value {
+    let mut all = Map::new();
+    for (older, schema) in [("", "ApiErrorBody"), ("Older", "OlderError")] {
+        for (status, name, about) in REFUSALS {
+            let schema = json!({"$ref": format!("#/components/schemas/{schema}")});
+            let mut response = json!({"description": about, "content": {JSON: {"schema": schema}}});
+            if status == "401" {
+                response["headers"] =
+                    json!({"WWW-Authenticate": {"required": true, "schema": {"type": "string"}}});
+            }
+            // No older route has it.
+            if older.is_empty() || status != "422" {
+                all.insert(format!("{older}{name}"), response);
+            }
+        }
+    }
+    Value::Object(all)
+}
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let names = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = names
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": named(route.path, name)}));
+    let given = |place: &'static str| move |Param { name, about, kind }: &Param| json!({"name": name, "in": place, "required": false, "description": about, "schema": kind.schema()});
+    let mut all: Vec<Value> = in_path.collect();
+    all.extend(route.query.iter().map(given("query")));
+    all.extend(route.headers.iter().map(given("header")));
+    if route.repeats == Repeats::ByKey {
+        let about = "The same key with the same body does this once and gets the same answer, for a day";
+        all.push(given("header")(&Param { name: "Idempotency-Key", about, kind: Kind::Key }));
+    }
+    all
+}
+
+/// What the variable parts of paths are.
+fn named(path: &str, name: &str) -> Value {
+    match name {
+        "id" | "token" | "link" => Kind::Id.schema(),
+        "exec" | "task" | "service" => Kind::Name.schema(),
+        "tenant" => json!({"type": "string", "pattern": LABEL_PATTERN}),
+        "permission" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}),
+        "provider" => json!({"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"}),
+        "name" if path.starts_with("/v1/images") => {
+            json!({"type": "string", "pattern": super::bounds::IMAGE_NAME})
+        }
+        _ => Kind::Name.schema(),
+    }
+}
+
+/// What a path is about.
+fn tag(path: &str) -> &'static str {
+    let mut parts = path.trim_start_matches('/').split('/').filter(|part| *part != "v1");
+    let first = parts.next().unwrap_or_default();
+    // Behind the id of a sandbox.
+    let word = match (first, parts.nth(1)) {
+        ("sandboxes", Some(inner)) => inner,
+        (first, _) => first,
+    };
+    match word {
+        "sandboxes" | "start" | "stop" | "pause" | "resume" | "recreate" | "keepalive" | "ttl"
+        | "activity" | "attempts" | "ports" | "stats" => "sandboxes",
+        "tasks" | "warm" => "tasks",
+        "execs" | "terminals" => "execs",
+        "services" => "services",
+        "preview-links" => "previews",
+        "egress" | "egress-profiles" => "egress",
+        "events" => "events",
+        "agents" => "agents",
+        "models" | "model-providers" | "budgets" => "models",
+        "tokens" => "tokens",
+        "audit" => "audit",
+        "drivers" => "drivers",
+        "images" => "images",
+        "host" => "host",
+        "healthz" | "readyz" | "metrics" | "openapi.json" => "health",
+        _ => "other",
+    }
+}
+
+fn words(status: u16) -> &'static str {
+    match status {
+        101 => "The connection is a WebSocket now",
+        201 => "Made",
+        202 => "It goes on; ask again",
+        204 => "Done, or nothing more to come",
+        _ => "As asked for",
+    }
+}
