@@ -8,20 +8,20 @@ const EXIT_USAGE: u8 = 64;
 /// It could not begin, or not go on.
 const EXIT_FAILED: u8 = 1;
 
-const HELP: &str = "hostd: keeps Slipway's sandboxes and serves their API
+const USAGE: &str = "hostd: keeps Slipway's sandboxes and serves their API
 
 usage: hostd             serve in the foreground
        hostd repair      move a corrupt database aside; sandboxes that run are found again
        hostd openapi     print the API as OpenAPI 3.1
        hostd --version, hostd --help
 
-Configured by the TOML file $SLIPWAY_CONFIG (/etc/slipway/slipway.toml if that is there) and, above it, by
-environment variables: SLIPWAY_DATA_DIR, SLIPWAY_API_BIND, SLIPWAY_PREVIEW_BIND, SLIPWAY_PREVIEW_DOMAIN,
-SLIPWAY_DRIVER, SLIPWAY_OCI_RUNTIME, SLIPWAY_DOCKER_SOCKET, SLIPWAY_IMAGE, SLIPWAY_IMAGE_REGISTRIES,
-SLIPWAY_IDLE_SECONDS, SLIPWAY_AUTH, SLIPWAY_API_HOSTS, SLIPWAY_RUNTIMED, SLIPWAY_HOST_IMAGE_DIRS, SLIPWAY_MEMORY_MAX_MB, SLIPWAY_CPUS_MAX. See
-docs/configuration.md.
+Configured by the TOML file $SLIPWAY_CONFIG (/etc/slipway/slipway.toml if that exists) and, above it, by the
+environment variables below; the variable SLIPWAY_IDLE_SECONDS is the key idle_seconds of the file. SLIPWAY_LOG is
+info, debug or warn. docs/configuration.md says more about each key.
+";
 
-Exit: 0 after SIGTERM or SIGINT (sandboxes keep running), 64 for wrong configuration, 1 otherwise.";
+const EXITS: &str =
+    "Exit: 0 after SIGTERM or SIGINT (sandboxes keep running), 64 for wrong configuration, 1 otherwise.";
 
 /// Why hostd ends with an error: one line for people.
 #[derive(Debug)]
@@ -39,7 +39,9 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
         (Some("repair"), None) => configured().and_then(|config| repair(&config)),
         (Some("openapi"), None) => print(&api::openapi_json()),
         (Some("--version" | "-V"), None) => print(concat!("hostd ", env!("CARGO_PKG_VERSION"))),
-        (Some("--help" | "-h" | "help"), None) => print(HELP),
+        (Some("--help" | "-h" | "help"), None) => {
+            print(&format!("{USAGE}\n{}\n{EXITS}", config::keys::help()))
+        }
         (Some(other), None) => Err(Failure::Usage(format!("unknown command {other} (see --help)"))),
     };
     match result {

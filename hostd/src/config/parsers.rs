@@ -1,0 +1,152 @@
+//! Parsers of single values: a text to what it means, or an error that names the key and what it may be.
+
+use super::{Auth, BadConfig, DriverChoice, bad, keys::variable};
+use crate::{
+    agents::{BadAgent, Table},
+    core::{
+        Bounds, Scheme,
+        egress::{Asked, Exceptions},
+        unsupported,
+    },
+};
+use std::{net::SocketAddr, path::PathBuf};
+
+pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<Table, BadConfig> {
+    let wrong = |BadAgent { key, message }: BadAgent| {
+        // Agents are in the file alone; who is the default may be in the environment.
+        bad(&if key == "agent" { variable(&key) } else { key }, message)
+    };
+    let table = Table::new(given).map_err(wrong)?;
+    match default {
+        Some(name) => table.with_default(name).map_err(wrong),
+        None => Ok(table),
+    }
+}
+
+pub fn absolute(key: &str, text: &str) -> Result<PathBuf, BadConfig> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(bad(&variable(key), format!("must be an absolute path, not {text:?}")))
+    }
+}
+
+pub fn address(key: &str, text: &str) -> Result<SocketAddr, BadConfig> {
+    text.parse().map_err(|_| {
+        bad(&variable(key), format!("must be an address and a port, as in 127.0.0.1:9090, not {text:?}"))
+    })
+}
+
+pub fn domain(text: &str) -> Result<String, BadConfig> {
+    let label = |part: &str| {
+        let safe = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        !part.is_empty() && part.len() <= 63 && part.bytes().all(safe)
+    };
+    let good = text.len() <= 200 && text.split('.').all(label);
+    let wrong =
+        || bad("SLIPWAY_PREVIEW_DOMAIN", format!("must be a domain name, as in example.com, not {text:?}"));
+    if good { Ok(text.to_ascii_lowercase()) } else { Err(wrong()) }
+}
+
+pub fn public(text: &str) -> Result<(Scheme, u16), BadConfig> {
+    let wrong = || {
+        let message =
+            format!("must be http or https, with a port if it is another, as in https:8443, not {text:?}");
+        bad("SLIPWAY_PREVIEW_PUBLIC", message)
+    };
+    let (word, port) = text.split_once(':').map_or((text, None), |(word, port)| (word, Some(port)));
+    let scheme = match word {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return Err(wrong()),
+    };
+    let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)).transpose()?;
+    Ok((scheme, port.unwrap_or_else(|| scheme.port())))
+}
+
+pub fn tls(cert: Option<String>, key: Option<String>) -> Result<Option<(PathBuf, PathBuf)>, BadConfig> {
+    match (cert, key) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => {
+            Ok(Some((absolute("preview_tls_cert", &cert)?, absolute("preview_tls_key", &key)?)))
+        }
+        (Some(_), None) => Err(bad("SLIPWAY_PREVIEW_TLS_KEY", "must be given with SLIPWAY_PREVIEW_TLS_CERT")),
+        (None, Some(_)) => Err(bad("SLIPWAY_PREVIEW_TLS_CERT", "must be given with SLIPWAY_PREVIEW_TLS_KEY")),
+    }
+}
+
+pub fn driver(text: &str) -> Result<DriverChoice, BadConfig> {
+    match text {
+        "auto" => Ok(DriverChoice::Auto),
+        "oci" => Ok(DriverChoice::Oci),
+        "docker" => Ok(DriverChoice::Docker),
+        other => {
+            let why = unsupported(other).map(|known| format!("; {}", known.why)).unwrap_or_default();
+            let message = format!("must be auto, oci or docker: there is no driver {other:?}{why}");
+            Err(bad("SLIPWAY_DRIVER", message))
+        }
+    }
+}
+
+/// A path, also in the form that DOCKER_HOST has.
+pub fn docker_socket(text: &str) -> Result<PathBuf, BadConfig> {
+    let path = PathBuf::from(text.strip_prefix("unix://").unwrap_or(text));
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    let message = format!(
+        "must be the path of a Unix socket on this machine, as in /var/run/docker.sock, not {text:?}"
+    );
+    Err(bad("SLIPWAY_DOCKER_SOCKET", message))
+}
+
+pub fn auth(text: &str) -> Result<Auth, BadConfig> {
+    match text {
+        "required" => Ok(Auth::Required),
+        "off" => Ok(Auth::Off),
+        other => Err(bad("SLIPWAY_AUTH", format!("must be required or off, not {other:?}"))),
+    }
+}
+
+pub fn registries(list: Vec<String>) -> Result<Vec<String>, BadConfig> {
+    match list.iter().find(|one| Asked::parse(one, Some(443)).is_err()) {
+        None => Ok(list),
+        Some(wrong) => {
+            let message =
+                format!("must be hosts, with a port if it is written, as in 10.0.0.5:5000, not {wrong:?}");
+            Err(bad("SLIPWAY_IMAGE_REGISTRIES", message))
+        }
+    }
+}
+
+pub fn exceptions(list: &[String]) -> Result<Exceptions, BadConfig> {
+    Exceptions::parse(list).map_err(|error| {
+        bad("SLIPWAY_EGRESS_PRIVATE", format!("must be hosts and ports, as in 10.0.0.5:443: {error}"))
+    })
+}
+
+/// As in `tokens=2000000,cost_usd=5,requests=500`; what is absent has no bound.
+pub fn budget(text: &str) -> Result<Bounds, BadConfig> {
+    const MICRO: f64 = 1_000_000.0;
+    let wrong = || {
+        let message = format!("must be as in tokens=2000000,cost_usd=5,requests=500, not {text:?}");
+        bad("SLIPWAY_TASK_BUDGET", message)
+    };
+    let mut bounds = Bounds::default();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+        let count = || value.parse::<u64>().ok().filter(|count| *count > 0).ok_or_else(wrong);
+        match name.trim() {
+            "tokens" => bounds.tokens = Some(count()?),
+            "requests" => bounds.requests = Some(count()?),
+            "cost_usd" => {
+                let usd: f64 = value.parse().map_err(|_| wrong())?;
+                let micro = (usd * MICRO).round();
+                bounds.cost_micro_usd = Some((micro >= 1.0).then_some(micro as u64).ok_or_else(wrong)?);
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(bounds)
+}
