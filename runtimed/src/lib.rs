@@ -1,5 +1,8 @@
 //! runtimed: PID 1 of a sandbox. See ARCHITECTURE.md for the map.
 
+#[cfg(test)]
+#[path = "../apart.rs"]
+mod apart;
 pub mod api;
 pub mod boot;
 pub mod checkpoint;

@@ -1,0 +1,97 @@
+//! The code that an idle PID 1 does not run, placed apart from the code it does run. The kernel maps sixteen
+//! pages of a program for each page that is used, so unused code counts as memory of every sandbox when it
+//! lies between used code.
+//!
+//! build.rs writes the linker script from these lists; the tests below hold them to the source tree.
+
+/// Modules of this crate that only shims, checkpoints and a new `sandbox.yaml` run.
+pub const APART: &[&str] = &[
+    "checkpoint",
+    "core::acp",
+    "core::manifest",
+    "core::stream_json",
+    "core::tool",
+    "core::voice",
+    "shim::child",
+    "shim::control",
+    "shim::ending",
+    "shim::json_talk",
+    "shim::lines",
+    "shim::outbox",
+    "shim::pump",
+    "shim::raw",
+    "shim::run",
+    "shim::sink",
+    "shim::tail",
+    "shim::talk",
+    "shim::talking",
+    "shim::tree",
+];
+
+/// Crates that only those modules use, or only a panic.
+pub const APART_CRATES: &[&str] = &[
+    "addr2line",
+    "annotate_snippets",
+    "encoding_rs",
+    "gimli",
+    "granit_parser",
+    "libunwind",
+    "miniz_oxide",
+    "regex_lite",
+    "rustc_demangle",
+    "saphyr",
+];
+
+/// Returns the linker script that places them after the rest of the code.
+pub fn linker_script() -> String {
+    let modules = APART.iter().flat_map(|path| {
+        let mangled: String = path.split("::").map(|name| format!("{}{name}", name.len())).collect();
+        // A module of the crate's root is told from others of its name by the crate.
+        let mangled = if path.contains("::") { mangled } else { format!("8runtimed{mangled}") };
+        [mangled, path.replace("::", "..")].into_iter().filter(|name| !APART.contains(&name.as_str()))
+    });
+    let names = modules.chain(APART_CRATES.iter().map(|name| (*name).to_owned()));
+    let patterns: String = names.map(|name| format!("    *(.text.*{name}*)\n")).collect();
+    format!("SECTIONS\n{{\n  .text.apart :\n  {{\n{patterns}  }}\n}}\nINSERT AFTER .text;\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    /// Modules of shims that PID 1 runs as well.
+    const SHARED: &[&str] = &["shim::wire"];
+
+    fn source() -> &'static Path {
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
+    }
+
+    #[test]
+    fn every_listed_module_exists() {
+        for path in APART.iter().chain(SHARED) {
+            let file = source().join(path.replace("::", "/"));
+            assert!(file.is_dir() || file.with_extension("rs").is_file(), "there is no module {path}");
+        }
+    }
+
+    #[test]
+    fn every_module_of_shims_is_listed() {
+        let entries = fs::read_dir(source().join("shim")).expect("the modules of shims");
+        let names = entries.map(|entry| entry.expect("an entry").path().with_extension(""));
+        let modules: BTreeSet<_> = names
+            .map(|path| format!("shim::{}", path.file_name().expect("a name").to_string_lossy()))
+            .filter(|name| name != "shim::mod")
+            .collect();
+        let listed = APART.iter().chain(SHARED).filter(|path| path.starts_with("shim::"));
+        assert_eq!(modules, listed.map(|path| (*path).to_owned()).collect());
+    }
+
+    #[test]
+    fn the_script_names_modules_as_symbols_do() {
+        let script = linker_script();
+        for pattern in ["*(.text.*4shim3run*)", "*(.text.*core..acp*)", "*(.text.*8runtimed10checkpoint*)"] {
+            assert!(script.contains(pattern), "{pattern} is missing from\n{script}");
+        }
+    }
+}
