@@ -17,6 +17,7 @@ use crate::{
     inside::Inside,
     limits,
     links::Links,
+    memory,
     models::Models,
     outside::Outside,
     reconcile::{Fleet, FleetParts, Timing},
@@ -161,12 +162,13 @@ async fn run(config: Config) -> Result<(), Failure> {
     let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
     let scrub = closing.run_until_cancelled(store.keep_log());
     let room = closing.run_until_cancelled(fleet.tend_disk());
+    let memory = closing.run_until_cancelled(memory::give_back_unused());
     let stop = async {
         let name = signals.next().await;
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, tidy, scrub, room, telling, stop);
+    tokio::join!(tcp, unix, preview, prune, tidy, scrub, room, memory, telling, stop);
     api.finish().await;
     fleet.close().await;
     // After the connections of sandboxes, which tell what they moved when they end.

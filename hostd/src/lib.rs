@@ -23,6 +23,7 @@ pub mod inside;
 pub mod launch;
 pub mod limits;
 pub mod links;
+mod memory;
 pub mod models;
 pub mod outside;
 pub mod reconcile;

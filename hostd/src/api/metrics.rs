@@ -1,6 +1,6 @@
 //! Numbers for Prometheus.
 
-use crate::{disk_room::DiskState, edge::metrics as edge};
+use crate::{disk_room::DiskState, edge::metrics as edge, memory::used_bytes};
 use hyper::Method;
 use std::{
     collections::BTreeMap,
@@ -77,6 +77,13 @@ impl Metrics {
         ] {
             family(name, "gauge", help, &[(String::new(), value)]);
         }
+        let allocated = u64::try_from(used_bytes()).unwrap_or(u64::MAX);
+        family(
+            "slipway_memory_allocated_bytes",
+            "gauge",
+            "Memory that hostd uses; resident memory beyond it is free and kept for a moment.",
+            &[(String::new(), allocated)],
+        );
         family(
             "slipway_audit_dropped_total",
             "counter",
