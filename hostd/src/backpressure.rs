@@ -39,7 +39,7 @@ pub const WINDOW_BYTES: usize = 12 << 10;
 pub const LARGE_READ_MAX_BYTES: usize = (128 << 10) - 1;
 pub const LARGE_WINDOW_BYTES: usize = 256 << 10;
 /// Bodies of the process that are moved in large pieces at a time, and how long a body must be for that.
-pub const LARGE_BODIES_MAX: usize = 32;
+pub const LARGE_BODIES_MAX: usize = 24;
 const LARGE_BODY_MIN_BYTES: u64 = 256 << 10;
 /// A piece below this is copied while others wait before it, so that it does not hold a whole read buffer.
 const COPIED_MAX_BYTES: usize = 8 << 10;

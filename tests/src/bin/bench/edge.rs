@@ -4,12 +4,14 @@ mod ours;
 mod probe;
 mod proxies;
 mod sockets;
+mod stalled;
 pub mod target;
 pub mod upstream;
 mod wake;
 mod wrk;
 
 pub use sockets::rows as sockets;
+pub use stalled::rows as stalled;
 pub use wake::rows as wake;
 
 use crate::docker::Docker;

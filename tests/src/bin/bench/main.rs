@@ -75,6 +75,7 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("docker", engine::rows());
     measure!("edge", edge::rows());
     measure!("sockets", edge::sockets());
+    measure!("stalled", edge::stalled());
     measure!("wake", edge::wake());
     measure!("gateway", way::gateway::rows());
     measure!("egress", way::egress::rows());
