@@ -252,6 +252,38 @@ mod tests {
         server.await.unwrap();
     }
 
+    #[tokio::test]
+    async fn a_stream_whose_reader_stalls_is_asked_for_little() {
+        const PIECE_BYTES: usize = 10_000;
+        let taken = Arc::<std::sync::atomic::AtomicUsize>::default();
+        let count = taken.clone();
+        let router = Router::new().fallback(async move || {
+            let endless = std::iter::repeat_with(move || {
+                count.fetch_add(PIECE_BYTES, Ordering::Relaxed);
+                Ok::<_, Infallible>(vec![b'x'; PIECE_BYTES])
+            });
+            Body::from_stream(futures_util::stream::iter(endless))
+        });
+        let (near, mut far) = tokio::io::duplex(1024);
+        let caller = Caller { peer: Peer::Unix { uid: 0 }, seat: None };
+        let serving = talk(Box::new(near), caller, router, (CancellationToken::new(), pending()));
+        let reading = async {
+            far.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            let held = taken.load(Ordering::Relaxed);
+            assert!((1..=64 << 10).contains(&held), "{held} bytes were taken");
+            // Whoever reads on gets on.
+            far.read_exact(&mut vec![0; 1 << 20]).await.unwrap();
+            assert!(taken.load(Ordering::Relaxed) > 1 << 20);
+        };
+        tokio::select! {
+            () = serving => panic!("it ended"),
+            () = reading => {}
+        }
+    }
+
     #[test]
     fn the_answer_that_is_said_by_hand_is_an_answer() {
         connections::check_said_by_hand(FULL);
