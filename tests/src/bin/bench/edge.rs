@@ -1,5 +1,6 @@
 //! The edge against other proxies, with the same app behind each: how many requests, how late, at what cost.
 
+pub mod endless;
 mod ours;
 mod probe;
 mod proxies;

@@ -42,6 +42,11 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     {
         return edge::upstream::serve(address).await;
     }
+    if let [word, address] = wanted.as_slice()
+        && word == edge::endless::WORD
+    {
+        return edge::endless::serve(address).await;
+    }
     if wanted.first().is_some_and(|word| word == way::client::WORD) {
         return way::client::run().await;
     }

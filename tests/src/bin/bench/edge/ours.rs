@@ -16,15 +16,20 @@ pub struct Ours {
 
 impl Ours {
     pub async fn start() -> Result<Self> {
+        Self::start_app(WORD).await
+    }
+
+    /// With the app that this word makes of the program.
+    pub async fn start_app(word: &str) -> Result<Self> {
         let hostd = start_with(&[("SLIPWAY_LOG", "warn")]).await?;
         let caller = hostd.local();
-        let (id, target) = sandbox(&hostd, &caller).await?;
+        let (id, target) = sandbox(&hostd, &caller, word).await?;
         Ok(Self { hostd, caller, id, target })
     }
 
     /// A further sandbox of the same hostd.
     pub async fn another(&self) -> Result<Target> {
-        Ok(sandbox(&self.hostd, &self.caller).await?.1)
+        Ok(sandbox(&self.hostd, &self.caller, WORD).await?.1)
     }
 
     /// `stop`, `pause` and so on, and only then back.
@@ -43,8 +48,8 @@ impl Ours {
 }
 
 /// One with the app in it, which answers.
-async fn sandbox(hostd: &Hostd, caller: &Caller) -> Result<(String, Target)> {
-    let command = format!("exec /home/sandbox/upstream {WORD} 127.0.0.1:{PORT}");
+async fn sandbox(hostd: &Hostd, caller: &Caller, word: &str) -> Result<(String, Target)> {
+    let command = format!("exec /home/sandbox/upstream {word} 127.0.0.1:{PORT}");
     let service = json!({"name": "app", "port": PORT, "command": command});
     let spec = json!({"ports": [PORT], "services": [service], "limits": {"memory_mb": 1024, "pids": 512}});
     let id = caller.create(&spec).await?;

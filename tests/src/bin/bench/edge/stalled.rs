@@ -1,5 +1,6 @@
-//! Readers of a large answer that read nothing: what each costs hostd, and what is left of that when they have gone.
+//! Readers of an endless answer that read nothing: what each costs hostd, and what is left of that when they have gone.
 
+use super::endless;
 use super::ours::Ours;
 use super::target::Target;
 use crate::row::{Goal, Row};
@@ -27,7 +28,7 @@ const GIVEN_BACK_MAX: Duration = Duration::from_secs(30);
 
 pub async fn rows() -> Result<Vec<Row>> {
     let count = scaled(1_000, 3_000);
-    let ours = Ours::start().await?;
+    let ours = Ours::start_app(endless::WORD).await?;
     let target = &ours.target;
     let first = stalled(target, FIRST).await?;
     let before = settled(target).await?;
@@ -70,7 +71,7 @@ async fn stall(target: &Target) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
     let mut stream = socket.connect(target.address.parse()?).await?;
-    let request = format!("GET /64m HTTP/1.1\r\nhost: {}\r\n\r\n", target.host);
+    let request = format!("GET {} HTTP/1.1\r\nhost: {}\r\n\r\n", endless::PATH, target.host);
     stream.write_all(request.as_bytes()).await?;
     let mut begin = [0; 12];
     stream.read_exact(&mut begin).await?;

@@ -24,8 +24,6 @@ pub const PORT: u16 = 3000;
 
 static SMALL: [u8; 200] = [b's'; 200];
 static LARGE: [u8; 1 << 20] = [b'l'; 1 << 20];
-/// More than sockets hold. Zeroes, so that it is no part of the program's file.
-static HUGE: [u8; 64 << 20] = [0; 64 << 20];
 
 /// Until it is killed.
 pub async fn serve(address: &str) -> Result<()> {
@@ -48,11 +46,7 @@ fn answer(mut request: Request<Incoming>) -> Response<Full<Bytes>> {
         tokio::spawn(echo(hyper::upgrade::on(&mut request)));
         return switching(&accept);
     }
-    let body = match request.uri().path() {
-        "/1m" => &LARGE[..],
-        "/64m" => &HUGE[..],
-        _ => &SMALL[..],
-    };
+    let body = if request.uri().path() == "/1m" { &LARGE[..] } else { &SMALL[..] };
     let mut response = Response::new(Full::new(Bytes::from_static(body)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
