@@ -183,8 +183,14 @@ async fn a_pause_that_comes_late_is_ours_and_only_that_one() {
     world.driver.freeze_behind(&world.id, true);
     world.is(SandboxStatus::Running).await;
     assert_eq!(world.drifts().await, [] as [Value; 0]);
-    world.driver.freeze_behind(&world.id, true);
-    world.is(SandboxStatus::Running).await;
+    // Told once the sandbox was seen at rest, which may be a moment after it runs.
+    let told = async {
+        while world.drifts().await.is_empty() {
+            world.driver.freeze_behind(&world.id, true);
+            world.is(SandboxStatus::Running).await;
+        }
+    };
+    timeout(PATIENCE, told).await.expect("a later pause is told");
     assert_eq!(world.drifts().await, [drift("running", "paused", "thaw")]);
 }
 
