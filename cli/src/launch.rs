@@ -7,6 +7,7 @@ use crate::{
     limits,
     progress::Progress,
 };
+use protocol::api::ApiErrorCode;
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom},
@@ -40,8 +41,12 @@ pub async fn ensure_serving(context: &Context) -> Result<bool, Failure> {
     Ok(true)
 }
 
+/// Whether hostd serves. With a full disk it does, and says itself what it refuses.
 async fn ready(client: &Client) -> Result<(), ClientError> {
-    client.send(Ask::get("/readyz")).await.map(|_| ())
+    match client.send(Ask::get("/readyz")).await {
+        Err(error) if error.is(ApiErrorCode::DiskFull) => Ok(()),
+        answer => answer.map(drop),
+    }
 }
 
 /// A process group of its own keeps it from our Ctrl-C; what it says goes to its log.

@@ -124,7 +124,11 @@ impl DiskRoom {
     pub fn ensure(&self) -> bool {
         let mut reserve = self.reserve();
         let piece = self.shared.marks.reserve_bytes / PIECES;
-        let free = || statvfs(&self.shared.data_dir).map_or(0, |disk| bytes(&disk, disk.blocks_available()));
+        // A file system that does not tell how full it is is not taken for full.
+        let free = || match statvfs(&self.shared.data_dir) {
+            Ok(disk) if disk.blocks() > 0 => bytes(&disk, disk.blocks_available()),
+            Ok(_) | Err(_) => u64::MAX,
+        };
         while free() < piece {
             if reserve.held_bytes == 0 {
                 return false;
@@ -148,7 +152,8 @@ impl DiskRoom {
     fn sampled(&self, missing_bytes: u64) -> DiskState {
         let (before, floor_bytes) = (self.level(), self.shared.marks.floor_bytes);
         let disk = match statvfs(&self.shared.data_dir) {
-            Ok(disk) => disk,
+            Ok(disk) if disk.blocks() > 0 => disk,
+            Ok(_) => return DiskState { level: before, floor_bytes, ..DiskState::default() },
             Err(error) => {
                 warn!(%error, "could not ask how full the disk is");
                 return DiskState { level: before, floor_bytes, ..DiskState::default() };

@@ -1,13 +1,17 @@
 //! What the fleet does about a disk that fills up: nothing new is begun below the floor, sandboxes that grow are
 //! stopped, one at a time may wake so that files are deleted in it.
 
-use super::{Ask, Fleet, FleetError, fleet::Inner, owner::Owner};
+use super::{
+    Ask, Fleet, FleetError,
+    fleet::Inner,
+    owner::{Answer, Owner},
+};
 use crate::{
     control::Control,
     core::{Growth, heaviest},
     disk_room::DiskState,
     limits::{DISK_LOOK_LOW_MS, DISK_LOOK_MS, GROWTH_WINDOW_MS, MEASURE_PAUSE_PART},
-    store::SandboxRecord,
+    store::{SandboxRecord, StoreError},
 };
 use protocol::api::{DiskLevel, Problem, ProblemCode, SandboxId};
 use std::{
@@ -53,9 +57,21 @@ impl Owner {
         if record.state.is_wanted_up() { Ok(()) } else { self.fleet.room_to_wake(&record.id) }
     }
 
+    /// Tries again on the room that the first try made hostd release. Where that is not enough for a row, what the
+    /// sandbox has on the disk makes some.
+    pub(super) async fn destroy_on_full_disk(&mut self, keep_workspace: bool) -> Answer {
+        match self.destroy(keep_workspace).await {
+            Err(FleetError::Store(StoreError::Full)) => {
+                self.erase_first(keep_workspace).await;
+                self.destroy(keep_workspace).await
+            }
+            answer => answer,
+        }
+    }
+
     /// The act before the intent, as nowhere else: a hostd that dies in between leaves a sandbox that is gone
     /// and was never said to be.
-    pub(super) async fn erase_first(&mut self, keep_workspace: bool) {
+    async fn erase_first(&mut self, keep_workspace: bool) {
         warn!(sandbox = %self.id(), "the disk is full: erasing a sandbox before that is written down");
         let within = Duration::from_millis(self.fleet.timing.down_ms);
         match timeout(within, self.driver.erase(&self.id(), keep_workspace)).await {
@@ -112,7 +128,8 @@ impl Fleet {
     /// How large the workspaces of those are that are up.
     async fn measure(&self, history: &mut History) {
         let mut sizes = HashMap::new();
-        for record in self.all_up() {
+        // What lives in another PID namespace cannot be stopped from here.
+        for record in self.all_up().into_iter().filter(|record| !record.other_pid_namespace) {
             let sandbox = record.id;
             match self.driver_of(&record).workspace_bytes(&sandbox).await {
                 Ok(bytes) => sizes.extend(bytes.map(|bytes| (sandbox, bytes))),
@@ -121,7 +138,10 @@ impl Fleet {
             }
         }
         let window = Duration::from_millis(GROWTH_WINDOW_MS);
-        history.retain(|(at, _)| at.elapsed() < window);
+        // The newest one before the window stays, however long a measure takes: growth needs two.
+        while history.get(1).is_some_and(|(at, _)| at.elapsed() >= window) {
+            history.pop_front();
+        }
         history.push_back((Instant::now(), sizes));
     }
 

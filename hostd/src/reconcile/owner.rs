@@ -363,11 +363,7 @@ impl Owner {
             Ask::Stop => self.want(Goal::Stopped).await,
             Ask::Pause => self.want(Goal::Paused).await,
             Ask::Destroy { keep_workspace } => match self.destroy(keep_workspace).await {
-                // Not even room for a row: what it has on the disk makes some.
-                Err(FleetError::Store(StoreError::Full)) => {
-                    self.erase_first(keep_workspace).await;
-                    self.destroy(keep_workspace).await
-                }
+                Err(FleetError::Store(StoreError::Full)) => self.destroy_on_full_disk(keep_workspace).await,
                 answer => answer,
             },
             Ask::Evict { grown_bytes } => {
@@ -385,7 +381,7 @@ impl Owner {
         }
     }
 
-    async fn destroy(&mut self, keep_workspace: bool) -> Answer {
+    pub(super) async fn destroy(&mut self, keep_workspace: bool) -> Answer {
         if keep_workspace {
             let change = Change { keep_workspace: Some(true), ..Change::default() };
             let now_ms = self.fleet.clock.now_ms();

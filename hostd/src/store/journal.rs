@@ -93,7 +93,7 @@ impl JournalRoom {
     /// Folds all of the log and cuts it off. Whether it was done: nobody waits for readers, nor for space.
     pub(super) fn cut_off(&mut self, conn: &Connection) -> Result<bool> {
         const WHAT: &str = "cut off the write-ahead log";
-        if self.disk.as_ref().is_some_and(|disk| disk.state().level != DiskLevel::Ok) {
+        if self.disk.as_ref().is_some_and(|disk| disk.state().level == DiskLevel::Full) {
             return Ok(false);
         }
         conn.busy_timeout(Duration::ZERO).during(WHAT)?;

@@ -7,6 +7,7 @@ use super::{
 };
 use nix::{
     dir::Dir,
+    errno::Errno,
     fcntl::{AtFlags, OFlag},
     libc,
     sys::stat::{FileStat, Mode, SFlag, fstatat},
@@ -27,7 +28,7 @@ struct Count {
 pub fn bytes(path: &Path) -> io::Result<Option<u64>> {
     let top = match Dir::open(path, DIRECTORY, Mode::empty()) {
         Ok(top) => top,
-        Err(nix::errno::Errno::ENOENT) => return Ok(None),
+        Err(Errno::ENOENT) => return Ok(None),
         Err(error) => return Err(errno(error)),
     };
     let mut count = Count { bytes: 0, entries: 0, seen: HashSet::new() };
@@ -35,8 +36,12 @@ pub fn bytes(path: &Path) -> io::Result<Option<u64>> {
     while let Some((subdirs, dir)) = levels.last_mut() {
         match subdirs.pop() {
             Some(name) => {
-                let below = Dir::openat(dir.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty());
-                let below = below.map_err(errno)?;
+                let below = match Dir::openat(dir.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty()) {
+                    Ok(below) => below,
+                    // It was removed or replaced since it was listed.
+                    Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
+                    Err(error) => return Err(errno(error)),
+                };
                 if levels.len() < TREE_DEPTH_MAX {
                     levels.push((count.files(&below)?, below));
                 }
@@ -62,7 +67,11 @@ impl Count {
             if self.entries > MEASURE_MAX_ENTRIES {
                 return Ok(Vec::new());
             }
-            let stat = fstatat(dir.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW).map_err(errno)?;
+            let stat = match fstatat(dir.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::ENOENT) => continue,
+                Err(error) => return Err(errno(error)),
+            };
             let is_dir = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
             if is_dir {
                 subdirs.push(name.to_owned());
