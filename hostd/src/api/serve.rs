@@ -28,7 +28,10 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use tokio::net::{TcpListener, UnixListener};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::debug;
@@ -169,7 +172,9 @@ async fn talk(
             Eviction::AtOnce => return,
             Eviction::AfterAnswer => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                // A peer that does not read the rest of its answer does not keep the place.
+                let closing = Duration::from_millis(api::CLOSING_MS);
+                timeout(closing, connection).await.unwrap_or(Ok(()))
             }
         },
     };

@@ -20,8 +20,6 @@ use serde_json::{Map, Value, json};
 
 /// The name of an imported image: `host` is the one that is always there.
 pub const IMAGE_NAME: &str = "^(?!host$)[a-z0-9][a-z0-9._-]{0,63}$";
-/// The last second of the year 9999.
-const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
 /// Larger than any host; what this one gives is said by an error.
 const MEMORY_MAX_MB: u64 = 1 << 26;
 const CPUS_MAX: u64 = 1 << 16;
@@ -173,8 +171,13 @@ fn scope() -> Value {
 /// A word, rules for the proxy, or another mode, which has no rules.
 fn network() -> Value {
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    // Rules that say nothing may be written down.
     let mode = json!({"type": "object", "title": "NetworkMode", "required": ["mode"], "properties": {
         "mode": {"type": "string", "enum": ["none", "open"]},
+        "profile": {"type": "null"},
+        "allow": {"type": "array", "items": {"type": "string"}, "maxItems": 0},
+        "deny": {"type": "array", "items": {"type": "string"}, "maxItems": 0},
+        "max_mb": {"type": "null"},
     }});
     json!({"oneOf": [reference("Network"), reference("NetworkRules"), mode]})
 }
@@ -214,6 +217,7 @@ fn health() -> Value {
         ),
         ("command", "Command", "This shell line exits 0.", line, "string"),
     ];
+    let names = ["tcp", "http", "log", "command"];
     let checks = checks.map(|(name, title, about, rules, kind)| {
         let (least, most) = (shared::HEALTH_INTERVAL_MIN_MS, shared::HEALTH_INTERVAL_MAX_MS);
         let mut check = json!({
@@ -231,6 +235,9 @@ fn health() -> Value {
         });
         if let (Value::Object(field), Value::Object(rules)) = (&mut check["properties"][name], rules) {
             field.extend(rules);
+        }
+        for other in names.into_iter().filter(|other| *other != name) {
+            check["properties"][other] = json!({"type": "null"});
         }
         check
     });
@@ -368,7 +375,7 @@ fn older() -> Vec<Row> {
         ("OlderExternal", "user_id", external()),
         ("OlderExternal", "project_id", external()),
         ("OlderExternal", "workspace_id", external()),
-        ("OlderKeepalive", "until", whole(1, UNIX_SECONDS_MAX)),
+        ("OlderKeepalive", "until", whole(1, NUMBER_MAX)),
     ];
     for field in ["image", "template", "template_path", "git", "git_remote_url", "app_id", "runtime_preset"] {
         let about = "Not offered on this route: leave it out.";

@@ -1,7 +1,7 @@
 //! What the document says about numbers and shapes is enforced: every operation is asked for just too much.
 
 use super::{Ask, World};
-use crate::api::openapi::document;
+use crate::{api::openapi::document, core::json_schema::check};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
@@ -204,4 +204,19 @@ async fn no_parameter_is_more_than_the_largest_number_or_empty() {
         }
     }
     assert!(asked > 50, "only {asked} were sent");
+}
+
+/// Clients that write every field down, empty ones too, are understood.
+#[test]
+fn fields_that_say_nothing_may_be_written_down() {
+    let spec = json!({"$ref": "#/components/schemas/SandboxSpec"});
+    let service = |health: Value| json!({"services": [{"name": "web", "command": "x", "health": health}]});
+    for body in [
+        service(json!({"tcp": 3000, "http": null, "log": null, "command": null})),
+        service(json!({"tcp": null, "http": "/", "log": null, "command": null})),
+        json!({"network": {"mode": "none", "profile": null, "allow": [], "deny": [], "max_mb": null}}),
+        json!({"network": {"mode": "open", "allow": [], "deny": []}}),
+    ] {
+        assert_eq!(check(document(), &spec, &body), Ok(()), "{body}");
+    }
 }
