@@ -61,7 +61,7 @@ async fn from_whatever_number_a_viewer_goes_on_it_gets_what_comes_after_it_and_t
     // Events of others lie between those of the task.
     let others = caller.events_of(&caller.submit(&other, &shell("seq 20")).await?).await?;
     let between = [others[0].seq, others[others.len() / 2].seq, others[others.len() - 1].seq];
-    let beyond = [others[others.len() - 1].seq + 100_000, u64::from(u32::MAX), i64::MAX as u64, u64::MAX];
+    let beyond = [others[others.len() - 1].seq + 100_000, u64::from(u32::MAX), i64::MAX as u64];
     let mut viewers = Vec::new();
     for from in [&between[..], &beyond[..], &[0, 1, seen.seen - 1, seen.seen]].concat() {
         let header = Request::get(first.events()).header("last-event-id", from.to_string());
@@ -97,7 +97,7 @@ async fn who_has_seen_the_end_is_told_so_wherever_it_asks() -> Result<()> {
     let done = events.last().context("done")?.seq;
     let filtered = format!("/v1/events?sandbox={sandbox}&task={}", job.id);
     for path in [job.events(), filtered] {
-        for from in [done, done + 1, u64::MAX] {
+        for from in [done, done + 1, i64::MAX as u64] {
             let request = Request::get(&path).header("last-event-id", from.to_string());
             ensure!(TaskFeed::ask(&caller, request, from).await?.is_none(), "{path} from {from}");
         }
@@ -206,9 +206,11 @@ async fn viewers_that_hang_up_at_once_leave_nothing_behind() -> Result<()> {
     }
     until("they are all gone", async || Ok((footprint(&hostd)?.0 <= before).then_some(()))).await?;
     // Nothing of them is used any more, and what the allocator keeps of it is given back.
-    let used = allocated(&caller).await?;
-    eprintln!("{before} sockets, {used_before} -> {used} bytes used, {warm} bytes resident at first");
-    ensure!(used < used_before + LEFT_MAX_BYTES, "{used_before} bytes were used before, {used} are now");
+    eprintln!("{before} sockets, {used_before} bytes used, {warm} bytes resident at first");
+    until("what they used is free", async || {
+        Ok((allocated(&caller).await? < used_before + LEFT_MAX_BYTES).then_some(()))
+    })
+    .await?;
     until("memory is given back", async || {
         let (_, after) = footprint(&hostd)?;
         Ok((after < warm + KEPT_MAX_BYTES).then_some(()))
