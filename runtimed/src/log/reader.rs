@@ -186,7 +186,12 @@ pub fn tail_bytes(dir: &Path, end: u64, max: u64) -> Vec<u8> {
     let mut reader = Reader::new(dir, end.saturating_sub(max));
     let mut tail = Vec::new();
     loop {
-        match reader.read(max as usize, end) {
+        // What is written behind `end` meanwhile is not read: a busy writer would never let this end.
+        let left = end.saturating_sub(reader.position());
+        if left == 0 {
+            return tail;
+        }
+        match reader.read(left as usize, end) {
             Ok(Read::Bytes { bytes, .. }) => tail.extend(bytes),
             Ok(Read::Gap { .. }) => {}
             Err(ReadError::Trimmed { oldest }) if oldest > reader.position() => reader.seek(oldest),

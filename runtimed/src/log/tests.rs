@@ -316,6 +316,11 @@ fn the_tail_of_a_log_is_what_was_written_last() {
         let expected = &all[all.len().saturating_sub(max)..];
         assert_eq!(reader::tail_bytes(&world.dir(), 40, max as u64), expected, "{max}");
     }
+    // What was written behind the end that was asked for is no part of it; without a bound this never returned.
+    for (end, max) in [(0, 0), (10, 0), (10, 4), (25, 20), (39, 1)] {
+        let expected = &all[end - max..end];
+        assert_eq!(reader::tail_bytes(&world.dir(), end as u64, max as u64), expected, "{end} {max}");
+    }
 }
 
 #[test]
