@@ -137,12 +137,7 @@ impl Fleet {
                 Err(error) => debug!(%sandbox, %error, "could not measure a workspace"),
             }
         }
-        let window = Duration::from_millis(GROWTH_WINDOW_MS);
-        // The newest one before the window stays, however long a measure takes: growth needs two.
-        while history.get(1).is_some_and(|(at, _)| at.elapsed() >= window) {
-            history.pop_front();
-        }
-        history.push_back((Instant::now(), sizes));
+        remember(history, Instant::now(), sizes);
     }
 
     /// Stops the one that has grown most of late. Another only if it grows from now on.
@@ -157,6 +152,16 @@ impl Fleet {
             Err(error) => warn!(%sandbox, %error, "could not stop it"),
         }
     }
+}
+
+/// Adds a measure and forgets those before the window, except the newest of them: growth needs two measures,
+/// however far apart they are.
+fn remember(history: &mut History, now: Instant, sizes: HashMap<SandboxId, u64>) {
+    let window = Duration::from_millis(GROWTH_WINDOW_MS);
+    while history.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= window) {
+        history.pop_front();
+    }
+    history.push_back((now, sizes));
 }
 
 /// From the first to the last measure of each.
@@ -177,4 +182,24 @@ pub(super) fn evicted(grown_bytes: u64, disk: &DiskState) -> Problem {
          start it to delete some of them, or destroy it"
     );
     Problem { code: ProblemCode::DiskFull, message, output: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_seen_however_long_a_measure_takes() {
+        let sandbox: SandboxId = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
+        for between_ms in [GROWTH_WINDOW_MS / 40, GROWTH_WINDOW_MS, 10 * GROWTH_WINDOW_MS] {
+            let (mut history, mut now) = (History::default(), Instant::now());
+            for measure in 1..=100_u64 {
+                remember(&mut history, now, HashMap::from([(sandbox, measure << 20)]));
+                now += Duration::from_millis(between_ms);
+                let grown = growths(&history).first().map(Growth::grown_bytes);
+                assert_eq!(grown > Some(0), measure > 1, "{between_ms} ms between, measure {measure}");
+            }
+            assert!(history.len() <= 42, "{} measures are kept", history.len());
+        }
+    }
 }
