@@ -161,7 +161,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let telling = egress.tell(closing.clone());
     let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
     let scrub = closing.run_until_cancelled(store.keep_log());
-    let room = closing.run_until_cancelled(fleet.tend_disk());
+    let room = closing.run_until_cancelled(fleet.watch_disk());
     let memory = closing.run_until_cancelled(memory::give_back_unused());
     let stop = async {
         let name = signals.next().await;

@@ -6,7 +6,7 @@
 //!
 //! A handle: clones share everything. Must not: wait, or fail for lack of a reserve.
 
-use crate::core::{DiskMarks, DiskSample};
+use crate::core::{DiskSample, DiskThresholds};
 use nix::{
     errno::Errno,
     fcntl::{FallocateFlags, fallocate},
@@ -47,7 +47,7 @@ pub struct DiskRoom {
 
 struct Shared {
     data_dir: PathBuf,
-    marks: DiskMarks,
+    marks: DiskThresholds,
     reserve: Mutex<Reserve>,
     /// The level of the last sample, for those who only glance at it.
     level: AtomicU8,
@@ -66,11 +66,11 @@ impl DiskRoom {
     /// Takes the reserve, if there is space for it. Without one hostd works all the same.
     pub fn open(data_dir: &Path, floor_bytes: Option<u64>) -> Self {
         let total = statvfs(data_dir).map_or(0, |disk| bytes(&disk, disk.blocks()));
-        Self::with(data_dir, DiskMarks::of(total, floor_bytes))
+        Self::with(data_dir, DiskThresholds::of(total, floor_bytes))
     }
 
     /// The same with marks of the caller's choice.
-    pub fn with(data_dir: &Path, marks: DiskMarks) -> Self {
+    pub fn with(data_dir: &Path, marks: DiskThresholds) -> Self {
         let shared = Shared {
             data_dir: data_dir.to_owned(),
             marks,
@@ -97,7 +97,7 @@ impl DiskRoom {
         }
     }
 
-    pub fn marks(&self) -> DiskMarks {
+    pub fn marks(&self) -> DiskThresholds {
         self.shared.marks
     }
 
@@ -249,8 +249,8 @@ mod tests {
 
     const PIECE: u64 = 256 << 10;
 
-    fn marks(floor_bytes: u64) -> DiskMarks {
-        DiskMarks { floor_bytes, reserve_bytes: PIECES * PIECE, journal_bytes: 0 }
+    fn marks(floor_bytes: u64) -> DiskThresholds {
+        DiskThresholds { floor_bytes, reserve_bytes: PIECES * PIECE, journal_bytes: 0 }
     }
 
     #[test]

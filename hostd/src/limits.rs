@@ -72,11 +72,11 @@ pub const TERMINATE_GRACE_MS: u64 = 10_000;
 /// Launches at once; the others wait their turn.
 pub const LAUNCHES_MAX: usize = 8;
 /// Between looks at a sandbox nobody touches.
-pub const LOOK_EVERY_MS: u64 = 60_000;
+pub const INSPECT_EVERY_MS: u64 = 60_000;
 /// Between looks while somebody else is at work on it, or the driver cannot tell.
-pub const LOOK_AGAIN_MS: u64 = 10;
+pub const RETRY_MIN_MS: u64 = 10;
 /// Between looks at a sandbox that cannot be seen, or not be watched: its backend is away.
-pub const LOOK_BLIND_MS: u64 = 5_000;
+pub const INSPECT_UNSEEN_MS: u64 = 5_000;
 /// While a launch tells what it does, its deadline is put off, for so long in all.
 pub const PROGRESS_MAX_MS: u64 = 30 * 60 * 1000;
 /// Between two of its words that are taken down, how many of an attempt are written, and how long one is.
@@ -99,7 +99,7 @@ pub const MODEL_IDLE_DEFAULT_S: u64 = 120;
 /// says something every half minute costs a tenth of the time.
 pub const DOZE_AFTER_MS: u64 = 3_000;
 /// Between two looks whether a sandbox may sleep, at least.
-pub const SLEEP_LOOK_MIN_MS: u64 = 50;
+pub const IDLE_CHECK_MIN_MS: u64 = 50;
 
 // ---- what comes from a sandbox ----
 
@@ -117,8 +117,8 @@ pub const TASK_LINE_MAX_BYTES: usize = 1 << 20;
 /// Events of a task that are gathered while earlier ones are written.
 pub const TASK_GATHER_MAX_BYTES: usize = 512 << 10;
 /// Files of a log that are read from a sandbox that is gone, and the size of one.
-pub const SALVAGE_FILES_MAX: usize = 4096;
-pub const SALVAGE_FILE_MAX_BYTES: u64 = 16 << 20;
+pub const RECOVERY_FILES_MAX: usize = 4096;
+pub const RECOVERY_FILE_MAX_BYTES: u64 = 16 << 20;
 /// Tasks that are taken over with a sandbox that the database does not know, and what says of one that it was
 /// taken.
 pub const FOUND_TASKS_MAX: usize = 1024;

@@ -4,7 +4,7 @@
 //! Tell first, then ask for the sandbox (`Fleet::awake`), then pass on: whoever puts it to sleep looks here
 //! after he looked for leases.
 
-use crate::core::{Pulse, Quiet};
+use crate::core::{IdleTimes, Pulse};
 use std::{
     sync::{
         Arc,
@@ -85,12 +85,12 @@ impl Traffic {
     }
 
     /// For how long nothing happened.
-    pub fn quiet(&self) -> Quiet {
+    pub fn quiet(&self) -> IdleTimes {
         let now_ms = self.now_ms();
         let since = |time: &AtomicU64| now_ms.saturating_sub(time.load(Ordering::SeqCst));
         let counted = &self.counted;
         let streams = self.streams();
-        Quiet {
+        IdleTimes {
             streams,
             silent_ms: since(&counted.last_ms),
             still_ms: since(&counted.moved_ms),

@@ -1,7 +1,7 @@
 //! Why a sandbox is awake, and when it will sleep. To ask wakes nobody.
 
 use super::{call::Call, failure::Answer, views::ok};
-use crate::core::{Quiet, Sleep, Window, idle_inside_ms, rfc3339};
+use crate::core::{IdleTimes, IdleWindow, SleepDecision, idle_inside_ms, rfc3339};
 use protocol::{
     Activity, Reason,
     api::{ActivityView, IdlePolicy, SleepsTo},
@@ -39,8 +39,8 @@ fn asleep(since_ms: u64, idle_policy: IdlePolicy) -> ActivityView {
 struct Seen {
     /// What runtimed says; nothing when it dozes.
     inside: Option<Activity>,
-    quiet: Quiet,
-    window: Window,
+    quiet: IdleTimes,
+    window: IdleWindow,
     idle_policy: IdlePolicy,
 }
 
@@ -61,8 +61,8 @@ impl Seen {
             let streams = u64::try_from(quiet.streams).unwrap_or(u64::MAX);
             reasons.push(Reason::Preview { streams, silent_ms: quiet.silent_ms });
         }
-        let sleep = if dozing { window.with_dozing(&quiet) } else { window.with_running(&quiet) };
-        let stops = dozing || quiet.streams == 0 || sleep == Sleep::Stop;
+        let sleep = if dozing { window.when_dozing(&quiet) } else { window.when_running(&quiet) };
+        let stops = dozing || quiet.streams == 0 || sleep == SleepDecision::Stop;
         let sleeps = !busy && idle_policy == IdlePolicy::Sleep;
         ActivityView {
             busy,
@@ -70,7 +70,7 @@ impl Seen {
             reasons,
             idle_policy,
             dozing,
-            sleeps_at: sleeps.then(|| rfc3339(now_ms.saturating_add(sleep.again_ms()))),
+            sleeps_at: sleeps.then(|| rfc3339(now_ms.saturating_add(sleep.check_after_ms()))),
             sleeps_to: sleeps.then_some(if stops { SleepsTo::Stopped } else { SleepsTo::Paused }),
         }
     }
@@ -88,12 +88,12 @@ mod tests {
         Some(Activity { busy, since_ms: NOW_MS - for_ms, for_ms: Some(for_ms), reasons })
     }
 
-    fn quiet(streams: usize, silent_ms: u64) -> Quiet {
-        Quiet { streams, silent_ms, still_ms: silent_ms, alone_ms: 0, inside_ms: 40 * MINUTE_MS }
+    fn quiet(streams: usize, silent_ms: u64) -> IdleTimes {
+        IdleTimes { streams, silent_ms, still_ms: silent_ms, alone_ms: 0, inside_ms: 40 * MINUTE_MS }
     }
 
-    fn shown(inside: Option<Activity>, quiet: Quiet, idle_policy: IdlePolicy) -> String {
-        let window = Window { idle_ms: 35 * MINUTE_MS, doze_after_ms: 3_000 };
+    fn shown(inside: Option<Activity>, quiet: IdleTimes, idle_policy: IdlePolicy) -> String {
+        let window = IdleWindow { idle_ms: 35 * MINUTE_MS, doze_after_ms: 3_000 };
         let view = Seen { inside, quiet, window, idle_policy }.view(NOW_MS);
         serde_json::to_string(&view).expect("a view is JSON")
     }

@@ -96,7 +96,7 @@ impl Call {
             // What it is asked to do may be to delete files, and that takes a few bytes of the disk.
             self.api.fleet.disk().ensure();
         }
-        let way = if wakes { self.api.fleet.awake(id).await } else { self.api.fleet.control(id).await };
+        let way = if wakes { self.api.fleet.wake(id).await } else { self.api.fleet.control(id).await };
         Ok(way?)
     }
 

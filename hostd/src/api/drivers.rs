@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     core::UNSUPPORTED,
-    driver::{Driver, DriverError, Drivers, Found},
+    driver::{Driver, DriverError, Drivers, FoundSandbox},
 };
 use futures_util::future::join_all;
 use protocol::api::{DriverView, Page, StaleList, StaleView, Unasked};
@@ -69,7 +69,7 @@ pub async fn stale(call: Call) -> Answer {
 /// What one driver found, and why there may be more.
 struct Asked {
     driver: &'static str,
-    found: Vec<Found>,
+    found: Vec<FoundSandbox>,
     unasked: Option<DriverError>,
 }
 
@@ -96,24 +96,24 @@ async fn ask(driver: Arc<dyn Driver>) -> Asked {
     Asked { driver: driver.name(), found, unasked: failed.or_else(|| driver.health().err()) }
 }
 
-fn suspect(driver: &str, found: Found) -> Option<StaleView> {
+fn suspect(driver: &str, found: FoundSandbox) -> Option<StaleView> {
     match found {
-        Found::Suspect { name, why } => Some(StaleView { driver: driver.to_owned(), name, why }),
-        Found::Ours { .. } => None,
+        FoundSandbox::Suspect { name, why } => Some(StaleView { driver: driver.to_owned(), name, why }),
+        FoundSandbox::Ours { .. } => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fake::Fake;
+    use crate::driver::fake::FakeDriver;
     use std::sync::atomic::Ordering;
 
     #[tokio::test]
     async fn a_driver_whose_backend_is_away_is_told_as_unasked_though_it_lists_what_it_remembers() {
-        let driver = Arc::new(Fake::called("docker"));
+        let driver = Arc::new(FakeDriver::named("docker"));
         assert_eq!(told(vec![ask(driver.clone()).await]).unasked.len(), 0);
-        driver.unwell.store(true, Ordering::Relaxed);
+        driver.unhealthy.store(true, Ordering::Relaxed);
         let list = told(vec![ask(driver).await]);
         let unasked = list.unasked.first().expect("it is away");
         assert_eq!((unasked.driver.as_str(), unasked.why.as_str()), ("docker", "gone fishing"));
@@ -122,7 +122,8 @@ mod tests {
     #[test]
     fn what_a_driver_does_not_tell_is_told_as_unknown() {
         let suspects = |count: usize| {
-            let one = |n| Found::Suspect { name: format!("c{n}"), why: "its seal is wrong".to_owned() };
+            let one =
+                |n| FoundSandbox::Suspect { name: format!("c{n}"), why: "its seal is wrong".to_owned() };
             (0..count).map(one).collect::<Vec<_>>()
         };
         let away = || DriverError::Unavailable { message: "nobody answers".to_owned() };

@@ -37,7 +37,7 @@ pub async fn put(call: Call) -> Answer {
     let change = Change { egress: Some(rules), ..Change::default() };
     let record = call.api.fleet.store().change_sandbox(&record.id, change, call.api.now_ms()).await?;
     // First: what is written is in force, whether or not it can be shown.
-    call.api.fleet.changed(record.clone());
+    call.api.fleet.publish_change(record.clone());
     Ok(ok(&view(&call, &record).await?))
 }
 

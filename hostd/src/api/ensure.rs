@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     limits,
-    reconcile::{Ask, FleetError},
+    reconcile::{FleetError, SandboxCommand},
     store::{NewSandbox, SandboxFilter, SandboxRecord, StoreError},
 };
 use hyper::StatusCode;
@@ -81,10 +81,10 @@ async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, Failure>
         Err(FleetError::Store(StoreError::ScopeTaken { .. })) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    match call.api.fleet.settled(&id, patience(call)?).await {
+    match call.api.fleet.wait_settled(&id, patience(call)?).await {
         Ok(record) => Ok(Some(record)),
         // It goes on; the caller sees how far it is.
-        Err(FleetError::StillGoing) => Ok(Some(call.api.fleet.record(&id).await?)),
+        Err(FleetError::InProgress) => Ok(Some(call.api.fleet.record(&id).await?)),
         Err(error) => Err(error.into()),
     }
 }
@@ -101,15 +101,15 @@ fn up() -> Duration {
 
 /// Wakes it and lets it prove that it is well. `None` when it is being, or was, destroyed.
 async fn healthy(call: &Call, found: &Record) -> Result<Option<Record>, Failure> {
-    let (record, control) = match call.api.fleet.awake(&found.id).await {
+    let (record, control) = match call.api.fleet.wake(&found.id).await {
         Ok(awake) => awake,
         // Somebody else has it made, and that takes long: an image is fetched.
-        Err(FleetError::StillGoing) if found.state.status == SandboxStatus::Creating => {
+        Err(FleetError::InProgress) if found.state.status == SandboxStatus::Creating => {
             return Ok(Some(call.api.fleet.record(&found.id).await?));
         }
         Err(FleetError::Refused(_) | FleetError::NotFound) => {
             // The scope is free when it is gone.
-            let _ = call.api.fleet.settled(&found.id, up()).await;
+            let _ = call.api.fleet.wait_settled(&found.id, up()).await;
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
@@ -130,15 +130,15 @@ async fn repair(call: &Call, found: &Record) -> Result<(), Failure> {
     let record = fleet.record(&found.id).await?;
     let ask = match record.state.status {
         SandboxStatus::Destroyed => return Ok(()),
-        SandboxStatus::Error => Ask::Start,
+        SandboxStatus::Error => SandboxCommand::Start,
         SandboxStatus::Running if answers(call, &record).await => return Ok(()),
         // It runs and does not answer: down, and up again with its files.
-        SandboxStatus::Running => Ask::Recreate { keep_workspace: true },
+        SandboxStatus::Running => SandboxCommand::Recreate { keep_workspace: true },
         SandboxStatus::Creating | SandboxStatus::Paused | SandboxStatus::Stopped => return Ok(()),
     };
     info!(sandbox = %record.id, ?ask, "ensure repairs it");
-    let problem = match fleet.ask(&record.id, ask).await {
-        Ok(_) => match fleet.settled(&record.id, up()).await {
+    let problem = match fleet.command(&record.id, ask).await {
+        Ok(_) => match fleet.wait_settled(&record.id, up()).await {
             Ok(_) => return Ok(()),
             Err(FleetError::Failed { problem, sandbox }) if !another_may_do(&problem) => {
                 return Err(FleetError::Failed { problem, sandbox }.into());
@@ -150,8 +150,8 @@ async fn repair(call: &Call, found: &Record) -> Result<(), Failure> {
         Err(error) => return Err(error.into()),
     };
     info!(sandbox = %record.id, ?problem, "ensure takes it away and makes another");
-    fleet.ask(&record.id, Ask::Destroy { keep_workspace: true }).await?;
-    fleet.settled(&record.id, up()).await?;
+    fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
+    fleet.wait_settled(&record.id, up()).await?;
     Ok(())
 }
 

@@ -142,7 +142,7 @@ enum Fate {
 
 /// Whether a sandbox whose connection broke is alive.
 async fn fate(api: &Api, sandbox: &SandboxId, within: Duration) -> Result<Fate, Failure> {
-    let record = match api.fleet.settled(sandbox, within).await {
+    let record = match api.fleet.wait_settled(sandbox, within).await {
         Ok(record) => record,
         Err(FleetError::Failed { .. }) => return Ok(Fate::Dead),
         Err(error) => return Err(error.into()),

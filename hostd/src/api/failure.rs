@@ -2,8 +2,8 @@
 //! what a caller reads names no path of the host.
 
 use crate::{
-    control::ControlError, core::Refused, driver::DriverError, models::ModelsError, reconcile::FleetError,
-    store::StoreError,
+    control::ControlError, core::TransitionRefused, driver::DriverError, models::ModelsError,
+    reconcile::FleetError, store::StoreError,
 };
 use axum::{
     body::Body,
@@ -100,7 +100,7 @@ impl From<FleetError> for Failure {
                     detail.problem = Some(*problem);
                 })
                 .into(),
-            FleetError::StillGoing => Self::new(TimedOut, message),
+            FleetError::InProgress => Self::new(TimedOut, message),
             FleetError::NotRunning { .. } => Self::new(NotRunning, message),
             FleetError::TooMany => Self::new(TooMany, message),
             FleetError::DiskFull(_) => Self::new(ApiErrorCode::DiskFull, message),
@@ -112,12 +112,12 @@ impl From<FleetError> for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<TransitionRefused> for Failure {
+    fn from(refused: TransitionRefused) -> Self {
         let code = match refused {
-            Refused::Destroyed | Refused::Destroying => ApiErrorCode::Gone,
-            Refused::NotRunning => ApiErrorCode::NotRunning,
-            Refused::NoEffort => ApiErrorCode::Conflict,
+            TransitionRefused::Destroyed | TransitionRefused::Destroying => ApiErrorCode::Gone,
+            TransitionRefused::NotRunning => ApiErrorCode::NotRunning,
+            TransitionRefused::NoOperation => ApiErrorCode::Conflict,
         };
         Self::new(code, refused.to_string())
     }

@@ -98,7 +98,7 @@ pub async fn host(call: Call) -> Answer {
 
 fn warnings(fleet: &Fleet) -> Vec<String> {
     let lacks = fleet.drivers().all().iter().flat_map(|driver| drivers::lacks(driver.as_ref()));
-    let left_alone = fleet.sites().iter().filter(|site| site.record().other_pid_namespace).count();
+    let left_alone = fleet.preview_targets().iter().filter(|site| site.record().other_pid_namespace).count();
     let elsewhere = (left_alone > 0).then(|| {
         format!(
             "sandboxes in another PID namespace than hostd, which leaves them alone: {left_alone}; start hostd in the \

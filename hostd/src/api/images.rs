@@ -61,7 +61,7 @@ pub async fn import(call: Call) -> Answer {
     if !path.is_absolute() {
         return Err(Failure::invalid("path", "must be an absolute path on the host"));
     }
-    call.api.fleet.room_for_more()?;
+    call.api.fleet.check_disk_room()?;
     let listed = call.api.settings.images.with(move |images| images.import(&name, &path)).await?;
     let created_at = rfc3339(listed.created_ms);
     let image = Image { name: listed.name, created_at, size_bytes: listed.size_bytes };

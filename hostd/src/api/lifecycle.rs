@@ -6,37 +6,37 @@ use super::{
     limits as api, pass,
     sandboxes::{change, settled, view},
 };
-use crate::{core::ttl_ms, limits, reconcile::Ask, store::Change};
+use crate::{core::ttl_ms, limits, reconcile::SandboxCommand, store::Change};
 use hyper::{Method, StatusCode};
 use protocol::{HoldRequest, HoldView, api::TtlChange};
 use std::time::Duration;
 
 pub async fn start(call: Call) -> Answer {
-    asked(call, Ask::Start).await
+    asked(call, SandboxCommand::Start).await
 }
 
 pub async fn stop(call: Call) -> Answer {
-    asked(call, Ask::Stop).await
+    asked(call, SandboxCommand::Stop).await
 }
 
 pub async fn pause(call: Call) -> Answer {
-    asked(call, Ask::Pause).await
+    asked(call, SandboxCommand::Pause).await
 }
 
 pub async fn resume(call: Call) -> Answer {
-    asked(call, Ask::Resume).await
+    asked(call, SandboxCommand::Resume).await
 }
 
 /// Keeps the files unless told otherwise: losing them should take a word.
 pub async fn recreate(call: Call) -> Answer {
     let keep_workspace = call.query.keeps_workspace(true)?;
-    asked(call, Ask::Recreate { keep_workspace }).await
+    asked(call, SandboxCommand::Recreate { keep_workspace }).await
 }
 
-async fn asked(call: Call, ask: Ask) -> Answer {
+async fn asked(call: Call, ask: SandboxCommand) -> Answer {
     let record = call.sandbox().await?;
     let wait_ms = call.query.wait_ms()?;
-    let record = call.api.fleet.ask(&record.id, ask).await?;
+    let record = call.api.fleet.command(&record.id, ask).await?;
     let (record, done) = settled(&call, record, wait_ms).await?;
     Ok(view(&call, &record, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
 }

@@ -6,7 +6,7 @@ use super::{
     views::{self, ok},
 };
 use crate::{
-    core::{LinkId, Pass, Preview, Purpose, Refused, parse_duration_ms, rfc3339, url_with_pass},
+    core::{LinkId, Pass, Preview, Purpose, TransitionRefused, parse_duration_ms, rfc3339, url_with_pass},
     limits,
     store::{LinkMade, LinkRecord, limits as store},
 };
@@ -19,7 +19,7 @@ pub async fn create(call: Call) -> Answer {
     let PreviewLinkCreate { port, ttl, path } = call.json()?;
     let sandbox = call.sandbox().await?;
     if sandbox.state.status == SandboxStatus::Destroyed {
-        return Err(Refused::Destroyed.into());
+        return Err(TransitionRefused::Destroyed.into());
     }
     let preview = preview(sandbox.id, port)?;
     let ttl_ms = ttl.as_deref().map_or(Ok(limits::LINK_TTL_DEFAULT_MS), ttl_ms)?;
@@ -38,7 +38,7 @@ pub async fn create(call: Call) -> Answer {
     let url = url_with_pass(&settings.previews.url(&preview), path.as_deref().unwrap_or("/"), &token)?;
     match settings.links.make(link.clone()).await? {
         LinkMade::Made => {}
-        LinkMade::Gone => return Err(Refused::Destroyed.into()),
+        LinkMade::Gone => return Err(TransitionRefused::Destroyed.into()),
         LinkMade::TooMany => {
             let most = store::LINKS_OF_SANDBOX_MAX;
             let message = format!("a sandbox has at most {most} links that are good; revoke some of them");

@@ -37,7 +37,7 @@ pub async fn stats(call: Call) -> Answer {
     let record = call.sandbox().await?;
     match record.state.status {
         SandboxStatus::Running | SandboxStatus::Paused => {}
-        SandboxStatus::Destroyed => return Err(crate::core::Refused::Destroyed.into()),
+        SandboxStatus::Destroyed => return Err(crate::core::TransitionRefused::Destroyed.into()),
         SandboxStatus::Creating | SandboxStatus::Stopped | SandboxStatus::Error => {
             return Err(Failure::new(ApiErrorCode::NotRunning, "the sandbox does not run; start it first"));
         }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     core::{Identity, State, blueprint, check_metadata, check_name},
-    reconcile::{Ask, FleetError},
+    reconcile::{FleetError, SandboxCommand},
     store::{Change, NewSandbox, SandboxFilter, SandboxRecord, Secret, StoreError},
 };
 use axum::response::Response;
@@ -106,13 +106,13 @@ pub async fn settled(
     wait_ms: u64,
 ) -> Result<(Arc<SandboxRecord>, bool), Failure> {
     if wait_ms == 0 {
-        let done = record.state.effort.is_none();
+        let done = record.state.operation.is_none();
         return Ok((record, done));
     }
-    match call.api.fleet.settled(&record.id, Duration::from_millis(wait_ms)).await {
+    match call.api.fleet.wait_settled(&record.id, Duration::from_millis(wait_ms)).await {
         Ok(record) => Ok((record, true)),
         // It goes on; the caller sees how far it is.
-        Err(FleetError::StillGoing) => Ok((call.api.fleet.record(&record.id).await?, false)),
+        Err(FleetError::InProgress) => Ok((call.api.fleet.record(&record.id).await?, false)),
         Err(error) => Err(error.into()),
     }
 }
@@ -179,7 +179,7 @@ pub async fn patch(call: Call) -> Answer {
 pub async fn change(call: &Call, id: &SandboxId, change: Change) -> Answer {
     let record = call.api.fleet.store().change_sandbox(id, change, call.api.now_ms()).await?;
     let response = view(call, &record, StatusCode::OK);
-    call.api.fleet.changed(record);
+    call.api.fleet.publish_change(record);
     Ok(response)
 }
 
@@ -187,7 +187,7 @@ pub async fn delete(call: Call) -> Answer {
     let record = call.sandbox().await?;
     let keep_workspace = call.query.keeps_workspace(false)?;
     let wait_ms = call.query.wait_ms()?;
-    let record = call.api.fleet.ask(&record.id, Ask::Destroy { keep_workspace }).await?;
+    let record = call.api.fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace }).await?;
     let (record, done) = settled(&call, record, wait_ms).await?;
     Ok(view(&call, &record, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
 }

@@ -31,7 +31,7 @@ pub async fn put(call: Call) -> Answer {
     // What else was changed while runtimed was asked stays.
     let change = Change { services: Some(services), env: Some(Secret(environment)), ..Change::default() };
     let changed = call.api.fleet.store().change_sandbox(&record.id, change, call.api.now_ms()).await?;
-    call.api.fleet.changed(changed);
+    call.api.fleet.publish_change(changed);
     Ok(ok(&Page { items, next: None }))
 }
 

@@ -46,7 +46,7 @@ pub async fn create(call: Call) -> Answer {
     };
     let name = warm.as_ref().and_then(Taken::name);
     let request = TaskRequest { warm: name, ..task_request::request(&create, id.clone(), &telling)? };
-    if sandbox.state.status == SandboxStatus::Error && sandbox.state.effort.is_none() {
+    if sandbox.state.status == SandboxStatus::Error && sandbox.state.operation.is_none() {
         // Says what is wrong with it, as every other call does.
         call.control().await?;
     }

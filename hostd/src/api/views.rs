@@ -57,7 +57,7 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         owner: record.owner.clone(),
         scope: record.scope.clone(),
         status: record.state.status,
-        phase: record.state.effort.as_ref().map(|effort| effort.phase),
+        phase: record.state.operation.as_ref().map(|operation| operation.phase),
         problem: out_of_reach(record).or_else(|| record.state.problem.clone()),
         post_mortem: record.post_mortem.as_deref().cloned(),
         progress: record.progress.as_deref().map(str::to_owned),

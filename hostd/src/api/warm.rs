@@ -15,7 +15,7 @@ use super::{
 use crate::{
     agents::{Connection, Speaks},
     control::{Control, ControlError},
-    reconcile::located,
+    reconcile::locate_agent,
     store::{SandboxRecord, TaskGrant},
 };
 use hyper::{Method, StatusCode};
@@ -204,7 +204,7 @@ pub async fn create(call: Call) -> Answer {
     let nobody = TaskId::parse("warm").map_err(|error| Failure::internal(&error))?;
     let request = task_request::request(&create, nobody, &telling)?;
     let (sandbox, control) = call.control_of(&sandbox.id).await?;
-    let agent = located(&control, agents, choice.name, &request.agent).await?;
+    let agent = locate_agent(&control, agents, choice.name, &request.agent).await?;
     let agent = agent.map_err(|message| Failure::new(ApiErrorCode::Unsupported, message))?;
     let warm = WarmRequest { agent, env: request.env, cwd: request.cwd, keep_ms: KEEP_MS };
     let name = new_id();

@@ -44,13 +44,13 @@ pub struct DiskSample {
 
 /// How much room is kept, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiskMarks {
+pub struct DiskThresholds {
     pub floor_bytes: u64,
     pub reserve_bytes: u64,
     pub journal_bytes: u64,
 }
 
-impl DiskMarks {
+impl DiskThresholds {
     /// For a file system of this size. `floor_bytes`: as configured.
     pub fn of(total_bytes: u64, floor_bytes: Option<u64>) -> Self {
         let part = |part: u64, min: u64, max: u64| (total_bytes / part).clamp(min, max);
@@ -64,18 +64,18 @@ impl DiskMarks {
 
     /// The level of a disk that was at `before`.
     pub fn level(&self, before: DiskLevel, sample: DiskSample) -> DiskLevel {
-        let bytes = by_marks(before, sample.free_bytes, self.floor_bytes);
+        let bytes = level_of(before, sample.free_bytes, self.floor_bytes);
         if sample.inodes == 0 {
             return bytes;
         }
         let inodes = (sample.inodes / INODES_PART).clamp(INODES_MIN, INODES_MAX);
         // A file system with hardly more inodes than that is small, not full.
         let inodes = inodes.min(sample.inodes / 4);
-        bytes.max(by_marks(before, sample.free_inodes, inodes))
+        bytes.max(level_of(before, sample.free_inodes, inodes))
     }
 }
 
-fn by_marks(before: DiskLevel, free: u64, floor: u64) -> DiskLevel {
+fn level_of(before: DiskLevel, free: u64, floor: u64) -> DiskLevel {
     // A level that was reached is left only well above its mark.
     let below = |mark: u64, reached: bool| {
         free < mark.saturating_add(if reached { mark / HYSTERESIS_PART } else { 0 })
@@ -105,7 +105,7 @@ impl<T> Growth<T> {
 
 /// The one that has grown most, the largest of several; none where nothing of note has grown: then stopping
 /// helps nobody.
-pub fn heaviest<T: Copy>(measured: &[Growth<T>]) -> Option<Growth<T>> {
+pub fn fastest_growing<T: Copy>(measured: &[Growth<T>]) -> Option<Growth<T>> {
     let growing = measured.iter().filter(|growth| growth.grown_bytes() >= GROWTH_MIN_BYTES);
     growing.max_by_key(|growth| (growth.grown_bytes(), growth.now_bytes)).copied()
 }
@@ -126,17 +126,17 @@ mod tests {
             (1 << 40, (2048 * MB, 64 * MB, 8 * MB)),
         ];
         for (total, (floor, reserve, journal)) in table {
-            let marks = DiskMarks { floor_bytes: floor, reserve_bytes: reserve, journal_bytes: journal };
-            assert_eq!(DiskMarks::of(total, None), marks, "{total}");
+            let marks = DiskThresholds { floor_bytes: floor, reserve_bytes: reserve, journal_bytes: journal };
+            assert_eq!(DiskThresholds::of(total, None), marks, "{total}");
             for (given, floor_bytes) in [(0, MB), (7 * MB, 7 * MB)] {
-                assert_eq!(DiskMarks::of(total, Some(given)), DiskMarks { floor_bytes, ..marks });
+                assert_eq!(DiskThresholds::of(total, Some(given)), DiskThresholds { floor_bytes, ..marks });
             }
         }
     }
 
     #[test]
     fn a_level_is_entered_at_its_mark_and_left_well_above_it() {
-        let marks = DiskMarks::of(2000 * MB, None);
+        let marks = DiskThresholds::of(2000 * MB, None);
         assert_eq!(marks.floor_bytes, 100 * MB);
         let table = [
             (Ok, 100, Ok),
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_disk_without_inodes_is_full() {
-        let marks = DiskMarks::of(2000 * MB, None);
+        let marks = DiskThresholds::of(2000 * MB, None);
         let table = [(0, 0, Ok), (100_000, 500, Ok), (100_000, 499, Low), (100_000, 249, Full), (40, 10, Ok)];
         for (inodes, free_inodes, expected) in table {
             let sample = DiskSample { free_bytes: 1000 * MB, inodes, free_inodes };
@@ -184,7 +184,7 @@ mod tests {
             (&[one('a', 1, 9), one('b', 2, 10)], Some('b')),
         ];
         for (measured, expected) in table {
-            assert_eq!(heaviest(measured).map(|growth| growth.sandbox), expected, "{measured:?}");
+            assert_eq!(fastest_growing(measured).map(|growth| growth.sandbox), expected, "{measured:?}");
         }
     }
 }

@@ -1,20 +1,20 @@
 //! What is found other than it was left, by whom but us.
 
-use super::{Container, Desired, State, Step};
+use super::{Desired, Observed, PlanStep, State};
 use protocol::api::{DeathCause, SandboxStatus};
 use serde::Serialize;
 
 /// As it is told: what was left, what is there instead, and what is done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Drift {
-    pub expected: Found,
-    pub found: Found,
-    pub doing: Mending,
+    pub expected: DriftState,
+    pub found: DriftState,
+    pub doing: Repair,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Found {
+pub enum DriftState {
     Running,
     Paused,
     Stopped,
@@ -29,7 +29,7 @@ pub enum Found {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mending {
+pub enum Repair {
     Thaw,
     Freeze,
     Terminate,
@@ -44,44 +44,44 @@ pub enum Mending {
 
 /// What is told of a sandbox at rest before the planned steps are performed. Nothing where they are part of
 /// what was being done.
-pub fn drift(desired: &Desired<'_>, container: &Container, steps: &[Step]) -> Option<Drift> {
-    if desired.state.effort.is_some() {
+pub fn drift(desired: &Desired<'_>, observed: &Observed, steps: &[PlanStep]) -> Option<Drift> {
+    if desired.state.operation.is_some() {
         return None;
     }
     let expected = expected(desired.state)?;
-    let found = match container {
-        Container::Unknown | Container::OtherPidNamespace => return None,
-        Container::Running { frozen: true, .. } => Found::Paused,
-        Container::Running { frozen: false, .. } | Container::Launching => Found::Running,
-        Container::Absent => Found::Removed,
-        Container::Dead(death) => match death.cause {
-            DeathCause::ShutDown => Found::Ended,
-            DeathCause::Removed => Found::Removed,
+    let found = match observed {
+        Observed::Unknown | Observed::OtherPidNamespace => return None,
+        Observed::Running { frozen: true, .. } => DriftState::Paused,
+        Observed::Running { frozen: false, .. } | Observed::Launching => DriftState::Running,
+        Observed::Absent => DriftState::Removed,
+        Observed::Dead(death) => match death.cause {
+            DeathCause::ShutDown => DriftState::Ended,
+            DeathCause::Removed => DriftState::Removed,
             DeathCause::Oom
             | DeathCause::Killed
             | DeathCause::Exited
             | DeathCause::Backend
-            | DeathCause::Unknown => Found::Died,
+            | DeathCause::Unknown => DriftState::Died,
         },
     };
     let doing = steps.iter().find_map(|step| match step {
-        Step::Thaw => Some(Mending::Thaw),
-        Step::Freeze => Some(Mending::Freeze),
-        Step::Terminate => Some(Mending::Terminate),
-        Step::Restart(_) => Some(Mending::Restart),
-        Step::Ended(_) => Some(Mending::Stop),
-        Step::Lost(_) => Some(Mending::GiveUp),
-        Step::Launch
-        | Step::AwaitReady
-        | Step::LookAgain
-        | Step::Clear
-        | Step::Empty
-        | Step::Erase
-        | Step::Renewed
-        | Step::Reached
-        | Step::GiveUp(_)
-        | Step::TryAgain
-        | Step::Extend => None,
+        PlanStep::Thaw => Some(Repair::Thaw),
+        PlanStep::Freeze => Some(Repair::Freeze),
+        PlanStep::Terminate => Some(Repair::Terminate),
+        PlanStep::Restart(_) => Some(Repair::Restart),
+        PlanStep::Ended(_) => Some(Repair::Stop),
+        PlanStep::Lost(_) => Some(Repair::GiveUp),
+        PlanStep::Launch
+        | PlanStep::AwaitReady
+        | PlanStep::InspectAgain
+        | PlanStep::RemoveContainer
+        | PlanStep::ResetWorkspace
+        | PlanStep::Destroy
+        | PlanStep::Renewed
+        | PlanStep::Reached
+        | PlanStep::GiveUp(_)
+        | PlanStep::TryAgain
+        | PlanStep::Extend => None,
     })?;
     Some(Drift { expected, found, doing })
 }
@@ -89,14 +89,14 @@ pub fn drift(desired: &Desired<'_>, container: &Container, steps: &[Step]) -> Op
 /// What is told of one that runs, and that somebody else stopped and started unseen.
 pub fn restarted(state: &State) -> Option<Drift> {
     let expected = expected(state)?;
-    Some(Drift { expected, found: Found::Restarted, doing: Mending::TakeOver })
+    Some(Drift { expected, found: DriftState::Restarted, doing: Repair::TakeOver })
 }
 
-fn expected(state: &State) -> Option<Found> {
+fn expected(state: &State) -> Option<DriftState> {
     match state.status {
-        SandboxStatus::Running => Some(Found::Running),
-        SandboxStatus::Paused => Some(Found::Paused),
-        SandboxStatus::Stopped | SandboxStatus::Error => Some(Found::Stopped),
+        SandboxStatus::Running => Some(DriftState::Running),
+        SandboxStatus::Paused => Some(DriftState::Paused),
+        SandboxStatus::Stopped | SandboxStatus::Error => Some(DriftState::Stopped),
         SandboxStatus::Creating | SandboxStatus::Destroyed => None,
     }
 }
@@ -104,82 +104,69 @@ fn expected(state: &State) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Death, Goal, Move, State, apply, plan};
+    use crate::core::{Death, Goal, State, Transition, apply, plan};
     use protocol::api::IdlePolicy::{self, AlwaysOn, Sleep};
 
     fn at(status: SandboxStatus) -> State {
-        let up = apply(&State::new(9), Move::Reached).expect("it comes up");
+        let up = apply(&State::new(9), Transition::Reached).expect("it comes up");
         let towards = |goal| {
-            let going = apply(&up, Move::Accept { goal, deadline_ms: 9 }).expect("legal");
-            apply(&going, Move::Reached).expect("legal")
+            let going = apply(&up, Transition::Accept { goal, deadline_ms: 9 }).expect("legal");
+            apply(&going, Transition::Reached).expect("legal")
         };
         match status {
             SandboxStatus::Paused => towards(Goal::Paused),
             SandboxStatus::Stopped => towards(Goal::Stopped),
-            SandboxStatus::Error => apply(&up, Move::Lost { death: Box::default() }).expect("legal"),
+            SandboxStatus::Error => apply(&up, Transition::Lost { death: Box::default() }).expect("legal"),
             _ => up,
         }
     }
 
-    fn told(state: &State, idle_policy: IdlePolicy, container: &Container) -> Option<Drift> {
+    fn told(state: &State, idle_policy: IdlePolicy, observed: &Observed) -> Option<Drift> {
         let desired = Desired { state, idle_policy };
-        drift(&desired, container, &plan(&desired, container, 0))
+        drift(&desired, observed, &plan(&desired, observed, 0))
     }
 
     #[test]
     fn what_somebody_else_did_is_told_with_what_is_done_about_it() {
-        use Found::{Died, Ended, Paused, Removed, Running, Stopped};
-        let up = |frozen| Container::Running { frozen, ready: true };
-        let dead = |cause| Container::Dead(Death { cause, ..Death::default() });
+        use DriftState::{Died, Ended, Paused, Removed, Running, Stopped};
+        let up = |frozen| Observed::Running { frozen, ready: true };
+        let dead = |cause| Observed::Dead(Death { cause, ..Death::default() });
         let table = [
             (SandboxStatus::Running, Sleep, up(false), None),
-            (SandboxStatus::Running, Sleep, Container::Unknown, None),
-            (SandboxStatus::Running, Sleep, up(true), Some((Running, Paused, Mending::Thaw))),
+            (SandboxStatus::Running, Sleep, Observed::Unknown, None),
+            (SandboxStatus::Running, Sleep, up(true), Some((Running, Paused, Repair::Thaw))),
             (SandboxStatus::Paused, Sleep, up(true), None),
-            (SandboxStatus::Paused, Sleep, up(false), Some((Paused, Running, Mending::Freeze))),
-            (SandboxStatus::Stopped, Sleep, Container::Absent, None),
+            (SandboxStatus::Paused, Sleep, up(false), Some((Paused, Running, Repair::Freeze))),
+            (SandboxStatus::Stopped, Sleep, Observed::Absent, None),
             (SandboxStatus::Stopped, Sleep, dead(DeathCause::Killed), None),
-            (SandboxStatus::Stopped, Sleep, up(false), Some((Stopped, Running, Mending::Terminate))),
-            (SandboxStatus::Stopped, AlwaysOn, up(true), Some((Stopped, Paused, Mending::Terminate))),
-            (SandboxStatus::Error, Sleep, up(false), Some((Stopped, Running, Mending::Terminate))),
-            (SandboxStatus::Running, Sleep, dead(DeathCause::Oom), Some((Running, Died, Mending::GiveUp))),
-            (
-                SandboxStatus::Running,
-                AlwaysOn,
-                dead(DeathCause::Oom),
-                Some((Running, Died, Mending::Restart)),
-            ),
-            (
-                SandboxStatus::Running,
-                Sleep,
-                dead(DeathCause::ShutDown),
-                Some((Running, Ended, Mending::Stop)),
-            ),
-            (SandboxStatus::Paused, Sleep, dead(DeathCause::Backend), Some((Paused, Died, Mending::Stop))),
-            (SandboxStatus::Running, Sleep, Container::Absent, Some((Running, Removed, Mending::GiveUp))),
+            (SandboxStatus::Stopped, Sleep, up(false), Some((Stopped, Running, Repair::Terminate))),
+            (SandboxStatus::Stopped, AlwaysOn, up(true), Some((Stopped, Paused, Repair::Terminate))),
+            (SandboxStatus::Error, Sleep, up(false), Some((Stopped, Running, Repair::Terminate))),
+            (SandboxStatus::Running, Sleep, dead(DeathCause::Oom), Some((Running, Died, Repair::GiveUp))),
+            (SandboxStatus::Running, AlwaysOn, dead(DeathCause::Oom), Some((Running, Died, Repair::Restart))),
+            (SandboxStatus::Running, Sleep, dead(DeathCause::ShutDown), Some((Running, Ended, Repair::Stop))),
+            (SandboxStatus::Paused, Sleep, dead(DeathCause::Backend), Some((Paused, Died, Repair::Stop))),
+            (SandboxStatus::Running, Sleep, Observed::Absent, Some((Running, Removed, Repair::GiveUp))),
             (
                 SandboxStatus::Running,
                 AlwaysOn,
                 dead(DeathCause::Removed),
-                Some((Running, Removed, Mending::Restart)),
+                Some((Running, Removed, Repair::Restart)),
             ),
         ];
-        for (status, policy, container, expected) in table {
+        for (status, policy, observed, expected) in table {
             let expected = expected.map(|(expected, found, doing)| Drift { expected, found, doing });
-            assert_eq!(
-                told(&at(status), policy, &container),
-                expected,
-                "{status:?} {policy:?} {container:?}"
-            );
+            assert_eq!(told(&at(status), policy, &observed), expected, "{status:?} {policy:?} {observed:?}");
         }
     }
 
     #[test]
     fn what_is_under_way_is_ours() {
-        let going = apply(&at(SandboxStatus::Running), Move::Accept { goal: Goal::Paused, deadline_ms: 9 });
+        let going =
+            apply(&at(SandboxStatus::Running), Transition::Accept { goal: Goal::Paused, deadline_ms: 9 });
         let going = going.expect("legal");
         for frozen in [false, true] {
-            assert_eq!(told(&going, Sleep, &Container::Running { frozen, ready: true }), None);
+            assert_eq!(told(&going, Sleep, &Observed::Running { frozen, ready: true }), None);
         }
     }
 }

@@ -155,7 +155,7 @@ fn reason(facts: &Facts<'_>) -> Explanation {
     match (&facts.cause, facts.inner) {
         _ if state.status == SandboxStatus::Destroyed => sandbox::destroyed(&teller),
         _ if state.goal == Goal::Destroyed => sandbox::destroying(&teller),
-        _ if state.status == SandboxStatus::Error && state.effort.is_none() => {
+        _ if state.status == SandboxStatus::Error && state.operation.is_none() => {
             sandbox::failed(&teller, state.problem.as_ref(), facts.post_mortem)
         }
         // Not woken yet is no failure.

@@ -17,7 +17,7 @@ pub const DOZE_MAX_WINDOWS: u64 = 8;
 
 /// For how long nothing happened with a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quiet {
+pub struct IdleTimes {
     /// Answers and upgraded connections of its previews that are open.
     pub streams: usize,
     /// Since a browser did something that counts.
@@ -32,7 +32,7 @@ pub struct Quiet {
 
 /// What to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct IdleWindow {
     /// Nothing must happen for so long.
     pub idle_ms: u64,
     /// After a byte that counts for nothing: time to answer it, and not to freeze between two of many.
@@ -40,47 +40,47 @@ pub struct Window {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sleep {
+pub enum SleepDecision {
     /// If nothing happens it may sleep after so long.
     NotYet {
-        again_ms: u64,
+        check_after_ms: u64,
     },
     Doze,
     Stop,
 }
 
-impl Quiet {
+impl IdleTimes {
     /// Since anybody did anything.
     pub fn idle_ms(&self) -> u64 {
         self.silent_ms.min(self.inside_ms)
     }
 }
 
-impl Window {
+impl IdleWindow {
     /// For one that runs and is not busy.
-    pub fn with_running(&self, quiet: &Quiet) -> Sleep {
+    pub fn when_running(&self, quiet: &IdleTimes) -> SleepDecision {
         let idle_ms = quiet.idle_ms();
         // A window that is shorter than the pause for an answer is somebody's wish.
         let doze_after_ms = self.doze_after_ms.min(self.idle_ms);
         if idle_ms < self.idle_ms {
-            Sleep::NotYet { again_ms: self.idle_ms - idle_ms }
+            SleepDecision::NotYet { check_after_ms: self.idle_ms - idle_ms }
         } else if quiet.streams == 0 || idle_ms >= self.doze_max_ms() {
-            Sleep::Stop
+            SleepDecision::Stop
         } else if quiet.still_ms < doze_after_ms {
-            Sleep::NotYet { again_ms: doze_after_ms - quiet.still_ms }
+            SleepDecision::NotYet { check_after_ms: doze_after_ms - quiet.still_ms }
         } else {
-            Sleep::Doze
+            SleepDecision::Doze
         }
     }
 
     /// For one that dozes.
-    pub fn with_dozing(&self, quiet: &Quiet) -> Sleep {
+    pub fn when_dozing(&self, quiet: &IdleTimes) -> SleepDecision {
         let silence_left_ms = self.doze_max_ms().saturating_sub(quiet.idle_ms());
         let left_ms = match quiet.streams {
             0 => silence_left_ms.min(self.idle_ms.saturating_sub(quiet.alone_ms)),
             _ => silence_left_ms,
         };
-        if left_ms == 0 { Sleep::Stop } else { Sleep::NotYet { again_ms: left_ms } }
+        if left_ms == 0 { SleepDecision::Stop } else { SleepDecision::NotYet { check_after_ms: left_ms } }
     }
 
     fn doze_max_ms(&self) -> u64 {
@@ -88,11 +88,11 @@ impl Window {
     }
 }
 
-impl Sleep {
+impl SleepDecision {
     /// Until it may sleep.
-    pub fn again_ms(self) -> u64 {
+    pub fn check_after_ms(self) -> u64 {
         match self {
-            Self::NotYet { again_ms } => again_ms,
+            Self::NotYet { check_after_ms } => check_after_ms,
             Self::Doze | Self::Stop => 0,
         }
     }
@@ -109,57 +109,57 @@ pub fn idle_inside_ms(activity: &Activity, now_ms: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const WINDOW: Window = Window { idle_ms: 100, doze_after_ms: 3 };
+    const WINDOW: IdleWindow = IdleWindow { idle_ms: 100, doze_after_ms: 3 };
 
-    fn quiet(streams: usize, silent_ms: u64, inside_ms: u64) -> Quiet {
-        Quiet { streams, silent_ms, still_ms: silent_ms, alone_ms: 0, inside_ms }
+    fn quiet(streams: usize, silent_ms: u64, inside_ms: u64) -> IdleTimes {
+        IdleTimes { streams, silent_ms, still_ms: silent_ms, alone_ms: 0, inside_ms }
     }
 
-    fn again(again_ms: u64) -> Sleep {
-        Sleep::NotYet { again_ms }
+    fn again(check_after_ms: u64) -> SleepDecision {
+        SleepDecision::NotYet { check_after_ms }
     }
 
     #[test]
     fn streams_decide_how_deeply_it_sleeps_and_heartbeats_only_when() {
-        let beat = |still_ms, silent_ms| Quiet { still_ms, ..quiet(1, silent_ms, 900) };
+        let beat = |still_ms, silent_ms| IdleTimes { still_ms, ..quiet(1, silent_ms, 900) };
         let table = [
             (quiet(0, 0, 0), again(100)),
             (quiet(0, 500, 99), again(1)),
             (quiet(0, 99, 500), again(1)),
-            (quiet(0, 100, 100), Sleep::Stop),
-            (quiet(0, u64::MAX, 100), Sleep::Stop),
+            (quiet(0, 100, 100), SleepDecision::Stop),
+            (quiet(0, u64::MAX, 100), SleepDecision::Stop),
             (quiet(2, 500, 99), again(1)),
-            (quiet(2, 100, 500), Sleep::Doze),
+            (quiet(2, 100, 500), SleepDecision::Doze),
             // Woken by a heartbeat it does not get another window.
             (beat(0, 300), again(3)),
             (beat(2, 300), again(1)),
-            (beat(3, 300), Sleep::Doze),
+            (beat(3, 300), SleepDecision::Doze),
             // Kept from dozing by heartbeats it is stopped in the end.
-            (beat(0, 800), Sleep::Stop),
-            (quiet(2, 900, 799), Sleep::Doze),
+            (beat(0, 800), SleepDecision::Stop),
+            (quiet(2, 900, 799), SleepDecision::Doze),
         ];
         for (quiet, sleep) in table {
-            assert_eq!(WINDOW.with_running(&quiet), sleep, "{quiet:?}");
+            assert_eq!(WINDOW.when_running(&quiet), sleep, "{quiet:?}");
         }
-        let short = Window { idle_ms: 2, doze_after_ms: 3 };
-        assert_eq!(short.with_running(&quiet(1, 2, 2)), Sleep::Doze);
+        let short = IdleWindow { idle_ms: 2, doze_after_ms: 3 };
+        assert_eq!(short.when_running(&quiet(1, 2, 2)), SleepDecision::Doze);
     }
 
     #[test]
     fn one_that_dozes_is_stopped_when_the_sockets_are_gone_or_silent_for_very_long() {
-        let alone = |alone_ms, idle_ms| Quiet { alone_ms, ..quiet(0, idle_ms, idle_ms) };
+        let alone = |alone_ms, idle_ms| IdleTimes { alone_ms, ..quiet(0, idle_ms, idle_ms) };
         let table = [
             (quiet(1, 100, 100), again(700)),
             (quiet(1, 800, 799), again(1)),
-            (quiet(1, 800, 800), Sleep::Stop),
-            (quiet(1, u64::MAX, u64::MAX), Sleep::Stop),
+            (quiet(1, 800, 800), SleepDecision::Stop),
+            (quiet(1, u64::MAX, u64::MAX), SleepDecision::Stop),
             (alone(0, 300), again(100)),
             (alone(99, 300), again(1)),
-            (alone(100, 300), Sleep::Stop),
+            (alone(100, 300), SleepDecision::Stop),
             (alone(10, 790), again(10)),
         ];
         for (quiet, sleep) in table {
-            assert_eq!(WINDOW.with_dozing(&quiet), sleep, "{quiet:?}");
+            assert_eq!(WINDOW.when_dozing(&quiet), sleep, "{quiet:?}");
         }
     }
 }

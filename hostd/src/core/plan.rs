@@ -1,4 +1,4 @@
-//! What to do next with one sandbox. `plan(desired, container, now)` looks at what is wanted and what is
+//! What to do next with one sandbox. `plan(desired, observed, now)` looks at what is wanted and what is
 //! there and names the next steps; performing them and planning again comes to a state for which there is
 //! nothing to do.
 
@@ -13,7 +13,7 @@ pub struct Desired<'a> {
 
 /// What is seen of a sandbox.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Container {
+pub enum Observed {
     /// The driver cannot tell now.
     Unknown,
     /// Nothing of it is there (files may be).
@@ -28,9 +28,9 @@ pub enum Container {
     OtherPidNamespace,
 }
 
-impl Container {
+impl Observed {
     /// The goal that it would be at, as far as it can be seen.
-    pub fn found(&self) -> Option<Goal> {
+    pub fn as_goal(&self) -> Option<Goal> {
         match self {
             Self::Unknown | Self::Launching | Self::OtherPidNamespace => None,
             Self::Absent | Self::Dead(_) => Some(Goal::Stopped),
@@ -41,7 +41,7 @@ impl Container {
 
     /// The state of one that was found so, and of which there is no record: it is left as it is. Of one that
     /// runs no more, or of which nobody can tell, whoever cares for it writes down what became of it.
-    pub fn state_found(&self) -> State {
+    pub fn adopted_state(&self) -> State {
         match self {
             Self::Absent => State::at(Goal::Stopped),
             Self::Running { frozen: true, .. } => State::at(Goal::Paused),
@@ -56,23 +56,23 @@ impl Container {
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum PlanStep {
     /// A new attempt: make and start it.
     Launch,
     /// Wait until PID 1 answers, and tell it what it must know.
     AwaitReady,
     /// Look again in a moment: somebody else is at work, or the driver cannot tell.
-    LookAgain,
+    InspectAgain,
     Freeze,
     Thaw,
     /// SIGTERM, a while, SIGKILL.
     Terminate,
     /// Take away what a dead one left, except its files.
-    Clear,
+    RemoveContainer,
     /// Empty the workspace.
-    Empty,
+    ResetWorkspace,
     /// Take away everything, its files too unless they are to be kept.
-    Erase,
+    Destroy,
     /// Record that it can be brought up anew.
     Renewed,
     /// Record that the goal is reached.
@@ -90,86 +90,88 @@ pub enum Step {
     Extend,
 }
 
-pub fn plan(desired: &Desired<'_>, container: &Container, now_ms: u64) -> Vec<Step> {
+pub fn plan(desired: &Desired<'_>, observed: &Observed, now_ms: u64) -> Vec<PlanStep> {
     let state = desired.state;
-    match &state.effort {
-        None => settled(desired, container),
+    match &state.operation {
+        None => settled(desired, observed),
         // It goes on where it was left as soon as a hostd can reach it, however long that takes.
-        Some(_) if *container == Container::OtherPidNamespace => vec![Step::LookAgain],
-        Some(effort) if now_ms >= effort.deadline_ms => overdue(desired, effort.phase, container),
-        Some(_) => towards(desired, container),
+        Some(_) if *observed == Observed::OtherPidNamespace => vec![PlanStep::InspectAgain],
+        Some(operation) if now_ms >= operation.deadline_ms => overdue(desired, operation.phase, observed),
+        Some(_) => towards(desired, observed),
     }
 }
 
 /// The way to a goal, one step at a time: what comes next depends on what that step brings.
-fn towards(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
-    use Container::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
+fn towards(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
+    use Observed::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
     let state = desired.state;
     if let Some(renewal) = state.renewal {
-        return match container {
-            Unknown | OtherPidNamespace => vec![Step::LookAgain],
-            Launching | Running { .. } => vec![Step::Terminate],
-            Dead(_) => vec![Step::Clear],
-            Absent if renewal.keep_workspace => vec![Step::Renewed],
-            Absent => vec![Step::Empty, Step::Renewed],
+        return match observed {
+            Unknown | OtherPidNamespace => vec![PlanStep::InspectAgain],
+            Launching | Running { .. } => vec![PlanStep::Terminate],
+            Dead(_) => vec![PlanStep::RemoveContainer],
+            Absent if renewal.keep_workspace => vec![PlanStep::Renewed],
+            Absent => vec![PlanStep::ResetWorkspace, PlanStep::Renewed],
         };
     }
-    let step = match (state.goal, container) {
-        (_, Unknown | OtherPidNamespace) | (Goal::Running | Goal::Paused, Launching) => Step::LookAgain,
-        (Goal::Stopped | Goal::Destroyed, Launching | Running { .. }) => Step::Terminate,
+    let step = match (state.goal, observed) {
+        (_, Unknown | OtherPidNamespace) | (Goal::Running | Goal::Paused, Launching) => {
+            PlanStep::InspectAgain
+        }
+        (Goal::Stopped | Goal::Destroyed, Launching | Running { .. }) => PlanStep::Terminate,
 
         // What a launch brings is known without another look. Nothing of the run before counts any more.
         (Goal::Running, Absent) if should_live(state.status) => {
-            return vec![Step::Renewed, Step::Launch, Step::AwaitReady, Step::Reached];
+            return vec![PlanStep::Renewed, PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached];
         }
-        (Goal::Running, Absent) => return vec![Step::Launch, Step::AwaitReady, Step::Reached],
-        (Goal::Running | Goal::Stopped, Dead(_)) => Step::Clear,
-        (Goal::Running, Running { frozen: true, .. }) => Step::Thaw,
-        (Goal::Running, Running { frozen: false, ready: false }) => Step::AwaitReady,
-        (Goal::Running, Running { frozen: false, ready: true }) => Step::Reached,
+        (Goal::Running, Absent) => return vec![PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached],
+        (Goal::Running | Goal::Stopped, Dead(_)) => PlanStep::RemoveContainer,
+        (Goal::Running, Running { frozen: true, .. }) => PlanStep::Thaw,
+        (Goal::Running, Running { frozen: false, ready: false }) => PlanStep::AwaitReady,
+        (Goal::Running, Running { frozen: false, ready: true }) => PlanStep::Reached,
 
-        (Goal::Paused, Running { frozen: false, .. }) => Step::Freeze,
-        (Goal::Paused, Running { frozen: true, .. }) => Step::Reached,
+        (Goal::Paused, Running { frozen: false, .. }) => PlanStep::Freeze,
+        (Goal::Paused, Running { frozen: true, .. }) => PlanStep::Reached,
         (Goal::Paused, Absent) => after(desired, &Death::default()),
         (Goal::Paused, Dead(death)) => after(desired, death),
 
-        (Goal::Stopped, Absent) => Step::Reached,
-        (Goal::Destroyed, Dead(_) | Absent) => return vec![Step::Erase, Step::Reached],
+        (Goal::Stopped, Absent) => PlanStep::Reached,
+        (Goal::Destroyed, Dead(_) | Absent) => return vec![PlanStep::Destroy, PlanStep::Reached],
     };
     vec![step]
 }
 
 /// The time is up. Going up fails; being destroyed goes on.
-fn overdue(desired: &Desired<'_>, phase: Phase, container: &Container) -> Vec<Step> {
-    let next = towards(desired, container);
+fn overdue(desired: &Desired<'_>, phase: Phase, observed: &Observed) -> Vec<PlanStep> {
+    let next = towards(desired, observed);
     match desired.state.goal {
-        Goal::Destroyed => [vec![Step::Extend], next].concat(),
+        Goal::Destroyed => [vec![PlanStep::Extend], next].concat(),
         // It may have got there in the last moment.
-        Goal::Running | Goal::Paused | Goal::Stopped if next == [Step::Reached] => next,
-        Goal::Running | Goal::Paused | Goal::Stopped => vec![Step::GiveUp(deadline_passed(phase))],
+        Goal::Running | Goal::Paused | Goal::Stopped if next == [PlanStep::Reached] => next,
+        Goal::Running | Goal::Paused | Goal::Stopped => vec![PlanStep::GiveUp(deadline_passed(phase))],
     }
 }
 
 /// Nothing is being done. What is seen may still call for something.
-fn settled(desired: &Desired<'_>, container: &Container) -> Vec<Step> {
-    use Container::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
+fn settled(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
+    use Observed::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
     let status = desired.state.status;
     let should_live = should_live(status);
-    match container {
+    match observed {
         Unknown | OtherPidNamespace => vec![],
         Absent if should_live => vec![after(desired, &Death::default())],
         // What is left is cleared away once it is written down why it died.
         Dead(death) if should_live => vec![after(desired, death)],
-        Absent if misses_its_backend(desired) => vec![Step::TryAgain],
+        Absent if misses_its_backend(desired) => vec![PlanStep::TryAgain],
         Absent => vec![],
-        Dead(_) => vec![Step::Clear],
-        Running { frozen: true, .. } if status == SandboxStatus::Running => vec![Step::Thaw],
-        Running { frozen: false, .. } if status == SandboxStatus::Paused => vec![Step::Freeze],
-        Running { ready: false, frozen: false } if should_live => vec![Step::AwaitReady],
+        Dead(_) => vec![PlanStep::RemoveContainer],
+        Running { frozen: true, .. } if status == SandboxStatus::Running => vec![PlanStep::Thaw],
+        Running { frozen: false, .. } if status == SandboxStatus::Paused => vec![PlanStep::Freeze],
+        Running { ready: false, frozen: false } if should_live => vec![PlanStep::AwaitReady],
         Running { .. } if should_live => vec![],
-        Launching if should_live => vec![Step::LookAgain],
+        Launching if should_live => vec![PlanStep::InspectAgain],
         // Given up, or stopped, and yet it runs.
-        Running { .. } | Launching => vec![Step::Terminate],
+        Running { .. } | Launching => vec![PlanStep::Terminate],
     }
 }
 
@@ -178,11 +180,11 @@ fn should_live(status: SandboxStatus) -> bool {
 }
 
 /// Where the death of one that should run leads.
-fn after(desired: &Desired<'_>, death: &Death) -> Step {
+fn after(desired: &Desired<'_>, death: &Death) -> PlanStep {
     match desired.idle_policy {
-        IdlePolicy::AlwaysOn => Step::Restart(death.clone()),
-        IdlePolicy::Sleep if death.was_innocent() => Step::Ended(death.clone()),
-        IdlePolicy::Sleep => Step::Lost(death.clone()),
+        IdlePolicy::AlwaysOn => PlanStep::Restart(death.clone()),
+        IdlePolicy::Sleep if death.was_innocent() => PlanStep::Ended(death.clone()),
+        IdlePolicy::Sleep => PlanStep::Lost(death.clone()),
     }
 }
 

@@ -7,7 +7,7 @@
 //!     └── Lost, Ended, Restart: it died while nobody asked for that
 //! ```
 //!
-//! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `effort` what
+//! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `operation` what
 //! is being done to get from one to the other, with a deadline. Without an effort nothing is done, so an
 //! `Error` stays until somebody asks for something; unless the goal is still to run, because only the backend
 //! was away. One that hostd stopped by itself because the disk is full (*evicted*) is `Stopped` with that problem.
@@ -30,7 +30,7 @@ pub enum Goal {
 
 /// Work that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Effort {
+pub struct Operation {
     pub phase: Phase,
     pub deadline_ms: u64,
 }
@@ -45,7 +45,8 @@ pub struct Renewal {
 pub struct State {
     pub goal: Goal,
     pub status: SandboxStatus,
-    pub effort: Option<Effort>,
+    #[serde(rename = "effort")]
+    pub operation: Option<Operation>,
     /// Only with the goal `Running`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewal: Option<Renewal>,
@@ -58,7 +59,7 @@ pub struct State {
 
 /// A change of state. Nothing else changes one.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Move {
+pub enum Transition {
     /// Somebody wants this.
     Accept { goal: Goal, deadline_ms: u64 },
     /// Nothing happens in one that runs, and somebody may come back: it is frozen.
@@ -84,7 +85,7 @@ pub enum Move {
     Ended { death: Box<Death> },
 }
 
-impl Move {
+impl Transition {
     /// How it ended, if it did while it should have run.
     pub fn death(&self) -> Option<&Death> {
         match self {
@@ -103,7 +104,7 @@ impl Move {
 
 /// Why a move is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TransitionRefused {
     #[error("it was destroyed")]
     Destroyed,
     #[error("it is being destroyed")]
@@ -111,7 +112,7 @@ pub enum Refused {
     #[error("it does not run, so it cannot be paused")]
     NotRunning,
     #[error("nothing is being done that this could end")]
-    NoEffort,
+    NoOperation,
 }
 
 impl State {
@@ -120,7 +121,7 @@ impl State {
         Self {
             goal: Goal::Running,
             status: SandboxStatus::Creating,
-            effort: Some(Effort { phase: Phase::Provisioning, deadline_ms }),
+            operation: Some(Operation { phase: Phase::Provisioning, deadline_ms }),
             renewal: None,
             dozing: false,
             problem: None,
@@ -134,7 +135,7 @@ impl State {
 
     /// Whether it is, and should be, up.
     pub fn is_up(&self) -> bool {
-        self.status == SandboxStatus::Running && self.effort.is_none()
+        self.status == SandboxStatus::Running && self.operation.is_none()
     }
 
     /// Whether nobody wants its processes to end.
@@ -145,7 +146,7 @@ impl State {
     /// Whether it is up or on its way there.
     pub fn is_wanted_up(&self) -> bool {
         let up = matches!(self.status, SandboxStatus::Running | SandboxStatus::Paused);
-        matches!(self.goal, Goal::Running | Goal::Paused) && (up || self.effort.is_some())
+        matches!(self.goal, Goal::Running | Goal::Paused) && (up || self.operation.is_some())
     }
 
     /// Why hostd stopped it, or is about to, though nobody asked for that.
@@ -157,84 +158,90 @@ impl State {
 
     /// Whether it is, and should be, frozen because nothing happens in it.
     pub fn dozes(&self) -> bool {
-        self.dozing && self.effort.is_none()
+        self.dozing && self.operation.is_none()
     }
 }
 
 /// The state after a move, or why there is none.
-pub fn apply(state: &State, change: Move) -> Result<State, Refused> {
+pub fn apply(state: &State, change: Transition) -> Result<State, TransitionRefused> {
     if state.status == SandboxStatus::Destroyed {
-        return Err(Refused::Destroyed);
+        return Err(TransitionRefused::Destroyed);
     }
     match change {
-        Move::Accept { goal, deadline_ms } => accept(state, goal, deadline_ms),
-        Move::Doze { deadline_ms } => {
+        Transition::Accept { goal, deadline_ms } => accept(state, goal, deadline_ms),
+        Transition::Doze { deadline_ms } => {
             not_destroying(state)?;
             if !state.is_up() {
-                return Err(Refused::NotRunning);
+                return Err(TransitionRefused::NotRunning);
             }
-            let effort = Some(Effort { phase: Phase::Pausing, deadline_ms });
-            Ok(State { goal: Goal::Paused, effort, dozing: true, ..state.clone() })
+            let operation = Some(Operation { phase: Phase::Pausing, deadline_ms });
+            Ok(State { goal: Goal::Paused, operation, dozing: true, ..state.clone() })
         }
-        Move::Evict { problem, deadline_ms } => {
+        Transition::Evict { problem, deadline_ms } => {
             not_destroying(state)?;
             let up = matches!(state.status, SandboxStatus::Running | SandboxStatus::Paused);
             if !up || !state.stays_up() {
-                return Err(Refused::NotRunning);
+                return Err(TransitionRefused::NotRunning);
             }
-            let effort = Some(Effort { phase: Phase::Stopping, deadline_ms });
-            Ok(State { goal: Goal::Stopped, effort, dozing: false, problem: Some(problem), ..state.clone() })
+            let operation = Some(Operation { phase: Phase::Stopping, deadline_ms });
+            Ok(State {
+                goal: Goal::Stopped,
+                operation,
+                dozing: false,
+                problem: Some(problem),
+                ..state.clone()
+            })
         }
-        Move::Renew { renewal, deadline_ms } => {
+        Transition::Renew { renewal, deadline_ms } => {
             not_destroying(state)?;
-            let effort = Some(Effort { phase: Phase::Provisioning, deadline_ms });
+            let operation = Some(Operation { phase: Phase::Provisioning, deadline_ms });
             let renewal = Some(renewal);
-            Ok(State { goal: Goal::Running, effort, renewal, dozing: false, ..state.clone() })
+            Ok(State { goal: Goal::Running, operation, renewal, dozing: false, ..state.clone() })
         }
-        Move::Renewed => {
+        Transition::Renewed => {
             let status = SandboxStatus::Stopped;
             Ok(State { renewal: None, status, problem: None, ..state.clone() })
         }
-        Move::Extend { deadline_ms } => {
-            let effort = state.effort.as_ref().ok_or(Refused::NoEffort)?;
-            Ok(State { effort: Some(Effort { phase: effort.phase, deadline_ms }), ..state.clone() })
+        Transition::Extend { deadline_ms } => {
+            let operation = state.operation.as_ref().ok_or(TransitionRefused::NoOperation)?;
+            Ok(State { operation: Some(Operation { phase: operation.phase, deadline_ms }), ..state.clone() })
         }
-        Move::Reached => {
-            state.effort.as_ref().ok_or(Refused::NoEffort)?;
+        Transition::Reached => {
+            state.operation.as_ref().ok_or(TransitionRefused::NoOperation)?;
             let problem = state.evicted().cloned();
             Ok(State { dozing: state.dozing, problem, ..settled(state.goal) })
         }
-        Move::GiveUp { problem, found } => {
-            let effort = state.effort.as_ref().ok_or(Refused::NoEffort)?;
+        Transition::GiveUp { problem, found } => {
+            let operation = state.operation.as_ref().ok_or(TransitionRefused::NoOperation)?;
             not_destroying(state)?;
-            Ok(given_up(state, effort.phase, problem, found))
+            Ok(given_up(state, operation.phase, problem, found))
         }
-        Move::Lost { death } => {
+        Transition::Lost { death } => {
             not_destroying(state)?;
             Ok(failed(death.problem()))
         }
-        Move::Restart { death, deadline_ms } => {
+        Transition::Restart { death, deadline_ms } => {
             not_destroying(state)?;
-            let effort = Some(Effort { phase: Phase::Starting, deadline_ms });
-            Ok(State { goal: Goal::Running, effort, ..failed(death.problem()) })
+            let operation = Some(Operation { phase: Phase::Starting, deadline_ms });
+            Ok(State { goal: Goal::Running, operation, ..failed(death.problem()) })
         }
-        Move::Ended { .. } => {
+        Transition::Ended { .. } => {
             not_destroying(state)?;
             Ok(settled(Goal::Stopped))
         }
     }
 }
 
-fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, Refused> {
+fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, TransitionRefused> {
     if goal != Goal::Destroyed {
         not_destroying(state)?;
     }
     let up = matches!(state.status, SandboxStatus::Running | SandboxStatus::Paused);
     let may_pause = up && state.stays_up();
     if goal == Goal::Paused && !may_pause {
-        return Err(Refused::NotRunning);
+        return Err(TransitionRefused::NotRunning);
     }
-    if state.goal == goal && state.effort.is_some() {
+    if state.goal == goal && state.operation.is_some() {
         return Ok(State { dozing: false, ..state.clone() });
     }
     if state.goal == goal && state.status == status_at(goal) {
@@ -258,12 +265,12 @@ fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, Refused>
         (Goal::Stopped, _) => Phase::Stopping,
         (Goal::Destroyed, _) => Phase::Destroying,
     };
-    let effort = Some(Effort { phase, deadline_ms });
-    Ok(State { goal, effort, renewal: None, dozing: false, ..state.clone() })
+    let operation = Some(Operation { phase, deadline_ms });
+    Ok(State { goal, operation, renewal: None, dozing: false, ..state.clone() })
 }
 
-fn not_destroying(state: &State) -> Result<(), Refused> {
-    if state.goal == Goal::Destroyed { Err(Refused::Destroying) } else { Ok(()) }
+fn not_destroying(state: &State) -> Result<(), TransitionRefused> {
+    if state.goal == Goal::Destroyed { Err(TransitionRefused::Destroying) } else { Ok(()) }
 }
 
 /// Where it stands when nothing comes of what was being done.
@@ -303,7 +310,7 @@ fn failed(problem: Problem) -> State {
 }
 
 fn settled(goal: Goal) -> State {
-    State { goal, status: status_at(goal), effort: None, renewal: None, dozing: false, problem: None }
+    State { goal, status: status_at(goal), operation: None, renewal: None, dozing: false, problem: None }
 }
 
 fn status_at(goal: Goal) -> SandboxStatus {
@@ -320,20 +327,20 @@ mod tests {
     use super::*;
     use protocol::api::ProblemCode;
 
-    fn accepted(state: &State, goal: Goal) -> Result<State, Refused> {
-        apply(state, Move::Accept { goal, deadline_ms: 9 })
+    fn accepted(state: &State, goal: Goal) -> Result<State, TransitionRefused> {
+        apply(state, Transition::Accept { goal, deadline_ms: 9 })
     }
 
     #[test]
     fn what_cannot_be_frozen_runs_on() {
         let pausing = accepted(&settled(Goal::Running), Goal::Paused).expect("it runs");
         let problem = Problem { code: ProblemCode::DeadlinePassed, message: "late".into(), output: vec![] };
-        let after =
-            apply(&pausing, Move::GiveUp { problem: problem.clone(), found: None }).expect("it was tried");
+        let after = apply(&pausing, Transition::GiveUp { problem: problem.clone(), found: None })
+            .expect("it was tried");
         assert_eq!(after, settled(Goal::Running));
         // One that could not be stopped is in error.
         let stopping = accepted(&settled(Goal::Running), Goal::Stopped).expect("it runs");
-        let after = apply(&stopping, Move::GiveUp { problem, found: None }).expect("it was tried");
+        let after = apply(&stopping, Transition::GiveUp { problem, found: None }).expect("it was tried");
         assert_eq!(after.status, SandboxStatus::Error);
     }
 
@@ -342,8 +349,9 @@ mod tests {
         use Goal::{Paused, Running, Stopped};
         use SandboxStatus as Is;
         let renewal = Renewal { keep_workspace: true };
-        let renewing = apply(&settled(Running), Move::Renew { renewal, deadline_ms: 9 }).expect("legal");
-        let renewed = apply(&renewing, Move::Renewed).expect("legal");
+        let renewing =
+            apply(&settled(Running), Transition::Renew { renewal, deadline_ms: 9 }).expect("legal");
+        let renewed = apply(&renewing, Transition::Renewed).expect("legal");
         assert_eq!(renewed.status, Is::Stopped);
         let towards = |from, goal| accepted(&settled(from), goal).expect("legal");
         let and_back = |from| accepted(&towards(from, Stopped), Running).expect("legal");
@@ -372,9 +380,9 @@ mod tests {
         let problem = Problem { code, message: "gone fishing".into(), output: vec![] };
         for (state, found, expected) in table {
             let after =
-                apply(&state, Move::GiveUp { problem: problem.clone(), found }).expect("it was tried");
+                apply(&state, Transition::GiveUp { problem: problem.clone(), found }).expect("it was tried");
             assert_eq!((after.goal, after.status), expected, "{state:?} {found:?}");
-            assert_eq!((after.effort, after.renewal), (None, None), "{state:?}");
+            assert_eq!((after.operation, after.renewal), (None, None), "{state:?}");
             assert_eq!(after.problem, Some(problem.clone()));
         }
     }
@@ -382,28 +390,29 @@ mod tests {
     #[test]
     fn one_that_is_evicted_says_why_until_something_is_asked_of_it() {
         let problem = Problem { code: ProblemCode::DiskFull, message: "full".into(), output: vec![] };
-        let evict = |state: &State| apply(state, Move::Evict { problem: problem.clone(), deadline_ms: 9 });
+        let evict =
+            |state: &State| apply(state, Transition::Evict { problem: problem.clone(), deadline_ms: 9 });
         for up in [settled(Goal::Running), settled(Goal::Paused)] {
             let going = evict(&up).expect("it is up");
             assert_eq!((going.goal, going.evicted()), (Goal::Stopped, Some(&problem)));
             // Whoever stops it now gets what it gets.
             assert_eq!(accepted(&going, Goal::Stopped), Ok(going.clone()));
-            let stopped = apply(&going, Move::Reached).expect("it was on its way");
+            let stopped = apply(&going, Transition::Reached).expect("it was on its way");
             assert_eq!((stopped.status, stopped.evicted()), (SandboxStatus::Stopped, Some(&problem)));
             assert_eq!(accepted(&stopped, Goal::Stopped), Ok(settled(Goal::Stopped)));
             let woken = accepted(&stopped, Goal::Running).expect("legal");
             assert_eq!(woken.evicted(), None);
-            assert_eq!(apply(&woken, Move::Reached), Ok(settled(Goal::Running)));
+            assert_eq!(apply(&woken, Transition::Reached), Ok(settled(Goal::Running)));
         }
         // A stop of one that is in error for another reason, or for the same, ends that error.
         let stopping = accepted(&failed(problem.clone()), Goal::Stopped);
-        let stopped = stopping.and_then(|state| apply(&state, Move::Reached));
+        let stopped = stopping.and_then(|state| apply(&state, Transition::Reached));
         assert_eq!(stopped, Ok(settled(Goal::Stopped)));
         for other in [settled(Goal::Stopped), failed(problem.clone()), State::new(9)] {
-            assert_eq!(evict(&other), Err(Refused::NotRunning), "{other:?}");
+            assert_eq!(evict(&other), Err(TransitionRefused::NotRunning), "{other:?}");
         }
         let going = accepted(&settled(Goal::Running), Goal::Destroyed).expect("always");
-        assert_eq!(evict(&going), Err(Refused::Destroying));
+        assert_eq!(evict(&going), Err(TransitionRefused::Destroying));
     }
 
     #[test]
@@ -412,26 +421,26 @@ mod tests {
         let renewal = Renewal { keep_workspace: true };
         let going = [
             accepted(&running, Goal::Stopped).expect("legal"),
-            apply(&running, Move::Renew { renewal, deadline_ms: 9 }).expect("legal"),
+            apply(&running, Transition::Renew { renewal, deadline_ms: 9 }).expect("legal"),
             State::new(9),
             settled(Goal::Stopped),
         ];
         for state in going {
-            assert_eq!(accepted(&state, Goal::Paused), Err(Refused::NotRunning), "{state:?}");
+            assert_eq!(accepted(&state, Goal::Paused), Err(TransitionRefused::NotRunning), "{state:?}");
         }
         assert!(accepted(&settled(Goal::Paused), Goal::Paused).is_ok());
     }
 
     #[test]
     fn only_one_that_runs_dozes_off_and_every_ask_ends_that() {
-        let doze = |state: &State| apply(state, Move::Doze { deadline_ms: 9 });
+        let doze = |state: &State| apply(state, Transition::Doze { deadline_ms: 9 });
         let running = settled(Goal::Running);
         let going = doze(&running).expect("it runs");
         assert_eq!(
             (going.goal, going.dozing, going.dozes(), going.is_up()),
             (Goal::Paused, true, false, false)
         );
-        let dozing = apply(&going, Move::Reached).expect("it was on its way");
+        let dozing = apply(&going, Transition::Reached).expect("it was on its way");
         assert_eq!((dozing.status, dozing.dozes()), (SandboxStatus::Paused, true));
         for state in [&going, &dozing] {
             for goal in [Goal::Running, Goal::Paused, Goal::Stopped, Goal::Destroyed] {
@@ -439,15 +448,18 @@ mod tests {
                 assert_eq!((asked.goal, asked.dozing), (goal, false), "{state:?}");
             }
             let renewal = Renewal { keep_workspace: true };
-            let renewed = apply(state, Move::Renew { renewal, deadline_ms: 9 }).expect("legal");
+            let renewed = apply(state, Transition::Renew { renewal, deadline_ms: 9 }).expect("legal");
             assert!(!renewed.dozing);
-            assert_eq!(doze(state), Err(Refused::NotRunning));
+            assert_eq!(doze(state), Err(TransitionRefused::NotRunning));
         }
         // Asked for, it is a pause like any other.
         assert_eq!(accepted(&dozing, Goal::Paused), Ok(settled(Goal::Paused)));
         for goal in [Goal::Paused, Goal::Stopped] {
-            assert_eq!(doze(&settled(goal)), Err(Refused::NotRunning));
+            assert_eq!(doze(&settled(goal)), Err(TransitionRefused::NotRunning));
         }
-        assert_eq!(doze(&accepted(&running, Goal::Destroyed).expect("always")), Err(Refused::Destroying));
+        assert_eq!(
+            doze(&accepted(&running, Goal::Destroyed).expect("always")),
+            Err(TransitionRefused::Destroying)
+        );
     }
 }

@@ -20,7 +20,7 @@ pub struct TaskFacts {
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskStep {
     /// Wake the sandbox, and give the task to its runtimed.
-    Give,
+    Deliver,
     /// runtimed tells what happens.
     Follow,
     /// Wake the sandbox: there is something to tell it.
@@ -28,12 +28,12 @@ pub enum TaskStep {
     /// Until the sandbox is something else.
     Wait,
     /// Nobody else will ever tell its end.
-    Conclude(Ending),
+    Conclude(TaskEnding),
 }
 
 /// An end that runtimed does not tell.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ending {
+pub enum TaskEnding {
     Cancelled,
     /// The sandbox stopped or died under it.
     Lost,
@@ -44,31 +44,33 @@ pub enum Ending {
     /// Its agent is not there: what to do about that.
     AgentMissing(String),
     /// runtimed told how it ended, and not as its last event.
-    Told(Box<TaskResult>),
+    Reported(Box<TaskResult>),
 }
 
 pub fn task_step(task: TaskFacts, sandbox: &State) -> TaskStep {
-    let settled = sandbox.effort.is_none();
+    let settled = sandbox.operation.is_none();
     match (sandbox.status, task.taken) {
-        (SandboxStatus::Destroyed, _) => TaskStep::Conclude(Ending::Destroyed),
-        (_, false) if task.cancelling => TaskStep::Conclude(Ending::Cancelled),
+        (SandboxStatus::Destroyed, _) => TaskStep::Conclude(TaskEnding::Destroyed),
+        (_, false) if task.cancelling => TaskStep::Conclude(TaskEnding::Cancelled),
         (SandboxStatus::Error, false) if settled => {
-            TaskStep::Conclude(Ending::SandboxFailed(sandbox.problem.clone()))
+            TaskStep::Conclude(TaskEnding::SandboxFailed(sandbox.problem.clone()))
         }
         (SandboxStatus::Error, true) if settled && !task.given => {
-            TaskStep::Conclude(Ending::SandboxFailed(sandbox.problem.clone()))
+            TaskStep::Conclude(TaskEnding::SandboxFailed(sandbox.problem.clone()))
         }
-        (_, false) => TaskStep::Give,
+        (_, false) => TaskStep::Deliver,
         // Whether it came there is not known: it is given again, which does no harm.
-        (_, true) if !task.given => TaskStep::Give,
+        (_, true) if !task.given => TaskStep::Deliver,
         (SandboxStatus::Running, true) if settled => TaskStep::Follow,
         (SandboxStatus::Paused, true) if settled && task.cancelling => TaskStep::Wake,
-        (SandboxStatus::Stopped | SandboxStatus::Error, true) if settled => TaskStep::Conclude(Ending::Lost),
+        (SandboxStatus::Stopped | SandboxStatus::Error, true) if settled => {
+            TaskStep::Conclude(TaskEnding::Lost)
+        }
         (_, true) => TaskStep::Wait,
     }
 }
 
-impl Ending {
+impl TaskEnding {
     /// The result of a task that ends so.
     pub fn result(&self, taken: bool) -> TaskResult {
         let (status, failure_reason, message) = match self {
@@ -90,7 +92,7 @@ impl Ending {
             Self::AgentMissing(message) => {
                 (TaskStatus::Failed, FailureReason::SpawnFailed, Some(message.clone()))
             }
-            Self::Told(result) => return (**result).clone(),
+            Self::Reported(result) => return (**result).clone(),
         };
         let why = if taken { "its record was lost with the sandbox" } else { "the task never started" };
         TaskResult {
@@ -114,7 +116,7 @@ impl Ending {
 }
 
 /// The result of a task that was lost with its sandbox, with why that ended.
-pub fn mourn(result: TaskResult, death: Option<&str>) -> TaskResult {
+pub fn explain_loss(result: TaskResult, death: Option<&str>) -> TaskResult {
     match (result.failure_reason, death) {
         (Some(FailureReason::Lost), Some(why)) => {
             TaskResult { message: Some(format!("the sandbox ended under it: {why}")), ..result }
@@ -126,12 +128,12 @@ pub fn mourn(result: TaskResult, death: Option<&str>) -> TaskResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Effort, Goal};
+    use crate::core::{Goal, Operation};
     use protocol::api::Phase;
 
     fn state(status: SandboxStatus, busy: bool) -> State {
-        let effort = busy.then_some(Effort { phase: Phase::Provisioning, deadline_ms: 1 });
-        State { goal: Goal::Running, status, effort, renewal: None, dozing: false, problem: None }
+        let operation = busy.then_some(Operation { phase: Phase::Provisioning, deadline_ms: 1 });
+        State { goal: Goal::Running, status, operation, renewal: None, dozing: false, problem: None }
     }
 
     #[test]
@@ -144,18 +146,18 @@ mod tests {
                         let step = task_step(TaskFacts { taken, given, cancelling }, &state(status, busy));
                         let expected = match (status, busy, taken, cancelling) {
                             (Error, false, true, _) if !given => {
-                                TaskStep::Conclude(Ending::SandboxFailed(None))
+                                TaskStep::Conclude(TaskEnding::SandboxFailed(None))
                             }
                             (Creating | Running | Paused | Stopped | Error, _, true, _) if !given => {
-                                TaskStep::Give
+                                TaskStep::Deliver
                             }
-                            (Destroyed, ..) => TaskStep::Conclude(Ending::Destroyed),
-                            (_, _, false, true) => TaskStep::Conclude(Ending::Cancelled),
-                            (Error, false, false, _) => TaskStep::Conclude(Ending::SandboxFailed(None)),
-                            (_, _, false, false) => TaskStep::Give,
+                            (Destroyed, ..) => TaskStep::Conclude(TaskEnding::Destroyed),
+                            (_, _, false, true) => TaskStep::Conclude(TaskEnding::Cancelled),
+                            (Error, false, false, _) => TaskStep::Conclude(TaskEnding::SandboxFailed(None)),
+                            (_, _, false, false) => TaskStep::Deliver,
                             (Running, false, true, _) => TaskStep::Follow,
                             (Paused, false, true, true) => TaskStep::Wake,
-                            (Stopped | Error, false, true, _) => TaskStep::Conclude(Ending::Lost),
+                            (Stopped | Error, false, true, _) => TaskStep::Conclude(TaskEnding::Lost),
                             (_, _, true, _) => TaskStep::Wait,
                         };
                         assert_eq!(step, expected, "{status:?} {busy} {taken} {given} {cancelling}");
@@ -168,12 +170,12 @@ mod tests {
     #[test]
     fn an_end_that_we_tell_is_a_final_one_with_a_reason() {
         for ending in [
-            Ending::Cancelled,
-            Ending::Lost,
-            Ending::Destroyed,
-            Ending::SandboxFailed(None),
-            Ending::Refused("no".to_owned()),
-            Ending::AgentMissing("install it".to_owned()),
+            TaskEnding::Cancelled,
+            TaskEnding::Lost,
+            TaskEnding::Destroyed,
+            TaskEnding::SandboxFailed(None),
+            TaskEnding::Refused("no".to_owned()),
+            TaskEnding::AgentMissing("install it".to_owned()),
         ] {
             let result = ending.result(true);
             assert!(result.status.is_final() && result.failure_reason.is_some(), "{ending:?}");
@@ -182,9 +184,10 @@ mod tests {
 
     #[test]
     fn only_one_that_was_lost_is_told_why_the_sandbox_ended() {
-        let said = |ending: Ending, death| mourn(ending.result(true), death).message.unwrap_or_default();
-        assert_eq!(said(Ending::Lost, Some("it burnt")), "the sandbox ended under it: it burnt");
-        assert_eq!(said(Ending::Lost, None), "the sandbox ended under it");
-        assert_eq!(said(Ending::AgentMissing("install it".to_owned()), Some("it burnt")), "install it");
+        let said =
+            |ending: TaskEnding, death| explain_loss(ending.result(true), death).message.unwrap_or_default();
+        assert_eq!(said(TaskEnding::Lost, Some("it burnt")), "the sandbox ended under it: it burnt");
+        assert_eq!(said(TaskEnding::Lost, None), "the sandbox ended under it");
+        assert_eq!(said(TaskEnding::AgentMissing("install it".to_owned()), Some("it burnt")), "install it");
     }
 }

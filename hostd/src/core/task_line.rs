@@ -32,24 +32,24 @@ pub struct TaskLine {
     pub kind: &'static str,
     /// The fields of the fact, as they stand inside a JSON object.
     fields: Bytes,
-    pub means: Means,
+    pub update: TaskUpdate,
 }
 
 /// What an event means for the record of its task.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Means {
-    Nothing,
+pub enum TaskUpdate {
+    None,
     Phase(TaskPhase),
     /// Its agent waits for a permission, by its id.
-    Asked(String),
+    PermissionAsked(String),
     /// The permission is decided, or nobody has to decide any more.
-    Decided(String),
+    PermissionDecided(String),
     Done(Box<TaskResult>),
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of a task that makes no sense: {0}")]
-pub struct BadLine(String);
+pub struct BadTaskLine(String);
 
 /// What every event has, and the names that it must not have.
 #[derive(Deserialize)]
@@ -61,45 +61,45 @@ struct Head<'a> {
     #[serde(default)]
     phase: Option<TaskPhase>,
     #[serde(default, rename = "time")]
-    _time: Taken,
+    _time: ReservedName,
     #[serde(default, rename = "sandbox")]
-    _sandbox: Taken,
+    _sandbox: ReservedName,
     #[serde(default, rename = "task")]
-    _task: Taken,
+    _task: ReservedName,
     #[serde(default, rename = "number")]
-    _number: Taken,
+    _number: ReservedName,
     #[serde(default, rename = "kind")]
-    _kind: Taken,
+    _kind: ReservedName,
 }
 
 /// What is read of a permission.
 #[derive(Deserialize)]
-struct Question<'a> {
+struct PermissionEvent<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
     state: PermissionState,
 }
 
 /// What a permission means for the record of its task; nothing where its id is none that runtimed gives.
-fn question(line: &[u8]) -> Result<Means, serde_json::Error> {
+fn permission_update(line: &[u8]) -> Result<TaskUpdate, serde_json::Error> {
     const ID_MAX_BYTES: usize = 32;
-    let Question { id, state } = serde_json::from_slice(line)?;
+    let PermissionEvent { id, state } = serde_json::from_slice(line)?;
     if id.is_empty() || id.len() > ID_MAX_BYTES || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Ok(Means::Nothing);
+        return Ok(TaskUpdate::None);
     }
     Ok(match state {
-        PermissionState::Asked => Means::Asked(id.into_owned()),
+        PermissionState::Asked => TaskUpdate::PermissionAsked(id.into_owned()),
         PermissionState::Allowed | PermissionState::Denied | PermissionState::Withdrawn => {
-            Means::Decided(id.into_owned())
+            TaskUpdate::PermissionDecided(id.into_owned())
         }
     })
 }
 
 /// A name that hostd gives. What has it already is refused.
 #[derive(Default)]
-struct Taken;
+struct ReservedName;
 
-impl<'de> Deserialize<'de> for Taken {
+impl<'de> Deserialize<'de> for ReservedName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer)?;
         Err(serde::de::Error::custom("it has a field that only hostd gives"))
@@ -107,47 +107,47 @@ impl<'de> Deserialize<'de> for Taken {
 }
 
 impl TaskLine {
-    pub fn parse(line: &Bytes) -> Result<Self, BadLine> {
-        let bad = |error: serde_json::Error| BadLine(error.to_string());
+    pub fn parse(line: &Bytes) -> Result<Self, BadTaskLine> {
+        let bad = |error: serde_json::Error| BadTaskLine(error.to_string());
         // Whatever of it goes out unread must be readable by others.
         let Sound = serde_json::from_slice(line).map_err(bad)?;
         let head: Head<'_> = serde_json::from_slice(line).map_err(bad)?;
         let kind = KINDS.iter().find(|kind| **kind == head.kind);
-        let kind = *kind.ok_or_else(|| BadLine("its kind is not known".to_owned()))?;
+        let kind = *kind.ok_or_else(|| BadTaskLine("its kind is not known".to_owned()))?;
         let Head { seq: number, time_ms, phase, .. } = head;
         if kind == "done" {
             let event: TaskEvent = serde_json::from_slice(line).map_err(bad)?;
             let TaskFact::Done { result, .. } = event.fact else {
-                return Err(BadLine("a done without a result".to_owned()));
+                return Err(BadTaskLine("a done without a result".to_owned()));
             };
             if !result.status.is_final() {
-                return Err(BadLine("a done that is no end".to_owned()));
+                return Err(BadTaskLine("a done that is no end".to_owned()));
             }
             return Self::done(number, time_ms, result).map_err(bad);
         }
-        let means = match (kind, phase) {
-            ("status", Some(phase)) => Means::Phase(phase),
+        let update = match (kind, phase) {
+            ("status", Some(phase)) => TaskUpdate::Phase(phase),
             // One of a later runtimed may say otherwise what it is about.
-            ("permission", _) => question(line).unwrap_or(Means::Nothing),
-            _ => Means::Nothing,
+            ("permission", _) => permission_update(line).unwrap_or(TaskUpdate::None),
+            _ => TaskUpdate::None,
         };
         let fields = match plain_fields(line, number, time_ms, kind) {
             Some(fields) => fields,
             None => other_fields(line).map_err(bad)?,
         };
-        Ok(Self { number, time_ms, kind, fields, means })
+        Ok(Self { number, time_ms, kind, fields, update })
     }
 
     /// The last event of a task.
     pub fn done(number: u64, time_ms: u64, result: Box<TaskResult>) -> Result<Self, serde_json::Error> {
         let fields = format!("\"result\":{}", serde_json::to_string(&result)?);
-        Ok(Self { number, time_ms, kind: "done", fields: fields.into(), means: Means::Done(result) })
+        Ok(Self { number, time_ms, kind: "done", fields: fields.into(), update: TaskUpdate::Done(result) })
     }
 
     /// What hostd itself saw.
     pub fn own(time_ms: u64, fact: &TaskFact) -> Result<Self, serde_json::Error> {
         let fields = other_fields(serde_json::to_string(fact)?.as_bytes())?;
-        Ok(Self { number: 0, time_ms, kind: fact.kind(), fields, means: Means::Nothing })
+        Ok(Self { number: 0, time_ms, kind: fact.kind(), fields, update: TaskUpdate::None })
     }
 
     /// Says that the events before this one were gone when they were asked for.
@@ -156,7 +156,7 @@ impl TaskLine {
             "\"stream\":\"stderr\",\"text\":\"{lost} events were trimmed before they were taken over\",\
              \"lost_events\":{lost}"
         );
-        Self { number, time_ms, kind: "log", fields: fields.into(), means: Means::Nothing }
+        Self { number, time_ms, kind: "log", fields: fields.into(), update: TaskUpdate::None }
     }
 
     /// In the place of output that is not kept, nor what comes after it.
@@ -165,7 +165,7 @@ impl TaskLine {
             "\"stream\":\"stderr\",\"text\":\"{} MiB of output are kept; what the agent prints from here on is not\"",
             max_bytes >> 20
         );
-        Self { kind: "log", fields: fields.into(), means: Means::Nothing, ..instead_of.clone() }
+        Self { kind: "log", fields: fields.into(), update: TaskUpdate::None, ..instead_of.clone() }
     }
 
     /// Whether an agent can make any number of them. A question is none: who does not see it cannot answer, and
@@ -205,7 +205,7 @@ fn other_fields(line: &[u8]) -> Result<Bytes, serde_json::Error> {
 }
 
 /// Writes the frames of one task's events.
-pub struct Frames<'a> {
+pub struct TaskFrames<'a> {
     sandbox: &'a str,
     task: &'a str,
     /// Times come in runs: each is spelled out once.
@@ -213,7 +213,7 @@ pub struct Frames<'a> {
     out: Vec<u8>,
 }
 
-impl<'a> Frames<'a> {
+impl<'a> TaskFrames<'a> {
     pub fn new(sandbox: &'a str, task: &'a str) -> Self {
         Self { sandbox, task, time: (0, rfc3339(0)), out: Vec::new() }
     }
@@ -257,12 +257,12 @@ mod tests {
     use super::*;
     use protocol::{Text, api::TaskEventView};
 
-    fn parse(text: &str) -> Result<TaskLine, BadLine> {
+    fn parse(text: &str) -> Result<TaskLine, BadTaskLine> {
         TaskLine::parse(&Bytes::copy_from_slice(text.as_bytes()))
     }
 
     fn frame(line: &TaskLine) -> (String, TaskEventView) {
-        let mut frames = Frames::new("01jb9xyzabcdefghjkmnpqrstv", "t1");
+        let mut frames = TaskFrames::new("01jb9xyzabcdefghjkmnpqrstv", "t1");
         frames.push(7, line);
         let text = String::from_utf8(frames.take()).expect("text");
         let data = text.strip_suffix("\n\n").expect("a frame").lines().nth(2).expect("data");
@@ -352,27 +352,27 @@ mod tests {
     #[test]
     fn a_phase_and_an_end_are_understood() {
         let line = parse("{\"seq\":1,\"time_ms\":1,\"type\":\"status\",\"phase\":\"agent\"}").expect("good");
-        assert_eq!(line.means, Means::Phase(TaskPhase::Agent));
-        for (id, state, means) in [
-            ("p1", "asked", Means::Asked("p1".to_owned())),
-            ("p1", "allowed", Means::Decided("p1".to_owned())),
-            ("p1", "denied", Means::Decided("p1".to_owned())),
-            ("p1", "withdrawn", Means::Decided("p1".to_owned())),
-            ("p1", "something new", Means::Nothing),
-            ("", "asked", Means::Nothing),
-            ("p\\n1", "asked", Means::Nothing),
-            (&"p".repeat(33), "asked", Means::Nothing),
+        assert_eq!(line.update, TaskUpdate::Phase(TaskPhase::Agent));
+        for (id, state, update) in [
+            ("p1", "asked", TaskUpdate::PermissionAsked("p1".to_owned())),
+            ("p1", "allowed", TaskUpdate::PermissionDecided("p1".to_owned())),
+            ("p1", "denied", TaskUpdate::PermissionDecided("p1".to_owned())),
+            ("p1", "withdrawn", TaskUpdate::PermissionDecided("p1".to_owned())),
+            ("p1", "something new", TaskUpdate::None),
+            ("", "asked", TaskUpdate::None),
+            ("p\\n1", "asked", TaskUpdate::None),
+            (&"p".repeat(33), "asked", TaskUpdate::None),
         ] {
             let text = format!(
                 "{{\"seq\":1,\"time_ms\":1,\"type\":\"permission\",\"id\":\"{id}\",\"state\":\"{state}\"}}"
             );
-            assert_eq!(parse(&text).expect("good").means, means, "{text}");
+            assert_eq!(parse(&text).expect("good").update, update, "{text}");
         }
-        let result = Box::new(super::super::Ending::Lost.result(true));
+        let result = Box::new(super::super::TaskEnding::Lost.result(true));
         let fact = TaskFact::Done { result: result.clone(), told: Some("1.2".parse().expect("a cursor")) };
         let event = TaskEvent { seq: 9, time_ms: 1, fact };
         let line = parse(&serde_json::to_string(&event).expect("JSON")).expect("good");
-        assert_eq!(line.means, Means::Done(result));
+        assert_eq!(line.update, TaskUpdate::Done(result));
         assert!(!frame(&line).0.contains("told"), "what is between hostd and runtimed stays there");
     }
 }

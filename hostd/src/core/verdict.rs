@@ -129,12 +129,12 @@ fn failed(result: TaskResult, reason: FailureReason, message: String) -> TaskRes
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Ending;
+    use crate::core::TaskEnding;
 
     fn claim(status: TaskStatus, failure_reason: Option<FailureReason>) -> TaskResult {
         let said = Some(Usage { input_tokens: 7, ..Usage::default() });
         let message = Some("as the agent has it".to_owned());
-        TaskResult { status, failure_reason, usage: said, message, ..Ending::Lost.result(true) }
+        TaskResult { status, failure_reason, usage: said, message, ..TaskEnding::Lost.result(true) }
     }
 
     #[test]

@@ -70,13 +70,13 @@ impl Drivers {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::fake::Fake, *};
+    use super::{super::fake::FakeDriver, *};
 
     #[test]
     fn a_driver_that_is_not_there_is_refused_with_why_and_what_is() {
         let absent =
             Absent { name: "docker", signs: vec!["/there/is/none".into()], why: "no socket".to_owned() };
-        let drivers = Drivers::new(vec![Arc::new(Fake::default())]).without(vec![absent]);
+        let drivers = Drivers::new(vec![Arc::new(FakeDriver::default())]).without(vec![absent]);
         assert!(drivers.wanted("fake").is_ok());
         assert!(!drivers.absent()[0].present());
         let table = [

@@ -1,6 +1,8 @@
 //! In place of a driver that this hostd was not given: says so, and touches nothing.
 
-use super::{Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport};
+use super::{
+    ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
+};
 use crate::core::Blueprint;
 use async_trait::async_trait;
 use protocol::api::{Capabilities, SandboxId, StatsView};
@@ -63,11 +65,11 @@ impl Driver for Missing {
         self.unavailable()
     }
 
-    async fn launch(&self, _: &Order) -> Result<Handle, DriverError> {
+    async fn launch(&self, _: &LaunchRequest) -> Result<Handle, DriverError> {
         self.unavailable()
     }
 
-    async fn look(&self, _: &SandboxId) -> Result<Sight, DriverError> {
+    async fn inspect(&self, _: &SandboxId) -> Result<ContainerState, DriverError> {
         self.unavailable()
     }
 
@@ -87,11 +89,11 @@ impl Driver for Missing {
         self.unavailable()
     }
 
-    async fn clear(&self, _: &SandboxId) -> Result<(), DriverError> {
+    async fn remove_container(&self, _: &SandboxId) -> Result<(), DriverError> {
         self.unavailable()
     }
 
-    async fn erase(&self, _: &SandboxId, _: bool) -> Result<(), DriverError> {
+    async fn destroy(&self, _: &SandboxId, _: bool) -> Result<(), DriverError> {
         self.unavailable()
     }
 
@@ -111,7 +113,7 @@ impl Driver for Missing {
         self.unavailable()
     }
 
-    async fn list(&self) -> Result<Vec<Found>, DriverError> {
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         Ok(Vec::new())
     }
 }

@@ -33,20 +33,20 @@ pub struct Handle(pub serde_json::Value);
 /// Who a sandbox is: kept beside it by the driver, authenticated, so that it can be recognised after the
 /// database was lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Badge {
+pub struct SandboxLabel {
     pub sandbox: SandboxId,
     pub name: String,
     pub owner: Owner,
     pub scope: Option<SandboxScope>,
     pub created_ms: u64,
     /// As they were when it was launched last; badges of an earlier hostd have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub particulars: Option<Particulars>,
+    #[serde(default, rename = "particulars", skip_serializing_if = "Option::is_none")]
+    pub details: Option<LabelDetails>,
 }
 
 /// What an owner may change about a sandbox while it lives. Nothing of it is secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Particulars {
+pub struct LabelDetails {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,40 +55,40 @@ pub struct Particulars {
 
 /// What a driver is asked to bring up.
 #[derive(Debug, Clone)]
-pub struct Order {
-    pub badge: Badge,
+pub struct LaunchRequest {
+    pub label: SandboxLabel,
     pub attempt: u32,
     pub blueprint: Arc<Blueprint>,
-    pub progress: Progress,
+    pub progress: ProgressSink,
 }
 
 /// Told of what takes long, in words for people. Whoever tells does so about once a second.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Listener>>);
+pub struct ProgressSink(Option<Arc<ProgressListener>>);
 
-type Listener = dyn Fn(&str) + Send + Sync;
+type ProgressListener = dyn Fn(&str) + Send + Sync;
 
-impl Progress {
-    pub fn to(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+impl ProgressSink {
+    pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
-    pub fn tell(&self, text: &str) {
+    pub fn report(&self, text: &str) {
         if let Some(listener) = &self.0 {
             listener(text);
         }
     }
 }
 
-impl std::fmt::Debug for Progress {
+impl std::fmt::Debug for ProgressSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Progress")
+        f.write_str("ProgressSink")
     }
 }
 
 /// What is there.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Sight {
+pub enum ContainerState {
     Absent,
     /// Being started, perhaps for an earlier hostd.
     Launching,
@@ -103,9 +103,9 @@ pub enum Sight {
 
 /// A sandbox the driver found.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Found {
+pub enum FoundSandbox {
     /// Ours, with its authenticated badge and the blueprint it was made from.
-    Ours { badge: Badge, blueprint: Box<Blueprint> },
+    Ours { label: SandboxLabel, blueprint: Box<Blueprint> },
     /// Carries our marks, but they are incomplete or not authentic: reported, never touched.
     Suspect { name: String, why: String },
 }
@@ -189,19 +189,21 @@ pub trait Driver: Transport {
     /// Whether it can do what the blueprint asks for. Nothing is made.
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError>;
     /// Makes and starts it. When this returns, PID 1 runs; it may not answer yet.
-    async fn launch(&self, order: &Order) -> Result<Handle, DriverError>;
-    async fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError>;
+    async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError>;
+    async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError>;
     /// Returns when PID 1 has ended. At once when it does not run.
     async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     /// Returns when a look may show something else than the last one did, because of somebody else: it
     /// died, was started, removed, frozen or thawed. At once where that happened since. Sees at least the
     /// death of one that runs.
-    async fn disturbed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        match self.look(sandbox).await? {
-            Sight::Running { .. } => self.died(sandbox).await,
+    async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        match self.inspect(sandbox).await? {
+            ContainerState::Running { .. } => self.died(sandbox).await,
             // What is dead is not left so: whoever waits has not seen it.
-            Sight::Dead(_) => Ok(()),
-            Sight::Absent | Sight::Launching | Sight::OtherPidNamespace => std::future::pending().await,
+            ContainerState::Dead(_) => Ok(()),
+            ContainerState::Absent | ContainerState::Launching | ContainerState::OtherPidNamespace => {
+                std::future::pending().await
+            }
         }
     }
     async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
@@ -209,9 +211,9 @@ pub trait Driver: Transport {
     /// Thaws, asks PID 1 to end, and kills it after `grace_ms`. Also ends a launch that hangs.
     async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError>;
     /// Takes away what a dead one left, except workspace, control directory and badge.
-    async fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     /// Takes away everything; the workspace unless it is to be kept.
-    async fn erase(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
+    async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
     /// Empties the workspace of a stopped sandbox, for `recreate`.
     async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     /// Where its runtimed keeps its logs, if they can be read without its help. What is there was written
@@ -221,5 +223,5 @@ pub trait Driver: Transport {
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError>;
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
     /// Every sandbox of ours it can find, running or not.
-    async fn list(&self) -> Result<Vec<Found>, DriverError>;
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError>;
 }

@@ -3,7 +3,7 @@
 use super::rouse::rouse;
 use crate::{
     backpressure::WriteWindow,
-    reconcile::{Fleet, Visit},
+    reconcile::{Fleet, RequestPermit},
     traffic,
     upstream::Line,
 };
@@ -80,7 +80,7 @@ pub struct AppBody {
     epoch: u64,
     port: u16,
     traffic: traffic::Stream,
-    visit: Visit,
+    visit: RequestPermit,
     fleet: Fleet,
     /// What is wanted does not come: it is frozen.
     rousing: Option<Rousing>,
@@ -89,7 +89,7 @@ pub struct AppBody {
 type Rousing = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 impl AppBody {
-    pub fn new(incoming: Incoming, line: Box<Line>, port: u16, visit: Visit, fleet: Fleet) -> Self {
+    pub fn new(incoming: Incoming, line: Box<Line>, port: u16, visit: RequestPermit, fleet: Fleet) -> Self {
         let (traffic, epoch) = (visit.site().traffic.stream(), line.epoch);
         let line = Some(line);
         let mut body = Self { incoming, line, epoch, port, traffic, visit, fleet, rousing: None };

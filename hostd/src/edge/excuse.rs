@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     core::{Cause, Explanation, Facts, Preview, explain},
-    reconcile::{FleetError, Site},
+    reconcile::{FleetError, PreviewTarget},
     store::{SandboxRecord, StoreError},
 };
 use hyper::{
@@ -54,7 +54,7 @@ impl Edge {
     pub(super) async fn excuse(
         &self,
         visitor: &Visitor,
-        site: &Site,
+        site: &PreviewTarget,
         unserved: Unserved,
     ) -> Response<Answer> {
         let cause = match unserved {
@@ -155,7 +155,7 @@ fn code_of(error: &FleetError) -> ApiErrorCode {
         FleetError::NotFound => ApiErrorCode::NotFound,
         FleetError::Refused(_) => ApiErrorCode::Gone,
         FleetError::Failed { problem, .. } => problem.code.as_error(),
-        FleetError::StillGoing | FleetError::NotRunning { .. } => ApiErrorCode::Waking,
+        FleetError::InProgress | FleetError::NotRunning { .. } => ApiErrorCode::Waking,
         FleetError::TooMany => ApiErrorCode::TooMany,
         FleetError::DiskFull(_) | FleetError::Store(StoreError::Full) => ApiErrorCode::DiskFull,
         FleetError::ShuttingDown => ApiErrorCode::ShuttingDown,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     core::{Preview, edge::on_its_way},
-    reconcile::{FleetError, Site},
+    reconcile::{FleetError, PreviewTarget},
 };
 use std::{
     collections::HashMap,
@@ -81,7 +81,7 @@ impl Edge {
     /// What becomes of a preview within this time.
     pub(super) async fn landing(
         self: &Arc<Self>,
-        site: &Arc<Site>,
+        site: &Arc<PreviewTarget>,
         preview: Preview,
         within: Duration,
     ) -> Stage {
@@ -108,7 +108,7 @@ impl Edge {
     /// The flight of a preview, begun if there is none and the sandbox has few enough.
     pub(super) fn flight(
         self: &Arc<Self>,
-        site: &Arc<Site>,
+        site: &Arc<PreviewTarget>,
         preview: Preview,
     ) -> Option<watch::Receiver<Stage>> {
         let mut going = self.flights.going();
@@ -143,13 +143,13 @@ impl Edge {
         Some(seen)
     }
 
-    async fn fly(&self, site: &Site, port: u16, stage: &watch::Sender<Stage>) -> Stage {
+    async fn fly(&self, site: &PreviewTarget, port: u16, stage: &watch::Sender<Stage>) -> Stage {
         let begun = Instant::now();
         let mut tries = limits::WAKE_TRIES;
         // It keeps it awake until somebody is served.
         let _control = loop {
             tries -= 1;
-            match self.fleet.awake_for_work(&site.id).await {
+            match self.fleet.wake_for_work(&site.id).await {
                 Ok((_, control)) => break control,
                 // Somebody stopped it meanwhile: it is asleep now, and can be woken.
                 Err(FleetError::NotRunning { .. }) if tries > 0 => {}
@@ -171,7 +171,7 @@ impl Edge {
     }
 
     /// Whether the port is listened on, now or after what is on its way has come.
-    async fn listens(&self, site: &Site, port: u16) -> bool {
+    async fn listens(&self, site: &PreviewTarget, port: u16) -> bool {
         let begun = Instant::now();
         let mut ask_at = begun + limits::ASK_FIRST;
         let (made_with, mut comes) = (site.record().blueprint.ports.clone(), true);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     core::edge::Manner,
-    reconcile::{Fleet, Site},
+    reconcile::{Fleet, PreviewTarget},
     upstream::{BodyError, Line, Outgoing, Sockets, Taken, Turn, Unsent},
 };
 use hyper::{
@@ -50,7 +50,7 @@ pub struct Unanswered {
 
 /// Where a request goes.
 pub struct Errand {
-    pub site: Arc<Site>,
+    pub site: Arc<PreviewTarget>,
     pub port: u16,
     pub manner: Manner,
 }
@@ -63,7 +63,7 @@ pub enum Passed {
 }
 
 /// A line on which nothing was sent yet.
-pub async fn dial(site: &Site, port: u16) -> Result<Box<Line>, Trouble> {
+pub async fn dial(site: &PreviewTarget, port: u16) -> Result<Box<Line>, Trouble> {
     // Before the dial: a line to one that stopped meanwhile is not kept.
     let epoch = site.lines.epoch();
     let place = SOCKETS.take().ok_or_else(|| Trouble::Dial(io::ErrorKind::ResourceBusy.into()))?;

@@ -7,7 +7,7 @@
 
 use super::limits;
 use crate::{
-    reconcile::{Fleet, Site},
+    reconcile::{Fleet, PreviewTarget},
     upstream::{Hearing, Meter, Turn},
 };
 use protocol::api::SandboxStatus;
@@ -29,7 +29,7 @@ pub enum Cut {
 
 pub struct Patience<'a> {
     /// What must not stay frozen meanwhile.
-    keeps: Option<(&'a Site, &'a Fleet)>,
+    keeps: Option<(&'a PreviewTarget, &'a Fleet)>,
     turn: Option<Turn>,
     alarm: Pin<&'a mut Sleep>,
     begun: Instant,
@@ -45,7 +45,7 @@ pub struct Patience<'a> {
 
 impl<'a> Patience<'a> {
     /// The alarm rings after `UNHEARD_MAX`.
-    pub fn new(keeps: Option<(&'a Site, &'a Fleet)>, turn: Turn, alarm: Pin<&'a mut Sleep>) -> Self {
+    pub fn new(keeps: Option<(&'a PreviewTarget, &'a Fleet)>, turn: Turn, alarm: Pin<&'a mut Sleep>) -> Self {
         let begun = alarm.deadline() - limits::UNHEARD_MAX;
         let (turn, awake, frames, moved) = (Some(turn), None, 0, begun);
         let (late, heard, may_repeat) = (false, false, false);
@@ -153,10 +153,10 @@ impl<'a> Patience<'a> {
 }
 
 /// Somebody may pause it while a request is under way: that thaws it again, as any new one would.
-async fn keep_awake(site: &Site, fleet: &Fleet) -> Infallible {
+async fn keep_awake(site: &PreviewTarget, fleet: &Fleet) -> Infallible {
     loop {
         let record = site.record();
-        if record.state.status == SandboxStatus::Paused && record.state.effort.is_none() {
+        if record.state.status == SandboxStatus::Paused && record.state.operation.is_none() {
             // What is stopped meanwhile stays so, and the line to it breaks.
             let _ = fleet.thaw(&site.id).await;
         }

@@ -4,7 +4,7 @@
 use super::{limits::HALF_CLOSED_MAX, rouse::rouse};
 use crate::{
     backpressure::read_piece,
-    reconcile::{Fleet, Visit},
+    reconcile::{Fleet, RequestPermit},
     upstream::Taken,
 };
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use tokio::{
 /// The app's end, and what belongs to it.
 pub struct AppEnd {
     pub taken: Taken,
-    pub visit: Visit,
+    pub visit: RequestPermit,
 }
 
 /// Until both have ended, or one is gone. `sent` is what the browser sent already.

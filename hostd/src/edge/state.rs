@@ -4,7 +4,7 @@ use super::{gate::Gate, hold::Flights, limits, tls::Tls};
 use crate::{
     core::Previews,
     crew::Crew,
-    reconcile::{Fleet, Site, Visit},
+    reconcile::{Fleet, PreviewTarget, RequestPermit},
 };
 use nix::sys::resource::{Resource, getrlimit};
 use std::{io, sync::Arc};
@@ -68,14 +68,14 @@ impl Edge {
                 () = self.closing.cancelled() => return,
                 () = sleep(limits::PRUNE_EVERY) => {}
             }
-            for site in self.fleet.sites() {
+            for site in self.fleet.preview_targets() {
                 site.lines.prune();
             }
         }
     }
 
     /// One more visit, unless there are too many, of this sandbox or of all.
-    pub(super) fn visit(&self, site: &Arc<Site>) -> Option<Visit> {
+    pub(super) fn visit(&self, site: &Arc<PreviewTarget>) -> Option<RequestPermit> {
         let place = self.visits.clone().try_acquire_owned().ok()?;
         site.visit(self.share(), place)
     }

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{
     core::{Passes, Preview, Previews, Scheme},
-    driver::{Driver, fake::Fake},
+    driver::{Driver, fake::FakeDriver},
     links::Links,
     reconcile::{
-        Clock, Site, Timing,
-        fixture::{new_sandbox, open, timing},
+        Clock, PreviewTarget, Timing,
+        tests::fixture::{new_sandbox, open, timing},
     },
 };
 use hyper::{HeaderMap, Method};
@@ -37,16 +37,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 struct World {
     edge: Arc<Edge>,
-    driver: Arc<Fake>,
+    driver: Arc<FakeDriver>,
     closing: CancellationToken,
     _dir: TempDir,
 }
 
 impl World {
     async fn new() -> Self {
-        let (dir, driver) = (tempfile::tempdir().unwrap(), Arc::new(Fake::default()));
+        let (dir, driver) = (tempfile::tempdir().unwrap(), Arc::new(FakeDriver::default()));
         // Nobody interferes.
-        let at_rest = Timing { up_ms: 30_000, down_ms: 30_000, look_every_ms: 600_000, ..timing(0) };
+        let at_rest = Timing { up_ms: 30_000, down_ms: 30_000, inspect_every_ms: 600_000, ..timing(0) };
         let fleet = open(&driver, dir.path(), at_rest).await;
         let previews = Previews {
             domain: "localhost".into(),
@@ -62,11 +62,11 @@ impl World {
     }
 
     /// A sandbox that runs.
-    async fn site(&self, number: u64) -> Arc<Site> {
+    async fn site(&self, number: u64) -> Arc<PreviewTarget> {
         let fleet = &self.edge.fleet;
         let id = fleet.create(new_sandbox(fleet, number, &SandboxSpec::default())).await.unwrap().id;
-        fleet.awake(&id).await.unwrap();
-        fleet.site(&id).unwrap()
+        fleet.wake(&id).await.unwrap();
+        fleet.preview_target(&id).unwrap()
     }
 
     /// Connections that have said this, and what serves them.
@@ -92,7 +92,7 @@ impl World {
 async fn a_sandbox_has_few_flights_and_none_that_nobody_watches() {
     let world = World::new().await;
     let (site, other) = (world.site(1).await, world.site(2).await);
-    let fly = |site: &Arc<Site>, port| world.edge.flight(site, Preview { sandbox: site.id, port });
+    let fly = |site: &Arc<PreviewTarget>, port| world.edge.flight(site, Preview { sandbox: site.id, port });
     let most = u16::try_from(limits::FLIGHTS_MAX).unwrap();
     let flights: Vec<_> = (0..most).map(|number| fly(&site, 3000 + number)).collect();
     assert!(flights.iter().all(Option::is_some));

@@ -18,7 +18,7 @@ use crate::{
         Explanation, Preview,
         edge::{Malformed, Manner, Rewrite, authority, end_to_end},
     },
-    reconcile::{Site, Visit},
+    reconcile::{PreviewTarget, RequestPermit},
     upstream::Outgoing,
 };
 use hyper::{
@@ -112,7 +112,7 @@ async fn route(arrival: &Arrival, authority: &str, mut parts: Parts, body: Incom
             Err(denied) => return Ok(edge.say(reader, &denied.explanation())),
         },
     };
-    let Some(site) = edge.fleet.site(&preview.sandbox) else {
+    let Some(site) = edge.fleet.preview_target(&preview.sandbox) else {
         let shown = named.is_none();
         let visitor = Visitor { preview, reader, known: edge.knows(shown) };
         return Ok(Box::pin(edge.excuse_absent(&visitor, shown)).await);
@@ -140,7 +140,7 @@ async fn route(arrival: &Arrival, authority: &str, mut parts: Parts, body: Incom
 /// Whether the visitor showed something; the answer for one who may not see it.
 async fn admit(
     edge: &Edge,
-    site: &Site,
+    site: &PreviewTarget,
     preview: Preview,
     parts: &Parts,
 ) -> Result<bool, Box<Response<Answer>>> {
@@ -163,8 +163,8 @@ async fn admit(
 
 struct Asked<'a> {
     visitor: Visitor,
-    site: Arc<Site>,
-    visit: Visit,
+    site: Arc<PreviewTarget>,
+    visit: RequestPermit,
     /// The name in the request; absent where a program named the sandbox otherwise.
     named: Option<&'a str>,
     parts: Parts,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     core::{Cause, Patience, Progress, progress},
-    reconcile::{Site, Visit, Waiting},
+    reconcile::{PreviewTarget, RequestPermit, WaitPermit},
 };
 use bytes::Bytes;
 use futures_util::stream;
@@ -27,7 +27,7 @@ use tokio::{
 
 struct Waiter {
     edge: Arc<Edge>,
-    site: Arc<Site>,
+    site: Arc<PreviewTarget>,
     visitor: Visitor,
     patience: Patience,
     since: Instant,
@@ -36,16 +36,16 @@ struct Waiter {
     done: bool,
     /// What a request began goes on while somebody looks.
     _flight: Option<watch::Receiver<Stage>>,
-    _places: (OwnedSemaphorePermit, Waiting),
-    _visit: Visit,
+    _places: (OwnedSemaphorePermit, WaitPermit),
+    _visit: RequestPermit,
 }
 
 impl Edge {
     pub(super) fn wait(
         self: &Arc<Self>,
         visitor: Visitor,
-        site: Arc<Site>,
-        visit: Visit,
+        site: Arc<PreviewTarget>,
+        visit: RequestPermit,
         patience: Patience,
     ) -> Response<Answer> {
         let Some(places) = self.waiters.clone().try_acquire_owned().ok().zip(site.wait()) else {

@@ -90,7 +90,7 @@ impl Guest {
             id: record.id,
             name: record.name.clone(),
             status: record.state.status,
-            phase: record.state.effort.as_ref().map(|effort| effort.phase),
+            phase: record.state.operation.as_ref().map(|operation| operation.phase),
             previews: previews.of(&record.id, &record.blueprint.ports),
             inner: told.map(|status| inner(&status)),
         }

@@ -8,7 +8,7 @@ mod turned_away;
 
 use super::{Aim, Ask, Call, End, Fault, GrantWish, Models, ModelsError, OpenGrant, Refused, Speech, Tokens};
 use crate::{
-    core::{Bounds, Ending, TaskLine},
+    core::{Bounds, TaskEnding, TaskLine},
     store::{
         NewTask, Store, TaskBegun, TaskRecord,
         tests::{id, label, new_task, with_one},
@@ -89,7 +89,7 @@ impl World {
             status: TaskStatus::Succeeded,
             failure_reason: None,
             message: None,
-            ..Ending::Lost.result(true)
+            ..TaskEnding::Lost.result(true)
         };
         let line = TaskLine::done(1, 20, Box::new(result)).expect("JSON");
         self.store.append_task(task.number, vec![line]).await.expect("written")

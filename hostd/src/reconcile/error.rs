@@ -1,7 +1,8 @@
 //! Why something asked of a sandbox did not happen.
 
 use crate::{
-    control::ControlError, core::Refused, disk_room::DiskState, driver::DriverError, store::StoreError,
+    control::ControlError, core::TransitionRefused, disk_room::DiskState, driver::DriverError,
+    store::StoreError,
 };
 use protocol::api::{Problem, SandboxId};
 
@@ -10,13 +11,13 @@ pub enum FleetError {
     #[error("there is no such sandbox")]
     NotFound,
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] TransitionRefused),
     /// It went to `error`, or its backend was away and it stays as it was.
     #[error("{}", .problem.message)]
     Failed { sandbox: SandboxId, problem: Box<Problem> },
     /// It is still at it.
     #[error("not done yet; it goes on, ask for the sandbox again")]
-    StillGoing,
+    InProgress,
     #[error("the sandbox is {status}; start it first")]
     NotRunning { status: &'static str },
     #[error("too many sandboxes on this host, or too much asked of one; try again later")]

@@ -3,16 +3,16 @@
 
 use super::{
     Clock, FleetError, Timing,
-    disk::Cleaner,
-    owner::{Message, Owner},
-    published::Published,
-    site::Site,
-    turns::Turns,
+    actor::{ActorMessage, SandboxActor},
+    disk_pressure::CleanupSandbox,
+    preview_target::PreviewTarget,
+    record_publisher::RecordPublisher,
+    task_queue::TaskQueues,
 };
 use crate::{
     agents::Agents,
     control::{Control, Lease, Pool},
-    core::{Defaults, Refused},
+    core::{Defaults, TransitionRefused},
     disk_room::DiskRoom,
     driver::{Driver, DriverError, Drivers},
     egress::Egress,
@@ -36,12 +36,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// How often, and how long apart, the owner of a new sandbox is looked for.
-const OWNER_TRIES: u32 = 200;
-const OWNER_AGAIN: Duration = Duration::from_millis(5);
+const ACTOR_TRIES: u32 = 200;
+const ACTOR_RETRY: Duration = Duration::from_millis(5);
 
 /// What may be asked of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
+pub enum SandboxCommand {
     Start,
     Stop,
     Pause,
@@ -88,16 +88,16 @@ pub(super) struct Inner {
     pub models: Models,
     pub disk: DiskRoom,
     /// Which sandbox may be up to make room, while the disk is low.
-    pub cleaner: Cleaner,
+    pub cleanup_sandbox: CleanupSandbox,
     pub clock: Clock,
     /// Launches at once, for each driver: one that hangs does not hold up another.
     launches: HashMap<&'static str, Arc<Semaphore>>,
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
-    owners: Mutex<HashMap<SandboxId, OwnerHandle>>,
+    actors: Mutex<HashMap<SandboxId, ActorHandle>>,
     /// The way to the runners of tasks, by the row.
-    nudges: Mutex<HashMap<i64, Arc<Notify>>>,
-    turns: Turns,
+    runner_wakeups: Mutex<HashMap<i64, Arc<Notify>>>,
+    task_queues: TaskQueues,
 }
 
 impl Inner {
@@ -108,21 +108,21 @@ impl Inner {
 
     /// Whether a sandbox is up, or on its way there.
     pub(super) fn is_wanted_up(&self, id: &SandboxId) -> bool {
-        let owners = self.owners.lock().expect("no panic while held");
-        owners.get(id).is_some_and(|handle| handle.record.borrow().state.is_wanted_up())
+        let actors = self.actors.lock().expect("no panic while held");
+        actors.get(id).is_some_and(|handle| handle.record.borrow().state.is_wanted_up())
     }
 }
 
 /// The way to the owner task of one sandbox.
 #[derive(Clone)]
-struct OwnerHandle {
-    inbox: mpsc::Sender<Message>,
+struct ActorHandle {
+    inbox: mpsc::Sender<ActorMessage>,
     /// Gone with the owner: that is how others learn of its end.
-    published: Weak<Published>,
+    published: Weak<RecordPublisher>,
     record: watch::Receiver<Arc<SandboxRecord>>,
     pool: Pool,
     traffic: Traffic,
-    site: Arc<Site>,
+    target: Arc<PreviewTarget>,
     driver: Arc<dyn Driver>,
 }
 
@@ -133,9 +133,9 @@ impl Fleet {
     /// does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
         let FleetParts { store, drivers, defaults, timing, inside, models, agents, disk } = parts;
-        let place =
+        let permits =
             |driver: &Arc<dyn Driver>| (driver.name(), Arc::new(Semaphore::new(limits::LAUNCHES_MAX)));
-        let launches = drivers.all().iter().map(place).collect();
+        let launches = drivers.all().iter().map(permits).collect();
         let inner = Arc::new(Inner {
             store,
             drivers,
@@ -145,77 +145,77 @@ impl Fleet {
             agents,
             models,
             disk,
-            cleaner: Cleaner::default(),
+            cleanup_sandbox: CleanupSandbox::default(),
             clock: Clock::new(),
             launches,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            owners: Mutex::default(),
-            nudges: Mutex::default(),
-            turns: Turns::default(),
+            actors: Mutex::default(),
+            runner_wakeups: Mutex::default(),
+            task_queues: TaskQueues::default(),
         });
         let fleet = Self { inner };
         for record in fleet.inner.store.live_sandboxes().await? {
-            fleet.own(record, false);
+            fleet.spawn_actor(record, false);
         }
-        fleet.take_up_tasks().await?;
+        fleet.resume_tasks().await?;
         fleet.adopt().await;
         Ok(fleet)
     }
 
     /// Checks with the driver, writes the row and begins to bring it up. Returns at once.
     pub async fn create(&self, new: NewSandbox) -> Result<Record, FleetError> {
-        self.still_open()?;
-        if self.inner.owners.lock().expect("no panic while held").len() >= limits::SANDBOXES_MAX {
+        self.check_open()?;
+        if self.inner.actors.lock().expect("no panic while held").len() >= limits::SANDBOXES_MAX {
             return Err(FleetError::TooMany);
         }
-        self.room_for_more()?;
+        self.check_disk_room()?;
         self.inner.drivers.wanted(&new.blueprint.driver)?.check(&new.blueprint).await?;
         let record = self.inner.store.insert_sandbox(new, AttemptRelation::Create).await?;
-        Ok(self.own(record, true))
+        Ok(self.spawn_actor(record, true))
     }
 
     /// Starts the owner of a sandbox; `fresh`: its first attempt is open already.
-    pub(super) fn own(&self, record: SandboxRecord, fresh: bool) -> Record {
+    pub(super) fn spawn_actor(&self, record: SandboxRecord, fresh: bool) -> Record {
         let record = Arc::new(record);
-        let published = Arc::new(Published::new(record.clone()));
+        let published = Arc::new(RecordPublisher::new(record.clone()));
         let watch = published.subscribe();
         let (sender, inbox) = mpsc::channel(limits::ASKS_MAX);
         let pool = Pool::default();
         let driver = self.inner.drivers.get(&record.blueprint.driver);
         let traffic = Traffic::default();
-        let site = Site::new(watch.clone(), pool.clone(), traffic.clone(), driver.clone());
-        let lines = site.lines.clone();
-        let handle = OwnerHandle {
+        let target = PreviewTarget::new(watch.clone(), pool.clone(), traffic.clone(), driver.clone());
+        let lines = target.lines.clone();
+        let handle = ActorHandle {
             inbox: sender,
             published: Arc::downgrade(&published),
             record: watch,
             pool: pool.clone(),
             traffic: traffic.clone(),
-            site: Arc::new(site),
+            target: Arc::new(target),
             driver: driver.clone(),
         };
         let id = record.id;
         let control = Control::new(id, driver.clone(), pool);
-        let owner = Owner::new(self.inner.clone(), driver, control, published, inbox);
-        let owner = owner.fresh(fresh).seen_by(traffic).reached_by(lines);
-        self.inner.owners.lock().expect("no panic while held").insert(id, handle);
+        let actor = SandboxActor::new(self.inner.clone(), driver, control, published, inbox);
+        let actor = actor.with_open_attempt(fresh).with_traffic(traffic).with_upstream(lines);
+        self.inner.actors.lock().expect("no panic while held").insert(id, handle);
         let inner = self.inner.clone();
         self.inner.tasks.spawn(async move {
-            owner.run().await;
-            inner.owners.lock().expect("no panic while held").remove(&id);
+            actor.run().await;
+            inner.actors.lock().expect("no panic while held").remove(&id);
         });
         record
     }
 
-    fn handle(&self, id: &SandboxId) -> Option<OwnerHandle> {
-        self.inner.owners.lock().expect("no panic while held").get(id).cloned()
+    fn handle(&self, id: &SandboxId) -> Option<ActorHandle> {
+        self.inner.actors.lock().expect("no panic while held").get(id).cloned()
     }
 
     /// The owner of a sandbox, or the record of one that is destroyed. One that was written a moment ago
     /// has no owner yet.
-    async fn owner(&self, id: &SandboxId) -> Result<Result<OwnerHandle, Record>, FleetError> {
-        for _ in 0..OWNER_TRIES {
+    async fn actor(&self, id: &SandboxId) -> Result<Result<ActorHandle, Record>, FleetError> {
+        for _ in 0..ACTOR_TRIES {
             if let Some(handle) = self.handle(id) {
                 return Ok(Ok(handle));
             }
@@ -223,13 +223,13 @@ impl Fleet {
             if record.state.status == SandboxStatus::Destroyed {
                 return Ok(Err(record));
             }
-            self.still_open()?;
-            sleep(OWNER_AGAIN).await;
+            self.check_open()?;
+            sleep(ACTOR_RETRY).await;
         }
-        Err(FleetError::StillGoing)
+        Err(FleetError::InProgress)
     }
 
-    pub(super) fn still_open(&self) -> Result<(), FleetError> {
+    pub(super) fn check_open(&self) -> Result<(), FleetError> {
         if self.inner.stop.is_cancelled() { Err(FleetError::ShuttingDown) } else { Ok(()) }
     }
 
@@ -242,54 +242,58 @@ impl Fleet {
     }
 
     /// Writes down what is wanted and begins to do it. Returns when it is written.
-    pub async fn ask(&self, id: &SandboxId, ask: Ask) -> Result<Record, FleetError> {
-        if matches!(ask, Ask::Start | Ask::Resume)
+    pub async fn command(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
+        if matches!(command, SandboxCommand::Start | SandboxCommand::Resume)
             && let Some(traffic) = self.traffic(id)
         {
             // Whoever asks for one that was idle for long wants to use it.
             traffic.touch();
         }
-        self.tell(id, ask).await
+        self.send(id, command).await
     }
 
-    async fn tell(&self, id: &SandboxId, ask: Ask) -> Result<Record, FleetError> {
-        self.still_open()?;
-        let handle = match self.owner(id).await? {
+    async fn send(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
+        self.check_open()?;
+        let handle = match self.actor(id).await? {
             Ok(handle) => handle,
             // Destroying twice is no mistake.
-            Err(record) if matches!(ask, Ask::Destroy { .. }) => return Ok(record),
-            Err(_) => return Err(FleetError::Refused(Refused::Destroyed)),
+            Err(record) if matches!(command, SandboxCommand::Destroy { .. }) => return Ok(record),
+            Err(_) => return Err(FleetError::Refused(TransitionRefused::Destroyed)),
         };
-        let (answer, answered) = oneshot::channel();
-        handle.inbox.try_send(Message::Ask(ask, answer)).map_err(|error| match error {
+        let (reply, replied) = oneshot::channel();
+        handle.inbox.try_send(ActorMessage::Command(command, reply)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => FleetError::TooMany,
             mpsc::error::TrySendError::Closed(_) => FleetError::ShuttingDown,
         })?;
-        match answered.await {
-            Ok(answer) => answer,
+        match replied.await {
+            Ok(reply) => reply,
             // Its owner ended: destroyed in between, or hostd ends.
             Err(_) => {
-                self.still_open()?;
+                self.check_open()?;
                 let record = self.record(id).await?;
-                if matches!(ask, Ask::Destroy { .. }) { Ok(record) } else { Err(Refused::Destroyed.into()) }
+                if matches!(command, SandboxCommand::Destroy { .. }) {
+                    Ok(record)
+                } else {
+                    Err(TransitionRefused::Destroyed.into())
+                }
             }
         }
     }
 
-    /// Waits until nothing is being done to it; `StillGoing` when that takes longer, `Failed` when nothing
+    /// Waits until nothing is being done to it; `InProgress` when that takes longer, `Failed` when nothing
     /// came of it.
-    pub async fn settled(&self, id: &SandboxId, within: Duration) -> Result<Record, FleetError> {
-        let mut handle = match self.owner(id).await? {
+    pub async fn wait_settled(&self, id: &SandboxId, within: Duration) -> Result<Record, FleetError> {
+        let mut handle = match self.actor(id).await? {
             Ok(handle) => handle,
             Err(record) => return Ok(record),
         };
-        let settled = handle.record.wait_for(|record| record.state.effort.is_none());
+        let settled = handle.record.wait_for(|record| record.state.operation.is_none());
         let settled = timeout(within, settled).await.map(|found| found.map(|record| record.clone()).ok());
         let record = match settled {
             Ok(Some(record)) => record,
             // Its owner ended.
             Ok(None) => return self.record(id).await,
-            Err(_) => return Err(FleetError::StillGoing),
+            Err(_) => return Err(FleetError::InProgress),
         };
         match &record.state.problem {
             Some(problem) if record.state.evicted().is_none() => {
@@ -302,17 +306,21 @@ impl Fleet {
     /// Wakes it if it sleeps (stopped or paused), waits until it answers, and gives the way to it. Brings
     /// it up once however many ask. While the `Control` lives, it is not put to sleep; one that dozed is
     /// frozen again soon, unless something happens that counts.
-    pub async fn awake(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
-        self.rouse(id, Ask::Start).await
+    pub async fn wake(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        self.wake_with(id, SandboxCommand::Start).await
     }
 
     /// The same for one that is only frozen.
     pub async fn thaw(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
-        self.rouse(id, Ask::Thaw).await
+        self.wake_with(id, SandboxCommand::Thaw).await
     }
 
-    async fn rouse(&self, id: &SandboxId, ask: Ask) -> Result<(Record, Control), FleetError> {
-        let handle = self.owner(id).await?.map_err(|_| Refused::Destroyed)?;
+    async fn wake_with(
+        &self,
+        id: &SandboxId,
+        command: SandboxCommand,
+    ) -> Result<(Record, Control), FleetError> {
+        let handle = self.actor(id).await?.map_err(|_| TransitionRefused::Destroyed)?;
         // Taken before the look: whoever puts it to sleep looks for leases after saying so.
         let control = handle.control(*id);
         handle.traffic.stir();
@@ -324,20 +332,20 @@ impl Fleet {
         if !record.state.dozing {
             handle.traffic.touch();
         }
-        if record.state.status == SandboxStatus::Error && record.state.effort.is_none() {
+        if record.state.status == SandboxStatus::Error && record.state.operation.is_none() {
             let problem = record.state.problem.clone().map(Box::new);
             let problem = problem.ok_or(FleetError::NotRunning { status: "error" })?;
             return Err(FleetError::Failed { sandbox: *id, problem });
         }
-        self.tell(id, ask).await?;
+        self.send(id, command).await?;
         let within = Duration::from_millis(self.inner.timing.up_ms + self.inner.timing.down_ms);
-        let record = self.settled(id, within).await?;
+        let record = self.wait_settled(id, within).await?;
         if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
     }
 
     /// The way to it if it runs now; `NotRunning` otherwise.
     pub async fn control(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
-        let handle = self.owner(id).await?.map_err(|record| not_running(&record))?;
+        let handle = self.actor(id).await?.map_err(|record| not_running(&record))?;
         // The lease first, as in `awake`.
         let control = handle.control(*id);
         let record = handle.record.borrow().clone();
@@ -352,35 +360,35 @@ impl Fleet {
 
     /// The records of those that are up, or on their way there.
     pub(super) fn all_up(&self) -> Vec<Record> {
-        let owners = self.inner.owners.lock().expect("no panic while held");
-        let records = owners.values().map(|handle| handle.record.borrow().clone());
+        let actors = self.inner.actors.lock().expect("no panic while held");
+        let records = actors.values().map(|handle| handle.record.borrow().clone());
         records.filter(|record| record.state.is_wanted_up()).collect()
     }
 
     /// What the edge sees of a sandbox that is not destroyed.
-    pub fn site(&self, id: &SandboxId) -> Option<Arc<Site>> {
-        let owners = self.inner.owners.lock().expect("no panic while held");
-        owners.get(id).map(|handle| handle.site.clone())
+    pub fn preview_target(&self, id: &SandboxId) -> Option<Arc<PreviewTarget>> {
+        let actors = self.inner.actors.lock().expect("no panic while held");
+        actors.get(id).map(|handle| handle.target.clone())
     }
 
     /// Those of all sandboxes.
-    pub fn sites(&self) -> Vec<Arc<Site>> {
-        let owners = self.inner.owners.lock().expect("no panic while held");
-        owners.values().map(|handle| handle.site.clone()).collect()
+    pub fn preview_targets(&self) -> Vec<Arc<PreviewTarget>> {
+        let actors = self.inner.actors.lock().expect("no panic while held");
+        actors.values().map(|handle| handle.target.clone()).collect()
     }
 
     /// After a change of the row by the store (name, metadata, expiry, services, rules): in force when this returns.
-    pub fn changed(&self, record: SandboxRecord) {
+    pub fn publish_change(&self, record: SandboxRecord) {
         let Some(handle) = self.handle(&record.id) else { return };
         if let Some(published) = handle.published.upgrade() {
             published.put(Arc::new(record));
         }
         // When the inbox is full the owner is about to look anyway.
-        let _ = handle.inbox.try_send(Message::Changed);
+        let _ = handle.inbox.try_send(ActorMessage::RecordChanged);
     }
 
     /// Returns when the record is another than the one with this generation.
-    pub(super) async fn changes(&self, id: &SandboxId, generation: u64) {
+    pub(super) async fn wait_changed(&self, id: &SandboxId, generation: u64) {
         let Some(mut handle) = self.handle(id) else { return };
         // An owner that ended is a change too.
         let _ = handle.record.wait_for(|record| record.generation != generation).await;
@@ -399,22 +407,22 @@ impl Fleet {
         });
     }
 
-    pub(super) fn turns(&self) -> &Turns {
-        &self.inner.turns
+    pub(super) fn task_queues(&self) -> &TaskQueues {
+        &self.inner.task_queues
     }
 
-    pub(super) fn nudge_for(&self, task: i64) -> Arc<Notify> {
-        self.inner.nudges.lock().expect("no panic while held").entry(task).or_default().clone()
+    pub(super) fn runner_wakeup(&self, task: i64) -> Arc<Notify> {
+        self.inner.runner_wakeups.lock().expect("no panic while held").entry(task).or_default().clone()
     }
 
-    pub(super) fn nudge(&self, task: i64) {
-        if let Some(runner) = self.inner.nudges.lock().expect("no panic while held").get(&task) {
+    pub(super) fn wake_runner(&self, task: i64) {
+        if let Some(runner) = self.inner.runner_wakeups.lock().expect("no panic while held").get(&task) {
             runner.notify_one();
         }
     }
 
-    pub(super) fn forget_nudge(&self, task: i64) {
-        self.inner.nudges.lock().expect("no panic while held").remove(&task);
+    pub(super) fn forget_runner(&self, task: i64) {
+        self.inner.runner_wakeups.lock().expect("no panic while held").remove(&task);
     }
 
     /// Ends every owner where it stands; the sandboxes live on.
@@ -471,7 +479,7 @@ impl Fleet {
     }
 }
 
-impl OwnerHandle {
+impl ActorHandle {
     fn control(&self, id: SandboxId) -> Control {
         Control::new(id, self.driver.clone(), self.pool.clone()).with_lease(Lease::take(&self.pool))
     }
@@ -493,7 +501,7 @@ fn not_running(record: &SandboxRecord) -> FleetError {
         SandboxStatus::Paused => "paused",
         SandboxStatus::Stopped => "stopped",
         SandboxStatus::Error => "in error",
-        SandboxStatus::Destroyed => return Refused::Destroyed.into(),
+        SandboxStatus::Destroyed => return TransitionRefused::Destroyed.into(),
     };
     FleetError::NotRunning { status }
 }

@@ -1,56 +1,42 @@
-//! Keeps sandboxes as their owners want them. One task per sandbox owns it: it alone performs steps, one
-//! at a time, in the order they were asked for.
+//! Keeps sandboxes as their tenants want them. One task per sandbox, its *actor*, drives it: it alone performs
+//! steps, one at a time, in the order they were asked for.
 //!
 //! ```text
-//!  api ──Ask──▶ fleet ──▶ owner (one per sandbox) ──▶ core::plan ──▶ steps ──▶ driver
-//!                 ▲          │ intent before, facts after          ◀── death ──┘
-//!                 └─ watch ──┴──▶ store
-//!                          runner (one per task without an end) ──▶ runtimed, by control
+//!  api ──SandboxCommand──▶ fleet ──▶ actor (one per sandbox) ──▶ core::plan ──▶ steps ──▶ driver
+//!                            ▲          │ intent before, facts after           ◀── death ──┘
+//!                            └─ watch ──┴──▶ store
+//!                                     runner (one per task without an end) ──▶ runtimed, by control
 //! ```
 
+mod actor;
 mod adopt;
-#[cfg(test)]
-mod adopting;
-mod away;
-mod bring_up;
-mod discard;
-mod disk;
-#[cfg(test)]
-mod doze;
-#[cfg(test)]
-mod drifting;
+mod adopt_tasks;
+mod agent_program;
+mod backend_outage;
+mod disk_pressure;
 mod error;
-#[cfg(test)]
-pub(crate) mod fixture;
+mod event_follower;
+mod event_recovery;
 mod fleet;
-mod follow;
-mod found_tasks;
-mod owner;
+mod idle;
+mod kept_workspace;
+mod launch;
+mod launch_progress;
 mod perform;
-mod published;
-mod rest;
-mod salvage;
-mod shelf;
+mod preview_target;
+mod record_publisher;
+mod runtime_logs;
+mod sse_parser;
+mod task_follower;
+mod task_queue;
+mod task_runner;
 #[cfg(test)]
-mod simulation;
-mod site;
-mod sse;
-#[cfg(test)]
-mod taken;
-mod task_follow;
-mod task_program;
-mod tasks;
-mod telling;
+pub(crate) mod tests;
 mod timing;
-mod turns;
-#[cfg(test)]
-mod verdicts;
-#[cfg(test)]
-mod waiting;
 
 pub use crate::clock::Clock;
+pub use agent_program::locate_agent;
 pub use error::FleetError;
-pub use fleet::{Ask, Fleet, FleetParts};
-pub use site::{Site, Visit, Waiting};
-pub use task_program::located;
+pub use fleet::{Fleet, FleetParts, SandboxCommand};
+pub use preview_target::{PreviewTarget, RequestPermit, WaitPermit};
 pub use timing::Timing;

@@ -1,8 +1,10 @@
 //! Steps of a plan, performed.
 
-use super::{FleetError, owner::Owner, salvage::salvage, telling::heard};
+use super::{
+    FleetError, actor::SandboxActor, event_recovery::recover_events, launch_progress::progress_changed,
+};
 use crate::{
-    core::{Death, Ending, Goal, Move, Step},
+    core::{Death, Goal, PlanStep, TaskEnding, Transition},
     driver::DriverError,
     store::StoreError,
 };
@@ -15,12 +17,12 @@ use tracing::warn;
 pub(super) type Flow = Result<ControlFlow<()>, FleetError>;
 
 /// How long an owner may be busy with what a sandbox left in its logs.
-const SALVAGE_MAX: Duration = Duration::from_secs(5);
+const RECOVERY_MAX: Duration = Duration::from_secs(5);
 
 const ON: Flow = Ok(ControlFlow::Continue(()));
 
 /// How work that could be cut off ended.
-pub(super) enum Outcome<T> {
+pub(super) enum WorkOutcome<T> {
     Done(T),
     /// Something else is wanted now.
     CutOff,
@@ -28,49 +30,52 @@ pub(super) enum Outcome<T> {
     Overdue,
 }
 
-impl Owner {
-    pub(super) async fn perform(&mut self, step: Step) -> Flow {
+impl SandboxActor {
+    pub(super) async fn perform(&mut self, step: PlanStep) -> Flow {
         match step {
-            Step::Launch => self.launch().await,
-            Step::AwaitReady => self.await_ready().await,
-            Step::LookAgain => {
+            PlanStep::Launch => self.launch().await,
+            PlanStep::AwaitReady => self.await_ready().await,
+            PlanStep::InspectAgain => {
                 if self.record().other_pid_namespace {
-                    self.pause(Duration::from_millis(self.fleet.timing.look_blind_ms)).await;
-                } else if self.hindrance.is_some() {
+                    self.pause(Duration::from_millis(self.fleet.timing.inspect_unseen_ms)).await;
+                } else if self.outage.is_some() {
                     self.wait_for_backend().await;
                 } else {
-                    self.pause(self.fleet.timing.look_again(self.failures)).await;
+                    self.pause(self.fleet.timing.retry_pause(self.failures)).await;
                 }
                 Ok(ControlFlow::Break(()))
             }
-            Step::Freeze | Step::Thaw | Step::Terminate | Step::Clear | Step::Empty | Step::Erase => {
-                self.drive(&step).await
-            }
-            Step::Renewed => self.write(Move::Renewed).await,
-            Step::Reached => self.reached().await,
-            Step::GiveUp(problem) => self.give_up(problem).await,
-            Step::Lost(death) => self.lost(Move::Lost { death: Box::new(death) }).await,
-            Step::Ended(death) => self.lost(Move::Ended { death: Box::new(death) }).await,
-            Step::Restart(death) => self.restart(death).await,
-            Step::TryAgain => self.try_again().await,
+            PlanStep::Freeze
+            | PlanStep::Thaw
+            | PlanStep::Terminate
+            | PlanStep::RemoveContainer
+            | PlanStep::ResetWorkspace
+            | PlanStep::Destroy => self.drive(&step).await,
+            PlanStep::Renewed => self.write(Transition::Renewed).await,
+            PlanStep::Reached => self.reached().await,
+            PlanStep::GiveUp(problem) => self.give_up(problem).await,
+            PlanStep::Lost(death) => self.lost(Transition::Lost { death: Box::new(death) }).await,
+            PlanStep::Ended(death) => self.lost(Transition::Ended { death: Box::new(death) }).await,
+            PlanStep::Restart(death) => self.restart(death).await,
+            PlanStep::TryAgain => self.try_again().await,
             // It goes on for as long as the backend is away: that is written down once.
-            Step::Extend if self.hindrance.is_some() => ON,
-            Step::Extend => {
+            PlanStep::Extend if self.outage.is_some() => ON,
+            PlanStep::Extend => {
                 let deadline_ms = self.deadline_ms(self.record().state.goal);
-                self.write(Move::Extend { deadline_ms }).await
+                self.write(Transition::Extend { deadline_ms }).await
             }
         }
     }
 
     /// One verb of the driver. Ends are never cut off; they have bounds of their own.
-    async fn drive(&mut self, step: &Step) -> Flow {
+    async fn drive(&mut self, step: &PlanStep) -> Flow {
         let (driver, id) = (self.driver.clone(), self.id());
         let record = self.record();
         let keep_workspace = record.keep_workspace;
         // What is thrown away with its files need not be put in order first.
         let in_order = record.state.goal != Goal::Destroyed || keep_workspace;
         let grace_ms = if in_order { self.fleet.timing.grace_ms } else { 0 };
-        if *step == Step::Erase {
+        if *step == PlanStep::Destroy {
             match self.conclude_tasks().await {
                 // What is erased may be what makes room; the runners of its tasks try on.
                 Err(FleetError::Store(StoreError::Full)) => {
@@ -81,61 +86,61 @@ impl Owner {
         }
         let work = async move {
             match step {
-                Step::Freeze => driver.freeze(&id).await,
-                Step::Thaw => driver.thaw(&id).await,
-                Step::Terminate => driver.terminate(&id, grace_ms).await,
-                Step::Clear => driver.clear(&id).await,
-                Step::Empty => driver.reset_workspace(&id).await,
-                Step::Erase => driver.erase(&id, keep_workspace).await,
+                PlanStep::Freeze => driver.freeze(&id).await,
+                PlanStep::Thaw => driver.thaw(&id).await,
+                PlanStep::Terminate => driver.terminate(&id, grace_ms).await,
+                PlanStep::RemoveContainer => driver.remove_container(&id).await,
+                PlanStep::ResetWorkspace => driver.reset_workspace(&id).await,
+                PlanStep::Destroy => driver.destroy(&id, keep_workspace).await,
                 _ => Ok(()),
             }
         };
-        let outcome = self.attentively(work, |_, _| false).await;
-        if matches!(step, Step::Terminate | Step::Clear | Step::Erase) {
-            self.gone();
+        let outcome = self.run_interruptible(work, |_, _| false).await;
+        if matches!(step, PlanStep::Terminate | PlanStep::RemoveContainer | PlanStep::Destroy) {
+            self.disconnect();
         }
-        self.expect_late(step, &outcome);
+        self.note_unanswered_verb(step, &outcome);
         match outcome {
-            Outcome::Done(Ok(())) => {
-                self.unhindered();
+            WorkOutcome::Done(Ok(())) => {
+                self.end_outage();
                 ON
             }
-            Outcome::Done(Err(error)) => {
-                self.hindered(&error);
+            WorkOutcome::Done(Err(error)) => {
+                self.note_outage(&error);
                 Err(error.into())
             }
             // An end has bounds of its own: what does not end is in error.
-            Outcome::Overdue if *step != Step::Terminate => {
-                self.unanswered();
+            WorkOutcome::Overdue if *step != PlanStep::Terminate => {
+                self.note_timeout();
                 Ok(ControlFlow::Break(()))
             }
-            Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
+            WorkOutcome::CutOff | WorkOutcome::Overdue => Ok(ControlFlow::Break(())),
         }
     }
 
-    fn expect_late(&mut self, step: &Step, outcome: &Outcome<Result<(), DriverError>>) {
+    fn note_unanswered_verb(&mut self, step: &PlanStep, outcome: &WorkOutcome<Result<(), DriverError>>) {
         let answered = match outcome {
-            Outcome::Done(Err(
+            WorkOutcome::Done(Err(
                 DriverError::Unavailable { .. }
                 | DriverError::TimedOut { .. }
                 | DriverError::OtherPidNamespace { .. },
             )) => false,
-            Outcome::Done(_) => true,
-            Outcome::CutOff | Outcome::Overdue => false,
+            WorkOutcome::Done(_) => true,
+            WorkOutcome::CutOff | WorkOutcome::Overdue => false,
         };
         match step {
-            Step::Freeze => self.may_come_late(Goal::Paused, answered),
-            Step::Thaw => self.may_come_late(Goal::Running, answered),
+            PlanStep::Freeze => self.expect_late_effect(Goal::Paused, answered),
+            PlanStep::Thaw => self.expect_late_effect(Goal::Running, answered),
             _ => {}
         }
     }
 
     /// It does not run: what it said last is in its files.
-    fn salvage(&self) -> impl Future<Output = Result<(), FleetError>> + use<> {
+    fn recover_events(&self) -> impl Future<Output = Result<(), FleetError>> + use<> {
         let (id, fleet, logs) = (self.id(), self.fleet.clone(), self.driver.logs(&self.id()));
         async move {
             match logs {
-                Some(logs) => salvage(&fleet.store, logs, &id).await,
+                Some(logs) => recover_events(&fleet.store, logs, &id).await,
                 None => Ok(()),
             }
         }
@@ -143,59 +148,59 @@ impl Owner {
 
     /// The same while nothing may be asked for: what takes long, or finds no room on the disk, is left to the
     /// runners of its tasks.
-    async fn salvage_at_once(&self) -> Result<(), FleetError> {
-        match timeout(SALVAGE_MAX, self.salvage()).await {
+    async fn recover_events_quickly(&self) -> Result<(), FleetError> {
+        match timeout(RECOVERY_MAX, self.recover_events()).await {
             Ok(Err(FleetError::Store(StoreError::Full))) => {
                 warn!(sandbox = %self.id(), "the disk is full: its last events are taken over later");
                 Ok(())
             }
-            Ok(salvaged) => salvaged,
+            Ok(recovered) => recovered,
             Err(_) => Ok(()),
         }
     }
 
     /// Before the files go: nobody will tell the end of its tasks afterwards.
     async fn conclude_tasks(&mut self) -> Result<(), FleetError> {
-        let salvage = self.salvage();
+        let recovery = self.recover_events();
         // It may delay the end, not keep it from coming.
-        if let Outcome::Done(salvaged) = self.attentively(salvage, |_, _| false).await {
-            salvaged?;
+        if let WorkOutcome::Done(recovered) = self.run_interruptible(recovery, |_, _| false).await {
+            recovered?;
         }
         for task in self.fleet.store.open_tasks(Some(self.id())).await? {
             let now_ms = self.fleet.clock.now_ms();
-            self.fleet.store.conclude_task(task.number, Ending::Destroyed, now_ms).await?;
+            self.fleet.store.conclude_task(task.number, TaskEnding::Destroyed, now_ms).await?;
         }
         Ok(())
     }
 
     /// Does some work while answering what is asked. `cut(before, now)` says whether a new goal makes the
     /// work pointless. Dropping the work is safe: every verb of a driver may be repeated.
-    pub(super) async fn attentively<T>(
+    pub(super) async fn run_interruptible<T>(
         &mut self,
         work: impl Future<Output = T>,
         cut: impl Fn(Goal, Goal) -> bool,
-    ) -> Outcome<T> {
+    ) -> WorkOutcome<T> {
         let goal = self.record().state.goal;
         let left = self.time_left();
         let (mut work, mut late) = (pin!(work), pin!(sleep(left)));
         loop {
             tokio::select! {
                 biased;
-                done = &mut work => return Outcome::Done(done),
+                done = &mut work => return WorkOutcome::Done(done),
                 // A message is taken whole or not at all.
                 Some(message) = self.inbox.recv() => {
                     self.handle(message).await;
                     let state = &self.record().state;
                     if cut(goal, state.goal) || state.renewal.is_some() && cut(goal, Goal::Stopped) {
-                        return Outcome::CutOff;
+                        return WorkOutcome::CutOff;
                     }
                 }
                 // So are words: the newest stays until it was taken down.
-                () = heard(&mut self.telling) => {
-                    self.take_down().await;
+                () = progress_changed(&mut self.launch_progress) => {
+                    self.record_progress().await;
                     late.as_mut().reset(Instant::now() + self.time_left());
                 }
-                () = &mut late => return Outcome::Overdue,
+                () = &mut late => return WorkOutcome::Overdue,
             }
         }
     }
@@ -204,17 +209,17 @@ impl Owner {
     /// end may take.
     pub(super) fn time_left(&self) -> Duration {
         let (state, now_ms) = (&self.record().state, self.fleet.clock.now_ms());
-        let left_ms = match &state.effort {
-            Some(effort) if state.goal != Goal::Destroyed || effort.deadline_ms > now_ms => {
-                effort.deadline_ms.saturating_sub(now_ms)
+        let left_ms = match &state.operation {
+            Some(operation) if state.goal != Goal::Destroyed || operation.deadline_ms > now_ms => {
+                operation.deadline_ms.saturating_sub(now_ms)
             }
             Some(_) | None => self.fleet.timing.down_ms,
         };
-        Duration::from_millis(left_ms.max(self.fleet.timing.look_again_ms))
+        Duration::from_millis(left_ms.max(self.fleet.timing.retry_min_ms))
     }
 
-    async fn write(&mut self, change: Move) -> Flow {
-        self.change(change).await?;
+    async fn write(&mut self, change: Transition) -> Flow {
+        self.transition(change).await?;
         ON
     }
 
@@ -222,12 +227,12 @@ impl Owner {
         let record = self.record();
         let (id, attempt) = (record.id, record.attempt);
         if record.state.goal == Goal::Stopped {
-            self.salvage_at_once().await?;
+            self.recover_events_quickly().await?;
             // Whose end was not seen; should it still be learnt from the log of runtimed, that counts.
             self.fleet.store.lose_execs(&id, self.fleet.clock.now_ms()).await?;
         }
         if record.state.goal != Goal::Running || !(self.attempt_open || self.left_open) {
-            return self.write(Move::Reached).await;
+            return self.write(Transition::Reached).await;
         }
         self.at_rest = false;
         let (fleet, handle) = (self.fleet.clone(), self.launched.clone());
@@ -235,15 +240,15 @@ impl Owner {
         let (record, written) = reached;
         self.publish(record);
         written?;
-        self.attempt_is_over();
+        self.forget_attempt();
         ON
     }
 
     pub(super) async fn give_up(&mut self, problem: Problem) -> Flow {
         let late = problem.code == ProblemCode::DeadlinePassed;
-        let problem = self.hindrance.take().filter(|_| late).unwrap_or(problem);
+        let problem = self.outage.take().filter(|_| late).unwrap_or(problem);
         self.close_attempt(&problem).await?;
-        self.change(Move::GiveUp { problem, found: self.found }).await?;
+        self.transition(Transition::GiveUp { problem, found: self.found }).await?;
         Ok(ControlFlow::Break(()))
     }
 
@@ -255,31 +260,31 @@ impl Owner {
                 store.attempt_launched(&id, attempt, handle, now_ms).await?;
             }
             store.end_attempt(&id, attempt, Some(problem.clone()), now_ms).await?;
-            self.attempt_is_over();
+            self.forget_attempt();
         }
         Ok(())
     }
 
     /// And this is written.
-    fn attempt_is_over(&mut self) {
+    fn forget_attempt(&mut self) {
         (self.attempt_open, self.left_open, self.launched) = (false, false, None);
     }
 
     /// It is not there any more: what ran in it is lost.
-    async fn lost(&mut self, change: Move) -> Flow {
-        self.gone();
-        self.salvage_at_once().await?;
+    async fn lost(&mut self, change: Transition) -> Flow {
+        self.disconnect();
+        self.recover_events_quickly().await?;
         self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await?;
-        self.change(change).await?;
+        self.transition(change).await?;
         Ok(ControlFlow::Break(()))
     }
 
     async fn restart(&mut self, death: Death) -> Flow {
-        let pause = self.fleet.timing.restart(self.deaths);
+        let pause = self.fleet.timing.restart_pause(self.deaths);
         self.deaths += 1;
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let deadline_ms = self.deadline_ms(Goal::Running).saturating_add(pause_ms);
-        let flow = self.lost(Move::Restart { death: Box::new(death), deadline_ms }).await?;
+        let flow = self.lost(Transition::Restart { death: Box::new(death), deadline_ms }).await?;
         self.pause(pause).await;
         Ok(flow)
     }

@@ -1,7 +1,7 @@
 //! How long things may take. A value, so that a simulation can be in a hurry.
 
 use crate::{
-    core::{Goal, Window},
+    core::{Goal, IdleWindow},
     limits,
 };
 use std::time::Duration;
@@ -12,10 +12,10 @@ pub struct Timing {
     pub freeze_ms: u64,
     pub down_ms: u64,
     pub grace_ms: u64,
-    pub look_every_ms: u64,
-    pub look_again_ms: u64,
+    pub inspect_every_ms: u64,
+    pub retry_min_ms: u64,
     /// Where it cannot be seen, or not be watched.
-    pub look_blind_ms: u64,
+    pub inspect_unseen_ms: u64,
     /// How often the words of a launch are taken down, and how long they put off its deadline in all.
     pub progress_every_ms: u64,
     pub progress_max_ms: u64,
@@ -34,9 +34,9 @@ impl Default for Timing {
             freeze_ms: limits::FREEZE_MAX_MS,
             down_ms: limits::DOWN_MAX_MS,
             grace_ms: limits::TERMINATE_GRACE_MS,
-            look_every_ms: limits::LOOK_EVERY_MS,
-            look_again_ms: limits::LOOK_AGAIN_MS,
-            look_blind_ms: limits::LOOK_BLIND_MS,
+            inspect_every_ms: limits::INSPECT_EVERY_MS,
+            retry_min_ms: limits::RETRY_MIN_MS,
+            inspect_unseen_ms: limits::INSPECT_UNSEEN_MS,
             progress_every_ms: limits::PROGRESS_EVERY_MS,
             progress_max_ms: limits::PROGRESS_MAX_MS,
             restart_min_ms: limits::RESTART_MIN_MS,
@@ -62,23 +62,23 @@ impl Timing {
     }
 
     /// How long nothing must happen before it sleeps.
-    pub fn window(&self) -> Window {
-        Window { idle_ms: self.idle_ms, doze_after_ms: self.doze_after_ms }
+    pub fn window(&self) -> IdleWindow {
+        IdleWindow { idle_ms: self.idle_ms, doze_after_ms: self.doze_after_ms }
     }
 
     /// Between looks at one that may fall asleep, whatever is awaited.
-    pub(super) fn sleep_look_ms(&self, wanted_ms: u64) -> u64 {
-        let max_ms = self.look_every_ms.min(self.idle_ms);
-        wanted_ms.max(limits::SLEEP_LOOK_MIN_MS).min(max_ms)
+    pub(super) fn idle_check_ms(&self, wanted_ms: u64) -> u64 {
+        let max_ms = self.inspect_every_ms.min(self.idle_ms);
+        wanted_ms.max(limits::IDLE_CHECK_MIN_MS).min(max_ms)
     }
 
     /// The pause after so many failures in a row.
-    pub(super) fn look_again(&self, failures: u32) -> Duration {
-        Duration::from_millis(self.look_again_ms << failures.min(6))
+    pub(super) fn retry_pause(&self, failures: u32) -> Duration {
+        Duration::from_millis(self.retry_min_ms << failures.min(6))
     }
 
     /// The pause before one that died so many times in a row is started again.
-    pub(super) fn restart(&self, deaths: u32) -> Duration {
+    pub(super) fn restart_pause(&self, deaths: u32) -> Duration {
         let ms = self.restart_min_ms.saturating_mul(1 << deaths.min(16));
         Duration::from_millis(ms.min(self.restart_max_ms))
     }

@@ -12,7 +12,7 @@ use super::{
     writer::{Message, Write},
 };
 use crate::{
-    core::{Blueprint, Move},
+    core::{Blueprint, Transition},
     driver::Handle,
 };
 use protocol::api::{AttemptRelation, AttemptState, Problem, SandboxId};
@@ -86,7 +86,7 @@ impl Store {
         let (launch, launched) = handle.map(launch).unzip();
         let (end, ended) = Write::job("end_attempt", move |conn| ended(conn, &id, attempt, None, now_ms));
         let (moves, moved) =
-            Write::job("move_sandbox", move |conn| move_in(conn, &id, &Move::Reached, now_ms));
+            Write::job("move_sandbox", move |conn| move_in(conn, &id, &Transition::Reached, now_ms));
         self.send(Message::Jobs(launch.into_iter().chain([end, moves]).collect())).await?;
         let launched = match launched {
             Some(launched) => answered(launched).await,

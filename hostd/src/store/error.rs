@@ -1,6 +1,6 @@
 //! What can go wrong with the database, as values. The text says what to do next.
 
-use crate::core::Refused;
+use crate::core::TransitionRefused;
 use protocol::api::SandboxId;
 use rusqlite::{ErrorCode, ffi};
 use std::{io, sync::Arc};
@@ -54,7 +54,7 @@ pub enum StoreError {
     #[error("the work was cut off by a fault in hostd; see its log")]
     Broken,
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] TransitionRefused),
     #[error("there is no such record")]
     NotFound,
     #[error("there is a record with this id already")]

@@ -11,7 +11,7 @@ use super::{
     sandbox_row::{load, update},
     tasks,
 };
-use crate::core::{Blueprint, Environment, Move, Refused, State, apply};
+use crate::core::{Blueprint, Environment, State, Transition, TransitionRefused, apply};
 use protocol::{
     ServiceSpec,
     api::{EgressRules, SandboxId, SandboxStatus},
@@ -38,7 +38,12 @@ pub struct Change {
 impl Store {
     /// Moves a sandbox to another state, and writes down row and event together. A move that changes
     /// nothing writes nothing.
-    pub async fn move_sandbox(&self, id: &SandboxId, change: Move, now_ms: u64) -> Result<SandboxRecord> {
+    pub async fn move_sandbox(
+        &self,
+        id: &SandboxId,
+        change: Transition,
+        now_ms: u64,
+    ) -> Result<SandboxRecord> {
         let id = *id;
         self.write("move_sandbox", move |conn| move_in(conn, &id, &change, now_ms)).await
     }
@@ -52,7 +57,7 @@ impl Store {
 pub(super) fn move_in(
     conn: &Connection,
     id: &SandboxId,
-    change: &Move,
+    change: &Transition,
     now_ms: u64,
 ) -> Result<SandboxRecord> {
     let mut record = load(conn, id)?;
@@ -91,26 +96,26 @@ fn bury(conn: &Connection, record: &mut SandboxRecord) -> Result<()> {
 }
 
 /// A move as its event tells it.
-fn told(change: &Move, next: &State) -> Result<(String, Value)> {
-    let effort = next.effort.as_ref();
-    let phase = effort.map(|effort| effort.phase);
+fn told(change: &Transition, next: &State) -> Result<(String, Value)> {
+    let operation = next.operation.as_ref();
+    let phase = operation.map(|operation| operation.phase);
     let (kind, data) = match change {
-        Move::Accept { goal, .. } => ("wanted".to_owned(), json!({ "goal": goal, "phase": phase })),
-        Move::Doze { .. } => {
+        Transition::Accept { goal, .. } => ("wanted".to_owned(), json!({ "goal": goal, "phase": phase })),
+        Transition::Doze { .. } => {
             ("wanted".to_owned(), json!({ "goal": next.goal, "phase": phase, "dozing": true }))
         }
-        Move::Evict { problem, .. } => {
+        Transition::Evict { problem, .. } => {
             ("evicted".to_owned(), json!({ "goal": next.goal, "phase": phase, "problem": problem }))
         }
-        Move::Renew { renewal, .. } => {
+        Transition::Renew { renewal, .. } => {
             let goal = next.goal;
             ("wanted".to_owned(), json!({ "goal": goal, "phase": phase, "renewal": renewal }))
         }
-        Move::Renewed => ("renewed".to_owned(), json!({})),
-        Move::Extend { deadline_ms } => {
+        Transition::Renewed => ("renewed".to_owned(), json!({})),
+        Transition::Extend { deadline_ms } => {
             ("delayed".to_owned(), json!({ "phase": phase, "deadline_ms": deadline_ms }))
         }
-        Move::Reached => {
+        Transition::Reached => {
             let mut data = if next.dozing { json!({ "dozing": true }) } else { json!({}) };
             if let Some(problem) = next.evicted() {
                 data["problem"] = json!(problem);
@@ -118,13 +123,15 @@ fn told(change: &Move, next: &State) -> Result<(String, Value)> {
             (word(&next.status, "the status")?, data)
         }
         // Where it was before, and is still: with why nothing came of it.
-        Move::GiveUp { problem, .. } if next.status != SandboxStatus::Error => {
+        Transition::GiveUp { problem, .. } if next.status != SandboxStatus::Error => {
             (word(&next.status, "the status")?, json!({ "problem": problem }))
         }
-        Move::GiveUp { problem, .. } => ("error".to_owned(), json!({ "problem": problem })),
-        Move::Lost { .. } => ("error".to_owned(), json!({ "problem": next.problem })),
-        Move::Restart { .. } => ("error".to_owned(), json!({ "problem": next.problem, "phase": phase })),
-        Move::Ended { .. } => ("ended".to_owned(), json!({})),
+        Transition::GiveUp { problem, .. } => ("error".to_owned(), json!({ "problem": problem })),
+        Transition::Lost { .. } => ("error".to_owned(), json!({ "problem": next.problem })),
+        Transition::Restart { .. } => {
+            ("error".to_owned(), json!({ "problem": next.problem, "phase": phase }))
+        }
+        Transition::Ended { .. } => ("ended".to_owned(), json!({})),
     };
     Ok((format!("sandbox.{kind}"), data))
 }
@@ -132,7 +139,7 @@ fn told(change: &Move, next: &State) -> Result<(String, Value)> {
 fn change_in(conn: &Connection, id: &SandboxId, change: Change, now_ms: u64) -> Result<SandboxRecord> {
     let mut record = load(conn, id)?;
     if record.state.status == SandboxStatus::Destroyed {
-        return Err(StoreError::Refused(Refused::Destroyed));
+        return Err(StoreError::Refused(TransitionRefused::Destroyed));
     }
     let changed = [
         ("name", replace(&mut record.name, change.name)),

@@ -6,7 +6,7 @@ use super::{
     records::{NewSandbox, SandboxRecord, Secret},
     row::{Fields, exact, int, json, word},
 };
-use crate::core::{Effort, State};
+use crate::core::{Operation, State};
 use protocol::{
     Cursor,
     api::{Label, Owner, SandboxId, SandboxScope},
@@ -47,8 +47,8 @@ fn scope(fields: &Fields<'_>) -> Result<Option<SandboxScope>> {
 }
 
 fn state(fields: &Fields<'_>) -> Result<State> {
-    let effort = match (fields.maybe_word("phase")?, fields.maybe_number("deadline_ms")?) {
-        (Some(phase), Some(deadline_ms)) => Some(Effort { phase, deadline_ms }),
+    let operation = match (fields.maybe_word("phase")?, fields.maybe_number("deadline_ms")?) {
+        (Some(phase), Some(deadline_ms)) => Some(Operation { phase, deadline_ms }),
         (None, None) => None,
         (Some(_), None) | (None, Some(_)) => {
             return Err(fields.wrong("phase", &"a phase and its deadline come together"));
@@ -57,7 +57,7 @@ fn state(fields: &Fields<'_>) -> Result<State> {
     Ok(State {
         goal: fields.word("goal")?,
         status: fields.word("status")?,
-        effort,
+        operation,
         renewal: fields.maybe_json("renewal")?,
         dozing: fields.get("dozing")?,
         problem: fields.maybe_json("problem")?,
@@ -158,7 +158,7 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
             followed_epoch = :epoch, followed_seq = :seq
         WHERE id = :id";
     let state = &record.state;
-    let effort = state.effort.as_ref();
+    let operation = state.operation.as_ref();
     let values = named_params! {
         ":id": record.id.as_str(),
         ":name": record.name,
@@ -167,8 +167,8 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
         ":env": json(&record.env.0, "the environment")?,
         ":goal": word(&state.goal, "the goal")?,
         ":status": word(&state.status, "the status")?,
-        ":phase": effort.map(|effort| word(&effort.phase, "the phase")).transpose()?,
-        ":deadline_ms": effort.map(|effort| int(effort.deadline_ms)),
+        ":phase": operation.map(|operation| word(&operation.phase, "the phase")).transpose()?,
+        ":deadline_ms": operation.map(|operation| int(operation.deadline_ms)),
         ":renewal": state.renewal.as_ref().map(|renewal| json(renewal, "the renewal")).transpose()?,
         ":dozing": state.dozing,
         ":problem": state.problem.as_ref().map(|problem| json(problem, "the problem")).transpose()?,

@@ -48,7 +48,7 @@ impl Store {
     pub async fn adopt_sandbox(&self, new: NewSandbox, found: Vec<FoundTask>) -> Result<SandboxRecord> {
         self.write("adopt_sandbox", move |conn| {
             let record = sandbox_row::insert(conn, &new)?;
-            let state = match record.state.effort {
+            let state = match record.state.operation {
                 Some(_) => AttemptState::Open,
                 None => AttemptState::Succeeded,
             };

@@ -7,7 +7,7 @@ use super::{
     records::TaskRecord,
     row::{int, json, word},
 };
-use crate::core::{Frames, Means, TaskLine, judge, mourn};
+use crate::core::{TaskFrames, TaskLine, TaskUpdate, explain_loss, judge};
 use protocol::{TaskPhase, TaskResult, TaskStatus};
 use rusqlite::{Connection, params};
 
@@ -17,7 +17,7 @@ const WHAT: &str = "write events of a task";
 pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -> Result<()> {
     let known = lines.partition_point(|line| line.number <= task.followed);
     let mut fresh = &lines[known..];
-    if let Some(end) = fresh.iter().position(|line| matches!(line.means, Means::Done(_))) {
+    if let Some(end) = fresh.iter().position(|line| matches!(line.update, TaskUpdate::Done(_))) {
         fresh = &fresh[..=end];
     }
     let Some(newest) = fresh.last() else { return Ok(()) };
@@ -65,8 +65,8 @@ pub(super) fn append_own(conn: &Connection, task: &TaskRecord, lines: &[TaskLine
 
 /// The end of a task with what the gateway saw of it, and with why it was lost, whoever tells the end.
 fn judged(task: &TaskRecord, last: &TaskLine) -> Result<Option<TaskLine>> {
-    let Means::Done(claimed) = &last.means else { return Ok(None) };
-    let result = mourn((**claimed).clone(), task.death.as_deref());
+    let TaskUpdate::Done(claimed) = &last.update else { return Ok(None) };
+    let result = explain_loss((**claimed).clone(), task.death.as_deref());
     let result = Box::new(judge(result, &task.seen, task.verdict.as_ref()));
     let done = TaskLine::done(last.number, last.time_ms, result);
     done.map(Some).map_err(|_| StoreError::Unfit { what: "the result" })
@@ -91,7 +91,7 @@ pub(super) fn newest_seq(conn: &Connection) -> Result<u64> {
 struct Rows<'a> {
     conn: &'a Connection,
     task: &'a TaskRecord,
-    frames: Frames<'a>,
+    frames: TaskFrames<'a>,
     first: u64,
     /// Of all frames, written or not.
     bytes: u64,
@@ -100,7 +100,7 @@ struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     fn of(conn: &'a Connection, task: &'a TaskRecord) -> Self {
-        let frames = Frames::new(task.sandbox.as_str(), task.id.as_str());
+        let frames = TaskFrames::new(task.sandbox.as_str(), task.id.as_str());
         Self { conn, task, frames, first: 0, bytes: 0, said_full: false }
     }
 
@@ -115,7 +115,7 @@ impl<'a> Rows<'a> {
         let before = self.frames.len();
         self.frames.push(seq, line);
         self.bytes += (self.frames.len() - before) as u64;
-        if matches!(line.means, Means::Done(_)) { self.row(seq, true) } else { Ok(()) }
+        if matches!(line.update, TaskUpdate::Done(_)) { self.row(seq, true) } else { Ok(()) }
     }
 
     fn write(&mut self, last: u64) -> Result<()> {
@@ -154,23 +154,23 @@ struct News<'a> {
 
 impl<'a> News<'a> {
     fn learn(&mut self, seq: u64, line: &'a TaskLine) {
-        match &line.means {
-            Means::Nothing => {}
-            Means::Phase(phase) => {
+        match &line.update {
+            TaskUpdate::None => {}
+            TaskUpdate::Phase(phase) => {
                 self.phase = Some(*phase);
                 if *phase != TaskPhase::Queued {
                     self.started_ms = self.started_ms.or(Some(line.time_ms));
                 }
             }
-            Means::Asked(id) => {
+            TaskUpdate::PermissionAsked(id) => {
                 if self.open_permissions.len() < limits::OPEN_PERMISSIONS_MAX
                     && !self.open_permissions.contains(id)
                 {
                     self.open_permissions.push(id.clone());
                 }
             }
-            Means::Decided(id) => self.open_permissions.retain(|open| open != id),
-            Means::Done(result) => {
+            TaskUpdate::PermissionDecided(id) => self.open_permissions.retain(|open| open != id),
+            TaskUpdate::Done(result) => {
                 self.open_permissions.clear();
                 self.done = Some((seq, line.time_ms, result));
             }

@@ -10,7 +10,7 @@ use super::{
     sandbox_row::load,
     task_events,
 };
-use crate::core::{Ending, TaskLine};
+use crate::core::{TaskEnding, TaskLine};
 use protocol::{TaskId, TaskPhase, TaskStatus, api::SandboxId};
 use rusqlite::{Connection, Row, params};
 
@@ -114,7 +114,7 @@ impl Store {
                 change(conn, sql, params![number], WHAT)?;
                 let task = by_number(conn, number)?;
                 if !task.taken && task.done_seq.is_none() {
-                    conclude(conn, &task, &Ending::Cancelled, now_ms)?;
+                    conclude(conn, &task, &TaskEnding::Cancelled, now_ms)?;
                 }
                 by_number(conn, number)
             })
@@ -125,7 +125,7 @@ impl Store {
     }
 
     /// Ends a task that nobody else will end; one that has ended stays as it is.
-    pub async fn conclude_task(&self, number: i64, ending: Ending, now_ms: u64) -> Result<TaskRecord> {
+    pub async fn conclude_task(&self, number: i64, ending: TaskEnding, now_ms: u64) -> Result<TaskRecord> {
         let task = self
             .write("conclude_task", move |conn| {
                 let task = by_number(conn, number)?;
@@ -166,7 +166,7 @@ fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
         return Ok(if same { TaskBegun::Same(Box::new(earlier)) } else { TaskBegun::Conflict });
     }
     if sandbox.state.status == protocol::api::SandboxStatus::Destroyed {
-        return Err(crate::core::Refused::Destroyed.into());
+        return Err(crate::core::TransitionRefused::Destroyed.into());
     }
     let count = "SELECT count(*) FROM tasks WHERE sandbox = ? AND done_seq IS NULL";
     let open = one(conn, count, params![task.sandbox.as_str()], |row| Ok(row.get::<_, i64>(0).unwrap_or(0)))?;
@@ -221,7 +221,7 @@ pub(super) fn adopt(conn: &Connection, sandbox: &SandboxRecord, task: &FoundTask
     change(conn, sql, values, WHAT).map(|_| ())
 }
 
-fn conclude(conn: &Connection, task: &TaskRecord, ending: &Ending, now_ms: u64) -> Result<()> {
+fn conclude(conn: &Connection, task: &TaskRecord, ending: &TaskEnding, now_ms: u64) -> Result<()> {
     let result = Box::new(ending.result(task.taken));
     let done = TaskLine::done(task.followed + 1, now_ms, result);
     let done = done.map_err(|_| StoreError::Unfit { what: "the result" })?;

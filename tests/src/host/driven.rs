@@ -6,7 +6,7 @@ use crate::launch::{directory, program};
 use anyhow::{Context, Result};
 use hostd::core::Blueprint;
 use hostd::driver::oci::{HostImage, Oci, OciConfig};
-use hostd::driver::{Badge, Driver, Order, Progress};
+use hostd::driver::{Driver, LaunchRequest, ProgressSink, SandboxLabel};
 use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,11 +64,11 @@ impl Drop for Driven {
     }
 }
 
-fn order(sandbox: SandboxId) -> Result<Order> {
+fn order(sandbox: SandboxId) -> Result<LaunchRequest> {
     let label = |text: &str| Label::parse(text).map_err(anyhow::Error::from);
     let owner = Owner { tenant: label("acme")?, principal: label("ann")?, project: label("default")? };
-    let (name, particulars) = ("driven".to_owned(), None);
-    let badge = Badge { sandbox, name, owner, scope: None, created_ms: 0, particulars };
+    let (name, details) = ("driven".to_owned(), None);
+    let badge = SandboxLabel { sandbox, name, owner, scope: None, created_ms: 0, details };
     let blueprint = Blueprint {
         driver: "oci".to_owned(),
         runtime: None,
@@ -83,5 +83,10 @@ fn order(sandbox: SandboxId) -> Result<Order> {
         preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
-    Ok(Order { badge, attempt: 1, blueprint: Arc::new(blueprint), progress: Progress::default() })
+    Ok(LaunchRequest {
+        label: badge,
+        attempt: 1,
+        blueprint: Arc::new(blueprint),
+        progress: ProgressSink::default(),
+    })
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     limits,
-    reconcile::Ask,
+    reconcile::SandboxCommand,
     store::{SandboxFilter, SandboxRecord},
 };
 use hyper::StatusCode;
@@ -89,7 +89,7 @@ pub async fn alive(call: &Call) -> Result<Arc<SandboxRecord>, Failure> {
 /// Its files stay.
 pub async fn delete(call: Call) -> Answer {
     let record = alive(&call).await?;
-    let record = call.api.fleet.ask(&record.id, Ask::Destroy { keep_workspace: true }).await?;
+    let record = call.api.fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
     settled(&call, record, WAIT_DEFAULT_MS).await?;
     Ok(no_content())
 }
@@ -107,10 +107,11 @@ pub async fn purge(call: Call) -> Answer {
     let record = call.sandbox().await?;
     let destroyed = record.state.status == SandboxStatus::Destroyed;
     if !destroyed {
-        let record = call.api.fleet.ask(&record.id, Ask::Destroy { keep_workspace: true }).await?;
+        let record =
+            call.api.fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
         settled(&call, record, WAIT_DEFAULT_MS).await?;
     }
-    match call.api.fleet.discard_files(&record.id).await? {
+    match call.api.fleet.delete_kept_workspace(&record.id).await? {
         // Somebody else did it before.
         None if destroyed => Err(Failure::not_found()),
         freed => Ok(ok(&OlderPurged { purged: true, freed_bytes: freed.unwrap_or(0) })),

@@ -13,7 +13,7 @@ use super::{
     row::HOLD,
     sandboxes::alive,
 };
-use crate::reconcile::{Ask, FleetError};
+use crate::reconcile::{FleetError, SandboxCommand};
 use hyper::Method;
 use protocol::{
     HoldRequest, HoldView,
@@ -38,10 +38,10 @@ pub struct OlderWoken {
 pub async fn wake(call: Call) -> Answer {
     let record = alive(&call).await?;
     let began = Instant::now();
-    let record = call.api.fleet.ask(&record.id, Ask::Start).await?;
+    let record = call.api.fleet.command(&record.id, SandboxCommand::Start).await?;
     let (record, done) = settled(&call, record, WAIT_DEFAULT_MS).await?;
     if !done {
-        return Err(FleetError::StillGoing.into());
+        return Err(FleetError::InProgress.into());
     }
     if !record.state.is_up() {
         let message = "somebody else stopped it while it was woken";

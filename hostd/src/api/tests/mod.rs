@@ -13,10 +13,10 @@ use super::{Api, Auth, Images, Settings, hash_of, hosts::Peer, router};
 use crate::{
     agents::Agents,
     core::{Bounds, Defaults, Passes, Previews, Scheme},
-    driver::{Drivers, fake::Fake},
+    driver::{Drivers, fake::FakeDriver},
     links::Links,
     models::Models,
-    reconcile::{Fleet, FleetParts, Timing, fixture},
+    reconcile::{Fleet, FleetParts, Timing, tests::fixture},
     store::Store,
 };
 use axum::{Router, body::Body};
@@ -118,7 +118,7 @@ impl World {
     async fn with_auth(auth: Auth) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("slipway.db")).expect("a store");
-        let drivers = Drivers::new(vec![Arc::new(Fake::default())]);
+        let drivers = Drivers::new(vec![Arc::new(FakeDriver::default())]);
         let defaults = Defaults {
             driver: "fake".into(),
             image: "host".into(),

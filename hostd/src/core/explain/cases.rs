@@ -2,7 +2,7 @@
 //! owner only has `hunter2` in it.
 
 use super::{Cause, Facts};
-use crate::core::{Death, Effort, Goal, Preview, State};
+use crate::core::{Death, Goal, Operation, Preview, State};
 use protocol::{
     Activity, Cgroup, CgroupVersion, Exit, INSIDE_PORT, ListeningPort, Process, ServiceName, ServiceSource,
     ServiceState, ServiceView, Status, WorkspaceUse,
@@ -46,8 +46,8 @@ pub fn all() -> Vec<Case> {
 }
 
 pub fn state(status: SandboxStatus, goal: Goal, phase: Option<Phase>) -> State {
-    let effort = phase.map(|phase| Effort { phase, deadline_ms: NOW_MS });
-    State { goal, status, effort, renewal: None, dozing: false, problem: None }
+    let operation = phase.map(|phase| Operation { phase, deadline_ms: NOW_MS });
+    State { goal, status, operation, renewal: None, dozing: false, problem: None }
 }
 
 pub fn running() -> State {

@@ -40,8 +40,8 @@ pub fn progress(facts: &Facts<'_>, patience: Patience) -> Progress {
     if state.goal == Goal::Destroyed || state.status == SandboxStatus::Destroyed {
         return Progress::Failed;
     }
-    if let Some(effort) = &state.effort {
-        return busy(facts).unwrap_or_else(|| doing(effort.phase));
+    if let Some(operation) = &state.operation {
+        return busy(facts).unwrap_or_else(|| doing(operation.phase));
     }
     match (state.status, facts.inner) {
         (SandboxStatus::Error | SandboxStatus::Destroyed, _) => Progress::Failed,

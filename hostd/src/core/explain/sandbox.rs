@@ -87,7 +87,7 @@ pub fn not_woken(teller: &Teller, code: ApiErrorCode, message: &str) -> Explanat
 }
 
 pub fn on_its_way(teller: &Teller, state: &State) -> Explanation {
-    let (does, text) = match state.effort.as_ref().map(|effort| effort.phase) {
+    let (does, text) = match state.operation.as_ref().map(|operation| operation.phase) {
         Some(Phase::Queued | Phase::Building | Phase::Provisioning) => {
             ("is being created", "The page opens as soon as it is there.")
         }

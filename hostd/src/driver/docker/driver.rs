@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport,
+        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
         local::{
             badge::{BadBadge, Kept, Sealer},
             cgroup::{Group, Hierarchies},
@@ -243,22 +243,22 @@ impl Driver for Docker {
         self.check_runtime(blueprint, &fitness).await
     }
 
-    async fn launch(&self, order: &Order) -> Result<Handle, DriverError> {
+    async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError> {
         let fitness = self.inner.standing.fit()?;
         self.check_runtime(&order.blueprint, &fitness).await?;
         self.inner.bring_up(order, &fitness).await
     }
 
-    async fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError> {
-        self.inner.look(sandbox).await
+    async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
+        self.inner.inspect(sandbox).await
     }
 
     async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.inner.died(sandbox).await
     }
 
-    async fn disturbed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        self.inner.disturbed(sandbox).await
+    async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.changed(sandbox).await
     }
 
     async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -273,12 +273,12 @@ impl Driver for Docker {
         self.inner.terminate(sandbox, grace_ms).await
     }
 
-    async fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+    async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.inner.clear(sandbox)
     }
 
-    async fn erase(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
-        self.inner.erase(sandbox, keep_workspace).await
+    async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+        self.inner.destroy(sandbox, keep_workspace).await
     }
 
     async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -298,7 +298,7 @@ impl Driver for Docker {
         self.inner.stats(sandbox)
     }
 
-    async fn list(&self) -> Result<Vec<Found>, DriverError> {
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         self.inner.blocking(|inner| inner.list()).await
     }
 }

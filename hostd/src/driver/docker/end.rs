@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        DriverError, Sight,
+        ContainerState, DriverError,
         local::{
             cgroup::Group,
             ending::{end, until},
@@ -144,7 +144,7 @@ impl Inner {
         files::remove_file(&dir.pid()).map_err(failed("remove the pid file"))
     }
 
-    pub async fn erase(
+    pub async fn destroy(
         self: &Arc<Self>,
         sandbox: &SandboxId,
         keep_workspace: bool,
@@ -200,7 +200,8 @@ impl Inner {
     }
 
     pub async fn reset_workspace(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
-        if matches!(self.look(sandbox).await?, Sight::Running { .. } | Sight::Launching) {
+        if matches!(self.inspect(sandbox).await?, ContainerState::Running { .. } | ContainerState::Launching)
+        {
             let message = format!("sandbox {sandbox} runs: stop it first");
             return Err(DriverError::Failed { message, output: vec![] });
         }

@@ -14,7 +14,7 @@ mod slots;
 
 use super::engine::{Engine, Image};
 use crate::driver::{
-    DriverError, Progress,
+    DriverError, ProgressSink,
     local::{images as local, request::refused},
 };
 use alive::telling;
@@ -52,7 +52,7 @@ pub enum Source {
 pub struct Wish<'a> {
     pub image: &'a str,
     pub tenant: &'a str,
-    pub progress: &'a Progress,
+    pub progress: &'a ProgressSink,
 }
 
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl Images {
         }
     }
 
-    async fn give(&self, name: &str, progress: &Progress) -> Result<Prepared, DriverError> {
+    async fn give(&self, name: &str, progress: &ProgressSink) -> Result<Prepared, DriverError> {
         let (rootfs, tag) = (self.here.find(name)?, self.here.stamp(name)?);
         let repository = repository(name);
         let image = format!("{repository}:{tag}");
@@ -137,11 +137,11 @@ impl Images {
     }
 
     /// Bounded by the engine's silence: a pull that says nothing for long is given up.
-    async fn pull(&self, name: &str, tenant: &str, progress: &Progress) -> Result<(), Failure> {
+    async fn pull(&self, name: &str, tenant: &str, progress: &ProgressSink) -> Result<(), Failure> {
         let _slot = self.slots.take(tenant, name, progress).await?;
         let what = format!("pulling {name}");
-        let pulled = telling(progress, &what, async |progress: Progress| {
-            self.engine.pull(name, &|text| progress.tell(text)).await
+        let pulled = telling(progress, &what, async |progress: ProgressSink| {
+            self.engine.pull(name, &|text| progress.report(text)).await
         });
         pulled.await.map_err(Failure::of_pull)
     }

@@ -9,7 +9,7 @@ mod start;
 
 use super::{
     super::{
-        DriverError, Handle, Order,
+        DriverError, Handle, LaunchRequest,
         local::{
             badge::Kept,
             files::{self, failed},
@@ -96,9 +96,13 @@ impl Inner {
         self.networks.check(blueprint.network, fitness.meeting.podman).await
     }
 
-    pub async fn bring_up(self: &Arc<Self>, order: &Order, fitness: &Fitness) -> Result<Handle, DriverError> {
+    pub async fn bring_up(
+        self: &Arc<Self>,
+        order: &LaunchRequest,
+        fitness: &Fitness,
+    ) -> Result<Handle, DriverError> {
         self.vet(&order.blueprint, fitness).await?;
-        let sandbox = order.badge.sandbox;
+        let sandbox = order.label.sandbox;
         let begun = Instant::now();
         let turn = self.turns.take(&sandbox).await;
         if self.kept(&sandbox)?.is_some()
@@ -125,9 +129,9 @@ impl Inner {
     }
 
     /// The container as it should be, with its image there.
-    async fn wanted(&self, order: &Order, fitness: &Fitness) -> Result<Wanted, DriverError> {
-        let (sandbox, blueprint) = (order.badge.sandbox, &order.blueprint);
-        let tenant = order.badge.owner.tenant.as_str();
+    async fn wanted(&self, order: &LaunchRequest, fitness: &Fitness) -> Result<Wanted, DriverError> {
+        let (sandbox, blueprint) = (order.label.sandbox, &order.blueprint);
+        let tenant = order.label.owner.tenant.as_str();
         let wish = Wish { image: &blueprint.image, tenant, progress: &order.progress };
         let prepared = self.images.prepare(&wish).await?;
         let network = self.networks.mode(blueprint.network, &sandbox, fitness.meeting.podman).await?;
@@ -154,8 +158,8 @@ impl Inner {
     }
 
     /// Everything on disk that a launch needs. May be repeated.
-    fn prepare_files(&self, order: &Order, ids: &Ids) -> Result<(), DriverError> {
-        let sandbox = order.badge.sandbox;
+    fn prepare_files(&self, order: &LaunchRequest, ids: &Ids) -> Result<(), DriverError> {
+        let sandbox = order.label.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");
         for (path, mode) in [(dir.path().to_owned(), 0o711), (dir.control(), 0o700), (dir.public(), 0o755)] {
@@ -163,7 +167,7 @@ impl Inner {
         }
         let kept = Kept {
             instance: self.sealer.instance.clone(),
-            badge: order.badge.clone(),
+            badge: order.label.clone(),
             blueprint: (*order.blueprint).clone(),
             uid_base: 0,
             pid_namespace: Some(self.pid_namespace),

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        DriverError, Found,
+        DriverError, FoundSandbox,
         local::{badge::Kept, files::failed, trial::PROBE_ID},
     },
     driver::Inner,
@@ -15,21 +15,23 @@ use protocol::api::SandboxId;
 
 impl Inner {
     /// Every directory of ours, by what its badge says; and containers with our marks that are not ours.
-    pub fn list(&self) -> Result<Vec<Found>, DriverError> {
+    pub fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let mut found = vec![];
         for name in self.names()? {
             let Ok(sandbox) = name.parse::<SandboxId>() else {
-                found.push(Found::Suspect { name, why: "its name is no id".to_owned() });
+                found.push(FoundSandbox::Suspect { name, why: "its name is no id".to_owned() });
                 continue;
             };
             found.push(match self.sealer.read(&self.dir(&sandbox), &sandbox) {
-                Ok(Kept { badge, blueprint, .. }) => Found::Ours { badge, blueprint: Box::new(blueprint) },
-                Err(bad) => Found::Suspect { name, why: bad.to_string() },
+                Ok(Kept { badge, blueprint, .. }) => {
+                    FoundSandbox::Ours { label: badge, blueprint: Box::new(blueprint) }
+                }
+                Err(bad) => FoundSandbox::Suspect { name, why: bad.to_string() },
             });
         }
         for container in self.mirror.all() {
             if let Some(why) = self.why_suspect(&container) {
-                found.push(Found::Suspect { name: container.name, why });
+                found.push(FoundSandbox::Suspect { name: container.name, why });
             }
         }
         Ok(found)

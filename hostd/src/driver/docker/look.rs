@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        DriverError, Handle, Sight,
+        ContainerState, DriverError, Handle,
         local::{
             ending::wait_for_end,
             files::{self, failed},
@@ -26,25 +26,25 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 impl Inner {
-    pub async fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError> {
+    pub async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
         // Before anything is looked at: what changes from here on is seen by whoever waits.
         let mark = self.mirror.mark(&self.name(sandbox));
         self.notes.change(sandbox, |note| note.mark = mark);
         if self.turns.is_taken(sandbox) {
-            return Ok(Sight::Launching);
+            return Ok(ContainerState::Launching);
         }
         self.see(sandbox).await
     }
 
     /// The same, for whoever is at work on it.
-    pub async fn see(&self, sandbox: &SandboxId) -> Result<Sight, DriverError> {
+    pub async fn see(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
         let dir = self.dir(sandbox);
         if !dir.path().exists() {
             self.notes.forget(sandbox);
-            return Ok(Sight::Absent);
+            return Ok(ContainerState::Absent);
         }
         let kept = self.kept(sandbox)?;
-        let Some(run) = Run::read(&dir)? else { return Ok(Sight::Absent) };
+        let Some(run) = Run::read(&dir)? else { return Ok(ContainerState::Absent) };
         if let Some(init) = self.init_of(&dir, &run)? {
             return match kept {
                 Some(_) => self.running(sandbox, &run, &init),
@@ -62,32 +62,37 @@ impl Inner {
         // What ran was seen to its end, and without the engine nothing is started. When it is back, all are
         // looked at again.
         if away.is_err() && !run.is_open() {
-            return Ok(Sight::Absent);
+            return Ok(ContainerState::Absent);
         }
         away?;
         let known = self.mirror.get(&self.name(sandbox)).filter(|found| self.is_ours(sandbox, &run, found));
         match meaning(&run, known.as_ref().map(|found| &found.state)) {
-            Meaning::Absent => Ok(Sight::Absent),
+            Meaning::Absent => Ok(ContainerState::Absent),
             // What is kept may be a moment old.
             Meaning::Alive | Meaning::Dead | Meaning::Removed => self.ask(sandbox, &dir, run).await,
         }
     }
 
     /// Asks the engine, and again while it says that a process runs which has ended.
-    async fn ask(&self, sandbox: &SandboxId, dir: &SandboxDir, mut run: Run) -> Result<Sight, DriverError> {
+    async fn ask(
+        &self,
+        sandbox: &SandboxId,
+        dir: &SandboxDir,
+        mut run: Run,
+    ) -> Result<ContainerState, DriverError> {
         let name = self.name(sandbox);
         let deadline = Instant::now() + Duration::from_millis(NOTICE_MAX_MS);
         loop {
             let found = self.mirror.ask(&name).await?.filter(|found| self.is_ours(sandbox, &run, found));
             let state = found.as_ref().map(|found| &found.state);
             match (meaning(&run, state), &found) {
-                (Meaning::Absent, _) => return Ok(Sight::Absent),
+                (Meaning::Absent, _) => return Ok(ContainerState::Absent),
                 (Meaning::Alive, Some(found)) if self.is_elsewhere(sandbox, found)? => {
-                    return Ok(Sight::OtherPidNamespace);
+                    return Ok(ContainerState::OtherPidNamespace);
                 }
                 // Another run of it, and nobody dealt with the end of the one that was seen.
                 (Meaning::Alive, Some(other)) if run.is_open() && !run.is_seen(&other.state) => {
-                    return self.death(sandbox, dir, run, found).await.map(Sight::Dead);
+                    return self.death(sandbox, dir, run, found).await.map(ContainerState::Dead);
                 }
                 (Meaning::Alive, Some(found)) => {
                     if let Some(init) = self.adopt(sandbox, &mut run, found).await? {
@@ -96,7 +101,7 @@ impl Inner {
                 }
                 (Meaning::Alive | Meaning::Dead | Meaning::Removed, _) => {
                     let found = self.unless_removed(found).await?;
-                    return self.death(sandbox, dir, run, found).await.map(Sight::Dead);
+                    return self.death(sandbox, dir, run, found).await.map(ContainerState::Dead);
                 }
             }
             if Instant::now() >= deadline {
@@ -174,7 +179,7 @@ impl Inner {
         (claim.sandbox == *sandbox).then_some(claim.nonce)
     }
 
-    fn running(&self, sandbox: &SandboxId, run: &Run, init: &Init) -> Result<Sight, DriverError> {
+    fn running(&self, sandbox: &SandboxId, run: &Run, init: &Init) -> Result<ContainerState, DriverError> {
         let group = self.group(init, run.container.as_deref().unwrap_or_default())?;
         self.notes.change(sandbox, |note| {
             note.pid = Some(init.pid);
@@ -184,7 +189,10 @@ impl Inner {
             note.is_final = false;
             note.away = false;
         });
-        Ok(Sight::Running { frozen: group.is_some_and(|group| group.is_frozen()), handle: handle(run, init) })
+        Ok(ContainerState::Running {
+            frozen: group.is_some_and(|group| group.is_frozen()),
+            handle: handle(run, init),
+        })
     }
 
     pub async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -194,7 +202,7 @@ impl Inner {
         }
     }
 
-    pub async fn disturbed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+    pub async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let (name, note) = (self.name(sandbox), self.notes.get(sandbox));
         // Where nothing was found, there is nothing to be compared with.
         let note = note.unwrap_or_else(|| Note { mark: self.mirror.mark(&name), ..Note::default() });

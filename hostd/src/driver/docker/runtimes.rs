@@ -12,7 +12,7 @@ use super::{
     trial::Trial,
     tunnel,
 };
-use crate::{core::Blueprint, driver::Order};
+use crate::{core::Blueprint, driver::LaunchRequest};
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
@@ -123,14 +123,14 @@ impl Docker {
         self.inner.scrap(&sandbox, false).await?;
         let order = trial::order(&sandbox, self.name());
         let blueprint = Blueprint { runtime: Some(runtime.to_owned()), ..(*order.blueprint).clone() };
-        let ran = self.prove(&Order { blueprint: Arc::new(blueprint), ..order }, fitness).await;
+        let ran = self.prove(&LaunchRequest { blueprint: Arc::new(blueprint), ..order }, fitness).await;
         let gone = self.inner.scrap(&sandbox, false).await;
         ran.and(gone)
     }
 
     /// A whole sandbox: confined, answering, in the network that hostd enters.
-    pub(super) async fn prove(&self, order: &Order, fitness: &Fitness) -> Result<(), DriverError> {
-        let sandbox = order.badge.sandbox;
+    pub(super) async fn prove(&self, order: &LaunchRequest, fitness: &Fitness) -> Result<(), DriverError> {
+        let sandbox = order.label.sandbox;
         let handle = self.inner.bring_up(order, fitness).await?;
         let pid = handle.0["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
         trial::check_hardening(pid)?;

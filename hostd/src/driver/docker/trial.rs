@@ -6,7 +6,7 @@ use super::{
     remove::remove,
 };
 use crate::driver::{
-    DriverError, Progress,
+    DriverError, ProgressSink,
     local::{files::failed, ground::nproc, images::HOST, init::Init},
 };
 use nix::sys::resource::{Resource, getrlimit};
@@ -73,7 +73,7 @@ impl Trials {
 
     async fn start(&self, trials: &[Trial]) -> Result<Vec<Init>, DriverError> {
         // Of nobody: it is here, and not fetched.
-        let wish = Wish { image: HOST, tenant: "", progress: &Progress::default() };
+        let wish = Wish { image: HOST, tenant: "", progress: &ProgressSink::default() };
         let prepared = self.images.prepare(&wish).await?;
         let podman = self.engine.is_podman().await?;
         let mut inits = vec![];

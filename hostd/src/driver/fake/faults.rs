@@ -2,9 +2,9 @@
 
 /// Random numbers from a seed (splitmix64).
 #[derive(Debug, Clone)]
-pub(crate) struct Dice(pub u64);
+pub(crate) struct SeededRng(pub u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -34,26 +34,26 @@ pub(crate) enum Fault {
 /// So many verbs in a hundred go wrong.
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
-    dice: Dice,
+    rng: SeededRng,
     percent: u64,
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { dice: Dice(0), percent: 0 }
+        Self { rng: SeededRng(0), percent: 0 }
     }
 }
 
 impl Faults {
     pub(crate) fn new(seed: u64, percent: u64) -> Self {
-        Self { dice: Dice(seed), percent }
+        Self { rng: SeededRng(seed), percent }
     }
 
     pub(super) fn roll(&mut self, _what: &str) -> Fault {
-        if self.dice.below(100) >= self.percent {
+        if self.rng.below(100) >= self.percent {
             return Fault::None;
         }
-        match self.dice.below(5) {
+        match self.rng.below(5) {
             0 => Fault::Fails,
             1 => Fault::Unavailable,
             2 => Fault::FailsAfter,

@@ -4,9 +4,11 @@
 mod faults;
 mod runtimed;
 
-pub(crate) use faults::{Dice, Fault, Faults};
+pub(crate) use faults::{Fault, Faults, SeededRng};
 
-use super::{Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport};
+use super::{
+    ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
+};
 use crate::core::{Blueprint, Death};
 use async_trait::async_trait;
 use protocol::api::{Capabilities, DeathCause, SandboxId, StatsView};
@@ -24,37 +26,37 @@ use std::{
 use tokio::{net::TcpListener, sync::watch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
+pub(crate) enum FakeContainer {
     Running { frozen: bool },
     Dead(DeathCause),
 }
 
 #[derive(Default)]
-pub(crate) struct Fake {
-    bodies: Arc<Mutex<HashMap<SandboxId, Body>>>,
+pub(crate) struct FakeDriver {
+    containers: Arc<Mutex<HashMap<SandboxId, FakeContainer>>>,
     /// Files that exist, running or not.
-    files: Mutex<HashMap<SandboxId, Order>>,
+    files: Mutex<HashMap<SandboxId, LaunchRequest>>,
     faults: Mutex<Faults>,
     /// What the last look showed.
-    seen: Mutex<HashMap<SandboxId, Option<Body>>>,
+    seen: Mutex<HashMap<SandboxId, Option<FakeContainer>>>,
     /// Somebody else started them since: whoever acts on that look cannot know.
-    started_behind: Mutex<HashSet<SandboxId>>,
+    started_externally: Mutex<HashSet<SandboxId>>,
     /// No verb is answered.
-    pub(crate) away: AtomicBool,
+    pub(crate) unavailable: AtomicBool,
     /// No launch is.
     pub(crate) no_launches: AtomicBool,
     /// All that run do so in another PID namespace.
-    elsewhere: AtomicBool,
+    other_pid_namespace: AtomicBool,
     /// It says of itself that it is not well.
-    pub(crate) unwell: AtomicBool,
+    pub(crate) unhealthy: AtomicBool,
     /// These are begun and never answered.
     pub(crate) hanging: Mutex<HashSet<&'static str>>,
     /// How often each was started, by whomever.
     runs: Mutex<HashMap<SandboxId, u64>>,
     /// What it is called, where there are others.
-    called: Option<&'static str>,
+    named: Option<&'static str>,
     /// What a launch tells, each after the pause that comes with it.
-    pub(crate) tells: Mutex<Vec<(Duration, String)>>,
+    pub(crate) progress_script: Mutex<Vec<(Duration, String)>>,
     /// Where each has a directory for what its runtimed writes down, if there are any.
     pub(crate) logs: Mutex<Option<PathBuf>>,
     /// What must never happen, and did.
@@ -65,15 +67,15 @@ pub(crate) struct Fake {
     /// It tells that it has the task `t1`.
     pub(crate) has_task: Arc<AtomicBool>,
     /// Somebody else freezes it just when it is asked what goes on in it; once.
-    pub(crate) freezes_when_asked: Arc<AtomicBool>,
+    pub(crate) freeze_on_status: Arc<AtomicBool>,
 }
 
-impl Fake {
-    pub(crate) fn called(name: &'static str) -> Self {
-        Self { called: Some(name), ..Self::default() }
+impl FakeDriver {
+    pub(crate) fn named(name: &'static str) -> Self {
+        Self { named: Some(name), ..Self::default() }
     }
 
-    pub(crate) fn misbehave(&self, faults: Faults) {
+    pub(crate) fn inject_faults(&self, faults: Faults) {
         *self.faults.lock().expect("no panic while held") = faults;
     }
 
@@ -81,8 +83,8 @@ impl Fake {
         self.violations.lock().expect("no panic while held").clone()
     }
 
-    pub(crate) fn body(&self, id: &SandboxId) -> Option<Body> {
-        self.bodies.lock().expect("no panic while held").get(id).copied()
+    pub(crate) fn container(&self, id: &SandboxId) -> Option<FakeContainer> {
+        self.containers.lock().expect("no panic while held").get(id).copied()
     }
 
     pub(crate) fn has_files(&self, id: &SandboxId) -> bool {
@@ -90,31 +92,31 @@ impl Fake {
     }
 
     /// Somebody else does something to one that is there.
-    pub(crate) fn meddle(&self, id: &SandboxId, now: Body) {
-        if let Some(body) = self.bodies.lock().expect("no panic while held").get_mut(id) {
+    pub(crate) fn set_externally(&self, id: &SandboxId, now: FakeContainer) {
+        if let Some(body) = self.containers.lock().expect("no panic while held").get_mut(id) {
             *body = now;
         }
         self.notify();
     }
 
     /// Somebody else freezes or thaws one that runs.
-    pub(crate) fn freeze_behind(&self, id: &SandboxId, frozen: bool) {
+    pub(crate) fn freeze_externally(&self, id: &SandboxId, frozen: bool) {
         self.set_frozen(id, frozen);
         self.notify();
     }
 
     /// Somebody else starts one that was stopped.
-    pub(crate) fn start(&self, id: &SandboxId) {
-        if self.has_files(id) && self.body(id).is_none() {
-            self.started_behind.lock().expect("no panic while held").insert(*id);
-            self.set(id, Some(Body::Running { frozen: false }));
+    pub(crate) fn start_externally(&self, id: &SandboxId) {
+        if self.has_files(id) && self.container(id).is_none() {
+            self.started_externally.lock().expect("no panic while held").insert(*id);
+            self.set(id, Some(FakeContainer::Running { frozen: false }));
             self.count(id);
             self.notify();
         }
     }
 
     /// Somebody else restarts one that runs, so fast that nobody sees it dead.
-    pub(crate) fn restart_behind(&self, id: &SandboxId) {
+    pub(crate) fn restart_externally(&self, id: &SandboxId) {
         self.count(id);
         // Whoever waits is told that something happened.
         self.seen.lock().expect("no panic while held").remove(id);
@@ -122,8 +124,8 @@ impl Fake {
     }
 
     /// Everything that runs is found in another PID namespace from now on, or in ours again.
-    pub(crate) fn move_elsewhere(&self, so: bool) {
-        self.elsewhere.store(so, Ordering::Relaxed);
+    pub(crate) fn set_other_pid_namespace(&self, so: bool) {
+        self.other_pid_namespace.store(so, Ordering::Relaxed);
         self.seen.lock().expect("no panic while held").clear();
         self.notify();
     }
@@ -139,8 +141,8 @@ impl Fake {
 
     /// Whether it runs, and whoever looked before knows that.
     fn is_known_to_run(&self, id: &SandboxId) -> bool {
-        let behind = self.started_behind.lock().expect("no panic while held").contains(id);
-        matches!(self.body(id), Some(Body::Running { .. })) && !behind
+        let behind = self.started_externally.lock().expect("no panic while held").contains(id);
+        matches!(self.container(id), Some(FakeContainer::Running { .. })) && !behind
     }
 
     /// Whatever runs in it ends by itself.
@@ -154,9 +156,9 @@ impl Fake {
 
     /// Does `work` in the way the dice say.
     async fn verb<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> Result<T, DriverError> {
-        let away =
-            self.away.load(Ordering::Relaxed) || what == "launch" && self.no_launches.load(Ordering::Relaxed);
-        let fault = if away {
+        let unavailable = self.unavailable.load(Ordering::Relaxed)
+            || what == "launch" && self.no_launches.load(Ordering::Relaxed);
+        let fault = if unavailable {
             Fault::Unavailable
         } else if self.hanging.lock().expect("no panic while held").contains(what) {
             Fault::Hangs
@@ -186,18 +188,18 @@ impl Fake {
         value
     }
 
-    fn set(&self, id: &SandboxId, body: Option<Body>) {
-        let mut bodies = self.bodies.lock().expect("no panic while held");
+    fn set(&self, id: &SandboxId, body: Option<FakeContainer>) {
+        let mut containers = self.containers.lock().expect("no panic while held");
         match body {
-            Some(body) => bodies.insert(*id, body),
-            None => bodies.remove(id),
+            Some(body) => containers.insert(*id, body),
+            None => containers.remove(id),
         };
     }
 
     /// The dead stay so.
     fn set_frozen(&self, id: &SandboxId, frozen: bool) {
-        if let Some(Body::Running { .. }) = self.body(id) {
-            self.set(id, Some(Body::Running { frozen }));
+        if let Some(FakeContainer::Running { .. }) = self.container(id) {
+            self.set(id, Some(FakeContainer::Running { frozen }));
         }
     }
 
@@ -207,23 +209,23 @@ impl Fake {
 }
 
 #[async_trait]
-impl Transport for Fake {
+impl Transport for FakeDriver {
     async fn dial(&self, id: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
-        match (self.body(id), target) {
-            (Some(Body::Running { frozen: false }), Target::Control) => {
+        match (self.container(id), target) {
+            (Some(FakeContainer::Running { frozen: false }), Target::Control) => {
                 let (ours, theirs) = tokio::io::duplex(64 << 10);
-                let world = runtimed::World {
-                    bodies: self.bodies.clone(),
+                let runtime = runtimed::FakeRuntime {
+                    containers: self.containers.clone(),
                     changed: self.changed.clone(),
                     cancelled: self.cancelled.clone(),
                     has_task: self.has_task.clone(),
-                    freezes_when_asked: self.freezes_when_asked.clone(),
+                    freeze_on_status: self.freeze_on_status.clone(),
                 };
-                tokio::spawn(runtimed::serve(theirs, world, *id));
+                tokio::spawn(runtimed::serve(theirs, runtime, *id));
                 Ok(Box::new(ours))
             }
             // A frozen one accepts and never answers.
-            (Some(Body::Running { frozen: true }), _) => {
+            (Some(FakeContainer::Running { frozen: true }), _) => {
                 let (ours, theirs) = tokio::io::duplex(64);
                 tokio::spawn(async move {
                     let _open = theirs;
@@ -241,9 +243,9 @@ impl Transport for Fake {
 }
 
 #[async_trait]
-impl Driver for Fake {
+impl Driver for FakeDriver {
     fn name(&self) -> &'static str {
-        self.called.unwrap_or("fake")
+        self.named.unwrap_or("fake")
     }
 
     fn describe(&self) -> String {
@@ -266,7 +268,7 @@ impl Driver for Fake {
     }
 
     fn health(&self) -> Result<(), DriverError> {
-        match self.away.load(Ordering::Relaxed) || self.unwell.load(Ordering::Relaxed) {
+        match self.unavailable.load(Ordering::Relaxed) || self.unhealthy.load(Ordering::Relaxed) {
             true => Err(DriverError::Unavailable { message: "gone fishing".to_owned() }),
             false => Ok(()),
         }
@@ -276,46 +278,50 @@ impl Driver for Fake {
         Ok(())
     }
 
-    async fn launch(&self, order: &Order) -> Result<Handle, DriverError> {
-        let id = order.badge.sandbox;
+    async fn launch(&self, request: &LaunchRequest) -> Result<Handle, DriverError> {
+        let id = request.label.sandbox;
         if self.is_known_to_run(&id) {
             self.violate(format!("{id} was launched while it ran"));
         }
-        let tells = self.tells.lock().expect("no panic while held").clone();
-        for (pause, text) in tells {
+        let progress_script = self.progress_script.lock().expect("no panic while held").clone();
+        for (pause, text) in progress_script {
             tokio::time::sleep(pause).await;
-            order.progress.tell(&text);
+            request.progress.report(&text);
         }
         self.verb("launch", || {
-            self.files.lock().expect("no panic while held").insert(id, order.clone());
-            self.set(&id, Some(Body::Running { frozen: false }));
+            self.files.lock().expect("no panic while held").insert(id, request.clone());
+            self.set(&id, Some(FakeContainer::Running { frozen: false }));
             self.count(&id);
         })
         .await?;
         Ok(self.handle(&id))
     }
 
-    async fn look(&self, id: &SandboxId) -> Result<Sight, DriverError> {
-        let sight = match self.body(id) {
-            None => Sight::Absent,
-            Some(Body::Running { .. }) if self.elsewhere.load(Ordering::Relaxed) => Sight::OtherPidNamespace,
-            Some(Body::Running { frozen }) => Sight::Running { frozen, handle: self.handle(id) },
-            Some(Body::Dead(cause)) => Sight::Dead(Death { cause, ..Death::default() }),
+    async fn inspect(&self, id: &SandboxId) -> Result<ContainerState, DriverError> {
+        let sight = match self.container(id) {
+            None => ContainerState::Absent,
+            Some(FakeContainer::Running { .. }) if self.other_pid_namespace.load(Ordering::Relaxed) => {
+                ContainerState::OtherPidNamespace
+            }
+            Some(FakeContainer::Running { frozen }) => {
+                ContainerState::Running { frozen, handle: self.handle(id) }
+            }
+            Some(FakeContainer::Dead(cause)) => ContainerState::Dead(Death { cause, ..Death::default() }),
         };
-        let body = self.body(id);
+        let body = self.container(id);
         self.verb("look", || {
             self.seen.lock().expect("no panic while held").insert(*id, body);
-            self.started_behind.lock().expect("no panic while held").remove(id);
+            self.started_externally.lock().expect("no panic while held").remove(id);
             sight
         })
         .await
     }
 
-    async fn disturbed(&self, id: &SandboxId) -> Result<(), DriverError> {
+    async fn changed(&self, id: &SandboxId) -> Result<(), DriverError> {
         let mut changed = self.changed.subscribe();
         loop {
             let seen = self.seen.lock().expect("no panic while held").get(id).copied().flatten();
-            if self.body(id) != seen || changed.changed().await.is_err() {
+            if self.container(id) != seen || changed.changed().await.is_err() {
                 return Ok(());
             }
         }
@@ -323,7 +329,7 @@ impl Driver for Fake {
 
     async fn died(&self, id: &SandboxId) -> Result<(), DriverError> {
         let mut changed = self.changed.subscribe();
-        while let Some(Body::Running { .. }) = self.body(id) {
+        while let Some(FakeContainer::Running { .. }) = self.container(id) {
             if changed.changed().await.is_err() {
                 break;
             }
@@ -340,17 +346,20 @@ impl Driver for Fake {
     }
 
     async fn terminate(&self, id: &SandboxId, _: u64) -> Result<(), DriverError> {
-        self.verb("terminate", || self.set(id, self.body(id).map(|_| Body::Dead(DeathCause::ShutDown)))).await
+        self.verb("terminate", || {
+            self.set(id, self.container(id).map(|_| FakeContainer::Dead(DeathCause::ShutDown)));
+        })
+        .await
     }
 
-    async fn clear(&self, id: &SandboxId) -> Result<(), DriverError> {
+    async fn remove_container(&self, id: &SandboxId) -> Result<(), DriverError> {
         if self.is_known_to_run(id) {
             self.violate(format!("{id} was cleared away while it ran"));
         }
         self.verb("clear", || self.set(id, None)).await
     }
 
-    async fn erase(&self, id: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+    async fn destroy(&self, id: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
         if self.is_known_to_run(id) {
             self.violate(format!("{id} was erased while it ran"));
         }
@@ -383,11 +392,11 @@ impl Driver for Fake {
         Err(DriverError::Unavailable { message: "no numbers in memory".to_owned() })
     }
 
-    async fn list(&self) -> Result<Vec<Found>, DriverError> {
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let files = self.files.lock().expect("no panic while held");
-        let ours = |order: &Order| Found::Ours {
-            badge: order.badge.clone(),
-            blueprint: Box::new(order.blueprint.as_ref().clone()),
+        let ours = |request: &LaunchRequest| FoundSandbox::Ours {
+            label: request.label.clone(),
+            blueprint: Box::new(request.blueprint.as_ref().clone()),
         };
         Ok(files.values().map(ours).collect())
     }

@@ -1,7 +1,7 @@
 //! As much of runtimed as the reconciler talks to, on a stream in memory. Ends when the sandbox does.
 
-use super::Body;
-use crate::core::Ending;
+use super::FakeContainer;
+use crate::core::TaskEnding;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::{io::DuplexStream, sync::watch};
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type Reply = Response<BoxBody<Bytes, Infallible>>;
 
 const TASK: &str = r#"{"id": "t1", "status": "running", "phase": "agent", "agent": "command", "created_ms": 1,
     "oldest_seq": 1, "last_seq": 1}"#;
@@ -31,44 +31,44 @@ const IDLE: &str = r#"{"activity": {"busy": false, "since_ms": 0, "for_ms": 3600
 
 /// What all that runs in it has in common.
 #[derive(Clone)]
-pub(super) struct World {
-    pub bodies: Arc<Mutex<HashMap<SandboxId, Body>>>,
+pub(super) struct FakeRuntime {
+    pub containers: Arc<Mutex<HashMap<SandboxId, FakeContainer>>>,
     pub changed: watch::Sender<u64>,
     pub cancelled: watch::Sender<bool>,
     pub has_task: Arc<AtomicBool>,
-    pub freezes_when_asked: Arc<AtomicBool>,
+    pub freeze_on_status: Arc<AtomicBool>,
 }
 
-impl World {
-    fn freeze_if_told(&self, id: &SandboxId, path: &str) {
-        if path == "/v1/status" && self.freezes_when_asked.swap(false, Ordering::Relaxed) {
-            let frozen = Body::Running { frozen: true };
-            self.bodies.lock().expect("no panic while held").insert(*id, frozen);
+impl FakeRuntime {
+    fn freeze_if_set(&self, id: &SandboxId, path: &str) {
+        if path == "/v1/status" && self.freeze_on_status.swap(false, Ordering::Relaxed) {
+            let frozen = FakeContainer::Running { frozen: true };
+            self.containers.lock().expect("no panic while held").insert(*id, frozen);
             self.changed.send_modify(|count| *count += 1);
         }
     }
 }
 
-pub(super) async fn serve(stream: DuplexStream, world: World, id: SandboxId) {
+pub(super) async fn serve(stream: DuplexStream, runtime: FakeRuntime, id: SandboxId) {
     let connection = hyper::server::conn::http1::Builder::new().serve_connection(
         TokioIo::new(stream),
         service_fn(|request: Request<Incoming>| {
-            let (world, mut changed) = (world.clone(), world.changed.subscribe());
+            let (runtime, mut changed) = (runtime.clone(), runtime.changed.subscribe());
             async move {
-                world.freeze_if_told(&id, request.uri().path());
+                runtime.freeze_if_set(&id, request.uri().path());
                 // Also on a connection that was there before.
-                while body_of(&world.bodies, &id) == Some(Body::Running { frozen: true })
+                while container_of(&runtime.containers, &id) == Some(FakeContainer::Running { frozen: true })
                     && changed.changed().await.is_ok()
                 {}
-                let has_task = world.has_task.load(Ordering::Relaxed);
-                Ok::<_, Infallible>(answer(&request, &world.cancelled, has_task))
+                let has_task = runtime.has_task.load(Ordering::Relaxed);
+                Ok::<_, Infallible>(answer(&request, &runtime.cancelled, has_task))
             }
         }),
     );
-    let (bodies, mut changed) = (world.bodies.clone(), world.changed.subscribe());
+    let (containers, mut changed) = (runtime.containers.clone(), runtime.changed.subscribe());
     let dead = async {
         loop {
-            if !matches!(body_of(&bodies, &id), Some(Body::Running { .. }))
+            if !matches!(container_of(&containers, &id), Some(FakeContainer::Running { .. }))
                 || changed.changed().await.is_err()
             {
                 return;
@@ -81,11 +81,14 @@ pub(super) async fn serve(stream: DuplexStream, world: World, id: SandboxId) {
     }
 }
 
-fn body_of(bodies: &Mutex<HashMap<SandboxId, Body>>, id: &SandboxId) -> Option<Body> {
-    bodies.lock().expect("no panic while held").get(id).copied()
+fn container_of(
+    containers: &Mutex<HashMap<SandboxId, FakeContainer>>,
+    id: &SandboxId,
+) -> Option<FakeContainer> {
+    containers.lock().expect("no panic while held").get(id).copied()
 }
 
-fn answer(request: &Request<Incoming>, cancelled: &watch::Sender<bool>, has_task: bool) -> Answer {
+fn answer(request: &Request<Incoming>, cancelled: &watch::Sender<bool>, has_task: bool) -> Reply {
     match request.uri().path() {
         "/healthz" => json(StatusCode::OK, "\"ok\"".to_owned()),
         "/v1/services" => json(StatusCode::OK, "[]".to_owned()),
@@ -108,7 +111,7 @@ fn answer(request: &Request<Incoming>, cancelled: &watch::Sender<bool>, has_task
 }
 
 /// Those of a task that goes on until its end is asked for.
-fn events(mut cancelled: watch::Receiver<bool>) -> Answer {
+fn events(mut cancelled: watch::Receiver<bool>) -> Reply {
     let line = |seq, fact| {
         let event = TaskEvent { seq, time_ms: seq, fact };
         let text = serde_json::to_string(&event).expect("an event is JSON");
@@ -118,14 +121,14 @@ fn events(mut cancelled: watch::Receiver<bool>) -> Answer {
     let ends = async move {
         // Whoever could ask is gone when this fails.
         let _ = cancelled.wait_for(|cancelled| *cancelled).await;
-        let result = Box::new(Ending::Cancelled.result(true));
+        let result = Box::new(TaskEnding::Cancelled.result(true));
         line(2, TaskFact::Done { result, told: None })
     };
     let lines = stream::iter([begins]).chain(stream::once(ends));
     Response::new(BodyExt::boxed(StreamBody::new(lines)))
 }
 
-fn json(status: StatusCode, text: String) -> Answer {
+fn json(status: StatusCode, text: String) -> Reply {
     let body = if text.is_empty() { Empty::new().boxed() } else { Full::new(Bytes::from(text)).boxed() };
     let mut answer = Response::new(body);
     *answer.status_mut() = status;

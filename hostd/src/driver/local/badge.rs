@@ -1,7 +1,7 @@
 //! What is kept beside a sandbox so that it can be recognised: who it is and what it was made from,
 //! authenticated with a key that is not in the data of any sandbox.
 
-use super::{super::Badge, files, layout::SandboxDir, limits::BADGE_MAX_BYTES};
+use super::{super::SandboxLabel, files, layout::SandboxDir, limits::BADGE_MAX_BYTES};
 use crate::core::{Blueprint, PidNamespace};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -13,7 +13,7 @@ use std::{fs::File, io};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     pub instance: String,
-    pub badge: Badge,
+    pub badge: SandboxLabel,
     pub blueprint: Blueprint,
     /// The first of the host's ids that the sandbox uses.
     pub uid_base: u32,

@@ -1,17 +1,17 @@
 //! A sandbox to try things with.
 
-use crate::{core::Blueprint, driver::Badge};
+use crate::{core::Blueprint, driver::SandboxLabel};
 use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders};
 
-pub fn badge() -> Badge {
+pub fn badge() -> SandboxLabel {
     let label = |text: &str| Label::parse(text).expect("a label");
-    Badge {
+    SandboxLabel {
         sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id"),
         name: "one".into(),
         owner: Owner { tenant: label("t"), principal: label("p"), project: label("d") },
         scope: None,
         created_ms: 7,
-        particulars: None,
+        details: None,
     }
 }
 

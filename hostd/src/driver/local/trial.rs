@@ -2,7 +2,7 @@
 //! for, answering.
 
 use super::{
-    super::{Badge, Driver, DriverError, Order, Progress, Target},
+    super::{Driver, DriverError, LaunchRequest, ProgressSink, SandboxLabel, Target},
     files::{self, failed},
     init::proc_of,
     limits::{KERNEL_FILE_MAX_BYTES, POLL_MS, PROBE_ANSWER_MAX_MS},
@@ -51,16 +51,16 @@ pub fn check_hardening(pid: i32) -> Result<(), DriverError> {
     Ok(())
 }
 
-pub fn order(sandbox: &SandboxId, driver: &str) -> Order {
+pub fn order(sandbox: &SandboxId, driver: &str) -> LaunchRequest {
     let label = |text: &str| Label::parse(text).expect("a plain word is a label");
     let owner = Owner { tenant: label("slipway"), principal: label("slipway"), project: label("probe") };
-    let badge = Badge {
+    let badge = SandboxLabel {
         sandbox: *sandbox,
         name: "probe".to_owned(),
         owner,
         scope: None,
         created_ms: 0,
-        particulars: None,
+        details: None,
     };
     let blueprint = Blueprint {
         driver: driver.to_owned(),
@@ -76,5 +76,10 @@ pub fn order(sandbox: &SandboxId, driver: &str) -> Order {
         preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
-    Order { badge, attempt: 1, blueprint: Arc::new(blueprint), progress: Progress::default() }
+    LaunchRequest {
+        label: badge,
+        attempt: 1,
+        blueprint: Arc::new(blueprint),
+        progress: ProgressSink::default(),
+    }
 }

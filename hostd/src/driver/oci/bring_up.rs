@@ -5,7 +5,7 @@
 //! ```
 
 use super::{
-    super::{DriverError, Handle, Order, Sight},
+    super::{ContainerState, DriverError, Handle, LaunchRequest},
     badge::Kept,
     bundle::Bundle,
     cgroup::Group,
@@ -53,9 +53,9 @@ impl Inner {
         self.images.find(&blueprint.image).map(drop)
     }
 
-    pub async fn launch(self: &Arc<Self>, order: &Order) -> Result<Handle, DriverError> {
+    pub async fn launch(self: &Arc<Self>, order: &LaunchRequest) -> Result<Handle, DriverError> {
         self.check(&order.blueprint)?;
-        let sandbox = order.badge.sandbox;
+        let sandbox = order.label.sandbox;
         let (dir, group) = (self.dir(&sandbox), self.group(&sandbox));
         let begun = Instant::now();
         let lock = self.lock(&dir).await?;
@@ -65,8 +65,8 @@ impl Inner {
             return Ok(handle(&init, kept.uid_base));
         }
         self.refuse_elsewhere(&sandbox, false)?;
-        if matches!(self.remains(&sandbox), Sight::Dead(_)) {
-            self.clear(&sandbox).await?;
+        if matches!(self.remains(&sandbox), ContainerState::Dead(_)) {
+            self.remove_container(&sandbox).await?;
         }
         let wanted = order.clone();
         // The lock goes along: the work goes on when nobody waits for it any more.
@@ -120,8 +120,8 @@ impl Inner {
     }
 
     /// Everything on disk that a launch needs. May be repeated. The badge file, if it was written now.
-    fn prepare(&self, order: &Order) -> Result<(Kept, Option<File>), DriverError> {
-        let sandbox = order.badge.sandbox;
+    fn prepare(&self, order: &LaunchRequest) -> Result<(Kept, Option<File>), DriverError> {
+        let sandbox = order.label.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");
         for (path, mode) in [(dir.bundle(), 0o700), (dir.control(), 0o700), (dir.public(), 0o755)] {
@@ -138,15 +138,19 @@ impl Inner {
     }
 
     /// The badge as it should be; written when it is not.
-    fn pin_badge(&self, order: &Order, dir: &SandboxDir) -> Result<(Kept, Option<File>), DriverError> {
-        let old = self.kept(&order.badge.sandbox)?;
+    fn pin_badge(
+        &self,
+        order: &LaunchRequest,
+        dir: &SandboxDir,
+    ) -> Result<(Kept, Option<File>), DriverError> {
+        let old = self.kept(&order.label.sandbox)?;
         let uid_base = match &old {
             Some(kept) => kept.uid_base,
             None => self.ranges.take().ok_or_else(|| DriverError::Unavailable {
                 message: "every range of user ids is taken: remove sandboxes first".to_owned(),
             })?,
         };
-        let (instance, badge) = (self.sealer.instance.clone(), order.badge.clone());
+        let (instance, badge) = (self.sealer.instance.clone(), order.label.clone());
         let (blueprint, pid_namespace) = ((*order.blueprint).clone(), Some(self.pid_namespace));
         let kept = Kept { instance, badge, blueprint, uid_base, pid_namespace };
         if old.as_ref() == Some(&kept) {

@@ -1,7 +1,7 @@
 //! Looks at a sandbox: being launched, running, dead or absent, and how it died.
 
 use super::{
-    super::{DriverError, Sight},
+    super::{ContainerState, DriverError},
     bring_up::{find, handle, open_lock},
     driver::Inner,
     ending::{ended_in_order, stdio_lines, wait_for_status},
@@ -20,7 +20,7 @@ use std::{
 };
 
 impl Inner {
-    pub fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError> {
+    pub fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
         let dir = self.dir(sandbox);
         if !dir.path().exists() {
             return Ok(self.remains(sandbox));
@@ -28,31 +28,34 @@ impl Inner {
         let kept = self.kept(sandbox)?;
         if is_launching(&dir)? {
             let elsewhere = self.lives_elsewhere(sandbox, kept.as_ref(), true);
-            return Ok(if elsewhere { Sight::OtherPidNamespace } else { Sight::Launching });
+            return Ok(if elsewhere { ContainerState::OtherPidNamespace } else { ContainerState::Launching });
         }
         let group = self.group(sandbox);
         match (find(&dir, &group)?, kept) {
             (Some(init), Some(kept)) => {
                 let kills = group.stats().map_or(0, |stats| stats.oom_kills);
                 self.oom_seen().insert(*sandbox, kills);
-                Ok(Sight::Running { frozen: group.is_frozen(), handle: handle(&init, kept.uid_base) })
+                Ok(ContainerState::Running {
+                    frozen: group.is_frozen(),
+                    handle: handle(&init, kept.uid_base),
+                })
             }
             (Some(_), None) => {
                 Err(DriverError::Damaged { message: format!("sandbox {sandbox} runs, but has no badge") })
             }
             (None, kept) if self.lives_elsewhere(sandbox, kept.as_ref(), false) => {
-                Ok(Sight::OtherPidNamespace)
+                Ok(ContainerState::OtherPidNamespace)
             }
             (None, _) => Ok(self.remains(sandbox)),
         }
     }
 
     /// What is left of one that does not run.
-    pub fn remains(&self, sandbox: &SandboxId) -> Sight {
+    pub fn remains(&self, sandbox: &SandboxId) -> ContainerState {
         let (dir, group) = (self.dir(sandbox), self.group(sandbox));
         let left = dir.pid().exists() || self.layout.state(sandbox).exists() || group.exists();
         if !left {
-            return Sight::Absent;
+            return ContainerState::Absent;
         }
         let in_order = ended_in_order(&dir);
         // Killed since PID 1 was last seen alive: it was among them, as nothing else is known to end it.
@@ -70,7 +73,7 @@ impl Inner {
             (None, None) if !group.exists() => DeathCause::Backend,
             (None, None) => DeathCause::Unknown,
         };
-        Sight::Dead(Death {
+        ContainerState::Dead(Death {
             cause,
             exit_code,
             signal,
@@ -98,7 +101,7 @@ impl Inner {
         }
     }
 
-    pub async fn disturbed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+    pub async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         match find(&self.dir(sandbox), &self.group(sandbox))? {
             Some(init) => self.ends(sandbox, init).await,
             // It ended since it was looked at.

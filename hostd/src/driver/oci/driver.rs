@@ -1,7 +1,10 @@
 //! The driver as others see it: every verb, and where it is done.
 
 use super::{
-    super::{Badge, Driver, DriverError, Found, Handle, Order, Sight, Stream, Target, Transport},
+    super::{
+        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxLabel, Stream,
+        Target, Transport,
+    },
     badge::{BadBadge, Kept, Sealer},
     cgroup::{Group, Hierarchies},
     dial::{Live, Reach},
@@ -160,20 +163,20 @@ impl Driver for Oci {
         self.inner.check(blueprint)
     }
 
-    async fn launch(&self, order: &Order) -> Result<Handle, DriverError> {
+    async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError> {
         self.inner.launch(order).await
     }
 
-    async fn look(&self, sandbox: &SandboxId) -> Result<Sight, DriverError> {
-        self.inner.look(sandbox)
+    async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
+        self.inner.inspect(sandbox)
     }
 
     async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.inner.died(sandbox).await
     }
 
-    async fn disturbed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        self.inner.disturbed(sandbox).await
+    async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.changed(sandbox).await
     }
 
     async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -188,12 +191,12 @@ impl Driver for Oci {
         self.inner.terminate(sandbox, grace_ms).await
     }
 
-    async fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        self.inner.clear(sandbox).await
+    async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.remove_container(sandbox).await
     }
 
-    async fn erase(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
-        self.inner.erase(sandbox, keep_workspace).await
+    async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+        self.inner.destroy(sandbox, keep_workspace).await
     }
 
     async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -213,23 +216,23 @@ impl Driver for Oci {
         self.inner.group(sandbox).stats().map_err(failed(format!("read the counters of {sandbox}")))
     }
 
-    async fn list(&self) -> Result<Vec<Found>, DriverError> {
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         self.inner.blocking(|inner| inner.list()).await
     }
 }
 
 impl Inner {
     /// Every directory of ours, by what its badge says.
-    pub fn list(&self) -> Result<Vec<Found>, DriverError> {
+    pub fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let mut found = vec![];
         for name in self.names()? {
             let Ok(sandbox) = name.parse::<SandboxId>() else {
-                found.push(Found::Suspect { name, why: "its name is no id".to_owned() });
+                found.push(FoundSandbox::Suspect { name, why: "its name is no id".to_owned() });
                 continue;
             };
             found.push(match self.sealer.read(&self.dir(&sandbox), &sandbox) {
                 Ok(Kept { badge, blueprint, .. }) => ours(badge, blueprint),
-                Err(bad) => Found::Suspect { name, why: bad.to_string() },
+                Err(bad) => FoundSandbox::Suspect { name, why: bad.to_string() },
             });
         }
         Ok(found)
@@ -250,6 +253,6 @@ impl Inner {
     }
 }
 
-fn ours(badge: Badge, blueprint: Blueprint) -> Found {
-    Found::Ours { badge, blueprint: Box::new(blueprint) }
+fn ours(badge: SandboxLabel, blueprint: Blueprint) -> FoundSandbox {
+    FoundSandbox::Ours { label: badge, blueprint: Box::new(blueprint) }
 }

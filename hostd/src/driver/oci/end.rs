@@ -1,7 +1,7 @@
 //! Freezes, ends and removes sandboxes. Nothing here trusts that the last try got anywhere.
 
 use super::{
-    super::{DriverError, Sight},
+    super::{ContainerState, DriverError},
     bring_up::find,
     death::is_launching,
     driver::Inner,
@@ -78,7 +78,7 @@ impl Inner {
 
     /// The runtime is not asked: what it keeps is one directory, and its groups are ours. (`runc delete`
     /// waits 100 ms for what is over already.)
-    pub async fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+    pub async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let (dir, group) = (self.dir(sandbox), self.group(sandbox));
         self.reach.forget(sandbox);
         self.oom_seen().remove(sandbox);
@@ -100,19 +100,21 @@ impl Inner {
         files::remove_file(&dir.pid()).map_err(failed("remove the pid file"))
     }
 
-    pub async fn erase(
+    pub async fn destroy(
         self: &Arc<Self>,
         sandbox: &SandboxId,
         keep_workspace: bool,
     ) -> Result<(), DriverError> {
         // What is not ours is not touched: its badge says so.
         let kept = self.kept(sandbox)?;
-        match self.look(sandbox)? {
-            Sight::Running { .. } | Sight::Launching => self.terminate(sandbox, 0).await?,
-            Sight::OtherPidNamespace => return Err(DriverError::OtherPidNamespace { sandbox: *sandbox }),
-            Sight::Absent | Sight::Dead(_) => {}
+        match self.inspect(sandbox)? {
+            ContainerState::Running { .. } | ContainerState::Launching => self.terminate(sandbox, 0).await?,
+            ContainerState::OtherPidNamespace => {
+                return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
+            }
+            ContainerState::Absent | ContainerState::Dead(_) => {}
         }
-        self.clear(sandbox).await?;
+        self.remove_container(sandbox).await?;
         self.discard(sandbox, keep_workspace).await?;
         if let Some(kept) = kept {
             self.ranges.release(kept.uid_base);
@@ -123,7 +125,7 @@ impl Inner {
     /// Removes one without a look at its badge.
     pub async fn scrap(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.terminate(sandbox, 0).await?;
-        self.clear(sandbox).await?;
+        self.remove_container(sandbox).await?;
         self.discard(sandbox, false).await
     }
 
@@ -134,7 +136,7 @@ impl Inner {
 
     pub async fn reset_workspace(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.refuse_elsewhere(sandbox, false)?;
-        if matches!(self.look(sandbox)?, Sight::Running { .. } | Sight::Launching) {
+        if matches!(self.inspect(sandbox)?, ContainerState::Running { .. } | ContainerState::Launching) {
             let message = format!("sandbox {sandbox} runs: stop it first");
             return Err(DriverError::Failed { message, output: vec![] });
         }

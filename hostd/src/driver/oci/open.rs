@@ -151,7 +151,7 @@ impl Ground {
         // What a probe of an earlier hostd left, whatever its badge says.
         driver.inner.scrap(&probe).await?;
         let ran = driver.probe(&probe).await;
-        driver.erase(&probe, false).await?;
+        driver.destroy(&probe, false).await?;
         ran?;
         Ok(driver)
     }

@@ -1,10 +1,10 @@
 use crate::{
     backpressure::WindowIo,
     core::{Blueprint, Previews, Scheme, egress::Exceptions},
-    driver::fake::Fake,
+    driver::fake::FakeDriver,
     egress::{Egress, EgressParts, Passage, Profiles},
     outside::{Names, Outside},
-    reconcile::fixture,
+    reconcile::tests::fixture,
     store::{EventFilter, SandboxRecord, Store},
 };
 use hyper::{server::conn::http1, service::service_fn};
@@ -45,7 +45,8 @@ impl World {
     /// `except` is what may be reached though it is not public: tests have loopback only.
     pub async fn new(except: &[String], names: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let fleet = fixture::open(&Arc::new(Fake::default()), dir.path(), fixture::timing(60_000)).await;
+        let fleet =
+            fixture::open(&Arc::new(FakeDriver::default()), dir.path(), fixture::timing(60_000)).await;
         let store = fleet.store().clone();
         let spec = SandboxSpec { network: Some(Network::Proxy.into()), ..SandboxSpec::default() };
         let new = fixture::new_sandbox(&fleet, 1, &spec);

@@ -1,5 +1,5 @@
 use super::{empty, label, with_one};
-use crate::core::{Goal, Move};
+use crate::core::{Goal, Transition};
 use crate::store::{
     AuditRecord, Begun, Claim, ExecEnd, ExecRecord, Key, Store, StoreError, Tidied, TokenRecord, limits,
 };
@@ -135,8 +135,8 @@ async fn tidying_takes_what_is_old_and_nothing_else() {
     store.end_exec(&id, &exec.id, end).await.unwrap();
     let some = Tidied { audits: 1, idempotency: 1, tokens: 1, ..Tidied::default() };
     assert_eq!(store.tidy(now_ms).await.unwrap(), some);
-    store.move_sandbox(&id, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3).await.unwrap();
-    store.move_sandbox(&id, Move::Reached, 4).await.unwrap();
+    store.move_sandbox(&id, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3).await.unwrap();
+    store.move_sandbox(&id, Transition::Reached, 4).await.unwrap();
     assert_eq!(store.tidy(now_ms).await.unwrap(), Tidied { execs: 1, ..Tidied::default() });
     assert_eq!(store.tidy(now_ms).await.unwrap(), Tidied::default());
 }

@@ -2,7 +2,7 @@
 
 use super::{blueprint, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
-    core::{Bounds, Ending, Move, Spent, Verdict},
+    core::{Bounds, Spent, TaskEnding, Transition, Verdict},
     driver::Handle,
     store::{
         CallEnd, Claim, EventFilter, ExecEnd, ExecRecord, Key, ProviderRecord, Store, TaskBegun, TokenRecord,
@@ -44,7 +44,7 @@ async fn write_everything(store: &Store) {
     let attempt = store.begin_attempt(&id(1), AttemptRelation::Start, blueprint().into(), 2).await.unwrap();
     store.attempt_launched(&id(1), attempt, Handle(json!(7)), 3).await.unwrap();
     store.end_attempt(&id(1), attempt, None, 4).await.unwrap();
-    store.move_sandbox(&id(1), Move::Reached, 5).await.unwrap();
+    store.move_sandbox(&id(1), Transition::Reached, 5).await.unwrap();
     store.begin_exec(exec()).await.unwrap();
     let end = ExecEnd { exit: Exit::Exited { code: 0 }, hints: vec![], ended_ms: 6 };
     store.end_exec(&id(1), &exec().id, end).await.unwrap();
@@ -62,7 +62,7 @@ async fn write_everything(store: &Store) {
     let verdict = Verdict { reason: FailureReason::ModelFailed, message: "no".to_owned() };
     store.judge_task(task.number, verdict).written().await.unwrap();
     store.cancel_task(task.number, 8).await.unwrap();
-    store.conclude_task(task.number, Ending::Lost, 8).await.unwrap();
+    store.conclude_task(task.number, TaskEnding::Lost, 8).await.unwrap();
     let provider = ProviderRecord {
         tenant: None,
         name: "p".to_owned(),
@@ -188,7 +188,7 @@ async fn a_copy_of_the_files_mid_life_has_all_that_was_answered() {
     for number in 2..200 {
         insert(&store, new_sandbox(number, None)).await;
     }
-    let record = store.move_sandbox(&id, Move::Reached, 5).await.unwrap();
+    let record = store.move_sandbox(&id, Transition::Reached, 5).await.unwrap();
     let copy = tempfile::tempdir().unwrap();
     for name in ["slipway.db", "slipway.db-wal"] {
         fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();

@@ -1,6 +1,6 @@
 use super::{empty, id, insert, kinds, new_sandbox, with_one};
 use crate::{
-    core::Move,
+    core::Transition,
     store::{OpenError, Repaired, Store, StoreError, repair},
 };
 use rusqlite::Connection;
@@ -24,7 +24,7 @@ async fn the_file_is_its_owners_alone() {
 #[tokio::test]
 async fn what_was_closed_opens_as_it_was() {
     let (dir, store, id) = with_one().await;
-    let record = store.move_sandbox(&id, Move::Reached, 5).await.unwrap();
+    let record = store.move_sandbox(&id, Transition::Reached, 5).await.unwrap();
     let other = store.clone();
     store.close().await;
     assert!(matches!(other.sandbox(&id).await, Err(StoreError::Closed)));

@@ -1,6 +1,6 @@
 use super::{id, insert, new_sandbox, owner, with_one};
 use crate::{
-    core::{Goal, LinkId, Move, Preview},
+    core::{Goal, LinkId, Preview, Transition},
     store::{LinkMade, LinkRecord, Store, Tidied, limits},
 };
 use futures_util::future::join_all;
@@ -22,8 +22,8 @@ async fn make(store: &Store, link: &LinkRecord) -> LinkMade {
 }
 
 async fn destroy(store: &Store, id: &SandboxId) {
-    store.move_sandbox(id, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3).await.unwrap();
-    store.move_sandbox(id, Move::Reached, 4).await.unwrap();
+    store.move_sandbox(id, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3).await.unwrap();
+    store.move_sandbox(id, Transition::Reached, 4).await.unwrap();
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::{empty, id, label, lines, new_task, with_one};
 use crate::{
-    core::{Bounds, Ending, GrantedModel, Spent, TaskLine, Terms, Verdict},
+    core::{Bounds, GrantedModel, Spent, TaskEnding, TaskLine, Terms, Verdict},
     store::{
         CallEnd, EventFilter, NewTask, ProviderRecord, Store, TaskBegun, TaskGrant, TaskRecord, data_of,
     },
@@ -56,7 +56,7 @@ fn claims_success(task: &TaskRecord) -> TaskLine {
         status: TaskStatus::Succeeded,
         failure_reason: None,
         message: None,
-        ..Ending::Lost.result(true)
+        ..TaskEnding::Lost.result(true)
     };
     TaskLine::done(task.followed + 1, 20, Box::new(result)).unwrap()
 }
@@ -146,7 +146,7 @@ async fn the_first_verdict_stays_and_a_cancel_before_it_too() {
     store.judge_task(task.number, verdict("second")).written().await.unwrap();
     store.cancel_task(task.number, 9).await.unwrap();
     // However its end becomes known.
-    let done = store.conclude_task(task.number, Ending::Lost, 9).await.unwrap();
+    let done = store.conclude_task(task.number, TaskEnding::Lost, 9).await.unwrap();
     let result = done.result.unwrap();
     assert_eq!(
         (done.failure_reason, result.message.as_deref()),
@@ -156,7 +156,7 @@ async fn the_first_verdict_stays_and_a_cancel_before_it_too() {
     let task = taken(&store).await;
     store.cancel_task(task.number, 9).await.unwrap();
     store.judge_task(task.number, verdict("late")).written().await.unwrap();
-    let done = store.conclude_task(task.number, Ending::Cancelled, 9).await.unwrap();
+    let done = store.conclude_task(task.number, TaskEnding::Cancelled, 9).await.unwrap();
     assert_eq!((done.status, done.verdict), (TaskStatus::Cancelled, None));
 }
 

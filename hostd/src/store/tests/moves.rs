@@ -1,6 +1,6 @@
 use super::{SECRET, empty, insert, kinds, label, new_sandbox, owner, problem, with_one};
 use crate::{
-    core::{Blueprint, Death, Ending, Environment, Goal, Move, Refused, Renewal},
+    core::{Blueprint, Death, Environment, Goal, Renewal, TaskEnding, Transition, TransitionRefused},
     store::{Change, EventFilter, ExecRecord, SandboxFilter, Secret, StoreError, TaskBegun},
 };
 use protocol::{
@@ -26,7 +26,7 @@ async fn a_sandbox_reads_as_it_was_written() {
 #[tokio::test]
 async fn every_move_is_written_with_its_event() {
     let (_dir, store, id) = with_one().await;
-    let accept = |goal| Move::Accept { goal, deadline_ms: 70_000 };
+    let accept = |goal| Transition::Accept { goal, deadline_ms: 70_000 };
     let renewal = Renewal { keep_workspace: true };
     let error = json!({ "problem": problem() });
     let death = || Box::new(Death { cause: DeathCause::Killed, signal: Some(9), ..Death::default() });
@@ -34,46 +34,46 @@ async fn every_move_is_written_with_its_event() {
     let away = Problem { code: ProblemCode::DriverUnavailable, ..problem() };
     let moves = [
         (
-            Move::Extend { deadline_ms: 65_000 },
+            Transition::Extend { deadline_ms: 65_000 },
             "delayed",
             json!({ "phase": "provisioning", "deadline_ms": 65_000 }),
         ),
-        (Move::Reached, "running", json!({})),
+        (Transition::Reached, "running", json!({})),
         (accept(Goal::Paused), "wanted", json!({ "goal": "paused", "phase": "pausing" })),
-        (Move::Reached, "paused", json!({})),
+        (Transition::Reached, "paused", json!({})),
         (accept(Goal::Running), "wanted", json!({ "goal": "running", "phase": "resuming" })),
-        (Move::Reached, "running", json!({})),
+        (Transition::Reached, "running", json!({})),
         (
-            Move::Doze { deadline_ms: 70_000 },
+            Transition::Doze { deadline_ms: 70_000 },
             "wanted",
             json!({ "goal": "paused", "phase": "pausing", "dozing": true }),
         ),
-        (Move::Reached, "paused", json!({ "dozing": true })),
+        (Transition::Reached, "paused", json!({ "dozing": true })),
         // Somebody wants it to stay so: it dozes no more.
         (accept(Goal::Paused), "wanted", json!({ "goal": "paused", "phase": null })),
         (accept(Goal::Running), "wanted", json!({ "goal": "running", "phase": "resuming" })),
-        (Move::GiveUp { problem: away.clone(), found: None }, "paused", json!({ "problem": away })),
+        (Transition::GiveUp { problem: away.clone(), found: None }, "paused", json!({ "problem": away })),
         (
-            Move::Lost { death: death() },
+            Transition::Lost { death: death() },
             "error",
             json!({ "problem": death().problem(), "post_mortem": told(2_011) }),
         ),
         (
-            Move::Renew { renewal, deadline_ms: 70_000 },
+            Transition::Renew { renewal, deadline_ms: 70_000 },
             "wanted",
             json!({ "goal": "running", "phase": "provisioning", "renewal": { "keep_workspace": true } }),
         ),
-        (Move::Renewed, "renewed", json!({})),
-        (Move::GiveUp { problem: problem(), found: None }, "error", error),
+        (Transition::Renewed, "renewed", json!({})),
+        (Transition::GiveUp { problem: problem(), found: None }, "error", error),
         (
-            Move::Restart { death: death(), deadline_ms: 70_000 },
+            Transition::Restart { death: death(), deadline_ms: 70_000 },
             "error",
             json!({ "problem": death().problem(), "phase": "starting", "post_mortem": told(2_015) }),
         ),
-        (Move::Reached, "running", json!({})),
-        (Move::Ended { death: death() }, "ended", json!({ "post_mortem": told(2_017) })),
+        (Transition::Reached, "running", json!({})),
+        (Transition::Ended { death: death() }, "ended", json!({ "post_mortem": told(2_017) })),
         (accept(Goal::Destroyed), "wanted", json!({ "goal": "destroyed", "phase": "destroying" })),
-        (Move::Reached, "destroyed", json!({})),
+        (Transition::Reached, "destroyed", json!({})),
     ];
     for (number, (change, kind, data)) in moves.into_iter().enumerate() {
         let now_ms = 2_000 + number as u64;
@@ -101,31 +101,32 @@ async fn a_death_is_kept_on_sandbox_attempt_and_tasks_until_the_next() {
     let (runs, waits) = (number(begin("t1").await.unwrap()), number(begin("t2").await.unwrap()));
     store.task_taken(runs).await.unwrap();
     store.append_task(runs, vec![super::status_line(1, TaskPhase::Agent)]).await.unwrap();
-    store.move_sandbox(&id, Move::Reached, 2_000).await.unwrap();
+    store.move_sandbox(&id, Transition::Reached, 2_000).await.unwrap();
 
     let oom = Death { cause: DeathCause::Oom, exit_code: Some(137), oom_kills: 1, ..Death::default() };
-    let moved = store.move_sandbox(&id, Move::Lost { death: Box::new(oom.clone()) }, 3_000).await.unwrap();
+    let moved =
+        store.move_sandbox(&id, Transition::Lost { death: Box::new(oom.clone()) }, 3_000).await.unwrap();
     let told = oom.post_mortem(Some("t1".to_owned()), 3_000);
     assert_eq!(moved.post_mortem.as_deref(), Some(&told));
     assert_eq!(store.attempts(&id, None, 9).await.unwrap()[0].post_mortem.as_deref(), Some(&told));
 
     // Whoever ends what was in it says why; what was not in it is not concerned.
-    let done = store.conclude_task(runs, Ending::Lost, 3_001).await.unwrap();
+    let done = store.conclude_task(runs, TaskEnding::Lost, 3_001).await.unwrap();
     let said = done.result.unwrap().message.unwrap();
     assert_eq!(said, format!("the sandbox ended under it: {}", oom.sentence(None)));
     assert_eq!(store.task_by_number(waits).await.unwrap().unwrap().death, None);
 
     // It survives whatever comes, except the next death.
     for goal in [Goal::Running, Goal::Stopped, Goal::Running] {
-        store.move_sandbox(&id, Move::Accept { goal, deadline_ms: 9_000 }, 4_000).await.unwrap();
-        let moved = store.move_sandbox(&id, Move::Reached, 4_000).await.unwrap();
+        store.move_sandbox(&id, Transition::Accept { goal, deadline_ms: 9_000 }, 4_000).await.unwrap();
+        let moved = store.move_sandbox(&id, Transition::Reached, 4_000).await.unwrap();
         assert_eq!(moved.post_mortem.as_deref(), Some(&told));
     }
     let shut = Death { cause: DeathCause::ShutDown, ..Death::default() };
-    store.move_sandbox(&id, Move::Ended { death: Box::new(shut.clone()) }, 5_000).await.unwrap();
+    store.move_sandbox(&id, Transition::Ended { death: Box::new(shut.clone()) }, 5_000).await.unwrap();
     let goal = Goal::Destroyed;
-    store.move_sandbox(&id, Move::Accept { goal, deadline_ms: 9_000 }, 6_000).await.unwrap();
-    let gone = store.move_sandbox(&id, Move::Reached, 6_000).await.unwrap();
+    store.move_sandbox(&id, Transition::Accept { goal, deadline_ms: 9_000 }, 6_000).await.unwrap();
+    let gone = store.move_sandbox(&id, Transition::Reached, 6_000).await.unwrap();
     assert_eq!(gone.post_mortem.as_deref(), Some(&shut.post_mortem(None, 5_000)));
 }
 
@@ -133,14 +134,14 @@ async fn a_death_is_kept_on_sandbox_attempt_and_tasks_until_the_next() {
 async fn a_move_that_is_refused_or_changes_nothing_writes_nothing() {
     let (_dir, store, id) = with_one().await;
     let before = store.sandbox(&id).await.unwrap();
-    let pause = Move::Accept { goal: Goal::Paused, deadline_ms: 1 };
+    let pause = Transition::Accept { goal: Goal::Paused, deadline_ms: 1 };
     let refused = store.move_sandbox(&id, pause, 2_000).await;
-    assert!(matches!(refused, Err(StoreError::Refused(Refused::NotRunning))));
-    let again = Move::Accept { goal: Goal::Running, deadline_ms: 1 };
+    assert!(matches!(refused, Err(StoreError::Refused(TransitionRefused::NotRunning))));
+    let again = Transition::Accept { goal: Goal::Running, deadline_ms: 1 };
     assert_eq!(Some(store.move_sandbox(&id, again, 2_000).await.unwrap()), before);
     assert_eq!(store.sandbox(&id).await.unwrap(), before);
     assert_eq!(kinds(&store).await, ["sandbox.created"]);
-    let nobody = store.move_sandbox(&super::id(7), Move::Renewed, 1).await;
+    let nobody = store.move_sandbox(&super::id(7), Transition::Renewed, 1).await;
     assert!(matches!(nobody, Err(StoreError::NotFound)));
 }
 
@@ -195,15 +196,15 @@ async fn nothing_of_a_destroyed_sandbox_stays_open() {
         hints: vec![],
     };
     store.begin_exec(exec.clone()).await.unwrap();
-    store.move_sandbox(&id, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 2).await.unwrap();
-    let record = store.move_sandbox(&id, Move::Reached, 3).await.unwrap();
+    store.move_sandbox(&id, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 2).await.unwrap();
+    let record = store.move_sandbox(&id, Transition::Reached, 3).await.unwrap();
     assert_eq!(store.exec(&id, &exec.id).await.unwrap().unwrap().exit, Some(Exit::Lost));
     assert_eq!(store.attempts(&id, None, 9).await.unwrap()[0].state, AttemptState::Failed);
     assert_eq!(kinds(&store).await.last().unwrap(), "sandbox.destroyed");
     assert_eq!(record.env.0.all["PASSWORD"], "");
     assert_eq!(record.env.0.services["web"]["PASSWORD"], "");
     let late = store.change_sandbox(&id, Change::default(), 4).await;
-    assert!(matches!(late, Err(StoreError::Refused(Refused::Destroyed))));
+    assert!(matches!(late, Err(StoreError::Refused(TransitionRefused::Destroyed))));
 }
 
 #[tokio::test]
@@ -213,7 +214,7 @@ async fn an_environment_is_in_its_column_only() {
         .begin_attempt(&id, protocol::api::AttemptRelation::Start, super::blueprint().into(), 2)
         .await
         .unwrap();
-    store.move_sandbox(&id, Move::Reached, 3).await.unwrap();
+    store.move_sandbox(&id, Transition::Reached, 3).await.unwrap();
     let record = store.sandbox(&id).await.unwrap().unwrap();
     assert!(!format!("{record:?}").contains(SECRET));
     for event in store.events(EventFilter::default(), 0, 100).await.unwrap() {
@@ -235,10 +236,10 @@ async fn lists_are_filtered_and_paged_newest_first() {
     let mut other = new_sandbox(6, None);
     other.owner.tenant = label("other");
     insert(&store, other).await;
-    store.move_sandbox(&super::id(2), Move::Reached, 2).await.unwrap();
-    let destroy = Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 };
+    store.move_sandbox(&super::id(2), Transition::Reached, 2).await.unwrap();
+    let destroy = Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 };
     store.move_sandbox(&super::id(3), destroy, 2).await.unwrap();
-    store.move_sandbox(&super::id(3), Move::Reached, 2).await.unwrap();
+    store.move_sandbox(&super::id(3), Transition::Reached, 2).await.unwrap();
 
     let acme = SandboxFilter { tenant: Some(label("acme")), ..SandboxFilter::default() };
     let status = |status| SandboxFilter { status: Some(status), ..SandboxFilter::default() };
@@ -270,7 +271,7 @@ async fn an_adopted_sandbox_is_as_it_was_found() {
     assert!(record.state.is_up());
     assert_eq!(store.attempts(&record.id, None, 9).await.unwrap()[0].state, AttemptState::Succeeded);
     assert_eq!(kinds(&store).await, ["sandbox.adopted"]);
-    let wanted = Move::Accept { goal: Goal::Stopped, deadline_ms: 1 };
-    let effort = store.move_sandbox(&record.id, wanted, 2).await.unwrap().state.effort;
-    assert_eq!(effort.map(|effort| effort.phase), Some(Phase::Stopping));
+    let wanted = Transition::Accept { goal: Goal::Stopped, deadline_ms: 1 };
+    let operation = store.move_sandbox(&record.id, wanted, 2).await.unwrap().state.operation;
+    assert_eq!(operation.map(|operation| operation.phase), Some(Phase::Stopping));
 }

@@ -1,6 +1,6 @@
 use super::{empty, id, insert, label, new_sandbox};
 use crate::{
-    core::{Goal, Move},
+    core::{Goal, Transition},
     store::{SandboxFilter, StoreError},
 };
 use protocol::api::{AttemptRelation, SandboxScope, ScopeKind};
@@ -44,10 +44,13 @@ async fn of_fifty_at_once_one_gets_the_scope() {
 async fn a_destroyed_sandbox_frees_its_scope() {
     let (_dir, store) = empty();
     insert(&store, new_sandbox(1, Some(shared()))).await;
-    store.move_sandbox(&id(1), Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 2).await.unwrap();
+    store
+        .move_sandbox(&id(1), Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 2)
+        .await
+        .unwrap();
     let early = store.insert_sandbox(new_sandbox(2, Some(shared())), AttemptRelation::Create).await;
     assert!(matches!(early, Err(StoreError::ScopeTaken { existing }) if existing == id(1)));
-    store.move_sandbox(&id(1), Move::Reached, 3).await.unwrap();
+    store.move_sandbox(&id(1), Transition::Reached, 3).await.unwrap();
     insert(&store, new_sandbox(2, Some(shared()))).await;
 }
 

@@ -2,7 +2,7 @@
 
 use super::{SECRET, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
-    core::{Ending, Goal, Move, TaskLine},
+    core::{Goal, TaskEnding, TaskLine, Transition},
     store::{EventFilter, Following, Store, StoreError, TaskBegun, TaskRecord, Topic, data_of, limits},
 };
 use proptest::prelude::*;
@@ -92,10 +92,10 @@ async fn events_are_taken_over_once_and_nothing_comes_after_done() {
     store.append_task(task.number, lines(1..=5)).await.unwrap();
     let again = store.append_task(task.number, lines(3..=7)).await.unwrap();
     assert_eq!(again.followed, 7);
-    let done = store.conclude_task(task.number, Ending::Lost, 99).await.unwrap();
+    let done = store.conclude_task(task.number, TaskEnding::Lost, 99).await.unwrap();
     assert_eq!((done.status, done.phase, done.followed), (TaskStatus::Failed, TaskPhase::Done, 8));
     store.append_task(task.number, lines(8..=20)).await.unwrap();
-    assert_eq!(store.conclude_task(task.number, Ending::Destroyed, 100).await.unwrap(), done);
+    assert_eq!(store.conclude_task(task.number, TaskEnding::Destroyed, 100).await.unwrap(), done);
     assert_eq!(store.cancel_task(task.number, 101).await.unwrap(), done, "an end is an end");
     let events = logged(&store, &task).await;
     assert_eq!(
@@ -161,7 +161,7 @@ async fn what_an_agent_prints_is_kept_up_to_a_bound_and_its_end_always() {
     let question = br#"{"seq":201,"time_ms":9,"type":"permission","permission":1}"#;
     let question = TaskLine::parse(&question.as_slice().into()).unwrap();
     store.append_task(task.number, vec![question]).await.unwrap();
-    store.conclude_task(task.number, Ending::Lost, 9).await.unwrap();
+    store.conclude_task(task.number, TaskEnding::Lost, 9).await.unwrap();
     let events = logged(&store, &task).await;
     let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
     let messages = kinds.iter().filter(|kind| **kind == "message").count();
@@ -176,12 +176,15 @@ async fn tasks_of_a_sandbox_that_is_long_gone_are_tidied_away() {
     let (old, open) = (taken(&store, "t1").await, taken(&store, "t2").await);
     for task in [&old, &open] {
         store.append_task(task.number, lines(1..=3)).await.unwrap();
-        store.conclude_task(task.number, Ending::Lost, 9).await.unwrap();
+        store.conclude_task(task.number, TaskEnding::Lost, 9).await.unwrap();
     }
     let later = 2 * limits::TASKS_OF_DESTROYED_KEEP_MS;
     assert_eq!(store.tidy(later).await.unwrap().tasks, 0, "its sandbox lives");
-    store.move_sandbox(&sandbox, Move::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3).await.unwrap();
-    store.move_sandbox(&sandbox, Move::Reached, 4).await.unwrap();
+    store
+        .move_sandbox(&sandbox, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3)
+        .await
+        .unwrap();
+    store.move_sandbox(&sandbox, Transition::Reached, 4).await.unwrap();
     assert_eq!(store.tidy(5).await.unwrap().tasks, 0, "it has only just gone");
     let tidied = store.tidy(later).await.unwrap();
     assert_eq!((tidied.tasks, tidied.task_events), (2, 4));

@@ -4,7 +4,7 @@
 use crate::row::{Goal, Row, median, ratio};
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use hostd::core::{Blueprint, Frames, State, TaskLine};
+use hostd::core::{Blueprint, State, TaskFrames, TaskLine};
 use hostd::store::{NewSandbox, NewTask, Secret, Store, TaskBegun};
 use protocol::TaskId;
 use protocol::api::{AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
@@ -119,7 +119,7 @@ fn file() -> Result<Duration> {
     let mut file = std::fs::File::create(dir.path().join("segment"))?;
     let batches: Vec<_> = (1..=EVENTS).step_by(TOGETHER as usize).map(lines).collect::<Result<_>>()?;
     let started = Instant::now();
-    let mut frames = Frames::new("01jb9xyzabcdefghjkmnpqrstv", "01jb9xyzabcdefghjkmnpqrstv");
+    let mut frames = TaskFrames::new("01jb9xyzabcdefghjkmnpqrstv", "01jb9xyzabcdefghjkmnpqrstv");
     for line in batches {
         for line in &line {
             frames.push(line.number, line);

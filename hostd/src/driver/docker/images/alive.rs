@@ -1,7 +1,7 @@
 //! Keeps whoever listens informed while nothing new is to be told: silence would be taken for an engine that
 //! does not answer.
 
-use crate::driver::Progress;
+use crate::driver::ProgressSink;
 use std::{future::Future, time::Duration};
 use tokio::{
     sync::watch,
@@ -12,12 +12,12 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Does some work, and tells its last word again and again until it is done. The work bounds itself.
 pub async fn telling<T, F: Future<Output = T>>(
-    progress: &Progress,
+    progress: &ProgressSink,
     first: &str,
-    work: impl FnOnce(Progress) -> F,
+    work: impl FnOnce(ProgressSink) -> F,
 ) -> T {
     let (say, mut said) = watch::channel(first.to_owned());
-    let mut work = std::pin::pin!(work(Progress::to(move |text| {
+    let mut work = std::pin::pin!(work(ProgressSink::new(move |text| {
         say.send_replace(text.to_owned());
     })));
     let mut again = interval(TELL_EVERY);
@@ -31,7 +31,7 @@ pub async fn telling<T, F: Future<Output = T>>(
             _ = again.tick() => {}
         }
         let text = said.borrow_and_update().clone();
-        progress.tell(&text);
+        progress.report(&text);
     }
 }
 
@@ -45,17 +45,18 @@ mod tests {
     async fn the_last_word_is_told_every_second_until_it_is_done() {
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let listener = heard.clone();
-        let progress = Progress::to(move |text| listener.lock().expect("one writer").push(text.to_owned()));
-        let done = telling(&progress, "begun", async |progress: Progress| {
+        let progress =
+            ProgressSink::new(move |text| listener.lock().expect("one writer").push(text.to_owned()));
+        let done = telling(&progress, "begun", async |progress: ProgressSink| {
             sleep(Duration::from_millis(2_500)).await;
-            progress.tell("half");
+            progress.report("half");
             sleep(Duration::from_millis(2_500)).await;
             7
         });
         assert_eq!(done.await, 7);
         let heard = heard.lock().expect("all is told").clone();
         assert_eq!(heard, ["begun", "begun", "begun", "half", "half", "half"]);
-        let quick = telling(&progress, "quick", async |_: Progress| 1).await;
+        let quick = telling(&progress, "quick", async |_: ProgressSink| 1).await;
         assert_eq!(quick, 1);
     }
 }

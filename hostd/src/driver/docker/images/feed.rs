@@ -1,7 +1,7 @@
 //! A root file system on its way to the engine: packed by a thread, piece by piece, no faster than it is
 //! taken.
 
-use crate::driver::{Progress, docker::engine::Tar, local::images::pack};
+use crate::driver::{ProgressSink, docker::engine::Tar, local::images::pack};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::poll_fn;
 use std::{
@@ -18,7 +18,7 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// `what` is told with how much of it went. A tree that cannot be read ends in an error, never in an archive
 /// that looks whole.
-pub fn tar_of(root: PathBuf, what: String, progress: Progress) -> Tar {
+pub fn tar_of(root: PathBuf, what: String, progress: ProgressSink) -> Tar {
     let (pieces, mut taken) = mpsc::channel(PIECES_MAX);
     // Ends when it is done, or when nobody takes what it packs.
     tokio::task::spawn_blocking(move || {
@@ -34,7 +34,7 @@ pub fn tar_of(root: PathBuf, what: String, progress: Progress) -> Tar {
             bytes += Bytes::len(piece) as u64;
             if told.elapsed() >= TELL_EVERY {
                 told = Instant::now();
-                progress.tell(&format!("{what}: {} MB", bytes / 1_000_000));
+                progress.report(&format!("{what}: {} MB", bytes / 1_000_000));
             }
         }
         next
@@ -79,7 +79,7 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let body: Vec<u8> = (0..3 * PIECE_BYTES + 17).map(|n| n as u8).collect();
         std::fs::write(place.path().join("large"), &body).expect("written");
-        let pieces: Vec<_> = tar_of(place.path().into(), "x".into(), Progress::default()).collect().await;
+        let pieces: Vec<_> = tar_of(place.path().into(), "x".into(), ProgressSink::default()).collect().await;
         let whole: Vec<u8> = pieces.into_iter().flat_map(|piece| piece.expect("packed")).collect();
         let mut archive = tar::Archive::new(whole.as_slice());
         let mut entry = archive.entries().expect("an archive").next().expect("one").expect("whole");
@@ -91,7 +91,7 @@ mod tests {
     #[tokio::test]
     async fn a_tree_that_cannot_be_read_ends_in_an_error() {
         let pieces: Vec<_> =
-            tar_of("/nowhere/at/all".into(), "x".into(), Progress::default()).collect().await;
+            tar_of("/nowhere/at/all".into(), "x".into(), ProgressSink::default()).collect().await;
         assert!(matches!(pieces.last(), Some(Err(_))));
     }
 }

@@ -2,7 +2,7 @@
 //! When the first goes away in the middle, another takes over.
 
 use super::failure::Failure;
-use crate::driver::Progress;
+use crate::driver::ProgressSink;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -34,12 +34,12 @@ pub struct Lead {
     name: String,
     word: Arc<watch::Sender<Word>>,
     /// To tell oneself and all who wait.
-    pub progress: Progress,
+    pub progress: ProgressSink,
 }
 
 impl Flights {
     /// Waits for whoever does it already.
-    pub async fn turn(&self, name: &str, progress: &Progress) -> Turn {
+    pub async fn turn(&self, name: &str, progress: &ProgressSink) -> Turn {
         loop {
             let word = match self.take(name, progress) {
                 Ok(lead) => return Turn::Mine(lead),
@@ -51,7 +51,7 @@ impl Flights {
         }
     }
 
-    fn take(&self, name: &str, progress: &Progress) -> Result<Lead, watch::Receiver<Word>> {
+    fn take(&self, name: &str, progress: &ProgressSink) -> Result<Lead, watch::Receiver<Word>> {
         let mut under_way = self.lock();
         if let Some(word) = under_way.get(name) {
             return Err(word.clone());
@@ -60,8 +60,8 @@ impl Flights {
         under_way.insert(name.to_owned(), listen);
         let word = Arc::new(word);
         let (own, others) = (progress.clone(), Arc::clone(&word));
-        let progress = Progress::to(move |text| {
-            own.tell(text);
+        let progress = ProgressSink::new(move |text| {
+            own.report(text);
             others.send_replace(Word::Told(text.to_owned()));
         });
         Ok(Lead { flights: self.clone(), name: name.to_owned(), word, progress })
@@ -86,11 +86,11 @@ impl Drop for Lead {
 }
 
 /// How it ended; nothing when whoever did it went away.
-async fn heard(mut word: watch::Receiver<Word>, progress: &Progress) -> Option<Result<(), Failure>> {
+async fn heard(mut word: watch::Receiver<Word>, progress: &ProgressSink) -> Option<Result<(), Failure>> {
     loop {
         match &*word.borrow_and_update() {
             Word::Begun => {}
-            Word::Told(text) => progress.tell(text),
+            Word::Told(text) => progress.report(text),
             Word::Ended(result) => return Some(result.clone()),
         }
         word.changed().await.ok()?;
@@ -108,7 +108,7 @@ mod tests {
         let (flights, done, gate) = (Flights::default(), AtomicUsize::new(0), Semaphore::new(0));
         let heard = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&heard);
-        let progress = Progress::to(move |text| {
+        let progress = ProgressSink::new(move |text| {
             assert_eq!(text, "half");
             count.fetch_add(1, Ordering::SeqCst);
         });
@@ -116,7 +116,7 @@ mod tests {
             Turn::Ended(result) => result,
             Turn::Mine(lead) => {
                 done.fetch_add(1, Ordering::SeqCst);
-                lead.progress.tell("half");
+                lead.progress.report("half");
                 gate.acquire().await.expect("open").forget();
                 lead.end(Err(Failure::DiskFull))
             }
@@ -134,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn when_the_first_goes_away_another_takes_over() {
-        let (flights, progress) = (Flights::default(), Progress::default());
+        let (flights, progress) = (Flights::default(), ProgressSink::default());
         let Turn::Mine(first) = flights.turn("one", &progress).await else { panic!("nobody else is there") };
         let mut second = Box::pin(flights.turn("one", &progress));
         assert!(futures_util::poll!(second.as_mut()).is_pending());

@@ -5,7 +5,7 @@ use super::{
     alive::telling,
     failure::Failure,
 };
-use crate::driver::Progress;
+use crate::driver::ProgressSink;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -34,7 +34,7 @@ impl Slots {
     }
 
     /// Waits for one, and tells so.
-    pub async fn take(&self, tenant: &str, image: &str, progress: &Progress) -> Result<Slot, Failure> {
+    pub async fn take(&self, tenant: &str, image: &str, progress: &ProgressSink) -> Result<Slot, Failure> {
         let waiting = format!("waiting to pull {image}: others are pulled first");
         let slot = telling(progress, &waiting, |_| {
             timeout(Duration::from_millis(PULL_WAIT_MAX_MS), self.acquire(tenant))
@@ -66,10 +66,10 @@ impl Slots {
 mod tests {
     use super::*;
 
-    fn heard() -> (Arc<Mutex<Vec<String>>>, Progress) {
+    fn heard() -> (Arc<Mutex<Vec<String>>>, ProgressSink) {
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let listener = heard.clone();
-        (heard, Progress::to(move |text| listener.lock().expect("one writer").push(text.to_owned())))
+        (heard, ProgressSink::new(move |text| listener.lock().expect("one writer").push(text.to_owned())))
     }
 
     #[tokio::test(start_paused = true)]

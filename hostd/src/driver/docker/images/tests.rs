@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 /// Checked by the compiler: a driver's verbs go from thread to thread.
 #[allow(dead_code)]
-fn preparing_may_change_threads(images: &Images, progress: &Progress) {
+fn preparing_may_change_threads(images: &Images, progress: &ProgressSink) {
     fn is_send(_: impl Send) {}
     is_send(images.prepare(&Wish { image: "host", tenant: "t", progress }));
 }
@@ -23,7 +23,7 @@ async fn told_of(
     let images = fixture::images(&fake.engine, fake.dir.path());
     let heard: Arc<Mutex<Vec<String>>> = Arc::default();
     let listener = heard.clone();
-    let progress = Progress::to(move |text| listener.lock().expect("one writer").push(text.to_owned()));
+    let progress = ProgressSink::new(move |text| listener.lock().expect("one writer").push(text.to_owned()));
     let ended = images.prepare(&Wish { image, tenant: "t", progress: &progress }).await;
     let heard = heard.lock().expect("all is told").clone();
     (ended, heard)

@@ -11,15 +11,15 @@ use tokio::sync::Notify;
 type Queue = BTreeMap<i64, Arc<Notify>>;
 
 #[derive(Clone, Default)]
-pub(super) struct Turns {
+pub(super) struct TaskQueues {
     queues: Arc<Mutex<HashMap<SandboxId, Queue>>>,
 }
 
-impl Turns {
-    pub(super) fn queue(&self, sandbox: SandboxId, number: i64) -> Turn {
-        let told = Arc::new(Notify::new());
-        self.lock().entry(sandbox).or_default().insert(number, told.clone());
-        Turn { turns: self.clone(), sandbox, number, told }
+impl TaskQueues {
+    pub(super) fn enqueue(&self, sandbox: SandboxId, number: i64) -> QueueTicket {
+        let moved_up = Arc::new(Notify::new());
+        self.lock().entry(sandbox).or_default().insert(number, moved_up.clone());
+        QueueTicket { queues: self.clone(), sandbox, number, moved_up }
     }
 
     /// A panic of somebody else leaves nothing half done here.
@@ -29,28 +29,28 @@ impl Turns {
 }
 
 /// A place in the queue of a sandbox, until it is left or dropped.
-pub(super) struct Turn {
-    turns: Turns,
+pub(super) struct QueueTicket {
+    queues: TaskQueues,
     sandbox: SandboxId,
     number: i64,
-    told: Arc<Notify>,
+    moved_up: Arc<Notify>,
 }
 
-impl Turn {
+impl QueueTicket {
     /// Whether nobody is before it.
-    pub(super) fn has_come(&self) -> bool {
-        let queues = self.turns.lock();
+    pub(super) fn is_first(&self) -> bool {
+        let queues = self.queues.lock();
         let first = queues.get(&self.sandbox).and_then(|queue| queue.keys().next());
         first.is_none_or(|first| *first >= self.number)
     }
 
     /// Returns when that may have changed.
     pub(super) async fn changed(&self) {
-        self.told.notified().await;
+        self.moved_up.notified().await;
     }
 
     pub(super) fn leave(&self) {
-        let mut queues = self.turns.lock();
+        let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&self.sandbox) else { return };
         queue.remove(&self.number);
         match queue.values().next() {
@@ -60,7 +60,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
         self.leave();
     }
@@ -72,20 +72,20 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_comes_first_and_whoever_leaves_tells_the_next() {
-        let turns = Turns::default();
+        let queues = TaskQueues::default();
         let sandbox: SandboxId = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
-        let [third, first, second] = [3, 1, 2].map(|number| turns.queue(sandbox, number));
-        let coming = || [&first, &second, &third].map(Turn::has_come);
+        let [third, first, second] = [3, 1, 2].map(|number| queues.enqueue(sandbox, number));
+        let coming = || [&first, &second, &third].map(QueueTicket::is_first);
         assert_eq!(coming(), [true, false, false]);
-        drop(turns.queue(sandbox, 4));
+        drop(queues.enqueue(sandbox, 4));
         second.leave();
         assert_eq!(coming(), [true, false, false]);
         first.leave();
         third.changed().await;
-        assert!(third.has_come());
+        assert!(third.is_first());
         drop(third);
-        assert!(turns.lock().is_empty(), "nothing is left");
+        assert!(queues.lock().is_empty(), "nothing is left");
         drop((first, second));
-        assert!(turns.lock().is_empty());
+        assert!(queues.lock().is_empty());
     }
 }

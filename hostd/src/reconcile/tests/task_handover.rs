@@ -2,7 +2,7 @@
 
 use super::fixture::{new_sandbox, open, patient};
 use crate::{
-    driver::fake::Fake,
+    driver::fake::FakeDriver,
     store::{NewTask, TaskBegun, TaskRecord, tests::new_task},
 };
 use protocol::{FailureReason, api::SandboxSpec};
@@ -18,7 +18,7 @@ const IDLE_MS: u64 = 3_600_000;
 /// The end of a task of an agent whose program is not there, and which an earlier hostd was about to give.
 async fn end(runtimed_has_it: bool) -> TaskRecord {
     let dir = tempfile::tempdir().expect("a directory");
-    let driver = Arc::new(Fake::default());
+    let driver = Arc::new(FakeDriver::default());
     driver.has_task.store(runtimed_has_it, Ordering::Relaxed);
     // It ends as soon as somebody follows it.
     driver.end_tasks();

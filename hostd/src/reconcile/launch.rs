@@ -2,14 +2,14 @@
 
 use super::{
     FleetError,
-    owner::Owner,
-    perform::{Flow, Outcome, problem_of},
-    telling::Turn,
+    actor::SandboxActor,
+    launch_progress::LaunchPermit,
+    perform::{Flow, WorkOutcome, problem_of},
 };
 use crate::{
     control::{Control, ControlError},
     core::Goal,
-    driver::{Badge, DriverError, Order, Particulars},
+    driver::{DriverError, LabelDetails, LaunchRequest, SandboxLabel},
     inside::Door,
     limits,
     store::SandboxRecord,
@@ -29,70 +29,70 @@ const TRY_MAX: Duration = Duration::from_millis(50);
 const TRIES_QUICK: u32 = 40;
 
 /// Going up is pointless once it must not be up.
-fn pointless(_: Goal, now: Goal) -> bool {
+fn is_pointless(_: Goal, now: Goal) -> bool {
     match now {
         Goal::Stopped | Goal::Destroyed => true,
         Goal::Running | Goal::Paused => false,
     }
 }
 
-impl Owner {
+impl SandboxActor {
     pub(super) async fn launch(&mut self) -> Flow {
-        self.gone();
+        self.disconnect();
         self.fleet.disk.ensure();
         self.begin_attempt().await?;
         let record = self.record();
-        let turn = Turn::default();
-        let order = Order {
-            badge: badge(&record),
+        let permit = LaunchPermit::default();
+        let request = LaunchRequest {
+            label: label(&record),
             attempt: record.attempt,
             blueprint: record.blueprint.clone(),
-            progress: self.listen(turn.clone()),
+            progress: self.progress_sink(permit.clone()),
         };
-        let (driver, fleet, held) = (self.driver.clone(), self.fleet.clone(), turn.clone());
+        let (driver, fleet, held) = (self.driver.clone(), self.fleet.clone(), permit.clone());
         let work = async move {
-            let permit = match fleet.launches(&driver) {
+            let acquired = match fleet.launches(&driver) {
                 Some(launches) => launches.acquire_owned().await.ok(),
                 None => None,
             };
-            if let Ok(mut turn) = turn.lock() {
-                *turn = permit;
+            if let Ok(mut held) = permit.lock() {
+                *held = acquired;
             }
-            driver.launch(&order).await
+            driver.launch(&request).await
         };
-        let outcome = self.attentively(work, pointless).await;
-        self.stop_listening();
+        let outcome = self.run_interruptible(work, is_pointless).await;
+        self.stop_progress();
         let answered = !matches!(
             outcome,
-            Outcome::Done(Err(DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }))
-                | Outcome::CutOff
-                | Outcome::Overdue
+            WorkOutcome::Done(Err(DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }))
+                | WorkOutcome::CutOff
+                | WorkOutcome::Overdue
         );
-        self.may_come_late(Goal::Running, answered);
+        self.expect_late_effect(Goal::Running, answered);
         match outcome {
-            Outcome::Done(Ok(handle)) => {
-                self.unhindered();
+            WorkOutcome::Done(Ok(handle)) => {
+                self.end_outage();
                 // Written with what comes of it: the driver finds it without.
                 self.launched = Some(handle);
-                self.offer();
+                self.open_door();
                 Ok(ControlFlow::Continue(()))
             }
             // Later it may work, and is the same attempt: the deadline ends it.
-            Outcome::Done(Err(
+            WorkOutcome::Done(Err(
                 error @ (DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }),
             )) => {
-                self.hindered(&error);
+                self.note_outage(&error);
                 Err(error.into())
             }
-            Outcome::Done(Err(error)) => self.give_up(problem_of(&error)).await,
-            Outcome::Overdue => {
+            WorkOutcome::Done(Err(error)) => self.give_up(problem_of(&error)).await,
+            WorkOutcome::Overdue => {
                 // It had its turn, and never said a word.
-                if held.lock().is_ok_and(|turn| turn.is_some()) {
-                    self.unanswered();
+                if held.lock().is_ok_and(|permit| permit.is_some()) {
+                    self.note_timeout();
                 }
                 Ok(ControlFlow::Break(()))
             }
-            Outcome::CutOff => Ok(ControlFlow::Break(())),
+            WorkOutcome::CutOff => Ok(ControlFlow::Break(())),
         }
     }
 
@@ -102,9 +102,9 @@ impl Owner {
             return Ok(());
         }
         let record = self.record();
-        let relation = match &record.state.effort {
+        let relation = match &record.state.operation {
             Some(_) if record.state.status == SandboxStatus::Creating => AttemptRelation::Create,
-            Some(effort) if effort.phase == Phase::Provisioning => AttemptRelation::Recreate,
+            Some(operation) if operation.phase == Phase::Provisioning => AttemptRelation::Recreate,
             Some(_) | None if self.deaths > 0 => AttemptRelation::Restart,
             Some(_) | None => AttemptRelation::Start,
         };
@@ -117,12 +117,12 @@ impl Owner {
     }
 
     pub(super) async fn await_ready(&mut self) -> Flow {
-        self.offer();
+        self.open_door();
         let (control, driver, record) = (self.control.clone(), self.driver.clone(), self.record());
         let opened = self.door.as_ref().map(Door::opened);
         let work = async move {
             let told = async {
-                tell(&control, &record).await?;
+                configure(&control, &record).await?;
                 if let Some(opened) = opened {
                     opened.await;
                 }
@@ -134,30 +134,30 @@ impl Owner {
                 _ = driver.died(&record.id) => Ok(false),
             }
         };
-        match self.attentively(work, pointless).await {
-            Outcome::Done(Ok(true)) => {
+        match self.run_interruptible(work, is_pointless).await {
+            WorkOutcome::Done(Ok(true)) => {
                 self.ready = true;
                 self.follow();
                 Ok(ControlFlow::Continue(()))
             }
             // It died instead.
-            Outcome::Done(Ok(false)) => Ok(ControlFlow::Break(())),
-            Outcome::Done(Err(error)) if self.record().state.effort.is_some() => {
+            WorkOutcome::Done(Ok(false)) => Ok(ControlFlow::Break(())),
+            WorkOutcome::Done(Err(error)) if self.record().state.operation.is_some() => {
                 self.give_up(not_ready(&error)).await
             }
             // It ran before and does not answer now: tried again, and reported by whoever needs it.
-            Outcome::Done(Err(error)) => Err(error.into()),
-            Outcome::Overdue if self.record().state.effort.is_some() => {
+            WorkOutcome::Done(Err(error)) => Err(error.into()),
+            WorkOutcome::Overdue if self.record().state.operation.is_some() => {
                 let waited_ms = self.fleet.timing.up_ms;
                 self.give_up(not_ready(&ControlError::TimedOut(waited_ms))).await
             }
-            Outcome::CutOff | Outcome::Overdue => Ok(ControlFlow::Break(())),
+            WorkOutcome::CutOff | WorkOutcome::Overdue => Ok(ControlFlow::Break(())),
         }
     }
 }
 
 /// Waits for PID 1 and gives it the services of the blueprint, with their environment.
-async fn tell(control: &Control, record: &SandboxRecord) -> Result<(), ControlError> {
+async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), ControlError> {
     let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
     let mut pause = TRY_MIN;
     for tries in 0.. {
@@ -183,14 +183,14 @@ async fn has_services(control: &Control, within: Duration) -> Result<bool, Contr
     Ok(!control.get::<Vec<ServiceView>>("/v1/services", within).await?.is_empty())
 }
 
-fn badge(record: &SandboxRecord) -> Badge {
-    Badge {
+fn label(record: &SandboxRecord) -> SandboxLabel {
+    SandboxLabel {
         sandbox: record.id,
         name: record.name.clone(),
         owner: record.owner.clone(),
         scope: record.scope.clone(),
         created_ms: record.created_ms,
-        particulars: Some(Particulars { metadata: record.metadata.clone(), expires_ms: record.expires_ms }),
+        details: Some(LabelDetails { metadata: record.metadata.clone(), expires_ms: record.expires_ms }),
     }
 }
 

@@ -1,16 +1,16 @@
 //! A fleet over a driver in memory, in a hurry: for tests.
 
-use super::{Fleet, FleetParts, Timing};
 use crate::{
     agents::Agents,
-    core::{Bounds, Defaults, DiskMarks, Previews, Scheme, State, blueprint, egress::Exceptions},
+    core::{Bounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions},
     disk_room::DiskRoom,
-    driver::{Drivers, fake::Fake},
+    driver::{Drivers, fake::FakeDriver},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
     inside::Inside,
     models::Models,
     outside::{Names, Outside},
+    reconcile::{Fleet, FleetParts, Timing},
     store::{NewSandbox, Secret, Store},
 };
 use protocol::api::{Label, Network, Owner, SandboxId, SandboxSpec, Visibility};
@@ -28,9 +28,9 @@ pub(crate) fn timing(idle_ms: u64) -> Timing {
         freeze_ms: 60,
         down_ms: 80,
         grace_ms: 10,
-        look_every_ms: 40,
-        look_again_ms: 1,
-        look_blind_ms: 20,
+        inspect_every_ms: 40,
+        retry_min_ms: 1,
+        inspect_unseen_ms: 20,
         progress_every_ms: 10,
         progress_max_ms: 400,
         restart_min_ms: 1,
@@ -40,7 +40,7 @@ pub(crate) fn timing(idle_ms: u64) -> Timing {
     }
 }
 
-pub(crate) async fn open(driver: &Arc<Fake>, directory: &Path, timing: Timing) -> Fleet {
+pub(crate) async fn open(driver: &Arc<FakeDriver>, directory: &Path, timing: Timing) -> Fleet {
     open_with(Drivers::new(vec![driver.clone()]), directory, timing).await
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing
 
 /// A disk that is never full, and on which nothing is set aside.
 pub(crate) fn endless(directory: &Path) -> DiskRoom {
-    DiskRoom::with(directory, DiskMarks { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
+    DiskRoom::with(directory, DiskThresholds { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
 }
 
 /// With names that nobody has.

@@ -1,13 +1,11 @@
 //! A task whose model fails for good is ended at once, and its end says so; who is cancelled by a person is
 //! cancelled.
 
-use super::{
-    Fleet,
-    fixture::{new_sandbox, open, patient},
-};
+use super::fixture::{new_sandbox, open, patient};
 use crate::{
-    driver::fake::Fake,
+    driver::fake::FakeDriver,
     models::{Ask, End, Fault, Grant, GrantWish, Refused, Speech},
+    reconcile::Fleet,
     store::{
         NewTask, Secret, TaskBegun, TaskRecord,
         tests::{new_task, no_room_for},
@@ -24,20 +22,20 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(60);
 const IDLE_MS: u64 = 3_600_000;
 
-struct World {
+struct TaskFixture {
     fleet: Fleet,
     sandbox: SandboxId,
     task: TaskRecord,
     grant: Arc<Grant>,
-    driver: Arc<Fake>,
+    driver: Arc<FakeDriver>,
     key: String,
     _dir: TempDir,
 }
 
 /// A task that runs, and whose agent has shown its key.
-async fn running(budget: Option<TaskBudget>) -> World {
+async fn running(budget: Option<TaskBudget>) -> TaskFixture {
     let dir = tempfile::tempdir().expect("a directory");
-    let driver = Arc::new(Fake::default());
+    let driver = Arc::new(FakeDriver::default());
     let fleet = open(&driver, dir.path(), patient(IDLE_MS)).await;
     let spec = ProviderSpec { default: Some("m".to_owned()), no_key: true, ..ProviderSpec::default() };
     fleet.models().put_provider("openai", &spec).await.expect("a good provider");
@@ -58,10 +56,10 @@ async fn running(budget: Option<TaskBudget>) -> World {
         }
     };
     let grant = timeout(PATIENCE, claimed).await.expect("the key is good when the task is taken");
-    World { fleet, sandbox, task: *task, grant, driver, key, _dir: dir }
+    TaskFixture { fleet, sandbox, task: *task, grant, driver, key, _dir: dir }
 }
 
-impl World {
+impl TaskFixture {
     async fn done(&self) -> TaskRecord {
         let done = async {
             loop {
@@ -98,20 +96,20 @@ fn refused() -> End {
 
 #[tokio::test]
 async fn a_key_opens_when_runtimed_has_begun_with_its_task() {
-    let world = running(None).await;
-    let turn = timeout(PATIENCE, world.grant.in_its_turn()).await.expect("in time");
+    let fixture = running(None).await;
+    let turn = timeout(PATIENCE, fixture.grant.in_its_turn()).await.expect("in time");
     assert_eq!(turn, Ok(()));
-    world.driver.end_tasks();
-    world.done().await;
+    fixture.driver.end_tasks();
+    fixture.done().await;
 }
 
 #[tokio::test]
 async fn a_refusal_for_good_ends_the_task_at_once() {
-    let world = running(None).await;
-    let aim = world.grant.aim(Speech::Chat, "m").expect("a model");
-    let call = world.grant.begin(&aim, Ask::default()).expect("allowed");
+    let fixture = running(None).await;
+    let aim = fixture.grant.aim(Speech::Chat, "m").expect("a model");
+    let call = fixture.grant.begin(&aim, Ask::default()).expect("allowed");
     call.ended(refused()).await;
-    let task = world.done().await;
+    let task = fixture.done().await;
     assert_eq!((task.status, task.failure_reason), (TaskStatus::Failed, Some(FailureReason::ModelFailed)));
     let message = task.result.and_then(|result| result.message);
     assert_eq!(
@@ -128,17 +126,17 @@ async fn a_refusal_that_could_not_be_written_down_is_not_forgotten() {
     /// In which the runner finds out that nothing can be written.
     const WHILE: Duration = Duration::from_millis(100);
     for ends_by_itself in [false, true] {
-        let world = running(None).await;
-        let aim = world.grant.aim(Speech::Chat, "m").expect("a model");
-        let call = world.grant.begin(&aim, Ask::default()).expect("allowed");
-        no_room_for(world.fleet.store(), MODELS, true).await;
+        let fixture = running(None).await;
+        let aim = fixture.grant.aim(Speech::Chat, "m").expect("a model");
+        let call = fixture.grant.begin(&aim, Ask::default()).expect("allowed");
+        no_room_for(fixture.fleet.store(), MODELS, true).await;
         call.ended(refused()).await;
         if ends_by_itself {
-            world.driver.end_tasks();
+            fixture.driver.end_tasks();
         }
         sleep(WHILE).await;
-        no_room_for(world.fleet.store(), MODELS, false).await;
-        let task = world.done().await;
+        no_room_for(fixture.fleet.store(), MODELS, false).await;
+        let task = fixture.done().await;
         assert_eq!(task.failure_reason, Some(FailureReason::ModelFailed), "{ends_by_itself}");
     }
 }
@@ -146,18 +144,18 @@ async fn a_refusal_that_could_not_be_written_down_is_not_forgotten() {
 #[tokio::test]
 async fn a_budget_that_is_used_up_ends_the_task_at_once() {
     let budget = TaskBudget { requests: Some(1), ..TaskBudget::default() };
-    let world = running(Some(budget)).await;
-    let aim = world.grant.aim(Speech::Chat, "m").expect("a model");
-    let _call = world.grant.begin(&aim, Ask::default()).expect("allowed");
-    assert!(matches!(world.grant.begin(&aim, Ask::default()), Err(Refused::Budget(_))));
-    let task = world.done().await;
+    let fixture = running(Some(budget)).await;
+    let aim = fixture.grant.aim(Speech::Chat, "m").expect("a model");
+    let _call = fixture.grant.begin(&aim, Ask::default()).expect("allowed");
+    assert!(matches!(fixture.grant.begin(&aim, Ask::default()), Err(Refused::Budget(_))));
+    let task = fixture.done().await;
     assert_eq!((task.status, task.failure_reason), (TaskStatus::Failed, Some(FailureReason::BudgetExceeded)));
 }
 
 #[tokio::test]
 async fn a_cancel_by_a_person_stays_one() {
-    let world = running(None).await;
-    world.fleet.cancel(&world.task).await.expect("asked for");
-    let task = world.done().await;
+    let fixture = running(None).await;
+    fixture.fleet.cancel(&fixture.task).await.expect("asked for");
+    let task = fixture.done().await;
     assert_eq!((task.status, task.failure_reason), (TaskStatus::Cancelled, Some(FailureReason::Cancelled)));
 }

@@ -1,6 +1,6 @@
 //! The tasks that a sandbox knows of, from the files of its runtimed: for a database that does not know them.
 
-use super::shelf::Shelf;
+use super::runtime_logs::RuntimeLogs;
 use crate::{
     agents::{self, COMMAND},
     limits,
@@ -36,8 +36,8 @@ enum BadTask {
 }
 
 /// Oldest first. What makes no sense is left out.
-pub(super) async fn found_tasks(logs: PathBuf) -> Vec<FoundTask> {
-    let found = spawn_blocking(move || list(&Shelf { logs }));
+pub(super) async fn find_tasks(logs: PathBuf) -> Vec<FoundTask> {
+    let found = spawn_blocking(move || list(&RuntimeLogs { logs }));
     found.await.unwrap_or_else(|error| Err(io::Error::other(error))).unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
             warn!(%error, "could not look for the tasks of a sandbox");
@@ -46,11 +46,11 @@ pub(super) async fn found_tasks(logs: PathBuf) -> Vec<FoundTask> {
     })
 }
 
-fn list(shelf: &Shelf) -> io::Result<Vec<FoundTask>> {
-    let names = shelf.names("tasks", limits::FOUND_TASKS_MAX)?;
+fn list(logs: &RuntimeLogs) -> io::Result<Vec<FoundTask>> {
+    let names = logs.names("tasks", limits::FOUND_TASKS_MAX)?;
     let mut found = Vec::with_capacity(names.len());
     for name in names {
-        match read(shelf, &name) {
+        match read(logs, &name) {
             Ok(task) => found.push(task),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -62,11 +62,11 @@ fn list(shelf: &Shelf) -> io::Result<Vec<FoundTask>> {
     Ok(found)
 }
 
-fn read(shelf: &Shelf, name: &str) -> Result<FoundTask, BadTask> {
+fn read(logs: &RuntimeLogs, name: &str) -> Result<FoundTask, BadTask> {
     let id = TaskId::parse(name).map_err(|_| BadTask::Name)?;
     let file = Path::new("tasks").join(name).join("task.json");
     let Start { agent, name, created_ms } =
-        serde_json::from_slice(&shelf.bytes(&file, limits::FOUND_TASK_MAX_BYTES)?)?;
+        serde_json::from_slice(&logs.bytes(&file, limits::FOUND_TASK_MAX_BYTES)?)?;
     Ok(FoundTask { id, agent: agent_name(agent, name), created_ms })
 }
 
@@ -109,7 +109,7 @@ mod tests {
         std::fs::create_dir(home.path().join("tasks/linked")).expect("made");
         symlink(outside.join("task.json"), home.path().join("tasks/linked/task.json")).expect("linked");
 
-        let found = found_tasks(home.path().to_owned()).await;
+        let found = find_tasks(home.path().to_owned()).await;
         let found: Vec<_> =
             found.iter().map(|task| (task.id.as_str(), task.agent.as_str(), task.created_ms)).collect();
         assert_eq!(found, [("early", "command", 3), ("odd", "stream-json", 5), ("late", "opencode", 9)]);
@@ -118,7 +118,7 @@ mod tests {
     #[tokio::test]
     async fn a_sandbox_that_never_ran_has_none() {
         let home = tempfile::tempdir().expect("a directory");
-        assert!(found_tasks(home.path().to_owned()).await.is_empty());
-        assert!(found_tasks(home.path().join("none")).await.is_empty());
+        assert!(find_tasks(home.path().to_owned()).await.is_empty());
+        assert!(find_tasks(home.path().join("none")).await.is_empty());
     }
 }

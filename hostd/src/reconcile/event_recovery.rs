@@ -2,7 +2,7 @@
 //! before it ended is kept, however it ended. All of it was written from inside: what makes no sense is left
 //! out.
 
-use super::{FleetError, shelf::Shelf};
+use super::{FleetError, runtime_logs::RuntimeLogs};
 use crate::{
     core::TaskLine,
     limits,
@@ -13,29 +13,37 @@ use protocol::{Cursor, Event, api::SandboxId, log_line::Line};
 use std::{path::PathBuf, sync::Arc};
 
 /// Takes over what is not in the store yet: events of the sandbox, and of its tasks that have no end.
-pub(super) async fn salvage(store: &Store, logs: PathBuf, sandbox: &SandboxId) -> Result<(), FleetError> {
+pub(super) async fn recover_events(
+    store: &Store,
+    logs: PathBuf,
+    sandbox: &SandboxId,
+) -> Result<(), FleetError> {
     let Some(record) = store.sandbox(sandbox).await? else { return Ok(()) };
-    let shelf = Arc::new(Shelf { logs });
+    let logs = Arc::new(RuntimeLogs { logs });
     let mut followed = record.followed;
-    for file in shelf.clone().files("events".to_owned(), followed).await {
-        let events = shelf.clone().read(&file, move |line| event(line, followed)).await;
+    for file in logs.clone().files("events".to_owned(), followed).await {
+        let events = logs.clone().read(&file, move |line| event(line, followed)).await;
         if !events.is_empty() {
             followed = store.append_events(sandbox, events).await?;
         }
     }
     for task in store.open_tasks(Some(*sandbox)).await? {
         if task.taken {
-            salvage_task(store, &shelf, task).await?;
+            recover_task_events(store, &logs, task).await?;
         }
     }
     Ok(())
 }
 
-async fn salvage_task(store: &Store, shelf: &Arc<Shelf>, mut task: TaskRecord) -> Result<(), FleetError> {
+async fn recover_task_events(
+    store: &Store,
+    logs: &Arc<RuntimeLogs>,
+    mut task: TaskRecord,
+) -> Result<(), FleetError> {
     let after = Cursor { epoch: 0, seq: task.followed };
-    for file in shelf.clone().files(format!("tasks/{}", task.id), after).await {
+    for file in logs.clone().files(format!("tasks/{}", task.id), after).await {
         let mut last = task.followed;
-        let lines = shelf
+        let lines = logs
             .clone()
             .read(&file, move |line| {
                 if line.json.len() > limits::TASK_LINE_MAX_BYTES {

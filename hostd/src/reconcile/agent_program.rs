@@ -10,10 +10,10 @@ use hyper::Method;
 use protocol::{Agent, ErrorCode, ProgramsRequest, ProgramsView};
 use std::time::Duration;
 
-const WITHIN: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+const CALL_TIMEOUT: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
 
 /// The agent, started by the first of its programs that is there; or what to do where there is none.
-pub async fn located(
+pub async fn locate_agent(
     control: &Control,
     agents: &Agents,
     name: &str,
@@ -24,7 +24,7 @@ pub async fn located(
         return Ok(Ok(agent.clone()));
     };
     let ask = ProgramsRequest { programs: entry.find.clone() };
-    let asked = control.json::<ProgramsView>(Method::POST, "/v1/programs", Some(&ask), WITHIN).await;
+    let asked = control.json::<ProgramsView>(Method::POST, "/v1/programs", Some(&ask), CALL_TIMEOUT).await;
     let found = match asked {
         Ok((_, view)) => view.found,
         // One that was brought up by an earlier version cannot tell, and finds out by itself.

@@ -5,11 +5,11 @@ use crate::store::SandboxRecord;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-pub(super) struct Published {
+pub(super) struct RecordPublisher {
     sender: watch::Sender<Arc<SandboxRecord>>,
 }
 
-impl Published {
+impl RecordPublisher {
     pub fn new(record: Arc<SandboxRecord>) -> Self {
         Self { sender: watch::Sender::new(record) }
     }
@@ -30,7 +30,7 @@ impl Published {
     }
 
     /// What a launch told last goes with the record, for whoever looks at it.
-    pub fn show(&self, progress: Option<Arc<str>>) {
+    pub fn put_progress(&self, progress: Option<Arc<str>>) {
         self.sender.send_if_modified(|record| {
             let other = record.progress != progress;
             if other {
@@ -64,8 +64,8 @@ impl Published {
 mod tests {
     use super::*;
     use crate::{
-        driver::fake::Fake,
-        reconcile::fixture,
+        driver::fake::FakeDriver,
+        reconcile::tests::fixture,
         store::{Change, tests::with_one},
     };
     use protocol::api::{EgressRules, SandboxSpec};
@@ -76,10 +76,10 @@ mod tests {
         let first = store.sandbox(&id).await.expect("read").expect("there");
         let renamed = Change { name: Some("new".to_owned()), ..Change::default() };
         let second = store.change_sandbox(&id, renamed, 5).await.expect("written");
-        let published = Published::new(Arc::new(first.clone()));
-        let mut seen = published.subscribe();
+        let publisher = RecordPublisher::new(Arc::new(first.clone()));
+        let mut seen = publisher.subscribe();
         for (record, name) in [(&second, "new"), (&first, "new"), (&second, "new")] {
-            published.put(Arc::new(record.clone()));
+            publisher.put(Arc::new(record.clone()));
             assert_eq!(seen.borrow_and_update().name, name);
         }
     }
@@ -88,7 +88,8 @@ mod tests {
     #[tokio::test]
     async fn what_was_changed_is_in_force_when_that_is_answered_whatever_the_owner_does() {
         let dir = tempfile::tempdir().expect("a directory");
-        let fleet = fixture::open(&Arc::new(Fake::default()), dir.path(), fixture::timing(60_000)).await;
+        let fleet =
+            fixture::open(&Arc::new(FakeDriver::default()), dir.path(), fixture::timing(60_000)).await;
         let new = fixture::new_sandbox(&fleet, 1, &SandboxSpec::default());
         let id = fleet.create(new).await.expect("created").id;
         let deny =
@@ -97,8 +98,8 @@ mod tests {
         for number in 0..200 {
             let change = Change { egress: Some(deny(number)), ..Change::default() };
             let changed = fleet.store().change_sandbox(&id, change, 5).await.expect("written");
-            fleet.changed(changed);
-            let site = fleet.site(&id).expect("it is there");
+            fleet.publish_change(changed);
+            let site = fleet.preview_target(&id).expect("it is there");
             assert_eq!(site.record().blueprint.egress, deny(number));
         }
         fleet.close().await;

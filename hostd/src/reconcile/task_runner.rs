@@ -2,10 +2,13 @@
 //! runtimed, follows what happens and, when nobody else will, tells the end. Whoever submitted it may be gone;
 //! a hostd that dies leaves all of it to the next one.
 
-use super::{Fleet, FleetError, fleet::reachable, located, salvage::salvage, turns::Turn};
+use super::{
+    Fleet, FleetError, event_recovery::recover_events, fleet::reachable, locate_agent,
+    task_queue::QueueTicket,
+};
 use crate::{
     control::{Control, ControlError},
-    core::{Ending, TaskFacts, TaskStep, Verdict, task_step},
+    core::{TaskEnding, TaskFacts, TaskStep, Verdict, task_step},
     limits,
     models::OpenGrant,
     store::{NewTask, StoreError, TaskBegun, TaskRecord},
@@ -24,17 +27,17 @@ use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, error, info};
 
 /// After a step that failed: first, longest.
-const AGAIN_MIN: Duration = Duration::from_millis(20);
-const AGAIN_MAX: Duration = Duration::from_secs(5);
+const RETRY_MIN: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_secs(5);
 /// How long a sandbox is not looked at that does not change.
-const LOOK_MAX: Duration = Duration::from_secs(30);
+const RECHECK_MAX: Duration = Duration::from_secs(30);
 
-pub(super) const WITHIN: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
 
 impl Fleet {
     /// Writes a task down and begins with it.
     pub async fn submit(&self, task: NewTask) -> Result<TaskBegun, FleetError> {
-        self.still_open()?;
+        self.check_open()?;
         reachable(&*self.record(&task.sandbox).await?)?;
         let begun = self.store().begin_task(task).await?;
         if let TaskBegun::New(task) = &begun {
@@ -45,23 +48,23 @@ impl Fleet {
 
     /// Asks for the end of a task. As it is then: one that has ended stays as it is.
     pub async fn cancel(&self, task: &TaskRecord) -> Result<TaskRecord, FleetError> {
-        self.still_open()?;
+        self.check_open()?;
         let task = self.store().cancel_task(task.number, self.clock().now_ms()).await?;
-        self.nudge(task.number);
+        self.wake_runner(task.number);
         Ok(task)
     }
 
     /// Takes up what an earlier hostd left without an end.
-    pub(super) async fn take_up_tasks(&self) -> Result<(), FleetError> {
-        self.take_up(None).await
+    pub(super) async fn resume_tasks(&self) -> Result<(), FleetError> {
+        self.resume_open_tasks(None).await
     }
 
     /// The same for one sandbox.
-    pub(super) async fn take_up_tasks_of(&self, sandbox: SandboxId) -> Result<(), FleetError> {
-        self.take_up(Some(sandbox)).await
+    pub(super) async fn resume_tasks_of(&self, sandbox: SandboxId) -> Result<(), FleetError> {
+        self.resume_open_tasks(Some(sandbox)).await
     }
 
-    async fn take_up(&self, sandbox: Option<SandboxId>) -> Result<(), FleetError> {
+    async fn resume_open_tasks(&self, sandbox: Option<SandboxId>) -> Result<(), FleetError> {
         for task in self.store().open_tasks(sandbox).await? {
             self.run_task(task.number, task.sandbox);
         }
@@ -69,25 +72,25 @@ impl Fleet {
     }
 
     fn run_task(&self, number: i64, sandbox: SandboxId) {
-        let (turn, nudged) = (self.turns().queue(sandbox, number), self.nudge_for(number));
+        let (ticket, wakeup) = (self.task_queues().enqueue(sandbox, number), self.runner_wakeup(number));
         let grant = OnceLock::new();
-        let runner = Runner { fleet: self.clone(), sandbox, number, turn, nudged, grant };
+        let runner = TaskRunner { fleet: self.clone(), sandbox, number, ticket, wakeup, grant };
         let fleet = self.clone();
         self.spawn(async move {
             runner.run().await;
-            fleet.forget_nudge(number);
+            fleet.forget_runner(number);
         });
     }
 }
 
-pub(super) struct Runner {
+pub(super) struct TaskRunner {
     pub fleet: Fleet,
     pub sandbox: SandboxId,
     pub number: i64,
     /// Until runtimed has it.
-    turn: Turn,
+    ticket: QueueTicket,
     /// Told when its end is wanted.
-    pub nudged: Arc<Notify>,
+    pub wakeup: Arc<Notify>,
     /// Its key of models, which is good from when runtimed may have it until the runner ends.
     grant: OnceLock<Option<OpenGrant>>,
 }
@@ -106,7 +109,7 @@ pub(super) enum TaskError {
     #[error("its last event cannot be read")]
     BadDone,
     #[error("it goes on, but its events ended")]
-    NotYet,
+    StillRunning,
     #[error("an event of more than {} bytes", limits::TASK_LINE_MAX_BYTES)]
     TooLong,
 }
@@ -117,24 +120,24 @@ impl From<StoreError> for TaskError {
     }
 }
 
-impl Runner {
+impl TaskRunner {
     async fn run(&self) {
-        let mut pause = AGAIN_MIN;
+        let mut pause = RETRY_MIN;
         loop {
             match self.step().await {
                 Ok(true) => return,
-                Ok(false) => pause = AGAIN_MIN,
+                Ok(false) => pause = RETRY_MIN,
                 Err(TaskError::Fleet(FleetError::ShuttingDown)) => return,
                 Err(error) => {
-                    self.say(&error);
+                    self.log_failure(&error);
                     sleep(pause).await;
-                    pause = (pause * 2).min(AGAIN_MAX);
+                    pause = (pause * 2).min(RETRY_MAX);
                 }
             }
         }
     }
 
-    fn say(&self, error: &TaskError) {
+    fn log_failure(&self, error: &TaskError) {
         let error = error as &dyn std::error::Error;
         debug!(sandbox = %self.sandbox, task = self.number, error, "a step of a task failed");
     }
@@ -150,21 +153,21 @@ impl Runner {
         if task.taken {
             self.open_models(&task);
         }
-        let facts = TaskFacts { taken: task.taken, given, cancelling: self.is_to_end(&task) };
+        let facts = TaskFacts { taken: task.taken, given, cancelling: self.should_end(&task) };
         if given {
-            self.turn.leave();
+            self.ticket.leave();
         }
         match task_step(facts, &record.state) {
-            TaskStep::Give if self.turn.has_come() => self.give(&task).await,
+            TaskStep::Deliver if self.ticket.is_first() => self.deliver(&task).await,
             TaskStep::Follow => self.follow(task).await,
-            TaskStep::Wake => Ok(self.fleet.awake_for_work(&self.sandbox).await.map(|_| false)?),
-            TaskStep::Wait | TaskStep::Give => {
+            TaskStep::Wake => Ok(self.fleet.wake_for_work(&self.sandbox).await.map(|_| false)?),
+            TaskStep::Wait | TaskStep::Deliver => {
                 tokio::select! {
                     // All only wait.
-                    () = self.turn.changed() => {}
-                    () = self.fleet.changes(&self.sandbox, record.generation) => {}
-                    () = self.nudged.notified() => {}
-                    () = sleep(LOOK_MAX) => {}
+                    () = self.ticket.changed() => {}
+                    () = self.fleet.wait_changed(&self.sandbox, record.generation) => {}
+                    () = self.wakeup.notified() => {}
+                    () = sleep(RECHECK_MAX) => {}
                 }
                 Ok(false)
             }
@@ -172,66 +175,66 @@ impl Runner {
         }
     }
 
-    async fn give(&self, task: &TaskRecord) -> Result<bool, TaskError> {
+    async fn deliver(&self, task: &TaskRecord) -> Result<bool, TaskError> {
         // Held until it is taken: it does not fall asleep in between.
-        let (_, control) = match self.fleet.awake_for_work(&self.sandbox).await {
+        let (_, control) = match self.fleet.wake_for_work(&self.sandbox).await {
             // Its backend was waited for as long as a start may take. Whoever wants more submits it again.
             Err(FleetError::Failed { problem, .. }) if problem.code == ProblemCode::DriverUnavailable => {
-                return self.conclude(Ending::SandboxFailed(Some(*problem))).await;
+                return self.conclude(TaskEnding::SandboxFailed(Some(*problem))).await;
             }
             woken => woken?,
         };
         let Some(request) = &task.request else {
             return self
-                .conclude(Ending::Refused("what it was to do is not known any more".to_owned()))
+                .conclude(TaskEnding::Refused("what it was to do is not known any more".to_owned()))
                 .await;
         };
         // Given by a hostd that died before it wrote that down: nothing that is asked now can end it.
-        if task.taken && has_it(task, &control).await? {
-            return self.given().await;
+        if task.taken && runtimed_has_task(task, &control).await? {
+            return self.delivered().await;
         }
         let agents = self.fleet.agents();
-        let request = match located(&control, agents, &task.agent, &request.0.agent).await? {
+        let request = match locate_agent(&control, agents, &task.agent, &request.0.agent).await? {
             Ok(agent) => TaskRequest { agent, ..request.0.clone() },
-            Err(message) => return self.conclude(Ending::AgentMissing(message)).await,
+            Err(message) => return self.conclude(TaskEnding::AgentMissing(message)).await,
         };
         // First: whoever ends it from here on knows that it may be running.
         if self.fleet.store().task_taken(self.number).await?.done_seq.is_some() {
             return Ok(true);
         }
         self.open_models(task);
-        match control.json::<TaskView>(Method::POST, "/v1/tasks", Some(&request), WITHIN).await {
+        match control.json::<TaskView>(Method::POST, "/v1/tasks", Some(&request), CALL_TIMEOUT).await {
             Ok(_) => {}
             Err(ControlError::Refused(body)) if is_final(body.error.code) => {
-                return self.conclude(Ending::Refused(body.error.message.clone())).await;
+                return self.conclude(TaskEnding::Refused(body.error.message.clone())).await;
             }
             Err(error) => return Err(error.into()),
         }
-        self.given().await
+        self.delivered().await
     }
 
-    async fn given(&self) -> Result<bool, TaskError> {
+    async fn delivered(&self) -> Result<bool, TaskError> {
         let task = self.fleet.store().task_given(self.number).await?;
         Ok(task.done_seq.is_some())
     }
 
     /// From here on its agent may call models, when its turn has come.
     fn open_models(&self, task: &TaskRecord) {
-        self.grant.get_or_init(|| self.fleet.models().open(task, self.nudged.clone()));
+        self.grant.get_or_init(|| self.fleet.models().open(task, self.wakeup.clone()));
         if task.has_begun() {
-            self.begun();
+            self.on_task_started();
         }
     }
 
     /// runtimed has begun with it.
-    pub(super) fn begun(&self) {
+    pub(super) fn on_task_started(&self) {
         if let Some(Some(grant)) = self.grant.get() {
             grant.begun();
         }
     }
 
     /// Somebody wants it, or its models allow nothing else. What could not be written down counts too.
-    pub(super) fn is_to_end(&self, task: &TaskRecord) -> bool {
+    pub(super) fn should_end(&self, task: &TaskRecord) -> bool {
         task.is_to_end() || self.verdict().is_some()
     }
 
@@ -258,7 +261,7 @@ impl Runner {
     pub(super) async fn cancel(&self, task: &TaskRecord, control: &Control) -> Result<(), TaskError> {
         self.write_verdict().await?;
         let path = format!("/v1/tasks/{}/cancel", task.id);
-        match control.json::<TaskView>(Method::POST, &path, Some(&json!({})), WITHIN).await {
+        match control.json::<TaskView>(Method::POST, &path, Some(&json!({})), CALL_TIMEOUT).await {
             Ok(_) => Ok(()),
             // It has ended by itself, or is not known there any more: its events tell which.
             Err(ControlError::Refused(body))
@@ -270,12 +273,12 @@ impl Runner {
         }
     }
 
-    pub(super) async fn conclude(&self, ending: Ending) -> Result<bool, TaskError> {
+    pub(super) async fn conclude(&self, ending: TaskEnding) -> Result<bool, TaskError> {
         self.settle_models().await?;
-        if matches!(ending, Ending::Lost | Ending::SandboxFailed(_)) {
+        if matches!(ending, TaskEnding::Lost | TaskEnding::SandboxFailed(_)) {
             let record = self.fleet.record(&self.sandbox).await?;
             if let Some(logs) = self.fleet.driver_of(&record).logs(&self.sandbox) {
-                salvage(self.fleet.store(), logs, &self.sandbox).await?;
+                recover_events(self.fleet.store(), logs, &self.sandbox).await?;
             }
         }
         info!(sandbox = %self.sandbox, task = self.number, ?ending, "a task ends that nobody else ends");
@@ -289,8 +292,8 @@ impl Runner {
 }
 
 /// Whether runtimed knows of it.
-async fn has_it(task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
-    match control.get::<TaskView>(&format!("/v1/tasks/{}", task.id), WITHIN).await {
+async fn runtimed_has_task(task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
+    match control.get::<TaskView>(&format!("/v1/tasks/{}", task.id), CALL_TIMEOUT).await {
         Ok(_) => Ok(true),
         Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => Ok(false),
         Err(error) => Err(error.into()),

@@ -10,11 +10,14 @@
 //! What is asked for while a step is performed is written down and answered at once; it cuts the step off
 //! when that has become pointless.
 
-use super::{Ask, FleetError, disk::evicted, fleet::Inner, published::Published, telling::Telling};
+use super::{
+    FleetError, SandboxCommand, disk_pressure::evicted, fleet::Inner, launch_progress::LaunchProgress,
+    record_publisher::RecordPublisher,
+};
 use crate::{
     control::Control,
-    core::{Container, Desired, Drift, Goal, Move, Refused, Renewal, drift, plan, restarted},
-    driver::{Driver, DriverError, Handle, Sight},
+    core::{Desired, Drift, Goal, Observed, Renewal, Transition, TransitionRefused, drift, plan, restarted},
+    driver::{ContainerState, Driver, DriverError, Handle},
     inside::{Door, Guest},
     store::{Change, SandboxRecord, StoreError},
     traffic::Traffic,
@@ -30,20 +33,20 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-pub(super) type Answer = Result<Arc<SandboxRecord>, FleetError>;
+pub(super) type CommandReply = Result<Arc<SandboxRecord>, FleetError>;
 
-pub(super) enum Message {
-    Ask(Ask, oneshot::Sender<Answer>),
+pub(super) enum ActorMessage {
+    Command(SandboxCommand, oneshot::Sender<CommandReply>),
     /// The row was changed by somebody else, and published: it may be time for something.
-    Changed,
+    RecordChanged,
 }
 
-pub(super) struct Owner {
+pub(super) struct SandboxActor {
     pub(super) fleet: Arc<Inner>,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) control: Control,
-    pub(super) inbox: mpsc::Receiver<Message>,
-    published: Arc<Published>,
+    pub(super) inbox: mpsc::Receiver<ActorMessage>,
+    publisher: Arc<RecordPublisher>,
     /// PID 1 has answered since it was launched, or since hostd started.
     pub(super) ready: bool,
     /// The newest attempt is open and was not tried yet.
@@ -61,7 +64,7 @@ pub(super) struct Owner {
     /// Disturbances in a row that came to nothing.
     pub(super) alarms: u32,
     /// The backend did not answer when it was needed for what is being done.
-    pub(super) hindrance: Option<Problem>,
+    pub(super) outage: Option<Problem>,
     /// And this was said.
     pub(super) said: bool,
     /// There is nothing to do before the backend is back.
@@ -73,7 +76,7 @@ pub(super) struct Owner {
     /// The run that was seen last.
     run: Option<Handle>,
     /// What the newest launch tells.
-    pub(super) telling: Option<Telling>,
+    pub(super) launch_progress: Option<LaunchProgress>,
     /// Deaths in a row of one that should always run.
     pub(super) deaths: u32,
     /// Follows runtimed's events while this lives.
@@ -85,23 +88,23 @@ pub(super) struct Owner {
     /// What the edge keeps open to its ports.
     pub(super) lines: Lines,
     /// When it is looked at next whether it may sleep, and the generation of the record that is for.
-    pub(super) sleep_look: Option<(u64, Instant)>,
+    pub(super) idle_check: Option<(u64, Instant)>,
 }
 
-impl Owner {
+impl SandboxActor {
     pub(super) fn new(
         fleet: Arc<Inner>,
         driver: Arc<dyn Driver>,
         control: Control,
-        published: Arc<Published>,
-        inbox: mpsc::Receiver<Message>,
+        publisher: Arc<RecordPublisher>,
+        inbox: mpsc::Receiver<ActorMessage>,
     ) -> Self {
         Self {
             fleet,
             driver,
             control,
             inbox,
-            published,
+            publisher,
             ready: false,
             attempt_open: false,
             left_open: false,
@@ -110,40 +113,40 @@ impl Owner {
             at_rest: false,
             blind: false,
             alarms: 0,
-            hindrance: None,
+            outage: None,
             said: false,
             awaits_backend: false,
             late: None,
             found: None,
             run: None,
-            telling: None,
+            launch_progress: None,
             deaths: 0,
             follower: None,
             door: None,
             traffic: Traffic::default(),
             lines: Lines::default(),
-            sleep_look: None,
+            idle_check: None,
         }
     }
 
-    pub(super) fn seen_by(mut self, traffic: Traffic) -> Self {
+    pub(super) fn with_traffic(mut self, traffic: Traffic) -> Self {
         self.traffic = traffic;
         self
     }
 
-    pub(super) fn fresh(mut self, fresh: bool) -> Self {
+    pub(super) fn with_open_attempt(mut self, fresh: bool) -> Self {
         self.attempt_open = fresh;
         self
     }
 
-    pub(super) fn reached_by(mut self, lines: Lines) -> Self {
+    pub(super) fn with_upstream(mut self, lines: Lines) -> Self {
         self.lines = lines;
         self
     }
 
     pub(super) async fn run(mut self) {
         if !self.attempt_open {
-            self.take_up().await;
+            self.resume().await;
         }
         let stop = self.fleet.stop.clone();
         // Safe to cut off anywhere: every step can be repeated, and the next hostd looks first.
@@ -157,24 +160,24 @@ impl Owner {
     async fn work(&mut self) {
         loop {
             if let Err(error) = self.expire().await {
-                self.stumble(&error).await;
+                self.back_off(&error).await;
             }
-            let container = self.look().await;
+            let observed = self.inspect().await;
             let record = self.record();
             if record.state.status == SandboxStatus::Destroyed {
                 return;
             }
             let desired = Desired { state: &record.state, idle_policy: record.blueprint.idle_policy };
-            let steps = plan(&desired, &container, self.fleet.clock.now_ms());
-            let drift = drift(&desired, &container, &steps).filter(|_| self.at_rest);
-            if let Some(drift) = drift.filter(|drift| !self.came_late(&container, drift)) {
-                self.tell(drift).await;
+            let steps = plan(&desired, &observed, self.fleet.clock.now_ms());
+            let drift = drift(&desired, &observed, &steps).filter(|_| self.at_rest);
+            if let Some(drift) = drift.filter(|drift| !self.is_late_effect(&observed, drift)) {
+                self.report_drift(drift).await;
             }
-            if steps.is_empty() || self.only_waits(&steps, &container) {
+            if steps.is_empty() || self.waits_for_backend(&steps, &observed) {
                 self.failures = 0;
-                self.unhindered();
-                self.at_rest |= !matches!(container, Container::Unknown | Container::OtherPidNamespace);
-                self.rest(&container).await;
+                self.end_outage();
+                self.at_rest |= !matches!(observed, Observed::Unknown | Observed::OtherPidNamespace);
+                self.wait(&observed).await;
                 continue;
             }
             self.alarms = 0;
@@ -185,7 +188,7 @@ impl Owner {
                     Ok(ControlFlow::Continue(())) => {}
                     Ok(ControlFlow::Break(())) => break,
                     Err(error) => {
-                        self.stumble(&error).await;
+                        self.back_off(&error).await;
                         break;
                     }
                 }
@@ -194,29 +197,29 @@ impl Owner {
     }
 
     /// What an earlier hostd was doing gets its whole time again: how long nobody was there does not count.
-    async fn take_up(&mut self) {
+    async fn resume(&mut self) {
         let record = self.record();
         // In error, it may be that clearing away was cut off; and what was adopted was never known.
-        let settled = record.state.effort.is_none() && record.state.status != SandboxStatus::Error;
+        let settled = record.state.operation.is_none() && record.state.status != SandboxStatus::Error;
         self.at_rest = settled && record.generation > 1;
-        self.left_open |= record.state.effort.is_some() && record.attempt > 0;
+        self.left_open |= record.state.operation.is_some() && record.attempt > 0;
         self.extend().await;
     }
 
     /// What is being done gets its whole time again.
     async fn extend(&mut self) {
         let record = self.record();
-        if record.state.effort.is_none() {
+        if record.state.operation.is_none() {
             return;
         }
         let deadline_ms = self.deadline_ms(record.state.goal);
-        if let Err(error) = self.change(Move::Extend { deadline_ms }).await {
+        if let Err(error) = self.transition(Transition::Extend { deadline_ms }).await {
             warn!(sandbox = %self.id(), %error, "could not take up what was being done");
         }
     }
 
     /// Once for each occurrence, and before anything is done about it.
-    async fn tell(&mut self, drift: Drift) {
+    async fn report_drift(&mut self, drift: Drift) {
         self.at_rest = false;
         warn!(sandbox = %self.id(), ?drift, "found other than it was left");
         let now_ms = self.fleet.clock.now_ms();
@@ -246,57 +249,55 @@ impl Owner {
         }
     }
 
-    async fn look(&mut self) -> Container {
+    async fn inspect(&mut self) -> Observed {
         let within = Duration::from_millis(self.fleet.timing.freeze_ms);
-        let sight = timeout(within, self.driver.look(&self.id())).await;
-        let container = match sight {
-            Ok(Ok(Sight::Absent)) => Container::Absent,
-            Ok(Ok(Sight::Launching)) => Container::Launching,
-            Ok(Ok(Sight::Running { frozen, handle })) => {
-                self.recognise(handle).await;
-                Container::Running { frozen, ready: self.ready }
+        let sight = timeout(within, self.driver.inspect(&self.id())).await;
+        let observed = match sight {
+            Ok(Ok(ContainerState::Absent)) => Observed::Absent,
+            Ok(Ok(ContainerState::Launching)) => Observed::Launching,
+            Ok(Ok(ContainerState::Running { frozen, handle })) => {
+                self.note_run(handle).await;
+                Observed::Running { frozen, ready: self.ready }
             }
-            Ok(Ok(Sight::Dead(death))) => Container::Dead(death),
-            Ok(Ok(Sight::OtherPidNamespace)) => Container::OtherPidNamespace,
+            Ok(Ok(ContainerState::Dead(death))) => Observed::Dead(death),
+            Ok(Ok(ContainerState::OtherPidNamespace)) => Observed::OtherPidNamespace,
             Ok(Err(error)) => {
                 self.failures += 1;
                 if !self.blind {
                     // Once: it is tried again and again.
                     warn!(sandbox = %self.id(), error = &error as &dyn std::error::Error, "could not look");
                 }
-                self.hindered(&error);
-                Container::Unknown
+                self.note_outage(&error);
+                Observed::Unknown
             }
             Err(_) => {
-                self.unanswered();
-                Container::Unknown
+                self.note_timeout();
+                Observed::Unknown
             }
         };
-        self.notice_namespace(&container).await;
-        self.blind = container == Container::Unknown;
-        self.found = container.found();
-        match container {
-            Container::Running { .. } | Container::Unknown | Container::OtherPidNamespace => {}
-            Container::Absent | Container::Launching | Container::Dead(_) => self.gone(),
+        self.notice_namespace(&observed).await;
+        self.blind = observed == Observed::Unknown;
+        self.found = observed.as_goal();
+        match observed {
+            Observed::Running { .. } | Observed::Unknown | Observed::OtherPidNamespace => {}
+            Observed::Absent | Observed::Launching | Observed::Dead(_) => self.disconnect(),
         }
-        container
+        observed
     }
 
     /// Says once that a sandbox lives in another PID namespace. When it does not any more, what was being done
     /// gets its whole time again.
-    async fn notice_namespace(&mut self, container: &Container) {
-        let elsewhere = match container {
-            Container::OtherPidNamespace => true,
+    async fn notice_namespace(&mut self, observed: &Observed) {
+        let elsewhere = match observed {
+            Observed::OtherPidNamespace => true,
             // Nothing was learnt.
-            Container::Unknown => return,
-            Container::Absent | Container::Launching | Container::Running { .. } | Container::Dead(_) => {
-                false
-            }
+            Observed::Unknown => return,
+            Observed::Absent | Observed::Launching | Observed::Running { .. } | Observed::Dead(_) => false,
         };
         if elsewhere == self.record().other_pid_namespace {
             return;
         }
-        self.published.put_other_pid_namespace(elsewhere);
+        self.publisher.put_other_pid_namespace(elsewhere);
         if elsewhere {
             let name = &self.record().name;
             warn!(sandbox = %self.id(), name, error = %self.other_pid_namespace(), "sandbox left alone");
@@ -311,12 +312,12 @@ impl Owner {
 
     /// Another run than the one that was told what it must know: somebody started it anew, and nothing of the
     /// old one counts.
-    async fn recognise(&mut self, handle: Handle) {
+    async fn note_run(&mut self, handle: Handle) {
         let other = self.ready && self.run.as_ref().is_some_and(|run| *run != handle);
         if other {
-            self.gone();
+            self.disconnect();
             if let Some(drift) = restarted(&self.record().state).filter(|_| self.at_rest) {
-                self.tell(drift).await;
+                self.report_drift(drift).await;
             }
             let lost = self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await;
             if let Err(error) = lost {
@@ -328,7 +329,7 @@ impl Owner {
     }
 
     /// Nothing of it runs: no connection is good any more.
-    pub(super) fn gone(&mut self) {
+    pub(super) fn disconnect(&mut self) {
         self.ready = false;
         self.run = None;
         self.follower = None;
@@ -337,90 +338,96 @@ impl Owner {
         self.lines.clear();
     }
 
-    pub(super) async fn handle(&mut self, message: Message) {
+    pub(super) async fn handle(&mut self, message: ActorMessage) {
         match message {
-            Message::Ask(ask, answer) => {
+            ActorMessage::Command(command, reply) => {
                 // Boxed: what drives a sandbox stays small while nothing is asked of it.
-                let result = Box::pin(self.accept(ask)).await;
+                let result = Box::pin(self.accept(command)).await;
                 // Nobody waits any more: what was asked for is written all the same.
-                let _ = answer.send(result);
+                let _ = reply.send(result);
             }
-            Message::Changed => {}
+            ActorMessage::RecordChanged => {}
         }
     }
 
-    async fn accept(&mut self, ask: Ask) -> Answer {
+    async fn accept(&mut self, command: SandboxCommand) -> CommandReply {
         if self.record().other_pid_namespace {
             return Err(self.other_pid_namespace().into());
         }
-        match ask {
-            Ask::Thaw if !self.record().state.stays_up() => Err(Refused::NotRunning.into()),
-            Ask::Start | Ask::Resume | Ask::Thaw if self.is_only_frozen() => self.thaw_at_once().await,
-            Ask::Start | Ask::Resume | Ask::Thaw => {
-                self.room_to_come_up()?;
-                self.want(Goal::Running).await
+        match command {
+            SandboxCommand::Thaw if !self.record().state.stays_up() => {
+                Err(TransitionRefused::NotRunning.into())
             }
-            Ask::Stop => self.want(Goal::Stopped).await,
-            Ask::Pause => self.want(Goal::Paused).await,
-            Ask::Destroy { keep_workspace } => match self.destroy(keep_workspace).await {
+            SandboxCommand::Start | SandboxCommand::Resume | SandboxCommand::Thaw
+                if self.is_only_frozen() =>
+            {
+                self.thaw_at_once().await
+            }
+            SandboxCommand::Start | SandboxCommand::Resume | SandboxCommand::Thaw => {
+                self.check_room_to_launch()?;
+                self.set_goal(Goal::Running).await
+            }
+            SandboxCommand::Stop => self.set_goal(Goal::Stopped).await,
+            SandboxCommand::Pause => self.set_goal(Goal::Paused).await,
+            SandboxCommand::Destroy { keep_workspace } => match self.destroy(keep_workspace).await {
                 Err(FleetError::Store(StoreError::Full)) => self.destroy_on_full_disk(keep_workspace).await,
-                answer => answer,
+                reply => reply,
             },
-            Ask::Evict { grown_bytes } => {
+            SandboxCommand::Evict { grown_bytes } => {
                 let problem = evicted(grown_bytes, &self.fleet.disk.state());
                 let deadline_ms = self.deadline_ms(Goal::Stopped);
-                self.change(Move::Evict { problem, deadline_ms }).await
+                self.transition(Transition::Evict { problem, deadline_ms }).await
             }
-            Ask::Recreate { keep_workspace } => {
+            SandboxCommand::Recreate { keep_workspace } => {
                 if keep_workspace {
-                    self.room_to_come_up()?;
+                    self.check_room_to_launch()?;
                 }
                 let deadline_ms = self.deadline_ms(Goal::Stopped) + self.fleet.timing.up_ms;
-                self.change(Move::Renew { renewal: Renewal { keep_workspace }, deadline_ms }).await
+                self.transition(Transition::Renew { renewal: Renewal { keep_workspace }, deadline_ms }).await
             }
         }
     }
 
-    pub(super) async fn destroy(&mut self, keep_workspace: bool) -> Answer {
+    pub(super) async fn destroy(&mut self, keep_workspace: bool) -> CommandReply {
         if keep_workspace {
             let change = Change { keep_workspace: Some(true), ..Change::default() };
             let now_ms = self.fleet.clock.now_ms();
             self.fleet.store.change_sandbox(&self.id(), change, now_ms).await?;
         }
-        self.want(Goal::Destroyed).await
+        self.set_goal(Goal::Destroyed).await
     }
 
     fn is_only_frozen(&self) -> bool {
         let state = &self.record().state;
-        self.ready && state.status == SandboxStatus::Paused && state.effort.is_none()
+        self.ready && state.status == SandboxStatus::Paused && state.operation.is_none()
     }
 
     /// The deed before the word: somebody waits for this one. What is thawed and not written down is frozen
     /// again by whoever looks next.
-    async fn thaw_at_once(&mut self) -> Answer {
+    async fn thaw_at_once(&mut self) -> CommandReply {
         let id = self.id();
         let within = Duration::from_millis(self.fleet.timing.freeze_ms);
         if !matches!(timeout(within, self.driver.thaw(&id)).await, Ok(Ok(()))) {
-            return self.want(Goal::Running).await;
+            return self.set_goal(Goal::Running).await;
         }
         let (deadline_ms, now_ms) = (self.deadline_ms(Goal::Running), self.fleet.clock.now_ms());
-        let wanted = Move::Accept { goal: Goal::Running, deadline_ms };
+        let wanted = Transition::Accept { goal: Goal::Running, deadline_ms };
         let store = &self.fleet.store;
         self.at_rest = false;
         // In this order; they may share a commit.
         let (wanted, reached) = tokio::join!(
             store.move_sandbox(&id, wanted, now_ms),
-            store.move_sandbox(&id, Move::Reached, now_ms)
+            store.move_sandbox(&id, Transition::Reached, now_ms)
         );
-        self.published.put(Arc::new(wanted?));
+        self.publisher.put(Arc::new(wanted?));
         let record = Arc::new(reached?);
-        self.published.put(record.clone());
+        self.publisher.put(record.clone());
         Ok(record)
     }
 
-    pub(super) async fn want(&mut self, goal: Goal) -> Answer {
+    pub(super) async fn set_goal(&mut self, goal: Goal) -> CommandReply {
         let deadline_ms = self.deadline_ms(goal);
-        self.change(Move::Accept { goal, deadline_ms }).await
+        self.transition(Transition::Accept { goal, deadline_ms }).await
     }
 
     pub(super) fn deadline_ms(&self, goal: Goal) -> u64 {
@@ -428,11 +435,11 @@ impl Owner {
     }
 
     /// Opens hostd's own port inside, until the sandbox is gone.
-    pub(super) fn offer(&mut self) {
+    pub(super) fn open_door(&mut self) {
         if self.door.is_some() {
             return;
         }
-        let (record, control) = (self.published.subscribe(), self.control.clone());
+        let (record, control) = (self.publisher.subscribe(), self.control.clone());
         let guest = Guest::new(record, control, self.driver.clone());
         let (door, serve) = self.fleet.inside.open(guest, self.stop());
         self.fleet.tasks.spawn(serve);
@@ -440,12 +447,12 @@ impl Owner {
     }
 
     /// What a launch told last.
-    pub(super) fn show(&mut self, progress: Option<Arc<str>>) {
-        self.published.show(progress);
+    pub(super) fn publish_progress(&mut self, progress: Option<Arc<str>>) {
+        self.publisher.put_progress(progress);
     }
 
     /// Writes a move and publishes the record it makes.
-    pub(super) async fn change(&mut self, change: Move) -> Answer {
+    pub(super) async fn transition(&mut self, change: Transition) -> CommandReply {
         self.at_rest = false;
         let now_ms = self.fleet.clock.now_ms();
         let (store, id) = (&self.fleet.store, self.id());
@@ -460,23 +467,23 @@ impl Owner {
     /// What was written of it.
     pub(super) fn publish(&mut self, record: SandboxRecord) -> Arc<SandboxRecord> {
         let record = Arc::new(record);
-        self.published.put(record.clone());
+        self.publisher.put(record.clone());
         record
     }
 
     /// Publishes what the store has.
     pub(super) async fn reread(&mut self) -> Result<(), FleetError> {
         let record = self.fleet.store.sandbox(&self.id()).await?.ok_or(FleetError::NotFound)?;
-        self.published.put(Arc::new(record));
+        self.publisher.put(Arc::new(record));
         Ok(())
     }
 
     pub(super) fn record(&self) -> Arc<SandboxRecord> {
-        self.published.get()
+        self.publisher.get()
     }
 
     pub(super) fn id(&self) -> SandboxId {
-        self.published.get().id
+        self.publisher.get().id
     }
 
     pub(super) fn stop(&self) -> &CancellationToken {

@@ -2,13 +2,11 @@
 //! real store. Invariants are checked throughout; in the end the faults stop, and everything must come to
 //! rest where its owner wants it. A failure prints its seed: `SLIPWAY_SEED=… cargo test -p hostd simulation`.
 
-use super::{
-    Ask, Fleet,
-    fixture::{new_sandbox, open, timing},
-};
+use super::fixture::{new_sandbox, open, timing};
 use crate::{
     core::{Goal, State},
-    driver::fake::{Body, Dice, Fake, Faults},
+    driver::fake::{FakeContainer, FakeDriver, Faults, SeededRng},
+    reconcile::{Fleet, SandboxCommand},
     store::{EventFilter, SandboxRecord},
     traffic::Stream,
 };
@@ -19,9 +17,9 @@ use std::{
     time::Duration,
 };
 
-struct World {
-    dice: Dice,
-    driver: Arc<Fake>,
+struct Simulation {
+    rng: SeededRng,
+    driver: Arc<FakeDriver>,
     fleet: Fleet,
     directory: tempfile::TempDir,
     sandboxes: Vec<SandboxId>,
@@ -38,23 +36,23 @@ const SEED_MAX: Duration = Duration::from_secs(300);
 /// For one sandbox. Only bounds hanging, too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl World {
+impl Simulation {
     async fn new(seed: u64, idle_ms: u64) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let driver = Arc::new(Fake::default());
-        driver.misbehave(Faults::new(seed, 15));
+        let driver = Arc::new(FakeDriver::default());
+        driver.inject_faults(Faults::new(seed, 15));
         let fleet = open(&driver, directory.path(), timing(idle_ms)).await;
         let (sandboxes, streams) = (Vec::new(), Vec::new());
-        Self { dice: Dice(seed), driver, fleet, directory, sandboxes, idle_ms, streams }
+        Self { rng: SeededRng(seed), driver, fleet, directory, sandboxes, idle_ms, streams }
     }
 
     async fn step(&mut self) {
-        match self.dice.below(20) {
+        match self.rng.below(20) {
             0..=3 if self.sandboxes.len() < 6 => self.create().await,
             4 => self.crash().await,
-            5 => self.meddle(),
+            5 => self.set_externally(),
             6 => self.browse(),
-            7..=8 => tokio::time::sleep(Duration::from_millis(self.dice.below(20))).await,
+            7..=8 => tokio::time::sleep(Duration::from_millis(self.rng.below(20))).await,
             _ => self.ask().await,
         }
         let violations = self.driver.violations();
@@ -62,28 +60,29 @@ impl World {
     }
 
     /// Somebody does something to one behind our back, or the backend goes away for a while.
-    fn meddle(&mut self) {
+    fn set_externally(&mut self) {
         let Some(id) = self.pick() else { return };
         let causes = [DeathCause::Killed, DeathCause::Oom, DeathCause::Removed, DeathCause::ShutDown];
-        match self.dice.below(10) {
+        match self.rng.below(10) {
             cause @ 0..=3 => {
-                self.driver.meddle(&id, Body::Dead(causes[usize::try_from(cause).expect("a few")]));
+                self.driver
+                    .set_externally(&id, FakeContainer::Dead(causes[usize::try_from(cause).expect("a few")]));
             }
-            4 => self.driver.freeze_behind(&id, true),
-            5 => self.driver.freeze_behind(&id, false),
-            6 => self.driver.start(&id),
-            7 => self.driver.restart_behind(&id),
-            8 => self.driver.away.store(true, Ordering::Relaxed),
-            _ => self.driver.away.store(false, Ordering::Relaxed),
+            4 => self.driver.freeze_externally(&id, true),
+            5 => self.driver.freeze_externally(&id, false),
+            6 => self.driver.start_externally(&id),
+            7 => self.driver.restart_externally(&id),
+            8 => self.driver.unavailable.store(true, Ordering::Relaxed),
+            _ => self.driver.unavailable.store(false, Ordering::Relaxed),
         }
     }
 
     async fn create(&mut self) {
         let spec = SandboxSpec {
-            idle_policy: (self.dice.below(3) == 0).then_some(IdlePolicy::AlwaysOn),
+            idle_policy: (self.rng.below(3) == 0).then_some(IdlePolicy::AlwaysOn),
             ..SandboxSpec::default()
         };
-        let new = new_sandbox(&self.fleet, self.dice.next(), &spec);
+        let new = new_sandbox(&self.fleet, self.rng.next(), &spec);
         let id = new.id;
         self.fleet.create(new).await.expect("a create is accepted");
         self.sandboxes.push(id);
@@ -91,20 +90,20 @@ impl World {
 
     async fn ask(&mut self) {
         let Some(id) = self.pick() else { return };
-        let ask = match self.dice.below(9) {
-            0 | 1 => Ask::Start,
-            2 | 3 => Ask::Stop,
-            4 => Ask::Pause,
-            5 => Ask::Resume,
-            6 => Ask::Recreate { keep_workspace: self.dice.below(2) == 0 },
-            7 => Ask::Destroy { keep_workspace: false },
+        let ask = match self.rng.below(9) {
+            0 | 1 => SandboxCommand::Start,
+            2 | 3 => SandboxCommand::Stop,
+            4 => SandboxCommand::Pause,
+            5 => SandboxCommand::Resume,
+            6 => SandboxCommand::Recreate { keep_workspace: self.rng.below(2) == 0 },
+            7 => SandboxCommand::Destroy { keep_workspace: false },
             _ => {
-                let _ = self.fleet.awake(&id).await;
+                let _ = self.fleet.wake(&id).await;
                 return;
             }
         };
-        let asked = self.fleet.ask(&id, ask).await;
-        if matches!(ask, Ask::Destroy { .. }) {
+        let asked = self.fleet.command(&id, ask).await;
+        if matches!(ask, SandboxCommand::Destroy { .. }) {
             asked.expect("destroy is always accepted");
         }
     }
@@ -112,7 +111,7 @@ impl World {
     /// A browser opens a stream, says something on one, or closes one.
     fn browse(&mut self) {
         let Some(traffic) = self.pick().and_then(|id| self.fleet.traffic(&id)) else { return };
-        match (self.dice.below(3), self.streams.last_mut()) {
+        match (self.rng.below(3), self.streams.last_mut()) {
             (0, Some(stream)) => stream.moved(1_000),
             (1, Some(_)) => drop(self.streams.pop()),
             _ => self.streams.push(traffic.stream()),
@@ -129,13 +128,13 @@ impl World {
 
     fn pick(&mut self) -> Option<SandboxId> {
         let count = u64::try_from(self.sandboxes.len()).expect("a few");
-        (count > 0).then(|| self.sandboxes[usize::try_from(self.dice.below(count)).expect("a few")])
+        (count > 0).then(|| self.sandboxes[usize::try_from(self.rng.below(count)).expect("a few")])
     }
 
     /// The faults stop. Everything must come to rest, and be what its record says.
     async fn calm(&mut self) {
-        self.driver.misbehave(Faults::default());
-        self.driver.away.store(false, Ordering::Relaxed);
+        self.driver.inject_faults(Faults::default());
+        self.driver.unavailable.store(false, Ordering::Relaxed);
         if self.idle_ms != NEVER_MS {
             // What falls asleep while it is looked at says nothing.
             self.idle_ms = NEVER_MS;
@@ -177,8 +176,8 @@ impl World {
         let agree = async {
             loop {
                 let record = self.fleet.record(id).await.expect("a record");
-                let fits = self.driver.body(id) == body_at(record.state.status);
-                if record.state.effort.is_none() && fits && !is_tried_again(&record) {
+                let fits = self.driver.container(id) == body_at(record.state.status);
+                if record.state.operation.is_none() && fits && !is_tried_again(&record) {
                     return record;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -191,7 +190,7 @@ impl World {
                 panic!(
                     "{id} does not come to rest: {:?}, and there is {:?}",
                     record.state,
-                    self.driver.body(id)
+                    self.driver.container(id)
                 );
             }
         }
@@ -206,10 +205,10 @@ fn is_tried_again(record: &SandboxRecord) -> bool {
     record.blueprint.idle_policy == IdlePolicy::AlwaysOn && *goal == Goal::Running && down && away
 }
 
-fn body_at(status: SandboxStatus) -> Option<Body> {
+fn body_at(status: SandboxStatus) -> Option<FakeContainer> {
     match status {
-        SandboxStatus::Running => Some(Body::Running { frozen: false }),
-        SandboxStatus::Paused => Some(Body::Running { frozen: true }),
+        SandboxStatus::Running => Some(FakeContainer::Running { frozen: false }),
+        SandboxStatus::Paused => Some(FakeContainer::Running { frozen: true }),
         SandboxStatus::Creating
         | SandboxStatus::Stopped
         | SandboxStatus::Error
@@ -246,16 +245,23 @@ async fn simulate(idle_ms: u64) {
 }
 
 async fn live(seed: u64, idle_ms: u64) {
-    let mut world = World::new(seed, idle_ms).await;
+    let mut simulation = Simulation::new(seed, idle_ms).await;
     for _ in 0..60 {
-        world.step().await;
+        simulation.step().await;
     }
-    world.calm().await;
-    for id in world.sandboxes.clone() {
-        world.fleet.ask(&id, Ask::Destroy { keep_workspace: false }).await.expect("always accepted");
-        let record = world.fleet.settled(&id, PATIENCE).await.expect("destroyed");
+    simulation.calm().await;
+    for id in simulation.sandboxes.clone() {
+        simulation
+            .fleet
+            .command(&id, SandboxCommand::Destroy { keep_workspace: false })
+            .await
+            .expect("always accepted");
+        let record = simulation.fleet.wait_settled(&id, PATIENCE).await.expect("destroyed");
         assert_eq!((record.state.goal, record.state.status), (Goal::Destroyed, SandboxStatus::Destroyed));
-        assert!(!world.driver.has_files(&id) && world.driver.body(&id).is_none(), "{id} leaks");
+        assert!(
+            !simulation.driver.has_files(&id) && simulation.driver.container(&id).is_none(),
+            "{id} leaks"
+        );
     }
-    world.fleet.close().await;
+    simulation.fleet.close().await;
 }

@@ -1,10 +1,10 @@
 //! The events of one task, from its runtimed into the store: what comes while a commit is under way is
 //! gathered and goes with the next one, so the commits grow with the stream and an idle one waits for none.
 
-use super::tasks::{Runner, TaskError, WITHIN};
+use super::task_runner::{CALL_TIMEOUT, TaskError, TaskRunner};
 use crate::{
     control::{Control, ControlError, request},
-    core::{Ending, Means, TaskLine},
+    core::{TaskEnding, TaskLine, TaskUpdate},
     limits,
     store::TaskRecord,
 };
@@ -17,13 +17,13 @@ use tokio::time::timeout;
 use tracing::warn;
 
 /// How long runtimed may say nothing at all.
-const SILENT_MAX: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-impl Runner {
+impl TaskRunner {
     /// Until its end, or until the connection breaks; whether it has ended.
     pub(super) async fn follow(&self, mut task: TaskRecord) -> Result<bool, TaskError> {
         let (_, control) = self.fleet.control(&self.sandbox).await?;
-        if self.is_to_end(&task) {
+        if self.should_end(&task) {
             self.cancel(&task, &control).await?;
         }
         let body = match stream(&control, &task).await {
@@ -33,29 +33,29 @@ impl Runner {
             }
             // A runtimed that lost its own records.
             Err(ControlError::Refused(refused)) if refused.error.code == ErrorCode::NotFound => {
-                return self.conclude(Ending::Lost).await;
+                return self.conclude(TaskEnding::Lost).await;
             }
             // It ended before the last event that is known here, which a loss of power can bring about.
             Err(ControlError::Refused(refused)) if refused.error.code == ErrorCode::InvalidRequest => {
-                return self.ask_for_the_end(&task, &control).await;
+                return self.fetch_ending(&task, &control).await;
             }
             Err(error) => return Err(error.into()),
         };
         let before = task.followed;
         let mut lines =
-            Lines { body, buffer: BytesMut::new(), last: task.followed, ended: None, left_out: false };
+            TaskLineReader { body, buffer: BytesMut::new(), last: task.followed, ended: None, warned: false };
         loop {
             tokio::select! {
                 // What was read is in the buffer; the wish to end it is in the store.
                 more = lines.more() => match more {
                     // It has ended, and how cannot be read from here.
-                    Err(TaskError::BadDone) => return self.ask_for_the_end(&task, &control).await,
+                    Err(TaskError::BadDone) => return self.fetch_ending(&task, &control).await,
                     Err(TaskError::Ended) if task.followed == before => {
-                        return self.ask_for_the_end(&task, &control).await;
+                        return self.fetch_ending(&task, &control).await;
                     }
                     more => more?,
                 },
-                () = self.nudged.notified() => {
+                () = self.wakeup.notified() => {
                     task.cancelling = true;
                     self.cancel(&task, &control).await?;
                 }
@@ -70,12 +70,12 @@ impl Runner {
     }
 
     /// Writes some events, and reads on meanwhile.
-    async fn write(&self, batch: Vec<TaskLine>, lines: &mut Lines) -> Result<TaskRecord, TaskError> {
+    async fn write(&self, batch: Vec<TaskLine>, lines: &mut TaskLineReader) -> Result<TaskRecord, TaskError> {
         // Whether or not there is room to write that down.
-        if batch.iter().any(tells_of_its_turn) {
-            self.begun();
+        if batch.iter().any(shows_task_started) {
+            self.on_task_started();
         }
-        if batch.iter().any(|line| matches!(line.means, Means::Done(_))) {
+        if batch.iter().any(|line| matches!(line.update, TaskUpdate::Done(_))) {
             self.settle_models().await?;
         }
         let mut written = pin!(self.fleet.store().append_task(self.number, batch));
@@ -89,12 +89,14 @@ impl Runner {
     }
 
     /// runtimed has no more events of it, and none of them was `done`.
-    async fn ask_for_the_end(&self, task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
-        let view: TaskView = control.get(&format!("/v1/tasks/{}", task.id), WITHIN).await?;
+    async fn fetch_ending(&self, task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
+        let view: TaskView = control.get(&format!("/v1/tasks/{}", task.id), CALL_TIMEOUT).await?;
         match view.result {
-            Some(result) if result.status.is_final() => self.conclude(Ending::Told(Box::new(result))).await,
-            _ if view.status.is_final() => self.conclude(Ending::Lost).await,
-            _ => Err(TaskError::NotYet),
+            Some(result) if result.status.is_final() => {
+                self.conclude(TaskEnding::Reported(Box::new(result))).await
+            }
+            _ if view.status.is_final() => self.conclude(TaskEnding::Lost).await,
+            _ => Err(TaskError::StillRunning),
         }
     }
 
@@ -112,8 +114,8 @@ impl Runner {
 }
 
 /// The first event of a task only says that it waits.
-fn tells_of_its_turn(line: &TaskLine) -> bool {
-    let begins = matches!(line.means, Means::Phase(phase) if phase != TaskPhase::Queued);
+fn shows_task_started(line: &TaskLine) -> bool {
+    let begins = matches!(line.update, TaskUpdate::Phase(phase) if phase != TaskPhase::Queued);
     begins || line.number > 1
 }
 
@@ -122,21 +124,21 @@ async fn stream(control: &Control, task: &TaskRecord) -> Result<Incoming, Contro
     let request = request(&Method::GET, &path)
         .body(Empty::new().boxed())
         .map_err(|error| ControlError::Garbled(error.to_string()))?;
-    Ok(control.stream(request, WITHIN).await?.into_body())
+    Ok(control.stream(request, CALL_TIMEOUT).await?.into_body())
 }
 
 /// Lines out of a body.
-struct Lines {
+struct TaskLineReader {
     body: Incoming,
     buffer: BytesMut,
     /// The last event that was taken.
     last: u64,
     /// Why nothing more comes.
     ended: Option<TaskError>,
-    left_out: bool,
+    warned: bool,
 }
 
-impl Lines {
+impl TaskLineReader {
     fn has_room(&self) -> bool {
         self.ended.is_none() && self.buffer.len() < limits::TASK_GATHER_MAX_BYTES
     }
@@ -155,7 +157,7 @@ impl Lines {
 
     async fn gather(&mut self) {
         // runtimed says something now and then, if only that it is there.
-        let Ok(frame) = timeout(SILENT_MAX, self.body.frame()).await else {
+        let Ok(frame) = timeout(SILENCE_MAX, self.body.frame()).await else {
             self.ended = Some(TaskError::Ended);
             return;
         };
@@ -203,7 +205,7 @@ impl Lines {
             Ok(_) => None,
             Err(error) => {
                 // Said once: there may be any number of them.
-                if !std::mem::replace(&mut self.left_out, true) {
+                if !std::mem::replace(&mut self.warned, true) {
                     warn!(%error, "an event of a task was left out");
                 }
                 if memchr::memmem::find(line, b"\"type\":\"done\"").is_some() {

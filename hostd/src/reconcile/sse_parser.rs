@@ -5,21 +5,21 @@ use bytes::BytesMut;
 
 /// Collects bytes and gives the `data` of whole events.
 #[derive(Default)]
-pub(super) struct Frames {
+pub(super) struct SseParser {
     buffer: BytesMut,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event of more than {} bytes", limits::EVENT_MAX_BYTES)]
-pub(super) struct TooLong;
+pub(super) struct EventTooLong;
 
-impl Frames {
+impl SseParser {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The data of the next whole event; comments and other fields are skipped.
-    pub(super) fn next(&mut self) -> Result<Option<String>, TooLong> {
+    pub(super) fn next(&mut self) -> Result<Option<String>, EventTooLong> {
         while let Some(end) = find(&self.buffer, b"\n\n") {
             let frame = self.buffer.split_to(end + 2);
             let text = String::from_utf8_lossy(&frame);
@@ -29,7 +29,7 @@ impl Frames {
                 return Ok(Some(data.join("\n")));
             }
         }
-        if self.buffer.len() > limits::EVENT_MAX_BYTES { Err(TooLong) } else { Ok(None) }
+        if self.buffer.len() > limits::EVENT_MAX_BYTES { Err(EventTooLong) } else { Ok(None) }
     }
 }
 
@@ -45,10 +45,10 @@ mod tests {
     fn events_come_whole_however_the_bytes_come() {
         let wire = b": hello\n\nid: 1\nevent: x\ndata: {\"a\":1}\n\ndata: two\ndata: lines\n\n";
         for step in 1..wire.len() {
-            let (mut frames, mut seen) = (Frames::default(), Vec::new());
+            let (mut events, mut seen) = (SseParser::default(), Vec::new());
             for piece in wire.chunks(step) {
-                frames.push(piece);
-                while let Some(data) = frames.next().expect("short enough") {
+                events.push(piece);
+                while let Some(data) = events.next().expect("short enough") {
                     seen.push(data);
                 }
             }
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn an_event_without_end_is_refused() {
-        let mut frames = Frames::default();
-        frames.push(&vec![b'x'; limits::EVENT_MAX_BYTES + 1]);
-        assert_eq!(frames.next(), Err(TooLong));
+        let mut events = SseParser::default();
+        events.push(&vec![b'x'; limits::EVENT_MAX_BYTES + 1]);
+        assert_eq!(events.next(), Err(EventTooLong));
     }
 }

@@ -27,7 +27,7 @@ const TELL_MAX: Duration = Duration::from_secs(2);
 /// Pages that may wait for one sandbox.
 const WAITERS_MAX: usize = 64;
 
-pub struct Site {
+pub struct PreviewTarget {
     pub id: SandboxId,
     pub lines: Lines,
     pub traffic: Traffic,
@@ -42,16 +42,16 @@ pub struct Site {
 }
 
 /// Somebody visits: a request, or a connection that was one.
-pub struct Visit {
-    site: Arc<Site>,
+pub struct RequestPermit {
+    site: Arc<PreviewTarget>,
     /// Of all visits, to whatever sandbox.
     _place: OwnedSemaphorePermit,
 }
 
 /// A page waits for it, as long as this lives.
-pub type Waiting = OwnedSemaphorePermit;
+pub type WaitPermit = OwnedSemaphorePermit;
 
-impl Site {
+impl PreviewTarget {
     pub(super) fn new(
         record: watch::Receiver<Arc<SandboxRecord>>,
         pool: Pool,
@@ -86,7 +86,7 @@ impl Site {
     pub async fn down(&self) {
         let mut record = self.record.clone();
         // One without an owner is not. One that was to be put to sleep this moment may stay up after all.
-        let rests = |state: &State| state.effort.is_none() && !state.is_up();
+        let rests = |state: &State| state.operation.is_none() && !state.is_up();
         let _ = record.wait_for(|record| rests(&record.state)).await;
     }
 
@@ -129,25 +129,25 @@ impl Site {
     }
 
     /// One more visit, if there are fewer than this; `place` is its place among all visits.
-    pub fn visit(self: &Arc<Self>, most: usize, place: OwnedSemaphorePermit) -> Option<Visit> {
+    pub fn visit(self: &Arc<Self>, most: usize, place: OwnedSemaphorePermit) -> Option<RequestPermit> {
         let before = self.visits.fetch_add(1, Ordering::Relaxed);
-        let visit = Visit { site: self.clone(), _place: place };
+        let visit = RequestPermit { site: self.clone(), _place: place };
         (before < most).then_some(visit)
     }
 
     /// One more page that waits, if there are not too many.
-    pub fn wait(&self) -> Option<Waiting> {
+    pub fn wait(&self) -> Option<WaitPermit> {
         self.waiters.clone().try_acquire_owned().ok()
     }
 }
 
-impl Visit {
-    pub fn site(&self) -> &Arc<Site> {
+impl RequestPermit {
+    pub fn site(&self) -> &Arc<PreviewTarget> {
         &self.site
     }
 }
 
-impl Drop for Visit {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         self.site.visits.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,9 +1,9 @@
 //! Takes over runtimed's events into the store, each once, for as long as the sandbox runs.
 
 use super::{
+    actor::SandboxActor,
     fleet::Inner,
-    owner::Owner,
-    sse::{Frames, TooLong},
+    sse_parser::{EventTooLong, SseParser},
 };
 use crate::{
     control::{Control, ControlError, request},
@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 /// After a broken connection: first, longest.
-const AGAIN_MIN: Duration = Duration::from_millis(50);
-const AGAIN_MAX: Duration = Duration::from_secs(5);
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
@@ -30,21 +30,21 @@ enum FollowError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    EventTooLong(#[from] EventTooLong),
     #[error("the stream of events broke")]
     Broken(#[source] hyper::Error),
     #[error("the stream of events ended")]
     Ended,
 }
 
-struct Follower {
+struct EventFollower {
     sandbox: SandboxId,
     fleet: Arc<Inner>,
     control: Control,
     cursor: Cursor,
 }
 
-impl Owner {
+impl SandboxActor {
     /// Follows the events until the sandbox is gone.
     pub(super) fn follow(&mut self) {
         if self.follower.is_some() {
@@ -52,14 +52,14 @@ impl Owner {
         }
         let record = self.record();
         let (fleet, control) = (self.fleet.clone(), self.control.clone());
-        let follower = Follower { sandbox: record.id, fleet, control, cursor: record.followed };
+        let follower = EventFollower { sandbox: record.id, fleet, control, cursor: record.followed };
         let until = self.stop().child_token();
         self.fleet.tasks.spawn(follower.run(until.clone()));
         self.follower = Some(until.drop_guard());
     }
 }
 
-impl Follower {
+impl EventFollower {
     async fn run(mut self, until: CancellationToken) {
         // Safe to cut off: what was not written is asked for again, by cursor.
         tokio::select! {
@@ -69,7 +69,7 @@ impl Follower {
     }
 
     async fn follow(&mut self) {
-        let mut pause = AGAIN_MIN;
+        let mut pause = RETRY_MIN;
         loop {
             let before = self.cursor;
             match self.read().await {
@@ -83,7 +83,7 @@ impl Follower {
                     debug!(sandbox = %self.sandbox, error = &error as &dyn std::error::Error, "following again");
                 }
             }
-            pause = if self.cursor == before { (pause * 2).min(AGAIN_MAX) } else { AGAIN_MIN };
+            pause = if self.cursor == before { (pause * 2).min(RETRY_MAX) } else { RETRY_MIN };
             sleep(pause).await;
         }
     }
@@ -100,17 +100,17 @@ impl Follower {
             .map_err(|error| ControlError::Garbled(error.to_string()))?;
         let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
         let mut body = self.control.stream(request, within).await?.into_body();
-        let mut frames = Frames::default();
+        let mut events = SseParser::default();
         loop {
-            frames.push(&piece(&mut body).await?);
-            self.take(&mut frames).await?;
+            events.push(&piece(&mut body).await?);
+            self.take(&mut events).await?;
         }
     }
 
     /// Writes every whole event that is there, some at a time.
-    async fn take(&mut self, frames: &mut Frames) -> Result<(), FollowError> {
+    async fn take(&mut self, events: &mut SseParser) -> Result<(), FollowError> {
         let mut batch = Vec::new();
-        while let Some(data) = frames.next()? {
+        while let Some(data) = events.next()? {
             match serde_json::from_str::<Event>(&data) {
                 Ok(event) => batch.push(event),
                 Err(error) => {

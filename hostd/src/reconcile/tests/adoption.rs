@@ -1,13 +1,11 @@
 //! A database that was lost: what is taken up again, over the real reconciler and a driver in memory.
 
-use super::{
-    Ask, Fleet,
-    fixture::{new_sandbox, open, patient},
-};
+use super::fixture::{new_sandbox, open, patient};
 use crate::{
-    core::Ending,
-    driver::fake::{Body, Fake},
+    core::TaskEnding,
+    driver::fake::{FakeContainer, FakeDriver},
     limits,
+    reconcile::{Fleet, SandboxCommand},
     store::{EventFilter, NewSandbox, NewTask, SandboxRecord, TaskBegun, TaskRecord, tests::new_task},
 };
 use protocol::{
@@ -26,15 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// More than the hour that a runtimed in memory says it was idle for.
 const NEVER_MS: u64 = 7_200_000;
 
-struct World {
-    driver: Arc<Fake>,
+struct AdoptionFixture {
+    driver: Arc<FakeDriver>,
     home: tempfile::TempDir,
 }
 
-impl World {
+impl AdoptionFixture {
     fn new() -> Self {
         let home = tempfile::tempdir().expect("a directory");
-        let driver = Fake::default();
+        let driver = FakeDriver::default();
         *driver.logs.lock().expect("nobody panicked") = Some(home.path().join("logs"));
         Self { driver: Arc::new(driver), home }
     }
@@ -77,7 +75,7 @@ impl World {
 
 async fn made(fleet: &Fleet, number: u64) -> SandboxId {
     let id = fleet.create(new_sandbox(fleet, number, &SandboxSpec::default())).await.expect("accepted").id;
-    fleet.settled(&id, PATIENCE).await.expect("it runs");
+    fleet.wait_settled(&id, PATIENCE).await.expect("it runs");
     id
 }
 
@@ -120,54 +118,58 @@ fn phase(phase: TaskPhase) -> TaskFact {
 }
 
 fn done() -> TaskFact {
-    let result = Ending::Cancelled.result(true);
+    let result = TaskEnding::Cancelled.result(true);
     let result = protocol::TaskResult { status: TaskStatus::Succeeded, failure_reason: None, ..result };
     TaskFact::Done { result: Box::new(result), told: None }
 }
 
 #[tokio::test]
 async fn each_is_taken_up_as_it_is_found() {
-    let world = World::new();
-    let fleet = world.open().await;
+    let fixture = AdoptionFixture::new();
+    let fleet = fixture.open().await;
     let mut ids = Vec::new();
     for number in 1..=5 {
         ids.push(made(&fleet, number).await);
     }
-    for (id, ask) in [(ids[1], Ask::Stop), (ids[2], Ask::Pause)] {
-        fleet.ask(&id, ask).await.expect("accepted");
-        fleet.settled(&id, PATIENCE).await.expect("done");
+    for (id, ask) in [(ids[1], SandboxCommand::Stop), (ids[2], SandboxCommand::Pause)] {
+        fleet.command(&id, ask).await.expect("accepted");
+        fleet.wait_settled(&id, PATIENCE).await.expect("done");
     }
     fleet.close().await;
-    world.driver.meddle(&ids[3], Body::Dead(DeathCause::Oom));
-    world.driver.meddle(&ids[4], Body::Dead(DeathCause::ShutDown));
-    let fleet = world.lose(fleet).await;
+    fixture.driver.set_externally(&ids[3], FakeContainer::Dead(DeathCause::Oom));
+    fixture.driver.set_externally(&ids[4], FakeContainer::Dead(DeathCause::ShutDown));
+    let fleet = fixture.lose(fleet).await;
     use SandboxStatus::{Error, Paused, Running, Stopped};
     for (id, status) in ids.iter().zip([Running, Stopped, Paused, Error, Stopped]) {
         let record = until(&fleet, id, |record| record.state.status == status).await;
-        assert!(record.state.effort.is_none(), "{record:?}");
+        assert!(record.state.operation.is_none(), "{record:?}");
     }
-    assert_eq!(world.driver.body(&ids[2]), Some(Body::Running { frozen: true }), "nobody thawed it");
+    assert_eq!(
+        fixture.driver.container(&ids[2]),
+        Some(FakeContainer::Running { frozen: true }),
+        "nobody thawed it"
+    );
     let told = fleet.record(&ids[3]).await.expect("there").post_mortem.clone().expect("a post-mortem");
     assert_eq!(told.cause, DeathCause::Oom);
-    fleet.awake(&ids[1]).await.expect("it wakes");
-    fleet.awake(&ids[2]).await.expect("it wakes");
-    assert_eq!(world.driver.violations(), [] as [String; 0]);
+    fleet.wake(&ids[1]).await.expect("it wakes");
+    fleet.wake(&ids[2]).await.expect("it wakes");
+    assert_eq!(fixture.driver.violations(), [] as [String; 0]);
     fleet.close().await;
 }
 
 #[tokio::test]
 async fn tasks_are_there_again_with_their_events_and_those_without_an_end_get_one() {
-    let world = World::new();
-    let fleet = world.open().await;
+    let fixture = AdoptionFixture::new();
+    let fleet = fixture.open().await;
     let id = made(&fleet, 1).await;
-    fleet.ask(&id, Ask::Stop).await.expect("accepted");
-    fleet.settled(&id, PATIENCE).await.expect("stopped");
-    world.write_task(&id, "second", 50, vec![phase(TaskPhase::Preparing), said("half")]);
-    world.write_task(&id, "first", 20, vec![phase(TaskPhase::Preparing), said("whole"), done()]);
-    let torn = world.task_dir(&id, "torn");
+    fleet.command(&id, SandboxCommand::Stop).await.expect("accepted");
+    fleet.wait_settled(&id, PATIENCE).await.expect("stopped");
+    fixture.write_task(&id, "second", 50, vec![phase(TaskPhase::Preparing), said("half")]);
+    fixture.write_task(&id, "first", 20, vec![phase(TaskPhase::Preparing), said("whole"), done()]);
+    let torn = fixture.task_dir(&id, "torn");
     std::fs::create_dir_all(&torn).expect("made");
     std::fs::write(torn.join("task.json"), "{").expect("written");
-    let fleet = world.lose(fleet).await;
+    let fleet = fixture.lose(fleet).await;
 
     let page = fleet.store().tasks(&id, None, 9, 9).await.expect("readable");
     assert_eq!(page.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["second", "first"]);
@@ -189,7 +191,7 @@ async fn tasks_are_there_again_with_their_events_and_those_without_an_end_get_on
     // Once: the next hostd knows them.
     fleet.close().await;
     drop(fleet);
-    let fleet = world.open().await;
+    let fleet = fixture.open().await;
     assert_eq!(task(&fleet, &id, "first").await, first);
     assert_eq!(task(&fleet, &id, "second").await, second);
     fleet.close().await;
@@ -197,14 +199,14 @@ async fn tasks_are_there_again_with_their_events_and_those_without_an_end_get_on
 
 #[tokio::test]
 async fn a_task_that_still_runs_is_followed_to_its_end() {
-    let world = World::new();
-    let fleet = world.open().await;
+    let fixture = AdoptionFixture::new();
+    let fleet = fixture.open().await;
     let id = made(&fleet, 1).await;
-    world.driver.has_task.store(true, Ordering::Relaxed);
-    world.write_task(&id, "t1", 20, vec![]);
-    let fleet = world.lose(fleet).await;
+    fixture.driver.has_task.store(true, Ordering::Relaxed);
+    fixture.write_task(&id, "t1", 20, vec![]);
+    let fleet = fixture.lose(fleet).await;
     assert_eq!(task(&fleet, &id, "t1").await.done_seq, None);
-    world.driver.end_tasks();
+    fixture.driver.end_tasks();
     let task = ended(&fleet, &id, "t1").await;
     assert_eq!(task.failure_reason, Some(FailureReason::Cancelled), "as its runtimed tells");
     fleet.close().await;
@@ -212,8 +214,8 @@ async fn a_task_that_still_runs_is_followed_to_its_end() {
 
 #[tokio::test]
 async fn metadata_and_expiry_are_kept_and_nobody_is_destroyed_by_being_found() {
-    let world = World::new();
-    let fleet = world.open().await;
+    let fixture = AdoptionFixture::new();
+    let fleet = fixture.open().await;
     let now_ms = fleet.clock().now_ms();
     let metadata = [("external_user_id".to_owned(), "u1".to_owned())];
     let far_ms = now_ms + 10 * limits::ADOPTED_KEEP_MS;
@@ -222,9 +224,9 @@ async fn metadata_and_expiry_are_kept_and_nobody_is_destroyed_by_being_found() {
         let new = new_sandbox(&fleet, number, &SandboxSpec::default());
         let new = NewSandbox { metadata: metadata.clone().into(), expires_ms, ..new };
         ids.push(fleet.create(new).await.expect("accepted").id);
-        fleet.settled(ids.last().expect("just made"), PATIENCE).await.expect("it runs");
+        fleet.wait_settled(ids.last().expect("just made"), PATIENCE).await.expect("it runs");
     }
-    let fleet = world.lose(fleet).await;
+    let fleet = fixture.lose(fleet).await;
     let mut expiries = Vec::new();
     for id in &ids {
         let record = fleet.record(id).await.expect("there");
@@ -239,17 +241,17 @@ async fn metadata_and_expiry_are_kept_and_nobody_is_destroyed_by_being_found() {
 
 #[tokio::test]
 async fn those_of_a_backend_that_is_away_are_taken_up_when_it_is_back() {
-    let world = World::new();
-    let fleet = world.open().await;
+    let fixture = AdoptionFixture::new();
+    let fleet = fixture.open().await;
     let (running, stopped) = (made(&fleet, 1).await, made(&fleet, 2).await);
-    fleet.ask(&stopped, Ask::Stop).await.expect("accepted");
-    fleet.settled(&stopped, PATIENCE).await.expect("stopped");
-    world.write_task(&stopped, "t1", 20, vec![phase(TaskPhase::Preparing)]);
+    fleet.command(&stopped, SandboxCommand::Stop).await.expect("accepted");
+    fleet.wait_settled(&stopped, PATIENCE).await.expect("stopped");
+    fixture.write_task(&stopped, "t1", 20, vec![phase(TaskPhase::Preparing)]);
     fleet.close().await;
-    world.driver.away.store(true, Ordering::Relaxed);
-    let fleet = world.lose(fleet).await;
+    fixture.driver.unavailable.store(true, Ordering::Relaxed);
+    let fleet = fixture.lose(fleet).await;
     assert!(fleet.record(&stopped).await.is_err(), "nobody can tell yet what it is");
-    world.driver.away.store(false, Ordering::Relaxed);
+    fixture.driver.unavailable.store(false, Ordering::Relaxed);
     until(&fleet, &running, |record| record.state.is_up()).await;
     until(&fleet, &stopped, |record| record.state.status == SandboxStatus::Stopped).await;
     assert_eq!(ended(&fleet, &stopped, "t1").await.failure_reason, Some(FailureReason::Lost));

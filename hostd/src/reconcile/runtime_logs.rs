@@ -22,11 +22,11 @@ use tokio::task::spawn_blocking;
 use tracing::warn;
 
 /// The directory with the logs of one runtimed.
-pub(super) struct Shelf {
+pub(super) struct RuntimeLogs {
     pub(super) logs: PathBuf,
 }
 
-impl Shelf {
+impl RuntimeLogs {
     /// The files of one log, beginning with the one that the event after a cursor is in.
     pub(super) async fn files(self: Arc<Self>, log: String, after: Cursor) -> Vec<String> {
         let found = spawn_blocking(move || {
@@ -45,7 +45,7 @@ impl Shelf {
 
     fn list(&self, log: &str) -> io::Result<Vec<Cursor>> {
         let mut dir = Dir::from_fd(self.open(Path::new(log), OFlag::O_DIRECTORY)?)?;
-        let names = dir.iter().take(limits::SALVAGE_FILES_MAX).flatten();
+        let names = dir.iter().take(limits::RECOVERY_FILES_MAX).flatten();
         Ok(names.filter_map(|entry| log_line::parse_file_name(entry.file_name().to_str().ok()?)).collect())
     }
 
@@ -57,7 +57,7 @@ impl Shelf {
     ) -> Vec<T> {
         let file = file.to_owned();
         let read = spawn_blocking(move || {
-            let bytes = self.bytes(Path::new(&file), limits::SALVAGE_FILE_MAX_BYTES)?;
+            let bytes = self.bytes(Path::new(&file), limits::RECOVERY_FILE_MAX_BYTES)?;
             Ok(log_line::lines(&bytes).filter_map(|line| each(&line)).collect())
         });
         read.await.unwrap_or_else(|error| Err(io::Error::other(error))).unwrap_or_else(|error| {
@@ -101,11 +101,11 @@ mod tests {
     use protocol::{Event, Fact};
     use std::os::unix::fs::symlink;
 
-    fn shelf() -> (tempfile::TempDir, Arc<Shelf>) {
+    fn logs() -> (tempfile::TempDir, Arc<RuntimeLogs>) {
         let home = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(home.path().join("events")).expect("made");
-        let shelf = Arc::new(Shelf { logs: home.path().to_owned() });
-        (home, shelf)
+        let logs = Arc::new(RuntimeLogs { logs: home.path().to_owned() });
+        (home, logs)
     }
 
     fn line(epoch: u64, seq: u64) -> String {
@@ -116,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn reading_begins_where_it_was_left() {
-        let (home, shelf) = shelf();
+        let (home, logs) = logs();
         for first in [(1, 1), (1, 9), (2, 1)] {
             let cursor = Cursor { epoch: first.0, seq: first.1 };
             let name = home.path().join("events").join(log_line::file_name(cursor));
@@ -125,14 +125,14 @@ mod tests {
         std::fs::write(home.path().join("events/other"), "x").expect("written");
         for (after, files) in [((0, 0), 3), ((1, 1), 3), ((1, 9), 2), ((1, 20), 2), ((2, 5), 1)] {
             let after = Cursor { epoch: after.0, seq: after.1 };
-            assert_eq!(shelf.clone().files("events".to_owned(), after).await.len(), files, "{after}");
+            assert_eq!(logs.clone().files("events".to_owned(), after).await.len(), files, "{after}");
         }
-        assert!(shelf.clone().files("tasks/none".to_owned(), Cursor::default()).await.is_empty());
+        assert!(logs.clone().files("tasks/none".to_owned(), Cursor::default()).await.is_empty());
     }
 
     #[tokio::test]
     async fn links_pipes_and_torn_lines_give_nothing() {
-        let (home, shelf) = shelf();
+        let (home, logs) = logs();
         let outside = home.path().join("outside");
         std::fs::write(&outside, line(1, 1)).expect("written");
         let events = home.path().join("events");
@@ -141,7 +141,7 @@ mod tests {
         nix::unistd::mkfifo(&events.join("pipe"), Mode::S_IRWXU).expect("made");
         let torn = format!("{}{}", line(1, 1), &line(1, 2)[..20]);
         std::fs::write(events.join("torn"), torn).expect("written");
-        let read = |name: &'static str| shelf.clone().read(name, |line| Some(line.cursor));
+        let read = |name: &'static str| logs.clone().read(name, |line| Some(line.cursor));
         assert!(read("events/link").await.is_empty());
         assert!(read("events/pipe").await.is_empty());
         assert!(read("../outside").await.is_empty());

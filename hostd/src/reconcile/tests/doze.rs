@@ -1,13 +1,11 @@
 //! Sandboxes that fall asleep, over the real reconciler and a driver in memory.
 
-use super::{
-    Ask, Fleet,
-    fixture::{new_sandbox, open, patient},
-};
+use super::fixture::{new_sandbox, open, patient};
 use crate::{
     core::State,
-    driver::fake::{Body, Fake},
+    driver::fake::{FakeContainer, FakeDriver},
     limits,
+    reconcile::{Fleet, SandboxCommand},
     store::EventFilter,
     traffic::Stream,
 };
@@ -22,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A window: short, and eight of them are long enough to be seen dozing.
 const IDLE_MS: u64 = 400;
 
-struct World {
-    driver: Arc<Fake>,
+struct DozeFixture {
+    driver: Arc<FakeDriver>,
     fleet: Fleet,
     directory: tempfile::TempDir,
     id: SandboxId,
@@ -34,11 +32,11 @@ async fn create(fleet: &Fleet, number: u64) -> SandboxId {
     fleet.create(new).await.expect("a create is accepted").id
 }
 
-impl World {
+impl DozeFixture {
     /// With one sandbox that runs. Nothing goes on in it.
     async fn new(idle_ms: u64) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let driver = Arc::new(Fake::default());
+        let driver = Arc::new(FakeDriver::default());
         let fleet = open(&driver, directory.path(), patient(idle_ms)).await;
         let id = create(&fleet, 1).await;
         Self { driver, fleet, directory, id }
@@ -53,7 +51,7 @@ impl World {
         let becomes = async {
             loop {
                 let record = self.fleet.record(id).await.expect("a record");
-                if record.state.effort.is_none() && wanted(&record.state) {
+                if record.state.operation.is_none() && wanted(&record.state) {
                     return;
                 }
                 sleep(Duration::from_millis(1)).await;
@@ -66,7 +64,7 @@ impl World {
 
     async fn dozes(&self, id: &SandboxId) {
         self.becomes(id, "dozing", State::dozes).await;
-        assert_eq!(self.driver.body(id), Some(Body::Running { frozen: true }));
+        assert_eq!(self.driver.container(id), Some(FakeContainer::Running { frozen: true }));
     }
 
     async fn is_stopped(&self, id: &SandboxId) {
@@ -87,24 +85,24 @@ impl World {
 
 #[tokio::test]
 async fn without_a_stream_it_is_stopped_and_with_one_it_dozes_until_that_is_closed() {
-    let world = World::new(IDLE_MS).await;
-    world.is_stopped(&world.id).await;
-    assert!(!world.kinds().await.contains(&"sandbox.paused".to_owned()));
-    let stream = world.stream(&world.id);
-    world.fleet.awake(&world.id).await.expect("it wakes");
-    world.dozes(&world.id).await;
+    let fixture = DozeFixture::new(IDLE_MS).await;
+    fixture.is_stopped(&fixture.id).await;
+    assert!(!fixture.kinds().await.contains(&"sandbox.paused".to_owned()));
+    let stream = fixture.stream(&fixture.id);
+    fixture.fleet.wake(&fixture.id).await.expect("it wakes");
+    fixture.dozes(&fixture.id).await;
     drop(stream);
-    world.is_stopped(&world.id).await;
+    fixture.is_stopped(&fixture.id).await;
 }
 
 #[tokio::test]
 async fn whoever_comes_thaws_one_that_dozes_and_it_dozes_off_again() {
     // However slow the machine: all of this within the eight windows after which it is stopped.
-    let world = World::new(4 * IDLE_MS).await;
-    let _stream = world.stream(&world.id);
+    let fixture = DozeFixture::new(4 * IDLE_MS).await;
+    let _stream = fixture.stream(&fixture.id);
     for _ in 0..3 {
-        world.dozes(&world.id).await;
-        let (record, _control) = world.fleet.awake(&world.id).await.expect("it wakes");
+        fixture.dozes(&fixture.id).await;
+        let (record, _control) = fixture.fleet.wake(&fixture.id).await.expect("it wakes");
         assert!(record.state.is_up() && !record.state.dozing, "{record:?}");
         assert_eq!(record.attempt, 1, "it was never brought up anew");
     }
@@ -112,11 +110,11 @@ async fn whoever_comes_thaws_one_that_dozes_and_it_dozes_off_again() {
 
 #[tokio::test]
 async fn streams_that_are_silent_for_very_long_do_not_keep_its_memory() {
-    let world = World::new(IDLE_MS).await;
-    let traffic = world.fleet.traffic(&world.id).expect("it lives");
+    let fixture = DozeFixture::new(IDLE_MS).await;
+    let traffic = fixture.fleet.traffic(&fixture.id).expect("it lives");
     let _stream = traffic.stream();
-    world.dozes(&world.id).await;
-    world.is_stopped(&world.id).await;
+    fixture.dozes(&fixture.id).await;
+    fixture.is_stopped(&fixture.id).await;
     assert_eq!(traffic.streams(), 1);
     let windows = crate::core::DOZE_MAX_WINDOWS * IDLE_MS;
     assert!(traffic.silent_for() >= Duration::from_millis(windows), "{:?}", traffic.quiet());
@@ -124,48 +122,49 @@ async fn streams_that_are_silent_for_very_long_do_not_keep_its_memory() {
 
 #[tokio::test]
 async fn what_somebody_paused_stays_paused_and_so_does_one_that_dozed_when_he_asked() {
-    let world = World::new(IDLE_MS).await;
-    let stream = world.stream(&world.id);
-    world.dozes(&world.id).await;
-    let record = world.fleet.ask(&world.id, Ask::Pause).await.expect("it is frozen already");
+    let fixture = DozeFixture::new(IDLE_MS).await;
+    let stream = fixture.stream(&fixture.id);
+    fixture.dozes(&fixture.id).await;
+    let record =
+        fixture.fleet.command(&fixture.id, SandboxCommand::Pause).await.expect("it is frozen already");
     assert!(!record.state.dozing, "{record:?}");
     drop(stream);
     // Another one, made later, has the time to doze and to be stopped.
-    let other = create(&world.fleet, 2).await;
-    let stream = world.stream(&other);
-    world.dozes(&other).await;
+    let other = create(&fixture.fleet, 2).await;
+    let stream = fixture.stream(&other);
+    fixture.dozes(&other).await;
     drop(stream);
-    world.is_stopped(&other).await;
-    let record = world.fleet.record(&world.id).await.expect("a record");
+    fixture.is_stopped(&other).await;
+    let record = fixture.fleet.record(&fixture.id).await.expect("a record");
     assert_eq!((record.state.status, record.state.dozing), (SandboxStatus::Paused, false));
 }
 
 #[tokio::test]
 async fn one_that_dozed_when_hostd_died_is_stopped_by_the_next() {
-    let mut world = World::new(IDLE_MS).await;
-    let _stream = world.stream(&world.id);
-    world.dozes(&world.id).await;
-    world.fleet.close().await;
-    world.fleet.store().clone().close().await;
-    world.fleet = open(&world.driver, world.directory.path(), patient(IDLE_MS)).await;
-    world.is_stopped(&world.id).await;
+    let mut fixture = DozeFixture::new(IDLE_MS).await;
+    let _stream = fixture.stream(&fixture.id);
+    fixture.dozes(&fixture.id).await;
+    fixture.fleet.close().await;
+    fixture.fleet.store().clone().close().await;
+    fixture.fleet = open(&fixture.driver, fixture.directory.path(), patient(IDLE_MS)).await;
+    fixture.is_stopped(&fixture.id).await;
 }
 
 /// Whoever holds a lease talks to one that is not frozen, however his coming and its going to sleep fall
 /// together.
 #[tokio::test]
 async fn nobody_who_is_let_in_finds_it_frozen() {
-    let world = World::new(2).await;
-    let traffic = world.fleet.traffic(&world.id).expect("it lives");
+    let fixture = DozeFixture::new(2).await;
+    let traffic = fixture.fleet.traffic(&fixture.id).expect("it lives");
     for round in 0..3_000_u64 {
         // On a machine that is slow to write, nobody falls asleep between two who come soon after another.
         let slow = 1 + round / 300;
         let stream = (round % 3 != 0).then(|| traffic.stream());
-        let (_, control) = world.fleet.awake(&world.id).await.expect("it wakes");
+        let (_, control) = fixture.fleet.wake(&fixture.id).await.expect("it wakes");
         for _ in 0..3 {
             assert_eq!(
-                world.driver.body(&world.id),
-                Some(Body::Running { frozen: false }),
+                fixture.driver.container(&fixture.id),
+                Some(FakeContainer::Running { frozen: false }),
                 "in round {round}"
             );
             sleep(Duration::from_micros(300)).await;
@@ -173,7 +172,7 @@ async fn nobody_who_is_let_in_finds_it_frozen() {
         drop(control);
         sleep(Duration::from_micros((round * 37) % (6_000 * slow))).await;
         drop(stream);
-        if round % 300 == 299 && world.has_dozed().await {
+        if round % 300 == 299 && fixture.has_dozed().await {
             return;
         }
     }
@@ -182,28 +181,28 @@ async fn nobody_who_is_let_in_finds_it_frozen() {
 
 #[tokio::test]
 async fn a_thaw_starts_nothing_that_somebody_stops() {
-    let world = World::new(600_000).await;
-    world.fleet.awake(&world.id).await.expect("it comes up");
-    world.fleet.ask(&world.id, Ask::Pause).await.expect("it runs");
-    let (record, _control) = world.fleet.thaw(&world.id).await.expect("it is only frozen");
+    let fixture = DozeFixture::new(600_000).await;
+    fixture.fleet.wake(&fixture.id).await.expect("it comes up");
+    fixture.fleet.command(&fixture.id, SandboxCommand::Pause).await.expect("it runs");
+    let (record, _control) = fixture.fleet.thaw(&fixture.id).await.expect("it is only frozen");
     assert!(record.state.is_up(), "{record:?}");
-    world.fleet.ask(&world.id, Ask::Stop).await.expect("legal");
-    assert!(world.fleet.thaw(&world.id).await.is_err(), "on its way down");
-    world.is_stopped(&world.id).await;
-    assert!(world.fleet.thaw(&world.id).await.is_err(), "down");
-    world.is_stopped(&world.id).await;
-    assert_eq!(world.fleet.record(&world.id).await.expect("a record").attempt, 1);
+    fixture.fleet.command(&fixture.id, SandboxCommand::Stop).await.expect("legal");
+    assert!(fixture.fleet.thaw(&fixture.id).await.is_err(), "on its way down");
+    fixture.is_stopped(&fixture.id).await;
+    assert!(fixture.fleet.thaw(&fixture.id).await.is_err(), "down");
+    fixture.is_stopped(&fixture.id).await;
+    assert_eq!(fixture.fleet.record(&fixture.id).await.expect("a record").attempt, 1);
 }
 
 #[tokio::test]
 async fn what_somebody_freezes_while_it_is_asked_is_not_waited_for() {
-    let world = World::new(7_200_000).await;
-    world.fleet.awake(&world.id).await.expect("it comes up");
+    let fixture = DozeFixture::new(7_200_000).await;
+    fixture.fleet.wake(&fixture.id).await.expect("it comes up");
     let begun = Instant::now();
-    let (asked, running) = (&world.driver.freezes_when_asked, Some(Body::Running { frozen: false }));
+    let (asked, running) = (&fixture.driver.freeze_on_status, Some(FakeContainer::Running { frozen: false }));
     asked.store(true, Ordering::Relaxed);
     let thawed = async {
-        while asked.load(Ordering::Relaxed) || world.driver.body(&world.id) != running {
+        while asked.load(Ordering::Relaxed) || fixture.driver.container(&fixture.id) != running {
             sleep(Duration::from_millis(1)).await;
         }
     };

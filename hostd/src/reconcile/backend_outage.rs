@@ -3,11 +3,11 @@
 
 use super::{
     FleetError,
-    owner::Owner,
+    actor::SandboxActor,
     perform::{Flow, problem_of},
 };
 use crate::{
-    core::{Container, Drift, Goal, Step},
+    core::{Drift, Goal, Observed, PlanStep},
     driver::DriverError,
 };
 use protocol::api::SandboxStatus;
@@ -18,26 +18,26 @@ use tracing::{error, info};
 /// Between glances at a backend that is waited for: so many failures' pause.
 const GLANCE_FAILURES: u32 = 6;
 
-impl Owner {
+impl SandboxActor {
     /// Should nothing come of what is being done, that may be why.
-    pub(super) fn hindered(&mut self, error: &DriverError) {
+    pub(super) fn note_outage(&mut self, error: &DriverError) {
         if matches!(error, DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }) {
-            self.hindrance = Some(problem_of(error));
+            self.outage = Some(problem_of(error));
         }
     }
 
     /// What was asked of it was not answered until the deadline.
-    pub(super) fn unanswered(&mut self) {
+    pub(super) fn note_timeout(&mut self) {
         let message = "the backend did not answer in time".to_owned();
-        self.hindered(&DriverError::Unavailable { message });
+        self.note_outage(&DriverError::Unavailable { message });
     }
 
-    pub(super) fn unhindered(&mut self) {
-        (self.hindrance, self.said) = (None, false);
+    pub(super) fn end_outage(&mut self) {
+        (self.outage, self.said) = (None, false);
     }
 
     /// A step failed: pause, longer each time, and look again. The deadline ends it.
-    pub(super) async fn stumble(&mut self, error: &FleetError) {
+    pub(super) async fn back_off(&mut self, error: &FleetError) {
         let away = matches!(error, FleetError::Driver(DriverError::Unavailable { .. }));
         // Once: it is tried again and again.
         if !(away && self.said) {
@@ -48,7 +48,7 @@ impl Owner {
         if away {
             self.wait_for_backend().await;
         } else {
-            self.pause(self.fleet.timing.look_again(self.failures)).await;
+            self.pause(self.fleet.timing.retry_pause(self.failures)).await;
         }
     }
 
@@ -56,14 +56,14 @@ impl Owner {
     pub(super) async fn wait_for_backend(&mut self) {
         let timing = &self.fleet.timing;
         let time = match self.failures {
-            ..GLANCE_FAILURES => timing.look_again(self.failures),
-            GLANCE_FAILURES.. => Duration::from_millis(timing.look_blind_ms),
+            ..GLANCE_FAILURES => timing.retry_pause(self.failures),
+            GLANCE_FAILURES.. => Duration::from_millis(timing.inspect_unseen_ms),
         };
-        self.wait_at_most(time.min(self.time_left())).await;
+        self.wait_for_recovery(time.min(self.time_left())).await;
     }
 
     /// A pause that ends as soon as a backend that was away is back, and with another goal.
-    async fn wait_at_most(&mut self, time: Duration) {
+    async fn wait_for_recovery(&mut self, time: Duration) {
         let goal = self.record().state.goal;
         let until = Instant::now() + time;
         let mut away = false;
@@ -73,16 +73,16 @@ impl Owner {
                 return;
             }
             away |= !well;
-            let glance = self.fleet.timing.look_again(GLANCE_FAILURES);
+            let glance = self.fleet.timing.retry_pause(GLANCE_FAILURES);
             self.pause(glance.min(until - Instant::now())).await;
         }
     }
 
     /// Whether all there is to do is to wait for the backend.
-    pub(super) fn only_waits(&mut self, steps: &[Step], container: &Container) -> bool {
-        let (away, wanted) = (self.driver.health().is_err(), *steps == [Step::TryAgain]);
-        self.awaits_backend = match container {
-            Container::Unknown => away && !self.record().state.is_up(),
+    pub(super) fn waits_for_backend(&mut self, steps: &[PlanStep], observed: &Observed) -> bool {
+        let (away, wanted) = (self.driver.health().is_err(), *steps == [PlanStep::TryAgain]);
+        self.awaits_backend = match observed {
+            Observed::Unknown => away && !self.record().state.is_up(),
             _ => wanted && (away || self.awaits_backend),
         };
         wanted && away
@@ -91,28 +91,28 @@ impl Owner {
     /// Its backend is back: at once, or later and later where it only seems to be well.
     pub(super) async fn try_again(&mut self) -> Flow {
         if !std::mem::take(&mut self.awaits_backend) {
-            self.wait_at_most(self.fleet.timing.restart(self.deaths)).await;
+            self.wait_for_recovery(self.fleet.timing.restart_pause(self.deaths)).await;
         }
         let state = &self.record().state;
-        let unmoved = state.effort.is_none()
+        let unmoved = state.operation.is_none()
             && matches!(state.status, SandboxStatus::Error | SandboxStatus::Stopped)
             && state.goal == Goal::Running;
         // Nobody wanted anything else meanwhile, and there is somebody to do it.
         if unmoved && self.driver.health().is_ok() {
             self.deaths += 1;
-            self.want(Goal::Running).await?;
+            self.set_goal(Goal::Running).await?;
         }
         Ok(ControlFlow::Break(()))
     }
 
     /// A verb that should bring it to `goal` was answered, or was not: then it may happen yet.
-    pub(super) fn may_come_late(&mut self, goal: Goal, answered: bool) {
+    pub(super) fn expect_late_effect(&mut self, goal: Goal, answered: bool) {
         self.late = (!answered).then_some(goal);
     }
 
     /// Whether what was found is what we asked for once, and came late.
-    pub(super) fn came_late(&mut self, container: &Container, drift: &Drift) -> bool {
-        let ours = self.late.is_some() && self.late == container.found();
+    pub(super) fn is_late_effect(&mut self, observed: &Observed, drift: &Drift) -> bool {
+        let ours = self.late.is_some() && self.late == observed.as_goal();
         if ours {
             info!(sandbox = %self.id(), ?drift, "the backend did late what it was asked for");
             (self.late, self.at_rest) = (None, false);

@@ -2,13 +2,13 @@
 //! stopped, one at a time may wake so that files are deleted in it.
 
 use super::{
-    Ask, Fleet, FleetError,
+    Fleet, FleetError, SandboxCommand,
+    actor::{CommandReply, SandboxActor},
     fleet::Inner,
-    owner::{Answer, Owner},
 };
 use crate::{
     control::Control,
-    core::{Growth, heaviest},
+    core::{Growth, fastest_growing},
     disk_room::DiskState,
     limits::{DISK_LOOK_LOW_MS, DISK_LOOK_MS, GROWTH_WINDOW_MS, MEASURE_PAUSE_PART},
     store::{SandboxRecord, StoreError},
@@ -30,52 +30,52 @@ type History = VecDeque<(Instant, HashMap<SandboxId, u64>)>;
 
 /// The sandbox that may be up to make room, while the disk is low.
 #[derive(Default)]
-pub(super) struct Cleaner(Mutex<Option<SandboxId>>);
+pub(super) struct CleanupSandbox(Mutex<Option<SandboxId>>);
 
 impl Inner {
     /// Whether this one may be brought up. Below the floor one at a time may be, to delete files in it.
-    pub(super) fn room_to_wake(&self, id: &SandboxId) -> Result<(), FleetError> {
+    pub(super) fn check_room_to_wake(&self, id: &SandboxId) -> Result<(), FleetError> {
         let disk = self.disk.state();
-        let mut cleaner = self.cleaner.0.lock().expect("no panic while held");
+        let mut cleanup_sandbox = self.cleanup_sandbox.0.lock().expect("no panic while held");
         match disk.level {
-            DiskLevel::Ok => *cleaner = None,
+            DiskLevel::Ok => *cleanup_sandbox = None,
             DiskLevel::Low | DiskLevel::Full => {
-                if cleaner.is_some_and(|other| other != *id && self.is_wanted_up(&other)) {
+                if cleanup_sandbox.is_some_and(|other| other != *id && self.is_wanted_up(&other)) {
                     return Err(FleetError::DiskFull(disk));
                 }
-                *cleaner = Some(*id);
+                *cleanup_sandbox = Some(*id);
             }
         }
         Ok(())
     }
 }
 
-impl Owner {
+impl SandboxActor {
     /// Refused where the disk has no room for another one that is up.
-    pub(super) fn room_to_come_up(&self) -> Result<(), FleetError> {
+    pub(super) fn check_room_to_launch(&self) -> Result<(), FleetError> {
         let record = self.record();
-        if record.state.is_wanted_up() { Ok(()) } else { self.fleet.room_to_wake(&record.id) }
+        if record.state.is_wanted_up() { Ok(()) } else { self.fleet.check_room_to_wake(&record.id) }
     }
 
     /// Tries again on the room that the first try made hostd release. Where that is not enough for a row, what the
     /// sandbox has on the disk makes some.
-    pub(super) async fn destroy_on_full_disk(&mut self, keep_workspace: bool) -> Answer {
+    pub(super) async fn destroy_on_full_disk(&mut self, keep_workspace: bool) -> CommandReply {
         match self.destroy(keep_workspace).await {
             Err(FleetError::Store(StoreError::Full)) => {
-                self.erase_first(keep_workspace).await;
+                self.destroy_before_record(keep_workspace).await;
                 self.destroy(keep_workspace).await
             }
-            answer => answer,
+            reply => reply,
         }
     }
 
     /// The act before the intent, as nowhere else: a hostd that dies in between leaves a sandbox that is gone
     /// and was never said to be.
-    async fn erase_first(&mut self, keep_workspace: bool) {
+    async fn destroy_before_record(&mut self, keep_workspace: bool) {
         warn!(sandbox = %self.id(), "the disk is full: erasing a sandbox before that is written down");
         let within = Duration::from_millis(self.fleet.timing.down_ms);
-        match timeout(within, self.driver.erase(&self.id(), keep_workspace)).await {
-            Ok(Ok(())) => self.gone(),
+        match timeout(within, self.driver.destroy(&self.id(), keep_workspace)).await {
+            Ok(Ok(())) => self.disconnect(),
             Ok(Err(error)) => warn!(sandbox = %self.id(), %error, "could not erase it"),
             Err(_) => warn!(sandbox = %self.id(), "could not erase it in time"),
         }
@@ -84,7 +84,7 @@ impl Owner {
 
 impl Fleet {
     /// Whether another sandbox may be made, or an image.
-    pub fn room_for_more(&self) -> Result<(), FleetError> {
+    pub fn check_disk_room(&self) -> Result<(), FleetError> {
         let disk = self.disk().state();
         match disk.level {
             DiskLevel::Ok => Ok(()),
@@ -93,15 +93,15 @@ impl Fleet {
     }
 
     /// Wakes a sandbox for work of its own, a task or a page: below the floor nobody is woken for that.
-    pub async fn awake_for_work(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), FleetError> {
+    pub async fn wake_for_work(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), FleetError> {
         if !self.record(id).await?.state.is_wanted_up() {
-            self.room_for_more()?;
+            self.check_disk_room()?;
         }
-        self.awake(id).await
+        self.wake(id).await
     }
 
     /// Looks after the disk until hostd ends.
-    pub async fn tend_disk(&self) {
+    pub async fn watch_disk(&self) {
         let mut history = History::default();
         loop {
             let (room, begun) = (self.disk().clone(), Instant::now());
@@ -118,7 +118,7 @@ impl Fleet {
                 }
             };
             if level == DiskLevel::Full {
-                self.stop_the_heaviest(&mut history).await;
+                self.evict_fastest_growing(&mut history).await;
             }
             // Large workspaces take long to measure, which must not be all that is done.
             sleep(Duration::from_millis(pause_ms).max(begun.elapsed() * MEASURE_PAUSE_PART)).await;
@@ -137,16 +137,16 @@ impl Fleet {
                 Err(error) => debug!(%sandbox, %error, "could not measure a workspace"),
             }
         }
-        remember(history, Instant::now(), sizes);
+        push_measure(history, Instant::now(), sizes);
     }
 
     /// Stops the one that has grown most of late. Another only if it grows from now on.
-    async fn stop_the_heaviest(&self, history: &mut History) {
-        let Some(growth) = heaviest(&growths(history)) else { return };
+    async fn evict_fastest_growing(&self, history: &mut History) {
+        let Some(growth) = fastest_growing(&growths(history)) else { return };
         let (sandbox, grown_bytes) = (growth.sandbox, growth.grown_bytes());
         warn!(%sandbox, grown_bytes, "the disk is full: stopping the sandbox that grows");
         history.clear();
-        match self.ask(&sandbox, Ask::Evict { grown_bytes }).await {
+        match self.command(&sandbox, SandboxCommand::Evict { grown_bytes }).await {
             // It was stopped, or destroyed, meanwhile.
             Ok(_) | Err(FleetError::Refused(_)) => {}
             Err(error) => warn!(%sandbox, %error, "could not stop it"),
@@ -156,7 +156,7 @@ impl Fleet {
 
 /// Adds a measure and forgets those before the window, except the newest of them: growth needs two measures,
 /// however far apart they are.
-fn remember(history: &mut History, now: Instant, sizes: HashMap<SandboxId, u64>) {
+fn push_measure(history: &mut History, now: Instant, sizes: HashMap<SandboxId, u64>) {
     let window = Duration::from_millis(GROWTH_WINDOW_MS);
     while history.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= window) {
         history.pop_front();
@@ -194,7 +194,7 @@ mod tests {
         for between_ms in [GROWTH_WINDOW_MS / 40, GROWTH_WINDOW_MS, 10 * GROWTH_WINDOW_MS] {
             let (mut history, mut now) = (History::default(), Instant::now());
             for measure in 1..=100_u64 {
-                remember(&mut history, now, HashMap::from([(sandbox, measure << 20)]));
+                push_measure(&mut history, now, HashMap::from([(sandbox, measure << 20)]));
                 now += Duration::from_millis(between_ms);
                 let grown = growths(&history).first().map(Growth::grown_bytes);
                 assert_eq!(grown > Some(0), measure > 1, "{between_ms} ms between, measure {measure}");

@@ -1,0 +1,10 @@
+//! Tests of the reconciler over the real store and a driver in memory.
+
+mod adoption;
+mod backend_outage;
+mod doze;
+mod drift;
+pub(crate) mod fixture;
+mod model_outcomes;
+mod simulation;
+mod task_handover;
