@@ -8,24 +8,24 @@
 pub const APART: &[&str] = &[
     "checkpoint",
     "core::acp",
+    "core::line_joiner",
     "core::manifest",
     "core::stream_json",
-    "core::tool",
-    "core::voice",
+    "core::tool_limits",
+    "shim::acp_conversation",
     "shim::child",
     "shim::control",
-    "shim::ending",
-    "shim::json_talk",
-    "shim::lines",
-    "shim::outbox",
+    "shim::event_writer",
+    "shim::exit_status",
+    "shim::json_output",
+    "shim::output_sink",
     "shim::pump",
-    "shim::raw",
+    "shim::raw_log",
     "shim::run",
-    "shim::sink",
-    "shim::tail",
-    "shim::talk",
-    "shim::talking",
-    "shim::tree",
+    "shim::run_acp",
+    "shim::signal_tree",
+    "shim::stdin_queue",
+    "shim::tail_buffer",
 ];
 
 /// Crates that only those modules use, or only a panic.
@@ -61,7 +61,7 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     /// Modules of shims that PID 1 runs as well.
-    const SHARED: &[&str] = &["shim::wire"];
+    const SHARED: &[&str] = &["shim::messages"];
 
     fn source() -> &'static Path {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))

@@ -4,9 +4,9 @@ use crate::api;
 use crate::config::{Config, VARIABLES};
 use crate::log::EventLog;
 use crate::supervisor::{Handle, Supervisor};
-use crate::sys::as_user::{self, IdentityError};
 use crate::sys::clock::wall_ms;
-use crate::sys::{emergency, inherited, scratch, signals, socket};
+use crate::sys::fs_identity::{self, IdentityError};
+use crate::sys::{inherited_fds, kill_all, signals, socket, tmp_dirs};
 use protocol::Fact;
 use std::io;
 use std::process::ExitCode;
@@ -30,8 +30,8 @@ enum BootError {
 }
 
 pub fn main() -> ExitCode {
-    signals::forget_inherited();
-    signals::hold_back_the_end();
+    signals::reset_inherited();
+    signals::block_termination();
     // A value that is no text is still a value, and a wrong one.
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let config = match Config::from_env(variable) {
@@ -59,12 +59,12 @@ struct Ready {
 }
 
 fn bring_up(config: &Arc<Config>) -> Result<Ready, BootError> {
-    inherited::close_on_exec_all();
+    inherited_fds::close_on_exec_all();
     // A group of root's would count under the user's identity too.
-    as_user::drop_groups().map_err(BootError::Groups)?;
+    fs_identity::drop_groups().map_err(BootError::Groups)?;
     let pid1 = nix::unistd::getpid().as_raw() == 1;
     if pid1 {
-        scratch::open_all();
+        tmp_dirs::make_world_writable();
     } else {
         nix::sys::prctl::set_child_subreaper(true).map_err(BootError::Subreaper)?;
         tracing::warn!("not PID 1: acting as a subreaper");
@@ -84,7 +84,7 @@ fn bring_up(config: &Arc<Config>) -> Result<Ready, BootError> {
     });
     let (supervisor, handle) =
         Supervisor::new(Arc::clone(config), events, boot, gap).map_err(BootError::Supervisor)?;
-    signals::let_the_end_come();
+    signals::unblock_termination();
     let control_path = config.control_dir.join("sock");
     let control = socket::listen(&control_path, 0o600).map_err(at(&control_path))?;
     // The sandbox works without the public socket; an image may have no place for it.
@@ -113,7 +113,7 @@ async fn cruise(ready: Ready) -> ExitCode {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => {
                 tracing::error!(%error, "supervisor ended badly: killing everything");
-                emergency::kill_everything();
+                kill_all::kill_everything();
                 ExitCode::from(EXIT_SOFTWARE)
             }
         },

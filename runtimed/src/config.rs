@@ -1,8 +1,8 @@
 //! Configuration, from strings, without touching anything. A wrong value is one line that names the
 //! variable and what it may be.
 
-use crate::limits::{LOG_BUDGET_DEFAULT_BYTES, SHUTDOWN_DEFAULT_MS};
-use crate::sys::as_user::Identity;
+use crate::limits::{LOG_QUOTA_DEFAULT_BYTES, SHUTDOWN_DEFAULT_MS};
+use crate::sys::fs_identity::Identity;
 use nix::unistd::{Gid, Uid};
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct Config {
     pub home: PathBuf,
     /// Where the app lives; the manifest is `sandbox.yaml` in it.
     pub app_dir: PathBuf,
-    pub log_budget_bytes: u64,
+    pub log_quota_bytes: u64,
     pub shutdown_ms: u64,
     /// Jobs are shown the proxy that hostd has on loopback.
     pub proxy: bool,
@@ -73,8 +73,8 @@ impl Config {
         };
         let home = path("RUNTIMED_HOME", "/home/sandbox".into())?;
         let id = |name| number(name, 1000, 1..=u64::from(u32::MAX - 1), "a user or group id above 0");
-        let budget_mb =
-            number("RUNTIMED_LOG_BUDGET_MB", LOG_BUDGET_DEFAULT_BYTES >> 20, 16..=1 << 20, "16 to 1048576")?;
+        let quota_mb =
+            number("RUNTIMED_LOG_BUDGET_MB", LOG_QUOTA_DEFAULT_BYTES >> 20, 16..=1 << 20, "16 to 1048576")?;
         Ok(Self {
             control_dir: path("RUNTIMED_DIR", "/run/runtimed".into())?,
             public_socket: path("RUNTIMED_PUBLIC_SOCKET", "/run/slipway/sock".into())?,
@@ -83,7 +83,7 @@ impl Config {
             user: text("RUNTIMED_USER", "sandbox"),
             app_dir: path("RUNTIMED_APP_DIR", format!("{}/workspace/app", home.display()))?,
             home,
-            log_budget_bytes: budget_mb << 20,
+            log_quota_bytes: quota_mb << 20,
             shutdown_ms: number("RUNTIMED_SHUTDOWN_MS", SHUTDOWN_DEFAULT_MS, 100..=600_000, "100 to 600000")?,
             proxy,
             faults: get("RUNTIMED_FAULTS").is_some_and(|value| value == "1"),

@@ -1,12 +1,12 @@
 //! Entry points for fuzzing: each takes any bytes and must return. The same functions are driven by
 //! `cargo fuzz` where a nightly compiler is there and by property tests everywhere.
 
-use crate::api::{request, route};
+use crate::api::{request_body, route};
 use crate::core::acp::{Effect, Input, Machine};
+use crate::core::line_joiner::{LineJoiner, TextKind};
 use crate::core::manifest;
-use crate::core::request::{check_exec, check_task};
-use crate::core::stream_json::{Conversation, Heard};
-use crate::core::voice::{Joiner, Voice};
+use crate::core::stream_json::{Conversation, Decoded};
+use crate::core::validation::{check_exec, check_task};
 use crate::limits::{FINAL_MESSAGE_MAX_BYTES, TASK_LINE_MAX_BYTES};
 use crate::log::segment;
 use protocol::{AcpAgent, ExecRequest, Permissions, StreamDialect, TaskFact, TaskRequest, log_line};
@@ -41,13 +41,13 @@ pub fn route(bytes: &[u8]) {
 }
 
 pub fn exec_request(bytes: &[u8]) {
-    if let Ok(request) = request::decode::<ExecRequest>(bytes) {
+    if let Ok(request) = request_body::decode::<ExecRequest>(bytes) {
         let _ = check_exec(&request);
     }
 }
 
 pub fn task_request(bytes: &[u8]) {
-    if let Ok(request) = request::decode::<TaskRequest>(bytes) {
+    if let Ok(request) = request_body::decode::<TaskRequest>(bytes) {
         let _ = check_task(&request);
     }
 }
@@ -64,10 +64,10 @@ fn conversation(dialect: StreamDialect, bytes: &[u8]) {
     let mut conversation = Conversation::new(dialect);
     let mut facts = Vec::new();
     for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let heard = conversation.line(line, at as u64);
-        facts.extend(heard.into_iter().filter_map(|heard| match heard {
-            Heard::Fact(fact) => Some(fact),
-            Heard::Raw => None,
+        let decoded = conversation.line(line, at as u64);
+        facts.extend(decoded.into_iter().filter_map(|decoded| match decoded {
+            Decoded::Fact(fact) => Some(fact),
+            Decoded::Raw => None,
         }));
     }
     facts.extend(conversation.finish());
@@ -88,7 +88,7 @@ pub fn acp_line(bytes: &[u8]) {
         effects.extend(machine.step(Input::Stop, 0));
         effects.extend(machine.flush());
         for effect in effects {
-            let Effect::Tell(fact) = effect else { continue };
+            let Effect::Report(fact) = effect else { continue };
             assert!(serde_json::to_vec(&fact).is_ok_and(|json| json.len() < EVENT_MAX_BYTES));
         }
         assert!(machine.final_message().is_none_or(|text| text.len() <= FINAL_MESSAGE_MAX_BYTES));
@@ -110,14 +110,14 @@ fn conversation_begun(prompted: bool) -> (Machine, Vec<Effect>) {
     };
     let mut machine = Machine::new(agent, "/".to_owned(), None);
     let mut effects = machine.step(Input::Begin(Box::default()), 0);
-    while prompted && let Some(answer) = effects.iter().find_map(welcome) {
+    while prompted && let Some(answer) = effects.iter().find_map(friendly_reply) {
         effects = machine.step(Input::Line(&answer), 0);
     }
     (machine, effects)
 }
 
 /// What a friendly agent answers, up to the prompt.
-fn welcome(effect: &Effect) -> Option<Vec<u8>> {
+fn friendly_reply(effect: &Effect) -> Option<Vec<u8>> {
     let Effect::Send(line) = effect else { return None };
     let asked: Value = serde_json::from_slice(line).ok()?;
     let result = match asked.get("method")?.as_str()? {
@@ -132,15 +132,15 @@ fn welcome(effect: &Effect) -> Option<Vec<u8>> {
 /// The text in pieces of which the bytes themselves say how long each is and whose.
 pub fn joiner(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let (mut joiner, mut facts, mut now) = (Joiner::new(), Vec::new(), 0);
+    let (mut joiner, mut facts, mut now) = (LineJoiner::new(), Vec::new(), 0);
     let mut rest = &*text;
     let mut said = String::new();
     while let Some(first) = rest.bytes().next() {
         let length = rest
             .floor_char_boundary(1 + usize::from(first))
             .max(rest.chars().next().map_or(1, char::len_utf8));
-        let voice = if first % 3 == 0 { Voice::Thought } else { Voice::Message };
-        facts.extend(joiner.say(voice, &rest[..length], now));
+        let voice = if first % 3 == 0 { TextKind::Thought } else { TextKind::Message };
+        facts.extend(joiner.push(voice, &rest[..length], now));
         said.push_str(&rest[..length]);
         rest = &rest[length..];
         now += u64::from(first);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     /// One of these with another value in the place of some value, which begins after a colon.
-    fn bent(lines: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    fn corrupted(lines: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
         let junk = prop_oneof![
             Just("null".to_owned()),
             Just("-1".to_owned()),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn lines(of: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
-        let line = prop_oneof![4 => bent(of), 1 => any::<Vec<u8>>()];
+        let line = prop_oneof![4 => corrupted(of), 1 => any::<Vec<u8>>()];
         prop::collection::vec(line, 0..10).prop_map(|lines| lines.join(&b'\n'))
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let lines = UPDATES[..4].iter();
         let told: Vec<_> = lines.flat_map(|line| machine.step(Input::Line(line.as_bytes()), 0)).collect();
         for kind in ["message", "tool", "plan"] {
-            let is = |effect: &Effect| matches!(effect, Effect::Tell(fact) if fact.kind() == kind);
+            let is = |effect: &Effect| matches!(effect, Effect::Report(fact) if fact.kind() == kind);
             assert!(told.iter().any(is), "{kind} in {told:?}");
         }
     }

@@ -66,7 +66,7 @@ pub const TASK_LINE_MAX_BYTES: usize = 64 << 10;
 /// One file of a task's events; trimming takes away whole files.
 pub const TASK_SEGMENT_MAX_BYTES: u64 = 4 << 20;
 /// What is set aside on disk for the last event of a task; a result is made to fit.
-pub const TASK_DONE_ROOM_BYTES: u64 = 192 << 10;
+pub const TASK_DONE_RESERVED_BYTES: u64 = 192 << 10;
 /// How often it is tried to write that event, and how long a killed shim may take to die before.
 pub const TASK_END_RETRY_MS: u64 = 1_000;
 pub const TASK_WRITER_DIES_MS: u64 = 2_000;
@@ -85,7 +85,7 @@ pub const ACP_LINE_MAX_BYTES: usize = 8 << 20;
 /// What such an agent has not read yet of what it is sent.
 pub const ACP_UNREAD_MAX_BYTES: usize = 8 << 20;
 /// How long it has to obey when it is asked to stop, before it is told to.
-pub const ACP_ASK_MS: u64 = 2_000;
+pub const ACP_STOP_REQUEST_MS: u64 = 2_000;
 /// Files that an agent wants, and one of them.
 pub const AGENT_FILES_MAX: usize = 64;
 pub const AGENT_FILE_MAX_BYTES: usize = 256 << 10;
@@ -128,7 +128,7 @@ pub const SERVICE_LOG_MAX_FILES: usize = 256;
 /// Logs of services that are gone, in case they come back.
 pub const SERVICE_LOGS_RETIRED_MAX: usize = 64;
 /// All logs of a sandbox together, unless configured.
-pub const LOG_BUDGET_DEFAULT_BYTES: u64 = 512 << 20;
+pub const LOG_QUOTA_DEFAULT_BYTES: u64 = 512 << 20;
 /// Event log: one file, and all of them.
 pub const EVENT_SEGMENT_MAX_BYTES: u64 = 1 << 20;
 pub const EVENTS_MAX_BYTES: u64 = 16 << 20;

@@ -1,11 +1,12 @@
 //! Requests on the control socket.
 
-use super::format::Format;
-use super::reply::{Answer, Refusal, no_content, ok, refuse};
+use super::response::{HttpResponse, Refusal, no_content, ok, refuse};
 use super::route::{self, Route};
-use super::streams::Afterwards;
+use super::stream_format::Format;
+use super::upgrade::PendingUpgrade;
 use super::{
-    events, execs, follow, programs, request, services, stdin, task_events, tasks, terminal, tunnel, warm,
+    events, execs, follow_log, programs, request_body, services, stdin, task_events, tasks, terminal, tunnel,
+    warm_agent,
 };
 use crate::limits::{BODY_MAX_BYTES, HOLDS_MAX};
 use crate::supervisor::{Command, Handle};
@@ -13,11 +14,11 @@ use hyper::Request;
 use hyper::body::Incoming;
 use protocol::{ErrorCode, HoldName};
 
-pub async fn answer(
+pub async fn handle_request(
     handle: &Handle,
     mut http: Request<Incoming>,
-    afterwards: &Afterwards,
-) -> Result<Answer, Refusal> {
+    pending_upgrade: &PendingUpgrade,
+) -> Result<HttpResponse, Refusal> {
     let route = route::parse(http.method().as_str(), http.uri().path(), http.uri().query())?;
     let format = Format::of(http.headers());
     match route {
@@ -30,15 +31,15 @@ pub async fn answer(
         }
         Route::Exec { id, wait_ms } => execs::view(handle, id, wait_ms).await,
         Route::ExecOutput { id, read } => {
-            follow::answer(handle, execs::log(handle, &id).await?, read, http.headers())
+            follow_log::respond(handle, execs::log(handle, &id).await?, read, http.headers())
         }
         Route::ExecStdin { id, at, eof } => {
-            stdin::write(handle, id, http.into_body(), stdin::Place { at, eof }).await
+            stdin::write(handle, id, http.into_body(), stdin::BodyPosition { at, eof }).await
         }
         Route::ExecSignal { id } => execs::signal(handle, id, http.into_body()).await,
         Route::ExecCancel { id } => execs::cancel(handle, id, http.into_body()).await,
         Route::ExecResize { id } => execs::resize(handle, id, http.into_body()).await,
-        Route::Terminal { id, view } => terminal::attach(handle, &mut http, afterwards, id, view).await,
+        Route::Terminal { id, view } => terminal::attach(handle, &mut http, pending_upgrade, id, view).await,
         Route::SubmitTask => tasks::submit(handle, http.into_body()).await,
         Route::Tasks { after, limit } => {
             Ok(ok(&handle.ask(|reply| Command::Tasks { after, limit, reply }).await?))
@@ -46,13 +47,13 @@ pub async fn answer(
         Route::Task { id, wait_ms } => tasks::view(handle, id, wait_ms).await,
         Route::TaskCancel { id } => tasks::cancel(handle, id, http.into_body()).await,
         Route::TaskPermission { id, permission: p } => tasks::permit(handle, id, p, http.into_body()).await,
-        Route::Warm { name, verb } => warm::answer(handle, name, verb, http.into_body()).await,
+        Route::Warm { name, verb } => warm_agent::respond(handle, name, verb, http.into_body()).await,
         Route::TaskEvents { id, after, follow } => {
             let after = task_events::resumed(after, http.headers(), format)?;
-            task_events::answer(handle, id, task_events::Reading { after, follow, format }).await
+            task_events::respond(handle, id, task_events::EventsRequest { after, follow, format }).await
         }
         Route::TaskOutput { id, read } => {
-            follow::answer(handle, tasks::output(handle, id).await?, read, http.headers())
+            follow_log::respond(handle, tasks::output(handle, id).await?, read, http.headers())
         }
         Route::Programs => programs::find(handle, http.into_body()).await,
         Route::Services => services::list(handle).await,
@@ -60,30 +61,30 @@ pub async fn answer(
         Route::Service { name } => services::get(handle, name).await,
         Route::DriveService { name, verb } => services::drive(handle, name, verb).await,
         Route::ServiceLogs { name, read } => {
-            follow::answer(handle, services::log(handle, name).await?, read, http.headers())
+            follow_log::respond(handle, services::log(handle, name).await?, read, http.headers())
         }
-        Route::Events { after, follow } => events::answer(handle, http.headers(), after, follow),
+        Route::Events { after, follow } => events::respond(handle, http.headers(), after, follow),
         Route::Holds => Ok(ok(&handle.ask(|reply| Command::Holds { reply }).await?)),
         Route::TakeHold { name } => take_hold(handle, name, http.into_body()).await,
         Route::ReleaseHold { name } => {
             handle.ask(|reply| Command::ReleaseHold { name, reply }).await?;
             Ok(no_content())
         }
-        Route::Tunnel { port } => tunnel::open(handle, &mut http, afterwards, port).await,
+        Route::Tunnel { port } => tunnel::open(handle, &mut http, pending_upgrade, port).await,
         Route::PanicHandler => {
             faults_configured(handle)?;
             panic!("asked to")
         }
         Route::PanicSupervisor => {
             faults_configured(handle)?;
-            handle.tell(Command::Panic).await;
+            handle.send(Command::Panic).await;
             Ok(no_content())
         }
     }
 }
 
-async fn take_hold(handle: &Handle, name: HoldName, body: Incoming) -> Result<Answer, Refusal> {
-    let request = request::read_or_default(body, BODY_MAX_BYTES).await?;
+async fn take_hold(handle: &Handle, name: HoldName, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let request = request_body::read_or_default(body, BODY_MAX_BYTES).await?;
     let take = |reply| Command::TakeHold { name, request, at_most: HOLDS_MAX, reply };
     Ok(ok(&handle.ask(take).await?))
 }

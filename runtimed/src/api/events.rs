@@ -1,7 +1,7 @@
 //! The event log as server-sent events, from any cursor on.
 
-use super::body::{Body, Sender};
-use super::reply::{Answer, Refusal, refuse, with_type};
+use super::response::{HttpResponse, Refusal, refuse, with_type};
+use super::response_body::{ResponseBody, Sender};
 use crate::log::event_reader::EventReadError;
 use crate::log::{EventReader, EventsRead};
 use crate::supervisor::Handle;
@@ -16,13 +16,13 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How soon a client should come back, in milliseconds.
 const RETRY: &str = "retry: 1000\n\n";
 
-pub fn answer(
+pub fn respond(
     handle: &Handle,
     headers: &HeaderMap,
     after: Option<Cursor>,
     follow: bool,
-) -> Result<Answer, Refusal> {
-    let permit = handle.follower()?;
+) -> Result<HttpResponse, Refusal> {
+    let permit = handle.follower_permit()?;
     let after = last_event_id(headers)?.or(after).unwrap_or_default();
     let newest = *handle.shared().events.borrow();
     if after > newest {
@@ -35,8 +35,8 @@ pub fn answer(
     let mut reader = EventReader::new(&handle.shared().events_dir, after);
     let mut news = handle.shared().events.clone();
     // The first read decides between an answer and an error.
-    let first = read(&mut reader, *news.borrow_and_update()).map_err(gone)?;
-    let body = Body::stream(|to: Sender| async move {
+    let first = read(&mut reader, *news.borrow_and_update()).map_err(history_gone)?;
+    let body = ResponseBody::stream(|to: Sender| async move {
         let _permit = permit;
         let mut found = first;
         if to.send(Bytes::from_static(RETRY.as_bytes())).await.is_err() {
@@ -69,7 +69,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Cursor>, Refusal> {
     parsed.map(Some).ok_or_else(bad)
 }
 
-fn gone(error: EventReadError) -> Refusal {
+fn history_gone(error: EventReadError) -> Refusal {
     match error {
         EventReadError::Trimmed { oldest } => {
             let gone = refuse(

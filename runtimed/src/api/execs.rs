@@ -1,10 +1,10 @@
 //! Requests about execs.
 
-use super::inline;
-use super::reply::{Answer, Refusal, json, no_content};
-use super::request;
-use super::route::{GRACE_MS, GRACE_WITHOUT_WISH_MS};
-use crate::core::request::{check_size, parse_signal};
+use super::inline_output;
+use super::request_body;
+use super::response::{HttpResponse, Refusal, json, no_content};
+use super::route::{GRACE_MS, GRACE_OMITTED_MS};
+use crate::core::validation::{check_size, parse_signal};
 use crate::limits::BODY_MAX_BYTES;
 use crate::supervisor::{Command, Handle, LogHandle, LogKey};
 use hyper::StatusCode;
@@ -12,14 +12,14 @@ use hyper::body::Incoming;
 use protocol::{CancelRequest, ErrorBody, ExecId, ExecState, ExecView, Resize, SignalRequest};
 use std::time::Duration;
 
-pub async fn start(handle: &Handle, body: Incoming, wait_ms: Option<u64>) -> Result<Answer, Refusal> {
-    let request = Box::new(request::read(body, BODY_MAX_BYTES).await?);
+pub async fn start(handle: &Handle, body: Incoming, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
+    let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
     let id = handle.ask(|reply| Command::StartExec { request, reply }).await?;
     view(handle, id, wait_ms).await
 }
 
 /// An exec; after waiting for its end if asked to, and then with its output.
-pub async fn view(handle: &Handle, id: ExecId, wait_ms: Option<u64>) -> Result<Answer, Refusal> {
+pub async fn view(handle: &Handle, id: ExecId, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
     let log = log(handle, &id).await?;
     let mut head = log.head.clone();
     // Until it runs or could not be started there is nothing to say; that takes no time worth a limit.
@@ -31,7 +31,7 @@ pub async fn view(handle: &Handle, id: ExecId, wait_ms: Option<u64>) -> Result<A
     let mut view = *handle.ask(|reply| Command::Exec { id, reply }).await?;
     if wait_ms.is_some() && view.state == ExecState::Ended {
         let oldest = view.output_oldest;
-        inline::add(&mut view, &LogHandle { oldest, ..log });
+        inline_output::add(&mut view, &LogHandle { oldest, ..log });
     }
     Ok(json(status_of(&view), &view))
 }
@@ -48,16 +48,16 @@ pub async fn log(handle: &Handle, id: &ExecId) -> Result<LogHandle, Refusal> {
     handle.ask(|reply| Command::Log { key, reply }).await
 }
 
-pub async fn signal(handle: &Handle, id: ExecId, body: Incoming) -> Result<Answer, Refusal> {
-    let request: SignalRequest = request::read(body, BODY_MAX_BYTES).await?;
+pub async fn signal(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let request: SignalRequest = request_body::read(body, BODY_MAX_BYTES).await?;
     let (signal, scope) = (parse_signal(&request.signal)?, request.scope);
     handle.ask(|reply| Command::SignalExec { id, signal, scope, reply }).await?;
     Ok(no_content())
 }
 
-pub async fn cancel(handle: &Handle, id: ExecId, body: Incoming) -> Result<Answer, Refusal> {
-    let request: CancelRequest = request::read_or_default(body, BODY_MAX_BYTES).await?;
-    let grace_ms = request.grace_ms.unwrap_or(GRACE_WITHOUT_WISH_MS);
+pub async fn cancel(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let request: CancelRequest = request_body::read_or_default(body, BODY_MAX_BYTES).await?;
+    let grace_ms = request.grace_ms.unwrap_or(GRACE_OMITTED_MS);
     if !GRACE_MS.contains(&grace_ms) {
         return Err(Box::new(ErrorBody::invalid("grace_ms", format!("must be at most {}", GRACE_MS.end()))));
     }
@@ -65,8 +65,8 @@ pub async fn cancel(handle: &Handle, id: ExecId, body: Incoming) -> Result<Answe
     Ok(no_content())
 }
 
-pub async fn resize(handle: &Handle, id: ExecId, body: Incoming) -> Result<Answer, Refusal> {
-    let size: Resize = request::read(body, BODY_MAX_BYTES).await?;
+pub async fn resize(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let size: Resize = request_body::read(body, BODY_MAX_BYTES).await?;
     check_size("cols", size)?;
     handle.ask(|reply| Command::ResizeExec { id, size, reply }).await?;
     Ok(no_content())

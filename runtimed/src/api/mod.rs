@@ -1,26 +1,26 @@
 //! HTTP on two Unix sockets: one for hostd, one for the sandboxed code. Parses, asks the supervisor,
 //! renders. Holds no state of its own.
 
-mod body;
 mod control;
 mod events;
 mod execs;
-mod follow;
-mod format;
-mod inline;
+mod follow_log;
+mod inline_output;
 mod programs;
 mod public;
-mod reply;
-pub mod request;
+pub mod request_body;
+mod response;
+mod response_body;
 pub mod route;
 mod serve;
 mod services;
 mod stdin;
-mod streams;
+mod stream_format;
 mod task_events;
 mod tasks;
 mod terminal;
 mod tunnel;
-mod warm;
+mod upgrade;
+mod warm_agent;
 
-pub use serve::{Served, serve_control, serve_public};
+pub use serve::{AcceptEnded, serve_control, serve_public};

@@ -1,15 +1,15 @@
 //! Requests of the sandboxed code: its own status and holds, nothing else. Whoever calls here is not
 //! trusted, and cannot slow down the control socket.
 
-use super::reply::{Answer, Refusal, no_content, ok, refuse};
-use super::{request, route};
+use super::response::{HttpResponse, Refusal, no_content, ok, refuse};
+use super::{request_body, route};
 use crate::limits::{PUBLIC_BODY_MAX_BYTES, PUBLIC_HOLDS_MAX};
 use crate::supervisor::{Command, Handle};
 use hyper::body::Incoming;
 use hyper::{Method, Request};
 use protocol::ErrorCode;
 
-pub async fn answer(handle: &Handle, http: Request<Incoming>) -> Result<Answer, Refusal> {
+pub async fn handle_request(handle: &Handle, http: Request<Incoming>) -> Result<HttpResponse, Refusal> {
     let path = http.uri().path().to_owned();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match (http.method(), segments.as_slice()) {
@@ -17,7 +17,7 @@ pub async fn answer(handle: &Handle, http: Request<Incoming>) -> Result<Answer, 
         (&Method::GET, ["v1", "holds"]) => Ok(ok(&handle.ask(|reply| Command::Holds { reply }).await?)),
         (&Method::PUT, ["v1", "holds", name]) => {
             let name = route::hold_name(name)?;
-            let request = request::read_or_default(http.into_body(), PUBLIC_BODY_MAX_BYTES).await?;
+            let request = request_body::read_or_default(http.into_body(), PUBLIC_BODY_MAX_BYTES).await?;
             let at_most = PUBLIC_HOLDS_MAX;
             Ok(ok(&handle.ask(|reply| Command::TakeHold { name, request, at_most, reply }).await?))
         }

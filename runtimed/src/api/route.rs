@@ -46,7 +46,7 @@ pub enum Route {
     /// Upgrades to a stream both ways.
     Terminal {
         id: ExecId,
-        view: View,
+        view: TerminalView,
     },
     SubmitTask,
     Tasks {
@@ -123,20 +123,20 @@ pub enum WarmVerb {
 /// Where to begin in a log, and what of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadLog {
-    pub from: From,
+    pub from: ReadFrom,
     pub follow: bool,
     pub stream: Option<Stream>,
 }
 
 /// Where a viewer of a terminal begins, and whether he is taken ahead when he is far behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
-    pub from: From,
+pub struct TerminalView {
+    pub from: ReadFrom,
     pub skips: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum From {
+pub enum ReadFrom {
     /// The oldest that is kept.
     #[default]
     Start,
@@ -148,7 +148,7 @@ pub enum From {
 }
 
 pub const GRACE_MS: std::ops::RangeInclusive<u64> = 0..=GRACE_MAX_MS;
-pub const GRACE_WITHOUT_WISH_MS: u64 = GRACE_DEFAULT_MS;
+pub const GRACE_OMITTED_MS: u64 = GRACE_DEFAULT_MS;
 const LIST_MAX: usize = 1000;
 const LIST_DEFAULT: usize = 100;
 
@@ -169,17 +169,17 @@ pub fn parse(method: &str, path: &str, query: Option<&str>) -> Result<Route, Ref
     Ok(route)
 }
 
-type Found = Option<Result<Route, Refusal>>;
+type RouteMatch = Option<Result<Route, Refusal>>;
 
 /// A route with one method; another method is 405.
-fn one(expected: &str, method: &str, route: impl FnOnce() -> Result<Route, Refusal>) -> Found {
+fn one(expected: &str, method: &str, route: impl FnOnce() -> Result<Route, Refusal>) -> RouteMatch {
     if method == expected {
         return Some(route());
     }
     Some(Err(refuse(ErrorCode::MethodNotAllowed, format!("use {expected} here, not {method}"))))
 }
 
-fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
     match segments {
         ["status"] => one("GET", method, || Ok(Route::Status)),
         ["ports"] => one("GET", method, || Ok(Route::Ports)),
@@ -210,7 +210,7 @@ fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
     }
 }
 
-fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
     match segments {
         [] if method == "POST" => Some(query.wait().map(|wait_ms| Route::StartExec { wait_ms })),
         [] => one("GET", method, || {
@@ -235,7 +235,7 @@ fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
     }
 }
 
-fn tasks(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+fn tasks(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
     match segments {
         [] if method == "POST" => Some(Ok(Route::SubmitTask)),
         [] => one("GET", method, || {
@@ -258,7 +258,7 @@ fn tasks(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
     }
 }
 
-fn warm(method: &str, name: &str) -> Found {
+fn warm(method: &str, name: &str) -> RouteMatch {
     let bad = |error: protocol::BadName| Box::new(ErrorBody::invalid("name", error.to_string()));
     Some(WarmName::parse(name).map_err(bad).and_then(|name| match method {
         "PUT" => Ok(Route::Warm { name, verb: WarmVerb::Put }),
@@ -268,7 +268,7 @@ fn warm(method: &str, name: &str) -> Found {
     }))
 }
 
-fn services(method: &str, segments: &[&str], query: &Query<'_>) -> Found {
+fn services(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
     let drive = |name: &str, verb| {
         one("POST", method, || Ok(Route::DriveService { name: service_name(name)?, verb }))
     };
@@ -364,22 +364,22 @@ impl<'a> Query<'a> {
         self.number("wait_ms", 0..=WAIT_MAX_MS)
     }
 
-    fn view(&self) -> Result<View, Refusal> {
+    fn view(&self) -> Result<TerminalView, Refusal> {
         let replay = self.number("replay", 0..=TAIL_MAX_BYTES)?;
         let from = match (self.number("after", 0..=u64::MAX)?, replay) {
             (Some(_), Some(_)) => {
                 return Err(Box::new(ErrorBody::invalid("after", "give one of after and replay")));
             }
-            (Some(at), None) => From::After(at),
-            (None, replay) => From::Last(replay.unwrap_or(REPLAY_DEFAULT_BYTES)),
+            (Some(at), None) => ReadFrom::After(at),
+            (None, replay) => ReadFrom::Last(replay.unwrap_or(REPLAY_DEFAULT_BYTES)),
         };
-        Ok(View { from, skips: self.flag("skip", true)? })
+        Ok(TerminalView { from, skips: self.flag("skip", true)? })
     }
 
     fn log(&self) -> Result<ReadLog, Refusal> {
-        let after = self.number("after", 0..=u64::MAX)?.map(From::After);
-        let lines = self.number("tail", 0..=TAIL_MAX_LINES as u64)?.map(|n| From::Lines(n as usize));
-        let last = self.number("last", 0..=u64::MAX)?.map(From::Last);
+        let after = self.number("after", 0..=u64::MAX)?.map(ReadFrom::After);
+        let lines = self.number("tail", 0..=TAIL_MAX_LINES as u64)?.map(|n| ReadFrom::Lines(n as usize));
+        let last = self.number("last", 0..=u64::MAX)?.map(ReadFrom::Last);
         let mut given = [after, lines, last].into_iter().flatten();
         let from = given.next().unwrap_or_default();
         if given.next().is_some() {
@@ -427,12 +427,15 @@ mod tests {
                 "GET /v1/execs/e1/output?after=7&follow=1&stream=stderr",
                 Route::ExecOutput {
                     id: id.clone(),
-                    read: ReadLog { from: From::After(7), follow: true, stream: Some(Stream::Stderr) },
+                    read: ReadLog { from: ReadFrom::After(7), follow: true, stream: Some(Stream::Stderr) },
                 },
             ),
             (
                 "GET /v1/terminals/e1?after=7&skip=0",
-                Route::Terminal { id: id.clone(), view: View { from: From::After(7), skips: false } },
+                Route::Terminal {
+                    id: id.clone(),
+                    view: TerminalView { from: ReadFrom::After(7), skips: false },
+                },
             ),
             ("POST /v1/execs/e1/stdin?eof", Route::ExecStdin { id: id.clone(), at: None, eof: true }),
             ("POST /v1/execs/e1/stdin?at=7", Route::ExecStdin { id, at: Some(7), eof: false }),
@@ -460,7 +463,7 @@ mod tests {
                 "GET /v1/tasks/t2/output?tail=3",
                 Route::TaskOutput {
                     id: TaskId::parse("t2").expect("a good name"),
-                    read: ReadLog { from: From::Lines(3), ..ReadLog::default() },
+                    read: ReadLog { from: ReadFrom::Lines(3), ..ReadLog::default() },
                 },
             ),
             ("POST /v1/programs", Route::Programs),

@@ -1,9 +1,9 @@
 //! The two listeners: accept within bounds, one task a connection, a panic costs one request.
 
-use super::reply::{self, Answer, Refusal, refuse};
-use super::streams::Afterwards;
+use super::response::{self, HttpResponse, Refusal, refuse};
+use super::upgrade::PendingUpgrade;
 use super::{control, public};
-use crate::core::rate::Bucket;
+use crate::core::rate_limit::TokenBucket;
 use crate::limits::{
     CONTROL_CONNECTIONS_MAX, HEAD_TIMEOUT_MS, PUBLIC_CONNECTIONS_MAX, PUBLIC_REQUESTS_BURST,
     PUBLIC_REQUESTS_PER_SECOND,
@@ -27,20 +27,20 @@ use tokio::task::JoinSet;
 
 /// Accepting came to an end, which it never should.
 #[derive(Debug)]
-pub struct Served;
+pub struct AcceptEnded;
 
 /// How a failed accept is retried: descriptors may be free again by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const HEAD_MAX_BYTES: usize = 32 << 10;
 
-pub async fn serve_control(listener: UnixListener, handle: Handle) -> Served {
+pub async fn serve_control(listener: UnixListener, handle: Handle) -> AcceptEnded {
     accept(listener, CONTROL_CONNECTIONS_MAX, |stream| {
         let handle = handle.clone();
-        let afterwards = Afterwards::default();
-        let next = afterwards.clone();
+        let pending_upgrade = PendingUpgrade::default();
+        let next = pending_upgrade.clone();
         let work = connection(stream, move |request| {
-            let (handle, afterwards) = (handle.clone(), afterwards.clone());
-            async move { control::answer(&handle, request, &afterwards).await }
+            let (handle, pending_upgrade) = (handle.clone(), pending_upgrade.clone());
+            async move { control::handle_request(&handle, request, &pending_upgrade).await }
         });
         async move {
             work.await;
@@ -52,8 +52,8 @@ pub async fn serve_control(listener: UnixListener, handle: Handle) -> Served {
     .await
 }
 
-pub async fn serve_public(listener: UnixListener, handle: Handle) -> Served {
-    let bucket = Bucket::new(PUBLIC_REQUESTS_PER_SECOND, PUBLIC_REQUESTS_BURST, monotonic_ms());
+pub async fn serve_public(listener: UnixListener, handle: Handle) -> AcceptEnded {
+    let bucket = TokenBucket::new(PUBLIC_REQUESTS_PER_SECOND, PUBLIC_REQUESTS_BURST, monotonic_ms());
     let bucket = Arc::new(Mutex::new(bucket));
     accept(listener, PUBLIC_CONNECTIONS_MAX, |stream| {
         let (handle, bucket) = (handle.clone(), Arc::clone(&bucket));
@@ -62,7 +62,7 @@ pub async fn serve_public(listener: UnixListener, handle: Handle) -> Served {
             let handle = handle.clone();
             async move {
                 if granted {
-                    return public::answer(&handle, request).await;
+                    return public::handle_request(&handle, request).await;
                 }
                 let message =
                     format!("more than {PUBLIC_REQUESTS_PER_SECOND} requests a second; wait a moment");
@@ -74,7 +74,7 @@ pub async fn serve_public(listener: UnixListener, handle: Handle) -> Served {
 }
 
 /// Accepts connections; beyond `max` they wait in the kernel's queue until one ends.
-async fn accept<F>(listener: UnixListener, max: usize, mut serve: impl FnMut(UnixStream) -> F) -> Served
+async fn accept<F>(listener: UnixListener, max: usize, mut serve: impl FnMut(UnixStream) -> F) -> AcceptEnded
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -102,12 +102,12 @@ fn connection<F>(
     answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
 ) -> impl Future<Output = ()>
 where
-    F: Future<Output = Result<Answer, Refusal>> + Send + 'static,
+    F: Future<Output = Result<HttpResponse, Refusal>> + Send + 'static,
 {
     let service = service_fn(move |request| {
-        let answered = Guarded(Box::pin(answer(request)));
+        let answered = CatchPanic(Box::pin(answer(request)));
         async move {
-            let answer = answered.await.unwrap_or_else(|refusal| reply::refusal(&refusal));
+            let answer = answered.await.unwrap_or_else(|refusal| response::error_response(&refusal));
             Ok::<Response<_>, Infallible>(answer)
         }
     });
@@ -125,10 +125,10 @@ where
 }
 
 /// A handler whose panic is an answer.
-struct Guarded<F>(Pin<Box<F>>);
+struct CatchPanic<F>(Pin<Box<F>>);
 
-impl<F: Future<Output = Result<Answer, Refusal>>> Future for Guarded<F> {
-    type Output = Result<Answer, Refusal>;
+impl<F: Future<Output = Result<HttpResponse, Refusal>>> Future for CatchPanic<F> {
+    type Output = Result<HttpResponse, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Self::Output> {
         // What the handler left half done is dropped with it; it owns nothing that others see.

@@ -1,26 +1,26 @@
 //! Requests about services.
 
-use super::reply::{Answer, Refusal, ok};
-use super::request;
+use super::request_body;
+use super::response::{HttpResponse, Refusal, ok};
 use crate::limits::BODY_MAX_BYTES;
 use crate::supervisor::{Command, Handle, LogHandle, LogKey, ServiceVerb};
 use hyper::body::Incoming;
 use protocol::{ServiceName, ServicesRequest};
 
-pub async fn list(handle: &Handle) -> Result<Answer, Refusal> {
+pub async fn list(handle: &Handle) -> Result<HttpResponse, Refusal> {
     Ok(ok(&handle.ask(|reply| Command::Services { reply }).await?))
 }
 
-pub async fn put(handle: &Handle, body: Incoming) -> Result<Answer, Refusal> {
-    let ServicesRequest { services: specs } = request::read(body, BODY_MAX_BYTES).await?;
+pub async fn put(handle: &Handle, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let ServicesRequest { services: specs } = request_body::read(body, BODY_MAX_BYTES).await?;
     Ok(ok(&handle.ask(|reply| Command::PutServices { specs, reply }).await?))
 }
 
-pub async fn get(handle: &Handle, name: ServiceName) -> Result<Answer, Refusal> {
+pub async fn get(handle: &Handle, name: ServiceName) -> Result<HttpResponse, Refusal> {
     Ok(ok(&handle.ask(|reply| Command::Service { name, reply }).await?))
 }
 
-pub async fn drive(handle: &Handle, name: ServiceName, verb: ServiceVerb) -> Result<Answer, Refusal> {
+pub async fn drive(handle: &Handle, name: ServiceName, verb: ServiceVerb) -> Result<HttpResponse, Refusal> {
     Ok(ok(&handle.ask(|reply| Command::DriveService { name, verb, reply }).await?))
 }
 

@@ -1,7 +1,7 @@
-//! Input of an exec, streamed: as much as the client sends, as fast as the job reads.
+//! JobInput of an exec, streamed: as much as the client sends, as fast as the job reads.
 
-use super::reply::{Answer, Refusal, no_content, refuse};
-use crate::supervisor::{Command, Handle, Input};
+use super::response::{HttpResponse, Refusal, no_content, refuse};
+use crate::supervisor::{Command, Handle, JobInput};
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -9,21 +9,26 @@ use protocol::{ErrorCode, ExecId};
 
 /// Where a body belongs in all that is sent, and whether it is the last. Who says that may send it again when he
 /// does not know whether it came: what was written is not written twice.
-pub struct Place {
+pub struct BodyPosition {
     pub at: Option<u64>,
     pub eof: bool,
 }
 
-pub async fn write(handle: &Handle, id: ExecId, mut body: Incoming, place: Place) -> Result<Answer, Refusal> {
+pub async fn write(
+    handle: &Handle,
+    id: ExecId,
+    mut body: Incoming,
+    place: BodyPosition,
+) -> Result<HttpResponse, Refusal> {
     let asked = id.clone();
     let input = handle.ask(|reply| Command::ExecInput { id: asked, reply }).await?;
     let mut head = super::execs::log(handle, &id).await?.head;
     let (mut written, mut within_line) = (0, false);
     let mut placed = match place.at {
-        Some(_) => Some(input.placed().await),
+        Some(_) => Some(input.offset().await),
         None => None,
     };
-    let mut known = known(place.at, placed.as_deref().copied())?;
+    let mut known = already_written(place.at, placed.as_deref().copied())?;
     loop {
         let frame = tokio::select! {
             biased;
@@ -57,7 +62,7 @@ pub async fn write(handle: &Handle, id: ExecId, mut body: Incoming, place: Place
 }
 
 /// How much of what comes now was written before.
-fn known(at: Option<u64>, placed: Option<u64>) -> Result<u64, Refusal> {
+fn already_written(at: Option<u64>, placed: Option<u64>) -> Result<u64, Refusal> {
     let Some((at, placed)) = at.zip(placed) else { return Ok(0) };
     placed.checked_sub(at).ok_or_else(|| {
         refuse(
@@ -67,7 +72,7 @@ fn known(at: Option<u64>, placed: Option<u64>) -> Result<u64, Refusal> {
     })
 }
 
-async fn put(input: &Input, bytes: &Bytes, count: &mut u64, written: u64) -> Result<(), Refusal> {
+async fn put(input: &JobInput, bytes: &Bytes, count: &mut u64, written: u64) -> Result<(), Refusal> {
     let closed = |error| {
         refuse(ErrorCode::NotRunning, format!("the job closed its input after {written} bytes: {error}"))
     };

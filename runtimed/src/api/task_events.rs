@@ -1,9 +1,9 @@
 //! The events of a task for one client: after a number, at its own pace, to the last one there is or until
 //! `done`.
 
-use super::body::{Body, Sender};
-use super::format::Format;
-use super::reply::{Answer, Refusal, no_content, refuse, with_type};
+use super::response::{HttpResponse, Refusal, no_content, refuse, with_type};
+use super::response_body::{ResponseBody, Sender};
+use super::stream_format::Format;
 use crate::log::event_reader::{EventReadError, READ_BYTES};
 use crate::log::{EventReader, EventsRead};
 use crate::supervisor::{Command, Handle, TaskEvents};
@@ -18,7 +18,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const RETRY: &str = "retry: 1000\n\n";
 
 /// What a client asks for.
-pub struct Reading {
+pub struct EventsRequest {
     pub after: Option<u64>,
     pub follow: bool,
     pub format: Format,
@@ -34,20 +34,20 @@ pub fn resumed(after: Option<u64>, headers: &HeaderMap, format: Format) -> Resul
     parsed.map(Some).ok_or_else(bad)
 }
 
-pub async fn answer(handle: &Handle, id: TaskId, reading: Reading) -> Result<Answer, Refusal> {
-    let permit = handle.follower()?;
+pub async fn respond(handle: &Handle, id: TaskId, request: EventsRequest) -> Result<HttpResponse, Refusal> {
+    let permit = handle.follower_permit()?;
     let asked = id.clone();
     let events = handle.ask(|reply| Command::TaskEvents { id: asked, reply }).await?;
     let head = *events.head.borrow();
-    let after = reading.after.unwrap_or(events.oldest - 1);
+    let after = request.after.unwrap_or(events.oldest - 1);
     if after + 1 < events.oldest {
-        return Err(gone(events.oldest));
+        return Err(history_gone(events.oldest));
     }
     if head.done && after > head.last {
         let message = format!("is {after}, but the last event is {}", head.last);
         return Err(Box::new(ErrorBody::invalid("after", message)));
     }
-    let format = if reading.format == Format::Sse { Format::Sse } else { Format::Ndjson };
+    let format = if request.format == Format::Sse { Format::Sse } else { Format::Ndjson };
     if format == Format::Sse && head.done && after == head.last {
         // The word that tells a browser not to come back.
         return Ok(no_content());
@@ -55,16 +55,16 @@ pub async fn answer(handle: &Handle, id: TaskId, reading: Reading) -> Result<Ans
     let follower = Follower {
         reader: EventReader::new(&events.dir, Cursor { epoch: 0, seq: after }),
         handle: handle.clone(),
-        follow: reading.follow,
+        follow: request.follow,
         id,
         events,
         format,
         _permit: permit,
     };
-    Ok(with_type(StatusCode::OK, format.content_type(), Body::stream(|sender| follower.run(sender))))
+    Ok(with_type(StatusCode::OK, format.content_type(), ResponseBody::stream(|sender| follower.run(sender))))
 }
 
-fn gone(oldest: u64) -> Refusal {
+fn history_gone(oldest: u64) -> Refusal {
     let gone = refuse(ErrorCode::HistoryGone, format!("events before {oldest} were trimmed; start there"));
     Box::new(gone.with(|detail| detail.oldest = Some(oldest.to_string())))
 }
@@ -112,7 +112,7 @@ impl Follower {
     /// Waits until there may be more; whether someone is there to read it.
     async fn wait(&mut self, to: &Sender) -> bool {
         let seen = self.reader.after().seq;
-        self.handle.tell(Command::ArmTask { id: self.id.clone(), seen }).await;
+        self.handle.send(Command::ArmTask { id: self.id.clone(), seen }).await;
         loop {
             match tokio::time::timeout(HEARTBEAT, self.events.head.changed()).await {
                 Ok(Ok(())) => return true,

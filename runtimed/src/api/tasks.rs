@@ -1,8 +1,8 @@
 //! Requests about tasks.
 
-use super::reply::{Answer, Refusal, json, no_content, ok};
-use super::request;
-use super::route::{GRACE_MS, GRACE_WITHOUT_WISH_MS};
+use super::request_body;
+use super::response::{HttpResponse, Refusal, json, no_content, ok};
+use super::route::{GRACE_MS, GRACE_OMITTED_MS};
 use crate::limits::BODY_MAX_BYTES;
 use crate::supervisor::{Command, Handle, LogHandle, LogKey};
 use hyper::StatusCode;
@@ -10,14 +10,14 @@ use hyper::body::Incoming;
 use protocol::{CancelRequest, ErrorBody, TaskId};
 use std::time::Duration;
 
-pub async fn submit(handle: &Handle, body: Incoming) -> Result<Answer, Refusal> {
-    let request = Box::new(request::read(body, BODY_MAX_BYTES).await?);
+pub async fn submit(handle: &Handle, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
     let view = handle.ask(|reply| Command::SubmitTask { request, reply }).await?;
     Ok(json(StatusCode::ACCEPTED, &view))
 }
 
 /// A task; after waiting for its end if asked to.
-pub async fn view(handle: &Handle, id: TaskId, wait_ms: Option<u64>) -> Result<Answer, Refusal> {
+pub async fn view(handle: &Handle, id: TaskId, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
     if let Some(wait_ms) = wait_ms {
         let asked = id.clone();
         let mut head = handle.ask(|reply| Command::TaskEvents { id: asked, reply }).await?.head;
@@ -27,9 +27,9 @@ pub async fn view(handle: &Handle, id: TaskId, wait_ms: Option<u64>) -> Result<A
     Ok(ok(&handle.ask(|reply| Command::Task { id, reply }).await?))
 }
 
-pub async fn cancel(handle: &Handle, id: TaskId, body: Incoming) -> Result<Answer, Refusal> {
-    let request: CancelRequest = request::read_or_default(body, BODY_MAX_BYTES).await?;
-    let grace_ms = request.grace_ms.unwrap_or(GRACE_WITHOUT_WISH_MS);
+pub async fn cancel(handle: &Handle, id: TaskId, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let request: CancelRequest = request_body::read_or_default(body, BODY_MAX_BYTES).await?;
+    let grace_ms = request.grace_ms.unwrap_or(GRACE_OMITTED_MS);
     if !GRACE_MS.contains(&grace_ms) {
         return Err(Box::new(ErrorBody::invalid("grace_ms", format!("must be at most {}", GRACE_MS.end()))));
     }
@@ -43,8 +43,8 @@ pub async fn permit(
     id: TaskId,
     permission: String,
     body: Incoming,
-) -> Result<Answer, Refusal> {
-    let answer = request::read(body, BODY_MAX_BYTES).await?;
+) -> Result<HttpResponse, Refusal> {
+    let answer = request_body::read(body, BODY_MAX_BYTES).await?;
     handle.ask(|reply| Command::AnswerPermission { id, permission, answer, reply }).await?;
     Ok(no_content())
 }

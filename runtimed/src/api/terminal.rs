@@ -2,13 +2,13 @@
 //! belong; what it sends is typed. Viewers come and go; the process does not notice.
 
 use super::execs;
-use super::follow::position;
-use super::reply::{Answer, Refusal, refuse};
-use super::route::{From, View};
-use super::streams::{self, Afterwards};
+use super::follow_log::position;
+use super::response::{HttpResponse, Refusal, refuse};
+use super::route::{ReadFrom, TerminalView};
+use super::upgrade::{self, PendingUpgrade};
 use crate::limits::{CHUNK_MAX_BYTES, REPLAY_DEFAULT_BYTES, VIEWER_LAG_MAX_BYTES, VIEWER_LOOK_BYTES};
 use crate::log::{Read, ReadError, Reader};
-use crate::supervisor::{Command, Handle, Input, LogHandle};
+use crate::supervisor::{Command, Handle, JobInput, LogHandle};
 use hyper::Request;
 use hyper::body::Incoming;
 use protocol::{ErrorCode, ExecId, PieceHead};
@@ -22,11 +22,11 @@ const TYPED_MAX_BYTES: usize = 16 << 10;
 pub async fn attach(
     handle: &Handle,
     request: &mut Request<Incoming>,
-    afterwards: &Afterwards,
+    pending_upgrade: &PendingUpgrade,
     id: ExecId,
-    view: View,
-) -> Result<Answer, Refusal> {
-    streams::check(request, PROTOCOL)?;
+    view: TerminalView,
+) -> Result<HttpResponse, Refusal> {
+    upgrade::check(request, PROTOCOL)?;
     let log = execs::log(handle, &id).await?;
     let asked = id.clone();
     let exec = handle.ask(|reply| Command::Exec { id: asked, reply }).await?;
@@ -38,16 +38,16 @@ pub async fn attach(
     }
     // A terminal that has ended can still be looked at.
     let input = handle.ask(|reply| Command::ExecInput { id, reply }).await.ok();
-    let permit = handle.follower()?;
+    let permit = handle.follower_permit()?;
     let reader = Reader::new(&log.dir, begin(&log, view.from)?);
     let (counted, handle) = (handle.viewer(), handle.clone());
-    let mut show = Show { handle, log, reader, skips: view.skips, unlooked: u64::MAX };
-    Ok(streams::switch(request, afterwards, PROTOCOL, move |stream| async move {
+    let mut viewer = TerminalViewer { handle, log, reader, skips: view.skips, since_lag_check: u64::MAX };
+    Ok(upgrade::switch(request, pending_upgrade, PROTOCOL, move |stream| async move {
         let _counted = (counted, permit);
         let (mut from_viewer, mut to_viewer) = tokio::io::split(stream);
         tokio::select! {
             // Either side ending ends the attachment; bytes not yet shown stay in the log.
-            () = show.run(&mut to_viewer) => {}
+            () = viewer.run(&mut to_viewer) => {}
             () = type_in(input, &mut from_viewer) => {}
         }
         let _ = to_viewer.shutdown().await;
@@ -55,24 +55,24 @@ pub async fn attach(
 }
 
 /// As for any reader, but what was trimmed is passed over: the position of a piece says so.
-fn begin(log: &LogHandle, from: From) -> Result<u64, Refusal> {
+fn begin(log: &LogHandle, from: ReadFrom) -> Result<u64, Refusal> {
     match position(log, from, None) {
-        Err(refusal) if refusal.error.code == ErrorCode::HistoryGone => position(log, From::Start, None),
+        Err(refusal) if refusal.error.code == ErrorCode::HistoryGone => position(log, ReadFrom::Start, None),
         found => found,
     }
 }
 
 /// What one viewer is shown, at his own pace: nobody waits for him, since he reads the log.
-struct Show {
+struct TerminalViewer {
     handle: Handle,
     log: LogHandle,
     reader: Reader,
     skips: bool,
     /// Bytes shown since it was looked how far behind he is.
-    unlooked: u64,
+    since_lag_check: u64,
 }
 
-impl Show {
+impl TerminalViewer {
     async fn run(&mut self, to: &mut (impl AsyncWrite + Unpin)) {
         loop {
             let head = *self.log.head.borrow_and_update();
@@ -80,7 +80,7 @@ impl Show {
             let at = self.reader.position();
             match self.reader.read(CHUNK_MAX_BYTES, head.end) {
                 Ok(Read::Bytes { bytes, .. }) => {
-                    self.unlooked = self.unlooked.saturating_add(bytes.len() as u64);
+                    self.since_lag_check = self.since_lag_check.saturating_add(bytes.len() as u64);
                     if piece(to, at, &bytes).await.is_err() {
                         return;
                     }
@@ -90,7 +90,7 @@ impl Show {
                 Ok(Read::End) if head.ended.is_some() => return,
                 Ok(Read::End) => {
                     let seen = self.reader.position();
-                    self.handle.tell(Command::Arm { key: self.log.key.clone(), seen }).await;
+                    self.handle.send(Command::Arm { key: self.log.key.clone(), seen }).await;
                     if self.log.head.changed().await.is_err() {
                         return;
                     }
@@ -102,11 +102,11 @@ impl Show {
 
     /// A program prints faster than a person's line carries it, and he wants to see what is there now.
     fn skip_ahead(&mut self) {
-        if !self.skips || self.unlooked < VIEWER_LOOK_BYTES {
+        if !self.skips || self.since_lag_check < VIEWER_LOOK_BYTES {
             return;
         }
-        self.unlooked = 0;
-        let last = |bytes| position(&self.log, From::Last(bytes), None).unwrap_or_default();
+        self.since_lag_check = 0;
+        let last = |bytes| position(&self.log, ReadFrom::Last(bytes), None).unwrap_or_default();
         if last(VIEWER_LAG_MAX_BYTES) > self.reader.position() {
             let ahead = last(REPLAY_DEFAULT_BYTES);
             self.reader.seek(ahead);
@@ -120,7 +120,7 @@ async fn piece(to: &mut (impl AsyncWrite + Unpin), at: u64, bytes: &[u8]) -> std
     to.flush().await
 }
 
-async fn type_in(input: Option<Arc<Input>>, from: &mut (impl AsyncReadExt + Unpin)) {
+async fn type_in(input: Option<Arc<JobInput>>, from: &mut (impl AsyncReadExt + Unpin)) {
     let mut buffer = vec![0; TYPED_MAX_BYTES];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         if let Some(input) = &input

@@ -1,7 +1,7 @@
 //! A byte stream to a loopback port inside.
 
-use super::reply::{Answer, Refusal, refuse};
-use super::streams::{self, Afterwards};
+use super::response::{HttpResponse, Refusal, refuse};
+use super::upgrade::{self, PendingUpgrade};
 use crate::supervisor::{Command, Handle};
 use crate::sys::loopback;
 use hyper::Request;
@@ -13,17 +13,17 @@ pub const PROTOCOL: &str = "slipway-tunnel";
 pub async fn open(
     handle: &Handle,
     request: &mut Request<Incoming>,
-    afterwards: &Afterwards,
+    pending_upgrade: &PendingUpgrade,
     port: u16,
-) -> Result<Answer, Refusal> {
-    streams::check(request, PROTOCOL)?;
+) -> Result<HttpResponse, Refusal> {
+    upgrade::check(request, PROTOCOL)?;
     let Ok(mut inside) = loopback::connect(port).await else {
         let listening = handle.ask(|reply| Command::Ports { reply }).await?;
         let closed = refuse(ErrorCode::PortClosed, describe(port, &listening));
         return Err(Box::new(closed.with(|detail| detail.refusal = Some(TunnelRefusal { port, listening }))));
     };
     let counted = handle.tunnel();
-    Ok(streams::switch(request, afterwards, PROTOCOL, move |mut outside| async move {
+    Ok(upgrade::switch(request, pending_upgrade, PROTOCOL, move |mut outside| async move {
         let _counted = counted;
         let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
     }))

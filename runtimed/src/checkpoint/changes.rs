@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 const DIFF: [&str; 6] = ["diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
 
-type Lines = Option<(u64, u64)>;
+type LineCounts = Option<(u64, u64)>;
 
 pub fn between(git: &Git, since: &str, tree: &str) -> Result<Changes, GitError> {
     if !is_object(since) {
@@ -48,7 +48,7 @@ pub fn between(git: &Git, since: &str, tree: &str) -> Result<Changes, GitError> 
     Ok(changes)
 }
 
-fn count(changes: &mut Changes, change: ChangeKind, lines: Lines) {
+fn count(changes: &mut Changes, change: ChangeKind, lines: LineCounts) {
     match change {
         ChangeKind::Added => changes.added += 1,
         ChangeKind::Modified => changes.modified += 1,
@@ -60,8 +60,8 @@ fn count(changes: &mut Changes, change: ChangeKind, lines: Lines) {
 }
 
 /// `added TAB deleted TAB name NUL`; a file that is no text has `-` for both.
-fn numbers(bytes: &[u8]) -> HashMap<&[u8], Lines> {
-    let line = |line: &'_ [u8]| -> Option<(usize, Lines)> {
+fn numbers(bytes: &[u8]) -> HashMap<&[u8], LineCounts> {
+    let line = |line: &'_ [u8]| -> Option<(usize, LineCounts)> {
         let first = line.iter().position(|byte| *byte == b'\t')?;
         let second = first + 1 + line[first + 1..].iter().position(|byte| *byte == b'\t')?;
         let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse().ok();

@@ -8,10 +8,10 @@
 mod changes;
 mod git;
 mod main;
-mod store;
+mod record_tree;
+mod repository;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 pub use main::main;
 
@@ -40,7 +40,7 @@ pub enum Verb {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum Reply {
     Taken { id: String, skipped: u64 },
     Changed(Changes),
     Unavailable { why: String },

@@ -2,19 +2,19 @@
 //! All of that is here, and how its output is read is in `shim/lines.rs`; another agent is another of both, and
 //! nothing else changes.
 
-use super::acp::Turn;
-use crate::limits::ACP_ASK_MS;
+use super::acp::PromptTurn;
+use crate::limits::ACP_STOP_REQUEST_MS;
 use protocol::{AcpAgent, Agent, EnvMap, StreamDialect, TaskId, TaskRequest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The place of a conversation's name in the arguments that go on with it.
-const SESSION: &str = "{session}";
+const SESSION_PLACEHOLDER: &str = "{session}";
 
 /// The language of a program that writes the events of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaks {
+pub enum OutputProtocol {
     /// None: the prompt is its input, its lines are messages.
     Command,
     /// None: its lines are nobody's words.
@@ -25,7 +25,7 @@ pub enum Speaks {
     Json(StreamDialect),
 }
 
-impl Speaks {
+impl OutputProtocol {
     pub fn of(agent: &Agent) -> Self {
         match agent {
             Agent::Command { .. } => Self::Command,
@@ -36,9 +36,9 @@ impl Speaks {
 
     /// How long it may take to obey when its own language has a word for "stop": that is said first, then its
     /// input ends and the tree is told, all within the one grace. 0 where there is no such word.
-    pub fn ask_ms(self) -> u64 {
+    pub fn stop_request_ms(self) -> u64 {
         match self {
-            Self::Acp => ACP_ASK_MS,
+            Self::Acp => ACP_STOP_REQUEST_MS,
             Self::Command | Self::Build | Self::Json(_) => 0,
         }
     }
@@ -51,25 +51,25 @@ pub struct Program {
     pub env: EnvMap,
     /// Written to its input, which then ends.
     pub input: String,
-    pub speaks: Speaks,
+    pub protocol: OutputProtocol,
 }
 
 /// What to run for a task, in a conversation of this name that there already is.
 pub fn program(id: &TaskId, request: &TaskRequest, session: Option<&str>) -> Program {
     let mut env = request.env.clone();
-    let speaks = Speaks::of(&request.agent);
-    if speaks != Speaks::Acp {
+    let protocol = OutputProtocol::of(&request.agent);
+    if protocol != OutputProtocol::Acp {
         env.insert("SLIPWAY_PROMPT".to_owned(), request.prompt.clone());
     }
     env.insert("SLIPWAY_TASK".to_owned(), id.to_string());
-    Program { argv: argv_for(&request.agent, session), env, input: input(request, session), speaks }
+    Program { argv: argv_for(&request.agent, session), env, input: input(request, session), protocol }
 }
 
 /// What an agent with which there is a conversation is told in it.
-pub fn turn(request: &TaskRequest) -> Option<(&AcpAgent, Turn)> {
+pub fn turn(request: &TaskRequest) -> Option<(&AcpAgent, PromptTurn)> {
     let Agent::Acp(agent) = &request.agent else { return None };
     let (briefing, permissions) = (agent.briefing.clone(), agent.permissions.clone());
-    Some((agent, Turn { prompt: request.prompt.clone(), briefing, permissions }))
+    Some((agent, PromptTurn { prompt: request.prompt.clone(), briefing, permissions }))
 }
 
 /// Files that it wants to be there.
@@ -91,7 +91,7 @@ pub fn continues(agent: &Agent) -> bool {
 }
 
 /// Whether what it prints is kept as it is: its lines are not its events.
-pub fn has_language(agent: &Agent) -> bool {
+pub fn keeps_raw_output(agent: &Agent) -> bool {
     match agent {
         Agent::Command { .. } => false,
         Agent::Acp(_) | Agent::StreamJson(_) => true,
@@ -101,7 +101,7 @@ pub fn has_language(agent: &Agent) -> bool {
 fn argv_for(agent: &Agent, session: Option<&str>) -> Vec<String> {
     match (agent, session) {
         (Agent::StreamJson(agent), Some(session)) => {
-            agent.argv_to_continue.iter().map(|arg| arg.replace(SESSION, session)).collect()
+            agent.argv_to_continue.iter().map(|arg| arg.replace(SESSION_PLACEHOLDER, session)).collect()
         }
         (Agent::Command { .. } | Agent::Acp(_) | Agent::StreamJson(_), _) => argv(agent).to_vec(),
     }
@@ -155,6 +155,6 @@ mod tests {
         let gone_on = program(&id, &request, Some("s1"));
         assert_eq!(gone_on.argv, words("claude -p --resume s1 --named=as1b"));
         assert_eq!(gone_on.input, "do it");
-        assert!(continues(&request.agent) && has_language(&request.agent));
+        assert!(continues(&request.agent) && keeps_raw_output(&request.agent));
     }
 }

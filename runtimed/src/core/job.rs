@@ -19,9 +19,9 @@
 
 use crate::limits::{DRAIN_MS, KILL_MAX_MS, LEAVE_MS, PAUSED_MS};
 
-mod words;
+mod input_effect;
 
-pub use words::{Effect, End, Input, Leftovers, Phase, RawExit, Why};
+pub use input_effect::{Effect, End, Input, Leftovers, Phase, RawExit, StopReason};
 
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -30,11 +30,11 @@ pub struct Job {
     /// Between SIGTERM and SIGKILL when its time is up.
     timeout_grace_ms: u64,
     /// How long it has to obey its own word for "stop"; 0 if there is none.
-    ask_ms: u64,
+    stop_request_ms: u64,
     /// How long it may print nothing, and until when.
     idle_ms: Option<u64>,
     silent_until: Option<u64>,
-    waits: bool,
+    awaits_decision: bool,
     reported: bool,
     output_open: bool,
     tree_empty: bool,
@@ -47,10 +47,10 @@ impl Job {
             phase,
             leftovers,
             timeout_grace_ms,
-            ask_ms: 0,
+            stop_request_ms: 0,
             idle_ms: None,
             silent_until: None,
-            waits: false,
+            awaits_decision: false,
             reported: false,
             output_open: true,
             tree_empty: false,
@@ -58,8 +58,8 @@ impl Job {
     }
 
     /// The same job, asked to stop before it is told to.
-    pub fn with_ask_ms(mut self, ask_ms: u64) -> Self {
-        self.ask_ms = ask_ms;
+    pub fn with_stop_request_ms(mut self, stop_request_ms: u64) -> Self {
+        self.stop_request_ms = stop_request_ms;
         self
     }
 
@@ -93,15 +93,15 @@ impl Job {
 
     pub fn step(&mut self, input: Input, now: u64) -> Vec<Effect> {
         match input {
-            Input::LeaderExited(raw) => self.leader_exited(raw, now),
-            Input::Output => self.heard(now),
-            Input::Waits(waits) => {
-                self.waits = waits;
-                self.heard(now)
+            Input::LeaderExited(raw) => self.on_leader_exit(raw, now),
+            Input::Output => self.reset_idle(now),
+            Input::AwaitsDecision(awaits) => {
+                self.awaits_decision = awaits;
+                self.reset_idle(now)
             }
             Input::Concluded => {
                 // Whatever it is asked from now on, it does not listen any more.
-                self.ask_ms = 0;
+                self.stop_request_ms = 0;
                 if let Phase::Running { .. } = self.phase {
                     self.phase = Phase::Leaving { until: now.saturating_add(LEAVE_MS) };
                 }
@@ -109,11 +109,11 @@ impl Job {
             }
             Input::OutputClosed => {
                 self.output_open = false;
-                self.drained(now, false)
+                self.on_drained(now, false)
             }
             Input::TreeEmpty => {
                 self.tree_empty = true;
-                self.emptied()
+                self.on_tree_empty()
             }
             Input::Cancel { grace_ms } => self.cancel(grace_ms, now),
             Input::ControlLost => {
@@ -129,8 +129,8 @@ impl Job {
         match self.phase {
             Phase::Running { deadline } => deadline.into_iter().chain(self.silent_until).min(),
             Phase::Leaving { until } => Some(until),
-            Phase::Evicting { give_up_at } => Some(give_up_at),
-            Phase::Asking { until, .. } => Some(until),
+            Phase::KillingLeader { give_up_at } => Some(give_up_at),
+            Phase::StopRequested { until, .. } => Some(until),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Killing { give_up_at, .. } => Some(give_up_at),
             Phase::Draining { until, .. } => Some(until),
@@ -138,19 +138,19 @@ impl Job {
         }
     }
 
-    fn heard(&mut self, now: u64) -> Vec<Effect> {
-        let idle_ms = self.idle_ms.filter(|_| !self.waits);
+    fn reset_idle(&mut self, now: u64) -> Vec<Effect> {
+        let idle_ms = self.idle_ms.filter(|_| !self.awaits_decision);
         self.silent_until = idle_ms.map(|ms| now.saturating_add(ms));
         Vec::new()
     }
 
-    fn leader_exited(&mut self, raw: RawExit, now: u64) -> Vec<Effect> {
+    fn on_leader_exit(&mut self, raw: RawExit, now: u64) -> Vec<Effect> {
         match &mut self.phase {
-            Phase::Running { .. } | Phase::Leaving { .. } | Phase::Evicting { .. } => {
+            Phase::Running { .. } | Phase::Leaving { .. } | Phase::KillingLeader { .. } => {
                 self.phase = Phase::Draining { leader: raw, until: now.saturating_add(DRAIN_MS) };
-                if self.output_open { Vec::new() } else { self.drained(now, false) }
+                if self.output_open { Vec::new() } else { self.on_drained(now, false) }
             }
-            Phase::Asking { end, kill_at, .. } => {
+            Phase::StopRequested { end, kill_at, .. } => {
                 // It obeyed; what it left has no language.
                 let (end, kill_at) = (End { leader: Some(raw), ..*end }, *kill_at);
                 self.terminate(end, kill_at, now)
@@ -164,11 +164,11 @@ impl Job {
     }
 
     /// The output is complete, or was waited for long enough.
-    fn drained(&mut self, now: u64, leaky: bool) -> Vec<Effect> {
+    fn on_drained(&mut self, now: u64, leaky: bool) -> Vec<Effect> {
         let Phase::Draining { leader, .. } = self.phase else { return Vec::new() };
         let end = End { leader: Some(leader), leaky, ..End::default() };
         match (self.tree_empty, self.leftovers) {
-            (true, _) => self.over(end),
+            (true, _) => self.finish(end),
             (false, Leftovers::Kill) => self.kill(end, now),
             (false, Leftovers::Keep) => {
                 self.phase = Phase::Background;
@@ -177,16 +177,16 @@ impl Job {
         }
     }
 
-    fn emptied(&mut self) -> Vec<Effect> {
+    fn on_tree_empty(&mut self) -> Vec<Effect> {
         match self.phase {
-            Phase::Asking { end, .. } | Phase::Stopping { end, .. } | Phase::Killing { end, .. } => {
-                self.over(end)
+            Phase::StopRequested { end, .. } | Phase::Stopping { end, .. } | Phase::Killing { end, .. } => {
+                self.finish(end)
             }
-            Phase::Background => self.over(End::default()),
+            Phase::Background => self.finish(End::default()),
             // The last of the output is still to be read.
             Phase::Running { .. }
             | Phase::Leaving { .. }
-            | Phase::Evicting { .. }
+            | Phase::KillingLeader { .. }
             | Phase::Draining { .. }
             | Phase::Over => Vec::new(),
         }
@@ -194,14 +194,14 @@ impl Job {
 
     fn cancel(&mut self, grace_ms: u64, now: u64) -> Vec<Effect> {
         let end = match self.phase {
-            Phase::Running { .. } | Phase::Leaving { .. } | Phase::Evicting { .. } => {
-                End { why: Some(Why::Cancelled), ..End::default() }
+            Phase::Running { .. } | Phase::Leaving { .. } | Phase::KillingLeader { .. } => {
+                End { reason: Some(StopReason::Cancelled), ..End::default() }
             }
             Phase::Draining { leader, .. } => End { leader: Some(leader), ..End::default() },
             Phase::Background => End::default(),
-            Phase::Asking { end, until, kill_at } => {
+            Phase::StopRequested { end, until, kill_at } => {
                 let kill_at = kill_at.min(now.saturating_add(grace_ms));
-                self.phase = Phase::Asking { end, until: until.min(kill_at), kill_at };
+                self.phase = Phase::StopRequested { end, until: until.min(kill_at), kill_at };
                 return Vec::new();
             }
             Phase::Stopping { end, kill_at } => {
@@ -223,30 +223,30 @@ impl Job {
                 let in_time = deadline.is_none_or(|deadline| now < deadline);
                 if in_time && self.silent_until.is_some_and(|until| now >= until.saturating_add(PAUSED_MS)) {
                     // The shim stood still with the whole sandbox: nobody could have printed anything.
-                    return self.heard(now);
+                    return self.reset_idle(now);
                 }
-                let end = End { why: Some(Why::TimedOut), ..End::default() };
+                let end = End { reason: Some(StopReason::TimedOut), ..End::default() };
                 self.stop(end, self.timeout_grace_ms, now)
             }
-            Phase::Leaving { .. } => self.evict(now),
-            Phase::Evicting { .. } => {
+            Phase::Leaving { .. } => self.kill_leader(now),
+            Phase::KillingLeader { .. } => {
                 self.phase = Phase::Background;
                 self.report(End { gave_up: true, ..End::default() })
             }
-            Phase::Asking { end, kill_at, .. } => self.terminate(end, kill_at, now),
+            Phase::StopRequested { end, kill_at, .. } => self.terminate(end, kill_at, now),
             Phase::Stopping { end, .. } => self.kill(end, now),
-            Phase::Killing { end, .. } => self.over(End { gave_up: true, ..end }),
-            Phase::Draining { .. } => self.drained(now, true),
+            Phase::Killing { end, .. } => self.finish(End { gave_up: true, ..end }),
+            Phase::Draining { .. } => self.on_drained(now, true),
             Phase::Background | Phase::Over => Vec::new(),
         }
     }
 
     /// It said all and does not go.
-    fn evict(&mut self, now: u64) -> Vec<Effect> {
+    fn kill_leader(&mut self, now: u64) -> Vec<Effect> {
         match self.leftovers {
             Leftovers::Kill => self.kill(End::default(), now),
             Leftovers::Keep => {
-                self.phase = Phase::Evicting { give_up_at: now.saturating_add(KILL_MAX_MS) };
+                self.phase = Phase::KillingLeader { give_up_at: now.saturating_add(KILL_MAX_MS) };
                 vec![Effect::KillLeader]
             }
         }
@@ -254,16 +254,16 @@ impl Job {
 
     fn stop(&mut self, end: End, grace_ms: u64, now: u64) -> Vec<Effect> {
         if self.tree_empty {
-            return self.over(end);
+            return self.finish(end);
         }
         let kill_at = now.saturating_add(grace_ms);
         // Half of the grace is for those who only know signals. A leader that is gone understands nothing.
-        let ask_ms = if end.leader.is_none() { self.ask_ms.min(grace_ms / 2) } else { 0 };
-        if ask_ms == 0 || matches!(self.phase, Phase::Background) {
+        let stop_request_ms = if end.leader.is_none() { self.stop_request_ms.min(grace_ms / 2) } else { 0 };
+        if stop_request_ms == 0 || matches!(self.phase, Phase::Background) {
             return self.terminate(end, kill_at, now);
         }
-        self.phase = Phase::Asking { end, until: now.saturating_add(ask_ms), kill_at };
-        vec![Effect::Ask]
+        self.phase = Phase::StopRequested { end, until: now.saturating_add(stop_request_ms), kill_at };
+        vec![Effect::RequestStop]
     }
 
     fn terminate(&mut self, end: End, kill_at: u64, now: u64) -> Vec<Effect> {
@@ -271,7 +271,7 @@ impl Job {
             return self.kill(end, now);
         }
         if self.tree_empty {
-            return self.over(end);
+            return self.finish(end);
         }
         self.phase = Phase::Stopping { end, kill_at };
         vec![Effect::TermTree]
@@ -279,13 +279,13 @@ impl Job {
 
     fn kill(&mut self, end: End, now: u64) -> Vec<Effect> {
         if self.tree_empty {
-            return self.over(end);
+            return self.finish(end);
         }
         self.phase = Phase::Killing { end, give_up_at: now.saturating_add(KILL_MAX_MS) };
         vec![Effect::KillTree]
     }
 
-    fn over(&mut self, end: End) -> Vec<Effect> {
+    fn finish(&mut self, end: End) -> Vec<Effect> {
         self.phase = Phase::Over;
         let mut effects = self.report(end);
         effects.push(Effect::Finish);

@@ -14,12 +14,12 @@ pub const READ_BYTES: usize = 64 << 10;
 pub struct EventReader {
     dir: PathBuf,
     after: Cursor,
-    open: Option<Open>,
+    open: Option<OpenFile>,
     /// Kept from read to read, and not at the end: most followers wait most of the time.
     buffer: Vec<u8>,
 }
 
-struct Open {
+struct OpenFile {
     first: Cursor,
     file: File,
     /// Where the first unread line begins.
@@ -71,7 +71,7 @@ impl EventReader {
             if self.read_on(&mut each)? {
                 return Ok(EventsRead::Lines);
             }
-            self.open = Some(Open::at(&self.dir, next)?);
+            self.open = Some(OpenFile::at(&self.dir, next)?);
         }
         self.buffer = Vec::new();
         Ok(EventsRead::End)
@@ -86,7 +86,7 @@ impl EventReader {
             return Err(EventReadError::Trimmed { oldest: *oldest });
         }
         let first = files.iter().rfind(|first| **first <= self.after).unwrap_or(oldest);
-        self.open = Some(Open::at(&self.dir, *first)?);
+        self.open = Some(OpenFile::at(&self.dir, *first)?);
         Ok(true)
     }
 
@@ -131,7 +131,7 @@ impl EventReader {
     }
 }
 
-impl Open {
+impl OpenFile {
     fn at(dir: &Path, first: Cursor) -> io::Result<Self> {
         Ok(Self { first, file: File::open(dir.join(file_name(first)))?, offset: 0 })
     }

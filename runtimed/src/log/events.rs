@@ -4,7 +4,7 @@
 //! What the last boot left torn at the end is cut and told as a `gap`; a full disk is told the same way
 //! once there is room again. Writing never fails for the caller: facts first happen, then are told.
 
-use super::Room;
+use super::ReservedSpace;
 use crate::limits::{EVENT_SEGMENT_MAX_BYTES, EVENTS_MAX_BYTES};
 use protocol::log_line::{self, file_name, parse_file_name};
 use protocol::{Cursor, Event, Fact};
@@ -19,7 +19,7 @@ pub struct EventLog {
     last: Cursor,
     file: Option<File>,
     file_bytes: u64,
-    room: Room,
+    reserved: ReservedSpace,
     lost_events: u64,
     before: Option<Cursor>,
     published: watch::Sender<Cursor>,
@@ -40,7 +40,7 @@ impl EventLog {
             last,
             file: None,
             file_bytes: 0,
-            room: Room::default(),
+            reserved: ReservedSpace::default(),
             lost_events: 0,
             before: recovered.last,
             published,
@@ -74,7 +74,7 @@ impl EventLog {
 
     pub fn append(&mut self, fact: Fact, time_ms: u64) {
         let kind = fact.kind();
-        if let Err(error) = self.tell_gap(time_ms).and_then(|()| self.write(fact, time_ms)) {
+        if let Err(error) = self.record_gap(time_ms).and_then(|()| self.write(fact, time_ms)) {
             // Its number is used up all the same: the hole is the truth, and as large as the gap will say.
             self.last.seq += 1;
             self.lost_events += 1;
@@ -84,7 +84,7 @@ impl EventLog {
     }
 
     /// Tells what was lost, before anything else is told.
-    fn tell_gap(&mut self, time_ms: u64) -> io::Result<()> {
+    fn record_gap(&mut self, time_ms: u64) -> io::Result<()> {
         let lost_events = self.lost_events;
         if lost_events == 0 {
             return Ok(());
@@ -110,7 +110,7 @@ impl EventLog {
             Some(file) => file,
             none => {
                 self.file_bytes = 0;
-                self.room = Room::default();
+                self.reserved = ReservedSpace::default();
                 let file = create(&self.dir.join(file_name(event.cursor)))?;
                 trim(&self.dir)?;
                 none.insert(file)
@@ -119,12 +119,12 @@ impl EventLog {
         if let Err(error) = file.write_all(line.as_bytes()) {
             // Half a line would make the next one unreadable.
             let _ = file.set_len(self.file_bytes);
-            self.room = Room::default();
+            self.reserved = ReservedSpace::default();
             return Err(error);
         }
         self.last = cursor;
         self.file_bytes += line.len() as u64;
-        self.room.keep(file, self.file_bytes);
+        self.reserved.extend(file, self.file_bytes);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 pub mod event_reader;
 pub mod events;
 pub mod reader;
-pub mod room;
+pub mod reserved_space;
 pub mod segment;
 pub mod task_log;
 #[cfg(test)]
@@ -14,6 +14,6 @@ pub mod writer;
 pub use event_reader::{EventReader, EventsRead};
 pub use events::EventLog;
 pub use reader::{Read, ReadError, Reader};
-pub use room::Room;
+pub use reserved_space::ReservedSpace;
 pub use task_log::TaskLog;
 pub use writer::Writer;

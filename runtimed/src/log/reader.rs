@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 pub struct Reader {
     dir: PathBuf,
     at: u64,
-    open: Option<Open>,
+    open: Option<OpenSegment>,
 }
 
-struct Open {
+struct OpenSegment {
     start: u64,
     data: File,
     index: File,
@@ -83,7 +83,7 @@ impl Reader {
         let known = self.open.as_ref().map(|open| open.start);
         if known != Some(next.start) && self.at < next.start.saturating_add(next.bytes.max(1)) {
             let later = segments.iter().map(|s| s.start).find(|start| *start > self.at);
-            self.open = match Open::at(&self.dir, next.start) {
+            self.open = match OpenSegment::at(&self.dir, next.start) {
                 Ok(open) => Some(open),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let end = head.max(next.start.saturating_add(next.bytes));
@@ -141,7 +141,7 @@ impl Reader {
     }
 }
 
-impl Open {
+impl OpenSegment {
     fn at(dir: &Path, start: u64) -> io::Result<Self> {
         Ok(Self {
             start,

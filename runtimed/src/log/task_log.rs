@@ -5,9 +5,9 @@
 //! task is taken: a full disk costs events and never the end.
 
 use super::segment::Segment;
-use super::text_line::Words;
+use super::text_line::PrintedText;
 use super::{events, text_line};
-use crate::limits::{TASK_DONE_ROOM_BYTES, TASK_SEGMENT_MAX_BYTES};
+use crate::limits::{TASK_DONE_RESERVED_BYTES, TASK_SEGMENT_MAX_BYTES};
 use nix::fcntl::{FallocateFlags, fallocate};
 use protocol::log_line::{self, file_name};
 use protocol::{Cursor, Stream, TaskEvent, TaskFact, Text};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 /// Lines are gathered up to this and written at once.
 const BATCH_BYTES: usize = 256 << 10;
-const DONE_ROOM: &str = "done.room";
+const DONE_RESERVED: &str = "done.room";
 
 pub struct TaskLog {
     dir: PathBuf,
@@ -30,7 +30,7 @@ pub struct TaskLog {
     batch: Vec<u8>,
     batched: u64,
     /// Events that could not be stored and were not told of yet.
-    untold: u64,
+    unreported: u64,
     lost: u64,
     segment_max_bytes: u64,
 }
@@ -59,7 +59,7 @@ impl TaskLog {
             file_bytes: 0,
             batch: Vec::new(),
             batched: 0,
-            untold: 0,
+            unreported: 0,
             lost: 0,
             segment_max_bytes: TASK_SEGMENT_MAX_BYTES,
         }
@@ -89,36 +89,36 @@ impl TaskLog {
     }
 
     /// The same for words that somebody printed, of which there may be very many.
-    pub fn push_words(&mut self, words: Words<'_>, time_ms: u64) -> Flushed {
+    pub fn push_text(&mut self, text: PrintedText<'_>, time_ms: u64) -> Flushed {
         if !self.may_push(time_ms) {
             return Flushed::default();
         }
-        text_line::push(&mut self.batch, self.last + self.batched + 1, time_ms, words);
+        text_line::push(&mut self.batch, self.last + self.batched + 1, time_ms, text);
         self.batched += 1;
         self.flush_if_many()
     }
 
     /// Tells of lost events first. Where that cannot be stored, nothing else can, and the next one is lost.
     fn may_push(&mut self, time_ms: u64) -> bool {
-        let told = self.tell_lost(time_ms);
+        let told = self.record_lost(time_ms);
         if !told {
-            self.untold += 1;
+            self.unreported += 1;
             self.lost += 1;
         }
         told
     }
 
     /// Says how many events are missing since it was said last; whether that is stored, or none is.
-    pub fn tell_lost(&mut self, time_ms: u64) -> bool {
-        if self.untold == 0 || self.batched > 0 {
+    pub fn record_lost(&mut self, time_ms: u64) -> bool {
+        if self.unreported == 0 || self.batched > 0 {
             return true;
         }
-        let lost = self.untold;
+        let lost = self.unreported;
         let text = Text { text: format!("{lost} events could not be stored"), ..Text::default() };
         self.encode(TaskFact::Log { stream: Stream::Stderr, text, lost_events: Some(lost) }, time_ms);
         let told = self.write().stored > 0;
         if told {
-            self.untold = 0;
+            self.unreported = 0;
         }
         told
     }
@@ -131,7 +131,7 @@ impl TaskLog {
         let events = self.batched;
         let Stored { stored, rotated } = self.write();
         let lost = events.saturating_sub(stored);
-        self.untold += lost;
+        self.unreported += lost;
         self.lost += lost;
         Flushed { rotated }
     }
@@ -224,9 +224,13 @@ fn create(path: &Path) -> io::Result<File> {
 
 /// Sets aside what the last event will need. Best effort, like all that.
 pub fn reserve(dir: &Path) -> io::Result<()> {
-    let file =
-        OpenOptions::new().write(true).create(true).mode(0o600).truncate(false).open(dir.join(DONE_ROOM))?;
-    let _ = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, TASK_DONE_ROOM_BYTES as i64);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .mode(0o600)
+        .truncate(false)
+        .open(dir.join(DONE_RESERVED))?;
+    let _ = fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, TASK_DONE_RESERVED_BYTES as i64);
     Ok(())
 }
 
@@ -235,7 +239,7 @@ pub fn finish(dir: &Path, last: u64, fact: TaskFact, time_ms: u64) -> io::Result
     let (seq, kind) = (last + 1, fact.kind());
     let mut line = Vec::new();
     log_line::push(&mut line, cursor(seq), kind, &TaskEvent { seq, time_ms, fact })?;
-    let room = dir.join(DONE_ROOM);
+    let room = dir.join(DONE_RESERVED);
     // Not truncated first: that would give the room away.
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&room)?;
     file.write_all(&line)?;

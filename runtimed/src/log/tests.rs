@@ -48,7 +48,7 @@ struct Byte {
     stored: bool,
 }
 
-struct World {
+struct LogFixture {
     _tmp: TempDir,
     /// Where the log's directory is; a file of that name while the disk is broken.
     place: PathBuf,
@@ -60,7 +60,7 @@ struct World {
     lost: u64,
 }
 
-impl World {
+impl LogFixture {
     fn new(segment_max_bytes: u64) -> Self {
         let tmp = tempfile::tempdir().expect("temporary directory");
         let (place, aside) = (tmp.path().join("place"), tmp.path().join("aside"));
@@ -190,12 +190,12 @@ proptest! {
     fn every_reader_gets_every_kept_byte_in_its_place(
         acts in prop::collection::vec(act(), 1..60), segment_max_bytes in 5u64..60, max in 1usize..80,
     ) {
-        let mut world = World::new(segment_max_bytes);
-        acts.into_iter().for_each(|act| world.act(act));
-        world.act(Act::Mend);
+        let mut fixture = LogFixture::new(segment_max_bytes);
+        acts.into_iter().for_each(|act| fixture.act(act));
+        fixture.act(Act::Mend);
         // Each read goes on, so as many reads as bytes reach the end, and one more says so.
         for reader in 0..READERS {
-            let ended = (0..=2 * world.bytes.len() + 2).any(|_| world.read(reader, max));
+            let ended = (0..=2 * fixture.bytes.len() + 2).any(|_| fixture.read(reader, max));
             prop_assert!(ended, "a reader never comes to the end");
         }
     }
@@ -205,21 +205,21 @@ proptest! {
         runs in prop::collection::vec((0usize..2, 1usize..20), 1..40), hit: prop::sample::Index, bit in 0u8..8,
         max in 1usize..80,
     ) {
-        let mut world = World::new(10_000);
-        runs.iter().for_each(|(stream, length)| world.append(STREAMS[*stream], *length));
-        let path = segment::index_path(&world.dir(), 0);
+        let mut fixture = LogFixture::new(10_000);
+        runs.iter().for_each(|(stream, length)| fixture.append(STREAMS[*stream], *length));
+        let path = segment::index_path(&fixture.dir(), 0);
         let mut index = fs::read(&path).expect("index");
         let hit = hit.index(index.len());
         index[hit] ^= 1 << bit;
         fs::write(&path, index).expect("damage it");
-        let mut reader = Reader::new(&world.dir(), 0);
-        while reader.position() < world.end() {
+        let mut reader = Reader::new(&fixture.dir(), 0);
+        while reader.position() < fixture.end() {
             let at = reader.position() as usize;
-            match reader.read(max, world.end()) {
+            match reader.read(max, fixture.end()) {
                 Ok(Read::Bytes { stream, stream_at, bytes }) => {
-                    prop_assert_eq!(stream_at, world.bytes[at].stream_at);
+                    prop_assert_eq!(stream_at, fixture.bytes[at].stream_at);
                     let right = |(byte, value): (&Byte, &u8)| byte.stream == stream && byte.value == *value;
-                    prop_assert!(world.bytes[at..].iter().zip(&bytes).all(right));
+                    prop_assert!(fixture.bytes[at..].iter().zip(&bytes).all(right));
                 }
                 Ok(Read::Gap { lost }) => prop_assert!(lost > 0),
                 other => prop_assert!(false, "{other:?}"),
@@ -231,15 +231,15 @@ proptest! {
     fn a_record_torn_by_a_full_disk_costs_no_byte_before_it(
         runs in prop::collection::vec((0usize..3, 1usize..20), 1..40), torn in 1usize..RECORD_BYTES,
     ) {
-        let mut world = World::new(10_000);
-        runs.iter().for_each(|(stream, length)| world.append(STREAMS[*stream], *length));
-        let path = segment::index_path(&world.dir(), 0);
+        let mut fixture = LogFixture::new(10_000);
+        runs.iter().for_each(|(stream, length)| fixture.append(STREAMS[*stream], *length));
+        let path = segment::index_path(&fixture.dir(), 0);
         let mut index = fs::read(&path).expect("index");
         index.extend(vec![7; torn]);
         fs::write(&path, index).expect("half a record");
-        world.act(Act::Resume);
-        world.act(Act::Append(Stream::Stderr, 5));
-        let ended = (0..=2 * world.bytes.len()).any(|_| world.read(0, 64));
+        fixture.act(Act::Resume);
+        fixture.act(Act::Append(Stream::Stderr, 5));
+        let ended = (0..=2 * fixture.bytes.len()).any(|_| fixture.read(0, 64));
         prop_assert!(ended);
     }
 }
@@ -247,39 +247,39 @@ proptest! {
 #[test]
 fn output_is_stored_again_as_soon_as_there_is_room() {
     for lost in [1, 1000, 300 << 10, 3 << 20] {
-        let mut world = World::new(64);
-        world.append(Stream::Stdout, 100);
-        world.act(Act::Break);
-        world.append(Stream::Stdout, lost);
-        world.append(Stream::Stderr, lost);
-        world.act(Act::Mend);
-        world.append(Stream::Stdout, 1);
-        assert!(world.bytes.last().is_some_and(|byte| byte.stored), "after {lost} lost bytes");
+        let mut fixture = LogFixture::new(64);
+        fixture.append(Stream::Stdout, 100);
+        fixture.act(Act::Break);
+        fixture.append(Stream::Stdout, lost);
+        fixture.append(Stream::Stderr, lost);
+        fixture.act(Act::Mend);
+        fixture.append(Stream::Stdout, 1);
+        assert!(fixture.bytes.last().is_some_and(|byte| byte.stored), "after {lost} lost bytes");
     }
 }
 
 #[test]
 fn a_disk_that_cannot_be_written_is_left_without_litter() {
-    let mut world = World::new(64);
-    world.append(Stream::Stdout, 64);
-    let dir = world.dir();
+    let mut fixture = LogFixture::new(64);
+    fixture.append(Stream::Stdout, 64);
+    let dir = fixture.dir();
     // The index can be made, the data cannot: its name is taken by a directory.
     fs::create_dir(segment::data_path(&dir, 64)).expect("in the way");
-    assert_eq!(world.writer.append(Stream::Stdout, b"lost"), Appended::Same);
-    assert_eq!(world.writer.lost(), 4);
+    assert_eq!(fixture.writer.append(Stream::Stdout, b"lost"), Appended::Same);
+    assert_eq!(fixture.writer.lost(), 4);
     assert!(!segment::index_path(&dir, 64).exists());
 }
 
 #[test]
 fn a_segment_that_goes_while_it_is_opened_is_trimmed_history() {
     for (gone, oldest) in [(vec![0], 4), (vec![0, 4], 8), (vec![0, 4, 8], 12)] {
-        let mut world = World::new(4);
-        world.append(Stream::Stdout, 12);
+        let mut fixture = LogFixture::new(4);
+        fixture.append(Stream::Stdout, 12);
         // What `remove` has done half of when a reader comes: the index goes first.
         for start in &gone {
-            fs::remove_file(segment::index_path(&world.dir(), *start)).expect("remove");
+            fs::remove_file(segment::index_path(&fixture.dir(), *start)).expect("remove");
         }
-        let reader = &mut world.readers[0];
+        let reader = &mut fixture.readers[0];
         while let Err(ReadError::Trimmed { oldest }) = reader.read(10, 12) {
             assert!(oldest > reader.position(), "no way forward");
             reader.seek(oldest);
@@ -291,35 +291,35 @@ fn a_segment_that_goes_while_it_is_opened_is_trimmed_history() {
 
 #[test]
 fn an_index_stays_small_and_counts_as_use_of_the_disk() {
-    let mut world = World::new(1 << 20);
+    let mut fixture = LogFixture::new(1 << 20);
     for _ in 0..20_000 {
-        world.writer.append(Stream::Stdout, b"o");
-        world.writer.append(Stream::Stderr, b"e");
+        fixture.writer.append(Stream::Stdout, b"o");
+        fixture.writer.append(Stream::Stderr, b"e");
     }
-    let on_disk: BTreeMap<u64, u64> = segment::list(&world.dir())
+    let on_disk: BTreeMap<u64, u64> = segment::list(&fixture.dir())
         .expect("list")
         .iter()
-        .map(|s| (s.start, fs::metadata(segment::index_path(&world.dir(), s.start)).expect("index").len()))
+        .map(|s| (s.start, fs::metadata(segment::index_path(&fixture.dir(), s.start)).expect("index").len()))
         .collect();
     assert!(on_disk.len() > 1 && on_disk.values().all(|bytes| *bytes <= 400 << 10), "{on_disk:?}");
-    let counted: u64 = segment::list(&world.dir()).expect("list").iter().map(|s| s.disk_bytes()).sum();
+    let counted: u64 = segment::list(&fixture.dir()).expect("list").iter().map(|s| s.disk_bytes()).sum();
     assert_eq!(counted, on_disk.values().sum::<u64>() + 40_000);
 }
 
 #[test]
 fn the_tail_of_a_log_is_what_was_written_last() {
-    let mut world = World::new(16);
-    world.append(Stream::Stdout, 10);
-    world.append(Stream::Stderr, 30);
-    let all: Vec<u8> = world.bytes.iter().map(|byte| byte.value).collect();
+    let mut fixture = LogFixture::new(16);
+    fixture.append(Stream::Stdout, 10);
+    fixture.append(Stream::Stderr, 30);
+    let all: Vec<u8> = fixture.bytes.iter().map(|byte| byte.value).collect();
     for max in [0, 1, 15, 16, 17, 40, 1000] {
         let expected = &all[all.len().saturating_sub(max)..];
-        assert_eq!(reader::tail_bytes(&world.dir(), 40, max as u64), expected, "{max}");
+        assert_eq!(reader::tail_bytes(&fixture.dir(), 40, max as u64), expected, "{max}");
     }
     // What was written behind the end that was asked for is no part of it; without a bound this never returned.
     for (end, max) in [(0, 0), (10, 0), (10, 4), (25, 20), (39, 1)] {
         let expected = &all[end - max..end];
-        assert_eq!(reader::tail_bytes(&world.dir(), end as u64, max as u64), expected, "{end} {max}");
+        assert_eq!(reader::tail_bytes(&fixture.dir(), end as u64, max as u64), expected, "{end} {max}");
     }
 }
 

@@ -8,15 +8,15 @@ use protocol::{Cursor, Stream};
 
 /// Bytes that somebody printed: a line, or a piece of one.
 #[derive(Debug, Clone, Copy)]
-pub struct Words<'a> {
-    pub said_by: SaidBy,
+pub struct PrintedText<'a> {
+    pub source: TextSource,
     pub bytes: &'a [u8],
     /// The line goes on.
     pub partial: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SaidBy {
+pub enum TextSource {
     /// A `message`.
     Agent,
     /// Nobody's words: a `log`.
@@ -24,12 +24,12 @@ pub enum SaidBy {
 }
 
 /// Adds the line of the event with this number, with its line feed.
-pub fn push(out: &mut Vec<u8>, seq: u64, time_ms: u64, words: Words<'_>) {
-    let (kind, rest): (_, &[u8]) = match words.said_by {
-        SaidBy::Agent => ("message", br#","type":"message","text":""#),
-        SaidBy::Stream(Stream::Stdout) => ("log", br#","type":"log","stream":"stdout","text":""#),
-        SaidBy::Stream(Stream::Stderr) => ("log", br#","type":"log","stream":"stderr","text":""#),
-        SaidBy::Stream(Stream::Pty) => ("log", br#","type":"log","stream":"pty","text":""#),
+pub fn push(out: &mut Vec<u8>, seq: u64, time_ms: u64, printed: PrintedText<'_>) {
+    let (kind, rest): (_, &[u8]) = match printed.source {
+        TextSource::Agent => ("message", br#","type":"message","text":""#),
+        TextSource::Stream(Stream::Stdout) => ("log", br#","type":"log","stream":"stdout","text":""#),
+        TextSource::Stream(Stream::Stderr) => ("log", br#","type":"log","stream":"stderr","text":""#),
+        TextSource::Stream(Stream::Pty) => ("log", br#","type":"log","stream":"pty","text":""#),
     };
     let begun = log_line::begin(out, Cursor { epoch: 0, seq }, kind);
     out.extend_from_slice(br#"{"seq":"#);
@@ -37,17 +37,17 @@ pub fn push(out: &mut Vec<u8>, seq: u64, time_ms: u64, words: Words<'_>) {
     out.extend_from_slice(br#","time_ms":"#);
     push_number(out, time_ms);
     out.extend_from_slice(rest);
-    match std::str::from_utf8(words.bytes) {
+    match std::str::from_utf8(printed.bytes) {
         Ok(text) => {
             push_escaped(out, text);
             out.push(b'"');
         }
         Err(_) => {
-            out.extend_from_slice(STANDARD.encode(words.bytes).as_bytes());
+            out.extend_from_slice(STANDARD.encode(printed.bytes).as_bytes());
             out.extend_from_slice(br#"","encoding":"base64""#);
         }
     }
-    if words.partial {
+    if printed.partial {
         out.extend_from_slice(br#","partial":true"#);
     }
     out.push(b'}');
@@ -96,15 +96,15 @@ mod tests {
     use protocol::{Encoding, TaskEvent, TaskFact, Text};
 
     /// The same line by way of serde.
-    fn by_serde(seq: u64, time_ms: u64, words: Words<'_>) -> Vec<u8> {
-        let (text, encoding) = match std::str::from_utf8(words.bytes) {
+    fn by_serde(seq: u64, time_ms: u64, printed: PrintedText<'_>) -> Vec<u8> {
+        let (text, encoding) = match std::str::from_utf8(printed.bytes) {
             Ok(text) => (text.to_owned(), Encoding::Utf8),
-            Err(_) => (STANDARD.encode(words.bytes), Encoding::Base64),
+            Err(_) => (STANDARD.encode(printed.bytes), Encoding::Base64),
         };
-        let text = Text { text, encoding, partial: words.partial };
-        let fact = match words.said_by {
-            SaidBy::Agent => TaskFact::Message(text),
-            SaidBy::Stream(stream) => TaskFact::Log { stream, text, lost_events: None },
+        let text = Text { text, encoding, partial: printed.partial };
+        let fact = match printed.source {
+            TextSource::Agent => TaskFact::Message(text),
+            TextSource::Stream(stream) => TaskFact::Log { stream, text, lost_events: None },
         };
         let mut line = Vec::new();
         let (kind, event) = (fact.kind(), TaskEvent { seq, time_ms, fact });
@@ -112,16 +112,16 @@ mod tests {
         line
     }
 
-    fn said_by() -> impl Strategy<Value = SaidBy> {
+    fn source() -> impl Strategy<Value = TextSource> {
         prop_oneof![
-            Just(SaidBy::Agent),
-            Just(SaidBy::Stream(Stream::Stdout)),
-            Just(SaidBy::Stream(Stream::Stderr)),
-            Just(SaidBy::Stream(Stream::Pty)),
+            Just(TextSource::Agent),
+            Just(TextSource::Stream(Stream::Stdout)),
+            Just(TextSource::Stream(Stream::Stderr)),
+            Just(TextSource::Stream(Stream::Pty)),
         ]
     }
 
-    fn printed() -> impl Strategy<Value = Vec<u8>> {
+    fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
             any::<Vec<u8>>(),
             any::<String>().prop_map(String::into_bytes),
@@ -133,13 +133,13 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_what_serde_writes(
-            seq: u64, time_ms: u64, said_by in said_by(), bytes in printed(), partial: bool,
+            seq: u64, time_ms: u64, source in source(), bytes in any_bytes(), partial: bool,
         ) {
-            let words = Words { said_by, bytes: &bytes, partial };
+            let printed = PrintedText { source, bytes: &bytes, partial };
             let mut line = b"what was there before\n".to_vec();
             let before = line.len();
-            push(&mut line, seq, time_ms, words);
-            prop_assert_eq!(&line[before..], by_serde(seq, time_ms, words));
+            push(&mut line, seq, time_ms, printed);
+            prop_assert_eq!(&line[before..], by_serde(seq, time_ms, printed));
         }
     }
 
@@ -147,10 +147,10 @@ mod tests {
     fn every_character_below_256_is_what_serde_writes() {
         for code in 0..=255u8 {
             let text = format!("a{}b", char::from(code));
-            let words = Words { said_by: SaidBy::Agent, bytes: text.as_bytes(), partial: false };
+            let printed = PrintedText { source: TextSource::Agent, bytes: text.as_bytes(), partial: false };
             let mut line = Vec::new();
-            push(&mut line, 1, 2, words);
-            assert_eq!(line, by_serde(1, 2, words), "{code}");
+            push(&mut line, 1, 2, printed);
+            assert_eq!(line, by_serde(1, 2, printed), "{code}");
         }
     }
 }

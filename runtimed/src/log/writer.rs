@@ -17,11 +17,11 @@ pub struct Writer {
     segment_max_bytes: u64,
     at: u64,
     stream_at: [u64; 3],
-    open: Option<Open>,
+    open: Option<OpenSegment>,
     lost: u64,
 }
 
-struct Open {
+struct OpenSegment {
     data: File,
     index: File,
     start: u64,
@@ -95,7 +95,7 @@ impl Writer {
         let records = if changes { self.records(stream, begins) } else { Vec::new() };
         let open = match &mut self.open {
             Some(open) => open,
-            none => none.insert(Open::create(&self.dir, self.at)?),
+            none => none.insert(OpenSegment::create(&self.dir, self.at)?),
         };
         if changes {
             open.index.write_all(&records)?;
@@ -154,7 +154,7 @@ impl Writer {
     }
 }
 
-impl Open {
+impl OpenSegment {
     fn create(dir: &Path, start: u64) -> io::Result<Self> {
         std::fs::create_dir_all(dir)?;
         let create =

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use super::wire::{JobSpec, Stdin};
+use super::messages::{JobSpec, Stdin};
 use crate::sys::{pty, signals};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -168,7 +168,7 @@ impl Exec {
         if stdio.terminal {
             pty::make_controlling(stdio.stdin.as_fd()).map_err(step("take the terminal"))?;
         }
-        place(stdio).map_err(step("connect input and output"))?;
+        dup_stdio(stdio).map_err(step("connect input and output"))?;
         umask(Mode::from_bits_truncate(0o022));
         let (uid, gid) = (Uid::from_raw(spec.uid), Gid::from_raw(spec.gid));
         unistd::setgroups(&[]).map_err(step("leave all groups"))?;
@@ -225,8 +225,8 @@ fn candidates(program: &str, path: &str) -> Vec<String> {
 }
 
 /// Puts the child's ends on 0, 1 and 2, which `dup2` also frees from close-on-exec. Ends that already
-/// stand there (a shim started with a closed stderr) are moved away first.
-fn place(stdio: &Stdio) -> nix::Result<()> {
+/// stand there (a shim started with a closed stderr) are read away first.
+fn dup_stdio(stdio: &Stdio) -> nix::Result<()> {
     let high = |fd: &OwnedFd| nix::fcntl::fcntl(fd.as_fd(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(10));
     let ends = [high(&stdio.stdin)?, high(&stdio.stdout)?, high(&stdio.stderr)?];
     for (target, end) in ends.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The socket to PID 1, as a shim uses it.
 
-use super::wire::{JobSpec, MESSAGE_MAX_BYTES, Report};
+use super::messages::{JobSpec, MESSAGE_MAX_BYTES, Report};
 use crate::sys::packet::{self, Received};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

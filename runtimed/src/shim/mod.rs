@@ -4,20 +4,20 @@
 //! whole tree. It writes the output log and tells PID 1 what it saw. It has no async machinery, no
 //! sockets but the one to PID 1, and does not outlive PID 1.
 
+mod acp_conversation;
 mod child;
 mod control;
-mod ending;
-mod json_talk;
-mod lines;
-mod outbox;
+mod event_writer;
+mod exit_status;
+mod json_output;
+pub mod messages;
+mod output_sink;
 mod pump;
-mod raw;
+mod raw_log;
 mod run;
-mod sink;
-mod tail;
-mod talk;
-mod talking;
-mod tree;
-pub mod wire;
+mod run_acp;
+mod signal_tree;
+mod stdin_queue;
+mod tail_buffer;
 
 pub use run::main;

@@ -1,9 +1,9 @@
 //! Moves what the job prints into its log. Reads bytes, never lines: a line may be as long as it likes.
 
+use super::acp_conversation::AcpConversation;
 use super::child::Outputs;
-use super::sink::Sink;
-use super::talk::Talk;
-use super::wire::Said;
+use super::messages::JobSummary;
+use super::output_sink::OutputSink;
 use crate::core::manifest::log_pattern;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,7 +21,7 @@ const LINE_MAX_BYTES: usize = 4 << 10;
 
 pub struct Pump {
     sources: Vec<Source>,
-    sink: Sink,
+    sink: OutputSink,
     pattern: Option<Pattern>,
     buffer: Vec<u8>,
 }
@@ -33,14 +33,14 @@ struct Source {
 
 /// What one read brought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct ReadSummary {
     pub any: bool,
     pub rotated: bool,
     pub matched: bool,
 }
 
 impl Pump {
-    pub fn new(outputs: Outputs, sink: Sink, pattern: Option<&str>) -> Self {
+    pub fn new(outputs: Outputs, sink: OutputSink, pattern: Option<&str>) -> Self {
         let source = |fd, stream| Source { fd, stream };
         let sources = match outputs {
             Outputs::Pipes { stdout, stderr } => {
@@ -86,13 +86,13 @@ impl Pump {
     }
 
     /// The conversation with the job, where there is one.
-    pub fn talk(&mut self) -> Option<&mut Talk> {
-        self.sink.talk()
+    pub fn acp(&mut self) -> Option<&mut AcpConversation> {
+        self.sink.acp()
     }
 
     /// Where there is something to write to the job.
-    pub fn writes_to(&self) -> Option<BorrowedFd<'_>> {
-        self.sink.writes_to()
+    pub fn writable_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.sink.writable_fd()
     }
 
     pub fn next_wake(&self) -> Option<u64> {
@@ -104,55 +104,55 @@ impl Pump {
         self.sink.tick()
     }
 
-    pub fn ask_to_stop(&mut self) {
-        self.sink.ask_to_stop();
+    pub fn request_stop(&mut self) {
+        self.sink.request_stop();
     }
 
     /// The job has ended: what it said, where somebody wants to know.
-    pub fn conclude(&mut self) -> Option<Said> {
+    pub fn conclude(&mut self) -> Option<JobSummary> {
         self.sink.conclude()
     }
 
     /// What comes from now on is nobody's, unless it has a log of its own.
-    pub fn hand_over(&mut self) {
-        self.sink.hand_over();
+    pub fn detach(&mut self) {
+        self.sink.detach();
     }
 
     /// Reads once from the source with this descriptor and stores what came.
-    pub fn take(&mut self, descriptor: i32) -> Moved {
+    pub fn read_from(&mut self, descriptor: i32) -> ReadSummary {
         let Some(at) = self.sources.iter().position(|s| s.fd.as_raw_fd() == descriptor) else {
-            return Moved::default();
+            return ReadSummary::default();
         };
         match read(self.sources[at].fd.as_fd(), &mut self.buffer) {
             Ok(length) if length > 0 => self.store(self.sources[at].stream, length),
-            Err(Errno::EAGAIN | Errno::EINTR) => Moved::default(),
+            Err(Errno::EAGAIN | Errno::EINTR) => ReadSummary::default(),
             // End of file; a terminal says EIO when its last user is gone.
             Ok(_) | Err(_) => {
                 self.sources.remove(at);
-                Moved::default()
+                ReadSummary::default()
             }
         }
     }
 
     /// Takes what was printed until now, however late we come to read it: at most what a pipe holds, because
     /// somebody may go on printing.
-    pub fn take_what_is_there(&mut self) {
+    pub fn read_available(&mut self) {
         for descriptor in self.descriptors() {
             for _ in 0..PIPE_BYTES as usize / BUFFER_BYTES {
                 if self.has_bytes(descriptor) {
-                    self.take(descriptor);
+                    self.read_from(descriptor);
                 }
             }
         }
     }
 
-    fn store(&mut self, stream: Stream, length: usize) -> Moved {
+    fn store(&mut self, stream: Stream, length: usize) -> ReadSummary {
         let bytes = &self.buffer[..length];
-        let matched = self.pattern.as_mut().is_some_and(|pattern| pattern.see(bytes));
+        let matched = self.pattern.as_mut().is_some_and(|pattern| pattern.scan(bytes));
         if matched {
             self.pattern = None;
         }
-        Moved { any: true, rotated: self.sink.append(stream, bytes), matched }
+        ReadSummary { any: true, rotated: self.sink.append(stream, bytes), matched }
     }
 }
 
@@ -163,7 +163,7 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn see(&mut self, bytes: &[u8]) -> bool {
+    fn scan(&mut self, bytes: &[u8]) -> bool {
         bytes.split_inclusive(|b| *b == b'\n').any(|piece| {
             let room = LINE_MAX_BYTES.saturating_sub(self.line.len());
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -191,7 +191,7 @@ mod tests {
             (vec!["\u{1b}[1mready in 7"], true),
         ] {
             let mut pattern = pattern();
-            assert_eq!(reads.iter().any(|r| pattern.see(r.as_bytes())), found, "{reads:?}");
+            assert_eq!(reads.iter().any(|r| pattern.scan(r.as_bytes())), found, "{reads:?}");
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
     fn a_line_without_end_costs_a_bounded_memory() {
         let mut pattern = Pattern { regex: Regex::new("never").expect("a good pattern"), line: Vec::new() };
         for _ in 0..100 {
-            assert!(!pattern.see(&[b'x'; 1000]));
+            assert!(!pattern.scan(&[b'x'; 1000]));
         }
         assert!(pattern.line.len() <= LINE_MAX_BYTES);
     }

@@ -1,19 +1,19 @@
 //! The loop of a shim: waits for output, for dead children and for orders, tells the machine in
 //! `core::job` what it saw and does what the machine says.
 
+use super::acp_conversation::AcpConversation;
 use super::child::{self, Started};
 use super::control::{receive_spec, refuse, send};
-use super::ending::{Before, Seen};
+use super::exit_status::{BaselineCounters, JobObservations};
+use super::messages::{CONTROL_FD, JobSpec, MESSAGE_MAX_BYTES, Order, Report, Stdin};
+use super::output_sink::OutputSink;
 use super::pump::Pump;
-use super::sink::Sink;
-use super::talk::Talk;
-use super::tree;
-use super::wire::{CONTROL_FD, JobSpec, MESSAGE_MAX_BYTES, Order, Report, Stdin};
-use crate::core::agent::Speaks;
+use super::signal_tree;
+use crate::core::agent::OutputProtocol;
 use crate::core::job::{Effect, End, Input, Job, Phase};
 use crate::sys::clock::monotonic_ms;
 use crate::sys::packet::{self, Received};
-use crate::sys::{descriptors, inherited, reap, spawn, user_files};
+use crate::sys::{fd_limit, inherited_fds, reap, spawn, user_files};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -51,30 +51,30 @@ pub(super) struct Shim {
     pub(super) control: OwnedFd,
     children: SignalFd,
     spec: JobSpec,
-    before: Before,
+    baseline: BaselineCounters,
     pub(super) job: Job,
     pub(super) pump: Pump,
     leader: Option<Pid>,
     terminal: Option<OwnedFd>,
     armed: Option<u64>,
     raw_armed: Option<u64>,
-    seen: Seen,
+    observed: JobObservations,
     kill_rounds: u32,
     finished: bool,
 }
 
 impl Shim {
     fn begin() -> Option<Self> {
-        let control = inherited::take(CONTROL_FD)?;
+        let control = inherited_fds::take(CONTROL_FD)?;
         prctl::set_child_subreaper(true).ok()?;
         let _ = prctl::set_name(c"runtimed-shim");
         let children = watch_children()?;
         let spec = receive_spec(&control)?;
         if let Some(limit) = spec.open_files {
-            descriptors::lower(limit);
+            fd_limit::lower(limit);
         }
-        let before = Before::look(&spec);
-        let sink = Sink::open(&spec).ok()?;
+        let baseline = BaselineCounters::read(&spec);
+        let sink = OutputSink::open(&spec).ok()?;
         let written = user_files::write(spec.identity(), &spec.workspace, &spec.files);
         let started = match written.map_err(|error| error.to_string()).and_then(|()| child::start(&spec)) {
             Ok(started) => started,
@@ -86,26 +86,29 @@ impl Shim {
         let Started { pid, outputs, input, terminal, cwd } = started;
         let (ours, theirs) = if spec.stdin == Stdin::Shim { (input, None) } else { (None, input) };
         send(&control, &Report::Started { pid: pid.as_raw() }, theirs.as_ref().map(AsFd::as_fd));
-        let (sink, speaks) = match spec.talk.clone() {
-            Some(talk) => (Sink::converse(spec.task.as_ref(), talk, ours, &cwd), Some(Speaks::Acp)),
-            None => (sink, spec.task.as_ref().map(|task| task.speaks)),
+        let (sink, protocol) = match spec.conversation.clone() {
+            Some(talk) => {
+                (OutputSink::converse(spec.task.as_ref(), talk, ours, &cwd), Some(OutputProtocol::Acp))
+            }
+            None => (sink, spec.task.as_ref().map(|task| task.protocol)),
         };
         let now = monotonic_ms();
         let deadline = spec.timeout_ms.map(|ms| now.saturating_add(ms));
-        let ask_ms = speaks.map_or(0, Speaks::ask_ms);
-        let job = Job::new(spec.leftovers, deadline, spec.timeout_grace_ms).with_ask_ms(ask_ms);
+        let stop_request_ms = protocol.map_or(0, OutputProtocol::stop_request_ms);
+        let job =
+            Job::new(spec.leftovers, deadline, spec.timeout_grace_ms).with_stop_request_ms(stop_request_ms);
         Some(Self {
             job: job.with_idle_ms(spec.idle_ms, now),
             pump: Pump::new(outputs, sink, spec.pattern.as_deref()),
             control,
             children,
             spec,
-            before,
+            baseline,
             leader: Some(pid),
             terminal,
             armed: None,
             raw_armed: None,
-            seen: Seen::default(),
+            observed: JobObservations::default(),
             kill_rounds: 0,
             finished: false,
         })
@@ -115,26 +118,26 @@ impl Shim {
     fn round(&mut self) {
         let Ready { outputs, control, children, input } = self.wait();
         for descriptor in outputs {
-            let moved = self.pump.take(descriptor);
-            if moved.any {
+            let read = self.pump.read_from(descriptor);
+            if read.any {
                 self.step(Input::Output);
             }
-            if moved.rotated {
+            if read.rotated {
                 send(&self.control, &Report::Rotated { end: self.pump.end() }, None);
             }
-            if moved.matched {
+            if read.matched {
                 send(&self.control, &Report::Matched, None);
             }
             if self.pump.is_closed() {
                 self.step(Input::OutputClosed);
             }
         }
-        if input && let Some(talk) = self.pump.talk() {
-            talk.write();
+        if input && let Some(acp) = self.pump.acp() {
+            acp.write();
         }
-        self.note();
+        self.handle_conversation_events();
         if control {
-            self.orders();
+            self.receive_orders();
         }
         if children {
             while let Ok(Some(_)) = self.children.read_signal() {}
@@ -144,14 +147,14 @@ impl Shim {
         }
         if let Phase::Killing { .. } = self.job.phase() {
             self.kill_rounds += 1;
-            tree::signal_all(Signal::SIGKILL);
+            signal_tree::signal_all(Signal::SIGKILL);
         }
         self.step(Input::Tick);
         if self.pump.tick() {
             send(&self.control, &Report::Rotated { end: self.pump.end() }, None);
         }
-        self.note();
-        self.tell_growth();
+        self.handle_conversation_events();
+        self.report_growth();
     }
 
     fn wait(&self) -> Ready {
@@ -160,7 +163,7 @@ impl Shim {
             PollFd::new(self.control.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
         ];
-        let input = self.pump.writes_to();
+        let input = self.pump.writable_fd();
         fds.extend(self.pump.borrowed().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         fds.extend(input.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
         if let Err(errno) = poll(&mut fds, self.timeout())
@@ -191,13 +194,13 @@ impl Shim {
         }
     }
 
-    fn orders(&mut self) {
+    fn receive_orders(&mut self) {
         let mut buffer = [0; MESSAGE_MAX_BYTES];
         loop {
             match packet::receive(self.control.as_fd(), &mut buffer) {
                 Ok(Received::Packet { length, descriptor }) => {
                     if let Ok(order) = serde_json::from_slice(&buffer[..length]) {
-                        self.obey(order, descriptor);
+                        self.handle_order(order, descriptor);
                     }
                 }
                 Err(Errno::EAGAIN) => return,
@@ -206,7 +209,7 @@ impl Shim {
         }
     }
 
-    fn obey(&mut self, order: Order, descriptor: Option<OwnedFd>) {
+    fn handle_order(&mut self, order: Order, descriptor: Option<OwnedFd>) {
         match order {
             // Several readers may ask: the one who saw least decides.
             Order::Arm { seen } => self.armed = Some(self.armed.map_or(seen, |armed| armed.min(seen))),
@@ -218,8 +221,8 @@ impl Shim {
             Order::Adopt => self.adopt(descriptor),
             Order::Signal { signal, scope } => {
                 let Ok(signal) = Signal::try_from(signal) else { return };
-                self.seen.killed_on_request |= signal == Signal::SIGKILL;
-                tree::signal(self.leader, signal, scope);
+                self.observed.killed_on_request |= signal == Signal::SIGKILL;
+                signal_tree::signal(self.leader, signal, scope);
             }
         }
     }
@@ -238,17 +241,17 @@ impl Shim {
         before.into_iter().for_each(|exited| self.step(exited));
         // Then this, so that an end is reported in the knowledge that nobody is left.
         if sweep.empty {
-            self.drain_the_dead();
+            self.drain_output();
             self.step(Input::TreeEmpty);
         }
         after.into_iter().for_each(|exited| self.step(exited));
     }
 
     /// Everybody is dead: what is in the pipes is all there will ever be, so take it before reporting.
-    fn drain_the_dead(&mut self) {
+    fn drain_output(&mut self) {
         for descriptor in self.pump.descriptors() {
             while self.pump.has_bytes(descriptor) {
-                self.pump.take(descriptor);
+                self.pump.read_from(descriptor);
             }
         }
         if self.pump.is_closed() {
@@ -259,25 +262,25 @@ impl Shim {
     pub(super) fn step(&mut self, input: Input) {
         for effect in self.job.step(input, monotonic_ms()) {
             match effect {
-                Effect::Ask => self.pump.ask_to_stop(),
+                Effect::RequestStop => self.pump.request_stop(),
                 Effect::KillLeader => {
-                    self.seen.killed_on_request |= self.leader.is_some();
-                    tree::signal(self.leader, Signal::SIGKILL, Scope::Leader);
+                    self.observed.killed_on_request |= self.leader.is_some();
+                    signal_tree::signal(self.leader, Signal::SIGKILL, Scope::Leader);
                 }
                 Effect::TermTree => {
                     // End of input first: whoever reads it may take that as a hint.
-                    self.pump.talk().into_iter().for_each(Talk::hang_up);
+                    self.pump.acp().into_iter().for_each(AcpConversation::close_now);
                     if self.terminal.is_some() {
                         // What closing a terminal does: a shell in use pays no attention to SIGTERM.
-                        tree::signal_all(Signal::SIGHUP);
+                        signal_tree::signal_all(Signal::SIGHUP);
                     }
-                    tree::signal_all(Signal::SIGTERM);
+                    signal_tree::signal_all(Signal::SIGTERM);
                     // Whoever was stopped can only obey once it runs again.
-                    tree::signal_all(Signal::SIGCONT);
+                    signal_tree::signal_all(Signal::SIGCONT);
                 }
                 Effect::KillTree => {
-                    self.seen.killed_on_request |= self.leader.is_some();
-                    tree::signal_all(Signal::SIGKILL);
+                    self.observed.killed_on_request |= self.leader.is_some();
+                    signal_tree::signal_all(Signal::SIGKILL);
                 }
                 Effect::Report(end) => self.report(&end),
                 Effect::Finish => self.finished = true,
@@ -286,24 +289,25 @@ impl Shim {
     }
 
     fn report(&mut self, end: &End) {
-        self.pump.take_what_is_there();
-        let said = self.pump.conclude();
-        self.seen.output_lost = self.pump.lost();
+        self.pump.read_available();
+        let summary = self.pump.conclude();
+        self.observed.output_lost = self.pump.lost();
         // A look at /proc can miss somebody; the kernel said that there is one.
-        self.seen.left = if self.job.tree_is_empty() { 0 } else { tree::count().max(1) };
-        let (exit, hints) = self.before.conclude(&self.spec, end, self.seen);
-        let ended = Report::Ended { exit, hints, output_end: self.pump.end(), background: self.seen.left };
-        if let Some(bytes) = said.and_then(|said| serde_json::to_vec(&said).ok())
+        self.observed.left = if self.job.tree_is_empty() { 0 } else { signal_tree::count().max(1) };
+        let (exit, hints) = self.baseline.classify(&self.spec, end, self.observed);
+        let ended =
+            Report::Ended { exit, hints, output_end: self.pump.end(), background: self.observed.left };
+        if let Some(bytes) = summary.and_then(|summary| serde_json::to_vec(&summary).ok())
             && let Ok(file) = spawn::memory_file(&bytes)
         {
-            send(&self.control, &Report::Said, Some(file.as_fd()));
+            send(&self.control, &Report::Summary, Some(file.as_fd()));
         }
         // Before the end is told: whoever hears of it writes from then on.
-        self.pump.hand_over();
+        self.pump.detach();
         send(&self.control, &ended, None);
     }
 
-    fn tell_growth(&mut self) {
+    fn report_growth(&mut self) {
         let end = self.pump.end();
         if self.armed.take_if(|seen| end > *seen).is_some() {
             send(&self.control, &Report::Grew { end }, None);

@@ -2,8 +2,8 @@
 
 use super::execs::Refusal;
 use super::handle::LogHandle;
-use super::input::Input;
-use super::logs::LogKey;
+use super::job_input::JobInput;
+use super::output_log::LogKey;
 use super::task::TaskEvents;
 use nix::sys::signal::Signal;
 use protocol::{
@@ -65,7 +65,7 @@ pub enum Command {
     /// The input of a running exec, to write to.
     ExecInput {
         id: ExecId,
-        reply: Reply<Arc<Input>>,
+        reply: Reply<Arc<JobInput>>,
     },
     CloseInput {
         id: ExecId,

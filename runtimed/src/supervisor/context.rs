@@ -3,12 +3,12 @@
 use super::jobs::Jobs;
 use crate::config::Config;
 use crate::core::job::Leftovers;
-use crate::core::way_out;
+use crate::core::proxy_env;
 use crate::limits::{DESCRIPTORS_WANTED, GRACE_DEFAULT_MS};
 use crate::log::EventLog;
-use crate::shim::wire::{JobSpec, Stdin};
+use crate::shim::messages::{JobSpec, Stdin};
 use crate::sys::clock::wall_ms;
-use crate::sys::{cgroup, descriptors};
+use crate::sys::{cgroup, fd_limit};
 use protocol::{EnvMap, Fact, STATUS_URL, STATUS_URL_NAME};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,11 +35,11 @@ const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", 
 impl Context {
     pub fn new(config: Arc<Config>, jobs: Jobs, events: EventLog) -> Self {
         let shell = SHELLS.iter().find(|path| Path::new(path).exists()).unwrap_or(&"/bin/sh");
-        let open_files = descriptors::raise(DESCRIPTORS_WANTED);
+        let open_files = fd_limit::raise(DESCRIPTORS_WANTED);
         Self { config, jobs, events, cgroup: cgroup::locate(), open_files, shell: (*shell).to_owned() }
     }
 
-    pub fn tell(&mut self, fact: Fact) {
+    pub fn record(&mut self, fact: Fact) {
         self.events.append(fact, wall_ms());
     }
 
@@ -62,9 +62,9 @@ impl Context {
             log: None,
             log_from: 0,
             task: None,
-            talk: None,
+            conversation: None,
             files: BTreeMap::new(),
-            answer: false,
+            captures_reply: false,
             idle_ms: None,
             leftovers: Leftovers::Kill,
             pattern: None,
@@ -91,9 +91,9 @@ impl Context {
     }
 
     /// Tells a job, known by what it is and its name, of the way out of the sandbox, if there is one.
-    pub fn show_way_out(&self, kind: &str, name: &str, job: &mut JobSpec) {
+    pub fn add_proxy_env(&self, kind: &str, name: &str, job: &mut JobSpec) {
         if self.config.proxy {
-            way_out::show_way_out(kind, name, &mut job.env);
+            proxy_env::add_proxy_env(kind, name, &mut job.env);
         }
     }
 

@@ -5,25 +5,25 @@
 //!     └───────────────ended, nothing left───────────────────▶ Gone
 //! ```
 
-use super::exec_record::{End, Start};
-use super::input::Input;
+use super::exec_record::{ExecEnd, ExecStart};
+use super::job_input::JobInput;
 use super::jobs::JobId;
-use super::logs::Log;
+use super::output_log::OutputLog;
 use crate::sys::procfs;
 use nix::unistd::Pid;
 use protocol::{ExecState, ExecView, Process};
 use std::sync::Arc;
 
 pub struct Exec {
-    pub start: Start,
-    pub log: Log,
+    pub start: ExecStart,
+    pub log: OutputLog,
     pub state: State,
 }
 
 pub enum State {
-    Running { job: JobId, pid: Option<i32>, input: Option<Arc<Input>>, started_at: u64 },
-    Left { job: JobId, end: End, background: u32 },
-    Gone { end: End },
+    Running { job: JobId, pid: Option<i32>, input: Option<Arc<JobInput>>, started_at: u64 },
+    Left { job: JobId, end: ExecEnd, background: u32 },
+    Gone { end: ExecEnd },
 }
 
 impl Exec {
@@ -34,7 +34,7 @@ impl Exec {
         }
     }
 
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&ExecEnd> {
         match &self.state {
             State::Running { .. } => None,
             State::Left { end, .. } | State::Gone { end } => Some(end),

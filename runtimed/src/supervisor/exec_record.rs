@@ -2,10 +2,10 @@
 //! when it ends. A start without an end, found at boot, is an exec that the death of the sandbox took
 //! along. Never holds environment.
 //!
-//! Room for the next lines is set aside beforehand, so that a full disk does not keep a command from being
+//! ReservedSpace for the next lines is set aside beforehand, so that a full disk does not keep a command from being
 //! recorded, and so from being run: it may be the one that makes room again.
 
-use crate::log::Room;
+use crate::log::ReservedSpace;
 use protocol::{Cursor, ExecId, Exit, Hint};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Start {
+pub struct ExecStart {
     pub id: ExecId,
     pub argv: Vec<String>,
     pub cwd: String,
@@ -26,7 +26,7 @@ pub struct Start {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct ExecEnd {
     pub exit: Exit,
     pub hints: Vec<Hint>,
     pub ended_ms: u64,
@@ -39,19 +39,19 @@ pub struct End {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line<'a> {
-    Start(std::borrow::Cow<'a, Start>),
-    End { id: std::borrow::Cow<'a, ExecId>, end: std::borrow::Cow<'a, End> },
+enum RecordLine<'a> {
+    Start(std::borrow::Cow<'a, ExecStart>),
+    End { id: std::borrow::Cow<'a, ExecId>, end: std::borrow::Cow<'a, ExecEnd> },
 }
 
 /// An exec as the file tells it.
-pub type Known = (Start, Option<End>);
+pub type RecordedExec = (ExecStart, Option<ExecEnd>);
 
 pub struct Records {
     path: PathBuf,
     file: File,
     bytes: u64,
-    room: Room,
+    reserved: ReservedSpace,
     /// Beyond this the file is written anew with what is still known.
     rewrite_at: u64,
 }
@@ -61,7 +61,7 @@ const REWRITE_MIN_BYTES: u64 = 2 << 20;
 
 impl Records {
     /// Opens the file and reads what is known. Lines that cannot be read are passed over.
-    pub fn open(path: &Path) -> io::Result<(Self, Vec<Known>)> {
+    pub fn open(path: &Path) -> io::Result<(Self, Vec<RecordedExec>)> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -70,7 +70,7 @@ impl Records {
         let known = parse(&bytes);
         let file = append_to(path)?;
         let mut records =
-            Self { path: path.to_owned(), file, bytes: 0, room: Room::default(), rewrite_at: 0 };
+            Self { path: path.to_owned(), file, bytes: 0, reserved: ReservedSpace::default(), rewrite_at: 0 };
         if let Err(error) = records.rewrite(known.iter().map(|(start, end)| (start, end.as_ref()))) {
             tracing::warn!(%error, "records of execs go on in the old file");
             records.go_on_after(&bytes)?;
@@ -86,17 +86,17 @@ impl Records {
         }
         self.bytes = whole as u64;
         self.rewrite_at = (2 * self.bytes).max(REWRITE_MIN_BYTES);
-        self.room.keep(&self.file, self.bytes);
+        self.reserved.extend(&self.file, self.bytes);
         Ok(())
     }
 
-    pub fn start(&mut self, start: &Start) -> io::Result<()> {
-        self.append(&Line::Start(std::borrow::Cow::Borrowed(start)))
+    pub fn start(&mut self, start: &ExecStart) -> io::Result<()> {
+        self.append(&RecordLine::Start(std::borrow::Cow::Borrowed(start)))
     }
 
-    pub fn end(&mut self, id: &ExecId, end: &End) -> io::Result<()> {
+    pub fn end(&mut self, id: &ExecId, end: &ExecEnd) -> io::Result<()> {
         let (id, end) = (std::borrow::Cow::Borrowed(id), std::borrow::Cow::Borrowed(end));
-        self.append(&Line::End { id, end })
+        self.append(&RecordLine::End { id, end })
     }
 
     pub fn wants_rewrite(&self) -> bool {
@@ -106,14 +106,14 @@ impl Records {
     /// Writes the file anew with only these. The old file stays until the new one is whole.
     pub fn rewrite<'a>(
         &mut self,
-        kept: impl Iterator<Item = (&'a Start, Option<&'a End>)>,
+        kept: impl Iterator<Item = (&'a ExecStart, Option<&'a ExecEnd>)>,
     ) -> io::Result<()> {
         let mut text = Vec::new();
         for (start, end) in kept {
-            write_line(&mut text, &Line::Start(std::borrow::Cow::Borrowed(start)))?;
+            write_line(&mut text, &RecordLine::Start(std::borrow::Cow::Borrowed(start)))?;
             if let Some(end) = end {
                 let (id, end) = (std::borrow::Cow::Borrowed(&start.id), std::borrow::Cow::Borrowed(end));
-                write_line(&mut text, &Line::End { id, end })?;
+                write_line(&mut text, &RecordLine::End { id, end })?;
             }
         }
         let fresh = self.path.with_extension("new");
@@ -125,22 +125,22 @@ impl Records {
         self.file = append_to(&self.path)?;
         self.bytes = text.len() as u64;
         self.rewrite_at = (2 * self.bytes).max(REWRITE_MIN_BYTES);
-        self.room = Room::default();
-        self.room.keep(&self.file, self.bytes);
+        self.reserved = ReservedSpace::default();
+        self.reserved.extend(&self.file, self.bytes);
         Ok(())
     }
 
-    fn append(&mut self, line: &Line<'_>) -> io::Result<()> {
+    fn append(&mut self, line: &RecordLine<'_>) -> io::Result<()> {
         let mut text = Vec::new();
         write_line(&mut text, line)?;
         if let Err(error) = self.file.write_all(&text) {
             // Half a line would spoil the next one.
             let _ = self.file.set_len(self.bytes);
-            self.room = Room::default();
+            self.reserved = ReservedSpace::default();
             return Err(error);
         }
         self.bytes += text.len() as u64;
-        self.room.keep(&self.file, self.bytes);
+        self.reserved.extend(&self.file, self.bytes);
         Ok(())
     }
 }
@@ -149,19 +149,20 @@ fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-fn write_line(text: &mut Vec<u8>, line: &Line<'_>) -> io::Result<()> {
+fn write_line(text: &mut Vec<u8>, line: &RecordLine<'_>) -> io::Result<()> {
     serde_json::to_writer(&mut *text, line)?;
     text.push(b'\n');
     Ok(())
 }
 
-fn parse(bytes: &[u8]) -> Vec<Known> {
-    let mut known: BTreeMap<ExecId, Known> = BTreeMap::new();
-    for line in bytes.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice::<Line<'_>>(line).ok())
+fn parse(bytes: &[u8]) -> Vec<RecordedExec> {
+    let mut known: BTreeMap<ExecId, RecordedExec> = BTreeMap::new();
+    for line in
+        bytes.split(|b| *b == b'\n').filter_map(|line| serde_json::from_slice::<RecordLine<'_>>(line).ok())
     {
         match line {
-            Line::Start(start) => drop(known.insert(start.id.clone(), (start.into_owned(), None))),
-            Line::End { id, end } => {
+            RecordLine::Start(start) => drop(known.insert(start.id.clone(), (start.into_owned(), None))),
+            RecordLine::End { id, end } => {
                 if let Some((_, slot)) = known.get_mut(&*id) {
                     *slot = Some(end.into_owned());
                 }
@@ -176,14 +177,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn start(name: &str) -> Start {
+    fn start(name: &str) -> ExecStart {
         let id = ExecId::parse(name).expect("a good name");
-        Start { id, argv: vec!["true".into()], cwd: "/".into(), tty: false, started_ms: 1, fingerprint: 2 }
+        ExecStart {
+            id,
+            argv: vec!["true".into()],
+            cwd: "/".into(),
+            tty: false,
+            started_ms: 1,
+            fingerprint: 2,
+        }
     }
 
-    fn end() -> End {
+    fn end() -> ExecEnd {
         let exit = Exit::Exited { code: 0 };
-        End { exit, hints: Vec::new(), ended_ms: 3, duration_ms: 2, output_end: 0, told: None }
+        ExecEnd { exit, hints: Vec::new(), ended_ms: 3, duration_ms: 2, output_end: 0, told: None }
     }
 
     #[test]

@@ -2,18 +2,18 @@
 
 use super::context::Context;
 use super::exec::{Exec, State};
-use super::exec_record::{End, Records, Start};
+use super::exec_record::{ExecEnd, ExecStart, Records};
 use super::exec_table::ExecTable;
-use super::input::Input;
-use super::jobs::{JobId, Owner};
-use super::logs::{Log, LogKey};
-use crate::core::budget::LogUse;
+use super::job_input::JobInput;
+use super::jobs::{JobId, JobOwner};
+use super::output_log::{LogKey, OutputLog};
 use crate::core::job::Leftovers;
-use crate::core::request;
+use crate::core::log_retention::LogUsage;
+use crate::core::validation;
 use crate::limits::EXECS_LIVE_MAX;
-use crate::shim::wire::{Order, Report, Stdin};
+use crate::shim::messages::{Order, Report, Stdin};
 use crate::sys::clock::{monotonic_ms, wall_ms};
-use crate::sys::id;
+use crate::sys::ulid;
 use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, ExecRequest, Exit, Fact, Hint};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -28,15 +28,15 @@ pub struct Execs {
 pub type Refusal = Box<ErrorBody>;
 
 /// What the end of an exec looks like when nobody could see it.
-fn lost(started_ms: u64, output_end: u64, hints: Vec<Hint>) -> End {
+fn lost_end(started_ms: u64, output_end: u64, hints: Vec<Hint>) -> ExecEnd {
     let ended_ms = wall_ms();
     let duration_ms = ended_ms.saturating_sub(started_ms);
-    End { exit: Exit::Lost, hints, ended_ms, duration_ms, output_end, told: None }
+    ExecEnd { exit: Exit::Lost, hints, ended_ms, duration_ms, output_end, told: None }
 }
 
 /// The end of an exec that no shim could be had for.
-fn not_begun(message: &str) -> End {
-    End { exit: Exit::SpawnFailed { message: message.to_owned() }, ..lost(wall_ms(), 0, Vec::new()) }
+fn not_begun(message: &str) -> ExecEnd {
+    ExecEnd { exit: Exit::SpawnFailed { message: message.to_owned() }, ..lost_end(wall_ms(), 0, Vec::new()) }
 }
 
 impl Execs {
@@ -47,26 +47,26 @@ impl Execs {
         let (records, known) = Records::open(&context.config.control_dir.join("execs.log"))?;
         let mut execs = Self { table: ExecTable::default(), dir, records };
         for (start, end) in known {
-            let log = Log::existing(execs.dir.join(start.id.as_str()));
-            let untold = end.as_ref().is_none_or(|end| is_untold(end, context.events.before()));
+            let log = OutputLog::existing(execs.dir.join(start.id.as_str()));
+            let unreported = end.as_ref().is_none_or(|end| is_unreported(end, context.events.before()));
             let end = end.unwrap_or_else(|| {
-                let mut end = lost(start.started_ms, log.head().end, Vec::new());
-                execs.keep(context, &start.id, &mut end);
+                let mut end = lost_end(start.started_ms, log.head().end, Vec::new());
+                execs.record_end_at_next(context, &start.id, &mut end);
                 end
             });
-            if untold {
-                context.tell(ended(&start.id, &end, 0));
+            if unreported {
+                context.record(ended(&start.id, &end, 0));
             }
             log.ended(end.output_end);
             execs.table.insert(Exec { start, log, state: State::Gone { end } });
         }
         execs.forget_old(context);
-        execs.remove_strangers();
+        execs.remove_unknown();
         Ok(execs)
     }
 
     /// Output that belongs to no exec we know has no reader.
-    fn remove_strangers(&self) {
+    fn remove_unknown(&self) {
         let Ok(entries) = std::fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {
             let known = entry.file_name().to_str().and_then(|name| ExecId::parse(name).ok());
@@ -95,11 +95,11 @@ impl Execs {
 
     /// Starts an exec, or finds the one that was started with the same request before.
     pub fn start(&mut self, context: &mut Context, request: ExecRequest) -> Result<ExecId, Refusal> {
-        request::check_exec(&request)?;
+        validation::check_exec(&request)?;
         let fingerprint = fingerprint(&request);
         let id = match &request.id {
             Some(id) => id.clone(),
-            None => ExecId::parse(&id::new()).expect("a fresh id is a good name"),
+            None => ExecId::parse(&ulid::new()).expect("a fresh id is a good name"),
         };
         if let Some(exec) = self.table.get(&id) {
             let same = exec.start.fingerprint == fingerprint;
@@ -131,7 +131,7 @@ impl Execs {
         let mut spec = context.job(argv, &request.env, request.cwd.as_deref());
         let dir = self.dir.join(id.as_str());
         spec.env = context.environment(&request.env, request.tty.is_some());
-        context.show_way_out("exec", id.as_str(), &mut spec);
+        context.add_proxy_env("exec", id.as_str(), &mut spec);
         spec.tty = request.tty;
         spec.timeout_ms = request.timeout_ms;
         spec.leftovers = Leftovers::Keep;
@@ -141,36 +141,36 @@ impl Execs {
         }
         let cwd = spec.cwd.first().map(|dir| dir.display().to_string()).unwrap_or_default();
         let (argv, tty, started_ms) = (spec.argv.clone(), request.tty.is_some(), wall_ms());
-        let start = Start { id: id.clone(), argv, cwd, tty, started_ms, fingerprint };
+        let start = ExecStart { id: id.clone(), argv, cwd, tty, started_ms, fingerprint };
         self.records
             .start(&start)
             .map_err(|error| refuse(ErrorCode::Internal, format!("could not record the exec: {error}")))?;
-        let job = context.jobs.start(Owner::Exec(id.clone()), &spec).map_err(|error| {
+        let job = context.jobs.start(JobOwner::Exec(id.clone()), &spec).map_err(|error| {
             self.record(id, &not_begun(&error.to_string()));
             no_shim(&error)
         })?;
         let state = State::Running { job, pid: None, input: None, started_at: monotonic_ms() };
-        self.table.insert(Exec { start, log: Log::fresh(dir), state });
+        self.table.insert(Exec { start, log: OutputLog::fresh(dir), state });
         Ok(())
     }
 
     /// Handles what the shim of an exec said. Gives back the input of one that just started.
-    pub fn report(
+    pub fn on_report(
         &mut self,
         context: &mut Context,
         id: &ExecId,
         report: Report,
         descriptor: Option<OwnedFd>,
-    ) -> Option<Arc<Input>> {
+    ) -> Option<Arc<JobInput>> {
         let exec = self.table.get_mut(id)?;
         match report {
             Report::Started { pid: leader } => {
                 let tty = exec.start.tty;
-                context.tell(Fact::ExecStarted { exec: id.clone(), pid: leader, tty });
+                context.record(Fact::ExecStarted { exec: id.clone(), pid: leader, tty });
                 exec.log.change(|head| head.started = true);
                 let State::Running { pid, input, .. } = &mut exec.state else { return None };
                 *pid = Some(leader);
-                *input = descriptor.and_then(|fd| Input::new(fd, tty).ok()).map(Arc::new);
+                *input = descriptor.and_then(|fd| JobInput::new(fd, tty).ok()).map(Arc::new);
                 input.clone()
             }
             Report::Grew { end } => {
@@ -182,11 +182,11 @@ impl Execs {
                 exec.log.measure();
                 None
             }
-            Report::Matched | Report::Said | Report::RawGrew { .. } | Report::Talk(_) => None,
+            Report::Matched | Report::Summary | Report::RawGrew { .. } | Report::Conversation(_) => None,
             Report::Ended { exit, hints, output_end, background } => {
                 let State::Running { job, started_at, .. } = exec.state else { return None };
                 let duration_ms = monotonic_ms().saturating_sub(started_at);
-                let end = End { exit, hints, ended_ms: wall_ms(), duration_ms, output_end, told: None };
+                let end = ExecEnd { exit, hints, ended_ms: wall_ms(), duration_ms, output_end, told: None };
                 self.ended(context, id, end, Some((job, background)));
                 None
             }
@@ -194,18 +194,18 @@ impl Execs {
     }
 
     /// The shim of an exec is gone: so is everything below it.
-    pub fn shim_gone(&mut self, context: &mut Context, id: &ExecId) {
+    pub fn on_shim_exit(&mut self, context: &mut Context, id: &ExecId) {
         let Some(exec) = self.table.get_mut(id) else { return };
         exec.log.disarm();
         exec.log.measure();
         match &exec.state {
             State::Running { .. } => {
-                let end = lost(exec.start.started_ms, exec.log.head().end, vec![Hint::ShimDied]);
+                let end = lost_end(exec.start.started_ms, exec.log.head().end, vec![Hint::ShimDied]);
                 self.ended(context, id, end, None);
             }
             State::Left { end, background, .. } => {
                 if *background > 0 {
-                    context.tell(Fact::ExecGone { exec: id.clone() });
+                    context.record(Fact::ExecGone { exec: id.clone() });
                 }
                 exec.state = State::Gone { end: end.clone() };
             }
@@ -217,10 +217,10 @@ impl Execs {
 
     /// Writes down the end of an exec, first on disk, then for everybody. `left` is the shim that still
     /// looks after so many processes.
-    fn ended(&mut self, context: &mut Context, id: &ExecId, mut end: End, left: Option<(JobId, u32)>) {
-        self.keep(context, id, &mut end);
+    fn ended(&mut self, context: &mut Context, id: &ExecId, mut end: ExecEnd, left: Option<(JobId, u32)>) {
+        self.record_end_at_next(context, id, &mut end);
         let Some(exec) = self.table.get_mut(id) else { return };
-        context.tell(ended(id, &end, left.map_or(0, |(_, background)| background)));
+        context.record(ended(id, &end, left.map_or(0, |(_, background)| background)));
         exec.log.measure();
         exec.log.ended(end.output_end);
         exec.state = match left {
@@ -235,7 +235,7 @@ impl Execs {
             if !exec.log.segments.is_empty() {
                 let _ = std::fs::remove_dir_all(&exec.log.dir);
             }
-            context.tell(Fact::ExecForgotten { exec: exec.start.id });
+            context.record(Fact::ExecForgotten { exec: exec.start.id });
         }
         if self.records.wants_rewrite() {
             let kept = self.table.iter().map(|exec| (&exec.start, exec.end()));
@@ -246,14 +246,14 @@ impl Execs {
     }
 
     /// Records an end that is about to be told.
-    fn keep(&mut self, context: &Context, id: &ExecId, end: &mut End) {
+    fn record_end_at_next(&mut self, context: &Context, id: &ExecId, end: &mut ExecEnd) {
         end.told = Some(context.events.next());
         self.record(id, end);
     }
 
     /// A disk so full that not even the room set aside is left must not keep an exec from ending: its end
     /// is then only in memory and in the event log.
-    fn record(&mut self, id: &ExecId, end: &End) {
+    fn record(&mut self, id: &ExecId, end: &ExecEnd) {
         if let Err(error) = self.records.end(id, end) {
             tracing::error!(%id, %error, "end of an exec could not be recorded");
         }
@@ -271,7 +271,7 @@ impl Execs {
         exec.job().filter(|_| exec.has_processes()).ok_or_else(|| not_running(id))
     }
 
-    pub fn input(&self, id: &ExecId) -> Result<Arc<Input>, Refusal> {
+    pub fn input(&self, id: &ExecId) -> Result<Arc<JobInput>, Refusal> {
         match &self.get(id)?.state {
             State::Running { input: Some(input), .. } => Ok(Arc::clone(input)),
             State::Running { input: None, .. } => {
@@ -294,8 +294,8 @@ impl Execs {
         self.table.iter().map(|exec| exec.log.bytes()).sum()
     }
 
-    pub fn log_uses(&self) -> impl Iterator<Item = LogUse<LogKey>> {
-        self.table.iter().map(|exec| LogUse {
+    pub fn log_uses(&self) -> impl Iterator<Item = LogUsage<LogKey>> {
+        self.table.iter().map(|exec| LogUsage {
             key: LogKey::Exec(exec.start.id.clone()),
             finished_ms: if exec.is_gone() { exec.end().map(|end| end.ended_ms) } else { None },
             segments: exec.log.segments.clone(),
@@ -304,11 +304,11 @@ impl Execs {
 }
 
 /// Whether the event that was to tell an end is not among those that were kept.
-fn is_untold(end: &End, last: Option<Cursor>) -> bool {
+fn is_unreported(end: &ExecEnd, last: Option<Cursor>) -> bool {
     end.told.zip(last).is_some_and(|(told, last)| told > last)
 }
 
-fn ended(id: &ExecId, end: &End, background: u32) -> Fact {
+fn ended(id: &ExecId, end: &ExecEnd, background: u32) -> Fact {
     let (exit, hints, output_end) = (end.exit.clone(), end.hints.clone(), end.output_end);
     Fact::ExecEnded { exec: id.clone(), exit, hints, output_end, background }
 }

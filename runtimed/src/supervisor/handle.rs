@@ -2,7 +2,7 @@
 
 use super::command::{Command, Reply};
 use super::execs::Refusal;
-use super::logs::{Head, LogKey};
+use super::output_log::{LogHead, LogKey};
 use crate::limits::FOLLOWERS_MAX;
 use protocol::{Cursor, ErrorBody, ErrorCode};
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 #[derive(Clone)]
 pub struct Handle {
     pub(super) commands: mpsc::Sender<Command>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedState>,
 }
 
 /// What is read without asking.
-pub struct Shared {
+pub struct SharedState {
     pub events_dir: PathBuf,
     pub events: watch::Receiver<Cursor>,
     pub viewers: AtomicU32,
@@ -32,7 +32,7 @@ pub struct LogHandle {
     pub key: LogKey,
     pub dir: PathBuf,
     pub oldest: u64,
-    pub head: watch::Receiver<Head>,
+    pub head: watch::Receiver<LogHead>,
 }
 
 impl Handle {
@@ -43,16 +43,16 @@ impl Handle {
         answer.await.map_err(|_| gone())?
     }
 
-    pub async fn tell(&self, command: Command) {
+    pub async fn send(&self, command: Command) {
         let _ = self.commands.send(command).await;
     }
 
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &SharedState {
         &self.shared
     }
 
     /// A place among the followers, for as long as the permit lives.
-    pub fn follower(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    pub fn follower_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let full = |_| {
             let message = format!("{FOLLOWERS_MAX} followers are connected already");
             Box::new(ErrorBody::new(ErrorCode::TooMany, message))
@@ -61,29 +61,29 @@ impl Handle {
     }
 
     /// Counts a viewer for as long as the guard lives.
-    pub fn viewer(&self) -> Counted {
-        Counted::new(Arc::clone(&self.shared), |shared| &shared.viewers)
+    pub fn viewer(&self) -> CountGuard {
+        CountGuard::new(Arc::clone(&self.shared), |shared| &shared.viewers)
     }
 
-    pub fn tunnel(&self) -> Counted {
-        Counted::new(Arc::clone(&self.shared), |shared| &shared.tunnels)
+    pub fn tunnel(&self) -> CountGuard {
+        CountGuard::new(Arc::clone(&self.shared), |shared| &shared.tunnels)
     }
 }
 
 /// One of a number that is counted while it lives.
-pub struct Counted {
-    shared: Arc<Shared>,
-    which: fn(&Shared) -> &AtomicU32,
+pub struct CountGuard {
+    shared: Arc<SharedState>,
+    which: fn(&SharedState) -> &AtomicU32,
 }
 
-impl Counted {
-    fn new(shared: Arc<Shared>, which: fn(&Shared) -> &AtomicU32) -> Self {
+impl CountGuard {
+    fn new(shared: Arc<SharedState>, which: fn(&SharedState) -> &AtomicU32) -> Self {
         which(&shared).fetch_add(1, Ordering::Relaxed);
         Self { shared, which }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         (self.which)(&self.shared).fetch_sub(1, Ordering::Relaxed);
     }

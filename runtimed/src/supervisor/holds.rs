@@ -41,7 +41,7 @@ impl Holds {
         }
         let ttl_ms = ttl_s * 1000;
         let view = HoldView { name: name.clone(), reason: request.reason, expires_ms: wall_ms() + ttl_ms };
-        context.tell(Fact::HoldTaken { hold: name.clone(), expires_ms: view.expires_ms });
+        context.record(Fact::HoldTaken { hold: name.clone(), expires_ms: view.expires_ms });
         self.table.insert(name, Hold { view: view.clone(), until: monotonic_ms() + ttl_ms });
         Ok(view)
     }
@@ -50,14 +50,14 @@ impl Holds {
         if self.table.remove(name).is_none() {
             return Err(Box::new(ErrorBody::new(ErrorCode::NotFound, format!("there is no hold {name}"))));
         }
-        context.tell(Fact::HoldReleased { hold: name.clone(), expired: false });
+        context.record(Fact::HoldReleased { hold: name.clone(), expired: false });
         Ok(())
     }
 
     pub fn tick(&mut self, context: &mut Context) {
         let now = monotonic_ms();
         for (hold, _) in self.table.extract_if(.., |_, hold| hold.until <= now) {
-            context.tell(Fact::HoldReleased { hold, expired: true });
+            context.record(Fact::HoldReleased { hold, expired: true });
         }
     }
 

@@ -3,11 +3,11 @@
 use crate::core::job::RawExit;
 use crate::core::task::Stage;
 use crate::limits::BEGIN_MAX_MS;
-use crate::shim::wire::{JobSpec, MESSAGE_MAX_BYTES, Order, RUN, Report};
+use crate::shim::messages::{JobSpec, MESSAGE_MAX_BYTES, Order, RUN, Report};
+use crate::sys::async_fd::{self, PolledFd};
 use crate::sys::clock::monotonic_ms;
-use crate::sys::descriptors;
+use crate::sys::fd_limit;
 use crate::sys::packet::{self, Received};
-use crate::sys::ready::{self, Descriptor};
 use crate::sys::{procfs, spawn};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -35,7 +35,7 @@ pub struct JobId(pub(super) u64);
 
 /// For whom a job runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Owner {
+pub enum JobOwner {
     Exec(ExecId),
     Service(ServiceName),
     /// A health check that is a command.
@@ -46,7 +46,7 @@ pub enum Owner {
 }
 
 #[derive(Debug)]
-pub enum Heard {
+pub enum ShimMessage {
     /// A report, with the descriptor of the job's input where it came with one.
     Report(Report, Option<OwnedFd>),
     /// The shim is gone; nothing more will come.
@@ -65,33 +65,33 @@ pub enum OrderError {
 
 pub struct Jobs {
     next: u64,
-    live: HashMap<JobId, Live>,
+    live: HashMap<JobId, LiveJob>,
     /// A shim that waits for a job: starting one takes longer than all the rest of a short exec.
-    spare: Option<Spare>,
+    spare: Option<SpareShim>,
     /// Shims that have said all and are not reaped yet.
-    leaving: HashSet<Pid>,
-    links: JoinSet<()>,
-    heard: mpsc::Sender<(JobId, Heard)>,
+    unreaped: HashSet<Pid>,
+    readers: JoinSet<()>,
+    messages: mpsc::Sender<(JobId, ShimMessage)>,
 }
 
-struct Live {
-    owner: Owner,
+struct LiveJob {
+    owner: JobOwner,
     shim: Pid,
-    socket: Arc<AsyncFd<Descriptor<OwnedFd>>>,
+    socket: Arc<AsyncFd<PolledFd<OwnedFd>>>,
     /// When a job that has not begun yet is killed. Its shim stands still until then: whoever stops a
     /// process between its change of user and its exec stops the shim too.
-    begins_until: Option<u64>,
+    start_deadline: Option<u64>,
     /// Its shim is reaped; what that one still had to say is on its way.
-    buried: bool,
+    reaped: bool,
 }
 
-struct Spare {
+struct SpareShim {
     shim: Pid,
     socket: OwnedFd,
     until: u64,
 }
 
-impl Spare {
+impl SpareShim {
     fn start() -> io::Result<Self> {
         let (ours, theirs) = packet::pair()?;
         Ok(Self { shim: spawn::shim(theirs)?, socket: ours, until: monotonic_ms() + SPARE_KEPT_MS })
@@ -103,48 +103,48 @@ impl Spare {
 }
 
 impl Jobs {
-    pub fn new() -> (Self, mpsc::Receiver<(JobId, Heard)>) {
-        let (heard, receiver) = mpsc::channel(REPORTS_WAITING_MAX);
+    pub fn new() -> (Self, mpsc::Receiver<(JobId, ShimMessage)>) {
+        let (messages, receiver) = mpsc::channel(REPORTS_WAITING_MAX);
         (
             Self {
                 next: 0,
                 live: HashMap::new(),
                 spare: None,
-                leaving: HashSet::new(),
-                links: JoinSet::new(),
-                heard,
+                unreaped: HashSet::new(),
+                readers: JoinSet::new(),
+                messages,
             },
             receiver,
         )
     }
 
-    pub fn start(&mut self, owner: Owner, spec: &JobSpec) -> io::Result<JobId> {
+    pub fn start(&mut self, owner: JobOwner, spec: &JobSpec) -> io::Result<JobId> {
         let job = spawn::memory_file(&serde_json::to_vec(spec)?)?;
-        if descriptors::is_scarce(job.as_fd()) {
+        if fd_limit::is_scarce(job.as_fd()) {
             return Err(Errno::EMFILE.into());
         }
-        let Spare { shim, socket, .. } = match self.spare.take() {
+        let SpareShim { shim, socket, .. } = match self.spare.take() {
             Some(spare) if spare.hand_over(&job).is_ok() => spare,
             // There is none, or it died while it waited.
             _ => {
-                let fresh = Spare::start()?;
+                let fresh = SpareShim::start()?;
                 fresh.hand_over(&job)?;
                 fresh
             }
         };
-        let socket = Arc::new(ready::watch(socket)?);
+        let socket = Arc::new(async_fd::watch(socket)?);
         self.next += 1;
         let id = JobId(self.next);
-        self.links.spawn(listen(id, Arc::clone(&socket), self.heard.clone()));
-        let begins_until = Some(monotonic_ms() + BEGIN_MAX_MS);
-        self.live.insert(id, Live { owner, shim, socket, begins_until, buried: false });
+        self.readers.spawn(forward_reports(id, Arc::clone(&socket), self.messages.clone()));
+        let start_deadline = Some(monotonic_ms() + BEGIN_MAX_MS);
+        self.live.insert(id, LiveJob { owner, shim, socket, start_deadline, reaped: false });
         Ok(id)
     }
 
     /// Gets a shim ready for the next job. Called when a job ended: where there was one there may be more.
-    pub fn prepare(&mut self) {
+    pub fn start_spare(&mut self) {
         if self.spare.is_none() {
-            self.spare = Spare::start().inspect_err(|error| tracing::warn!(%error, "no spare shim")).ok();
+            self.spare = SpareShim::start().inspect_err(|error| tracing::warn!(%error, "no spare shim")).ok();
         }
     }
 
@@ -153,22 +153,23 @@ impl Jobs {
     pub fn tick(&mut self) {
         let now = monotonic_ms();
         self.spare.take_if(|spare| spare.until <= now);
-        for live in self.live.values_mut().filter(|live| live.begins_until.is_some_and(|until| until <= now))
+        for live in
+            self.live.values_mut().filter(|live| live.start_deadline.is_some_and(|until| until <= now))
         {
-            live.begins_until = Some(now + KILL_AGAIN_MS);
-            kill_below(live.shim);
+            live.start_deadline = Some(now + KILL_AGAIN_MS);
+            kill_descendants(live.shim);
         }
     }
 
     pub fn next_wake(&self) -> Option<u64> {
         let spare = self.spare.as_ref().map(|spare| spare.until);
-        self.live.values().filter_map(|live| live.begins_until).chain(spare).min()
+        self.live.values().filter_map(|live| live.start_deadline).chain(spare).min()
     }
 
     /// The shim of a job said something, so it does not stand still.
-    pub fn has_begun(&mut self, id: JobId) {
+    pub fn mark_started(&mut self, id: JobId) {
         if let Some(live) = self.live.get_mut(&id) {
-            live.begins_until = None;
+            live.start_deadline = None;
         }
     }
 
@@ -178,22 +179,22 @@ impl Jobs {
 
     /// Strikes the dead off the lists. Whether one of them is a shim that was killed: what was below it is
     /// with us now.
-    pub fn bury(&mut self, dead: &[(Pid, RawExit)]) -> bool {
+    pub fn on_reaped(&mut self, dead: &[(Pid, RawExit)]) -> bool {
         let mut killed = false;
         for (pid, exit) in dead {
             self.spare.take_if(|spare| spare.shim == *pid);
             let live = self.live.values_mut().find(|live| live.shim == *pid);
-            let had_a_job = live.map(|live| live.buried = true).is_some() || self.leaving.remove(pid);
+            let had_a_job = live.map(|live| live.reaped = true).is_some() || self.unreaped.remove(pid);
             killed |= had_a_job && matches!(exit, RawExit::Signalled(_));
         }
         killed
     }
 
-    pub fn dismiss_spare(&mut self) {
+    pub fn drop_spare(&mut self) {
         self.spare = None;
     }
 
-    pub fn owner(&self, id: JobId) -> Option<&Owner> {
+    pub fn owner(&self, id: JobId) -> Option<&JobOwner> {
         self.live.get(&id).map(|live| &live.owner)
     }
 
@@ -203,7 +204,7 @@ impl Jobs {
 
     pub fn is_shim(&self, pid: Pid) -> bool {
         let spare = self.spare.as_ref().is_some_and(|spare| spare.shim == pid);
-        spare || self.leaving.contains(&pid) || self.live.values().any(|live| live.shim == pid)
+        spare || self.unreaped.contains(&pid) || self.live.values().any(|live| live.shim == pid)
     }
 
     pub fn count(&self) -> usize {
@@ -230,7 +231,7 @@ impl Jobs {
         if let Order::Cancel { grace_ms } = order {
             // A shim that stands still cannot obey; the next tick does it.
             let until = monotonic_ms().saturating_add(*grace_ms);
-            live.begins_until = live.begins_until.map(|before| before.min(until));
+            live.start_deadline = live.start_deadline.map(|before| before.min(until));
         }
         let bytes = serde_json::to_vec(order).map_err(|_| OrderError::Unsent(Errno::EINVAL))?;
         packet::send(live.socket.get_ref().as_fd(), &bytes, None, false).map_err(|errno| match errno {
@@ -240,14 +241,14 @@ impl Jobs {
     }
 
     /// Sends an order with a memory file; whether the shim gets it.
-    pub fn hand(&mut self, id: JobId, order: &Order, file: &OwnedFd) -> bool {
+    pub fn order_with_file(&mut self, id: JobId, order: &Order, file: &OwnedFd) -> bool {
         let Some(live) = self.live.get(&id) else { return false };
         let Ok(bytes) = serde_json::to_vec(order) else { return false };
         packet::send(live.socket.get_ref().as_fd(), &bytes, Some(file.as_fd()), false).is_ok()
     }
 
     /// A job runs for somebody else from now on.
-    pub fn give(&mut self, id: JobId, owner: Owner) {
+    pub fn reassign(&mut self, id: JobId, owner: JobOwner) {
         if let Some(live) = self.live.get_mut(&id) {
             live.owner = owner;
         }
@@ -261,24 +262,28 @@ impl Jobs {
     }
 
     /// Forgets a job whose shim is gone.
-    pub fn forget(&mut self, id: JobId) -> Option<Owner> {
-        while self.links.try_join_next().is_some() {}
+    pub fn forget(&mut self, id: JobId) -> Option<JobOwner> {
+        while self.readers.try_join_next().is_some() {}
         let live = self.live.remove(&id)?;
-        if !live.buried {
-            self.leaving.insert(live.shim);
+        if !live.reaped {
+            self.unreaped.insert(live.shim);
         }
         Some(live.owner)
     }
 }
 
-fn kill_below(shim: Pid) {
+fn kill_descendants(shim: Pid) {
     for pid in procfs::descendants(shim.as_raw()) {
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
     }
 }
 
 /// Hands on what a shim says until it is gone.
-async fn listen(id: JobId, socket: Arc<AsyncFd<Descriptor<OwnedFd>>>, heard: mpsc::Sender<(JobId, Heard)>) {
+async fn forward_reports(
+    id: JobId,
+    socket: Arc<AsyncFd<PolledFd<OwnedFd>>>,
+    messages: mpsc::Sender<(JobId, ShimMessage)>,
+) {
     let mut buffer = vec![0; MESSAGE_MAX_BYTES];
     loop {
         let Ok(mut ready) = socket.readable().await else { break };
@@ -292,11 +297,11 @@ async fn listen(id: JobId, socket: Arc<AsyncFd<Descriptor<OwnedFd>>>, heard: mps
             Ok(_) => break,
         };
         let Ok(report) = serde_json::from_slice(&buffer[..length]) else { continue };
-        if heard.send((id, Heard::Report(report, descriptor))).await.is_err() {
+        if messages.send((id, ShimMessage::Report(report, descriptor))).await.is_err() {
             return;
         }
     }
-    let _ = heard.send((id, Heard::Closed)).await;
+    let _ = messages.send((id, ShimMessage::Closed)).await;
 }
 
 #[cfg(test)]
@@ -307,9 +312,10 @@ mod tests {
     async fn an_order_that_the_shim_has_no_room_for_is_refused_and_can_be_given_again() {
         let (mut jobs, _heard) = Jobs::new();
         let (ours, theirs) = packet::pair().expect("a pair");
-        let socket = Arc::new(ready::watch(ours).expect("watched"));
+        let socket = Arc::new(async_fd::watch(ours).expect("watched"));
         let (id, shim) = (JobId(1), Pid::from_raw(i32::MAX));
-        jobs.live.insert(id, Live { owner: Owner::Warm, shim, socket, begins_until: None, buried: false });
+        jobs.live
+            .insert(id, LiveJob { owner: JobOwner::Warm, shim, socket, start_deadline: None, reaped: false });
         let order = Order::Arm { seen: 1 };
         let sent = std::iter::repeat_with(|| jobs.try_order(id, &order)).find(Result::is_err);
         assert_eq!(sent, Some(Err(OrderError::Unsent(Errno::EAGAIN))));

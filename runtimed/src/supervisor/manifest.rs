@@ -4,14 +4,14 @@ use super::context::Context;
 use super::services::Services;
 use crate::core::manifest::{self, Document, Invalid};
 use crate::limits::MANIFEST_MAX_BYTES;
-use crate::sys::as_user::{self, ReadError};
+use crate::sys::fs_identity::{self, ReadError};
 use protocol::{BuildSpec, Fact, ServiceSource};
 
 pub const MANIFEST: &str = "sandbox.yaml";
 
 #[derive(Default)]
 pub struct Manifest {
-    found: Found,
+    found: FileState,
     /// It was refused because of services that are not its own.
     clashes: bool,
     build: Option<BuildSpec>,
@@ -19,7 +19,7 @@ pub struct Manifest {
 
 /// What was last found in its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-enum Found {
+enum FileState {
     #[default]
     Unread,
     Absent,
@@ -36,18 +36,18 @@ impl Manifest {
     /// Reads the manifest and applies it if it is another one than before.
     pub fn load(&mut self, context: &mut Context, services: &mut Services) {
         let path = context.config.app_dir.join(MANIFEST);
-        let found = match as_user::read_file(context.config.identity(), &path, MANIFEST_MAX_BYTES) {
-            Ok(bytes) => Found::Present(bytes),
-            Err(ReadError::NotFound) => Found::Absent,
-            Err(error) => Found::Unreadable(error.to_string()),
+        let found = match fs_identity::read_file(context.config.identity(), &path, MANIFEST_MAX_BYTES) {
+            Ok(bytes) => FileState::Present(bytes),
+            Err(ReadError::NotFound) => FileState::Absent,
+            Err(error) => FileState::Unreadable(error.to_string()),
         };
         let before = std::mem::replace(&mut self.found, found);
-        if before == self.found || (before, &self.found) == (Found::Unread, &Found::Absent) {
+        if before == self.found || (before, &self.found) == (FileState::Unread, &FileState::Absent) {
             return;
         }
         let fact = self.apply(context, services);
         services.manifest_error = rejection(&fact);
-        context.tell(fact);
+        context.record(fact);
     }
 
     /// Tries again what was refused because of other services, now that those are others.
@@ -58,7 +58,7 @@ impl Manifest {
         let fact = self.apply(context, services);
         let error = rejection(&fact);
         if error.is_none() || error != services.manifest_error {
-            context.tell(fact);
+            context.record(fact);
         }
         services.manifest_error = error;
     }
@@ -68,12 +68,12 @@ impl Manifest {
         self.clashes = false;
         let refused = |line, field, message| Fact::ManifestRejected { message, line, field };
         let Document { services: specs, build } = match &self.found {
-            Found::Unread | Found::Absent => Document::default(),
-            Found::Present(bytes) => match manifest::parse(bytes) {
+            FileState::Unread | FileState::Absent => Document::default(),
+            FileState::Present(bytes) => match manifest::parse(bytes) {
                 Ok(document) => document,
                 Err(error) => return refused(error.line, error.field, error.message),
             },
-            Found::Unreadable(why) => {
+            FileState::Unreadable(why) => {
                 return refused(None, None, format!("could not read {MANIFEST}: {why}"));
             }
         };

@@ -2,26 +2,26 @@
 
 use super::execs::Refusal;
 use super::jobs::OrderError;
-use super::owner::Supervisor;
+use super::main_loop::Supervisor;
 use super::task::State;
 use super::tasks::refuse;
-use crate::core::acp::{Choice, Permit};
-use crate::core::agent_request::check_permission;
+use crate::core::acp::{PermissionChoice, PermissionDecision};
+use crate::core::agent_validation::check_permission;
 use crate::core::task::Stage;
-use crate::shim::wire::Order;
+use crate::shim::messages::Order;
 use protocol::{ErrorBody, ErrorCode, PermissionAnswer, TaskId};
 use std::collections::BTreeMap;
 
 /// Those that an agent asked for, by number.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct OpenPermissions {
     last: u64,
     /// Of those that nobody decided about yet, the options.
-    open: BTreeMap<u64, Vec<Choice>>,
+    open: BTreeMap<u64, Vec<PermissionChoice>>,
 }
 
-impl Asked {
-    pub fn add(&mut self, permission: u64, options: Vec<Choice>) {
+impl OpenPermissions {
+    pub fn add(&mut self, permission: u64, options: Vec<PermissionChoice>) {
         self.last = self.last.max(permission);
         self.open.insert(permission, options);
     }
@@ -35,7 +35,7 @@ impl Asked {
         &mut self,
         name: &str,
         answer: PermissionAnswer,
-        pass_on: impl FnOnce(Permit) -> Result<(), Refusal>,
+        pass_on: impl FnOnce(PermissionDecision) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let missing = || refuse(ErrorCode::NotFound, format!("there is no permission {name:?}"));
         let number = name.strip_prefix('p').and_then(|number| number.parse().ok());
@@ -45,7 +45,7 @@ impl Asked {
             return Err(refuse(ErrorCode::NotRunning, format!("permission {name} was decided already")));
         };
         // One that says the opposite, or nothing that is known, would be told as what it is not.
-        let fitting = |choice: &&Choice| choice.means == Some(decision);
+        let fitting = |choice: &&PermissionChoice| choice.means == Some(decision);
         if option.as_ref().is_some_and(|id| !options.iter().filter(fitting).any(|choice| choice.id == *id)) {
             let ids: Vec<&str> = options.iter().filter(fitting).map(|choice| choice.id.as_str()).collect();
             let message = match ids.is_empty() {
@@ -54,7 +54,7 @@ impl Asked {
             };
             return Err(Box::new(ErrorBody::invalid("option", message)));
         }
-        pass_on(Permit { permission, decision, option })?;
+        pass_on(PermissionDecision { permission, decision, option })?;
         self.settle(permission);
         Ok(())
     }
@@ -98,11 +98,11 @@ mod tests {
         use Decision::{Allow, Deny};
         let answer =
             |decision, option: Option<&str>| PermissionAnswer { decision, option: option.map(str::to_owned) };
-        let choice = |id: &str, means| Choice { id: id.to_owned(), means };
-        let mut asked = Asked::default();
-        asked.add(2, vec![choice("always", Some(Allow)), choice("no", Some(Deny)), choice("odd", None)]);
-        asked.add(4, Vec::new());
-        asked.settle(4);
+        let choice = |id: &str, means| PermissionChoice { id: id.to_owned(), means };
+        let mut open = OpenPermissions::default();
+        open.add(2, vec![choice("always", Some(Allow)), choice("no", Some(Deny)), choice("odd", None)]);
+        open.add(4, Vec::new());
+        open.settle(4);
         for (name, decision, option, expected) in [
             ("p5", Allow, None, Err(ErrorCode::NotFound)),
             ("2", Allow, None, Err(ErrorCode::NotFound)),
@@ -119,7 +119,7 @@ mod tests {
             ("p2", Allow, Some("always"), Err(ErrorCode::NotRunning)),
         ] {
             let mut passed = None;
-            let got = asked.answer(name, answer(decision, option), |permit| {
+            let got = open.answer(name, answer(decision, option), |permit| {
                 passed = Some(permit.permission);
                 Ok(())
             });
@@ -131,12 +131,12 @@ mod tests {
     #[test]
     fn an_answer_that_did_not_get_through_can_be_given_again() {
         let answer = || PermissionAnswer { decision: Decision::Deny, option: None };
-        let mut asked = Asked::default();
-        asked.add(1, Vec::new());
-        let busy = asked.answer("p1", answer(), |_| Err(refuse(ErrorCode::TooMany, "busy".to_owned())));
+        let mut open = OpenPermissions::default();
+        open.add(1, Vec::new());
+        let busy = open.answer("p1", answer(), |_| Err(refuse(ErrorCode::TooMany, "busy".to_owned())));
         assert!(busy.is_err_and(|error| error.error.code == ErrorCode::TooMany && error.error.retryable));
-        asked.answer("p1", answer(), |_| Ok(())).expect("still open");
-        let again = asked.answer("p1", answer(), |_| Ok(()));
+        open.answer("p1", answer(), |_| Ok(())).expect("still open");
+        let again = open.answer("p1", answer(), |_| Ok(()));
         assert!(again.is_err_and(|error| error.error.code == ErrorCode::NotRunning));
     }
 }

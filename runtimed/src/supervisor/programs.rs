@@ -1,7 +1,7 @@
-//! What the sandbox's user could run, looked for where every job looks.
+//! What the sandbox's user could run, looked for where every job status_sampler.
 
 use super::execs::Refusal;
-use super::owner::Supervisor;
+use super::main_loop::Supervisor;
 use super::tasks::refuse;
 use crate::sys::programs;
 use protocol::{EnvMap, ErrorCode, ProgramsView};

@@ -1,8 +1,8 @@
 //! Logs of services that are not there: removed, or not asked for yet since the boot. They are kept in case
 //! the name comes back, count in the budget of all logs, and are the first to go.
 
-use super::logs::{Log, LogKey};
-use crate::core::budget::LogUse;
+use super::output_log::{LogKey, OutputLog};
+use crate::core::log_retention::LogUsage;
 use crate::limits::SERVICE_LOGS_RETIRED_MAX;
 use crate::sys::clock::wall_ms;
 use protocol::ServiceName;
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 pub struct RetiredLogs {
     /// Where every service has a directory of its name.
     dir: PathBuf,
-    logs: BTreeMap<ServiceName, Retired>,
+    logs: BTreeMap<ServiceName, RetiredLog>,
 }
 
-struct Retired {
-    log: Log,
+struct RetiredLog {
+    log: OutputLog,
     since_ms: u64,
 }
 
@@ -26,7 +26,7 @@ impl RetiredLogs {
         let mut retired = Self { dir: dir.to_owned(), logs: BTreeMap::new() };
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if let Some(name) = entry.file_name().to_str().and_then(|name| ServiceName::parse(name).ok()) {
-                retired.logs.insert(name, Retired { log: Log::existing(entry.path()), since_ms: 0 });
+                retired.logs.insert(name, RetiredLog { log: OutputLog::existing(entry.path()), since_ms: 0 });
             }
         }
         retired.forget_oldest();
@@ -34,17 +34,17 @@ impl RetiredLogs {
     }
 
     /// The log of a service that comes, or comes back.
-    pub fn take(&mut self, name: &ServiceName) -> Log {
+    pub fn restore(&mut self, name: &ServiceName) -> OutputLog {
         let retired = self.logs.remove(name).map(|retired| retired.log);
-        retired.unwrap_or_else(|| Log::existing(self.dir.join(name.as_str())))
+        retired.unwrap_or_else(|| OutputLog::existing(self.dir.join(name.as_str())))
     }
 
     /// Keeps the log of a service that goes. Followers of `log` see its end.
-    pub fn keep(&mut self, name: ServiceName, log: Log) {
+    pub fn retire(&mut self, name: ServiceName, log: OutputLog) {
         let end = log.head().end;
-        let mut kept = Log::existing(log.dir);
+        let mut kept = OutputLog::existing(log.dir);
         kept.grew(end);
-        self.logs.insert(name, Retired { log: kept, since_ms: wall_ms() });
+        self.logs.insert(name, RetiredLog { log: kept, since_ms: wall_ms() });
         self.forget_oldest();
     }
 
@@ -52,7 +52,7 @@ impl RetiredLogs {
         while self.logs.len() > SERVICE_LOGS_RETIRED_MAX {
             let oldest = self.logs.iter().min_by_key(|(_, retired)| retired.since_ms);
             let Some(name) = oldest.map(|(name, _)| name.clone()) else { return };
-            if let Some(Retired { log, .. }) = self.logs.remove(&name)
+            if let Some(RetiredLog { log, .. }) = self.logs.remove(&name)
                 && let Err(error) = std::fs::remove_dir_all(&log.dir)
             {
                 tracing::warn!(service = %name, %error, "an old log could not be removed");
@@ -60,7 +60,7 @@ impl RetiredLogs {
         }
     }
 
-    pub fn get_mut(&mut self, name: &ServiceName) -> Option<&mut Log> {
+    pub fn get_mut(&mut self, name: &ServiceName) -> Option<&mut OutputLog> {
         self.logs.get_mut(name).map(|retired| &mut retired.log)
     }
 
@@ -68,8 +68,8 @@ impl RetiredLogs {
         self.logs.values().map(|retired| retired.log.bytes()).sum()
     }
 
-    pub fn uses(&self) -> impl Iterator<Item = LogUse<LogKey>> {
-        self.logs.iter().map(|(name, retired)| LogUse {
+    pub fn uses(&self) -> impl Iterator<Item = LogUsage<LogKey>> {
+        self.logs.iter().map(|(name, retired)| LogUsage {
             key: LogKey::Service(name.clone()),
             finished_ms: Some(retired.since_ms),
             segments: retired.log.segments.clone(),

@@ -2,13 +2,13 @@
 
 use super::context::Context;
 use super::jobs::JobId;
-use super::logs::{self, Log};
+use super::output_log::{self, OutputLog};
 use crate::core::service::{Machine, Phase, Policy, view_state};
 use crate::limits::{
     LAST_LINE_MAX_BYTES, LAST_LINES, SERVICE_LOG_MAX_BYTES, SERVICE_LOG_MAX_FILES, STARTING_IS_BUSY_FOR_MS,
 };
 use crate::log::segment;
-use crate::shim::wire::JobSpec;
+use crate::shim::messages::JobSpec;
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{Exit, Health, HealthCheck, ServiceSource, ServiceSpec, ServiceState, ServiceView};
 use std::mem::{Discriminant, discriminant};
@@ -18,17 +18,17 @@ pub struct Service {
     pub spec: ServiceSpec,
     pub source: ServiceSource,
     pub machine: Machine,
-    pub log: Log,
+    pub log: OutputLog,
     pub job: Option<JobId>,
     pub pid: Option<i32>,
     pub starts: u64,
     /// Where the output of the newest start begins in its log.
     pub run_from: u64,
     pub last_exit: Option<Exit>,
-    pub next: Next,
+    pub pending_change: PendingChange,
     pub probe: Option<Probe>,
     /// The state that was told last.
-    pub told: Option<Discriminant<ServiceState>>,
+    pub reported: Option<Discriminant<ServiceState>>,
 }
 
 /// A check under way.
@@ -38,7 +38,7 @@ pub enum Probe {
 }
 
 /// What becomes of a service once it has stopped.
-pub enum Next {
+pub enum PendingChange {
     Keep,
     Replace {
         spec: Box<ServiceSpec>,
@@ -50,7 +50,7 @@ pub enum Next {
 }
 
 impl Service {
-    pub fn new(spec: ServiceSpec, source: ServiceSource, log: Log) -> Self {
+    pub fn new(spec: ServiceSpec, source: ServiceSource, log: OutputLog) -> Self {
         Self {
             spec,
             source,
@@ -61,18 +61,18 @@ impl Service {
             starts: 0,
             run_from: 0,
             last_exit: None,
-            next: Next::Keep,
+            pending_change: PendingChange::Keep,
             probe: None,
-            told: None,
+            reported: None,
         }
     }
 
     /// What is asked for: what it is, or what it will be once it has stopped. Nothing if it goes then.
-    pub fn asked_for(&self) -> Option<(&ServiceSpec, ServiceSource)> {
-        match &self.next {
-            Next::Keep => Some((&self.spec, self.source)),
-            Next::Replace { spec, source, .. } => Some((spec, *source)),
-            Next::Remove => None,
+    pub fn requested(&self) -> Option<(&ServiceSpec, ServiceSource)> {
+        match &self.pending_change {
+            PendingChange::Keep => Some((&self.spec, self.source)),
+            PendingChange::Replace { spec, source, .. } => Some((spec, *source)),
+            PendingChange::Remove => None,
         }
     }
 
@@ -80,7 +80,7 @@ impl Service {
     pub fn job_for(&self, context: &Context, line: &str) -> JobSpec {
         let spec = &self.spec;
         let mut job = context.job(context.shell_line(line), &spec.env, spec.cwd.as_deref());
-        context.show_way_out("service", spec.name.as_str(), &mut job);
+        context.add_proxy_env("service", spec.name.as_str(), &mut job);
         if let Some(port) = spec.port
             && !spec.env.contains_key("PORT")
         {
@@ -125,10 +125,10 @@ impl Service {
     }
 
     /// The state, if it is another kind of state than was told last.
-    pub fn news(&mut self) -> Option<ServiceState> {
+    pub fn take_state_change(&mut self) -> Option<ServiceState> {
         let state = self.state();
         let kind = Some(discriminant(&state));
-        (std::mem::replace(&mut self.told, kind) != kind).then_some(state)
+        (std::mem::replace(&mut self.reported, kind) != kind).then_some(state)
     }
 
     pub fn view(&self) -> ServiceView {
@@ -166,7 +166,7 @@ impl Service {
         // As it is now: a running service is only heard of when its log begins another file.
         let segments = segment::list(&self.log.dir).unwrap_or_default();
         let end = segments.last().map_or(0, |last| last.start.saturating_add(last.bytes));
-        logs::last_lines(&self.log.dir, from..end, LAST_LINES, LAST_LINE_MAX_BYTES)
+        output_log::last_lines(&self.log.dir, from..end, LAST_LINES, LAST_LINE_MAX_BYTES)
     }
 
     /// Takes away the oldest files of a log that grew over its share.

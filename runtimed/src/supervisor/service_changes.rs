@@ -1,10 +1,10 @@
 //! How the set of services changes. A service whose spec changed, or that is not asked for any more, stops
-//! first and is replaced or removed once its job is gone; until then `Next` says what becomes of it.
+//! first and is replaced or removed once its job is gone; until then `PendingChange` says what becomes of it.
 
 use super::command::ServiceVerb;
 use super::context::Context;
 use super::execs::Refusal;
-use super::service::{Next, Service};
+use super::service::{PendingChange, Service};
 use super::services::Services;
 use crate::core::manifest::{self, Invalid};
 use crate::core::service::Input;
@@ -19,7 +19,7 @@ impl Services {
         specs: Vec<ServiceSpec>,
         source: ServiceSource,
     ) -> Result<(), Invalid> {
-        let asked = || self.table.values().filter_map(Service::asked_for);
+        let asked = || self.table.values().filter_map(Service::requested);
         let others = asked().filter(|(_, other)| *other != source).map(|(spec, _)| spec);
         let all: Vec<ServiceSpec> = others.chain(&specs).cloned().collect();
         manifest::validate_all(&all)?;
@@ -27,7 +27,7 @@ impl Services {
         let own = asked().filter(|(_, other)| *other == source).map(|(spec, _)| &spec.name);
         let gone: Vec<ServiceName> = own.filter(|name| !wanted.contains(name)).cloned().collect();
         for name in gone {
-            self.change(context, &name, Next::Remove);
+            self.change(context, &name, PendingChange::Remove);
         }
         for spec in specs {
             self.want(context, spec, source);
@@ -39,18 +39,18 @@ impl Services {
     fn want(&mut self, context: &mut Context, spec: ServiceSpec, source: ServiceSource) {
         let name = spec.name.clone();
         match self.table.get_mut(&name) {
-            Some(service) if service.asked_for() == Some((&spec, source)) => {}
-            // Asked for again while it was on its way out.
+            Some(service) if service.requested() == Some((&spec, source)) => {}
+            // OpenPermissions for again while it was on its way out.
             Some(service) if service.spec == spec && service.source == source => {
-                service.next = Next::Keep;
+                service.pending_change = PendingChange::Keep;
                 self.input(context, &name, Input::Start);
             }
             Some(_) => {
-                let next = Next::Replace { spec: Box::new(spec), source, start: true };
+                let next = PendingChange::Replace { spec: Box::new(spec), source, start: true };
                 self.change(context, &name, next);
             }
             None => {
-                let log = self.retired.take(&name);
+                let log = self.retired.restore(&name);
                 self.table.insert(name.clone(), Service::new(spec, source, log));
                 self.settle_dependencies_of(context, &name);
                 self.input(context, &name, Input::Start);
@@ -58,33 +58,33 @@ impl Services {
         }
     }
 
-    fn change(&mut self, context: &mut Context, name: &ServiceName, next: Next) {
+    fn change(&mut self, context: &mut Context, name: &ServiceName, next: PendingChange) {
         if let Some(service) = self.table.get_mut(name) {
-            service.next = next;
+            service.pending_change = next;
             self.input(context, name, Input::Stop);
         }
     }
 
     /// What a verb means to a service that is on its way out: its old self is never started again. Whether
     /// that was all.
-    pub(super) fn verb_during_change(
+    pub(super) fn control_during_change(
         &mut self,
         name: &ServiceName,
         verb: ServiceVerb,
     ) -> Result<bool, Refusal> {
         let Some(service) = self.table.get_mut(name) else { return Ok(true) };
-        match (&mut service.next, verb) {
-            (Next::Keep, _) => Ok(false),
-            (Next::Replace { start, .. }, ServiceVerb::Start | ServiceVerb::Restart) => {
+        match (&mut service.pending_change, verb) {
+            (PendingChange::Keep, _) => Ok(false),
+            (PendingChange::Replace { start, .. }, ServiceVerb::Start | ServiceVerb::Restart) => {
                 *start = true;
                 Ok(true)
             }
-            (Next::Replace { start, .. }, ServiceVerb::Stop) => {
+            (PendingChange::Replace { start, .. }, ServiceVerb::Stop) => {
                 *start = false;
                 Ok(true)
             }
-            (Next::Remove, ServiceVerb::Stop) => Ok(true),
-            (Next::Remove, ServiceVerb::Start | ServiceVerb::Restart) => {
+            (PendingChange::Remove, ServiceVerb::Stop) => Ok(true),
+            (PendingChange::Remove, ServiceVerb::Start | ServiceVerb::Restart) => {
                 let message = format!("service {name} is being removed; ask for it again first");
                 Err(Box::new(ErrorBody::new(ErrorCode::Conflict, message)))
             }
@@ -97,9 +97,9 @@ impl Services {
         if service.machine.has_process() || service.job.is_some() {
             return false;
         }
-        match std::mem::replace(&mut service.next, Next::Keep) {
-            Next::Keep => false,
-            Next::Replace { spec, source, start } => {
+        match std::mem::replace(&mut service.pending_change, PendingChange::Keep) {
+            PendingChange::Keep => false,
+            PendingChange::Replace { spec, source, start } => {
                 service.spec = *spec;
                 service.source = source;
                 self.generation += 1;
@@ -110,12 +110,12 @@ impl Services {
                 }
                 true
             }
-            Next::Remove => {
+            PendingChange::Remove => {
                 if let Some(service) = self.table.remove(name) {
-                    self.retired.keep(name.clone(), service.log);
+                    self.retired.retire(name.clone(), service.log);
                 }
                 self.generation += 1;
-                context.tell(Fact::ServiceRemoved { service: name.clone() });
+                context.record(Fact::ServiceRemoved { service: name.clone() });
                 true
             }
         }

@@ -1,12 +1,12 @@
 //! Checks of services: one at a time for each, and none outlives the job it is about.
 
 use super::context::Context;
-use super::jobs::{JobId, Owner};
+use super::jobs::{JobId, JobOwner};
 use super::probe;
 use super::service::{Probe, Service};
 use super::services::Services;
 use crate::core::service::Input;
-use crate::shim::wire::{Order, Report};
+use crate::shim::messages::{Order, Report};
 use protocol::{Exit, HealthCheck, ServiceName};
 
 impl Services {
@@ -24,7 +24,7 @@ impl Services {
                 let mut job = service.job_for(context, &line);
                 job.timeout_ms = Some(health.timeout_ms);
                 job.timeout_grace_ms = 0;
-                match context.jobs.start(Owner::Probe(name.clone()), &job) {
+                match context.jobs.start(JobOwner::Probe(name.clone()), &job) {
                     Ok(id) => service.probe = Some(Probe::Job(id)),
                     Err(error) => self.input(context, name, Input::Probe(Err(error.to_string()))),
                 }
@@ -62,21 +62,27 @@ impl Services {
         self.settle(context);
     }
 
-    pub fn probe_report(&mut self, context: &mut Context, name: &ServiceName, job: JobId, report: &Report) {
+    pub fn on_check_report(
+        &mut self,
+        context: &mut Context,
+        name: &ServiceName,
+        job: JobId,
+        report: &Report,
+    ) {
         if let Report::Ended { exit, .. } = report {
             self.check_ended(context, name, job, exit);
         }
     }
 
     /// The shim of a check is gone; without a report before, the check failed.
-    pub fn check_gone(&mut self, context: &mut Context, name: &ServiceName, job: JobId) {
+    pub fn on_check_shim_exit(&mut self, context: &mut Context, name: &ServiceName, job: JobId) {
         self.check_ended(context, name, job, &Exit::Lost);
     }
 
     fn check_ended(&mut self, context: &mut Context, name: &ServiceName, job: JobId, exit: &Exit) {
         let current = |s: &Service| matches!(s.probe, Some(Probe::Job(id)) if id == job);
         if self.table.get(name).is_some_and(current) {
-            self.probed(context, name, verdict(exit));
+            self.probed(context, name, check_result(exit));
         }
     }
 
@@ -91,7 +97,7 @@ impl Services {
 }
 
 /// What the end of a check that is a command says; the text of a failure is for people.
-fn verdict(exit: &Exit) -> Result<(), String> {
+fn check_result(exit: &Exit) -> Result<(), String> {
     match exit {
         Exit::Exited { code: 0 } => Ok(()),
         Exit::Exited { code } => Err(format!("the check exited with {code}")),

@@ -4,16 +4,16 @@
 use super::command::ServiceVerb;
 use super::context::Context;
 use super::execs::Refusal;
-use super::jobs::{JobId, Owner};
-use super::logs::{Log, LogKey};
+use super::jobs::{JobId, JobOwner};
+use super::output_log::{LogKey, OutputLog};
 use super::retired_logs::RetiredLogs;
 use super::service::Service;
-use crate::core::budget::LogUse;
-use crate::core::graph;
-use crate::core::graph::Standing;
+use crate::core::log_retention::LogUsage;
 use crate::core::service::{Effect, Input, Phase};
+use crate::core::service_graph;
+use crate::core::service_graph::Readiness;
 use crate::limits::GRACE_DEFAULT_MS;
-use crate::shim::wire::{Order, Report};
+use crate::shim::messages::{Order, Report};
 use crate::sys::clock::monotonic_ms;
 use protocol::{ErrorBody, ErrorCode, Exit, Fact, ServiceName, ServiceSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,21 +58,21 @@ impl Services {
     }
 
     /// The log of a service, also of one that is gone.
-    pub fn log_mut(&mut self, name: &ServiceName) -> Option<&mut Log> {
+    pub fn log_mut(&mut self, name: &ServiceName) -> Option<&mut OutputLog> {
         match self.table.get_mut(name) {
             Some(service) => Some(&mut service.log),
             None => self.retired.get_mut(name),
         }
     }
 
-    pub fn verb(
+    pub fn control(
         &mut self,
         context: &mut Context,
         name: &ServiceName,
         verb: ServiceVerb,
     ) -> Result<(), Refusal> {
         self.get(name)?;
-        if self.verb_during_change(name, verb)? {
+        if self.control_during_change(name, verb)? {
             return Ok(());
         }
         let input = match verb {
@@ -90,7 +90,7 @@ impl Services {
         for name in names {
             let Some(service) = self.table.get(name) else { continue };
             let input = match &service.machine.phase {
-                Phase::Backoff { .. } => Input::Nudge,
+                Phase::Backoff { .. } => Input::RetryNow,
                 _ if service.machine.wanted && !service.spec.watch.is_empty() => Input::Restart,
                 _ => continue,
             };
@@ -111,7 +111,7 @@ impl Services {
     /// Whether there are services that should run, and which of them are not ready.
     pub fn unready(&self) -> (bool, Vec<ServiceName>) {
         let wanted = || self.table.values().filter(|service| service.machine.wanted);
-        let unready = wanted().filter(|service| service.machine.standing() != Standing::Ready);
+        let unready = wanted().filter(|service| service.machine.readiness() != Readiness::Ready);
         (wanted().next().is_some(), unready.map(|service| service.spec.name.clone()).collect())
     }
 
@@ -146,7 +146,7 @@ impl Services {
         job.pattern = service.pattern();
         service.log.disarm();
         service.starts += 1;
-        match context.jobs.start(Owner::Service(name.clone()), &job) {
+        match context.jobs.start(JobOwner::Service(name.clone()), &job) {
             Ok(id) => service.job = Some(id),
             Err(error) => self.ended(context, name, Exit::SpawnFailed { message: error.to_string() }),
         }
@@ -160,7 +160,7 @@ impl Services {
         }
     }
 
-    pub fn report(&mut self, context: &mut Context, name: &ServiceName, job: JobId, report: Report) {
+    pub fn on_report(&mut self, context: &mut Context, name: &ServiceName, job: JobId, report: Report) {
         let Some(service) = self.table.get_mut(name).filter(|service| service.job == Some(job)) else {
             return;
         };
@@ -168,7 +168,7 @@ impl Services {
             Report::Started { pid } => {
                 service.pid = Some(pid);
                 service.log.change(|head| head.started = true);
-                context.tell(Fact::ServiceStarted { service: name.clone(), pid });
+                context.record(Fact::ServiceStarted { service: name.clone(), pid });
             }
             Report::Grew { end } => service.log.grew(end),
             Report::Rotated { end } => {
@@ -176,7 +176,7 @@ impl Services {
                 service.rotate_log();
             }
             Report::Matched => self.input(context, name, Input::Probe(Ok(()))),
-            Report::Said | Report::RawGrew { .. } | Report::Talk(_) => {}
+            Report::Summary | Report::RawGrew { .. } | Report::Conversation(_) => {}
             Report::Ended { exit, output_end, .. } => {
                 service.log.grew(output_end);
                 self.ended(context, name, exit);
@@ -186,7 +186,7 @@ impl Services {
     }
 
     /// The shim is gone; without a report before, its service was lost with it.
-    pub fn shim_gone(&mut self, context: &mut Context, name: &ServiceName, job: JobId) {
+    pub fn on_shim_exit(&mut self, context: &mut Context, name: &ServiceName, job: JobId) {
         if self.table.get(name).is_some_and(|service| service.job == Some(job)) {
             self.ended(context, name, Exit::Lost);
             self.settle(context);
@@ -201,7 +201,7 @@ impl Services {
         service.log.disarm();
         service.rotate_log();
         self.drop_check(context, name);
-        context.tell(Fact::ServiceEnded { service: name.clone(), exit: exit.clone() });
+        context.record(Fact::ServiceEnded { service: name.clone(), exit: exit.clone() });
         self.input(context, name, Input::Ended(exit));
     }
 
@@ -235,17 +235,17 @@ impl Services {
             }
         }
         for service in self.table.values_mut() {
-            if let Some(state) = service.news() {
+            if let Some(state) = service.take_state_change() {
                 self.generation += 1;
-                context.tell(Fact::ServiceState { service: service.spec.name.clone(), state });
+                context.record(Fact::ServiceState { service: service.spec.name.clone(), state });
             }
         }
     }
 
     pub(super) fn settle_dependencies_of(&mut self, context: &mut Context, name: &ServiceName) -> bool {
         let Some(service) = self.table.get(name) else { return false };
-        let standing = |on: &ServiceName| self.table.get(on).map(|other| other.machine.standing());
-        let now = graph::dependencies(&service.spec, standing);
+        let standing = |on: &ServiceName| self.table.get(on).map(|other| other.machine.readiness());
+        let now = service_graph::dependencies(&service.spec, standing);
         let moved = now != service.machine.dependencies;
         if moved {
             self.input(context, name, Input::Dependencies(now));
@@ -256,7 +256,7 @@ impl Services {
     /// Services with a process, in levels: those nothing depends on first.
     pub fn stop_levels(&self) -> Vec<Vec<ServiceName>> {
         let specs: Vec<ServiceSpec> = self.table.values().map(|service| service.spec.clone()).collect();
-        graph::stop_levels(&specs)
+        service_graph::stop_levels(&specs)
     }
 
     pub fn alive(&self) -> BTreeSet<ServiceName> {
@@ -267,8 +267,8 @@ impl Services {
         self.table.values().map(|service| service.log.bytes()).sum::<u64>() + self.retired.bytes()
     }
 
-    pub fn log_uses(&self) -> impl Iterator<Item = LogUse<LogKey>> {
-        let live = self.table.values().map(|service| LogUse {
+    pub fn log_uses(&self) -> impl Iterator<Item = LogUsage<LogKey>> {
+        let live = self.table.values().map(|service| LogUsage {
             key: LogKey::Service(service.spec.name.clone()),
             finished_ms: None,
             segments: service.log.segments.clone(),

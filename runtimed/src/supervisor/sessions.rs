@@ -1,7 +1,7 @@
 //! The last session that each agent had in this sandbox, for tasks that go on with it. Kept in one small file;
 //! what is lost of it costs a conversation that begins anew, never a task.
 
-use crate::shim::wire::Claim;
+use crate::shim::messages::Claim;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ const NAME_MAX_BYTES: usize = 256;
 #[derive(Debug)]
 pub struct Sessions {
     dir: PathBuf,
-    known: Vec<Known>,
+    known: Vec<AgentSession>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct AgentSession {
     agent: String,
     session: String,
 }
@@ -29,8 +29,8 @@ impl Sessions {
     /// Takes over what an earlier boot kept in the control directory.
     pub fn load(dir: &Path) -> Self {
         let bytes = std::fs::read(dir.join(FILE)).unwrap_or_default();
-        let mut known: Vec<Known> = serde_json::from_slice(&bytes).unwrap_or_default();
-        known.retain(|known| is_fit(&known.agent) && is_fit(&known.session));
+        let mut known: Vec<AgentSession> = serde_json::from_slice(&bytes).unwrap_or_default();
+        known.retain(|known| is_safe_name(&known.agent) && is_safe_name(&known.session));
         known.drain(..known.len().saturating_sub(AGENTS_MAX));
         Self { dir: dir.to_owned(), known }
     }
@@ -40,8 +40,8 @@ impl Sessions {
     }
 
     /// Remembers a session, unless its name is none that could be given back: it becomes an argument.
-    pub fn keep(&mut self, agent: &str, session: &str) {
-        if !is_fit(agent) || !is_fit(session) {
+    pub fn store(&mut self, agent: &str, session: &str) {
+        if !is_safe_name(agent) || !is_safe_name(session) {
             tracing::warn!(agent = %agent.escape_debug(), "session of an agent has a name that is not kept");
             return;
         }
@@ -50,17 +50,17 @@ impl Sessions {
         }
         self.known.retain(|known| known.agent != agent);
         self.known.drain(..self.known.len().saturating_sub(AGENTS_MAX - 1));
-        self.known.push(Known { agent: agent.to_owned(), session: session.to_owned() });
-        if let Err(error) = self.store() {
+        self.known.push(AgentSession { agent: agent.to_owned(), session: session.to_owned() });
+        if let Err(error) = self.write_file() {
             tracing::error!(%error, "session of an agent could not be recorded");
         }
     }
 
     /// Remembers what an agent said of its session. One that was `resumed` and failed by itself without a word of
     /// any may have been asked to go on with one that is not there any more.
-    pub fn learn(&mut self, agent: &str, claim: Option<&Claim>, resumed: bool) {
+    pub fn update_from_claim(&mut self, agent: &str, claim: Option<&Claim>, resumed: bool) {
         match claim {
-            Some(Claim { session: Some(session), .. }) => self.keep(agent, session),
+            Some(Claim { session: Some(session), .. }) => self.store(agent, session),
             Some(Claim { good: false, session: None, .. }) if resumed => self.forget(agent),
             Some(Claim { session: None, .. }) | None => {}
         }
@@ -71,12 +71,12 @@ impl Sessions {
             return;
         }
         self.known.retain(|known| known.agent != agent);
-        if let Err(error) = self.store() {
+        if let Err(error) = self.write_file() {
             tracing::error!(%error, "session of an agent could not be forgotten");
         }
     }
 
-    fn store(&self) -> io::Result<()> {
+    fn write_file(&self) -> io::Result<()> {
         let written = self.dir.join(FILE_NEW);
         std::fs::write(&written, serde_json::to_vec(&self.known)?)?;
         std::fs::rename(written, self.dir.join(FILE))
@@ -84,7 +84,7 @@ impl Sessions {
 }
 
 /// Whether it can be kept and given back: nothing that could be taken for an option or for two words.
-pub fn is_fit(name: &str) -> bool {
+pub fn is_safe_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_graphic();
     !name.is_empty() && name.len() <= NAME_MAX_BYTES && !name.starts_with('-') && name.bytes().all(plain)
 }
@@ -99,14 +99,14 @@ mod tests {
         let mut sessions = Sessions::load(home.path());
         assert_eq!(sessions.last("opencode"), None);
         for (agent, session) in [("opencode", "ses_1"), ("claude", "u-u-i-d"), ("opencode", "ses_2")] {
-            sessions.keep(agent, session);
+            sessions.store(agent, session);
         }
-        sessions.keep("gone", "s");
-        sessions.learn("gone", Some(&Claim { good: true, ..Claim::default() }), true);
-        sessions.learn("gone", Some(&Claim::default()), false);
-        sessions.learn("gone", None, true);
+        sessions.store("gone", "s");
+        sessions.update_from_claim("gone", Some(&Claim { good: true, ..Claim::default() }), true);
+        sessions.update_from_claim("gone", Some(&Claim::default()), false);
+        sessions.update_from_claim("gone", None, true);
         assert_eq!(sessions.last("gone").as_deref(), Some("s"));
-        sessions.learn("gone", Some(&Claim::default()), true);
+        sessions.update_from_claim("gone", Some(&Claim::default()), true);
         for sessions in [sessions, Sessions::load(home.path())] {
             assert_eq!(sessions.last("opencode").as_deref(), Some("ses_2"));
             assert_eq!(sessions.last("claude").as_deref(), Some("u-u-i-d"));
@@ -120,7 +120,7 @@ mod tests {
         let mut sessions = Sessions::load(home.path());
         let long = "x".repeat(NAME_MAX_BYTES + 1);
         for session in ["", "--dangerous", "two words", "line\nfeed", "nul\0", "é", long.as_str()] {
-            sessions.keep("claude", session);
+            sessions.store("claude", session);
             assert_eq!(sessions.last("claude"), None, "{session:?}");
         }
     }
@@ -130,7 +130,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let mut sessions = Sessions::load(home.path());
         for agent in 0..=AGENTS_MAX {
-            sessions.keep(&format!("agent-{agent}"), "s");
+            sessions.store(&format!("agent-{agent}"), "s");
         }
         assert_eq!(sessions.known.len(), AGENTS_MAX);
         assert_eq!(sessions.last("agent-0"), None);

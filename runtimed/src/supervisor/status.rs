@@ -1,8 +1,8 @@
 //! The one answer that says what is going on, and what has to be measured for it.
 
 use super::command::OwnStatus;
-use super::handle::Shared;
-use super::owner::Supervisor;
+use super::handle::SharedState;
+use super::main_loop::Supervisor;
 use crate::core::activity::{Now, Tracker};
 use crate::limits::DISK_WALK_KEEP_MS;
 use crate::sys::clock::{monotonic_ms, wall_ms};
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Measurements that take time or need a past.
-pub struct Looks {
+pub struct StatusSampler {
     boot_ms: u64,
     activity: Tracker,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     workspace: WorkspaceUse,
     workspace_until: u64,
     walk: Option<Walk>,
 }
 
-impl Looks {
-    pub fn new(shared: Arc<Shared>) -> Self {
+impl StatusSampler {
+    pub fn new(shared: Arc<SharedState>) -> Self {
         let activity = Tracker::new(now());
         let workspace = WorkspaceUse::default();
         Self { boot_ms: wall_ms(), activity, shared, workspace, workspace_until: 0, walk: None }
@@ -43,7 +43,7 @@ impl Looks {
     }
 
     /// The use of the workspace as last counted; begins a new count when that is old.
-    fn workspace(&mut self, root: &Path, identity: crate::sys::as_user::Identity) -> WorkspaceUse {
+    fn workspace(&mut self, root: &Path, identity: crate::sys::fs_identity::Identity) -> WorkspaceUse {
         if self.walk.is_none() && monotonic_ms() >= self.workspace_until {
             let mut walk = Walk::start(root, identity);
             // The first slice at once: a small workspace is then counted in this very answer.
@@ -66,7 +66,7 @@ impl Supervisor {
         let config = Arc::clone(&self.context.config);
         let cgroup = cgroup::read(&self.context.cgroup);
         if let Some(used_us) = cgroup.cpu_usage_us {
-            self.looks.activity.cpu(used_us, monotonic_ms());
+            self.status_sampler.activity.cpu(used_us, monotonic_ms());
         }
         // Whoever ended a moment ago is not there any more, though its signal is still on its way to us.
         self.reap();
@@ -75,7 +75,7 @@ impl Supervisor {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid1: nix::unistd::getpid().as_raw() == 1,
-            boot_ms: self.looks.boot_ms,
+            boot_ms: self.status_sampler.boot_ms,
             epoch: self.context.events.epoch(),
             services: self.service_views(),
             manifest_error: self.services.manifest_error.clone(),
@@ -86,9 +86,9 @@ impl Supervisor {
             processes: counts.processes.saturating_sub(self.context.jobs.spare_count()),
             zombies: counts.zombies,
             runtimed_rss_bytes: procfs::rss_bytes(),
-            workspace: self.looks.workspace(&config.home, config.identity()),
+            workspace: self.status_sampler.workspace(&config.home, config.identity()),
             holds: self.holds.views(),
-            activity: self.looks.activity.update(reasons, now()),
+            activity: self.status_sampler.activity.update(reasons, now()),
         }
     }
 
@@ -96,17 +96,17 @@ impl Supervisor {
         let reasons = self.reasons();
         OwnStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            boot_ms: self.looks.boot_ms,
+            boot_ms: self.status_sampler.boot_ms,
             services: self.service_views(),
             holds: self.holds.views(),
-            activity: self.looks.activity.update(reasons, now()),
+            activity: self.status_sampler.activity.update(reasons, now()),
         }
     }
 
     /// Notes a change of activity when it happens, so that "idle since" does not depend on who asks.
     pub(super) fn note_activity(&mut self) {
         let reasons = self.reasons();
-        self.looks.activity.update(reasons, now());
+        self.status_sampler.activity.update(reasons, now());
     }
 
     fn live_execs(&self) -> Vec<ExecView> {
@@ -123,8 +123,8 @@ impl Supervisor {
         let starting = self.services.iter().filter(|service| service.is_starting_up());
         let services = starting.map(|service| Reason::ServiceStarting { service: service.spec.name.clone() });
         let count = |n: u32, reason: fn(u32) -> Reason| (n > 0).then(|| reason(n));
-        let viewers = self.looks.shared.viewers.load(Ordering::Relaxed);
-        let tunnels = self.looks.shared.tunnels.load(Ordering::Relaxed);
+        let viewers = self.status_sampler.shared.viewers.load(Ordering::Relaxed);
+        let tunnels = self.status_sampler.shared.tunnels.load(Ordering::Relaxed);
         execs
             .chain(tasks)
             .chain(holds)

@@ -2,12 +2,12 @@
 
 use super::execs::Refusal;
 use super::jobs::JobId;
-use super::logs::Log;
-use super::permissions::Asked;
+use super::output_log::OutputLog;
+use super::permissions::OpenPermissions;
 use crate::core::task::{Machine, Stage};
 use crate::log::segment::Segment;
 use crate::log::task_log::{self, TaskLog};
-use crate::shim::wire::{Claim, Said};
+use crate::shim::messages::{Claim, JobSummary};
 use protocol::{
     AgentKind, BuildOutcome, BuildStatus, Changes, Checkpoint, Cursor, Exit, FailureReason, Hint, Payload,
     ServiceName, TaskId, TaskPhase, TaskRequest, TaskResult, TaskStatus, TaskView,
@@ -36,27 +36,27 @@ pub struct Task {
     pub id: TaskId,
     pub start: Start,
     pub started_ms: Option<u64>,
-    pub events: Events,
+    pub events: TaskEventLog,
     /// Everything that an agent with a language printed.
-    pub raw: Log,
+    pub raw: OutputLog,
     pub state: State,
 }
 
 pub enum State {
-    Live(Box<Live>),
-    Ending(Box<Ending>),
-    Done(Ended),
+    Live(Box<LiveTask>),
+    Ending(Box<EndingTask>),
+    Done(TaskEnd),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct TaskEnd {
     pub status: TaskStatus,
     pub reason: Option<FailureReason>,
     pub ended_ms: u64,
 }
 
 /// A task whose work is over and whose last event is not written yet.
-pub struct Ending {
+pub struct EndingTask {
     pub result: TaskResult,
     pub ended_ms: u64,
     /// A shim that was killed and may be within its last write.
@@ -68,7 +68,7 @@ pub struct Ending {
 }
 
 /// A task that is queued or runs, and what is known for its result so far.
-pub struct Live {
+pub struct LiveTask {
     pub machine: Machine,
     pub request: TaskRequest,
     pub job: Option<(JobId, Stage)>,
@@ -77,11 +77,11 @@ pub struct Live {
     pub feeding: Option<AbortHandle>,
     /// The conversation that the agent goes on with.
     pub session: Option<String>,
-    pub said: Said,
+    pub summary: JobSummary,
     pub message: Option<String>,
     pub exit: Option<Exit>,
     /// Permissions that the agent asked for.
-    pub permissions: Asked,
+    pub permissions: OpenPermissions,
     /// Its job was started in advance and has not said yet that it is this task's.
     pub adopting: bool,
     /// What the agent said of its own end.
@@ -99,7 +99,7 @@ pub struct Live {
     pub any_service: bool,
 }
 
-impl Live {
+impl LiveTask {
     pub fn new(machine: Machine, request: TaskRequest, writer: TaskLog) -> Self {
         Self {
             machine,
@@ -108,10 +108,10 @@ impl Live {
             writer: Some(writer),
             feeding: None,
             session: None,
-            said: Said::default(),
+            summary: JobSummary::default(),
             message: None,
             exit: None,
-            permissions: Asked::default(),
+            permissions: OpenPermissions::default(),
             adopting: false,
             claim: None,
             hints: Vec::new(),
@@ -140,7 +140,7 @@ pub struct TaskHead {
 }
 
 /// The events of a task as the supervisor keeps them.
-pub struct Events {
+pub struct TaskEventLog {
     pub dir: PathBuf,
     pub segments: Vec<Segment>,
     head: watch::Sender<TaskHead>,
@@ -154,7 +154,7 @@ pub struct TaskEvents {
     pub head: watch::Receiver<TaskHead>,
 }
 
-impl Events {
+impl TaskEventLog {
     pub fn new(dir: PathBuf, segments: Vec<Segment>, head: TaskHead) -> Self {
         Self { dir, segments, head: watch::Sender::new(head), armed: None }
     }
@@ -221,14 +221,14 @@ impl Task {
         self.raw.ended(self.raw.head().end);
     }
 
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<TaskEnd> {
         match &self.state {
             State::Live(_) | State::Ending(_) => None,
             State::Done(ended) => Some(*ended),
         }
     }
 
-    pub fn live_mut(&mut self) -> Option<&mut Live> {
+    pub fn live_mut(&mut self) -> Option<&mut LiveTask> {
         match &mut self.state {
             State::Live(live) => Some(live),
             State::Ending(_) | State::Done(_) => None,
@@ -265,13 +265,13 @@ impl Task {
 }
 
 /// The last event of a task that is done: it stands in a file of its own.
-pub fn read_done(dir: &Path, segments: &[Segment]) -> Option<Done> {
+pub fn read_done(dir: &Path, segments: &[Segment]) -> Option<DoneEvent> {
     task_log::of_kind(dir, segments.last()?.start, "done").pop()
 }
 
 /// What is read of a `done`.
 #[derive(Deserialize)]
-pub struct Done {
+pub struct DoneEvent {
     #[serde(rename = "time_ms")]
     pub ended_ms: u64,
     pub result: TaskResult,

@@ -3,9 +3,9 @@
 
 use super::context::Context;
 use super::jobs::JobId;
-use super::task::{Ended, Ending, Events, State, Task};
+use super::task::{EndingTask, State, Task, TaskEnd, TaskEventLog};
 use super::tasks::Tasks;
-use crate::limits::{TASK_DONE_ROOM_BYTES, TASK_END_RETRY_MS, TASK_WRITER_DIES_MS};
+use crate::limits::{TASK_DONE_RESERVED_BYTES, TASK_END_RETRY_MS, TASK_WRITER_DIES_MS};
 use crate::log::task_log;
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{Checkpoint, Exit, Fact, TaskFact, TaskId, TaskResult};
@@ -23,7 +23,7 @@ impl Tasks {
         let due = monotonic_ms() + writer.map_or(0, |_| TASK_WRITER_DIES_MS);
         // What was there is dropped, so that nobody writes after the end.
         task.state =
-            State::Ending(Box::new(Ending { result, ended_ms: wall_ms(), writer, due, refused: false }));
+            State::Ending(Box::new(EndingTask { result, ended_ms: wall_ms(), writer, due, refused: false }));
         self.ending.insert(id.clone());
         self.queue.retain(|queued| queued != id);
         self.active.take_if(|active| *active == *id);
@@ -43,7 +43,7 @@ impl Tasks {
         }
     }
 
-    pub fn end_those_due(&mut self, context: &mut Context) {
+    pub fn end_due(&mut self, context: &mut Context) {
         let now = monotonic_ms();
         let due: Vec<TaskId> =
             self.ending.iter().filter(|id| self.due(id).is_some_and(|due| due <= now)).cloned().collect();
@@ -71,7 +71,7 @@ impl Tasks {
         if ending.writer.take().is_some() {
             events.grew(task_log::scan(&events.dir).last);
         }
-        match conclude(context, id, events, ending) {
+        match record_end(context, id, events, ending) {
             Ok(ended) => {
                 *state = State::Done(ended);
                 self.ending.remove(id);
@@ -90,33 +90,33 @@ impl Tasks {
 
 /// Writes the end of a task, first to its events, then for everybody. What can be spared is left out where
 /// all of it cannot be written.
-pub fn conclude(
+pub fn record_end(
     context: &mut Context,
     id: &TaskId,
-    events: &mut Events,
-    ending: &Ending,
-) -> io::Result<Ended> {
-    let Ending { result, ended_ms, .. } = ending;
-    let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms: *ended_ms };
+    events: &mut TaskEventLog,
+    ending: &EndingTask,
+) -> io::Result<TaskEnd> {
+    let EndingTask { result, ended_ms, .. } = ending;
+    let ended = TaskEnd { status: result.status, reason: result.failure_reason, ended_ms: *ended_ms };
     let last = events.head().last;
     let told = Some(context.events.next());
     let write = |result: TaskResult| {
         let fact = TaskFact::Done { result: Box::new(result), told };
         task_log::finish(&events.dir, last, fact, *ended_ms)
     };
-    write(result.clone()).or_else(|_| write(bare(result.clone())))?;
+    write(result.clone()).or_else(|_| write(without_details(result.clone())))?;
     events.measure();
     events.done(last + 1);
-    context.tell(told_of(id, ended));
+    context.record(ended_fact(id, ended));
     Ok(ended)
 }
 
-pub fn told_of(id: &TaskId, ended: Ended) -> Fact {
+pub fn ended_fact(id: &TaskId, ended: TaskEnd) -> Fact {
     Fact::TaskEnded { task: id.clone(), status: ended.status, failure_reason: ended.reason }
 }
 
 /// The same result within the room that is set aside for it. Names of files go first: each was an event.
-pub fn fitting(mut result: TaskResult) -> TaskResult {
+pub fn truncated_to_fit(mut result: TaskResult) -> TaskResult {
     if let Some(Exit::SpawnFailed { message }) = &mut result.exit {
         shorten(message);
     }
@@ -129,12 +129,12 @@ pub fn fitting(mut result: TaskResult) -> TaskResult {
     if !fits(&result) {
         leave_out_files(&mut result);
     }
-    if fits(&result) { result } else { bare(result) }
+    if fits(&result) { result } else { without_details(result) }
 }
 
 fn fits(result: &TaskResult) -> bool {
     let bytes = serde_json::to_vec(result).map_or(u64::MAX, |json| json.len() as u64);
-    bytes <= TASK_DONE_ROOM_BYTES - AROUND_RESULT_BYTES
+    bytes <= TASK_DONE_RESERVED_BYTES - AROUND_RESULT_BYTES
 }
 
 fn shorten(text: &mut String) {
@@ -151,7 +151,7 @@ fn leave_out_files(result: &mut TaskResult) {
 }
 
 /// How it ended, without what was printed and what was changed.
-fn bare(mut result: TaskResult) -> TaskResult {
+fn without_details(mut result: TaskResult) -> TaskResult {
     leave_out_files(&mut result);
     result.final_message = None;
     result.agent_stderr = None;

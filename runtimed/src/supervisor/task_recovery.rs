@@ -1,9 +1,9 @@
 //! Tasks as an earlier boot left them.
 
 use super::context::Context;
-use super::logs::Log;
-use super::task::{self, Done, Ended, Ending, Events, START, Start, State, Task, TaskHead};
-use super::task_end::{conclude, told_of};
+use super::output_log::OutputLog;
+use super::task::{self, DoneEvent, EndingTask, START, Start, State, Task, TaskEnd, TaskEventLog, TaskHead};
+use super::task_end::{ended_fact, record_end};
 use crate::log::task_log;
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{
@@ -19,22 +19,22 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
     let scan = task_log::scan(&dir);
     let done = task::read_done(&dir, &scan.segments);
     let head = TaskHead { last: scan.last, done: done.is_some() };
-    let raw = Log::existing(task::raw_dir(&dir));
-    let mut events = Events::new(dir, scan.segments, head);
+    let raw = OutputLog::existing(task::raw_dir(&dir));
+    let mut events = TaskEventLog::new(dir, scan.segments, head);
     let (state, durations) = match done {
-        Some(Done { ended_ms, result, told }) => {
-            let ended = Ended { status: result.status, reason: result.failure_reason, ended_ms };
-            if is_untold(told, context.events.before()) {
-                context.tell(told_of(&id, ended));
+        Some(DoneEvent { ended_ms, result, told }) => {
+            let ended = TaskEnd { status: result.status, reason: result.failure_reason, ended_ms };
+            if is_unreported(told, context.events.before()) {
+                context.record(ended_fact(&id, ended));
             }
             (State::Done(ended), result.durations)
         }
         None => {
-            let result = lost(&start, &events);
+            let result = lost_result(&start, &events);
             let durations = result.durations;
             let ending =
-                Ending { result, ended_ms: wall_ms(), writer: None, due: monotonic_ms(), refused: true };
-            let state = match conclude(context, &id, &mut events, &ending) {
+                EndingTask { result, ended_ms: wall_ms(), writer: None, due: monotonic_ms(), refused: true };
+            let state = match record_end(context, &id, &mut events, &ending) {
                 Ok(ended) => State::Done(ended),
                 Err(error) => {
                     tracing::error!(task = %id, %error, "end of a task could not be recorded yet");
@@ -53,7 +53,7 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
 }
 
 /// Whether the event that was to tell an end is not among those that were kept.
-fn is_untold(told: Option<Cursor>, last: Option<Cursor>) -> bool {
+fn is_unreported(told: Option<Cursor>, last: Option<Cursor>) -> bool {
     told.zip(last).is_some_and(|(told, last)| told > last)
 }
 
@@ -67,7 +67,7 @@ struct PhaseLine {
 }
 
 /// The result of a task that the sandbox took along when it died.
-fn lost(start: &Start, events: &Events) -> TaskResult {
+fn lost_result(start: &Start, events: &TaskEventLog) -> TaskResult {
     let total_ms = wall_ms().saturating_sub(start.created_ms);
     let phases: Vec<PhaseLine> = task_log::of_kind(&events.dir, events.oldest(), "status");
     let began = phases.iter().find(|line| line.phase == TaskPhase::Preparing);

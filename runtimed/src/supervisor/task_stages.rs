@@ -1,19 +1,19 @@
 //! The jobs of a task: what each runs, and what its end means. The agent is known here only as a program
 //! with an input and an output.
 
-use super::input::Input as JobInput;
-use super::jobs::{JobId, Owner};
-use super::owner::Supervisor;
+use super::job_input::JobInput;
+use super::jobs::{JobId, JobOwner};
+use super::main_loop::Supervisor;
 use super::sessions;
-use super::task::{Live, State, Task};
+use super::task::{LiveTask, State, Task};
 use super::task_steps::writes_events;
-use crate::checkpoint::{self, Answer, Verb};
-use crate::core::agent::{self, Speaks};
+use crate::checkpoint::{self, Reply, Verb};
+use crate::core::agent::{self, OutputProtocol};
 use crate::core::job::Leftovers;
 use crate::core::task::{AgentEnd, Input, Stage};
 use crate::limits::{ANSWER_MAX_BYTES, BUILD_TIMEOUT_DEFAULT_MS, CHECKPOINT_MAX_MS};
 use crate::log::task_log;
-use crate::shim::wire::{Claim, JobSpec, Order, Report, Said, Stdin, TalkSpec, TaskOutput};
+use crate::shim::messages::{Claim, ConversationSpec, JobSpec, JobSummary, Order, Report, Stdin, TaskOutput};
 use crate::sys::clock::monotonic_ms;
 use protocol::{BuildOutcome, BuildSpec, BuildStatus, Checkpoint, EnvMap, Exit, Hint, TaskFact, TaskId};
 use std::io::Read;
@@ -24,7 +24,7 @@ const REPOSITORY: &str = ".slipway/checkpoints.git";
 /// This binary, whatever became of its file.
 const SELF: &str = "/proc/self/exe";
 /// What was said, as JSON: base64 and escapes make it larger.
-const SAID_MAX_BYTES: u64 = 8 * ANSWER_MAX_BYTES as u64;
+const SUMMARY_MAX_BYTES: u64 = 8 * ANSWER_MAX_BYTES as u64;
 
 impl Supervisor {
     /// Starts the job of a stage; what follows at once where there is none.
@@ -39,7 +39,7 @@ impl Supervisor {
         let Some(Task { state: State::Live(live), events, raw, .. }) = self.tasks.get_mut(id) else {
             return None;
         };
-        live.said = Said::default();
+        live.summary = JobSummary::default();
         let spec = match stage {
             Stage::Checkpoint => checkpoint_job(&self.context, id, Verb::Take),
             Stage::Changes => match &live.checkpoint {
@@ -56,14 +56,15 @@ impl Supervisor {
             // From now on the shim writes.
             live.writer = None;
             let (dir, last, agent) = (events.dir.clone(), events.head().last, &live.request.agent);
-            let speaks = if stage == Stage::Build { Speaks::Build } else { Speaks::of(agent) };
-            let keeps = stage == Stage::Agent && agent::has_language(agent);
-            spec.task = Some(TaskOutput { dir, last, speaks, raw: keeps.then(|| raw.dir.clone()) });
+            let protocol =
+                if stage == Stage::Build { OutputProtocol::Build } else { OutputProtocol::of(agent) };
+            let keeps = stage == Stage::Agent && agent::keeps_raw_output(agent);
+            spec.task = Some(TaskOutput { dir, last, protocol, raw: keeps.then(|| raw.dir.clone()) });
         }
         events.disarm();
         raw.disarm();
         live.build_since = monotonic_ms();
-        match self.context.jobs.start(Owner::Task(id.clone(), stage), &spec) {
+        match self.context.jobs.start(JobOwner::Task(id.clone(), stage), &spec) {
             Ok(job) => {
                 live.job = Some((job, stage));
                 // Whoever followed before there was anybody to ask asks again.
@@ -96,7 +97,7 @@ impl Supervisor {
         writes_events(stage).then_some(job)
     }
 
-    pub(super) fn task_report(
+    pub(super) fn on_task_report(
         &mut self,
         (id, stage): (&TaskId, Stage),
         job: JobId,
@@ -117,15 +118,15 @@ impl Supervisor {
                 raw.measure();
             }
             Report::Matched => {}
-            Report::Talk(report) => self.talk_report(id, report),
-            Report::Said => live.said = descriptor.and_then(read_said).unwrap_or_default(),
+            Report::Conversation(report) => self.on_conversation_report(id, report),
+            Report::Summary => live.summary = descriptor.and_then(read_summary).unwrap_or_default(),
             Report::Ended { exit, hints, output_end, .. } => {
                 live.job = None;
                 if writes_events(stage) {
                     events.grew(output_end);
                     events.measure();
                 }
-                let input = match self.start_cold(id) {
+                let input = match self.restart_cold(id) {
                     Some(started) => started,
                     None => self.stage_ended(id, stage, exit, hints),
                 };
@@ -135,7 +136,7 @@ impl Supervisor {
     }
 
     /// The shim of a job is gone; without a report before, the end is in the files at most.
-    pub(super) fn task_shim_gone(&mut self, id: &TaskId, stage: Stage, job: JobId) {
+    pub(super) fn on_task_shim_exit(&mut self, id: &TaskId, stage: Stage, job: JobId) {
         self.tasks.end_after(&mut self.context, id, job);
         let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
         if live.job != Some((job, stage)) {
@@ -147,7 +148,7 @@ impl Supervisor {
             events.segments = scan.segments;
             events.grew(scan.last);
         }
-        let input = match self.start_cold(id) {
+        let input = match self.restart_cold(id) {
             Some(started) => started,
             None => self.stage_ended(id, stage, Exit::Lost, vec![Hint::ShimDied]),
         };
@@ -162,36 +163,36 @@ impl Supervisor {
         match stage {
             Stage::Checkpoint => {
                 let live = self.tasks.live_mut(id)?;
-                live.checkpoint = match live.said.answer.take() {
-                    Some(Answer::Taken { id, skipped }) => Checkpoint::Taken { id, skipped },
-                    Some(Answer::Unavailable { why }) => Checkpoint::Unavailable { why },
-                    Some(Answer::Changed(_)) | None => Checkpoint::Unavailable { why: why_not(&exit) },
+                live.checkpoint = match live.summary.checkpoint.take() {
+                    Some(Reply::Taken { id, skipped }) => Checkpoint::Taken { id, skipped },
+                    Some(Reply::Unavailable { why }) => Checkpoint::Unavailable { why },
+                    Some(Reply::Changed(_)) | None => Checkpoint::Unavailable { why: why_not(&exit) },
                 };
                 Some(Input::Checkpointed)
             }
             Stage::Agent => {
                 let live = self.tasks.live_mut(id)?;
-                live.claim = live.said.claim.take().map(|claim| Claim {
-                    session: claim.session.filter(|session| sessions::is_fit(session)),
+                live.claim = live.summary.claim.take().map(|claim| Claim {
+                    session: claim.session.filter(|session| sessions::is_safe_name(session)),
                     ..claim
                 });
-                let end = agent_end(Speaks::of(&live.request.agent), &exit, live.claim.as_ref());
+                let end = agent_end(OutputProtocol::of(&live.request.agent), &exit, live.claim.as_ref());
                 let resumed = has_resumed(live, &exit);
-                self.sessions.learn(live.request.agent.name(), live.claim.as_ref(), resumed);
-                live.final_message = live.said.tail.take();
-                live.agent_stderr = live.said.stderr.take();
+                self.sessions.update_from_claim(live.request.agent.name(), live.claim.as_ref(), resumed);
+                live.final_message = live.summary.tail.take();
+                live.agent_stderr = live.summary.stderr.take();
                 (live.exit, live.hints) = (Some(exit), hints);
                 Some(Input::AgentEnded(end))
             }
             Stage::Changes => {
                 let live = self.tasks.live_mut(id)?;
-                if let Some(Answer::Changed(changes)) = live.said.answer.take() {
+                if let Some(Reply::Changed(changes)) = live.summary.checkpoint.take() {
                     let files: Vec<_> = changes.files.iter().map(|file| file.clone().into()).collect();
                     live.changes = Some(changes);
                     self.tasks.write_all(id, files);
                 }
                 self.load_manifest();
-                Some(Input::Counted { build: self.build_of(id).is_some() })
+                Some(Input::ChangesCounted { build: self.build_of(id).is_some() })
             }
             Stage::Build => {
                 let live = self.tasks.live_mut(id)?;
@@ -199,7 +200,7 @@ impl Supervisor {
                 live.build = BuildOutcome {
                     status: if passed { BuildStatus::Passed } else { BuildStatus::Failed },
                     exit: Some(exit),
-                    output: live.said.tail.take().filter(|_| !passed),
+                    output: live.summary.tail.take().filter(|_| !passed),
                     duration_ms: monotonic_ms().saturating_sub(live.build_since),
                 };
                 let build = live.build.clone();
@@ -241,24 +242,24 @@ fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) ->
     let request = serde_json::to_string(&request).unwrap_or_default();
     let argv = vec![SELF.to_owned(), "checkpoint".to_owned(), request];
     let mut spec = context.job(argv, &EnvMap::new(), Some("/"));
-    spec.answer = true;
+    spec.captures_reply = true;
     spec.timeout_ms = Some(CHECKPOINT_MAX_MS);
     // It has nothing to save.
     spec.timeout_grace_ms = 0;
     spec
 }
 
-fn agent_job(context: &super::context::Context, id: &TaskId, live: &Live) -> JobSpec {
+fn agent_job(context: &super::context::Context, id: &TaskId, live: &LiveTask) -> JobSpec {
     let request = &live.request;
     let program = agent::program(id, request, live.session.as_deref());
     let mut spec = context.job(program.argv, &program.env, request.cwd.as_deref());
-    context.show_way_out("task", id.as_str(), &mut spec);
+    context.add_proxy_env("task", id.as_str(), &mut spec);
     spec.stdin = Stdin::Pipe;
     spec.files = agent::files(&request.agent);
     if let Some((agent, turn)) = agent::turn(request) {
         spec.stdin = Stdin::Shim;
         let session = live.session.clone();
-        spec.talk = Some(TalkSpec { agent: agent.clone(), session, turn: Some(turn) });
+        spec.conversation = Some(ConversationSpec { agent: agent.clone(), session, turn: Some(turn) });
     }
     spec.idle_ms = request.idle_timeout_ms;
     spec.leftovers = leftovers(request.keep_processes);
@@ -269,30 +270,32 @@ pub(super) fn leftovers(keep: bool) -> Leftovers {
     if keep { Leftovers::Keep } else { Leftovers::Kill }
 }
 
-fn build_job(context: &super::context::Context, id: &TaskId, build: &BuildSpec, live: &Live) -> JobSpec {
+fn build_job(context: &super::context::Context, id: &TaskId, build: &BuildSpec, live: &LiveTask) -> JobSpec {
     let mut spec = context.job(context.shell_line(&build.command), &live.request.env, None);
-    context.show_way_out("task", id.as_str(), &mut spec);
+    context.add_proxy_env("task", id.as_str(), &mut spec);
     spec.timeout_ms = Some(build.timeout_ms.unwrap_or(BUILD_TIMEOUT_DEFAULT_MS));
     spec
 }
 
 /// Where an agent can say how it went, silence on that is no success. One that speaks by lines has to exit with
 /// 0 as well; one that is asked for its answer has given it by then, and how it is got rid of does not matter.
-fn agent_end(speaks: Speaks, exit: &Exit, claim: Option<&Claim>) -> AgentEnd {
+fn agent_end(protocol: OutputProtocol, exit: &Exit, claim: Option<&Claim>) -> AgentEnd {
     let good = claim.is_some_and(|claim| claim.good);
     match exit {
-        Exit::Exited { code: 0 } => match speaks {
-            Speaks::Command | Speaks::Build => AgentEnd::Succeeded,
-            Speaks::Acp | Speaks::Json(_) if good => AgentEnd::Succeeded,
-            Speaks::Acp | Speaks::Json(_) => AgentEnd::Failed,
+        Exit::Exited { code: 0 } => match protocol {
+            OutputProtocol::Command | OutputProtocol::Build => AgentEnd::Succeeded,
+            OutputProtocol::Acp | OutputProtocol::Json(_) if good => AgentEnd::Succeeded,
+            OutputProtocol::Acp | OutputProtocol::Json(_) => AgentEnd::Failed,
         },
-        Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Cancelled if speaks == Speaks::Acp && good => {
+        Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Cancelled
+            if protocol == OutputProtocol::Acp && good =>
+        {
             AgentEnd::Succeeded
         }
         // Where someone asked for that, the machine knows who.
         Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Oom | Exit::Cancelled => AgentEnd::Failed,
         // Its shim knows only one limit of time: that of silence.
-        Exit::TimedOut => AgentEnd::Silent,
+        Exit::TimedOut => AgentEnd::Idle,
         Exit::SpawnFailed { .. } => AgentEnd::NotStarted,
         Exit::Lost => AgentEnd::Lost,
     }
@@ -300,9 +303,9 @@ fn agent_end(speaks: Speaks, exit: &Exit, claim: Option<&Claim>) -> AgentEnd {
 
 /// Whether an agent was started to go on with a session and ended by itself. One that is stopped says nothing of its
 /// session by that, and with one that speaks ACP another way is tried while it runs.
-fn has_resumed(live: &Live, exit: &Exit) -> bool {
+fn has_resumed(live: &LiveTask, exit: &Exit) -> bool {
     let by_itself = matches!(exit, Exit::Exited { .. }) && !live.machine.is_stopping();
-    let by_arguments = matches!(Speaks::of(&live.request.agent), Speaks::Json(_));
+    let by_arguments = matches!(OutputProtocol::of(&live.request.agent), OutputProtocol::Json(_));
     by_arguments && live.session.is_some() && by_itself
 }
 
@@ -317,8 +320,8 @@ fn why_not(exit: &Exit) -> String {
     }
 }
 
-fn read_said(file: OwnedFd) -> Option<Said> {
+fn read_summary(file: OwnedFd) -> Option<JobSummary> {
     let mut text = Vec::new();
-    std::fs::File::from(file).take(SAID_MAX_BYTES).read_to_end(&mut text).ok()?;
+    std::fs::File::from(file).take(SUMMARY_MAX_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }

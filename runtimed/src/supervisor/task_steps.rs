@@ -1,10 +1,10 @@
 //! What happens to a task: tells its machine, and does what that says.
 
-use super::owner::Supervisor;
-use super::task::{Live, State};
-use super::task_end::{MESSAGE_MAX_CHARS, fitting};
-use crate::core::task::{Effect, Input, Stage, Verdict};
-use crate::shim::wire::Claim;
+use super::main_loop::Supervisor;
+use super::task::{LiveTask, State};
+use super::task_end::{MESSAGE_MAX_CHARS, truncated_to_fit};
+use crate::core::task::{Effect, Input, Outcome, Stage};
+use crate::shim::messages::Claim;
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{
     Exit, Fact, FailureReason, HealthOutcome, HealthStatus, ServiceName, TaskFact, TaskId, TaskPhase,
@@ -46,14 +46,14 @@ impl Supervisor {
                 self.stop_stage(id, grace_ms);
                 None
             }
-            Effect::NudgeServices => {
+            Effect::RetryServices => {
                 self.load_manifest();
                 self.services.task_ended(&mut self.context);
                 None
             }
-            Effect::LookAtServices => Some(self.look_at_services(id)),
-            Effect::Finish(verdict) => {
-                self.finish_task(id, verdict);
+            Effect::CheckServices => Some(self.check_services(id)),
+            Effect::Finish(outcome) => {
+                self.finish_task(id, outcome);
                 None
             }
         }
@@ -70,12 +70,12 @@ impl Supervisor {
         }
         self.tasks.write(id, TaskFact::Status { phase, checkpoint });
         if phase == TaskPhase::Preparing {
-            self.context.tell(Fact::TaskStarted { task: id.clone() });
+            self.context.record(Fact::TaskStarted { task: id.clone() });
         }
     }
 
     /// How services stand, for a task that waits for them.
-    fn look_at_services(&mut self, id: &TaskId) -> Input {
+    fn check_services(&mut self, id: &TaskId) -> Input {
         let (any_service, unready) = self.services.unready();
         let ready = unready.is_empty();
         if let Some(live) = self.tasks.live_mut(id) {
@@ -86,16 +86,16 @@ impl Supervisor {
     }
 
     /// Called after everything that may have changed how services stand.
-    pub(super) fn services_may_be_ready(&mut self) {
+    pub(super) fn recheck_services(&mut self) {
         let Some(id) = self.tasks.active.clone() else { return };
         if self.tasks.live_mut(&id).is_some_and(|live| live.machine.waits_for_services()) {
-            let input = self.look_at_services(&id);
+            let input = self.check_services(&id);
             self.step_task(&id, input);
         }
     }
 
     pub(super) fn tick_task(&mut self) {
-        self.tasks.end_those_due(&mut self.context);
+        self.tasks.end_due(&mut self.context);
         if let Some(id) = self.tasks.active.clone() {
             self.step_task(&id, Input::Tick);
         }
@@ -112,23 +112,23 @@ impl Supervisor {
         }
     }
 
-    fn finish_task(&mut self, id: &TaskId, verdict: Verdict) {
+    fn finish_task(&mut self, id: &TaskId, outcome: Outcome) {
         let writer = self.abandon_stage(id);
         let Some(live) = self.tasks.live_mut(id) else { return };
-        let result = fitting(result(live, verdict));
+        let result = truncated_to_fit(result(live, outcome));
         self.tasks.finish(&mut self.context, id, result, writer);
     }
 }
 
-fn result(live: &mut Live, verdict: Verdict) -> TaskResult {
-    let explained = || match verdict.reason {
+fn result(live: &mut LiveTask, outcome: Outcome) -> TaskResult {
+    let explained = || match outcome.reason {
         Some(reason) => explain(reason, live),
         None => did_nothing(live).then(|| "the agent printed nothing and changed nothing".to_owned()),
     };
     let message = live.message.clone().or_else(explained);
     TaskResult {
-        status: verdict.status,
-        failure_reason: verdict.reason,
+        status: outcome.status,
+        failure_reason: outcome.reason,
         message: message.map(|text| text.chars().take(MESSAGE_MAX_CHARS).collect()),
         exit: live.exit.take(),
         hints: std::mem::take(&mut live.hints),
@@ -136,14 +136,14 @@ fn result(live: &mut Live, verdict: Verdict) -> TaskResult {
         agent_stderr: live
             .agent_stderr
             .take()
-            .filter(|_| verdict.reason.is_some_and(FailureReason::is_of_agent)),
+            .filter(|_| outcome.reason.is_some_and(FailureReason::is_of_agent)),
         files_changed: live.changes.take(),
         build: std::mem::replace(&mut live.build, super::task::no_build()),
         health: health(live.unready.take(), live.any_service),
         usage: None,
         models: Vec::new(),
         session: live.claim.take().and_then(|claim| claim.session),
-        durations: verdict.durations,
+        durations: outcome.durations,
         checkpoint: live.checkpoint.clone(),
     }
 }
@@ -159,13 +159,13 @@ fn health(unready: Option<Vec<ServiceName>>, any_service: bool) -> HealthOutcome
 }
 
 /// Success without a trace is worth a word. Changes that were not counted are no sign of it.
-fn did_nothing(live: &Live) -> bool {
+fn did_nothing(live: &LiveTask) -> bool {
     let changed = live.changes.as_ref().map(|changes| changes.added + changes.modified + changes.deleted);
     live.final_message.is_none() && changed == Some(0)
 }
 
 /// What went wrong, for people.
-fn explain(reason: FailureReason, live: &Live) -> Option<String> {
+fn explain(reason: FailureReason, live: &LiveTask) -> Option<String> {
     match reason {
         FailureReason::AgentFailed => Some(agent_failed(live)),
         FailureReason::SpawnFailed => match &live.exit {
@@ -186,7 +186,7 @@ fn explain(reason: FailureReason, live: &Live) -> Option<String> {
 }
 
 /// In the agent's own words, where it has some.
-fn agent_failed(live: &Live) -> String {
+fn agent_failed(live: &LiveTask) -> String {
     let own_words = live.claim.as_ref().filter(|claim| !claim.good).and_then(|claim| claim.message.clone());
     own_words.unwrap_or_else(|| match (&live.exit, &live.claim) {
         (Some(Exit::Exited { code: 0 }), _) => "the agent ended without a word on how it went".to_owned(),

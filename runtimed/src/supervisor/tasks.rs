@@ -3,16 +3,16 @@
 use super::context::Context;
 use super::execs::Refusal;
 use super::jobs::JobId;
-use super::logs::{Log, LogKey};
-use super::task::{self, Events, Live, START, Start, State, Task, TaskHead};
+use super::output_log::{LogKey, OutputLog};
+use super::task::{self, LiveTask, START, Start, State, Task, TaskEventLog, TaskHead};
 use super::task_recovery::recover;
-use crate::core::budget::LogUse;
-use crate::core::request::check_task;
+use crate::core::log_retention::LogUsage;
 use crate::core::task::{Machine, Policy, Stage};
+use crate::core::validation::check_task;
 use crate::limits::{TASK_HEALTH_DEFAULT_MS, TASK_TIMEOUT_DEFAULT_MS, TASKS_KEPT_MAX, TASKS_QUEUED_MAX};
 use crate::log::task_log::{self, TaskLog};
 use crate::sys::clock::{monotonic_ms, wall_ms};
-use crate::sys::id;
+use crate::sys::ulid;
 use protocol::{AgentKind, ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskView};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -75,7 +75,7 @@ impl Tasks {
         self.table.get_mut(id)
     }
 
-    pub fn live_mut(&mut self, id: &TaskId) -> Option<&mut Live> {
+    pub fn live_mut(&mut self, id: &TaskId) -> Option<&mut LiveTask> {
         self.table.get_mut(id).and_then(Task::live_mut)
     }
 
@@ -90,7 +90,7 @@ impl Tasks {
         let fingerprint = fingerprint(&request);
         let id = match &request.id {
             Some(id) => id.clone(),
-            None => TaskId::parse(&id::new()).expect("a fresh id is a good name"),
+            None => TaskId::parse(&ulid::new()).expect("a fresh id is a good name"),
         };
         if let Some(task) = self.table.get(&id) {
             let other =
@@ -113,14 +113,14 @@ impl Tasks {
             health_timeout_ms: request.health_timeout_ms.unwrap_or(TASK_HEALTH_DEFAULT_MS),
         };
         let machine = Machine::new(policy, monotonic_ms());
-        let live = Live::new(machine, request, TaskLog::after(&dir, 0));
-        let raw = Log::fresh(task::raw_dir(&dir));
-        let events = Events::new(dir, Vec::new(), TaskHead::default());
+        let live = LiveTask::new(machine, request, TaskLog::after(&dir, 0));
+        let raw = OutputLog::fresh(task::raw_dir(&dir));
+        let events = TaskEventLog::new(dir, Vec::new(), TaskHead::default());
         let state = State::Live(Box::new(live));
         self.insert(Task { id: id.clone(), start, started_ms: None, events, raw, state });
         self.write(&id, TaskFact::Status { phase: TaskPhase::Queued, checkpoint: None });
         self.queue.push_back(id.clone());
-        context.tell(Fact::TaskQueued { task: id.clone() });
+        context.record(Fact::TaskQueued { task: id.clone() });
         Ok((id, true))
     }
 
@@ -153,7 +153,7 @@ impl Tasks {
             if let Some(task) = self.table.remove(&id) {
                 let _ = std::fs::remove_dir_all(&task.events.dir);
             }
-            context.tell(Fact::TaskForgotten { task: id });
+            context.record(Fact::TaskForgotten { task: id });
         }
     }
 
@@ -188,21 +188,21 @@ impl Tasks {
     }
 
     /// What may be trimmed: of a task that is done all but its last event.
-    pub fn log_uses(&self) -> impl Iterator<Item = LogUse<TaskId>> {
+    pub fn log_uses(&self) -> impl Iterator<Item = LogUsage<TaskId>> {
         self.table.values().map(|task| {
             let finished_ms = task.ended().map(|ended| ended.ended_ms);
             let mut segments = task.events.segments.clone();
             if finished_ms.is_some() {
                 segments.pop();
             }
-            LogUse { key: task.id.clone(), finished_ms, segments }
+            LogUsage { key: task.id.clone(), finished_ms, segments }
         })
     }
 
     /// The same of what agents printed.
-    pub fn raw_uses(&self) -> impl Iterator<Item = LogUse<LogKey>> {
+    pub fn raw_uses(&self) -> impl Iterator<Item = LogUsage<LogKey>> {
         let kept = self.table.values().filter(|task| !task.raw.segments.is_empty());
-        kept.map(|task| LogUse {
+        kept.map(|task| LogUsage {
             key: LogKey::Task(task.id.clone()),
             finished_ms: task.ended().map(|ended| ended.ended_ms),
             segments: task.raw.segments.clone(),
@@ -215,7 +215,7 @@ impl Tasks {
     }
 
     /// What the agent of a task printed. The lines of one without a language are its events, and not kept twice.
-    pub fn raw(&self, id: &TaskId) -> Result<&Log, Refusal> {
+    pub fn raw(&self, id: &TaskId) -> Result<&OutputLog, Refusal> {
         let task = self.get(id)?;
         match task.start.agent {
             AgentKind::Acp | AgentKind::StreamJson => Ok(&task.raw),

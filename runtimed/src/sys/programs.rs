@@ -1,6 +1,6 @@
 //! Which programs the sandbox's user could run. Only looks: nothing is opened, and nothing is run.
 
-use super::as_user::{AsUser, Identity, IdentityError};
+use super::fs_identity::{FsIdentityGuard, Identity, IdentityError};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub fn find(
     directories: &[PathBuf],
     names: Vec<String>,
 ) -> Result<BTreeMap<String, String>, IdentityError> {
-    let _user = AsUser::enter(identity)?;
+    let _user = FsIdentityGuard::enter(identity)?;
     let at = |name: &str| match name.starts_with('/') {
         true => Some(PathBuf::from(name)).filter(|path| is_program(path, identity)),
         false => directories.iter().map(|dir| dir.join(name)).find(|path| is_program(path, identity)),

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::as_user::{AsUser, Identity};
+use super::fs_identity::{FsIdentityGuard, Identity};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open as open_file};
 use nix::libc;
@@ -21,7 +21,7 @@ pub struct Pair {
 
 /// Opens a terminal that belongs to the user. The slave is taken from the master itself, not by a path.
 pub fn open(size: Option<TtySize>, uid: Uid, gid: Gid) -> nix::Result<Pair> {
-    let user = AsUser::enter(Identity { uid, gid }).map_err(|_| Errno::EPERM)?;
+    let user = FsIdentityGuard::enter(Identity { uid, gid }).map_err(|_| Errno::EPERM)?;
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let master = open_file("/dev/ptmx", flags, Mode::empty())?;
     let unlock: libc::c_int = 0;

@@ -19,7 +19,7 @@ pub fn to_default(signal: Signal) -> nix::Result<()> {
 
 /// Gives up every disposition we were started with, so that no job inherits an ignored signal. Before
 /// any handler of our own is installed; the runtime's SIGPIPE and stack guards stay as they are.
-pub fn forget_inherited() {
+pub fn reset_inherited() {
     let ours = [Signal::SIGKILL, Signal::SIGSTOP, Signal::SIGPIPE, Signal::SIGSEGV, Signal::SIGBUS];
     for signal in Signal::iterator().filter(|signal| !ours.contains(signal)) {
         let _ = to_default(signal);
@@ -28,18 +28,18 @@ pub fn forget_inherited() {
 }
 
 /// The signals that ask us to end. PID 1 is only sent those it has a handler for, or has blocked.
-fn ending() -> SigSet {
+fn termination_signals() -> SigSet {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
 }
 
 /// Lets a wish to end wait until there is somebody to hear it.
-pub fn hold_back_the_end() {
-    let _ = ending().thread_block();
+pub fn block_termination() {
+    let _ = termination_signals().thread_block();
 }
 
 /// Once there are handlers.
-pub fn let_the_end_come() {
-    let _ = ending().thread_unblock();
+pub fn unblock_termination() {
+    let _ = termination_signals().thread_unblock();
 }
 
 /// By the system call: libc keeps some of them for itself and does not let one touch them, but glibc's

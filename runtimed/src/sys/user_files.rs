@@ -1,8 +1,8 @@
 //! Writing files below the home as the sandbox's user. No link is followed on the way: whoever has one there has
 //! something else in mind, and is told so.
 
-use super::as_user::{AsUser, Identity, IdentityError};
-use crate::core::agent_request::is_below;
+use super::fs_identity::{FsIdentityGuard, Identity, IdentityError};
+use crate::core::agent_validation::is_below;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
@@ -32,7 +32,7 @@ pub fn write(identity: Identity, home: &Path, files: &BTreeMap<String, String>) 
     if files.is_empty() {
         return Ok(());
     }
-    let _user = AsUser::enter(identity)?;
+    let _user = FsIdentityGuard::enter(identity)?;
     for (path, text) in files {
         if !is_below(path) {
             return Err(WriteError::Path { path: shown(path) });
@@ -51,7 +51,7 @@ fn shown(path: &str) -> String {
 fn write_one(home: &Path, path: &Path, text: &str) -> io::Result<()> {
     let directory = parent(home, path)?;
     let Some(name) = path.file_name() else { return Err(Errno::EISDIR.into()) };
-    if is_so(&directory, Path::new(name), text)? {
+    if has_content(&directory, Path::new(name), text)? {
         return Ok(());
     }
     let unfinished = &unfinished(std::process::id());
@@ -89,7 +89,7 @@ fn parent(home: &Path, path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Whether it is a file that holds this text. Anything else than a file stands in the way.
-fn is_so(directory: &OwnedFd, name: &Path, text: &str) -> io::Result<bool> {
+fn has_content(directory: &OwnedFd, name: &Path, text: &str) -> io::Result<bool> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
     let fd = match openat(directory, name, flags, Mode::empty()) {
         Ok(fd) => fd,

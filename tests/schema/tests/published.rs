@@ -4,7 +4,7 @@
 
 use agent_client_protocol_schema::v1 as acp;
 use protocol::{AcpAgent, TaskFact, ToolStatus};
-use runtimed::core::acp::{Effect, Input, Machine, Turn, stopped};
+use runtimed::core::acp::{Effect, Input, Machine, PromptTurn, stopped};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn what_is_sent_is_what_the_protocol_says() {
     }))
     .expect("an agent");
     let mut machine = Machine::new(agent, "/app".to_owned(), Some("old".to_owned()));
-    let turn = Turn { prompt: "do".to_owned(), briefing: Some("so".to_owned()), ..Turn::default() };
+    let turn = PromptTurn { prompt: "do".to_owned(), briefing: Some("so".to_owned()), ..PromptTurn::default() };
     let mut all = machine.step(Input::Begin(Box::new(turn)), 0);
     let options = json!([
         {"id": "o", "name": "O", "type": "select", "currentValue": "w", "options": [{"value": "v", "name": "V"}]},
@@ -91,7 +91,7 @@ fn told(update: impl Into<acp::SessionUpdate>) -> Vec<TaskFact> {
     let effects = machine.step(Input::Line(message.to_string().as_bytes()), 0);
     let rest = machine.flush();
     let fact = |effect: Effect| match effect {
-        Effect::Tell(fact) => Some(fact),
+        Effect::Report(fact) => Some(fact),
         _ => None,
     };
     effects.into_iter().chain(rest).filter_map(fact).collect()

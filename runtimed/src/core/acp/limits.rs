@@ -1,6 +1,6 @@
 //! Bounds on what is known and told of what an agent says. Those of tools and plans are in `core/tool.rs`.
 
-pub use crate::core::tool::{ID_MAX_BYTES, TITLE_MAX_BYTES};
+pub use crate::core::tool_limits::{ID_MAX_BYTES, TITLE_MAX_BYTES};
 /// Tools of which is known what was told.
 pub const TOOLS_KNOWN_MAX: usize = 256;
 /// Between two events that say no more than that a tool has printed something.
@@ -16,5 +16,5 @@ pub const SETTINGS_MAX: usize = 64;
 pub const SETTING_VALUES_MAX: usize = 4_096;
 /// Errors for people.
 pub const MESSAGE_MAX_BYTES: usize = 1 << 10;
-/// How long an agent that was told to stop has its input for; after that it ends, which some obey instead.
+/// OpenMethod long an agent that was told to stop has its input for; after that it ends, which some obey instead.
 pub const STOP_INPUT_MS: u64 = 1_000;

@@ -1,14 +1,14 @@
 //! The machine itself: an input and the time in, effects out.
 
-use super::desk::Desk;
+use super::input_effect::{Effect, Input, PromptTurn};
 use super::limits::{ID_MAX_BYTES, MESSAGE_MAX_BYTES};
-use super::rpc::{self, Heard, Wrong};
-use super::settings::{Settings, Wish, wishes};
+use super::pending_permissions::PendingPermissions;
+use super::prompt_turn::stopped;
+use super::rpc::{self, Message, RpcError};
+use super::settings::{SettingRequest, Settings, requested_settings};
 use super::tools::Tools;
-use super::turn::stopped;
-use super::words::{Effect, Input, Turn};
-use crate::core::read::{cut, text};
-use crate::core::voice::Joiner;
+use crate::core::json_fields::{cut, text};
+use crate::core::line_joiner::LineJoiner;
 use protocol::{AcpAgent, ModelFact, Permissions, Stream, TaskFact, Text};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ pub(super) const VERSION: u64 = 1;
 
 /// What an agent says of its own end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Outcome {
     pub good: bool,
     /// For people: what went wrong.
     pub message: Option<String>,
@@ -28,16 +28,16 @@ pub struct Verdict {
 pub(super) enum State {
     Initializing,
     Authenticating,
-    Opening(How),
+    Opening(OpenMethod),
     Setting,
     Ready,
     Prompting,
     Closed,
 }
 
-/// How a session is opened, the best first.
+/// OpenMethod a session is opened, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum OpenMethod {
     Resume,
     Load,
     New,
@@ -49,23 +49,23 @@ pub struct Machine {
     pub(super) cwd: String,
     pub(super) state: State,
     /// Of the request of ours that is under way.
-    pub(super) asked: u64,
+    pub(super) request_id: u64,
     pub(super) can_resume: bool,
     pub(super) can_load: bool,
     /// The one to go on with, until that was tried.
-    pub(super) before: Option<String>,
+    pub(super) previous_session: Option<String>,
     pub(super) session: Option<String>,
-    pub(super) wishes: VecDeque<Wish>,
+    pub(super) settings_to_apply: VecDeque<SettingRequest>,
     /// What is being set, in words.
-    pub(super) setting: String,
+    pub(super) setting_label: String,
     pub(super) settings: Settings,
-    pub(super) turn: Option<Box<Turn>>,
+    pub(super) turn: Option<Box<PromptTurn>>,
     pub(super) permissions: Permissions,
-    pub(super) desk: Desk,
+    pub(super) pending_permissions: PendingPermissions,
     pub(super) tools: Tools,
-    pub(super) voice: Joiner,
+    pub(super) text: LineJoiner,
     model: Option<String>,
-    verdict: Option<Verdict>,
+    outcome: Option<Outcome>,
     /// It was told to stop, and when its input ends though it said nothing.
     pub(super) stop_at: Option<u64>,
     pub(super) out: Vec<Effect>,
@@ -77,27 +77,27 @@ impl Machine {
         let mut machine = Self {
             cwd,
             state: State::Initializing,
-            asked: 0,
+            request_id: 0,
             can_resume: false,
             can_load: false,
-            before: session,
+            previous_session: session,
             session: None,
-            wishes: wishes(agent.mode.as_ref(), &agent.options).into(),
-            setting: String::new(),
+            settings_to_apply: requested_settings(agent.mode.as_ref(), &agent.options).into(),
+            setting_label: String::new(),
             settings: Settings::default(),
             turn: None,
             permissions: agent.permissions.clone(),
-            desk: Desk::default(),
+            pending_permissions: PendingPermissions::default(),
             tools: Tools::default(),
-            voice: Joiner::new(),
+            text: LineJoiner::new(),
             model: None,
-            verdict: None,
+            outcome: None,
             stop_at: None,
             out: Vec::new(),
             agent,
         };
         let fs = json!({"readTextFile": false, "writeTextFile": false});
-        machine.ask(
+        machine.request(
             "initialize",
             &json!({
                 "protocolVersion": VERSION,
@@ -113,31 +113,33 @@ impl Machine {
     }
 
     /// What it said of its end, once it did.
-    pub fn verdict(&self) -> Option<&Verdict> {
-        self.verdict.as_ref()
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
     }
 
     pub fn final_message(&self) -> Option<String> {
-        self.voice.final_message()
+        self.text.final_message()
     }
 
     /// When a `Tick` is due, if ever.
     pub fn next_wake(&self) -> Option<u64> {
         let stop = self.stop_at.filter(|_| self.state != State::Closed);
-        [stop, self.voice.next_wake(), self.tools.next_wake()].into_iter().flatten().min()
+        [stop, self.text.next_wake(), self.tools.next_wake()].into_iter().flatten().min()
     }
 
     pub fn step(&mut self, input: Input<'_>, now: u64) -> Vec<Effect> {
         match input {
-            Input::Line(line) => self.line(line, now),
-            Input::Cut { bytes } => self.log(format!("a line of {bytes} bytes was left out: too long")),
+            Input::Line(line) => self.on_line(line, now),
+            Input::LineTooLong { bytes } => {
+                self.log(format!("a line of {bytes} bytes was left out: too long"));
+            }
             Input::Begin(turn) => self.begin(turn),
-            Input::Permit(permit) => {
-                let effects = self.desk.permit(&permit);
+            Input::Permission(permit) => {
+                let effects = self.pending_permissions.resolve(&permit);
                 self.perform(effects);
             }
             Input::Stop => self.stop(now),
-            Input::Deaf => self.end(Err("the agent does not read its input".to_owned())),
+            Input::InputNotRead => self.end(Err("the agent does not read its input".to_owned())),
             Input::Tick => self.tick(now),
         }
         std::mem::take(&mut self.out)
@@ -145,7 +147,7 @@ impl Machine {
 
     /// Nothing more will come: what was held back is told, and what it asked for nobody has to decide any more.
     pub fn flush(&mut self) -> Vec<Effect> {
-        let mut effects = self.desk.withdraw_all();
+        let mut effects = self.pending_permissions.withdraw_all();
         // Nobody is left to read an answer.
         effects.retain(|effect| !matches!(effect, Effect::Send(_)));
         self.perform(effects);
@@ -155,70 +157,74 @@ impl Machine {
 
     fn release(&mut self) {
         let tools = self.tools.flush();
-        self.tell_tools(tools);
-        let said = self.voice.flush();
-        self.speak(said);
+        self.report_tools(tools);
+        let said = self.text.flush();
+        self.report_text(said);
     }
 
-    fn line(&mut self, line: &[u8], now: u64) {
+    fn on_line(&mut self, line: &[u8], now: u64) {
         if line.trim_ascii().is_empty() {
             return;
         }
         match rpc::parse(line) {
-            None => self.out.push(Effect::Print(line.to_vec())),
-            Some(Heard::Notice { method, params }) => self.notice(&method, &params, now),
-            Some(Heard::Request { id, method, params }) => self.request(id, &method, &params),
-            Some(Heard::Answer { id: Some(id), result }) if id == self.asked => self.answer(result),
+            None => self.out.push(Effect::OtherOutput(line.to_vec())),
+            Some(Message::Notification { method, params }) => self.on_notification(&method, &params, now),
+            Some(Message::Request { id, method, params }) => self.on_request(id, &method, &params),
+            Some(Message::Response { id: Some(id), result }) if id == self.request_id => {
+                self.on_response(result);
+            }
             // To something that was never asked, or twice.
-            Some(Heard::Answer { .. }) => {}
+            Some(Message::Response { .. }) => {}
         }
     }
 
-    fn answer(&mut self, result: Result<Value, Wrong>) {
+    fn on_response(&mut self, result: Result<Value, RpcError>) {
         // Whatever comes with the same number again is no answer any more.
-        self.asked += 1;
+        self.request_id += 1;
         match (self.state, result) {
-            (State::Initializing, Ok(answer)) => self.initialized(&answer),
-            (State::Initializing, Err(wrong)) => {
-                self.end(Err(format!("the agent did not begin: {}", wrong.words)));
+            (State::Initializing, Ok(answer)) => self.on_initialized(&answer),
+            (State::Initializing, Err(error)) => {
+                self.end(Err(format!("the agent did not begin: {}", error.message)));
             }
             (State::Authenticating, result) => {
-                if let Err(wrong) = result {
+                if let Err(error) = result {
                     // Whether that matters is seen when a session is opened.
-                    self.log(format!("authentication failed: {}", wrong.words));
+                    self.log(format!("authentication failed: {}", error.message));
                 }
-                self.open();
+                self.open_session();
             }
-            (State::Opening(how), Ok(answer)) => self.opened(how, &answer),
-            (State::Opening(How::New), Err(wrong)) => {
-                self.end(Err(format!("the agent did not open a session: {}", wrong.words)));
+            (State::Opening(how), Ok(answer)) => self.on_session_opened(how, &answer),
+            (State::Opening(OpenMethod::New), Err(error)) => {
+                self.end(Err(format!("the agent did not open a session: {}", error.message)));
             }
-            (State::Opening(how), Err(wrong)) => {
-                self.log(format!("the last session could not be taken up: {}", wrong.words));
-                if how == How::Load {
-                    self.before = None;
+            (State::Opening(how), Err(error)) => {
+                self.log(format!("the last session could not be taken up: {}", error.message));
+                if how == OpenMethod::Load {
+                    self.previous_session = None;
                 }
                 self.can_resume = false;
-                self.open();
+                self.open_session();
             }
             (State::Setting, result) => {
                 match result {
                     Ok(answer) => self.settings.renew(&answer),
-                    Err(wrong) => self.log(format!("{} could not be set: {}", self.setting, wrong.words)),
+                    Err(error) => {
+                        self.log(format!("{} could not be set: {}", self.setting_label, error.message));
+                    }
                 }
-                self.set_next();
+                self.apply_next_setting();
             }
             (State::Prompting, Ok(answer)) => self.end(stopped(text(&answer, "stopReason"))),
-            (State::Prompting, Err(wrong)) => self.end(Err(wrong.words)),
+            (State::Prompting, Err(error)) => self.end(Err(error.message)),
             (State::Ready | State::Closed, _) => {}
         }
     }
 
     fn tick(&mut self, now: u64) {
-        let said = self.voice.tick(now);
-        self.out.extend(said.into_iter().map(Effect::Tell));
+        let said = self.text.tick(now);
+        self.out.extend(said.into_iter().map(Effect::Report));
         let tools = self.tools.tick(now);
-        self.tell_tools(tools);
+        self.report_tools(tools);
         if self.state != State::Closed && self.stop_at.is_some_and(|at| at <= now) {
             self.end(Err("the agent did not stop when it was asked to".to_owned()));
         }
@@ -231,62 +237,62 @@ impl Machine {
         }
         let good = said.is_ok();
         let message = said.err().map(|words| cut(&words, MESSAGE_MAX_BYTES).to_owned());
-        self.verdict = Some(Verdict { good, message });
-        let effects = self.desk.withdraw_all();
+        self.outcome = Some(Outcome { good, message });
+        let effects = self.pending_permissions.withdraw_all();
         self.perform(effects);
         self.release();
         self.state = State::Closed;
         self.out.push(Effect::Close);
     }
 
-    pub(super) fn ask(&mut self, method: &str, params: &Value) {
-        self.asked += 1;
-        self.out.push(Effect::Send(rpc::request(self.asked, method, params)));
+    pub(super) fn request(&mut self, method: &str, params: &Value) {
+        self.request_id += 1;
+        self.out.push(Effect::Send(rpc::request(self.request_id, method, params)));
     }
 
     /// Tells which model the agent says it uses, when that is news.
-    pub(super) fn claim_model(&mut self) {
+    pub(super) fn report_model(&mut self) {
         let Some(name) = self.settings.model().map(|name| cut(name, ID_MAX_BYTES).to_owned()) else { return };
         if self.model.as_ref() != Some(&name) {
             self.model = Some(name.clone());
-            self.tell(TaskFact::Model(Box::new(ModelFact::Claimed { name })));
+            self.report(TaskFact::Model(Box::new(ModelFact::Claimed { name })));
         }
     }
 
-    pub(super) fn tell_tools(&mut self, tools: Vec<protocol::Tool>) {
-        tools.into_iter().for_each(|tool| self.tell(TaskFact::Tool(Box::new(tool))));
+    pub(super) fn report_tools(&mut self, tools: Vec<protocol::Tool>) {
+        tools.into_iter().for_each(|tool| self.report(TaskFact::Tool(Box::new(tool))));
     }
 
     /// Something else than words: the line that was being said ends before it.
-    pub(super) fn tell(&mut self, fact: TaskFact) {
-        let said = self.voice.flush();
-        self.out.extend(said.into_iter().chain([fact]).map(Effect::Tell));
+    pub(super) fn report(&mut self, fact: TaskFact) {
+        let said = self.text.flush();
+        self.out.extend(said.into_iter().chain([fact]).map(Effect::Report));
     }
 
     /// What we have to say ourselves. It interrupts nobody.
     pub(super) fn log(&mut self, words: String) {
         let text = Text { text: words, ..Text::default() };
-        self.out.push(Effect::Tell(TaskFact::Log { stream: Stream::Stderr, text, lost_events: None }));
+        self.out.push(Effect::Report(TaskFact::Log { stream: Stream::Stderr, text, lost_events: None }));
     }
 
     pub(super) fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Tell(fact) => self.tell(fact),
+                Effect::Report(fact) => self.report(fact),
                 other => self.out.push(other),
             }
         }
     }
 
-    pub(super) fn print(&mut self, line: &[u8]) {
-        self.out.push(Effect::Print(line.to_vec()));
+    pub(super) fn other_output(&mut self, line: &[u8]) {
+        self.out.push(Effect::OtherOutput(line.to_vec()));
     }
 
     pub(super) fn send(&mut self, line: Vec<u8>) {
         self.out.push(Effect::Send(line));
     }
 
-    pub(super) fn speak(&mut self, facts: Vec<TaskFact>) {
-        self.out.extend(facts.into_iter().map(Effect::Tell));
+    pub(super) fn report_text(&mut self, facts: Vec<TaskFact>) {
+        self.out.extend(facts.into_iter().map(Effect::Report));
     }
 }

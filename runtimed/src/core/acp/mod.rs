@@ -11,12 +11,14 @@
 //! `Ready` waits for the prompt, which an agent that was started in advance gets later. What an agent sends is
 //! read value by value and not as a whole: a field that nobody foresaw costs that field and not the message.
 
-mod desk;
+mod input_effect;
 mod limits;
 mod machine;
-mod opening;
-mod permit;
+mod pending_permissions;
+mod permission_rules;
+mod prompt_turn;
 mod rpc;
+mod session_setup;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -24,10 +26,8 @@ mod tool_fields;
 #[cfg(test)]
 mod tool_tests;
 mod tools;
-mod turn;
 mod updates;
-mod words;
 
-pub use machine::{Machine, Verdict};
-pub use turn::stopped;
-pub use words::{Choice, Effect, Input, Permit, Turn};
+pub use input_effect::{Effect, Input, PermissionChoice, PermissionDecision, PromptTurn};
+pub use machine::{Machine, Outcome};
+pub use prompt_turn::stopped;

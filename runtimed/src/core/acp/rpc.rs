@@ -1,7 +1,7 @@
 //! JSON-RPC in lines: what a line is, and how ours are made.
 
 use super::limits::MESSAGE_MAX_BYTES;
-use crate::core::read::{cut, text};
+use crate::core::json_fields::{cut, text};
 use serde_json::{Value, json};
 
 pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -9,74 +9,74 @@ pub const INVALID_PARAMS: i64 = -32602;
 pub const REQUEST_CANCELLED: i64 = -32800;
 
 #[derive(Debug, PartialEq)]
-pub enum Heard {
+pub enum Message {
     Request {
         id: Value,
         method: String,
         params: Value,
     },
-    Notice {
+    Notification {
         method: String,
         params: Value,
     },
     /// To a request of ours, if the id is one of ours.
-    Answer {
+    Response {
         id: Option<u64>,
-        result: Result<Value, Wrong>,
+        result: Result<Value, RpcError>,
     },
 }
 
 /// An error as the other side tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct RpcError {
     /// For people.
-    pub words: String,
+    pub message: String,
 }
 
 /// What a line says; nothing where it is no message.
-pub fn parse(line: &[u8]) -> Option<Heard> {
+pub fn parse(line: &[u8]) -> Option<Message> {
     let Value::Object(mut message) = serde_json::from_slice(line).ok()? else { return None };
     let id = message.remove("id");
     let params = message.remove("params").unwrap_or(Value::Null);
     match (message.remove("method"), id) {
-        (Some(Value::String(method)), None) => Some(Heard::Notice { method, params }),
-        (Some(Value::String(method)), Some(id)) => Some(Heard::Request { id, method, params }),
+        (Some(Value::String(method)), None) => Some(Message::Notification { method, params }),
+        (Some(Value::String(method)), Some(id)) => Some(Message::Request { id, method, params }),
         (Some(_), _) | (None, None) => None,
         (None, Some(id)) => {
             let result = match (message.remove("error"), message.remove("result")) {
-                (Some(error), _) if !error.is_null() => Err(wrong(&error)),
+                (Some(error), _) if !error.is_null() => Err(rpc_error(&error)),
                 (_, Some(result)) => Ok(result),
                 // Some answer without anything where there is nothing to say.
                 (_, None) => Ok(Value::Null),
             };
-            Some(Heard::Answer { id: id.as_u64(), result })
+            Some(Message::Response { id: id.as_u64(), result })
         }
     }
 }
 
 /// The message of an error, and what its data adds: some say "Internal error" and the reason only there.
-fn wrong(error: &Value) -> Wrong {
+fn rpc_error(error: &Value) -> RpcError {
     let message = text(error, "message").unwrap_or("an error without a message");
     let data = &error["data"];
     let found = [data, &data["message"], &data["details"], &data["error"], &data["error"]["message"]];
     let more = found.into_iter().find_map(Value::as_str).filter(|more| !more.is_empty() && *more != message);
     let words = more.map_or_else(|| message.to_owned(), |more| format!("{message}: {more}"));
-    Wrong { words: cut(&words, MESSAGE_MAX_BYTES).to_owned() }
+    RpcError { message: cut(&words, MESSAGE_MAX_BYTES).to_owned() }
 }
 
 pub fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
 }
 
-pub fn notice(method: &str, params: &Value) -> Vec<u8> {
+pub fn notification(method: &str, params: &Value) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
 
-pub fn answer(id: &Value, result: &Value) -> Vec<u8> {
+pub fn response(id: &Value, result: &Value) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
-pub fn refusal(id: &Value, code: i64, message: &str) -> Vec<u8> {
+pub fn error_response(id: &Value, code: i64, message: &str) -> Vec<u8> {
     line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}))
 }
 
@@ -92,16 +92,16 @@ mod tests {
 
     #[test]
     fn a_line_is_a_request_a_notice_an_answer_or_nothing() {
-        let wrong = |words: &str| Err(Wrong { words: words.to_owned() });
-        let answer = |id, result| Some(Heard::Answer { id, result });
+        let wrong = |words: &str| Err(RpcError { message: words.to_owned() });
+        let answer = |id, result| Some(Message::Response { id, result });
         for (line, expected) in [
             (
                 r#"{"id":"a","method":"m"}"#,
-                Some(Heard::Request { id: json!("a"), method: "m".into(), params: Value::Null }),
+                Some(Message::Request { id: json!("a"), method: "m".into(), params: Value::Null }),
             ),
             (
                 r#"{"method":"m","params":[1]}"#,
-                Some(Heard::Notice { method: "m".into(), params: json!([1]) }),
+                Some(Message::Notification { method: "m".into(), params: json!([1]) }),
             ),
             (r#"{"id":7,"result":{}}"#, answer(Some(7), Ok(json!({})))),
             (r#"{"id":7,"result":1,"error":null}"#, answer(Some(7), Ok(json!(1)))),

@@ -1,51 +1,51 @@
 //! What can be set in a session, as the agent offers it, and what of it fits a wish.
 
 use super::limits::{ID_MAX_BYTES, SETTING_VALUES_MAX, SETTINGS_MAX};
-use crate::core::read::{cut, items, text};
+use crate::core::json_fields::{cut, items, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What the agent offers; empty before it has told.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    modes: Vec<Named>,
+    modes: Vec<NamedValue>,
     mode: Option<String>,
-    options: Vec<Choice>,
+    options: Vec<ConfigOption>,
     /// What it says that its model is, in the words of agents that have no option for it.
     model: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-struct Named {
+struct NamedValue {
     id: String,
     name: String,
 }
 
 #[derive(Debug, Clone)]
-struct Choice {
+struct ConfigOption {
     id: String,
     name: String,
     category: Option<String>,
     current: Value,
-    values: Vec<Named>,
+    values: Vec<NamedValue>,
 }
 
 /// One thing to set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum SettingRequest {
     Mode(String),
     Option { name: String, value: String },
 }
 
 /// What becomes of a wish.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Granted {
+pub enum SettingPlan {
     /// Ask for it.
-    Ask { method: &'static str, params: Value },
+    Request { method: &'static str, params: Value },
     /// It is so already.
-    Already,
+    AlreadySet,
     /// It is not offered.
-    Unknown,
+    NotOffered,
 }
 
 impl Settings {
@@ -63,10 +63,13 @@ impl Settings {
     }
 
     /// Takes over options that are told again.
-    pub fn renew(&mut self, told: &Value) {
-        if told.get("configOptions").is_some_and(Value::is_array) {
-            self.options =
-                items(told, "configOptions").iter().take(SETTINGS_MAX).filter_map(choice).collect();
+    pub fn renew(&mut self, reported: &Value) {
+        if reported.get("configOptions").is_some_and(Value::is_array) {
+            self.options = items(reported, "configOptions")
+                .iter()
+                .take(SETTINGS_MAX)
+                .filter_map(config_option)
+                .collect();
         }
     }
 
@@ -76,41 +79,41 @@ impl Settings {
         option.or(self.model.as_deref()).filter(|model| !model.is_empty())
     }
 
-    pub fn grant(&self, session: &str, wish: &Wish) -> Granted {
-        match wish {
-            Wish::Mode(mode) => match pick(&self.modes, mode) {
-                Some(found) if self.mode.as_deref() == Some(found) => Granted::Already,
-                Some(found) => Granted::Ask {
+    pub fn plan(&self, session: &str, request: &SettingRequest) -> SettingPlan {
+        match request {
+            SettingRequest::Mode(mode) => match pick(&self.modes, mode) {
+                Some(found) if self.mode.as_deref() == Some(found) => SettingPlan::AlreadySet,
+                Some(found) => SettingPlan::Request {
                     method: "session/set_mode",
                     params: json!({"sessionId": session, "modeId": found}),
                 },
                 // Newer agents have their modes among the options.
-                None => self.grant_option(session, "mode", mode),
+                None => self.plan_option(session, "mode", mode),
             },
-            Wish::Option { name, value } => self.grant_option(session, name, value),
+            SettingRequest::Option { name, value } => self.plan_option(session, name, value),
         }
     }
 
-    fn grant_option(&self, session: &str, name: &str, value: &str) -> Granted {
-        let Some(option) = self.option(name) else { return Granted::Unknown };
+    fn plan_option(&self, session: &str, name: &str, value: &str) -> SettingPlan {
+        let Some(option) = self.option(name) else { return SettingPlan::NotOffered };
         let params = match option.current {
             Value::Bool(current) => match value.parse::<bool>() {
-                Ok(wanted) if wanted == current => return Granted::Already,
+                Ok(wanted) if wanted == current => return SettingPlan::AlreadySet,
                 Ok(wanted) => {
                     json!({"sessionId": session, "configId": option.id, "type": "boolean", "value": wanted})
                 }
-                Err(_) => return Granted::Unknown,
+                Err(_) => return SettingPlan::NotOffered,
             },
             _ => match pick(&option.values, value) {
-                Some(found) if option.current.as_str() == Some(found) => return Granted::Already,
+                Some(found) if option.current.as_str() == Some(found) => return SettingPlan::AlreadySet,
                 Some(found) => json!({"sessionId": session, "configId": option.id, "value": found}),
-                None => return Granted::Unknown,
+                None => return SettingPlan::NotOffered,
             },
         };
-        Granted::Ask { method: "session/set_config_option", params }
+        SettingPlan::Request { method: "session/set_config_option", params }
     }
 
-    fn option(&self, name: &str) -> Option<&Choice> {
+    fn option(&self, name: &str) -> Option<&ConfigOption> {
         let by_category = || self.options.iter().find(|option| option.category.as_deref() == Some(name));
         let by_name = || self.options.iter().find(|option| option.name.eq_ignore_ascii_case(name));
         self.options.iter().find(|option| option.id == name).or_else(by_category).or_else(by_name)
@@ -118,15 +121,17 @@ impl Settings {
 }
 
 /// What an agent is wished to have set, in the order it is set: options may depend on the mode.
-pub fn wishes(mode: Option<&String>, options: &BTreeMap<String, String>) -> Vec<Wish> {
-    let option =
-        |(name, value): (&String, &String)| Wish::Option { name: name.clone(), value: value.clone() };
-    mode.cloned().map(Wish::Mode).into_iter().chain(options.iter().map(option)).collect()
+pub fn requested_settings(mode: Option<&String>, options: &BTreeMap<String, String>) -> Vec<SettingRequest> {
+    let option = |(name, value): (&String, &String)| SettingRequest::Option {
+        name: name.clone(),
+        value: value.clone(),
+    };
+    mode.cloned().map(SettingRequest::Mode).into_iter().chain(options.iter().map(option)).collect()
 }
 
 /// The id among those offered that is meant: the very id, else the name, else the one whose last part it is, as
 /// in `provider/model`, if there is only one such.
-fn pick<'a>(offered: &'a [Named], wanted: &str) -> Option<&'a str> {
+fn pick<'a>(offered: &'a [NamedValue], wanted: &str) -> Option<&'a str> {
     let exact = offered.iter().find(|named| named.id == wanted);
     let by_name = || {
         let same = |text: &str| text.eq_ignore_ascii_case(wanted);
@@ -135,7 +140,7 @@ fn pick<'a>(offered: &'a [Named], wanted: &str) -> Option<&'a str> {
     let by_part = || {
         let last = |text: &str| text.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
         // Two that both name their provider mean two different models.
-        let fits = |named: &&Named| {
+        let fits = |named: &&NamedValue| {
             last(&named.id) == last(wanted) && !(named.id.contains('/') && wanted.contains('/'))
         };
         let mut found = offered.iter().filter(fits);
@@ -144,7 +149,7 @@ fn pick<'a>(offered: &'a [Named], wanted: &str) -> Option<&'a str> {
     exact.or_else(by_name).or_else(by_part).map(|named| named.id.as_str())
 }
 
-fn choice(option: &Value) -> Option<Choice> {
+fn config_option(option: &Value) -> Option<ConfigOption> {
     let id = text(option, "id").filter(|id| id.len() <= ID_MAX_BYTES)?;
     // Values may stand in groups.
     let values = items(option, "options").iter().flat_map(|entry| match items(entry, "options") {
@@ -152,7 +157,7 @@ fn choice(option: &Value) -> Option<Choice> {
         group => group,
     });
     let values: Vec<Value> = values.take(SETTING_VALUES_MAX).cloned().collect();
-    Some(Choice {
+    Some(ConfigOption {
         id: id.to_owned(),
         name: text(option, "name").map(|name| cut(name, ID_MAX_BYTES)).unwrap_or_default().to_owned(),
         category: text(option, "category").map(|category| cut(category, ID_MAX_BYTES).to_owned()),
@@ -161,11 +166,11 @@ fn choice(option: &Value) -> Option<Choice> {
     })
 }
 
-fn named(values: &[Value], id: &str) -> Vec<Named> {
+fn named(values: &[Value], id: &str) -> Vec<NamedValue> {
     let one = |value: &Value| {
         let id = text(value, id).filter(|id| id.len() <= ID_MAX_BYTES)?;
         let name = text(value, "name").unwrap_or(id);
-        Some(Named { id: id.to_owned(), name: cut(name, ID_MAX_BYTES).to_owned() })
+        Some(NamedValue { id: id.to_owned(), name: cut(name, ID_MAX_BYTES).to_owned() })
     };
     values.iter().take(SETTING_VALUES_MAX).filter_map(one).collect()
 }
@@ -190,36 +195,41 @@ mod tests {
 
     #[test]
     fn a_wish_is_granted_by_what_is_offered() {
-        let mode = |mode: &str| Wish::Mode(mode.to_owned());
-        let option =
-            |name: &str, value: &str| Wish::Option { name: name.to_owned(), value: value.to_owned() };
-        let set_mode = |id: &str| Granted::Ask {
+        let mode = |mode: &str| SettingRequest::Mode(mode.to_owned());
+        let option = |name: &str, value: &str| SettingRequest::Option {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        let set_mode = |id: &str| SettingPlan::Request {
             method: "session/set_mode",
             params: json!({"sessionId": "s", "modeId": id}),
         };
-        let set = |id: &str, value: &str| Granted::Ask {
+        let set = |id: &str, value: &str| SettingPlan::Request {
             method: "session/set_config_option",
             params: json!({"sessionId": "s", "configId": id, "value": value}),
         };
         let on = json!({"sessionId": "s", "configId": "fast", "type": "boolean", "value": true});
-        for (wish, granted) in [
+        for (request, plan) in [
             (mode("yolo"), set_mode("yolo")),
             (mode("ALL"), set_mode("yolo")),
-            (mode("build"), Granted::Already),
-            (mode("plan"), Granted::Unknown),
+            (mode("build"), SettingPlan::AlreadySet),
+            (mode("plan"), SettingPlan::NotOffered),
             (option("model", "b/two"), set("m", "b/two")),
             (option("model", "two"), set("m", "b/two")),
             (option("Model", "TWO"), set("m", "b/two")),
-            (option("model", "one"), Granted::Already),
-            (option("model", "x/two"), Granted::Unknown),
+            (option("model", "one"), SettingPlan::AlreadySet),
+            (option("model", "x/two"), SettingPlan::NotOffered),
             (option("m", "three"), set("m", "b/three")),
-            (option("model", "four"), Granted::Unknown),
-            (option("effort", "high"), Granted::Unknown),
-            (option("fast", "true"), Granted::Ask { method: "session/set_config_option", params: on }),
-            (option("fast", "false"), Granted::Already),
-            (option("fast", "maybe"), Granted::Unknown),
+            (option("model", "four"), SettingPlan::NotOffered),
+            (option("effort", "high"), SettingPlan::NotOffered),
+            (
+                option("fast", "true"),
+                SettingPlan::Request { method: "session/set_config_option", params: on },
+            ),
+            (option("fast", "false"), SettingPlan::AlreadySet),
+            (option("fast", "maybe"), SettingPlan::NotOffered),
         ] {
-            assert_eq!(offered().grant("s", &wish), granted, "{wish:?}");
+            assert_eq!(offered().plan("s", &request), plan, "{request:?}");
         }
     }
 

@@ -17,43 +17,44 @@ fn agent(fields: Value) -> AcpAgent {
 }
 
 /// A conversation and all that came of it.
-struct World {
+struct AcpFixture {
     machine: Machine,
     now: u64,
     effects: Vec<Effect>,
 }
 
-impl World {
+impl AcpFixture {
     fn new(agent: AcpAgent, session: Option<&str>) -> Self {
         let machine = Machine::new(agent, "/app".to_owned(), session.map(str::to_owned));
-        let mut world = Self { machine, now: 0, effects: Vec::new() };
-        world.tell(Input::Tick);
-        world
+        let mut fixture = Self { machine, now: 0, effects: Vec::new() };
+        fixture.input(Input::Tick);
+        fixture
     }
 
     /// One that has its prompt already, and works on it.
     fn working(agent: AcpAgent) -> Self {
-        let mut world = Self::new(agent, None);
-        world.begin("do it");
-        world.answer(&json!({"result": {}}));
-        world.answer(&json!({"result": {"sessionId": "s"}}));
-        assert_eq!(world.asked().0, "session/prompt");
-        world.effects.clear();
-        world
+        let mut fixture = Self::new(agent, None);
+        fixture.begin("do it");
+        fixture.answer(&json!({"result": {}}));
+        fixture.answer(&json!({"result": {"sessionId": "s"}}));
+        assert_eq!(fixture.last_request().0, "session/prompt");
+        fixture.effects.clear();
+        fixture
     }
 
-    fn tell(&mut self, input: Input<'_>) {
+    fn input(&mut self, input: Input<'_>) {
         self.effects.extend(self.machine.step(input, self.now));
     }
 
     fn begin(&mut self, prompt: &str) {
         let permissions = self.machine.permissions.clone();
-        let turn = Turn { prompt: prompt.to_owned(), briefing: Some("briefed".to_owned()), permissions };
-        self.tell(Input::Begin(Box::new(turn)));
+        let turn =
+            PromptTurn { prompt: prompt.to_owned(), briefing: Some("briefed".to_owned()), permissions };
+        self.input(Input::Begin(Box::new(turn)));
     }
 
     fn line(&mut self, message: &Value) {
-        self.tell(Input::Line(message.to_string().as_bytes()));
+        self.input(Input::Line(message.to_string().as_bytes()));
     }
 
     /// Answers what was asked last.
@@ -77,14 +78,14 @@ impl World {
     }
 
     /// The last request that we made.
-    fn asked(&self) -> (String, Value) {
+    fn last_request(&self) -> (String, Value) {
         let asked = self.sent().into_iter().rfind(|sent| sent.get("method").is_some()).expect("asked");
         (asked["method"].as_str().expect("a method").to_owned(), asked["params"].clone())
     }
 
-    fn told(&self) -> Vec<&TaskFact> {
+    fn reported(&self) -> Vec<&TaskFact> {
         let told = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Tell(fact) => Some(fact),
+            Effect::Report(fact) => Some(fact),
             _ => None,
         });
         told.collect()
@@ -95,16 +96,16 @@ impl World {
             TaskFact::Log { text, .. } => Some(text.text.clone()),
             _ => None,
         };
-        self.told().into_iter().filter_map(log).collect::<Vec<_>>().join("\n")
+        self.reported().into_iter().filter_map(log).collect::<Vec<_>>().join("\n")
     }
 
     fn closes(&self) -> usize {
         self.effects.iter().filter(|effect| **effect == Effect::Close).count()
     }
 
-    fn verdict(&self) -> Option<(bool, &str)> {
-        let verdict = self.machine.verdict()?;
-        Some((verdict.good, verdict.message.as_deref().unwrap_or_default()))
+    fn outcome(&self) -> Option<(bool, &str)> {
+        let outcome = self.machine.outcome()?;
+        Some((outcome.good, outcome.message.as_deref().unwrap_or_default()))
     }
 }
 
@@ -121,54 +122,57 @@ fn a_session_is_opened_in_the_best_way_there_is() {
         (Some("old"), can(false, false), "session/new"),
         (Some("old"), json!({"result": null}), "session/new"),
     ] {
-        let mut world = World::new(agent(json!({})), before);
-        assert_eq!(world.asked().0, "initialize");
-        world.answer(&capabilities);
-        let (method, params) = world.asked();
+        let mut fixture = AcpFixture::new(agent(json!({})), before);
+        assert_eq!(fixture.last_request().0, "initialize");
+        fixture.answer(&capabilities);
+        let (method, params) = fixture.last_request();
         assert_eq!((method.as_str(), params["cwd"].as_str()), (expected, Some("/app")), "{capabilities}");
         assert_eq!(
             params.get("sessionId").and_then(Value::as_str),
             before.filter(|_| method != "session/new")
         );
-        assert_eq!(world.logs().contains("this one is new"), before.is_some() && method == "session/new");
+        assert_eq!(fixture.logs().contains("this one is new"), before.is_some() && method == "session/new");
     }
 }
 
 #[test]
 fn one_way_after_the_other_is_tried_to_take_up_a_session() {
-    let mut world = World::new(agent(json!({})), Some("old"));
-    world.begin("do it");
-    world.answer(&json!({"result": {"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}}}}}));
+    let mut fixture = AcpFixture::new(agent(json!({})), Some("old"));
+    fixture.begin("do it");
+    fixture.answer(&json!({"result": {"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}}}}}));
     for method in ["session/resume", "session/load", "session/new"] {
-        assert_eq!(world.asked().0, method);
+        assert_eq!(fixture.last_request().0, method);
         // What an agent tells of an old session is not news.
-        world.line(&json!({"method": "session/update", "params": {"sessionId": "old", "update": {
+        fixture.line(&json!({"method": "session/update", "params": {"sessionId": "old", "update": {
             "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "history\n"}}}}));
         if method != "session/new" {
-            world.answer(&json!({"error": {"message": "gone"}}));
+            fixture.answer(&json!({"error": {"message": "gone"}}));
         }
     }
-    world.answer(&json!({"result": {"sessionId": "fresh"}}));
-    assert_eq!(world.asked().1["prompt"].as_array().map(Vec::len), Some(2), "a new one is briefed");
-    assert!(world.effects.contains(&Effect::Session("fresh".to_owned())));
-    let mut same = World::new(agent(json!({})), Some("old"));
+    fixture.answer(&json!({"result": {"sessionId": "fresh"}}));
+    assert_eq!(fixture.last_request().1["prompt"].as_array().map(Vec::len), Some(2), "a new one is briefed");
+    assert!(fixture.effects.contains(&Effect::Session("fresh".to_owned())));
+    let mut same = AcpFixture::new(agent(json!({})), Some("old"));
     same.begin("do it");
     same.answer(&json!({"result": {"agentCapabilities": {"sessionCapabilities": {"resume": {}}}}}));
     same.answer(&json!({"result": {}}));
-    assert_eq!(same.asked().1, json!({"sessionId": "old", "prompt": [{"type": "text", "text": "do it"}]}));
+    assert_eq!(
+        same.last_request().1,
+        json!({"sessionId": "old", "prompt": [{"type": "text", "text": "do it"}]})
+    );
 }
 
 #[test]
 fn one_that_is_started_in_advance_waits_for_its_prompt() {
-    let mut world = World::new(agent(json!({})), None);
-    world.answer(&json!({"result": {}}));
-    world.answer(&json!({"result": {"sessionId": "s"}}));
-    assert!(world.effects.contains(&Effect::Ready));
-    assert_eq!(world.asked().0, "session/new");
-    world.begin("do it");
-    assert_eq!(world.asked().0, "session/prompt");
-    world.begin("do it again");
-    assert_eq!(world.sent().iter().filter(|sent| sent["method"] == "session/prompt").count(), 1);
+    let mut fixture = AcpFixture::new(agent(json!({})), None);
+    fixture.answer(&json!({"result": {}}));
+    fixture.answer(&json!({"result": {"sessionId": "s"}}));
+    assert!(fixture.effects.contains(&Effect::Ready));
+    assert_eq!(fixture.last_request().0, "session/new");
+    fixture.begin("do it");
+    assert_eq!(fixture.last_request().0, "session/prompt");
+    fixture.begin("do it again");
+    assert_eq!(fixture.sent().iter().filter(|sent| sent["method"] == "session/prompt").count(), 1);
 }
 
 #[test]
@@ -179,13 +183,13 @@ fn authentication_is_asked_for_where_it_is_offered() {
         ("other", offered, "session/new"),
         ("key", json!({"result": {}}), "authenticate"),
     ] {
-        let mut world = World::new(agent(json!({"authenticate": method})), None);
-        world.answer(&answer);
-        assert_eq!(world.asked().0, expected, "{method}");
+        let mut fixture = AcpFixture::new(agent(json!({"authenticate": method})), None);
+        fixture.answer(&answer);
+        assert_eq!(fixture.last_request().0, expected, "{method}");
         if expected == "authenticate" {
-            world.answer(&json!({"error": {"message": "no such key"}}));
-            assert!(world.logs().contains("no such key"));
-            assert_eq!(world.asked().0, "session/new");
+            fixture.answer(&json!({"error": {"message": "no such key"}}));
+            assert!(fixture.logs().contains("no such key"));
+            assert_eq!(fixture.last_request().0, "session/new");
         }
     }
 }
@@ -205,88 +209,88 @@ fn the_end_of_a_turn_is_a_claim() {
         (json!({"result": {}}), false, "the agent ended its turn without a reason"),
         (json!({"error": {"code": 401, "message": "no key"}}), false, "no key"),
     ] {
-        let mut world = World::working(agent(json!({})));
-        let number = json!(world.machine.asked);
+        let mut fixture = AcpFixture::working(agent(json!({})));
+        let number = json!(fixture.machine.request_id);
         let mut answer = answer;
         answer["id"] = number;
-        world.line(&answer);
-        world.line(&answer);
-        assert_eq!(world.verdict(), Some((good, words)), "{answer}");
-        assert_eq!(world.closes(), 1);
+        fixture.line(&answer);
+        fixture.line(&answer);
+        assert_eq!(fixture.outcome(), Some((good, words)), "{answer}");
+        assert_eq!(fixture.closes(), 1);
     }
 }
 
 #[test]
 fn an_agent_that_does_not_begin_fails() {
-    let mut refuses = World::new(agent(json!({})), None);
+    let mut refuses = AcpFixture::new(agent(json!({})), None);
     refuses.answer(&json!({"error": {"message": "too old"}}));
-    assert_eq!(refuses.verdict(), Some((false, "the agent did not begin: too old")));
-    let mut homeless = World::new(agent(json!({})), None);
+    assert_eq!(refuses.outcome(), Some((false, "the agent did not begin: too old")));
+    let mut homeless = AcpFixture::new(agent(json!({})), None);
     homeless.answer(&json!({"result": {}}));
     homeless.answer(&json!({"error": {"message": "Authentication required"}}));
     assert_eq!(
-        homeless.verdict(),
+        homeless.outcome(),
         Some((false, "the agent did not open a session: Authentication required"))
     );
-    let mut nameless = World::new(agent(json!({})), None);
+    let mut nameless = AcpFixture::new(agent(json!({})), None);
     nameless.answer(&json!({"result": {}}));
     nameless.answer(&json!({"result": {}}));
-    assert_eq!(nameless.verdict(), Some((false, "the agent opened a session without a name")));
+    assert_eq!(nameless.outcome(), Some((false, "the agent opened a session without a name")));
 }
 
 #[test]
 fn what_is_set_is_told_and_what_cannot_be_is_left_out() {
-    let mut world =
-        World::new(agent(json!({"mode": "yolo", "options": {"effort": "high", "model": "two"}})), None);
-    world.begin("do it");
-    world.answer(&json!({"result": {}}));
+    let mut fixture =
+        AcpFixture::new(agent(json!({"mode": "yolo", "options": {"effort": "high", "model": "two"}})), None);
+    fixture.begin("do it");
+    fixture.answer(&json!({"result": {}}));
     let model = |current: &str| {
         json!([{"id": "model", "name": "Model", "type": "select", "currentValue": current,
         "options": [{"value": "one", "name": "1"}, {"value": "two", "name": "2"}]}])
     };
-    world.answer(&json!({"result": {"sessionId": "s", "configOptions": model("one"),
+    fixture.answer(&json!({"result": {"sessionId": "s", "configOptions": model("one"),
         "modes": {"currentModeId": "ask", "availableModes": [{"id": "yolo", "name": "All"}]}}}));
-    assert_eq!(world.asked().0, "session/set_mode");
-    world.answer(&json!({"error": {"message": "not today"}}));
-    assert_eq!(world.asked().0, "session/set_config_option");
-    world.answer(&json!({"result": {"configOptions": model("two")}}));
-    assert_eq!(world.asked().0, "session/prompt");
-    let logs = world.logs();
+    assert_eq!(fixture.last_request().0, "session/set_mode");
+    fixture.answer(&json!({"error": {"message": "not today"}}));
+    assert_eq!(fixture.last_request().0, "session/set_config_option");
+    fixture.answer(&json!({"result": {"configOptions": model("two")}}));
+    assert_eq!(fixture.last_request().0, "session/prompt");
+    let logs = fixture.logs();
     assert!(logs.contains("mode \"yolo\" could not be set: not today"), "{logs}");
     assert!(logs.contains("effort \"high\" is not offered by the agent: left out"), "{logs}");
-    let models = |world: &World| {
-        format!("{:?}", world.told().iter().filter(|fact| fact.kind() == "model").collect::<Vec<_>>())
+    let models = |fixture: &AcpFixture| {
+        format!("{:?}", fixture.reported().iter().filter(|fact| fact.kind() == "model").collect::<Vec<_>>())
     };
-    assert_eq!(models(&world), r#"[Model(Claimed { name: "two" })]"#);
-    world.update(&json!({"sessionUpdate": "config_option_update", "configOptions": model("two")}));
-    assert_eq!(models(&world), r#"[Model(Claimed { name: "two" })]"#, "told once");
+    assert_eq!(models(&fixture), r#"[Model(Claimed { name: "two" })]"#);
+    fixture.update(&json!({"sessionUpdate": "config_option_update", "configOptions": model("two")}));
+    assert_eq!(models(&fixture), r#"[Model(Claimed { name: "two" })]"#, "told once");
 }
 
 #[test]
 fn one_that_is_stopped_is_asked_first_and_then_hears_no_more() {
-    let mut world = World::working(agent(json!({})));
-    world.tell(Input::Stop);
+    let mut fixture = AcpFixture::working(agent(json!({})));
+    fixture.input(Input::Stop);
     assert_eq!(
-        world.sent(),
+        fixture.sent(),
         [json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}})]
     );
-    world.now = world.machine.next_wake().expect("it has so much time");
-    world.tell(Input::Tick);
-    assert_eq!((world.closes(), world.verdict().map(|(good, _)| good)), (1, Some(false)));
-    let mut early = World::new(agent(json!({})), None);
-    early.tell(Input::Stop);
+    fixture.now = fixture.machine.next_wake().expect("it has so much time");
+    fixture.input(Input::Tick);
+    assert_eq!((fixture.closes(), fixture.outcome().map(|(good, _)| good)), (1, Some(false)));
+    let mut early = AcpFixture::new(agent(json!({})), None);
+    early.input(Input::Stop);
     assert_eq!(early.closes(), 1);
 }
 
 #[test]
 fn a_tool_that_runs_when_it_is_stopped_is_told_as_cancelled() {
-    let mut world = World::working(agent(json!({})));
+    let mut fixture = AcpFixture::working(agent(json!({})));
     let tool = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "sleep 60", "status": status});
-    world.update(&tool("in_progress"));
-    world.tell(Input::Stop);
-    world.update(&tool("completed"));
-    let told = world
-        .told()
+    fixture.update(&tool("in_progress"));
+    fixture.input(Input::Stop);
+    fixture.update(&tool("completed"));
+    let told = fixture
+        .reported()
         .iter()
         .filter_map(|fact| match fact {
             TaskFact::Tool(tool) => Some(tool.status),
@@ -310,48 +314,50 @@ fn messages_that_tell_nothing_of_the_task_are_no_events() {
         json!({"sessionUpdate": "usage_update", "used": 1}),
         json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "do it"}}),
     ] {
-        let mut world = World::working(agent(json!({})));
-        world.update(&update);
-        assert_eq!(world.effects, [], "{update}");
+        let mut fixture = AcpFixture::working(agent(json!({})));
+        fixture.update(&update);
+        assert_eq!(fixture.effects, [], "{update}");
     }
-    let mut world = World::working(agent(json!({})));
-    world.line(&json!({"method": "session/update", "params": {"sessionId": "another",
+    let mut fixture = AcpFixture::working(agent(json!({})));
+    fixture.line(&json!({"method": "session/update", "params": {"sessionId": "another",
         "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}}}));
-    world.line(&json!({"method": "_auth/status_update", "params": {}}));
-    assert_eq!(world.effects, []);
+    fixture.line(&json!({"method": "_auth/status_update", "params": {}}));
+    assert_eq!(fixture.effects, []);
 }
 
 #[test]
 fn a_method_that_was_not_offered_is_not_found_and_no_event() {
-    let mut world = World::working(agent(json!({})));
+    let mut fixture = AcpFixture::working(agent(json!({})));
     let params = json!({"sessionId": "s", "path": "/a", "content": "x"});
-    world.line(&json!({"id": 4, "method": "fs/write_text_file", "params": params}));
+    fixture.line(&json!({"id": 4, "method": "fs/write_text_file", "params": params}));
     let refused =
         json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32601, "message": "method not found"}});
-    assert_eq!((world.sent(), world.told().len()), (vec![refused], 0));
+    assert_eq!((fixture.sent(), fixture.reported().len()), (vec![refused], 0));
 }
 
 #[test]
 fn what_is_said_before_the_prompt_is_no_answer_to_it() {
-    let mut world = World::new(agent(json!({})), None);
-    world.answer(&json!({"result": {}}));
-    world.answer(&json!({"result": {"sessionId": "s"}}));
-    world.update(
+    let mut fixture = AcpFixture::new(agent(json!({})), None);
+    fixture.answer(&json!({"result": {}}));
+    fixture.answer(&json!({"result": {"sessionId": "s"}}));
+    fixture.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "mode: yolo"}}),
     );
-    assert!(world.effects.contains(&Effect::Print(b"mode: yolo".to_vec())));
-    assert_eq!((world.told().len(), world.machine.final_message()), (0, None));
+    assert!(fixture.effects.contains(&Effect::OtherOutput(b"mode: yolo".to_vec())));
+    assert_eq!((fixture.reported().len(), fixture.machine.final_message()), (0, None));
 }
 
 #[test]
 fn the_last_line_is_told_with_the_end() {
-    let mut world = World::working(agent(json!({})));
-    world.update(
+    let mut fixture = AcpFixture::working(agent(json!({})));
+    fixture.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "done"}}),
     );
-    world.line(&json!({"id": world.machine.asked, "result": {"stopReason": "end_turn"}}));
-    assert!(matches!(world.told()[..], [TaskFact::Message(text)] if text.text == "done" && !text.partial));
-    assert_eq!(world.machine.final_message().as_deref(), Some("done"));
+    fixture.line(&json!({"id": fixture.machine.request_id, "result": {"stopReason": "end_turn"}}));
+    assert!(
+        matches!(fixture.reported()[..], [TaskFact::Message(text)] if text.text == "done" && !text.partial)
+    );
+    assert_eq!(fixture.machine.final_message().as_deref(), Some("done"));
 }
 
 #[derive(Debug, Clone)]
@@ -362,7 +368,7 @@ enum Step {
     Permit(u64, bool),
     Begin,
     Stop,
-    Deaf,
+    InputNotRead,
     Wait(u64),
 }
 
@@ -374,7 +380,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u64..6, any::<bool>()).prop_map(|(permission, allow)| Step::Permit(permission, allow)),
         2 => Just(Step::Begin),
         1 => Just(Step::Stop),
-        1 => Just(Step::Deaf),
+        1 => Just(Step::InputNotRead),
         2 => (0u64..3_000).prop_map(Step::Wait),
     ]
 }
@@ -412,51 +418,51 @@ proptest! {
         let default = if asks { Decision::Ask } else { Decision::Allow };
         let permissions = Permissions { default, rules: Vec::new() };
         let agent = AcpAgent { permissions, ..agent(json!({"mode": "m", "authenticate": "key"})) };
-        let mut world = World::new(agent, continues.then_some("old"));
+        let mut fixture = AcpFixture::new(agent, continues.then_some("old"));
         let mut requests = Vec::new();
         for (number, step) in steps.into_iter().enumerate() {
-            let open = world.closes() == 0;
+            let open = fixture.closes() == 0;
             match step {
-                Step::Answer(which) => world.answer(&result(which)),
-                Step::Line(which) => world.tell(Input::Line(printed(which).as_bytes())),
+                Step::Answer(which) => fixture.answer(&result(which)),
+                Step::Line(which) => fixture.input(Input::Line(printed(which).as_bytes())),
                 Step::Ask(known) => {
                     let mut request = permission(number as u64);
                     if !known {
                         request["method"] = json!("fs/read_text_file");
                     }
                     requests.extend(open.then(|| request["id"].clone()));
-                    world.line(&request);
+                    fixture.line(&request);
                 }
                 Step::Permit(permission, allow) => {
                     let decision = if allow { Decision::Allow } else { Decision::Deny };
-                    world.tell(Input::Permit(Permit { permission, decision, option: None }));
+                    fixture.input(Input::Permission(PermissionDecision { permission, decision, option: None }));
                 }
-                Step::Begin => world.begin("do it"),
-                Step::Stop => world.tell(Input::Stop),
-                Step::Deaf => world.tell(Input::Deaf),
+                Step::Begin => fixture.begin("do it"),
+                Step::Stop => fixture.input(Input::Stop),
+                Step::InputNotRead => fixture.input(Input::InputNotRead),
                 Step::Wait(ms) => {
-                    world.now += ms;
-                    world.tell(Input::Tick);
+                    fixture.now += ms;
+                    fixture.input(Input::Tick);
                 }
             }
         }
-        world.tell(Input::Stop);
-        world.now += 10_000;
-        world.tell(Input::Tick);
-        world.effects.extend(world.machine.flush());
-        prop_assert_eq!(world.closes(), 1);
-        prop_assert!(world.machine.verdict().is_some());
-        prop_assert!(world.machine.next_wake().is_none());
+        fixture.input(Input::Stop);
+        fixture.now += 10_000;
+        fixture.input(Input::Tick);
+        fixture.effects.extend(fixture.machine.flush());
+        prop_assert_eq!(fixture.closes(), 1);
+        prop_assert!(fixture.machine.outcome().is_some());
+        prop_assert!(fixture.machine.next_wake().is_none());
         let answers: Vec<Value> =
-            world.sent().into_iter().filter(|sent| sent.get("method").is_none()).map(|sent| sent["id"].clone()).collect();
+            fixture.sent().into_iter().filter(|sent| sent.get("method").is_none()).map(|sent| sent["id"].clone()).collect();
         for request in &requests {
             prop_assert_eq!(answers.iter().filter(|answer| *answer == request).count(), 1, "{}", request);
         }
         prop_assert_eq!(answers.len(), requests.len());
-        let close = world.effects.iter().position(|effect| *effect == Effect::Close);
-        let last_sent = world.effects.iter().rposition(|effect| matches!(effect, Effect::Send(_)));
+        let close = fixture.effects.iter().position(|effect| *effect == Effect::Close);
+        let last_sent = fixture.effects.iter().rposition(|effect| matches!(effect, Effect::Send(_)));
         prop_assert!(last_sent < close, "nothing is sent after the end");
-        let waits = world.effects.iter().rfind(|effect| matches!(effect, Effect::Waits(_)));
-        prop_assert_ne!(waits, Some(&Effect::Waits(true)));
+        let waits = fixture.effects.iter().rfind(|effect| matches!(effect, Effect::AwaitsDecision(_)));
+        prop_assert_ne!(waits, Some(&Effect::AwaitsDecision(true)));
     }
 }

@@ -1,7 +1,7 @@
 //! Where agents put what there is to know of a tool in an update about it.
 
-use crate::core::read::{cut, first_text, items, text};
-use crate::core::tool::{DIFFS_MAX, ID_MAX_BYTES, PATHS_MAX};
+use crate::core::json_fields::{cut, first_text, items, text};
+use crate::core::tool_limits::{DIFFS_MAX, ID_MAX_BYTES, PATHS_MAX};
 use protocol::{Diff, ToolStatus};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use super::limits::TOOL_OUTPUT_EVERY_MS;
 use super::tools::Tools;
-use crate::core::tool::OUTPUT_MAX_BYTES;
+use crate::core::tool_limits::OUTPUT_MAX_BYTES;
 use protocol::{Diff, Tool, ToolStatus};
 use serde_json::{Value, json};
 
@@ -25,15 +25,15 @@ fn only_what_is_new_is_told() {
     let mut tools = Tools::default();
     let begins =
         json!({"title": "bash", "kind": "execute", "status": "pending", "rawInput": {}, "content": []});
-    let told = tools.see(&update(begins.clone()), 0).expect("news");
+    let told = tools.update(&update(begins.clone()), 0).expect("news");
     assert_eq!(
         told,
         tool(|tool| (tool.title, tool.tool) = (Some("bash".to_owned()), Some("execute".to_owned())))
     );
-    assert_eq!(tools.see(&update(begins), 1), None, "the same again");
+    assert_eq!(tools.update(&update(begins), 1), None, "the same again");
     let runs = json!({"title": "make", "status": "in_progress", "rawInput": {"command": "make"},
         "locations": [{"path": "/app/x"}, {"path": "/app/x"}]});
-    let told = tools.see(&update(runs), 2).expect("news");
+    let told = tools.update(&update(runs), 2).expect("news");
     let expected = tool(|tool| {
         tool.status = ToolStatus::Running;
         tool.title = Some("make".to_owned());
@@ -44,14 +44,14 @@ fn only_what_is_new_is_told() {
     let ends = json!({"status": "completed", "title": "make", "rawInput": {"command": "make"},
         "content": [{"type": "content", "content": {"type": "text", "text": "done"}}],
         "rawOutput": {"output": "done", "metadata": {"exit": 0}}});
-    let told = tools.see(&update(ends), 3).expect("news");
+    let told = tools.update(&update(ends), 3).expect("news");
     let expected = tool(|tool| {
         tool.status = ToolStatus::Completed;
         tool.output = Some("done".to_owned());
         tool.exit_code = Some(0);
     });
     assert_eq!(told, expected);
-    assert_eq!(tools.see(&json!({"title": "nobody's"}), 4), None);
+    assert_eq!(tools.update(&json!({"title": "nobody's"}), 4), None);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_kind_that_an_agent_does_not_say_is_seen_by_what_it_is_given() {
         (json!({"kind": "think", "rawInput": {"command": "make"}}), Some("think")),
         (json!({"title": "make"}), None),
     ] {
-        let told = Tools::default().see(&update(fields.clone()), 0).expect("news");
+        let told = Tools::default().update(&update(fields.clone()), 0).expect("news");
         assert_eq!(told.tool.as_deref(), kind, "{fields}");
     }
 }
@@ -92,7 +92,7 @@ fn output_and_exit_code_are_found_where_each_agent_puts_them() {
         ),
         (json!({"rawOutput": {"exit_code": "odd"}, "content": "odd"}), None, None),
     ] {
-        let told = Tools::default().see(&update(fields.clone()), 0).expect("news");
+        let told = Tools::default().update(&update(fields.clone()), 0).expect("news");
         assert_eq!((told.output.as_deref(), told.exit_code), (output, exit), "{fields}");
     }
 }
@@ -101,34 +101,34 @@ fn output_and_exit_code_are_found_where_each_agent_puts_them() {
 fn a_diff_is_told_once() {
     let mut tools = Tools::default();
     let edit = json!({"content": [{"type": "diff", "path": "/a", "oldText": null, "newText": "x"}]});
-    let told = tools.see(&update(edit.clone()), 0).expect("news");
+    let told = tools.update(&update(edit.clone()), 0).expect("news");
     assert_eq!(told.diffs, [Diff { path: "/a".to_owned(), old: None, new: "x".to_owned() }]);
-    assert_eq!(tools.see(&update(edit), 1), None);
+    assert_eq!(tools.update(&update(edit), 1), None);
 }
 
 #[test]
 fn what_is_printed_in_pieces_is_told_now_and_then_and_whole() {
     let mut tools = Tools::default();
     let piece = |text: &str| update(json!({"_meta": {"terminal_output_delta": {"data": text}}}));
-    assert_eq!(tools.see(&piece("a"), 0).and_then(|tool| tool.output).as_deref(), Some("a"));
-    assert_eq!(tools.see(&piece("b"), 1), None);
-    assert_eq!(tools.see(&piece("c"), 2), None);
+    assert_eq!(tools.update(&piece("a"), 0).and_then(|tool| tool.output).as_deref(), Some("a"));
+    assert_eq!(tools.update(&piece("b"), 1), None);
+    assert_eq!(tools.update(&piece("c"), 2), None);
     assert_eq!(tools.next_wake(), Some(TOOL_OUTPUT_EVERY_MS));
     assert_eq!(tools.tick(TOOL_OUTPUT_EVERY_MS - 1), []);
     let told = tools.tick(TOOL_OUTPUT_EVERY_MS);
     assert_eq!(told.iter().map(|tool| tool.output.as_deref()).collect::<Vec<_>>(), [Some("abc")]);
     assert_eq!(tools.next_wake(), None);
-    assert_eq!(tools.see(&piece("d"), TOOL_OUTPUT_EVERY_MS + 1), None);
-    let ends = tools.see(&update(json!({"status": "completed"})), TOOL_OUTPUT_EVERY_MS + 2).expect("news");
+    assert_eq!(tools.update(&piece("d"), TOOL_OUTPUT_EVERY_MS + 1), None);
+    let ends = tools.update(&update(json!({"status": "completed"})), TOOL_OUTPUT_EVERY_MS + 2).expect("news");
     assert_eq!((ends.status, ends.output.as_deref()), (ToolStatus::Completed, Some("abcd")));
-    let long = tools.see(&piece(&"x".repeat(3 * OUTPUT_MAX_BYTES)), 10_000).expect("news");
+    let long = tools.update(&piece(&"x".repeat(3 * OUTPUT_MAX_BYTES)), 10_000).expect("news");
     assert!(long.truncated && long.output.is_some_and(|output| output.len() == OUTPUT_MAX_BYTES));
 }
 
 #[test]
 fn what_a_permission_is_about_is_all_that_is_known() {
     let mut tools = Tools::default();
-    tools.see(&update(json!({"title": "edit", "kind": "edit", "rawInput": {"filePath": "/a"}})), 0);
+    tools.update(&update(json!({"title": "edit", "kind": "edit", "rawInput": {"filePath": "/a"}})), 0);
     let asks = json!({"content": [{"type": "diff", "path": "/b", "oldText": "x", "newText": "y"}], "title": "edit /b"});
     let (about, subjects) = tools.describe(&update(asks.clone()));
     assert_eq!(
@@ -137,7 +137,7 @@ fn what_a_permission_is_about_is_all_that_is_known() {
     );
     assert_eq!(about.input, Some(json!({"filePath": "/a"})));
     assert_eq!(format!("{subjects:?}"), r#"Subjects { all: ["/a", "/b"], cut: false }"#);
-    let told = tools.see(&update(asks), 1).expect("it was not told of the tool");
+    let told = tools.update(&update(asks), 1).expect("it was not told of the tool");
     assert_eq!(told.diffs.len(), 1);
 }
 
@@ -156,14 +156,14 @@ fn a_tool_that_a_cancel_cut_off_is_no_success() {
         (json!({"content": text("more")}), ToolStatus::Running),
     ] {
         let mut tools = Tools::default();
-        tools.see(&update(json!({"title": "sleep 60", "status": "in_progress"})), 0);
-        tools.see(&json!({"toolCallId": "before", "title": "ls", "status": "completed"}), 0);
+        tools.update(&update(json!({"title": "sleep 60", "status": "in_progress"})), 0);
+        tools.update(&json!({"toolCallId": "before", "title": "ls", "status": "completed"}), 0);
         tools.cancel();
-        let told = tools.see(&update(ends.clone()), 1_000).expect("news");
+        let told = tools.update(&update(ends.clone()), 1_000).expect("news");
         assert_eq!(told.status, expected, "{ends}");
         let again =
-            tools.see(&update(json!({"status": "completed", "title": "again"})), 1_001).expect("news");
-        let before = tools.see(&json!({"toolCallId": "before", "title": "ls -l"}), 1_002).expect("news");
+            tools.update(&update(json!({"status": "completed", "title": "again"})), 1_001).expect("news");
+        let before = tools.update(&json!({"toolCallId": "before", "title": "ls -l"}), 1_002).expect("news");
         let later = if expected == ToolStatus::Completed { expected } else { ToolStatus::Cancelled };
         assert_eq!((again.status, before.status), (later, ToolStatus::Completed), "{ends}");
     }

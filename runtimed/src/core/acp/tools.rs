@@ -1,12 +1,12 @@
 //! What an agent does with its tools: read from its updates, and told as what is new of it.
 
 use super::limits::{TOOL_OUTPUT_EVERY_MS, TOOLS_KNOWN_MAX};
-use super::permit::Subjects;
+use super::permission_rules::Subjects;
 use super::tool_fields::{
     diffs, exit_code, exit_in_words, id, is_nothing, kind_by_input, output, paths, printed, status,
 };
-use crate::core::read::{cut, first_text, tail};
-use crate::core::tool::{self, ID_MAX_BYTES, OUTPUT_MAX_BYTES, TITLE_MAX_BYTES};
+use crate::core::json_fields::{cut, first_text, tail};
+use crate::core::tool_limits::{self, ID_MAX_BYTES, OUTPUT_MAX_BYTES, TITLE_MAX_BYTES};
 use protocol::{Tool, ToolStatus};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -15,18 +15,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The newest tools, and what was told of each.
 #[derive(Debug, Default)]
 pub struct Tools {
-    known: VecDeque<Known>,
+    known: VecDeque<ToolState>,
     /// The turn was cancelled: agents report tools that this ended as completed.
     cancelled: bool,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct ToolState {
     /// All that is known, to tell a permission by. Without output and diffs.
     tool: Tool,
     subjects: Subjects,
     /// What was told last, as numbers: the text itself may be long.
-    told: Told,
+    reported: ReportedTool,
     /// What comes in pieces.
     printed: String,
     printed_cut: bool,
@@ -36,7 +36,7 @@ struct Known {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Told {
+struct ReportedTool {
     any: bool,
     status: ToolStatus,
     input: Option<u64>,
@@ -46,36 +46,36 @@ struct Told {
 
 impl Tools {
     /// Takes an update; what is new in it.
-    pub fn see(&mut self, update: &Value, now: u64) -> Option<Tool> {
+    pub fn update(&mut self, update: &Value, now: u64) -> Option<Tool> {
         let (id, cancelled) = (id(update)?, self.cancelled);
         let known = self.entry(&id);
         let mut news = Tool { id, ..Tool::default() };
         let was = known.tool.status;
-        known.learn(update, &mut news);
+        known.merge(update, &mut news);
         if cancelled && known.was_cut_off(was) {
             known.tool.status = ToolStatus::Cancelled;
         }
         let (output, cut) = known.output(update);
         news.status = known.tool.status;
-        let quiet = known.told.any && known.says_nothing(&news) && news.status == known.told.status;
+        let quiet = known.reported.any && known.adds_nothing(&news) && news.status == known.reported.status;
         if let Some(output) = output {
             let number = hash(&output);
-            if known.told.output == Some(number) {
+            if known.reported.output == Some(number) {
                 known.held = None;
             } else if quiet && now < known.due {
                 known.held = Some((output, cut));
             } else {
-                known.give_output(&mut news, output, cut, now);
+                known.report_output(&mut news, output, cut, now);
             }
         } else if !quiet && let Some((output, cut)) = known.held.take() {
-            known.give_output(&mut news, output, cut, now);
+            known.report_output(&mut news, output, cut, now);
         }
-        let is_news = !known.told.any || !known.says_nothing(&news) || news.output.is_some();
-        if !is_news && known.told.status == news.status {
+        let is_news = !known.reported.any || !known.adds_nothing(&news) || news.output.is_some();
+        if !is_news && known.reported.status == news.status {
             return None;
         }
-        (known.told.any, known.told.status) = (true, news.status);
-        Some(tool::fit(news))
+        (known.reported.any, known.reported.status) = (true, news.status);
+        Some(tool_limits::truncate(news))
     }
 
     /// The turn is cancelled: what has not ended by now is ended by that.
@@ -86,12 +86,12 @@ impl Tools {
     /// Output that waited long enough.
     pub fn tick(&mut self, now: u64) -> Vec<Tool> {
         let due = self.known.iter_mut().filter(|known| known.held.is_some() && known.due <= now);
-        due.filter_map(|known| known.release(now)).collect()
+        due.filter_map(|known| known.flush_output(now)).collect()
     }
 
     /// Output that nobody has to wait for any more.
     pub fn flush(&mut self) -> Vec<Tool> {
-        self.known.iter_mut().filter_map(|known| known.release(0)).collect()
+        self.known.iter_mut().filter_map(|known| known.flush_output(0)).collect()
     }
 
     pub fn next_wake(&self) -> Option<u64> {
@@ -104,7 +104,7 @@ impl Tools {
         let mut about = Tool { id: id.clone(), ..Tool::default() };
         // On a copy: what only a permission tells was not told of the tool.
         let mut known = self.entry(&id).clone();
-        known.learn(update, &mut about);
+        known.merge(update, &mut about);
         let whole =
             Tool { diffs: about.diffs, truncated: known.tool.truncated || about.truncated, ..known.tool };
         let mut subjects = known.subjects;
@@ -112,23 +112,23 @@ impl Tools {
             // Some say what they will run only in the title.
             whole.title.iter().for_each(|title| subjects.add(title));
         }
-        (tool::fit(whole), subjects)
+        (tool_limits::truncate(whole), subjects)
     }
 
-    fn entry(&mut self, id: &str) -> &mut Known {
+    fn entry(&mut self, id: &str) -> &mut ToolState {
         let at = self.known.iter().position(|known| known.tool.id == id).unwrap_or_else(|| {
             if self.known.len() >= TOOLS_KNOWN_MAX {
                 self.known.pop_front();
             }
             let tool = Tool { id: id.to_owned(), ..Tool::default() };
-            self.known.push_back(Known { tool, ..Known::default() });
+            self.known.push_back(ToolState { tool, ..ToolState::default() });
             self.known.len() - 1
         });
         &mut self.known[at]
     }
 }
 
-impl Known {
+impl ToolState {
     /// Whether the end that was just reported is that of a tool which had not ended before, `was` its status, and
     /// shows nothing of having done its work: an exit code of 0, or a changed file.
     fn was_cut_off(&self, was: ToolStatus) -> bool {
@@ -137,12 +137,12 @@ impl Known {
             ToolStatus::Completed | ToolStatus::Failed | ToolStatus::Cancelled => false,
         };
         let worked = self.tool.status == ToolStatus::Completed
-            && (self.tool.exit_code == Some(0) || self.told.diffs.is_some());
+            && (self.tool.exit_code == Some(0) || self.reported.diffs.is_some());
         (open(was) || was == ToolStatus::Cancelled) && !open(self.tool.status) && !worked
     }
 
     /// Takes over what is not output, and puts into `news` what is another than before.
-    fn learn(&mut self, update: &Value, news: &mut Tool) {
+    fn merge(&mut self, update: &Value, news: &mut Tool) {
         if let Some(title) =
             first_text(update, &["title"]).map(|title| cut(title, TITLE_MAX_BYTES).to_owned())
             && self.tool.title.as_ref() != Some(&title)
@@ -159,7 +159,7 @@ impl Known {
             self.tool.tool = Some(kind);
         }
         self.tool.status = status(update).unwrap_or(self.tool.status);
-        self.learn_input(update, news);
+        self.merge_input(update, news);
         let paths = paths(update);
         if !paths.is_empty() && paths != self.tool.paths {
             news.paths.clone_from(&paths);
@@ -171,9 +171,9 @@ impl Known {
         }
         let diffs = diffs(update);
         let number = hash(&format!("{diffs:?}"));
-        if !diffs.is_empty() && self.told.diffs != Some(number) {
+        if !diffs.is_empty() && self.reported.diffs != Some(number) {
             diffs.iter().for_each(|diff| self.subjects.add(&diff.path));
-            self.told.diffs = Some(number);
+            self.reported.diffs = Some(number);
             news.diffs = diffs;
         }
         if let Some(code) = exit_code(update)
@@ -183,15 +183,15 @@ impl Known {
         }
     }
 
-    fn learn_input(&mut self, update: &Value, news: &mut Tool) {
+    fn merge_input(&mut self, update: &Value, news: &mut Tool) {
         let Some(input) = update.get("rawInput").filter(|input| !is_nothing(input)) else { return };
         let number = hash(&input.to_string());
-        if self.told.input == Some(number) {
+        if self.reported.input == Some(number) {
             return;
         }
-        self.told.input = Some(number);
+        self.reported.input = Some(number);
         self.subjects.add_input(input);
-        let fitting = tool::fit(Tool { input: Some(input.clone()), ..Tool::default() });
+        let fitting = tool_limits::truncate(Tool { input: Some(input.clone()), ..Tool::default() });
         (news.truncated, self.tool.truncated) = (news.truncated || fitting.truncated, fitting.truncated);
         (news.input, self.tool.input) = (fitting.input.clone(), fitting.input);
     }
@@ -211,27 +211,27 @@ impl Known {
         (Some(kept.to_owned()), kept.len() < output.len())
     }
 
-    fn give_output(&mut self, news: &mut Tool, output: String, cut: bool, now: u64) {
+    fn report_output(&mut self, news: &mut Tool, output: String, cut: bool, now: u64) {
         if self.tool.exit_code.is_none() && self.tool.status == ToolStatus::Failed {
             news.exit_code = exit_in_words(&output);
             self.tool.exit_code = news.exit_code;
         }
-        self.told.output = Some(hash(&output));
+        self.reported.output = Some(hash(&output));
         self.held = None;
         self.due = now.saturating_add(TOOL_OUTPUT_EVERY_MS);
         news.truncated |= cut;
         news.output = Some(output);
     }
 
-    fn release(&mut self, now: u64) -> Option<Tool> {
+    fn flush_output(&mut self, now: u64) -> Option<Tool> {
         let (output, cut) = self.held.take()?;
         let mut news = Tool { id: self.tool.id.clone(), status: self.tool.status, ..Tool::default() };
-        self.give_output(&mut news, output, cut, now);
-        Some(tool::fit(news))
+        self.report_output(&mut news, output, cut, now);
+        Some(tool_limits::truncate(news))
     }
 
     /// Whether there is nothing in it but who it is about, its status and its output.
-    fn says_nothing(&self, news: &Tool) -> bool {
+    fn adds_nothing(&self, news: &Tool) -> bool {
         let nothing = Tool {
             id: news.id.clone(),
             status: news.status,

@@ -1,22 +1,22 @@
 //! What an agent sends while it works: updates, which become facts, and requests, each of which is answered.
 
-use super::desk::Request;
-use super::machine::{How, Machine, State};
-use super::permit;
+use super::machine::{Machine, OpenMethod, State};
+use super::pending_permissions::PermissionRequest;
+use super::permission_rules;
 use super::rpc::{self, INVALID_PARAMS, METHOD_NOT_FOUND};
-use crate::core::read::{items, text};
-use crate::core::tool::{PLAN_ENTRIES_MAX, fit_plan};
-use crate::core::voice::Voice;
+use crate::core::json_fields::{items, text};
+use crate::core::line_joiner::TextKind;
+use crate::core::tool_limits::{PLAN_ENTRIES_MAX, truncate_plan};
 use protocol::{PlanEntry, TaskFact};
 use serde_json::Value;
 
 impl Machine {
     /// Takes a notification. One that tells nothing of the task is left to the log of what the agent printed.
-    pub(super) fn notice(&mut self, method: &str, params: &Value, now: u64) {
+    pub(super) fn on_notification(&mut self, method: &str, params: &Value, now: u64) {
         match method {
             "session/update" => {
                 let session = text(params, "sessionId");
-                if matches!(self.state, State::Opening(How::Resume | How::Load)) {
+                if matches!(self.state, State::Opening(OpenMethod::Resume | OpenMethod::Load)) {
                     // History, which was told when it was made.
                     return;
                 }
@@ -27,7 +27,7 @@ impl Machine {
                 self.update(&params["update"], now);
             }
             "$/cancel_request" => {
-                let effects = self.desk.withdraw(&params["requestId"]);
+                let effects = self.pending_permissions.withdraw(&params["requestId"]);
                 self.perform(effects);
             }
             _ => {}
@@ -36,16 +36,16 @@ impl Machine {
 
     fn update(&mut self, update: &Value, now: u64) {
         match text(update, "sessionUpdate").unwrap_or_default() {
-            "agent_message_chunk" => self.chunk(Voice::Message, &update["content"], now),
-            "agent_thought_chunk" => self.chunk(Voice::Thought, &update["content"], now),
+            "agent_message_chunk" => self.chunk(TextKind::Message, &update["content"], now),
+            "agent_thought_chunk" => self.chunk(TextKind::Thought, &update["content"], now),
             "tool_call" | "tool_call_update" => {
-                let tool = self.tools.see(update, now);
-                self.tell_tools(tool.into_iter().collect());
+                let tool = self.tools.update(update, now);
+                self.report_tools(tool.into_iter().collect());
             }
-            "plan" => self.tell(TaskFact::Plan { entries: plan(update) }),
+            "plan" => self.report(TaskFact::Plan { entries: plan(update) }),
             "config_option_update" => {
                 self.settings.renew(update);
-                self.claim_model();
+                self.report_model();
             }
             // What it used, and trouble with its model, is told by the gateway; what was said to it is known. Raw
             // messages are for the log of what the agent printed, not for the events of the task.
@@ -53,39 +53,39 @@ impl Machine {
         }
     }
 
-    fn chunk(&mut self, voice: Voice, content: &Value, now: u64) {
+    fn chunk(&mut self, kind: TextKind, content: &Value, now: u64) {
         match (text(content, "type"), text(content, "text")) {
             // Nobody has asked it anything yet: that is no answer.
             (Some("text"), Some(words)) if !matches!(self.state, State::Prompting | State::Closed) => {
-                self.print(words.as_bytes());
+                self.other_output(words.as_bytes());
             }
             (Some("text"), Some(words)) => {
-                let facts = self.voice.say(voice, words, now);
-                self.speak(facts);
+                let facts = self.text.push(kind, words, now);
+                self.report_text(facts);
             }
             // No text: an image, for example.
             _ => {}
         }
     }
 
-    pub(super) fn request(&mut self, id: Value, method: &str, params: &Value) {
+    pub(super) fn on_request(&mut self, id: Value, method: &str, params: &Value) {
         if self.state == State::Closed {
             // Its input has ended: there is no way to answer.
             return;
         }
         if method != "session/request_permission" {
             // Not offered when the conversation began: some agents ask all the same, and go on without it.
-            return self.send(rpc::refusal(&id, METHOD_NOT_FOUND, "method not found"));
+            return self.send(rpc::error_response(&id, METHOD_NOT_FOUND, "method not found"));
         }
         if !params["toolCall"].is_object() {
             self.log("the agent asked to be allowed something and did not say what".to_owned());
-            return self.send(rpc::refusal(&id, INVALID_PARAMS, "toolCall is missing"));
+            return self.send(rpc::error_response(&id, INVALID_PARAMS, "toolCall is missing"));
         }
         let (about, subjects) = self.tools.describe(&params["toolCall"]);
-        let request = Request { id, about, subjects, options: permit::options(params) };
+        let request = PermissionRequest { id, about, subjects, options: permission_rules::options(params) };
         let effects = match self.stop_at {
-            Some(_) => self.desk.turn_away(&request),
-            None => self.desk.take(request, &self.permissions),
+            Some(_) => self.pending_permissions.reject_late(&request),
+            None => self.pending_permissions.receive(request, &self.permissions),
         };
         self.perform(effects);
     }
@@ -97,5 +97,5 @@ fn plan(update: &Value) -> Vec<PlanEntry> {
         status: text(entry, "status").unwrap_or("pending").to_owned(),
         priority: text(entry, "priority").map(str::to_owned),
     };
-    fit_plan(items(update, "entries").iter().take(PLAN_ENTRIES_MAX).map(entry).collect())
+    truncate_plan(items(update, "entries").iter().take(PLAN_ENTRIES_MAX).map(entry).collect())
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 /// A world that obeys the kernel's rules: a leader exits once, the tree is empty only after that,
 /// and SIGKILL empties it in the end.
 #[derive(Debug, Clone, Copy)]
-enum World {
+enum Event {
     LeaderExits,
     OutputCloses,
     TreeEmpties,
@@ -17,20 +17,20 @@ enum World {
     Time(u64),
 }
 
-fn world() -> impl Strategy<Value = World> {
+fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        Just(World::LeaderExits),
-        Just(World::OutputCloses),
-        Just(World::TreeEmpties),
-        Just(World::Cancel),
-        Just(World::CancelNow),
-        Just(World::Concludes),
-        any::<bool>().prop_map(World::Waits),
-        (0u64..20_000).prop_map(World::Time),
+        Just(Event::LeaderExits),
+        Just(Event::OutputCloses),
+        Just(Event::TreeEmpties),
+        Just(Event::Cancel),
+        Just(Event::CancelNow),
+        Just(Event::Concludes),
+        any::<bool>().prop_map(Event::Waits),
+        (0u64..20_000).prop_map(Event::Time),
     ]
 }
 
-struct Run {
+struct JobFixture {
     job: Job,
     now: u64,
     leader: bool,
@@ -39,13 +39,13 @@ struct Run {
     effects: Vec<Effect>,
 }
 
-impl Run {
+impl JobFixture {
     fn new(leftovers: Leftovers, deadline: Option<u64>) -> Self {
-        Self::asking(leftovers, deadline, 0)
+        Self::with_stop_request(leftovers, deadline, 0)
     }
 
-    fn asking(leftovers: Leftovers, deadline: Option<u64>, ask_ms: u64) -> Self {
-        let job = Job::new(leftovers, deadline, 500).with_ask_ms(ask_ms);
+    fn with_stop_request(leftovers: Leftovers, deadline: Option<u64>, stop_request_ms: u64) -> Self {
+        let job = Job::new(leftovers, deadline, 500).with_stop_request_ms(stop_request_ms);
         Self { job, now: 0, leader: true, output: true, tree: true, effects: Vec::new() }
     }
 
@@ -53,29 +53,29 @@ impl Run {
         self.effects.extend(self.job.step(input, self.now));
     }
 
-    fn happen(&mut self, what: World) {
+    fn apply(&mut self, what: Event) {
         match what {
-            World::LeaderExits if self.leader => {
+            Event::LeaderExits if self.leader => {
                 self.leader = false;
                 self.input(Input::LeaderExited(RawExit::Exited(3)));
             }
-            World::OutputCloses if self.output => {
+            Event::OutputCloses if self.output => {
                 self.output = false;
                 self.input(Input::OutputClosed);
             }
-            World::TreeEmpties if self.tree && !self.leader => {
+            Event::TreeEmpties if self.tree && !self.leader => {
                 self.tree = false;
                 self.input(Input::TreeEmpty);
             }
-            World::Cancel => self.input(Input::Cancel { grace_ms: 500 }),
-            World::CancelNow => self.input(Input::Cancel { grace_ms: 0 }),
-            World::Concludes => self.input(Input::Concluded),
-            World::Waits(waits) => self.input(Input::Waits(waits)),
-            World::Time(by) => {
+            Event::Cancel => self.input(Input::Cancel { grace_ms: 500 }),
+            Event::CancelNow => self.input(Input::Cancel { grace_ms: 0 }),
+            Event::Concludes => self.input(Input::Concluded),
+            Event::Waits(waits) => self.input(Input::AwaitsDecision(waits)),
+            Event::Time(by) => {
                 self.now += by;
                 self.input(Input::Tick);
             }
-            World::LeaderExits | World::OutputCloses | World::TreeEmpties => {}
+            Event::LeaderExits | Event::OutputCloses | Event::TreeEmpties => {}
         }
     }
 
@@ -87,56 +87,56 @@ impl Run {
 proptest! {
     #[test]
     fn a_cancelled_job_ends_and_is_reported_once(
-        keep: bool, deadline in prop::option::of(0u64..5_000), before in prop::collection::vec(world(), 0..20),
-        kernel_obeys: bool, ask_ms in 0u64..2_000,
+        keep: bool, deadline in prop::option::of(0u64..5_000), before in prop::collection::vec(event(), 0..20),
+        kernel_obeys: bool, stop_request_ms in 0u64..2_000,
     ) {
         let leftovers = if keep { Leftovers::Keep } else { Leftovers::Kill };
-        let mut run = Run::asking(leftovers, deadline, ask_ms);
-        before.into_iter().for_each(|what| run.happen(what));
-        run.happen(World::Cancel);
+        let mut fixture = JobFixture::with_stop_request(leftovers, deadline, stop_request_ms);
+        before.into_iter().for_each(|what| fixture.apply(what));
+        fixture.apply(Event::Cancel);
         // First for who is asked, then for all.
-        run.happen(World::Time(250));
-        run.happen(World::Time(250));
+        fixture.apply(Event::Time(250));
+        fixture.apply(Event::Time(250));
         if kernel_obeys {
-            for what in [World::LeaderExits, World::TreeEmpties, World::OutputCloses] {
-                run.happen(what);
+            for what in [Event::LeaderExits, Event::TreeEmpties, Event::OutputCloses] {
+                fixture.apply(what);
             }
         }
-        run.happen(World::Time(KILL_MAX_MS + DRAIN_MS));
-        run.happen(World::Time(KILL_MAX_MS + DRAIN_MS));
-        prop_assert_eq!(run.job.phase(), Phase::Over);
-        prop_assert_eq!(run.reports(), 1);
-        prop_assert_eq!(run.effects.iter().filter(|e| **e == Effect::Finish).count(), 1);
+        fixture.apply(Event::Time(KILL_MAX_MS + DRAIN_MS));
+        fixture.apply(Event::Time(KILL_MAX_MS + DRAIN_MS));
+        prop_assert_eq!(fixture.job.phase(), Phase::Over);
+        prop_assert_eq!(fixture.reports(), 1);
+        prop_assert_eq!(fixture.effects.iter().filter(|e| **e == Effect::Finish).count(), 1);
     }
 
     #[test]
     fn a_leader_that_exits_is_reported_whatever_it_left(
-        keep: bool, before in prop::collection::vec(world(), 0..20),
+        keep: bool, before in prop::collection::vec(event(), 0..20),
     ) {
         let leftovers = if keep { Leftovers::Keep } else { Leftovers::Kill };
-        let mut run = Run::new(leftovers, None);
-        before.into_iter().for_each(|what| run.happen(what));
-        run.happen(World::LeaderExits);
+        let mut fixture = JobFixture::new(leftovers, None);
+        before.into_iter().for_each(|what| fixture.apply(what));
+        fixture.apply(Event::LeaderExits);
         for _ in 0..3 {
-            run.happen(World::Time(KILL_MAX_MS + DRAIN_MS));
+            fixture.apply(Event::Time(KILL_MAX_MS + DRAIN_MS));
         }
-        prop_assert_eq!(run.reports(), 1);
+        prop_assert_eq!(fixture.reports(), 1);
     }
 
     #[test]
     fn a_tick_when_due_makes_progress(
         keep: bool, deadline in prop::option::of(0u64..5_000),
-        steps in prop::collection::vec(world(), 0..30), ask_ms in 0u64..2_000,
+        steps in prop::collection::vec(event(), 0..30), stop_request_ms in 0u64..2_000,
     ) {
         let leftovers = if keep { Leftovers::Keep } else { Leftovers::Kill };
-        let mut run = Run::asking(leftovers, deadline, ask_ms);
+        let mut fixture = JobFixture::with_stop_request(leftovers, deadline, stop_request_ms);
         for what in steps {
-            run.happen(what);
-            if let Some(at) = run.job.next_wake() {
-                run.now = run.now.max(at);
-                let before = run.job.phase();
-                run.input(Input::Tick);
-                prop_assert_ne!(run.job.phase(), before);
+            fixture.apply(what);
+            if let Some(at) = fixture.job.next_wake() {
+                fixture.now = fixture.now.max(at);
+                let before = fixture.job.phase();
+                fixture.input(Input::Tick);
+                prop_assert_ne!(fixture.job.phase(), before);
             }
         }
     }
@@ -151,7 +151,7 @@ fn a_silent_job_is_timed_out_and_a_talking_one_is_not() {
     }
     assert_eq!(job.next_wake(), Some(370));
     assert_eq!(job.step(Input::Tick, 370), [Effect::TermTree]);
-    let end = End { why: Some(Why::TimedOut), ..End::default() };
+    let end = End { reason: Some(StopReason::TimedOut), ..End::default() };
     assert_eq!(job.phase(), Phase::Stopping { end, kill_at: 870 });
 }
 
@@ -173,50 +173,50 @@ fn a_pause_of_the_sandbox_is_no_silence() {
 #[test]
 fn a_job_that_waits_for_somebody_may_be_silent() {
     let mut job = Job::new(Leftovers::Kill, None, 500).with_idle_ms(Some(100), 0);
-    job.step(Input::Waits(true), 50);
+    job.step(Input::AwaitsDecision(true), 50);
     job.step(Input::Output, 60);
     assert_eq!(job.next_wake(), None);
-    job.step(Input::Waits(false), 1_000);
+    job.step(Input::AwaitsDecision(false), 1_000);
     assert_eq!(job.next_wake(), Some(1_100));
 }
 
 #[test]
 fn a_job_that_said_all_goes_or_is_killed_and_that_is_no_failure() {
     for (goes, exit) in [(true, RawExit::Exited(3)), (false, RawExit::Signalled(9))] {
-        let mut run = Run::asking(Leftovers::Kill, None, 100);
-        run.happen(World::Concludes);
+        let mut fixture = JobFixture::with_stop_request(Leftovers::Kill, None, 100);
+        fixture.apply(Event::Concludes);
         if goes {
-            run.happen(World::LeaderExits);
-            run.happen(World::OutputCloses);
+            fixture.apply(Event::LeaderExits);
+            fixture.apply(Event::OutputCloses);
         } else {
-            run.happen(World::Time(LEAVE_MS));
-            assert_eq!(run.effects, [Effect::KillTree]);
-            run.leader = false;
-            run.input(Input::LeaderExited(exit));
+            fixture.apply(Event::Time(LEAVE_MS));
+            assert_eq!(fixture.effects, [Effect::KillTree]);
+            fixture.leader = false;
+            fixture.input(Input::LeaderExited(exit));
         }
-        run.happen(World::TreeEmpties);
+        fixture.apply(Event::TreeEmpties);
         let end = End { leader: Some(exit), ..End::default() };
-        assert!(run.effects.contains(&Effect::Report(end)), "{:?}", run.effects);
+        assert!(fixture.effects.contains(&Effect::Report(end)), "{:?}", fixture.effects);
     }
 }
 
 #[test]
 fn a_job_that_does_not_go_is_killed_alone_where_what_it_left_is_kept() {
-    let mut run = Run::new(Leftovers::Keep, None);
-    run.happen(World::Concludes);
-    run.happen(World::Time(LEAVE_MS));
-    assert_eq!(run.effects, [Effect::KillLeader]);
-    run.leader = false;
-    run.input(Input::LeaderExited(RawExit::Signalled(9)));
-    run.happen(World::OutputCloses);
+    let mut fixture = JobFixture::new(Leftovers::Keep, None);
+    fixture.apply(Event::Concludes);
+    fixture.apply(Event::Time(LEAVE_MS));
+    assert_eq!(fixture.effects, [Effect::KillLeader]);
+    fixture.leader = false;
+    fixture.input(Input::LeaderExited(RawExit::Signalled(9)));
+    fixture.apply(Event::OutputCloses);
     let end = End { leader: Some(RawExit::Signalled(9)), ..End::default() };
-    assert_eq!(run.effects, [Effect::KillLeader, Effect::Report(end)]);
-    assert_eq!(run.job.phase(), Phase::Background);
+    assert_eq!(fixture.effects, [Effect::KillLeader, Effect::Report(end)]);
+    assert_eq!(fixture.job.phase(), Phase::Background);
     // One that SIGKILL cannot end is no reason to end the others, and holds up nobody.
-    let mut stuck = Run::new(Leftovers::Keep, None);
-    stuck.happen(World::Concludes);
-    stuck.happen(World::Time(LEAVE_MS));
-    stuck.happen(World::Time(KILL_MAX_MS));
+    let mut stuck = JobFixture::new(Leftovers::Keep, None);
+    stuck.apply(Event::Concludes);
+    stuck.apply(Event::Time(LEAVE_MS));
+    stuck.apply(Event::Time(KILL_MAX_MS));
     let end = End { gave_up: true, ..End::default() };
     assert_eq!(stuck.effects, [Effect::KillLeader, Effect::Report(end)]);
     assert_eq!(stuck.job.phase(), Phase::Background);
@@ -234,37 +234,37 @@ fn a_job_that_was_started_in_advance_gets_other_limits_with_its_purpose() {
 
 #[test]
 fn who_has_a_word_for_stop_hears_that_first_and_the_rest_within_the_same_grace() {
-    let mut run = Run::asking(Leftovers::Kill, None, 100);
-    run.happen(World::Cancel);
-    assert_eq!(run.effects, [Effect::Ask]);
-    run.happen(World::Time(100));
-    assert_eq!(run.effects, [Effect::Ask, Effect::TermTree]);
-    run.happen(World::Time(400));
-    assert_eq!(run.effects, [Effect::Ask, Effect::TermTree, Effect::KillTree]);
-    let mut obeys = Run::asking(Leftovers::Kill, None, 100);
-    for what in [World::Cancel, World::LeaderExits, World::TreeEmpties] {
-        obeys.happen(what);
+    let mut fixture = JobFixture::with_stop_request(Leftovers::Kill, None, 100);
+    fixture.apply(Event::Cancel);
+    assert_eq!(fixture.effects, [Effect::RequestStop]);
+    fixture.apply(Event::Time(100));
+    assert_eq!(fixture.effects, [Effect::RequestStop, Effect::TermTree]);
+    fixture.apply(Event::Time(400));
+    assert_eq!(fixture.effects, [Effect::RequestStop, Effect::TermTree, Effect::KillTree]);
+    let mut obeys = JobFixture::with_stop_request(Leftovers::Kill, None, 100);
+    for what in [Event::Cancel, Event::LeaderExits, Event::TreeEmpties] {
+        obeys.apply(what);
     }
-    let end = End { why: Some(Why::Cancelled), leader: Some(RawExit::Exited(3)), ..End::default() };
-    assert_eq!(obeys.effects, [Effect::Ask, Effect::TermTree, Effect::Report(end), Effect::Finish]);
+    let end = End { reason: Some(StopReason::Cancelled), leader: Some(RawExit::Exited(3)), ..End::default() };
+    assert_eq!(obeys.effects, [Effect::RequestStop, Effect::TermTree, Effect::Report(end), Effect::Finish]);
 }
 
 #[test]
 fn the_true_exit_survives_a_late_cancel() {
-    let mut run = Run::new(Leftovers::Keep, None);
-    run.happen(World::LeaderExits);
-    run.happen(World::Cancel);
-    run.happen(World::TreeEmpties);
+    let mut fixture = JobFixture::new(Leftovers::Keep, None);
+    fixture.apply(Event::LeaderExits);
+    fixture.apply(Event::Cancel);
+    fixture.apply(Event::TreeEmpties);
     let end = End { leader: Some(RawExit::Exited(3)), ..End::default() };
-    assert!(run.effects.contains(&Effect::Report(end)));
+    assert!(fixture.effects.contains(&Effect::Report(end)));
 }
 
 #[test]
 fn a_held_pipe_is_leaky_and_its_holder_lives_on() {
-    let mut run = Run::new(Leftovers::Keep, None);
-    run.happen(World::LeaderExits);
-    run.happen(World::Time(DRAIN_MS));
-    assert_eq!(run.job.phase(), Phase::Background);
+    let mut fixture = JobFixture::new(Leftovers::Keep, None);
+    fixture.apply(Event::LeaderExits);
+    fixture.apply(Event::Time(DRAIN_MS));
+    assert_eq!(fixture.job.phase(), Phase::Background);
     let end = End { leader: Some(RawExit::Exited(3)), leaky: true, ..End::default() };
-    assert_eq!(run.effects, [Effect::Report(end)]);
+    assert_eq!(fixture.effects, [Effect::Report(end)]);
 }

@@ -2,8 +2,8 @@
 //! decision about services: it says what the value is, or what it must be instead.
 
 use super::error::Invalid;
-use super::tree::{Kind, Node};
-use super::words::{duration_ms, nearest, segment};
+use super::syntax::{duration_ms, nearest, segment};
+use super::yaml_node::{Kind, Node};
 
 pub(super) struct Field<'a> {
     source: &'a str,

@@ -20,22 +20,22 @@
 //! bytes ─`yaml`─► `tree` with lines ─`read`─► specs ─`check`─► specs that hold. `read` and `check` name the
 //! field that is wrong; `parse` finds its line.
 
-mod check;
 mod error;
 mod field;
 mod parse;
-mod read;
-mod tree;
-mod words;
+mod specs;
+mod syntax;
+mod validate;
 mod yaml;
+mod yaml_node;
 
 #[cfg(test)]
-mod hostile;
+mod hostile_tests;
 #[cfg(test)]
-mod refusals;
+mod rejection_tests;
 #[cfg(test)]
 mod tests;
 
-pub use check::{log_pattern, validate, validate_all};
 pub use error::{Invalid, ManifestError};
 pub use parse::{Document, parse};
+pub use validate::{log_pattern, validate, validate_all};

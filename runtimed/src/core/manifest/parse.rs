@@ -1,10 +1,10 @@
 //! The whole way from bytes to specs, and from a field that is wrong to its line.
 
-use super::check::validate_build;
 use super::error::{Invalid, ManifestError};
 use super::field::Field;
-use super::tree::Node;
-use super::{read::read, validate_all, yaml};
+use super::validate::validate_build;
+use super::yaml_node::Node;
+use super::{specs::read, validate_all, yaml};
 use crate::limits::MANIFEST_MAX_BYTES;
 use protocol::{BuildSpec, ServiceSpec};
 

@@ -2,8 +2,8 @@
 //! bounded while it is parsed.
 
 use super::error::ManifestError;
-use super::tree::{Entry, Kind, Node};
-use super::words::{one_line, segment};
+use super::syntax::{one_line, segment};
+use super::yaml_node::{Entry, Kind, Node};
 use crate::limits::MANIFEST_MAX_BYTES;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::budget::BudgetBreach;

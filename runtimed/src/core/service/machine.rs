@@ -23,8 +23,8 @@
 //!
 //! A service that runs keeps running when something it depends on fails: there is no cascade.
 
-use super::{Dependencies, Effect, Input, Phase, Policy, Then};
-use crate::core::graph::Standing;
+use super::{AfterStop, Dependencies, Effect, Input, Phase, Policy};
+use crate::core::service_graph::Readiness;
 use crate::limits::{
     BACKOFF_MAX_MS, BACKOFF_MIN_MS, HEALTH_INTERVAL_MIN_MS, PROBE_EAGER_FOR_MS, PROBE_STARTING_MS,
     STEADY_RUN_MS,
@@ -57,12 +57,12 @@ impl Machine {
             Input::Start => self.start(now, policy),
             Input::Stop => self.stop(),
             Input::Restart => self.restart(now, policy),
-            Input::Nudge => self.nudge(now, policy),
+            Input::RetryNow => self.retry_now(now, policy),
             Input::TaskEnded if self.wanted && policy.restart_after_task => self.restart(now, policy),
-            Input::TaskEnded => self.nudge(now, policy),
-            Input::Dependencies(dependencies) => self.depend(dependencies, now, policy),
-            Input::Ended(exit) => self.ended(&exit, now, policy),
-            Input::Probe(result) => self.probed(result, now, policy),
+            Input::TaskEnded => self.retry_now(now, policy),
+            Input::Dependencies(dependencies) => self.on_dependencies(dependencies, now, policy),
+            Input::Ended(exit) => self.on_ended(&exit, now, policy),
+            Input::Probe(result) => self.on_probe(result, now, policy),
             Input::Tick => self.tick(now, policy),
         }
     }
@@ -95,17 +95,17 @@ impl Machine {
 
     /// What this service is to those that depend on it. One that did its work and ended is as good as
     /// ready: a migration that ran must not hold up a server that restarts later.
-    pub fn standing(&self) -> Standing {
+    pub fn readiness(&self) -> Readiness {
         match &self.phase {
-            Phase::Ready { .. } => Standing::Ready,
-            Phase::Stopped if self.done => Standing::Ready,
+            Phase::Ready { .. } => Readiness::Ready,
+            Phase::Stopped if self.done => Readiness::Ready,
             Phase::Starting { .. }
             | Phase::Unhealthy { .. }
             | Phase::Waiting { .. }
             | Phase::Backoff { .. }
-            | Phase::Stopping { then: Then::Start } => Standing::Coming,
-            Phase::Stopped | Phase::FailedDependency { .. } | Phase::Stopping { then: Then::Stay } => {
-                Standing::Failed
+            | Phase::Stopping { then: AfterStop::Start } => Readiness::Pending,
+            Phase::Stopped | Phase::FailedDependency { .. } | Phase::Stopping { then: AfterStop::Stay } => {
+                Readiness::Failed
             }
         }
     }
@@ -126,10 +126,10 @@ impl Machine {
         match self.job() {
             Job::None => {
                 self.failures = 0;
-                self.begin(now, policy)
+                self.spawn_or_wait(now, policy)
             }
             Job::Runs => vec![],
-            Job::Ends(_) => self.enter(Phase::Stopping { then: Then::Start }),
+            Job::Ends(_) => self.enter(Phase::Stopping { then: AfterStop::Start }),
         }
     }
 
@@ -139,8 +139,8 @@ impl Machine {
         self.failures = 0;
         match self.job() {
             Job::None => self.enter(Phase::Stopped),
-            Job::Runs => self.end_job(Then::Stay),
-            Job::Ends(_) => self.enter(Phase::Stopping { then: Then::Stay }),
+            Job::Runs => self.end_job(AfterStop::Stay),
+            Job::Ends(_) => self.enter(Phase::Stopping { then: AfterStop::Stay }),
         }
     }
 
@@ -148,33 +148,33 @@ impl Machine {
         match self.job() {
             Job::Runs => {
                 self.failures = 0;
-                self.end_job(Then::Start)
+                self.end_job(AfterStop::Start)
             }
             Job::None | Job::Ends(_) => self.start(now, policy),
         }
     }
 
     /// Failures are kept: what changed may have nothing to do with why it fails.
-    fn nudge(&mut self, now: u64, policy: &Policy) -> Vec<Effect> {
-        if matches!(self.phase, Phase::Backoff { .. }) { self.begin(now, policy) } else { vec![] }
+    fn retry_now(&mut self, now: u64, policy: &Policy) -> Vec<Effect> {
+        if matches!(self.phase, Phase::Backoff { .. }) { self.spawn_or_wait(now, policy) } else { vec![] }
     }
 
-    fn depend(&mut self, dependencies: Dependencies, now: u64, policy: &Policy) -> Vec<Effect> {
+    fn on_dependencies(&mut self, dependencies: Dependencies, now: u64, policy: &Policy) -> Vec<Effect> {
         self.dependencies = dependencies;
         let waits = matches!(self.phase, Phase::Waiting { .. } | Phase::FailedDependency { .. });
-        if waits { self.begin(now, policy) } else { vec![] }
+        if waits { self.spawn_or_wait(now, policy) } else { vec![] }
     }
 
-    fn ended(&mut self, exit: &Exit, now: u64, policy: &Policy) -> Vec<Effect> {
+    fn on_ended(&mut self, exit: &Exit, now: u64, policy: &Policy) -> Vec<Effect> {
         match self.job() {
-            Job::Runs => self.ended_by_itself(exit, now, policy),
-            Job::Ends(Then::Stay) => self.enter(Phase::Stopped),
-            Job::Ends(Then::Start) => self.begin(now, policy),
+            Job::Runs => self.on_exit(exit, now, policy),
+            Job::Ends(AfterStop::Stay) => self.enter(Phase::Stopped),
+            Job::Ends(AfterStop::Start) => self.spawn_or_wait(now, policy),
             Job::None => vec![],
         }
     }
 
-    fn ended_by_itself(&mut self, exit: &Exit, now: u64, policy: &Policy) -> Vec<Effect> {
+    fn on_exit(&mut self, exit: &Exit, now: u64, policy: &Policy) -> Vec<Effect> {
         let well = *exit == Exit::Exited { code: 0 };
         let again = match policy.restart {
             RestartPolicy::Always => true,
@@ -193,7 +193,7 @@ impl Machine {
         self.enter(Phase::Backoff { until, failures: self.failures })
     }
 
-    fn probed(&mut self, result: Result<(), String>, now: u64, policy: &Policy) -> Vec<Effect> {
+    fn on_probe(&mut self, result: Result<(), String>, now: u64, policy: &Policy) -> Vec<Effect> {
         let next_probe = steady_probe(now, policy);
         let next = match (&self.phase, result) {
             (Phase::Starting { .. } | Phase::Unhealthy { .. }, Ok(())) => {
@@ -228,7 +228,7 @@ impl Machine {
             return vec![];
         }
         match &mut self.phase {
-            Phase::Backoff { .. } => self.begin(now, policy),
+            Phase::Backoff { .. } => self.spawn_or_wait(now, policy),
             Phase::Starting { next_probe, .. }
             | Phase::Ready { next_probe, .. }
             | Phase::Unhealthy { next_probe, .. } => {
@@ -243,7 +243,7 @@ impl Machine {
     }
 
     /// Spawns, or waits for what must be there first. Called only where no job exists.
-    fn begin(&mut self, now: u64, policy: &Policy) -> Vec<Effect> {
+    fn spawn_or_wait(&mut self, now: u64, policy: &Policy) -> Vec<Effect> {
         match &self.dependencies {
             Dependencies::Waiting(on) => {
                 let on = on.clone();
@@ -265,7 +265,7 @@ impl Machine {
         }
     }
 
-    fn end_job(&mut self, then: Then) -> Vec<Effect> {
+    fn end_job(&mut self, then: AfterStop) -> Vec<Effect> {
         self.phase = Phase::Stopping { then };
         vec![Effect::Stop]
     }
@@ -280,7 +280,7 @@ impl Machine {
 enum Job {
     None,
     Runs,
-    Ends(Then),
+    Ends(AfterStop),
 }
 
 /// Between checks of a service that is not ready: short at first, when a moment counts, then as when ready.

@@ -5,11 +5,11 @@ mod machine;
 mod phase;
 
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
 pub use machine::Machine;
-pub use phase::{Dependencies, Effect, Input, Phase, Policy, Then, view_state};
+pub use phase::{AfterStop, Dependencies, Effect, Input, Phase, Policy, view_state};

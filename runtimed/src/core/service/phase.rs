@@ -37,13 +37,13 @@ pub enum Phase {
     },
     /// The job was told to end; its end has not been seen.
     Stopping {
-        then: Then,
+        then: AfterStop,
     },
 }
 
 /// What follows the end of a job that was told to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterStop {
     Stay,
     Start,
 }
@@ -75,7 +75,7 @@ pub enum Input {
     Stop,
     Restart,
     /// Something changed that may help: tries at once when in backoff, never starts what was stopped.
-    Nudge,
+    RetryNow,
     /// Restarts a service that asked for it and is wanted; a nudge for every other.
     TaskEnded,
     Dependencies(Dependencies),

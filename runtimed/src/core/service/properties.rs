@@ -1,6 +1,6 @@
 //! Liveness first: stop always stops, and a failing service never stops being tried.
 
-use super::world::{World, any_event, any_exit, any_policy, unasked};
+use super::fixture::{ServiceFixture, any_event, any_exit, any_policy, unasked};
 use super::{Dependencies, Input, Phase, Policy, view_state};
 use crate::limits::BACKOFF_MAX_MS;
 use proptest::prelude::*;
@@ -15,18 +15,18 @@ proptest! {
         between in prop::collection::vec(unasked(), 0..20),
         after in prop::collection::vec(unasked(), 0..20),
     ) {
-        let mut world = World::new(policy, start);
-        before.into_iter().for_each(|event| world.happen(event));
-        world.send(Input::Stop);
-        between.into_iter().for_each(|event| world.happen(event));
-        if world.process {
-            world.send(Input::Ended(Exit::Signalled { signal: 15 }));
+        let mut fixture = ServiceFixture::new(policy, start);
+        before.into_iter().for_each(|event| fixture.apply(event));
+        fixture.send(Input::Stop);
+        between.into_iter().for_each(|event| fixture.apply(event));
+        if fixture.process {
+            fixture.send(Input::Ended(Exit::Signalled { signal: 15 }));
         }
-        prop_assert_eq!(&world.machine.phase, &Phase::Stopped);
+        prop_assert_eq!(&fixture.machine.phase, &Phase::Stopped);
         for event in after {
-            world.happen(event);
-            prop_assert_eq!(&world.machine.phase, &Phase::Stopped);
-            prop_assert!(!world.process);
+            fixture.apply(event);
+            prop_assert_eq!(&fixture.machine.phase, &Phase::Stopped);
+            prop_assert!(!fixture.process);
         }
     }
 
@@ -36,18 +36,18 @@ proptest! {
         before in prop::collection::vec(any_event(), 0..40),
         exits in prop::collection::vec((any_exit(), 0_u64..20_000), 1..40),
     ) {
-        let mut world = World::new(Policy { restart: RestartPolicy::Always, ..policy }, 0);
-        before.into_iter().for_each(|event| world.happen(event));
-        world.now = world.now.min(u64::MAX / 2);
-        world.send(Input::Start);
-        world.send(Input::Dependencies(Dependencies::Ready));
+        let mut fixture = ServiceFixture::new(Policy { restart: RestartPolicy::Always, ..policy }, 0);
+        before.into_iter().for_each(|event| fixture.apply(event));
+        fixture.now = fixture.now.min(u64::MAX / 2);
+        fixture.send(Input::Start);
+        fixture.send(Input::Dependencies(Dependencies::Ready));
         for (exit, run_ms) in exits {
-            world.now += run_ms;
-            world.send(Input::Ended(exit));
-            let from = world.now;
-            world.wake();
-            prop_assert!(world.process, "{:?}", world.machine);
-            prop_assert!(world.now - from <= BACKOFF_MAX_MS);
+            fixture.now += run_ms;
+            fixture.send(Input::Ended(exit));
+            let from = fixture.now;
+            fixture.wake();
+            prop_assert!(fixture.process, "{:?}", fixture.machine);
+            prop_assert!(fixture.now - from <= BACKOFF_MAX_MS);
         }
     }
 
@@ -57,26 +57,26 @@ proptest! {
         before in prop::collection::vec(any_event(), 0..40),
         failed_checks in 0_usize..20,
     ) {
-        let mut world = World::new(policy, 0);
-        before.into_iter().for_each(|event| world.happen(event));
-        world.now = world.now.min(u64::MAX / 2);
-        world.send(Input::Stop);
-        world.send(Input::Ended(Exit::Lost));
-        world.send(Input::Dependencies(Dependencies::Ready));
-        world.send(Input::Start);
+        let mut fixture = ServiceFixture::new(policy, 0);
+        before.into_iter().for_each(|event| fixture.apply(event));
+        fixture.now = fixture.now.min(u64::MAX / 2);
+        fixture.send(Input::Stop);
+        fixture.send(Input::Ended(Exit::Lost));
+        fixture.send(Input::Dependencies(Dependencies::Ready));
+        fixture.send(Input::Start);
         for _ in 0..failed_checks {
-            if world.probing {
-                world.send(Input::Probe(Err("refused".into())));
+            if fixture.probing {
+                fixture.send(Input::Probe(Err("refused".into())));
             }
-            world.wake();
+            fixture.wake();
         }
-        if world.probing {
-            world.send(Input::Probe(Ok(())));
+        if fixture.probing {
+            fixture.send(Input::Probe(Ok(())));
         }
-        prop_assert!(world.machine.is_ready(), "{:?}", world.machine);
+        prop_assert!(fixture.machine.is_ready(), "{:?}", fixture.machine);
     }
 
-    /// The world itself refuses a second process, a second check, a stop of nothing, a pause that is
+    /// The fixture itself refuses a second process, a second check, a stop of nothing, a pause that is
     /// too short or too long, and a tick that changes nothing.
     #[test]
     fn no_order_of_events_asks_for_the_impossible(
@@ -84,10 +84,10 @@ proptest! {
         start in any::<u64>(),
         events in prop::collection::vec(any_event(), 0..200),
     ) {
-        let mut world = World::new(policy, start);
+        let mut fixture = ServiceFixture::new(policy, start);
         for event in events {
-            world.happen(event);
-            view_state(&world.machine.phase, world.now, world.now / 2);
+            fixture.apply(event);
+            view_state(&fixture.machine.phase, fixture.now, fixture.now / 2);
         }
     }
 }

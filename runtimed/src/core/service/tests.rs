@@ -1,8 +1,8 @@
 //! The machine by example: scripts of inputs, and what must come of them.
 
-use super::world::name;
-use super::{Dependencies, Effect, Input, Machine, Phase, Policy, Then, view_state};
-use crate::core::graph::Standing;
+use super::fixture::name;
+use super::{AfterStop, Dependencies, Effect, Input, Machine, Phase, Policy, view_state};
+use crate::core::service_graph::Readiness;
 use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS};
 use protocol::{Exit, RestartPolicy, ServiceState};
 
@@ -40,7 +40,7 @@ fn input(word: &str) -> Input {
         "start" => Input::Start,
         "stop" => Input::Stop,
         "restart" => Input::Restart,
-        "nudge" => Input::Nudge,
+        "nudge" => Input::RetryNow,
         "task" => Input::TaskEnded,
         "ready" => Input::Dependencies(Dependencies::Ready),
         "wait" => Input::Dependencies(Dependencies::Waiting(vec![name("db")])),
@@ -67,8 +67,8 @@ fn show(phase: &Phase) -> String {
             format!("unhealthy since {since}: {reason}{}", at(next_probe))
         }
         Phase::Backoff { until, failures } => format!("backoff until {until} after {failures}"),
-        Phase::Stopping { then: Then::Stay } => "stopping".into(),
-        Phase::Stopping { then: Then::Start } => "restarting".into(),
+        Phase::Stopping { then: AfterStop::Stay } => "stopping".into(),
+        Phase::Stopping { then: AfterStop::Start } => "restarting".into(),
     }
 }
 
@@ -210,23 +210,23 @@ fn the_pause_doubles_up_to_the_longest() {
 #[test]
 fn those_who_depend_on_it_learn_how_it_stands() {
     let table = [
-        (&PLAIN, "", Standing::Failed),
-        (&CHECKED, "start", Standing::Coming),
-        (&CHECKED, "start ok", Standing::Ready),
-        (&CHECKED, "start ok bad", Standing::Coming),
-        (&CHECKED, "start exit1", Standing::Coming),
-        (&CHECKED, "start restart", Standing::Coming),
-        (&CHECKED, "start stop", Standing::Failed),
-        (&CHECKED, "wait start", Standing::Coming),
-        (&CHECKED, "fail start", Standing::Failed),
-        (&ON_FAILURE, "start exit0", Standing::Ready),
-        (&ON_FAILURE, "start exit0 stop", Standing::Failed),
-        (&NEVER, "start exit0", Standing::Ready),
-        (&NEVER, "start exit1", Standing::Failed),
-        (&NEVER, "start exit0 wait start", Standing::Coming),
+        (&PLAIN, "", Readiness::Failed),
+        (&CHECKED, "start", Readiness::Pending),
+        (&CHECKED, "start ok", Readiness::Ready),
+        (&CHECKED, "start ok bad", Readiness::Pending),
+        (&CHECKED, "start exit1", Readiness::Pending),
+        (&CHECKED, "start restart", Readiness::Pending),
+        (&CHECKED, "start stop", Readiness::Failed),
+        (&CHECKED, "wait start", Readiness::Pending),
+        (&CHECKED, "fail start", Readiness::Failed),
+        (&ON_FAILURE, "start exit0", Readiness::Ready),
+        (&ON_FAILURE, "start exit0 stop", Readiness::Failed),
+        (&NEVER, "start exit0", Readiness::Ready),
+        (&NEVER, "start exit1", Readiness::Failed),
+        (&NEVER, "start exit0 wait start", Readiness::Pending),
     ];
     for (policy, script, expected) in table {
-        assert_eq!(run(policy, script).0.standing(), expected, "{script}");
+        assert_eq!(run(policy, script).0.readiness(), expected, "{script}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! `claude -p --output-format stream-json --verbose`, with or without `--include-partial-messages`. With it all is
-//! said twice, in pieces as it comes and again as a whole: the pieces are told, and the whole where there were none.
+//! events twice, in pieces as it comes and again as a whole: the pieces are told, and the whole where there were none.
 
-use super::Said;
-use super::claude_tool::{Begun, begun, ended};
-use crate::core::read::{cut, items, short, text};
-use crate::core::tool::{ID_MAX_BYTES, PLAN_ENTRIES_MAX, fit_plan};
+use super::LineEvent;
+use super::claude_tool::{ToolUse, tool_result, tool_use};
+use crate::core::json_fields::{cut, items, short, text};
+use crate::core::tool_limits::{ID_MAX_BYTES, PLAN_ENTRIES_MAX, truncate_plan};
 use protocol::{ModelFact, PlanEntry, TaskFact, Tool, ToolStatus};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ const NO_MODEL: &str = "<synthetic>";
 #[derive(Debug, Default)]
 pub struct Reader {
     streamed: Streamed,
-    open: BTreeMap<String, Begun>,
+    open: BTreeMap<String, ToolUse>,
     /// The list of things to do, which comes an entry at a time, by their ids.
     plan: Vec<(String, PlanEntry)>,
     /// Anything at all came as a message.
-    spoke: bool,
+    any_text: bool,
 }
 
-/// What came in pieces of the message that is being said.
+/// What came in pieces of the message that is being events.
 #[derive(Debug, Default)]
 struct Streamed {
     message: String,
@@ -34,7 +34,7 @@ struct Streamed {
 
 impl Reader {
     /// What a line says; nothing where nobody knows.
-    pub fn line(&mut self, line: &Value) -> Option<Vec<Said>> {
+    pub fn line(&mut self, line: &Value) -> Option<Vec<LineEvent>> {
         // What an agent below the agent says is no message of this one.
         let below = line.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null());
         match text(line, "type")? {
@@ -47,25 +47,25 @@ impl Reader {
         }
     }
 
-    fn system(&self, line: &Value) -> Option<Vec<Said>> {
+    fn system(&self, line: &Value) -> Option<Vec<LineEvent>> {
         Some(match text(line, "subtype")? {
             "init" => {
-                let session = text(line, "session_id").map(|session| Said::Session(session.to_owned()));
-                let claimed = |name| Said::Fact(TaskFact::Model(Box::new(ModelFact::Claimed { name })));
+                let session = text(line, "session_id").map(|session| LineEvent::Session(session.to_owned()));
+                let claimed = |name| LineEvent::Fact(TaskFact::Model(Box::new(ModelFact::Claimed { name })));
                 let model = text(line, "model").map(|name| claimed(short(name)));
                 session.into_iter().chain(model).collect()
             }
-            "api_retry" => vec![Said::Note(retry(line))],
+            "api_retry" => vec![LineEvent::Note(retry(line))],
             "permission_denied" => {
                 let tool = text(line, "tool_name").unwrap_or("a tool");
-                vec![Said::Note(format!("permission for {} was denied", short(tool)))]
+                vec![LineEvent::Note(format!("permission for {} was denied", short(tool)))]
             }
             "status" | "thinking_tokens" | "compact_boundary" => Vec::new(),
             _ => return None,
         })
     }
 
-    fn piece(&mut self, event: &Value, below: bool) -> Vec<Said> {
+    fn piece(&mut self, event: &Value, below: bool) -> Vec<LineEvent> {
         match text(event, "type") {
             Some("message_start") => {
                 let id = event.get("message").and_then(|message| text(message, "id")).unwrap_or_default();
@@ -78,76 +78,76 @@ impl Reader {
             Some("content_block_delta") => {
                 event.get("delta").map_or_else(Vec::new, |delta| self.delta(delta, below))
             }
-            Some("content_block_stop") => vec![Said::Pause],
+            Some("content_block_stop") => vec![LineEvent::Pause],
             _ => Vec::new(),
         }
     }
 
     /// A tool is told of before what it is given is complete: a file takes a while to be written out.
-    fn block_begins(&mut self, block: &Value) -> Vec<Said> {
+    fn block_begins(&mut self, block: &Value) -> Vec<LineEvent> {
         let (Some("tool_use"), Some(id), Some(name)) =
             (text(block, "type"), text(block, "id"), text(block, "name"))
         else {
             return Vec::new();
         };
-        let known = begun(name, &Value::Null);
+        let known = tool_use(name, &Value::Null);
         if known.plans {
             return Vec::new();
         }
         vec![fact(id, Tool { status: ToolStatus::Pending, ..known.tool })]
     }
 
-    fn delta(&mut self, delta: &Value, below: bool) -> Vec<Said> {
+    fn delta(&mut self, delta: &Value, below: bool) -> Vec<LineEvent> {
         match (text(delta, "text"), text(delta, "thinking")) {
             (Some(text), _) => {
                 self.streamed.text = true;
-                vec![self.says(text, below)]
+                vec![self.text_event(text, below)]
             }
             (None, Some(thought)) => {
                 self.streamed.thought = true;
-                vec![Said::Thought(thought.to_owned())]
+                vec![LineEvent::Thought(thought.to_owned())]
             }
             (None, None) => Vec::new(),
         }
     }
 
-    fn says(&mut self, text: &str, below: bool) -> Said {
+    fn text_event(&mut self, text: &str, below: bool) -> LineEvent {
         if below {
-            return Said::Thought(text.to_owned());
+            return LineEvent::Thought(text.to_owned());
         }
-        self.spoke |= !text.trim().is_empty();
-        Said::Text(text.to_owned())
+        self.any_text |= !text.trim().is_empty();
+        LineEvent::Text(text.to_owned())
     }
 
-    fn assistant(&mut self, message: &Value, below: bool) -> Vec<Said> {
+    fn assistant(&mut self, message: &Value, below: bool) -> Vec<LineEvent> {
         let of_program = text(message, "model") == Some(NO_MODEL);
         let streamed = text(message, "id").is_some_and(|id| short(id) == self.streamed.message);
-        let mut said = Vec::new();
+        let mut events = Vec::new();
         for block in items(message, "content") {
             match text(block, "type") {
                 Some("text") if of_program => {
-                    said.extend(text(block, "text").map(|text| Said::Note(short(text))));
+                    events.extend(text(block, "text").map(|text| LineEvent::Note(short(text))));
                 }
                 Some("text") if !(streamed && self.streamed.text) => {
                     let whole = text(block, "text").unwrap_or_default();
-                    said.extend([self.says(whole, below), Said::Pause]);
+                    events.extend([self.text_event(whole, below), LineEvent::Pause]);
                 }
                 Some("thinking") if !(streamed && self.streamed.thought) => {
                     let whole = text(block, "thinking").unwrap_or_default();
-                    said.extend([Said::Thought(whole.to_owned()), Said::Pause]);
+                    events.extend([LineEvent::Thought(whole.to_owned()), LineEvent::Pause]);
                 }
-                Some("tool_use") => said.extend(self.tool_begins(block)),
+                Some("tool_use") => events.extend(self.tool_begins(block)),
                 _ => {}
             }
         }
-        said
+        events
     }
 
-    fn tool_begins(&mut self, block: &Value) -> Option<Said> {
+    fn tool_begins(&mut self, block: &Value) -> Option<LineEvent> {
         let (id, name) = (cut(text(block, "id")?, ID_MAX_BYTES), text(block, "name")?);
-        let known = begun(name, block.get("input").unwrap_or(&Value::Null));
+        let known = tool_use(name, block.get("input").unwrap_or(&Value::Null));
         let told = match known.plan.clone() {
-            Some(entries) => Some(Said::Fact(TaskFact::Plan { entries })),
+            Some(entries) => Some(LineEvent::Fact(TaskFact::Plan { entries })),
             None if known.plans => None,
             None => Some(fact(id, Tool { status: ToolStatus::Running, ..known.tool.clone() })),
         };
@@ -157,7 +157,7 @@ impl Reader {
         told
     }
 
-    fn user(&mut self, line: &Value) -> Vec<Said> {
+    fn user(&mut self, line: &Value) -> Vec<LineEvent> {
         let Some(message) = line.get("message") else { return Vec::new() };
         let answers = items(message, "content").iter();
         let answers = answers.filter(|block| text(block, "type") == Some("tool_result"));
@@ -165,17 +165,17 @@ impl Reader {
         answers.filter_map(|block| self.tool_ends(block, answer)).collect()
     }
 
-    fn tool_ends(&mut self, block: &Value, answer: &Value) -> Option<Said> {
+    fn tool_ends(&mut self, block: &Value, answer: &Value) -> Option<LineEvent> {
         let id = cut(text(block, "tool_use_id")?, ID_MAX_BYTES);
         let known = self.open.remove(id);
         if known.as_ref().is_some_and(|known| known.plans) {
             return self.plan_changes(answer);
         }
-        Some(fact(id, ended(known, block, answer)))
+        Some(fact(id, tool_result(known, block, answer)))
     }
 
     /// Entries are made and changed by tools of their own, and only the answer has the id of a new one.
-    fn plan_changes(&mut self, answer: &Value) -> Option<Said> {
+    fn plan_changes(&mut self, answer: &Value) -> Option<LineEvent> {
         if let Some(made) = answer.get("task") {
             let (id, subject) = (text(made, "id")?, text(made, "subject")?);
             if self.plan.len() >= PLAN_ENTRIES_MAX {
@@ -195,29 +195,29 @@ impl Reader {
                 }
             }
         }
-        let entries = fit_plan(self.plan.iter().map(|(_, entry)| entry.clone()).collect());
-        Some(Said::Fact(TaskFact::Plan { entries }))
+        let entries = truncate_plan(self.plan.iter().map(|(_, entry)| entry.clone()).collect());
+        Some(LineEvent::Fact(TaskFact::Plan { entries }))
     }
 
     /// `subtype` is `success` after a refused key too, and `terminal_reason` is `completed`: neither is enough.
-    fn result(&mut self, line: &Value) -> Vec<Said> {
+    fn result(&mut self, line: &Value) -> Vec<LineEvent> {
         let failed = line.get("is_error").and_then(Value::as_bool).unwrap_or(true);
         let reason = text(line, "terminal_reason").unwrap_or("completed");
         let good = !failed && reason == "completed";
-        let mut said = Vec::new();
+        let mut events = Vec::new();
         let words = text(line, "result").filter(|text| !text.trim().is_empty());
-        if good && !self.spoke {
-            // What is answered without a model is said here alone.
-            said.extend(words.map(|text| Said::Text(text.to_owned())));
-            said.push(Said::End);
+        if good && !self.any_text {
+            // What is answered without a model is events here alone.
+            events.extend(words.map(|text| LineEvent::Text(text.to_owned())));
+            events.push(LineEvent::End);
         }
         let errors: Vec<&str> = items(line, "errors").iter().filter_map(Value::as_str).collect();
         let errors = Some(errors.join("; ")).filter(|text| !text.is_empty());
         let why = errors.or_else(|| words.map(str::to_owned)).map(|text| short(&text));
         let message =
             if good { None } else { why.or_else(|| Some(format!("the agent ended: {}", short(reason)))) };
-        said.push(Said::Claim { good, message });
-        said
+        events.push(LineEvent::Claim { good, message });
+        events
     }
 }
 
@@ -233,7 +233,7 @@ fn retry(line: &Value) -> String {
     format!("the model failed: {}{status}; retry {attempt} of {attempts} in {wait_ms} ms", short(error))
 }
 
-fn fact(id: &str, tool: Tool) -> Said {
+fn fact(id: &str, tool: Tool) -> LineEvent {
     let tool = Tool { id: id.to_owned(), ..tool };
-    Said::Fact(TaskFact::Tool(Box::new(crate::core::tool::fit(tool))))
+    LineEvent::Fact(TaskFact::Tool(Box::new(crate::core::tool_limits::truncate(tool))))
 }

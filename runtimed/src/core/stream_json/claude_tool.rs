@@ -1,7 +1,7 @@
 //! The tools of Claude Code by their names: what each is about, and what its answer says.
 
-use crate::core::read::{first_line, items, short, text};
-use crate::core::tool::{fit, fit_plan};
+use crate::core::json_fields::{first_line, items, short, text};
+use crate::core::tool_limits::{truncate, truncate_plan};
 use protocol::{Diff, PlanEntry, Tool, ToolStatus};
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const EXIT_CODE: &str = "Exit code ";
 
 /// A tool as it is begun.
 #[derive(Debug, Clone, Default)]
-pub struct Begun {
+pub struct ToolUse {
     pub tool: Tool,
     /// It is about things to do and not told as a tool; all of them where it gives them at once.
     pub plans: bool,
@@ -20,7 +20,7 @@ pub struct Begun {
     runs: bool,
 }
 
-pub fn begun(name: &str, input: &Value) -> Begun {
+pub fn tool_use(name: &str, input: &Value) -> ToolUse {
     let kind = kind(name);
     let of = |field| text(input, field).unwrap_or_default();
     let path = ["file_path", "notebook_path", "path"].into_iter().find_map(|field| text(input, field));
@@ -46,12 +46,12 @@ pub fn begun(name: &str, input: &Value) -> Begun {
         paths: path.filter(|_| files).map(short).into_iter().collect(),
         ..Tool::default()
     };
-    Begun {
+    ToolUse {
         plans: matches!(name, "TodoWrite" | "TaskCreate" | "TaskUpdate"),
-        plan: todos.map(fit_plan),
-        diffs: fit(Tool { diffs: change_asked(name, input, path), ..Tool::default() }).diffs,
+        plan: todos.map(truncate_plan),
+        diffs: truncate(Tool { diffs: change_asked(name, input, path), ..Tool::default() }).diffs,
         runs: name == "Bash",
-        tool: fit(tool),
+        tool: truncate(tool),
     }
 }
 
@@ -89,8 +89,8 @@ fn change_asked(name: &str, input: &Value, path: Option<&str>) -> Vec<Diff> {
 }
 
 /// What is new at the end of a tool.
-pub fn ended(known: Option<Begun>, block: &Value, answer: &Value) -> Tool {
-    let Begun { diffs, runs, .. } = known.unwrap_or_default();
+pub fn tool_result(known: Option<ToolUse>, block: &Value, answer: &Value) -> Tool {
+    let ToolUse { diffs, runs, .. } = known.unwrap_or_default();
     let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or_default();
     let printed = printed(block);
     let (exit_code, output) = if runs && failed { exit_code(&printed) } else { (None, printed.as_str()) };

@@ -1,9 +1,9 @@
 //! `codex exec --json`: items that begin and end within one turn. No deltas, and an error may be one that was got
 //! over, so only the last word on the turn counts.
 
-use super::Said;
-use crate::core::read::{first_line, items, short, text};
-use crate::core::tool::{fit, fit_plan};
+use super::LineEvent;
+use crate::core::json_fields::{first_line, items, short, text};
+use crate::core::tool_limits::{truncate, truncate_plan};
 use protocol::{PlanEntry, TaskFact, Tool, ToolStatus};
 use serde_json::{Value, json};
 
@@ -14,33 +14,37 @@ const SHELLS: [&str; 4] = ["/bin/bash -lc ", "bash -lc ", "/bin/sh -c ", "/bin/s
 pub struct Reader;
 
 impl Reader {
-    pub fn line(&mut self, line: &Value) -> Option<Vec<Said>> {
-        let bad = |message: Option<&str>| Said::Claim { good: false, message: message.map(short) };
+    pub fn line(&mut self, line: &Value) -> Option<Vec<LineEvent>> {
+        let bad = |message: Option<&str>| LineEvent::Claim { good: false, message: message.map(short) };
         Some(match text(line, "type")? {
-            "thread.started" => vec![Said::Session(text(line, "thread_id")?.to_owned())],
+            "thread.started" => vec![LineEvent::Session(text(line, "thread_id")?.to_owned())],
             "turn.started" => Vec::new(),
             "item.started" | "item.updated" => item(line.get("item")?, false)?,
             "item.completed" => item(line.get("item")?, true)?,
-            "turn.completed" => vec![Said::Claim { good: true, message: None }],
+            "turn.completed" => vec![LineEvent::Claim { good: true, message: None }],
             "turn.failed" => vec![bad(line.get("error").and_then(|error| text(error, "message")))],
             "error" => {
                 let message = text(line, "message")?;
-                vec![Said::Note(short(message)), bad(Some(message))]
+                vec![LineEvent::Note(short(message)), bad(Some(message))]
             }
             _ => return None,
         })
     }
 }
 
-fn item(item: &Value, ended: bool) -> Option<Vec<Said>> {
+fn item(item: &Value, ended: bool) -> Option<Vec<LineEvent>> {
     let tool = |tool: Tool| {
         let id = text(item, "id").unwrap_or_default().to_owned();
-        vec![Said::Fact(TaskFact::Tool(Box::new(fit(Tool { id, status: status(item, ended), ..tool }))))]
+        vec![LineEvent::Fact(TaskFact::Tool(Box::new(truncate(Tool {
+            id,
+            status: status(item, ended),
+            ..tool
+        }))))]
     };
     Some(match text(item, "type")? {
         "agent_message" | "reasoning" if !ended => Vec::new(),
-        "agent_message" => vec![Said::Text(text(item, "text")?.to_owned()), Said::End],
-        "reasoning" => vec![Said::Thought(text(item, "text")?.to_owned()), Said::End],
+        "agent_message" => vec![LineEvent::Text(text(item, "text")?.to_owned()), LineEvent::End],
+        "reasoning" => vec![LineEvent::Thought(text(item, "text")?.to_owned()), LineEvent::End],
         "command_execution" => tool(command(item)),
         "file_change" => tool(file_change(item)),
         "mcp_tool_call" => tool(mcp_call(item)),
@@ -49,8 +53,8 @@ fn item(item: &Value, ended: bool) -> Option<Vec<Said>> {
             tool: Some("search".to_owned()),
             ..Tool::default()
         }),
-        "todo_list" => vec![Said::Fact(TaskFact::Plan { entries: plan(item) })],
-        "error" => vec![Said::Note(short(text(item, "message")?))],
+        "todo_list" => vec![LineEvent::Fact(TaskFact::Plan { entries: plan(item) })],
+        "error" => vec![LineEvent::Note(short(text(item, "message")?))],
         _ => return None,
     })
 }
@@ -125,5 +129,5 @@ fn plan(item: &Value) -> Vec<PlanEntry> {
             priority: None,
         })
     };
-    fit_plan(items(item, "items").iter().filter_map(entry).collect())
+    truncate_plan(items(item, "items").iter().filter_map(entry).collect())
 }

@@ -1,22 +1,22 @@
 //! One run of an agent that prints lines of JSON: what of it is told, and what it came to.
 
-use super::{Reader, Said};
-use crate::core::read::short;
-use crate::core::voice::{Joiner, Voice};
+use super::{LineEvent, Reader};
+use crate::core::json_fields::short;
+use crate::core::line_joiner::{LineJoiner, TextKind};
 use protocol::{Stream, StreamDialect, TaskFact, Text};
 
 #[derive(Debug)]
 pub struct Conversation {
     reader: Reader,
-    joiner: Joiner,
+    joiner: LineJoiner,
     session: Option<String>,
-    /// Whether it went well, and what it said of that.
+    /// Whether it went well, and what it events of that.
     claim: Option<(bool, Option<String>)>,
 }
 
 /// What a line comes to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum Decoded {
     Fact(TaskFact),
     /// The line itself is to be told.
     Raw,
@@ -24,40 +24,40 @@ pub enum Heard {
 
 impl Conversation {
     pub fn new(dialect: StreamDialect) -> Self {
-        Self { reader: Reader::new(dialect), joiner: Joiner::new(), session: None, claim: None }
+        Self { reader: Reader::new(dialect), joiner: LineJoiner::new(), session: None, claim: None }
     }
 
-    pub fn line(&mut self, line: &[u8], now_ms: u64) -> Vec<Heard> {
-        let mut heard = Vec::new();
-        for said in self.reader.line(line) {
-            let facts = match said {
-                Said::Text(text) => self.joiner.say(Voice::Message, &text, now_ms),
-                Said::Thought(text) => self.joiner.say(Voice::Thought, &text, now_ms),
-                Said::Pause => self.joiner.pause(),
-                Said::End => self.joiner.flush(),
-                Said::Fact(fact) => {
+    pub fn line(&mut self, line: &[u8], now_ms: u64) -> Vec<Decoded> {
+        let mut decoded = Vec::new();
+        for events in self.reader.line(line) {
+            let facts = match events {
+                LineEvent::Text(text) => self.joiner.push(TextKind::Message, &text, now_ms),
+                LineEvent::Thought(text) => self.joiner.push(TextKind::Thought, &text, now_ms),
+                LineEvent::Pause => self.joiner.pause(),
+                LineEvent::End => self.joiner.flush(),
+                LineEvent::Fact(fact) => {
                     let mut facts = self.joiner.flush();
                     facts.push(fact);
                     facts
                 }
                 // Beside what the agent says: its line goes on.
-                Said::Note(text) => vec![note(text)],
-                Said::Session(session) => {
+                LineEvent::Note(text) => vec![log_fact(text)],
+                LineEvent::Session(session) => {
                     self.session = Some(short(&session));
                     Vec::new()
                 }
-                Said::Claim { good, message } => {
+                LineEvent::Claim { good, message } => {
                     self.claim = Some((good, message));
                     self.joiner.flush()
                 }
-                Said::Raw => {
-                    heard.push(Heard::Raw);
+                LineEvent::Raw => {
+                    decoded.push(Decoded::Raw);
                     Vec::new()
                 }
             };
-            heard.extend(facts.into_iter().map(Heard::Fact));
+            decoded.extend(facts.into_iter().map(Decoded::Fact));
         }
-        heard
+        decoded
     }
 
     pub fn tick(&mut self, now_ms: u64) -> Vec<TaskFact> {
@@ -87,6 +87,6 @@ impl Conversation {
     }
 }
 
-fn note(text: String) -> TaskFact {
+fn log_fact(text: String) -> TaskFact {
     TaskFact::Log { stream: Stream::Stdout, text: Text { text, ..Text::default() }, lost_events: None }
 }

@@ -9,13 +9,13 @@ mod conversation;
 #[cfg(test)]
 mod tests;
 
-pub use conversation::{Conversation, Heard};
+pub use conversation::{Conversation, Decoded};
 use protocol::{StreamDialect, TaskFact};
 use serde_json::Value;
 
 /// What a line says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum LineEvent {
     /// More of a message, and of a thought.
     Text(String),
     Thought(String),
@@ -53,15 +53,15 @@ impl Reader {
     }
 
     /// What a line says, given without its end.
-    pub fn line(&mut self, line: &[u8]) -> Vec<Said> {
+    pub fn line(&mut self, line: &[u8]) -> Vec<LineEvent> {
         if line.trim_ascii().is_empty() {
             return Vec::new();
         }
-        let Ok(value @ Value::Object(_)) = serde_json::from_slice(line) else { return vec![Said::Raw] };
+        let Ok(value @ Value::Object(_)) = serde_json::from_slice(line) else { return vec![LineEvent::Raw] };
         match self {
             Self::Claude(reader) => reader.line(&value),
             Self::Codex(reader) => reader.line(&value),
         }
-        .unwrap_or_else(|| vec![Said::Raw])
+        .unwrap_or_else(|| vec![LineEvent::Raw])
     }
 }

@@ -15,7 +15,7 @@ fn dialect(name: &str) -> StreamDialect {
 }
 
 /// What is told, an event a line, and what it came to.
-fn told(dialect: StreamDialect, lines: &[u8]) -> String {
+fn render(dialect: StreamDialect, lines: &[u8]) -> String {
     let mut conversation = Conversation::new(dialect);
     let mut told = String::new();
     let show = |told: &mut String, fact: &TaskFact| {
@@ -23,10 +23,10 @@ fn told(dialect: StreamDialect, lines: &[u8]) -> String {
         writeln!(told, "{json}").expect("a string takes everything");
     };
     for line in lines.split(|byte| *byte == b'\n') {
-        for heard in conversation.line(line, 0) {
-            match heard {
-                Heard::Fact(fact) => show(&mut told, &fact),
-                Heard::Raw => told.push_str(&format!("raw: {}\n", String::from_utf8_lossy(line))),
+        for decoded in conversation.line(line, 0) {
+            match decoded {
+                Decoded::Fact(fact) => show(&mut told, &fact),
+                Decoded::Raw => told.push_str(&format!("raw: {}\n", String::from_utf8_lossy(line))),
             }
         }
     }
@@ -50,7 +50,7 @@ fn transcripts_of_real_runs_are_told() {
         "codex/refused",
         "codex/failed",
     ] {
-        insta::assert_snapshot!(name.replace('/', "_"), told(dialect(name), &transcript(name)));
+        insta::assert_snapshot!(name.replace('/', "_"), render(dialect(name), &transcript(name)));
     }
 }
 
@@ -65,12 +65,12 @@ fn what_comes_in_pieces_and_as_a_whole_is_told_once() {
         .copied()
         .collect();
     // Only that a tool was about to begin is not told as a whole.
-    let streamed = told(StreamDialect::Claude, &lines);
+    let streamed = render(StreamDialect::Claude, &lines);
     let streamed: Vec<&str> = streamed
         .lines()
         .filter(|line| !line.contains("\"pending\",\"input\"") && !is_announced(line))
         .collect();
-    let whole = told(StreamDialect::Claude, &whole);
+    let whole = render(StreamDialect::Claude, &whole);
     assert_eq!(streamed, whole.lines().collect::<Vec<_>>());
 }
 
@@ -121,7 +121,7 @@ fn lines_that_the_transcripts_do_not_have() {
         ),
         (StreamDialect::Codex, r#"{"type":"item.completed","item":{"type":"new"}}"#, "raw: "),
     ] {
-        let told = told(dialect, line.as_bytes());
+        let told = render(dialect, line.as_bytes());
         assert!(told.contains(expected), "{line}\n{told}");
     }
 }
@@ -130,5 +130,5 @@ fn lines_that_the_transcripts_do_not_have() {
 #[test]
 fn the_last_word_counts() {
     let lines = "{\"type\":\"error\",\"message\":\"Reconnecting\"}\n{\"type\":\"turn.completed\"}";
-    assert!(told(StreamDialect::Codex, lines.as_bytes()).contains("claim: Some((true, None))"));
+    assert!(render(StreamDialect::Codex, lines.as_bytes()).contains("claim: Some((true, None))"));
 }

@@ -1,6 +1,6 @@
 //! The machine itself: an input and the time in, effects out.
 
-use super::words::{AgentEnd, Effect, Input, Policy, Stage, Verdict};
+use super::input_effect::{AgentEnd, Effect, Input, Outcome, Policy, Stage};
 use crate::limits::{GRACE_DEFAULT_MS, KILL_MAX_MS};
 use protocol::{Durations, FailureReason, TaskPhase, TaskStatus};
 
@@ -98,14 +98,16 @@ impl Machine {
                 let entered = self.enter(TaskPhase::Checkpoint, now);
                 vec![entered, self.start(Stage::Checkpoint)]
             }
-            (Input::Checkpointed, State::Working { stage: Stage::Checkpoint, .. }) => self.checkpointed(now),
+            (Input::Checkpointed, State::Working { stage: Stage::Checkpoint, .. }) => self.on_checkpoint(now),
             (Input::AgentEnded(end), State::Working { stage: Stage::Agent, .. }) => {
-                self.agent_ended(end, now)
+                self.on_agent_end(end, now)
             }
-            (Input::Counted { build }, State::Working { stage: Stage::Changes, .. }) => {
-                self.counted(build, now)
+            (Input::ChangesCounted { build }, State::Working { stage: Stage::Changes, .. }) => {
+                self.on_changes_counted(build, now)
             }
-            (Input::Built { passed }, State::Working { stage: Stage::Build, .. }) => self.built(passed, now),
+            (Input::Built { passed }, State::Working { stage: Stage::Build, .. }) => {
+                self.on_build(passed, now)
+            }
             (Input::Services { ready: true }, State::Health { .. }) => self.finish(now),
             (Input::Cancel { grace_ms }, _) => self.stop(FailureReason::Cancelled, grace_ms, now),
             (Input::Shutdown { grace_ms }, _) => {
@@ -118,7 +120,7 @@ impl Machine {
                 | Input::Prepared
                 | Input::Checkpointed
                 | Input::AgentEnded(_)
-                | Input::Counted { .. }
+                | Input::ChangesCounted { .. }
                 | Input::Built { .. }
                 | Input::Services { .. },
                 _,
@@ -126,7 +128,7 @@ impl Machine {
         }
     }
 
-    fn checkpointed(&mut self, now: u64) -> Vec<Effect> {
+    fn on_checkpoint(&mut self, now: u64) -> Vec<Effect> {
         if self.reason.is_some() {
             return self.finish(now);
         }
@@ -134,11 +136,11 @@ impl Machine {
         vec![entered, self.start(Stage::Agent)]
     }
 
-    fn agent_ended(&mut self, end: AgentEnd, now: u64) -> Vec<Effect> {
+    fn on_agent_end(&mut self, end: AgentEnd, now: u64) -> Vec<Effect> {
         let reason = match end {
             AgentEnd::Succeeded => None,
             AgentEnd::Failed => Some(FailureReason::AgentFailed),
-            AgentEnd::Silent => Some(FailureReason::IdleTimedOut),
+            AgentEnd::Idle => Some(FailureReason::IdleTimedOut),
             AgentEnd::NotStarted => Some(FailureReason::SpawnFailed),
             AgentEnd::Lost => Some(FailureReason::Lost),
         };
@@ -149,7 +151,7 @@ impl Machine {
         vec![self.start(Stage::Changes)]
     }
 
-    fn counted(&mut self, build: bool, now: u64) -> Vec<Effect> {
+    fn on_changes_counted(&mut self, build: bool, now: u64) -> Vec<Effect> {
         if self.reason.is_some() {
             return self.settle(now);
         }
@@ -166,31 +168,31 @@ impl Machine {
         std::iter::once(entered).chain(settled).collect()
     }
 
-    fn built(&mut self, passed: bool, now: u64) -> Vec<Effect> {
+    fn on_build(&mut self, passed: bool, now: u64) -> Vec<Effect> {
         if !passed {
             self.reason = self.reason.or(Some(FailureReason::BuildFailed));
         }
         self.settle(now)
     }
 
-    /// The work is over: services hear of it, and are waited for unless someone is in a hurry.
+    /// The work is over: services hear of it, and are waited for unless someone is in a skip_health.
     fn settle(&mut self, now: u64) -> Vec<Effect> {
         if self.shutdown {
             return self.finish(now);
         }
-        let mut effects = vec![Effect::NudgeServices];
-        let hurry = matches!(
+        let mut effects = vec![Effect::RetryServices];
+        let skip_health = matches!(
             self.reason,
             Some(FailureReason::Cancelled | FailureReason::TimedOut | FailureReason::Lost)
         );
-        if hurry || self.policy.health_timeout_ms == 0 {
+        if skip_health || self.policy.health_timeout_ms == 0 {
             effects.extend(self.finish(now));
             return effects;
         }
         effects.push(self.enter(TaskPhase::Health, now));
         let until = now.saturating_add(self.policy.health_timeout_ms);
         self.state = State::Health { until: self.deadline.map_or(until, |at| until.min(at)) };
-        effects.push(Effect::LookAtServices);
+        effects.push(Effect::CheckServices);
         effects
     }
 
@@ -264,6 +266,6 @@ impl Machine {
             Some(FailureReason::Cancelled) => TaskStatus::Cancelled,
             Some(_) => TaskStatus::Failed,
         };
-        vec![Effect::Finish(Verdict { status, reason: self.reason, durations })]
+        vec![Effect::Finish(Outcome { status, reason: self.reason, durations })]
     }
 }

@@ -10,10 +10,10 @@
 //! `Changes` counts what the agent did and is seen from outside as the end of `agent`. `Done` is entered
 //! exactly once and nothing comes after it.
 
+mod input_effect;
 mod machine;
 #[cfg(test)]
 mod tests;
-mod words;
 
+pub use input_effect::{AgentEnd, Effect, Input, Outcome, Policy, Stage};
 pub use machine::Machine;
-pub use words::{AgentEnd, Effect, Input, Policy, Stage, Verdict};

@@ -14,13 +14,13 @@ use tempfile::TempDir;
 
 /// An event as the model has it: where it stands, and the length of its text, or what a gap counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct StoredEvent {
     cursor: Cursor,
     size: usize,
     gap: Option<u64>,
 }
 
-fn told(line: Line<'_>) -> Told {
+fn stored_event(line: Line<'_>) -> StoredEvent {
     let event: Event = serde_json::from_str(line.json).expect("our JSON");
     assert_eq!((event.cursor, event.fact.kind()), (line.cursor, line.kind));
     let (size, gap) = match &event.fact {
@@ -28,20 +28,20 @@ fn told(line: Line<'_>) -> Told {
         Fact::Gap { lost_events, .. } => (0, Some(*lost_events)),
         other => panic!("nobody told {other:?}"),
     };
-    Told { cursor: event.cursor, size, gap }
+    StoredEvent { cursor: event.cursor, size, gap }
 }
 
 /// There may be any number of events.
 const ANY: Cursor = Cursor { epoch: u64::MAX, seq: u64::MAX };
 
 /// What a reader gives, all of it.
-fn read_on(reader: &mut EventReader) -> Result<Vec<Told>, EventReadError> {
+fn read_on(reader: &mut EventReader) -> Result<Vec<StoredEvent>, EventReadError> {
     let mut events = Vec::new();
-    while reader.read(ANY, |line| events.push(told(line)))? == EventsRead::Lines {}
+    while reader.read(ANY, |line| events.push(stored_event(line)))? == EventsRead::Lines {}
     Ok(events)
 }
 
-fn read_after(dir: &Path, after: Cursor) -> Result<Vec<Told>, EventReadError> {
+fn read_after(dir: &Path, after: Cursor) -> Result<Vec<StoredEvent>, EventReadError> {
     read_on(&mut EventReader::new(dir, after))
 }
 
@@ -59,11 +59,11 @@ struct Model {
     dir: TempDir,
     log: EventLog,
     /// Every event that was ever readable, and where its line ends in its file.
-    events: Vec<(Told, u64)>,
+    events: Vec<(StoredEvent, u64)>,
     boots: u64,
     /// A reader that stays over all of it and has seen what it has seen.
     follower: EventReader,
-    followed: Vec<Told>,
+    followed: Vec<StoredEvent>,
 }
 
 #[derive(Debug, Clone)]
@@ -112,7 +112,7 @@ impl Model {
 
     fn append(&mut self, bytes: usize) {
         self.log.append(fact(bytes), 7);
-        let event = Told { cursor: self.log.last, size: bytes, gap: None };
+        let event = StoredEvent { cursor: self.log.last, size: bytes, gap: None };
         assert_eq!(*self.log.watch().borrow(), event.cursor, "the newest is published");
         self.events.push((event, self.log.file_bytes));
     }
@@ -122,7 +122,7 @@ impl Model {
         list(self.dir.path()).expect("readable").first().copied().unwrap_or_default()
     }
 
-    fn after(&self, cursor: Cursor) -> Vec<Told> {
+    fn after(&self, cursor: Cursor) -> Vec<StoredEvent> {
         self.events.iter().map(|(event, _)| *event).filter(|event| event.cursor > cursor).collect()
     }
 
@@ -134,7 +134,8 @@ impl Model {
         let is_before = cursor.epoch == oldest.epoch && cursor.seq + 1 == oldest.seq;
         match read_after(self.dir.path(), cursor) {
             Ok(events) if cursor == Cursor::default() => {
-                let kept: Vec<Told> = self.after(cursor).into_iter().filter(|e| e.cursor >= oldest).collect();
+                let kept: Vec<StoredEvent> =
+                    self.after(cursor).into_iter().filter(|e| e.cursor >= oldest).collect();
                 assert_eq!(events, kept, "from the beginning, which is {oldest}");
             }
             Ok(events) => {
@@ -163,9 +164,10 @@ impl Model {
         // From where it began, it has seen each once; what a crash took after it was seen is its own.
         let Some(first) = self.followed.first().map(|event| event.cursor) else { return };
         let alive =
-            |event: &&Told| self.events.binary_search_by_key(&event.cursor, |(e, _)| e.cursor).is_ok();
-        let seen: Vec<Told> = self.followed.iter().filter(alive).copied().collect();
-        let kept: Vec<Told> = self.events.iter().map(|(e, _)| *e).filter(|e| e.cursor >= first).collect();
+            |event: &&StoredEvent| self.events.binary_search_by_key(&event.cursor, |(e, _)| e.cursor).is_ok();
+        let seen: Vec<StoredEvent> = self.followed.iter().filter(alive).copied().collect();
+        let kept: Vec<StoredEvent> =
+            self.events.iter().map(|(e, _)| *e).filter(|e| e.cursor >= first).collect();
         assert_eq!(seen, kept);
     }
 
@@ -179,7 +181,7 @@ impl Model {
             let epoch = self.log.epoch();
             let first = *list(self.dir.path()).expect("readable").last().expect("just found");
             // Only the newest file is torn, and only a boot that wrote something has one.
-            let in_file = |event: &Told| first.epoch == epoch && event.cursor >= first;
+            let in_file = |event: &StoredEvent| first.epoch == epoch && event.cursor >= first;
             self.events.retain(|(event, end)| !in_file(event) || *end <= left);
             let whole = log_line::sound_prefix(&bytes).0;
             bytes.extend(garbage);
@@ -278,7 +280,7 @@ fn a_reader_whose_place_is_trimmed_away_is_told_and_misses_nothing_in_silence() 
     }
     let mut read = seen;
     let oldest = loop {
-        match reader.read(ANY, |line| read.push(told(line))) {
+        match reader.read(ANY, |line| read.push(stored_event(line))) {
             Ok(EventsRead::Lines) => {}
             Ok(EventsRead::End) => panic!("it skipped what was trimmed"),
             Err(EventReadError::Trimmed { oldest }) => break oldest,

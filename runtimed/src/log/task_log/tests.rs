@@ -100,7 +100,7 @@ fn the_end_is_a_file_of_its_own_and_whole() {
     let mut log = TaskLog::after(dir, 0);
     log.push(message("one"), 1);
     assert_eq!(log.flush(), Flushed { rotated: true });
-    std::fs::write(dir.join(DONE_ROOM), vec![b'x'; 4096]).expect("a boot before died while writing");
+    std::fs::write(dir.join(DONE_RESERVED), vec![b'x'; 4096]).expect("a boot before died while writing");
     finish(dir, log.last(), status(), 2).expect("written");
     let found = read_after(dir, 0);
     assert_eq!(found.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2]);
@@ -128,9 +128,9 @@ fn what_cannot_be_stored_is_told_once_there_is_room() {
 }
 
 /// Takes so many bytes and no more, like a disk.
-struct Room(usize, Vec<u8>);
+struct LimitedDisk(usize, Vec<u8>);
 
-impl Write for Room {
+impl Write for LimitedDisk {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(self.0 - self.1.len()).min(7);
         self.1.extend_from_slice(&bytes[..taken]);
@@ -147,7 +147,7 @@ fn what_a_disk_took_as_whole_lines_is_counted() {
     let batch = b"one\ntwo\nthree\n";
     for (room, expected) in [(0, (0, 0)), (3, (0, 0)), (4, (4, 1)), (9, (8, 2)), (13, (8, 2)), (99, (14, 3))]
     {
-        let mut disk = Room(room, Vec::new());
+        let mut disk = LimitedDisk(room, Vec::new());
         let written = write_most(&mut disk, batch);
         assert_eq!((written, &disk.1[..]), (room.min(14), &batch[..room.min(14)]));
         assert_eq!(whole_lines(&batch[..written]), expected, "{room}");

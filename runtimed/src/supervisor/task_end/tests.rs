@@ -17,13 +17,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Text that is six times as long in JSON.
-fn wild(bytes: usize) -> Payload {
+fn control_characters(bytes: usize) -> Payload {
     Payload { data: "\u{1}".repeat(bytes), encoding: Encoding::Utf8 }
 }
 
 fn largest() -> TaskResult {
     let exit = || Some(Exit::SpawnFailed { message: "\u{1}".repeat(100_000) });
-    let path = || wild(CHANGES_SHOWN_MAX_BYTES / CHANGES_SHOWN_MAX);
+    let path = || control_characters(CHANGES_SHOWN_MAX_BYTES / CHANGES_SHOWN_MAX);
     let file = || FileChange {
         path: path(),
         change: ChangeKind::Added,
@@ -38,13 +38,13 @@ fn largest() -> TaskResult {
         message: Some("\u{1}".repeat(MESSAGE_MAX_CHARS)),
         exit: exit(),
         hints: Vec::new(),
-        final_message: Some(wild(FINAL_MESSAGE_MAX_BYTES)),
-        agent_stderr: Some(wild(AGENT_STDERR_MAX_BYTES)),
+        final_message: Some(control_characters(FINAL_MESSAGE_MAX_BYTES)),
+        agent_stderr: Some(control_characters(AGENT_STDERR_MAX_BYTES)),
         files_changed: Some(Changes { added: 500, files, ..Changes::default() }),
         build: BuildOutcome {
             status: BuildStatus::Failed,
             exit: exit(),
-            output: Some(wild(BUILD_TAIL_MAX_BYTES)),
+            output: Some(control_characters(BUILD_TAIL_MAX_BYTES)),
             duration_ms: u64::MAX,
         },
         health: HealthOutcome {
@@ -62,22 +62,22 @@ fn largest() -> TaskResult {
 #[test]
 fn the_largest_end_fits_into_its_room() {
     assert!(!fits(&largest()));
-    let result = fitting(largest());
+    let result = truncated_to_fit(largest());
     assert!(fits(&result));
     // What the agent said is worth more than names that were events.
-    assert_eq!(result.final_message, Some(wild(FINAL_MESSAGE_MAX_BYTES)));
-    assert_eq!(result.agent_stderr, Some(wild(AGENT_STDERR_MAX_BYTES)));
+    assert_eq!(result.final_message, Some(control_characters(FINAL_MESSAGE_MAX_BYTES)));
+    assert_eq!(result.agent_stderr, Some(control_characters(AGENT_STDERR_MAX_BYTES)));
     let changes = result.files_changed.expect("still counted");
     assert!(changes.truncated && changes.files.is_empty() && changes.added == 500);
 }
 
 #[test]
 fn an_end_that_fits_is_left_alone() {
-    let mut result = bare(largest());
+    let mut result = without_details(largest());
     (result.exit, result.build.exit) = (None, None);
     result.checkpoint = Checkpoint::Unavailable { why: "none".to_owned() };
-    result.final_message = Some(wild(10));
-    assert_eq!(fitting(result.clone()), result);
+    result.final_message = Some(control_characters(10));
+    assert_eq!(truncated_to_fit(result.clone()), result);
 }
 
 fn context(home: &Path) -> Context {
@@ -100,7 +100,7 @@ fn a_killed_writer_has_its_last_word_before_the_end() {
     let mut tasks = Tasks::load(&mut context).expect("readable");
     let id = submitted(&mut context, &mut tasks);
     let killed = JobId(7);
-    tasks.finish(&mut context, &id, bare(largest()), Some(killed));
+    tasks.finish(&mut context, &id, without_details(largest()), Some(killed));
     let events = tasks.get(&id).expect("known").events.handle();
     assert_eq!((events.head.borrow().last, events.head.borrow().done), (1, false));
     assert!(!tasks.view(&id).expect("known").status.is_final());
@@ -128,7 +128,7 @@ fn what_a_boot_cannot_end_yet_is_ended_later() {
     let head = tasks.get(&id).expect("known").events.handle().head;
     assert!(!head.borrow().done && tasks.view(&id).expect("known").result.is_none());
     std::fs::remove_dir(&in_the_way).expect("it is there");
-    tasks.end_those_due(&mut context);
+    tasks.end_due(&mut context);
     assert_eq!((head.borrow().last, head.borrow().done), (2, true));
     assert_eq!(tasks.view(&id).expect("known").status, TaskStatus::Failed);
 }

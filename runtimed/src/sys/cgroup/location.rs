@@ -16,13 +16,13 @@ use std::path::{Component, Path, PathBuf};
 /// A directory for each kind of counter; absent where the sandbox cannot see one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
-    pub memory: Option<Place>,
-    pub pids: Option<Place>,
-    pub cpu: Option<Place>,
+    pub memory: Option<ControllerDir>,
+    pub pids: Option<ControllerDir>,
+    pub cpu: Option<ControllerDir>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ControllerDir {
     pub hierarchy: Hierarchy,
     pub directory: PathBuf,
 }
@@ -39,7 +39,7 @@ impl Location {
     /// Where both are in use the controllers are v1's, so that is what it is called.
     pub fn version(&self) -> CgroupVersion {
         let mut places = [&self.memory, &self.pids, &self.cpu].into_iter().flatten().peekable();
-        match (places.peek().is_some(), places.any(|place| place.hierarchy == Hierarchy::V1)) {
+        match (places.peek().is_some(), places.any(|dir| dir.hierarchy == Hierarchy::V1)) {
             (false, _) => CgroupVersion::None,
             (true, true) => CgroupVersion::V1,
             (true, false) => CgroupVersion::V2,
@@ -61,30 +61,30 @@ pub fn locate() -> Location {
 pub fn locate_in(proc_self_cgroup: &str, mountinfo: &str) -> Location {
     let groups: Vec<Group<'_>> = proc_self_cgroup.lines().filter_map(Group::parse).collect();
     let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::parse).collect();
-    let place = |controller, v2_file| {
+    let dir = |controller, v2_file| {
         find_v1(&groups, &mounts, controller).or_else(|| find_v2(&groups, &mounts, v2_file))
     };
     Location {
-        memory: place("memory", "memory.current"),
-        pids: place("pids", "pids.current"),
-        cpu: place("cpuacct", "cpu.stat"),
+        memory: dir("memory", "memory.current"),
+        pids: dir("pids", "pids.current"),
+        cpu: dir("cpuacct", "cpu.stat"),
     }
 }
 
-fn find_v1(groups: &[Group<'_>], mounts: &[Mount<'_>], controller: &str) -> Option<Place> {
+fn find_v1(groups: &[Group<'_>], mounts: &[Mount<'_>], controller: &str) -> Option<ControllerDir> {
     let group = groups.iter().find(|group| has_word(group.controllers, controller))?;
     let mounts = mounts.iter().filter(|mount| mount.kind == "cgroup" && has_word(mount.options, controller));
     let directory = mounts.filter_map(|mount| mount.directory_of(group.path)).find(|path| path.is_dir())?;
-    Some(Place { hierarchy: Hierarchy::V1, directory })
+    Some(ControllerDir { hierarchy: Hierarchy::V1, directory })
 }
 
 /// On a hybrid host the v2 hierarchy is there but has no controllers, so the file itself is asked for.
-fn find_v2(groups: &[Group<'_>], mounts: &[Mount<'_>], file: &str) -> Option<Place> {
+fn find_v2(groups: &[Group<'_>], mounts: &[Mount<'_>], file: &str) -> Option<ControllerDir> {
     let group = groups.iter().find(|group| group.is_v2)?;
     let mounts = mounts.iter().filter(|mount| mount.kind == "cgroup2");
     let mut directories = mounts.filter_map(|mount| mount.directory_of(group.path));
     let directory = directories.find(|path| path.join(file).exists())?;
-    Some(Place { hierarchy: Hierarchy::V2, directory })
+    Some(ControllerDir { hierarchy: Hierarchy::V2, directory })
 }
 
 fn has_word(list: &str, word: &str) -> bool {

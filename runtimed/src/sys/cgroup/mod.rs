@@ -3,7 +3,7 @@
 //! Must not: write to it (limits are the host's), guess a number the kernel does not give, or move anybody.
 
 mod location;
-mod numbers;
+mod stats;
 
-pub use location::{Hierarchy, Location, Place, locate, locate_in};
-pub use numbers::{Counters, counters, read};
+pub use location::{ControllerDir, Hierarchy, Location, locate, locate_in};
+pub use stats::{Counters, counters, read};

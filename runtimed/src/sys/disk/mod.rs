@@ -2,9 +2,9 @@
 //!
 //! Must not: follow a symbolic link, leave the file system of the workspace, or take long at a time.
 
+mod open_beneath;
 mod pending;
 mod space;
-mod tree;
 mod walk;
 
 pub use space::is_full;

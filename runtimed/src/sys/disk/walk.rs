@@ -8,11 +8,11 @@
 //! Must not: recurse, or hold more than four descriptors. A file with several hard links is counted once for
 //! each name: telling them apart would cost memory for every file, and the number is for people.
 
+use super::open_beneath::{OpenDir, RootDir};
 use super::pending::Pending;
 use super::space::Space;
-use super::tree::{Opened, Tree};
 use crate::limits::{DISK_WALK_MAX_FILES, DISK_WALK_SLICE};
-use crate::sys::as_user::{AsUser, Identity};
+use crate::sys::fs_identity::{FsIdentityGuard, Identity};
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{FileStat, SFlag, fstatat};
@@ -31,8 +31,8 @@ const BLOCK_BYTES: u64 = 512;
 pub struct Walk {
     identity: Identity,
     /// Absent when the workspace could not be opened; then there is nothing to walk.
-    tree: Option<Tree>,
-    current: Option<Opened>,
+    tree: Option<RootDir>,
+    current: Option<OpenDir>,
     pending: Pending,
     steps_left: u64,
     used_bytes: u64,
@@ -43,7 +43,7 @@ pub struct Walk {
 
 impl Walk {
     pub fn start(root: &Path, identity: Identity) -> Self {
-        let tree = Tree::open(root, identity).ok();
+        let tree = RootDir::open(root, identity).ok();
         let mut pending = Pending::default();
         if tree.is_some() {
             pending.push(PathBuf::new());
@@ -55,7 +55,7 @@ impl Walk {
 
     /// Counts a little more, as the user; true when there is nothing more to count.
     pub fn slice(&mut self) -> bool {
-        let Ok(_user) = AsUser::enter(self.identity) else {
+        let Ok(_user) = FsIdentityGuard::enter(self.identity) else {
             self.stop_early();
             return true;
         };
@@ -111,15 +111,15 @@ impl Walk {
         steps
     }
 
-    fn close(&mut self, directory: Opened) {
+    fn close(&mut self, directory: OpenDir) {
         if let Some(tree) = &mut self.tree
             && self.pending.next_is_below(&directory.path)
         {
-            tree.keep_as_parent(directory);
+            tree.set_parent(directory);
         }
     }
 
-    fn count(&mut self, directory: &Opened, name: &CStr) {
+    fn count(&mut self, directory: &OpenDir, name: &CStr) {
         if matches!(name.to_bytes(), b"." | b"..") {
             return;
         }

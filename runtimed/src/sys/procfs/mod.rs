@@ -4,15 +4,15 @@
 //! bound, or change anything. Every parser is a function over bytes, apart from the reading.
 
 mod buffer;
-mod diag;
-mod owners;
 mod ports;
 mod process;
+mod process_tree;
+mod sock_diag;
+mod socket_owners;
 mod stat;
-mod table;
-mod tree;
+mod tcp_table;
 
 pub(in crate::sys) use buffer::Buffer;
 pub use ports::listening;
 pub use process::{Counts, count, process, rss_bytes};
-pub use tree::{children, descendants};
+pub use process_tree::{children, descendants};

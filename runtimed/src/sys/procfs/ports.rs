@@ -3,11 +3,11 @@
 //! Must not: connect to anything. It sees the network namespace runtimed itself is in.
 
 use super::buffer::Buffer;
-use super::diag::{self, Family};
-use super::table::{self, Listener};
-use super::{owners, process::process};
+use super::sock_diag::{self, Family};
+use super::tcp_table::{self, Listener};
+use super::{process::process, socket_owners};
 use crate::limits::PROC_ENTRIES_MAX;
-use crate::sys::as_user::Identity;
+use crate::sys::fs_identity::Identity;
 use protocol::ListeningPort;
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ pub fn listening(identity: Identity) -> Vec<ListeningPort> {
     let mut listeners = listeners(Family::V4, "tcp");
     listeners.extend(self::listeners(Family::V6, "tcp6"));
     let (ports, wanted) = group(listeners);
-    let found = owners::find(identity, &wanted, ports.len());
-    ports.into_iter().zip(found).map(|(port, owner)| shown(port, owner)).collect()
+    let found = socket_owners::find(identity, &wanted, ports.len());
+    ports.into_iter().zip(found).map(|(port, owner)| listening_port(port, owner)).collect()
 }
 
 fn listeners(family: Family, table: &str) -> Vec<Listener> {
-    diag::listeners(family).unwrap_or_else(|| {
+    sock_diag::listeners(family).unwrap_or_else(|| {
         let mut buffer = Buffer::new();
         // A kernel without IPv6 has no second table.
         let text = buffer.whole(format_args!("/proc/self/net/{table}")).unwrap_or_default();
-        table::parse(text).collect()
+        tcp_table::parse(text).collect()
     })
 }
 
@@ -47,7 +47,7 @@ fn group(mut listeners: Vec<Listener>) -> (Vec<Listener>, HashMap<u64, usize>) {
     (ports, wanted)
 }
 
-fn shown(listener: Listener, owner: Option<i32>) -> ListeningPort {
+fn listening_port(listener: Listener, owner: Option<i32>) -> ListeningPort {
     ListeningPort {
         port: listener.port,
         address: listener.address.to_string(),

@@ -3,8 +3,8 @@
 //! Must not: let a command line do anything to the terminal or page it is shown on.
 
 use super::buffer::{Buffer, pids};
+use super::process_tree::descendants;
 use super::stat;
-use super::tree::descendants;
 use crate::limits::COMMAND_SHOWN_MAX_BYTES;
 use protocol::Process;
 
@@ -60,16 +60,16 @@ fn parse_rss(status: &[u8]) -> Option<u64> {
 
 /// Arguments are separated, and mostly ended, by NUL.
 fn command_line(cmdline: &[u8]) -> Option<String> {
-    let shown = shown(cmdline, COMMAND_SHOWN_MAX_BYTES);
+    let shown = printable(cmdline, COMMAND_SHOWN_MAX_BYTES);
     (!shown.is_empty()).then_some(shown)
 }
 
 fn in_brackets(name: &[u8]) -> String {
-    format!("[{}]", shown(name, COMMAND_SHOWN_MAX_BYTES - 2))
+    format!("[{}]", printable(name, COMMAND_SHOWN_MAX_BYTES - 2))
 }
 
 /// Text that is safe to print, at most `max_bytes` long.
-fn shown(bytes: &[u8], max_bytes: usize) -> String {
+fn printable(bytes: &[u8], max_bytes: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
     let printable: String = text.chars().map(|c| if is_harmless(c) { c } else { ' ' }).collect();
     cut(printable.trim(), max_bytes)
@@ -126,7 +126,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_a_process_calls_itself_is_short_and_printable(bytes: Vec<u8>) {
-            for text in [shown(&bytes, COMMAND_SHOWN_MAX_BYTES), in_brackets(&bytes)] {
+            for text in [printable(&bytes, COMMAND_SHOWN_MAX_BYTES), in_brackets(&bytes)] {
                 assert!(text.len() <= COMMAND_SHOWN_MAX_BYTES);
                 assert!(!text.contains(char::is_control));
             }

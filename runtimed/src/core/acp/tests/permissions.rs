@@ -1,7 +1,7 @@
 //! Who decides what an agent asks for, and when nobody does.
 
-use super::{World, agent};
-use crate::core::acp::{Choice, Effect, Input, Permit};
+use super::{AcpFixture, agent};
+use crate::core::acp::{Effect, Input, PermissionChoice, PermissionDecision};
 use protocol::{Decision, PermissionState, TaskFact};
 use serde_json::{Value, json};
 
@@ -21,39 +21,43 @@ fn an_option_that_says_otherwise_than_the_decision_is_not_taken() {
         (Decision::Deny, "n", "n"),
         (Decision::Allow, "y", "y"),
     ] {
-        let mut world = World::working(agent(json!({"permissions": {"default": "ask"}})));
-        world.line(&permission(1));
-        world.tell(Input::Permit(Permit { permission: 1, decision, option: Some(named.to_owned()) }));
-        assert_eq!(world.sent()[0]["result"]["outcome"]["optionId"], taken, "{decision:?} {named}");
+        let mut fixture = AcpFixture::working(agent(json!({"permissions": {"default": "ask"}})));
+        fixture.line(&permission(1));
+        fixture.input(Input::Permission(PermissionDecision {
+            permission: 1,
+            decision,
+            option: Some(named.to_owned()),
+        }));
+        assert_eq!(fixture.sent()[0]["result"]["outcome"]["optionId"], taken, "{decision:?} {named}");
     }
 }
 
 #[test]
 fn an_agent_waits_until_somebody_decides() {
-    let mut world = World::working(agent(json!({"permissions": {"default": "ask"}})));
-    world.line(&permission(1));
-    world.line(&permission(2));
-    assert_eq!(world.sent(), [] as [Value; 0]);
-    let choice = |id: &str, means| Choice { id: id.to_owned(), means: Some(means) };
+    let mut fixture = AcpFixture::working(agent(json!({"permissions": {"default": "ask"}})));
+    fixture.line(&permission(1));
+    fixture.line(&permission(2));
+    assert_eq!(fixture.sent(), [] as [Value; 0]);
+    let choice = |id: &str, means| PermissionChoice { id: id.to_owned(), means: Some(means) };
     let options = vec![choice("y", Decision::Allow), choice("n", Decision::Deny)];
-    assert!(world.effects.contains(&Effect::Asked { permission: 1, options }));
-    assert_eq!(world.effects.iter().filter(|effect| **effect == Effect::Waits(true)).count(), 1);
-    let permit = |permission| Permit { permission, decision: Decision::Deny, option: None };
-    world.tell(Input::Permit(permit(2)));
-    world.tell(Input::Permit(permit(2)));
-    world.tell(Input::Permit(permit(7)));
+    assert!(fixture.effects.contains(&Effect::PermissionAsked { permission: 1, options }));
+    assert_eq!(fixture.effects.iter().filter(|effect| **effect == Effect::AwaitsDecision(true)).count(), 1);
+    let permit = |permission| PermissionDecision { permission, decision: Decision::Deny, option: None };
+    fixture.input(Input::Permission(permit(2)));
+    fixture.input(Input::Permission(permit(2)));
+    fixture.input(Input::Permission(permit(7)));
     assert_eq!(
-        world.sent(),
+        fixture.sent(),
         [
             json!({"jsonrpc": "2.0", "id": "r2", "result": {"outcome": {"outcome": "selected", "optionId": "n"}}})
         ]
     );
-    assert!(!world.effects.contains(&Effect::Waits(false)));
-    world.line(&json!({"method": "$/cancel_request", "params": {"requestId": "r1"}}));
-    assert_eq!(world.sent()[1]["error"]["code"], -32800);
-    assert!(world.effects.contains(&Effect::Waits(false)));
-    let states: Vec<PermissionState> = world
-        .told()
+    assert!(!fixture.effects.contains(&Effect::AwaitsDecision(false)));
+    fixture.line(&json!({"method": "$/cancel_request", "params": {"requestId": "r1"}}));
+    assert_eq!(fixture.sent()[1]["error"]["code"], -32800);
+    assert!(fixture.effects.contains(&Effect::AwaitsDecision(false)));
+    let states: Vec<PermissionState> = fixture
+        .reported()
         .iter()
         .filter_map(|fact| match fact {
             TaskFact::Permission(permission) => Some(permission.state),
@@ -66,12 +70,12 @@ fn an_agent_waits_until_somebody_decides() {
 
 #[test]
 fn an_agent_that_is_gone_asks_for_nothing_any_more() {
-    let mut world = World::working(agent(json!({"permissions": {"default": "ask"}})));
-    world.line(&permission(1));
-    world.line(&permission(2));
-    world.effects.clear();
-    world.effects.extend(world.machine.flush());
-    let told = world.told();
+    let mut fixture = AcpFixture::working(agent(json!({"permissions": {"default": "ask"}})));
+    fixture.line(&permission(1));
+    fixture.line(&permission(2));
+    fixture.effects.clear();
+    fixture.effects.extend(fixture.machine.flush());
+    let told = fixture.reported();
     let withdrawn = |id: &str| {
         told.iter().any(|fact| {
             matches!(fact, TaskFact::Permission(permission)
@@ -80,9 +84,9 @@ fn an_agent_that_is_gone_asks_for_nothing_any_more() {
     };
     assert!(withdrawn("p1") && withdrawn("p2") && told.len() == 2, "{told:?}");
     for number in [1, 2] {
-        assert!(world.effects.contains(&Effect::Settled { permission: number }));
+        assert!(fixture.effects.contains(&Effect::PermissionClosed { permission: number }));
     }
-    assert!(world.effects.contains(&Effect::Waits(false)));
-    assert_eq!(world.sent(), [] as [Value; 0], "there is nobody to answer");
-    assert_eq!(world.machine.flush(), []);
+    assert!(fixture.effects.contains(&Effect::AwaitsDecision(false)));
+    assert_eq!(fixture.sent(), [] as [Value; 0], "there is nobody to answer");
+    assert_eq!(fixture.machine.flush(), []);
 }

@@ -21,9 +21,9 @@ fn check(why: &str, files: &[&str], cgroup: &str, mountinfo: &str, expected: [&s
     let root = tree(files);
     let base = root.path().display().to_string();
     let located = locate_in(cgroup, &mountinfo.replace('@', &base));
-    let shown = |place: &Option<Place>| match place {
+    let shown = |dir: &Option<ControllerDir>| match dir {
         None => "none".to_owned(),
-        Some(Place { hierarchy, directory }) => {
+        Some(ControllerDir { hierarchy, directory }) => {
             let below = directory.strip_prefix(root.path()).expect("below the root").display();
             format!("{hierarchy:?}:{below}")
         }
@@ -170,8 +170,8 @@ fn in_a_hybrid_a_controller_of_version_1_wins_and_version_2_only_counts_with_its
 
 #[test]
 fn the_version_is_named_after_where_the_controllers_are() {
-    let place = |hierarchy| Some(Place { hierarchy, directory: PathBuf::from("/x") });
-    let (v1, v2) = (place(Hierarchy::V1), place(Hierarchy::V2));
+    let dir = |hierarchy| Some(ControllerDir { hierarchy, directory: PathBuf::from("/x") });
+    let (v1, v2) = (dir(Hierarchy::V1), dir(Hierarchy::V2));
     for (memory, pids, cpu, expected) in [
         (None, None, None, CgroupVersion::None),
         (v2.clone(), v2.clone(), v2.clone(), CgroupVersion::V2),
@@ -186,8 +186,9 @@ fn the_version_is_named_after_where_the_controllers_are() {
 
 #[test]
 fn a_location_survives_being_handed_on_as_json() {
-    let place = Place { hierarchy: Hierarchy::V1, directory: PathBuf::from("/sys/fs/cgroup/memory/a b") };
-    let location = Location { memory: Some(place), pids: None, cpu: None };
+    let dir =
+        ControllerDir { hierarchy: Hierarchy::V1, directory: PathBuf::from("/sys/fs/cgroup/memory/a b") };
+    let location = Location { memory: Some(dir), pids: None, cpu: None };
     let json = serde_json::to_string(&location).expect("plain data");
     let expected =
         r#"{"memory":{"hierarchy":"v1","directory":"/sys/fs/cgroup/memory/a b"},"pids":null,"cpu":null}"#;
@@ -215,8 +216,8 @@ fn octal_escapes_are_undone_and_others_left() {
 fn this_machine_can_be_asked() {
     // Whatever it has; it must only not claim a directory that does not exist.
     let location = locate();
-    for place in [&location.memory, &location.pids, &location.cpu].into_iter().flatten() {
-        assert!(place.directory.is_dir(), "{location:?}");
+    for dir in [&location.memory, &location.pids, &location.cpu].into_iter().flatten() {
+        assert!(dir.directory.is_dir(), "{location:?}");
     }
 }
 

@@ -1,0 +1,68 @@
+//! How a job learns of the proxy that hostd has on this sandbox's loopback: by the variables that programs look
+//! for. Who asks is the user in its address, so that every decision names its job.
+
+use protocol::INSIDE_PORT;
+
+/// As curl, wget, git, apt, cargo, pip, Python, Go and most others read it.
+const PROXY: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+/// For those that want it under a name of their own.
+const PROXY_OF_ONE: [&str; 4] =
+    ["npm_config_proxy", "npm_config_https_proxy", "PIP_PROXY", "CARGO_HTTP_PROXY"];
+const DIRECT: [&str; 2] = ["NO_PROXY", "no_proxy"];
+const DIRECT_HOSTS: &str = "localhost,127.0.0.1,::1,.localhost";
+/// Node looks at the others only when it is told to, and git says who it is only when it is told how.
+const HINTS: [(&str, &str); 2] = [("NODE_USE_ENV_PROXY", "1"), ("GIT_HTTP_PROXY_AUTHMETHOD", "basic")];
+
+/// Adds what is not given. Whoever names a proxy gets nothing of ours: programs differ in which name they prefer.
+pub fn add_proxy_env(kind: &str, name: &str, env: &mut Vec<(String, String)>) {
+    let given = |wanted: &str| env.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    if ["http_proxy", "https_proxy", "all_proxy"].into_iter().any(given) {
+        return;
+    }
+    let proxy = format!("http://{kind}.{name}:x@127.0.0.1:{INSIDE_PORT}");
+    let proxies = PROXY.iter().chain(&PROXY_OF_ONE).map(|name| (*name, proxy.as_str()));
+    let direct = DIRECT.iter().map(|name| (*name, DIRECT_HOSTS));
+    let all = proxies.chain(direct).chain(HINTS);
+    let ours: Vec<_> = all
+        .filter(|(name, _)| !given(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    env.extend(ours);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env_with(given: &[(&str, &str)]) -> Vec<(String, String)> {
+        let mut env = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        add_proxy_env("exec", "e1", &mut env);
+        env
+    }
+
+    fn value<'a>(env: &'a [(String, String)], wanted: &str) -> Vec<&'a str> {
+        env.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value.as_str()).collect()
+    }
+
+    #[test]
+    fn a_job_finds_the_proxy_under_every_name_that_programs_look_for() {
+        let env = env_with(&[]);
+        for name in PROXY.iter().chain(&PROXY_OF_ONE) {
+            assert_eq!(value(&env, name), ["http://exec.e1:x@127.0.0.1:900"], "{name}");
+        }
+        assert_eq!(value(&env, "no_proxy"), ["localhost,127.0.0.1,::1,.localhost"]);
+        assert_eq!(value(&env, "NODE_USE_ENV_PROXY"), ["1"]);
+        assert!(value(&env, "ALL_PROXY").is_empty());
+    }
+
+    #[test]
+    fn what_is_given_wins() {
+        for name in ["HTTPS_PROXY", "http_proxy", "All_Proxy"] {
+            let env = env_with(&[(name, "http://mine:1")]);
+            assert_eq!(env.len(), 1, "{name}: a proxy of one's own is the only one");
+        }
+        let env = env_with(&[("No_Proxy", "x"), ("NODE_USE_ENV_PROXY", "0")]);
+        assert_eq!((value(&env, "no_proxy").len(), value(&env, "NODE_USE_ENV_PROXY")), (0, vec!["0"]));
+        assert_eq!(value(&env, "HTTP_PROXY").len(), 1);
+    }
+}

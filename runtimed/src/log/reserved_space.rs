@@ -1,0 +1,26 @@
+//! Disk space set aside beyond the end of a file that must go on when the disk is full: records and
+//! events are small, and losing them costs more than the space.
+
+use nix::fcntl::{FallocateFlags, fallocate};
+use std::fs::File;
+
+/// Set aside at once; renewed when half of it is used.
+const RESERVED_BYTES: u64 = 64 << 10;
+
+#[derive(Debug, Default)]
+pub struct ReservedSpace {
+    until: u64,
+}
+
+impl ReservedSpace {
+    /// Makes sure there is room after `end`. Best effort: a file system that cannot do it, or is full
+    /// already, is no reason to stop.
+    pub fn extend(&mut self, file: &File, end: u64) {
+        let enough = end + RESERVED_BYTES / 2 <= self.until;
+        if !enough
+            && fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, end as i64, RESERVED_BYTES as i64).is_ok()
+        {
+            self.until = end + RESERVED_BYTES;
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Answers to what the supervisor is asked. An asker that went away changes nothing.
+
+use super::command::{Command, Reply};
+use super::execs::Refusal;
+use super::main_loop::Supervisor;
+use crate::core::manifest::Invalid;
+use crate::shim::messages::Order;
+use crate::sys::procfs;
+use protocol::{
+    ErrorBody, ErrorCode, ExecId, ExecRequest, ExecView, Scope, ServiceSource, ServiceSpec, ServiceView,
+};
+
+impl Supervisor {
+    pub(super) fn dispatch(&mut self, command: Command) {
+        match command {
+            Command::Status { reply } => {
+                let status = self.status();
+                send_reply(reply, Ok(Box::new(status)));
+            }
+            Command::OwnStatus { reply } => send_reply(reply, Ok(Box::new(self.own_status()))),
+            Command::Ports { reply } => {
+                send_reply(reply, Ok(procfs::listening(self.context.config.identity())));
+            }
+            Command::Programs { programs, reply } => send_reply(reply, self.find_programs(programs)),
+            Command::StartExec { request, reply } => send_reply(reply, self.start_exec(*request)),
+            Command::Exec { id, reply } => send_reply(reply, self.exec_view(&id).map(Box::new)),
+            Command::Execs { after, limit, reply } => {
+                send_reply(reply, Ok(self.exec_views(after.as_ref(), limit)));
+            }
+            Command::Log { key, reply } => send_reply(reply, self.log(key)),
+            Command::Arm { key, seen } => self.arm(&key, seen),
+            Command::Panic => panic!("asked to"),
+            Command::SubmitTask { .. }
+            | Command::Task { .. }
+            | Command::Tasks { .. }
+            | Command::CancelTask { .. }
+            | Command::TaskEvents { .. }
+            | Command::ArmTask { .. }
+            | Command::AnswerPermission { .. } => self.dispatch_task(command),
+            Command::PutWarm { .. } | Command::Warm { .. } | Command::EndWarm { .. } => {
+                self.dispatch_warm(command);
+            }
+            Command::SignalExec { .. }
+            | Command::CancelExec { .. }
+            | Command::ResizeExec { .. }
+            | Command::ExecInput { .. }
+            | Command::CloseInput { .. } => self.dispatch_exec(command),
+            Command::Services { .. }
+            | Command::PutServices { .. }
+            | Command::Service { .. }
+            | Command::DriveService { .. }
+            | Command::Holds { .. }
+            | Command::TakeHold { .. }
+            | Command::ReleaseHold { .. } => self.dispatch_service(command),
+        }
+    }
+
+    fn dispatch_exec(&mut self, command: Command) {
+        match command {
+            Command::SignalExec { id, signal, scope, reply } => {
+                let order = Order::Signal { signal: signal as i32, scope };
+                send_reply(reply, self.check_signal_scope(&id, scope).and_then(|()| self.order(&id, &order)));
+            }
+            Command::CancelExec { id, grace_ms, reply } => {
+                send_reply(reply, self.order(&id, &Order::Cancel { grace_ms }));
+            }
+            Command::ResizeExec { id, size, reply } => {
+                let resized = self.execs.input(&id).and_then(|input| {
+                    let failed =
+                        |errno: nix::Error| refuse(ErrorCode::Conflict, format!("could not resize: {errno}"));
+                    input.resize(size).map_err(failed)
+                });
+                send_reply(reply, resized);
+            }
+            Command::ExecInput { id, reply } => send_reply(reply, self.execs.input(&id)),
+            Command::CloseInput { id, reply } => {
+                self.execs.close_input(&id);
+                send_reply(reply, Ok(()));
+            }
+            _ => {}
+        }
+    }
+
+    fn dispatch_service(&mut self, command: Command) {
+        match command {
+            Command::Services { reply } => send_reply(reply, Ok(self.service_views())),
+            Command::PutServices { specs, reply } => send_reply(reply, self.put_services(specs)),
+            Command::Service { name, reply } => {
+                send_reply(reply, self.services.get(&name).map(|service| Box::new(service.view())));
+            }
+            Command::DriveService { name, verb, reply } => {
+                let driven = self
+                    .refuse_during_shutdown()
+                    .and_then(|()| self.services.control(&mut self.context, &name, verb));
+                send_reply(
+                    reply,
+                    driven.and_then(|()| self.services.get(&name).map(|service| Box::new(service.view()))),
+                );
+            }
+            Command::Holds { reply } => send_reply(reply, Ok(self.holds.views())),
+            Command::TakeHold { name, request, at_most, reply } => {
+                send_reply(reply, self.holds.take(&mut self.context, name, request, at_most));
+            }
+            Command::ReleaseHold { name, reply } => {
+                send_reply(reply, self.holds.release(&mut self.context, &name));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn refuse_during_shutdown(&self) -> Result<(), Refusal> {
+        let closed = || refuse(ErrorCode::ShuttingDown, "runtimed is shutting down".to_owned());
+        if self.is_shutting_down() { Err(closed()) } else { Ok(()) }
+    }
+
+    fn start_exec(&mut self, mut request: ExecRequest) -> Result<ExecId, Refusal> {
+        self.refuse_during_shutdown()?;
+        let known = request.id.as_ref().is_some_and(|id| self.execs.get(id).is_ok());
+        let (stdin, stay_open) = (request.stdin.clone(), request.stdin_open);
+        let id = self.execs.start(&mut self.context, std::mem::take(&mut request))?;
+        if !known {
+            self.keep_inline_input(&id, stdin, stay_open);
+        }
+        Ok(id)
+    }
+
+    /// Whether there is someone to get a signal of this scope: a leader that ended takes its group along.
+    fn check_signal_scope(&self, id: &ExecId, scope: Scope) -> Result<(), Refusal> {
+        if scope == Scope::Tree || self.execs.get(id)?.end().is_none() {
+            return Ok(());
+        }
+        let message = format!("exec {id} has ended; what it left running gets signals with the scope tree");
+        Err(refuse(ErrorCode::NotRunning, message))
+    }
+
+    fn order(&mut self, id: &ExecId, order: &Order) -> Result<(), Refusal> {
+        let job = self.execs.running(id)?;
+        self.context.jobs.order(job, order);
+        Ok(())
+    }
+
+    fn exec_view(&self, id: &ExecId) -> Result<ExecView, Refusal> {
+        let exec = self.execs.get(id)?;
+        Ok(exec.view(exec.job().and_then(|job| self.context.jobs.shim(job))))
+    }
+
+    /// Newest ids last, from after a given one: ids sort by their text.
+    fn exec_views(&self, after: Option<&ExecId>, limit: usize) -> Vec<ExecView> {
+        let later = |id: &ExecId| after.is_none_or(|after| id > after);
+        let execs = self.execs.iter().filter(|exec| later(&exec.start.id)).take(limit);
+        execs.map(|exec| exec.view(exec.job().and_then(|job| self.context.jobs.shim(job)))).collect()
+    }
+
+    pub(super) fn service_views(&self) -> Vec<ServiceView> {
+        self.services.iter().map(|service| service.view()).collect()
+    }
+
+    fn put_services(&mut self, specs: Vec<ServiceSpec>) -> Result<Vec<ServiceView>, Refusal> {
+        self.refuse_during_shutdown()?;
+        let invalid = |Invalid { field, message }| Box::new(ErrorBody::invalid(field, message));
+        self.services.apply(&mut self.context, specs, ServiceSource::Api).map_err(invalid)?;
+        self.retry_manifest();
+        Ok(self.service_views())
+    }
+}
+
+pub(super) fn send_reply<T>(reply: Reply<T>, answer: Result<T, Refusal>) {
+    let _ = reply.send(answer);
+}
+
+fn refuse(code: ErrorCode, message: String) -> Refusal {
+    Box::new(ErrorBody::new(code, message))
+}

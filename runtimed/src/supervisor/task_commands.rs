@@ -1,0 +1,64 @@
+//! Answers to what the supervisor is asked about tasks.
+
+use super::command::Command;
+use super::dispatch::send_reply;
+use super::execs::Refusal;
+use super::main_loop::Supervisor;
+use super::task::{State, Task};
+use super::tasks::refuse;
+use crate::core::task::Input;
+use crate::shim::messages::Order;
+use protocol::{ErrorCode, TaskId, TaskRequest, TaskView};
+
+impl Supervisor {
+    pub(super) fn dispatch_task(&mut self, command: Command) {
+        match command {
+            Command::SubmitTask { request, reply } => {
+                send_reply(reply, self.submit_task(*request).map(Box::new));
+            }
+            Command::Task { id, reply } => send_reply(reply, self.tasks.view(&id).map(Box::new)),
+            Command::Tasks { after, limit, reply } => {
+                send_reply(reply, Ok(self.tasks.views(after.as_ref(), limit)));
+            }
+            Command::CancelTask { id, grace_ms, reply } => {
+                send_reply(reply, self.cancel_task(&id, grace_ms).map(Box::new));
+            }
+            Command::TaskEvents { id, reply } => {
+                send_reply(reply, self.tasks.get(&id).map(|task| task.events.handle()));
+            }
+            Command::ArmTask { id, seen } => self.arm_task(&id, seen),
+            Command::AnswerPermission { id, permission, answer, reply } => {
+                send_reply(reply, self.answer_permission(&id, &permission, answer));
+            }
+            _ => {}
+        }
+    }
+
+    fn submit_task(&mut self, request: TaskRequest) -> Result<TaskView, Refusal> {
+        self.refuse_during_shutdown()?;
+        let (id, new) = self.tasks.submit(&mut self.context, request)?;
+        if new {
+            // Nothing for this one, unless it is its turn already.
+            self.step_task(&id, Input::Tick);
+        }
+        self.tasks.view(&id)
+    }
+
+    fn cancel_task(&mut self, id: &TaskId, grace_ms: u64) -> Result<TaskView, Refusal> {
+        if self.tasks.get(id)?.ended().is_some() {
+            return Err(refuse(ErrorCode::NotRunning, format!("task {id} has ended")));
+        }
+        self.step_task(id, Input::Cancel { grace_ms });
+        self.tasks.view(id)
+    }
+
+    /// Asks the shim that writes the events of a task to say when there are more.
+    fn arm_task(&mut self, id: &TaskId, seen: u64) {
+        let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
+        if let Some((job, _)) = live.job
+            && events.arm(seen)
+        {
+            self.context.jobs.order(job, &Order::Arm { seen });
+        }
+    }
+}
