@@ -4,7 +4,7 @@ mod drivers;
 
 use crate::{
     agents::Agents,
-    api::{self, Api, Images, Listener},
+    api::{self, Api, ImageBackend, Listener},
     command::Failure,
     config::{self, Config},
     core::{Defaults, Passes, Previews, Scheme},
@@ -105,7 +105,7 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
             }
         };
         #[expect(clippy::disallowed_methods, reason = "nobody says when a lock is let go")]
-        std::thread::sleep(Duration::from_millis(limits::LOCK_LOOK_MS));
+        std::thread::sleep(Duration::from_millis(limits::LOCK_POLL_MS));
     }
 }
 
@@ -185,7 +185,7 @@ async fn open_store(path: &Path, disk: &DiskRoom) -> Result<Store, Failure> {
         match Store::open_on(path, disk.clone()) {
             Err(OpenError::Full) if Instant::now() < deadline => {
                 disk.ensure();
-                tokio::time::sleep(Duration::from_millis(limits::STORE_OPEN_AGAIN_MS)).await;
+                tokio::time::sleep(Duration::from_millis(limits::STORE_OPEN_RETRY_MS)).await;
             }
             opened => return opened.map_err(|error| Failure::Failed(error.to_string())),
         }
@@ -234,12 +234,12 @@ fn pids_max() -> u64 {
 fn settings(
     config: &Config,
     files: &IdentityFiles,
-    images: Images,
+    images: ImageBackend,
     previews: Previews,
     links: Links,
 ) -> api::Settings {
     api::Settings {
-        admin_hash: api::hash_of(&files.admin_token),
+        admin_hash: api::token_hash(&files.admin_token),
         auth: match config.auth {
             config::Auth::Required => api::Auth::Required,
             config::Auth::Off => api::Auth::Off,
@@ -312,7 +312,7 @@ async fn serve_unix(
         tokio::select! {
             // Both only wait.
             () = closing.cancelled() => return,
-            () = tokio::time::sleep(Duration::from_millis(limits::DISK_LOOK_MS)) => bound = listen_unix(path).ok(),
+            () = tokio::time::sleep(Duration::from_millis(limits::DISK_POLL_MS)) => bound = listen_unix(path).ok(),
         }
     }
     if let Some(unix) = bound {

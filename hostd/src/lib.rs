@@ -29,6 +29,6 @@ pub mod outside;
 pub mod reconcile;
 pub mod store;
 mod through;
-pub mod tokens;
+pub mod token_auth;
 pub mod traffic;
 pub mod upstream;

@@ -4,10 +4,10 @@
 
 /// How long the lock of the data directory is waited for, and between two looks at it.
 pub const LOCK_WAIT_MAX_MS: u64 = 1_000;
-pub const LOCK_LOOK_MS: u64 = 5;
+pub const LOCK_POLL_MS: u64 = 5;
 /// How long the database is tried to be opened on a full disk, and between two tries.
 pub const STORE_OPEN_FULL_MAX_MS: u64 = 5_000;
-pub const STORE_OPEN_AGAIN_MS: u64 = 20;
+pub const STORE_OPEN_RETRY_MS: u64 = 20;
 
 // ---- requests ----
 
@@ -43,9 +43,9 @@ pub const PIDS_MAX: u64 = 32_768;
 pub const LINK_TTL_DEFAULT_MS: u64 = 86_400_000;
 pub const LINK_TTL_MAX_MS: u64 = 30 * 86_400_000;
 /// Links that are known to be good without asking the store.
-pub const LINKS_KNOWN_MAX: usize = 16_384;
+pub const LINKS_CACHED_MAX: usize = 16_384;
 /// Questions to the store for one request to a preview.
-pub const LINKS_ASKED_MAX: usize = 8;
+pub const LINK_LOOKUPS_MAX: usize = 8;
 /// A token of the API.
 pub const TOKEN_MAX_BYTES: usize = 256;
 pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
@@ -54,15 +54,15 @@ pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
 
 /// Between looks at how full the disk is, and while it is low. Then workspaces are measured: the pause is at least
 /// so many times as long as that took.
-pub const DISK_LOOK_MS: u64 = 1_000;
-pub const DISK_LOOK_LOW_MS: u64 = 250;
-pub const MEASURE_PAUSE_PART: u32 = 4;
+pub const DISK_POLL_MS: u64 = 1_000;
+pub const DISK_POLL_LOW_MS: u64 = 250;
+pub const MEASURE_PAUSE_FACTOR: u32 = 4;
 /// What a workspace has grown by in so long counts, when the disk is full.
 pub const GROWTH_WINDOW_MS: u64 = 10_000;
 /// Live sandboxes on one host.
 pub const SANDBOXES_MAX: usize = 4096;
 /// Asks that wait for one sandbox.
-pub const ASKS_MAX: usize = 256;
+pub const SANDBOX_REQUESTS_MAX: usize = 256;
 /// How long a phase may take: up, frozen or thawed, down.
 pub const UP_MAX_MS: u64 = 60_000;
 pub const FREEZE_MAX_MS: u64 = 15_000;
@@ -104,7 +104,7 @@ pub const IDLE_CHECK_MIN_MS: u64 = 50;
 // ---- what comes from a sandbox ----
 
 /// An answer of runtimed that is read whole: two streams of output in base64, and what is around them.
-pub const CONTROL_ANSWER_MAX_BYTES: usize = 8 << 20;
+pub const CONTROL_RESPONSE_MAX_BYTES: usize = 8 << 20;
 pub const CONTROL_HEAD_MAX_BYTES: usize = 64 << 10;
 /// How long runtimed may take to begin its answer.
 pub const CONTROL_TIMEOUT_MS: u64 = 10_000;

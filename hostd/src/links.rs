@@ -96,7 +96,7 @@ impl Links {
         let good = self.shared.store.link_is_live(id, now_ms).await?;
         let mut known = self.known();
         if good && known.revocations == before {
-            if known.good.len() >= limits::LINKS_KNOWN_MAX {
+            if known.good.len() >= limits::LINKS_CACHED_MAX {
                 known.good.clear();
             }
             known.good.insert(id);

@@ -1,6 +1,6 @@
 //! Why a sandbox is awake, and when it will sleep. To ask wakes nobody.
 
-use super::{call::Call, failure::Answer, views::ok};
+use super::{call::Call, error::CallResult, views::ok};
 use crate::core::{IdleTimes, IdleWindow, SleepDecision, idle_inside_ms, rfc3339};
 use protocol::{
     Activity, Reason,
@@ -10,7 +10,7 @@ use protocol::{
 /// A browser that did something so short a while ago is at it.
 const BROWSING_MS: u64 = 5_000;
 
-pub async fn activity(call: Call) -> Answer {
+pub async fn activity(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let fleet = &call.api.fleet;
     // One that is frozen, or on its way, is not asked.
@@ -23,7 +23,7 @@ pub async fn activity(call: Call) -> Answer {
     match quiet.filter(|_| inside.is_some() || record.state.dozes()) {
         Some(quiet) => {
             let (now_ms, window) = (fleet.clock().now_ms(), fleet.timing().window());
-            Ok(ok(&Seen { inside, quiet, window, idle_policy }.view(now_ms)))
+            Ok(ok(&ObservedActivity { inside, quiet, window, idle_policy }.view(now_ms)))
         }
         None => Ok(ok(&asleep(record.updated_ms, idle_policy))),
     }
@@ -36,7 +36,7 @@ fn asleep(since_ms: u64, idle_policy: IdlePolicy) -> ActivityView {
 }
 
 /// What is known of one that runs or dozes.
-struct Seen {
+struct ObservedActivity {
     /// What runtimed says; nothing when it dozes.
     inside: Option<Activity>,
     quiet: IdleTimes,
@@ -44,11 +44,11 @@ struct Seen {
     idle_policy: IdlePolicy,
 }
 
-impl Seen {
+impl ObservedActivity {
     fn view(self, now_ms: u64) -> ActivityView {
         let Self { inside, mut quiet, window, idle_policy } = self;
         if let Some(inside) = &inside {
-            // Seen just now, and so better than what the owner saw last.
+            // Observed just now, and so better than what the owner saw last.
             quiet.inside_ms = idle_inside_ms(inside, now_ms);
         }
         let dozing = inside.is_none();
@@ -94,12 +94,12 @@ mod tests {
 
     fn shown(inside: Option<Activity>, quiet: IdleTimes, idle_policy: IdlePolicy) -> String {
         let window = IdleWindow { idle_ms: 35 * MINUTE_MS, doze_after_ms: 3_000 };
-        let view = Seen { inside, quiet, window, idle_policy }.view(NOW_MS);
+        let view = ObservedActivity { inside, quiet, window, idle_policy }.view(NOW_MS);
         serde_json::to_string(&view).expect("a view is JSON")
     }
 
     #[test]
-    fn what_keeps_it_awake_and_what_comes_then_is_told() {
+    fn the_view_says_what_keeps_a_sandbox_awake_and_what_follows() {
         let table = [
             shown(inside(true, 5_000), quiet(0, u64::MAX), IdlePolicy::Sleep),
             shown(inside(false, 5 * MINUTE_MS), quiet(0, u64::MAX), IdlePolicy::Sleep),

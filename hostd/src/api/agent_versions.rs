@@ -4,7 +4,7 @@
 use super::{
     call::Call,
     dispatch::new_id,
-    exec_run::{self, Seen},
+    exec_run::{self, ExecOutcome},
 };
 use crate::{control::Control, core::Access, store::SandboxRecord};
 use protocol::{EnvMap, ExecId, ExecRequest, Exit, api::SandboxId, tame::one_line};
@@ -14,29 +14,29 @@ use std::{
 };
 
 /// How long one may take to say it.
-const SAYS_MAX_MS: u64 = 15_000;
+const QUERY_MAX_MS: u64 = 15_000;
 /// Characters of it that are told.
 const VERSION_CHARS: usize = 80;
 /// Sandboxes whose answers are kept.
-const KEPT_MAX: usize = 1_000;
+const CACHED_MAX: usize = 1_000;
 
 /// One program as it was brought up: which sandbox, which try, where.
 type Key = (SandboxId, u32, String);
 
 #[derive(Default)]
-pub struct Versions {
+pub struct AgentVersions {
     /// None: it does not say.
     known: Mutex<HashMap<Key, Option<String>>>,
 }
 
-impl Versions {
+impl AgentVersions {
     fn get(&self, key: &Key) -> Option<Option<String>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     fn put(&self, key: Key, version: Option<String>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KEPT_MAX {
+        if known.len() >= CACHED_MAX {
             known.clear();
         }
         known.insert(key, version);
@@ -44,24 +44,24 @@ impl Versions {
 }
 
 /// `asked` is name, path and arguments of each. One after the other: each is a large program.
-pub async fn of(
+pub async fn query(
     call: &Call,
     record: &SandboxRecord,
     control: &Control,
-    asked: Vec<(String, String, Vec<String>)>,
+    programs: Vec<(String, String, Vec<String>)>,
 ) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
-    for (name, path, args) in asked {
+    for (name, path, args) in programs {
         let key = (record.id, record.attempt, path.clone());
-        let version = match call.api.versions.get(&key) {
+        let version = match call.api.agent_versions.get(&key) {
             Some(known) => known,
             // Whoever may only look starts nothing.
-            None if !call.who.allows(Access::Write) => continue,
+            None if !call.caller.allows(Access::Write) => continue,
             None => {
                 let argv = std::iter::once(path).chain(args).collect();
-                let said = say(call, &record.id, control.clone(), argv).await;
-                call.api.versions.put(key, said.clone());
-                said
+                let version = run_version_command(call, &record.id, control.clone(), argv).await;
+                call.api.agent_versions.put(key, version.clone());
+                version
             }
         };
         versions.extend(version.map(|version| (name, version)));
@@ -69,7 +69,12 @@ pub async fn of(
     versions
 }
 
-async fn say(call: &Call, sandbox: &SandboxId, control: Control, argv: Vec<String>) -> Option<String> {
+async fn run_version_command(
+    call: &Call,
+    sandbox: &SandboxId,
+    control: Control,
+    argv: Vec<String>,
+) -> Option<String> {
     let request = ExecRequest {
         id: ExecId::parse(&format!("version-{}", new_id())).ok(),
         argv: Some(argv),
@@ -78,13 +83,13 @@ async fn say(call: &Call, sandbox: &SandboxId, control: Control, argv: Vec<Strin
         env: EnvMap::new(),
         stdin: None,
         stdin_open: false,
-        timeout_ms: Some(SAYS_MAX_MS),
+        timeout_ms: Some(QUERY_MAX_MS),
         tty: None,
     };
-    let seen = exec_run::run(&call.api, sandbox, control, &request, Some(SAYS_MAX_MS)).await.ok()?;
-    let Seen::Told(view) = seen else { return None };
-    let said = view.stdout.filter(|_| view.exit == Some(Exit::Exited { code: 0 }))?;
-    first_line(&said.data)
+    let outcome = exec_run::run(&call.api, sandbox, control, &request, Some(QUERY_MAX_MS)).await.ok()?;
+    let ExecOutcome::Reported(view) = outcome else { return None };
+    let stdout = view.stdout.filter(|_| view.exit == Some(Exit::Exited { code: 0 }))?;
+    first_line(&stdout.data)
 }
 
 fn first_line(text: &str) -> Option<String> {

@@ -3,9 +3,9 @@
 use super::{
     agent_versions,
     call::Call,
-    connection,
-    failure::{Answer, Failure},
-    pass::{self, WITHIN},
+    error::{CallError, CallResult},
+    model_connection,
+    relay::{self, CONTROL_TIMEOUT},
     views::ok,
 };
 use crate::{
@@ -23,11 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Programs that are asked for at once.
 const PROGRAMS_MAX: usize = 64;
 
-pub async fn list(call: Call) -> Answer {
+pub async fn list(call: Call) -> CallResult {
     let agents = call.api.fleet.agents().clone();
-    let reach = connection::reach(&call);
+    let reach = model_connection::reachable_models(&call);
     let inside = match call.query.text("sandbox") {
-        Some(id) => Some(look_inside(&call, id, &agents).await?),
+        Some(id) => Some(sandbox_programs(&call, id, &agents).await?),
         None => None,
     };
     let view = |(name, entry): (&str, &Entry)| view(&agents, name, entry, &reach, inside.as_ref());
@@ -39,12 +39,12 @@ pub async fn list(call: Call) -> Answer {
 
 /// What one sandbox has: paths by the names that were looked for, and versions by the names of agents.
 #[derive(Default)]
-struct Inside {
+struct SandboxPrograms {
     paths: BTreeMap<String, String>,
     versions: BTreeMap<String, String>,
 }
 
-async fn look_inside(call: &Call, id: &str, agents: &Agents) -> Result<Inside, Failure> {
+async fn sandbox_programs(call: &Call, id: &str, agents: &Agents) -> Result<SandboxPrograms, CallError> {
     let id = call.sandbox_by(id).await?.id;
     let (record, control) = call.control_of(&id).await?;
     let paths = programs(&control, agents).await?;
@@ -52,17 +52,17 @@ async fn look_inside(call: &Call, id: &str, agents: &Agents) -> Result<Inside, F
         let path = entry.find.iter().find_map(|program| paths.get(program))?;
         Some((name.to_owned(), path.clone(), entry.version_args.clone()))
     };
-    let asked: Vec<_> =
+    let to_query: Vec<_> =
         agents.table().iter().filter_map(found).filter(|(_, _, args)| !args.is_empty()).collect();
-    let versions = agent_versions::of(call, &record, &control, asked).await;
-    Ok(Inside { paths, versions })
+    let versions = agent_versions::query(call, &record, &control, to_query).await;
+    Ok(SandboxPrograms { paths, versions })
 }
 
-async fn programs(control: &Control, agents: &Agents) -> Result<BTreeMap<String, String>, Failure> {
+async fn programs(control: &Control, agents: &Agents) -> Result<BTreeMap<String, String>, CallError> {
     let wanted: BTreeSet<String> = agents.table().iter().flat_map(|(_, entry)| entry.find.clone()).collect();
-    let ask = ProgramsRequest { programs: wanted.into_iter().take(PROGRAMS_MAX).collect() };
-    let path = pass::path(&["programs"]);
-    match control.json::<ProgramsView>(Method::POST, &path, Some(&ask), WITHIN).await {
+    let request = ProgramsRequest { programs: wanted.into_iter().take(PROGRAMS_MAX).collect() };
+    let path = relay::runtimed_path(&["programs"]);
+    match control.json::<ProgramsView>(Method::POST, &path, Some(&request), CONTROL_TIMEOUT).await {
         Ok((_, view)) => Ok(view.found),
         // One that was brought up by an earlier version, which cannot tell.
         Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => Ok(BTreeMap::new()),
@@ -75,7 +75,7 @@ fn view(
     name: &str,
     entry: &Entry,
     reach: &BTreeMap<Dialect, Reach>,
-    inside: Option<&Inside>,
+    inside: Option<&SandboxPrograms>,
 ) -> AgentView {
     let path = match inside {
         Some(inside) => entry.find.iter().find_map(|program| inside.paths.get(program).cloned()),
@@ -94,10 +94,10 @@ fn view(
         how_to_connect.push(agents.how_to_install(name));
     }
     if let (false, Some(dialect)) = (connected, entry.dialects.first()) {
-        how_to_connect.push(connection::how_to_add(*dialect));
+        how_to_connect.push(model_connection::how_to_add_provider(*dialect));
     }
     if !has_default {
-        how_to_connect.push(connection::how_to_choose());
+        how_to_connect.push(model_connection::how_to_set_default());
     }
     AgentView {
         name: name.to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     views::{no_content, ok},
 };
 use crate::store::BudgetRecord;
@@ -10,29 +10,29 @@ use protocol::api::{BudgetSpec, BudgetUse, BudgetView, Label, Page};
 
 const MICRO: f64 = 1_000_000.0;
 
-pub async fn put(call: Call) -> Answer {
+pub async fn put(call: Call) -> CallResult {
     let spec: BudgetSpec = call.json()?;
     let tenant = Label::parse(call.param("tenant")?);
-    let tenant = tenant.map_err(|error| Failure::invalid("tenant", error.to_string()))?;
+    let tenant = tenant.map_err(|error| CallError::invalid("tenant", error.to_string()))?;
     Ok(ok(&view(&call.api.fleet.models().put_budget(tenant, &spec).await?)))
 }
 
-pub async fn list(call: Call) -> Answer {
+pub async fn list(call: Call) -> CallResult {
     let all = call.api.fleet.models().budgets().await?;
-    let seen = |budget: &&BudgetRecord| call.who.operator || budget.tenant == call.who.tenant;
+    let seen = |budget: &&BudgetRecord| call.caller.operator || budget.tenant == call.caller.tenant;
     Ok(ok(&Page { items: all.iter().filter(seen).map(view).collect(), next: None }))
 }
 
-pub async fn get(call: Call) -> Answer {
-    let tenant = Label::parse(call.param("tenant")?).map_err(|_| Failure::not_found())?;
-    if !call.who.operator && tenant != call.who.tenant {
-        return Err(Failure::foreign());
+pub async fn get(call: Call) -> CallResult {
+    let tenant = Label::parse(call.param("tenant")?).map_err(|_| CallError::not_found())?;
+    if !call.caller.operator && tenant != call.caller.tenant {
+        return Err(CallError::foreign());
     }
     Ok(ok(&view(&call.api.fleet.models().budget(&tenant).await?)))
 }
 
-pub async fn remove(call: Call) -> Answer {
-    let tenant = Label::parse(call.param("tenant")?).map_err(|_| Failure::not_found())?;
+pub async fn remove(call: Call) -> CallResult {
+    let tenant = Label::parse(call.param("tenant")?).map_err(|_| CallError::not_found())?;
     call.api.fleet.models().remove_budget(&tenant).await?;
     Ok(no_content())
 }

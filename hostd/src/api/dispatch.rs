@@ -2,15 +2,16 @@
 
 use super::{
     Api,
-    admission::Seat,
-    audit::Subject,
-    body,
-    call::{Call, Once},
-    failure::{Answer, Failure, Refusal},
-    hosts::{self, Peer},
-    idempotency, identity, limits, older, openapi,
+    audit_writer::AuditedRequest,
+    authenticate,
+    call::{Call, TakeOnce},
+    connection_permits::ConnectionPermit,
+    error::{CallError, CallResult, ErrorExtension},
+    idempotency, limits, older, openapi,
+    peer::Peer,
     query::Query,
-    route::{Needs, Route, Takes},
+    rebinding_guard, request_body,
+    route::{RequestBody, RequiredAccess, Route},
     routes,
 };
 use crate::core::Identity;
@@ -40,7 +41,7 @@ type Params = Result<RawPathParams, RawPathParamsRejection>;
 
 /// The pattern of the route that answered, for the metrics.
 #[derive(Clone, Copy)]
-struct Matched(&'static str);
+struct MatchedRoute(&'static str);
 
 pub fn router(api: Arc<Api>) -> Router {
     let mut router = Router::new();
@@ -52,9 +53,9 @@ pub fn router(api: Arc<Api>) -> Router {
         router = router.route(path, on(filter, handler));
     }
     router
-        .fallback(async || Failure::new(ApiErrorCode::NotFound, "there is no such path; see /openapi.json"))
+        .fallback(async || CallError::new(ApiErrorCode::NotFound, "there is no such path; see /openapi.json"))
         .method_not_allowed_fallback(async || {
-            Failure::new(ApiErrorCode::MethodNotAllowed, "this path has other methods; see /openapi.json")
+            CallError::new(ApiErrorCode::MethodNotAllowed, "this path has other methods; see /openapi.json")
         })
         .layer(from_fn_with_state(api, guard))
 }
@@ -62,29 +63,29 @@ pub fn router(api: Arc<Api>) -> Router {
 /// Around everything, known path or not.
 async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
-    let subject = Subject {
+    let subject = AuditedRequest {
         request_id: id.clone(),
         method: request.method().clone(),
         path: request.uri().path().to_owned(),
     };
     let peer = request.extensions().get::<Peer>().copied();
-    let missing = || Failure::new(ApiErrorCode::Forbidden, "the connection has no peer");
-    let known = peer
+    let missing = || CallError::new(ApiErrorCode::Forbidden, "the connection has no peer");
+    let checked = peer
         .ok_or_else(missing)
-        .and_then(|peer| hosts::check(peer, request.headers(), request.uri(), &api.settings.names));
-    let mut response = match known {
+        .and_then(|peer| rebinding_guard::check(peer, request.headers(), request.uri(), &api.settings.names));
+    let mut response = match checked {
         Ok(()) => {
             request.extensions_mut().insert(subject.clone());
             next.run(request).await
         }
         Err(failure) => {
-            let code = word(failure.error.code);
-            api.audit.refused(subject.row(None, failure.error.code.http_status(), code));
+            let code = code_text(failure.error.code);
+            api.audit.record_refusal(subject.row(None, failure.error.code.http_status(), code));
             failure.into_response()
         }
     };
-    let matched = response.extensions().get::<Matched>().map_or("-", |matched| matched.0);
-    api.metrics.count(&subject.method, matched, response.status().as_u16());
+    let matched = response.extensions().get::<MatchedRoute>().map_or("-", |matched| matched.0);
+    api.metrics.count_request(&subject.method, matched, response.status().as_u16());
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
@@ -108,18 +109,18 @@ pub fn new_id() -> String {
 
 async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request: Request) -> Response {
     let fallback =
-        || Subject { request_id: String::new(), method: route.method.clone(), path: String::new() };
-    let subject = request.extensions_mut().remove::<Subject>().unwrap_or_else(fallback);
-    let (matched, older) = (Matched(route.path), route.older);
-    let mut response = match admit(&api, &route, request.extensions(), request.headers()).await {
-        Ok(who) => admitted(Admitted { api, route, who, subject }, params, request).await,
-        Err((who, failure)) => {
+        || AuditedRequest { request_id: String::new(), method: route.method.clone(), path: String::new() };
+    let subject = request.extensions_mut().remove::<AuditedRequest>().unwrap_or_else(fallback);
+    let (matched, older) = (MatchedRoute(route.path), route.older);
+    let mut response = match authorize(&api, &route, request.extensions(), request.headers()).await {
+        Ok(caller) => handle(AuthorizedRequest { api, route, caller, subject }, params, request).await,
+        Err((caller, failure)) => {
             let code = failure.error.code;
             let refused = matches!(code, ApiErrorCode::Unauthorized | ApiErrorCode::Forbidden);
             if refused {
-                api.audit.refused(subject.row(who.as_ref(), code.http_status(), word(code)));
+                api.audit.record_refusal(subject.row(caller.as_ref(), code.http_status(), code_text(code)));
             }
-            let mut response = spoken(failure, &subject, older);
+            let mut response = error_response(failure, &subject, older);
             if code == ApiErrorCode::TooMany {
                 // There is no place for its connection.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -132,62 +133,64 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
 }
 
 /// Who calls, if he may.
-async fn admit(
+async fn authorize(
     api: &Api,
     route: &Route,
     connection: &Extensions,
     headers: &HeaderMap,
-) -> Result<Identity, (Option<Identity>, Failure)> {
-    if route.needs == Needs::Nothing {
-        return Ok(identity::nobody());
+) -> Result<Identity, (Option<Identity>, CallError)> {
+    if route.required == RequiredAccess::Anonymous {
+        return Ok(authenticate::anonymous());
     }
     let peer = connection.get::<Peer>().copied();
     let peer =
-        peer.ok_or_else(|| (None, Failure::new(ApiErrorCode::Forbidden, "the connection has no peer")))?;
-    let who = identity::identify(api, peer, headers).await.map_err(|failure| (None, failure))?;
-    if let Some(seat) = connection.get::<Arc<Seat>>()
-        && let Err(failure) = seat.identify(&who)
+        peer.ok_or_else(|| (None, CallError::new(ApiErrorCode::Forbidden, "the connection has no peer")))?;
+    let caller = authenticate::authenticate(api, peer, headers).await.map_err(|failure| (None, failure))?;
+    if let Some(permit) = connection.get::<Arc<ConnectionPermit>>()
+        && let Err(failure) = permit.identify(&caller)
     {
-        return Err((Some(who), failure));
+        return Err((Some(caller), failure));
     }
-    if route.needs.met_by(&who) {
-        return Ok(who);
+    if route.required.met_by(&caller) {
+        return Ok(caller);
     }
-    let message = format!("this call needs {}", route.needs.words());
-    Err((Some(who), Failure::new(ApiErrorCode::Forbidden, message)))
+    let message = format!("this call needs {}", route.required.description());
+    Err((Some(caller), CallError::new(ApiErrorCode::Forbidden, message)))
 }
 
 /// A call that is let in.
-struct Admitted {
+struct AuthorizedRequest {
     api: Arc<Api>,
     route: Arc<Route>,
-    who: Identity,
-    subject: Subject,
+    caller: Identity,
+    subject: AuditedRequest,
 }
 
-async fn admitted(this: Admitted, params: Params, request: Request) -> Response {
-    let call = match prepare(&this, params, request).await {
+async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Response {
+    let call = match build_call(&this, params, request).await {
         Ok(call) => call,
-        Err(failure) => return this.conclude(Err(failure)).await,
+        Err(failure) => return this.finish(Err(failure)).await,
     };
-    if this.route.acts() {
+    if this.route.mutates() {
         // In a task of its own: a caller who hangs up leaves nothing half done.
         let (subject, older) = (this.subject.clone(), this.route.older);
         let task = this.api.work.clone().spawn(async move {
-            let work = idempotency::once(&this.route, &this.subject, call);
-            let answer = until_closed(&this.api.closing, work).await;
-            this.conclude(answer).await
+            let work = idempotency::run_once(&this.route, &this.subject, call);
+            let answer = until_shutdown(&this.api.closing, work).await;
+            this.finish(answer).await
         });
-        return task.await.unwrap_or_else(|panic| spoken(Failure::internal(&panic), &subject, older));
+        return task
+            .await
+            .unwrap_or_else(|panic| error_response(CallError::internal(&panic), &subject, older));
     }
     // What only looks, or streams, ends with its caller.
-    let answer = until_closed(&this.api.closing, (this.route.handler)(call)).await;
-    this.conclude(answer).await
+    let answer = until_shutdown(&this.api.closing, (this.route.handler)(call)).await;
+    this.finish(answer).await
 }
 
 /// What is not done soon after the shutdown began is cut off, as a kill would: intents are written down
 /// and everything may be repeated.
-async fn until_closed(closing: &CancellationToken, work: impl Future<Output = Answer>) -> Answer {
+async fn until_shutdown(closing: &CancellationToken, work: impl Future<Output = CallResult>) -> CallResult {
     let closed = async {
         closing.cancelled().await;
         sleep(Duration::from_millis(limits::CLOSING_MS)).await;
@@ -196,57 +199,62 @@ async fn until_closed(closing: &CancellationToken, work: impl Future<Output = An
         answer = work => answer,
         () = closed => {
             let message = "hostd is shutting down; what was begun goes on, ask for it again";
-            Err(Failure::new(ApiErrorCode::ShuttingDown, message))
+            Err(CallError::new(ApiErrorCode::ShuttingDown, message))
         }
     }
 }
 
-async fn prepare(this: &Admitted, params: Params, mut request: Request) -> Result<Call, Failure> {
-    let not_text = |_| Failure::new(ApiErrorCode::NotFound, "nothing has this name: it is not UTF-8");
+async fn build_call(
+    this: &AuthorizedRequest,
+    params: Params,
+    mut request: Request,
+) -> Result<Call, CallError> {
+    let not_text = |_| CallError::new(ApiErrorCode::NotFound, "nothing has this name: it is not UTF-8");
     let params = params.map_err(not_text)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let query = Query::parse(request.uri(), &this.route.query)?;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-    let seat = request.extensions_mut().remove::<Arc<Seat>>();
+    let permit = request.extensions_mut().remove::<Arc<ConnectionPermit>>();
     let (parts, incoming) = request.into_parts();
-    let (body, stream) = match this.route.takes {
-        Takes::Stream => (Bytes::new(), Some(incoming)),
-        Takes::Json => {
+    let (body, stream) = match this.route.body {
+        RequestBody::Stream => (Bytes::new(), Some(incoming)),
+        RequestBody::Json => {
             let schema = openapi::request_schema(this.route.path, &this.route.method);
-            (body::check(body::read(incoming).await?, schema)?, None)
+            (request_body::check(request_body::read(incoming).await?, schema)?, None)
         }
-        Takes::Nothing => (nothing(&body::read(incoming).await?)?, None),
+        RequestBody::Empty => (check_empty_body(&request_body::read(incoming).await?)?, None),
     };
-    let (api, who) = (this.api.clone(), this.who.clone());
-    let (headers, stream, claimed_ms) = (parts.headers, Once::new(stream), None);
-    Ok(Call { api, who, params, query, headers, body, stream, upgrade, seat, claimed_ms })
+    let (api, caller) = (this.api.clone(), this.caller.clone());
+    let (headers, stream, claimed_ms) = (parts.headers, TakeOnce::new(stream), None);
+    Ok(Call { api, caller, params, query, headers, body, stream, upgrade, permit, claimed_ms })
 }
 
 /// An empty object will do where nothing is expected.
-fn nothing(body: &Bytes) -> Result<Bytes, Failure> {
+fn check_empty_body(body: &Bytes) -> Result<Bytes, CallError> {
     let empty = body.iter().all(|byte| b"{} \t\r\n".contains(byte));
-    if empty { Ok(Bytes::new()) } else { Err(Failure::invalid("body", "this call takes no body")) }
+    if empty { Ok(Bytes::new()) } else { Err(CallError::invalid("body", "this call takes no body")) }
 }
 
-impl Admitted {
-    async fn conclude(&self, answer: Answer) -> Response {
-        let response = answer.unwrap_or_else(|failure| spoken(failure, &self.subject, self.route.older));
-        let refusal = response.extensions().get::<Refusal>().copied();
+impl AuthorizedRequest {
+    async fn finish(&self, answer: CallResult) -> Response {
+        let response =
+            answer.unwrap_or_else(|failure| error_response(failure, &self.subject, self.route.older));
+        let refusal = response.extensions().get::<ErrorExtension>().copied();
         let refused =
             refusal.is_some_and(|refusal| refusal.foreign || refusal.code == ApiErrorCode::Forbidden);
-        let code = refusal.and_then(|refusal| word(refusal.code));
-        let row = self.subject.row(Some(&self.who), response.status().as_u16(), code);
-        if self.route.acts() {
-            self.api.audit.acted(row).await;
+        let code = refusal.and_then(|refusal| code_text(refusal.code));
+        let row = self.subject.row(Some(&self.caller), response.status().as_u16(), code);
+        if self.route.mutates() {
+            self.api.audit.record_action(row).await;
         } else if refused {
-            self.api.audit.refused(row);
+            self.api.audit.record_refusal(row);
         }
         response
     }
 }
 
 /// A failure as an answer; its cause goes to the log, once.
-fn spoken(failure: Failure, subject: &Subject, older: bool) -> Response {
+fn error_response(failure: CallError, subject: &AuditedRequest, older: bool) -> Response {
     let request = &subject.request_id;
     match (&failure.cause, failure.error.code) {
         (Some(cause), ApiErrorCode::Internal) => {
@@ -261,7 +269,7 @@ fn spoken(failure: Failure, subject: &Subject, older: bool) -> Response {
 }
 
 /// The code as it is on the wire.
-fn word(code: ApiErrorCode) -> Option<String> {
+fn code_text(code: ApiErrorCode) -> Option<String> {
     let text = serde_json::to_value(code).ok()?;
     text.as_str().map(str::to_owned)
 }

@@ -2,12 +2,12 @@
 
 use super::{
     call::Call,
-    failure::{Answer, chain},
+    error::{CallResult, error_chain},
     limits,
     views::ok,
 };
 use crate::{
-    core::UNSUPPORTED,
+    core::UNSUPPORTED_DRIVERS,
     driver::{Driver, DriverError, Drivers, FoundSandbox},
 };
 use futures_util::future::join_all;
@@ -15,7 +15,7 @@ use protocol::api::{DriverView, Page, StaleList, StaleView, Unasked};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-pub async fn list(call: Call) -> Answer {
+pub async fn list(call: Call) -> CallResult {
     let fleet = &call.api.fleet;
     Ok(ok(&Page { items: views(fleet.drivers(), &fleet.defaults().driver), next: None }))
 }
@@ -32,10 +32,10 @@ pub fn views(drivers: &Drivers, default: &str) -> Vec<DriverView> {
         let missing = vec![absent.why.clone()];
         DriverView { name: absent.name.to_owned(), present, missing, ..DriverView::default() }
     });
-    let unsupported = UNSUPPORTED.iter().map(|known| DriverView {
+    let unsupported = UNSUPPORTED_DRIVERS.iter().map(|known| DriverView {
         name: known.name.to_owned(),
         unsupported: true,
-        missing: vec![known.why.to_owned()],
+        missing: vec![known.reason.to_owned()],
         ..DriverView::default()
     });
     ours.chain(absent).chain(unsupported).collect()
@@ -48,36 +48,36 @@ fn opened(driver: &dyn Driver) -> DriverView {
         present: driver.present(),
         usable: health.is_ok(),
         version: health.is_ok().then(|| driver.describe()),
-        missing: lacks(driver),
+        missing: problems(driver),
         capabilities: Some(driver.capabilities()),
         ..DriverView::default()
     }
 }
 
 /// What keeps it from being used, and what does not work.
-pub fn lacks(driver: &dyn Driver) -> Vec<String> {
+pub fn problems(driver: &dyn Driver) -> Vec<String> {
     driver.health().err().iter().map(ToString::to_string).chain(driver.warnings()).collect()
 }
 
 /// Asked now, all drivers at once: what one that does not answer has is not known, and that is told.
-pub async fn stale(call: Call) -> Answer {
+pub async fn stale(call: Call) -> CallResult {
     let drivers = call.api.fleet.drivers().all();
-    let asked = join_all(drivers.iter().map(|driver| ask(driver.clone()))).await;
-    Ok(ok(&told(asked)))
+    let listings = join_all(drivers.iter().map(|driver| list_driver(driver.clone()))).await;
+    Ok(ok(&stale_list(listings)))
 }
 
 /// What one driver found, and why there may be more.
-struct Asked {
+struct DriverListing {
     driver: &'static str,
     found: Vec<FoundSandbox>,
-    unasked: Option<DriverError>,
+    incomplete: Option<DriverError>,
 }
 
-fn told(asked: Vec<Asked>) -> StaleList {
+fn stale_list(listings: Vec<DriverListing>) -> StaleList {
     let mut list = StaleList::default();
-    for Asked { driver, found, unasked } in asked {
+    for DriverListing { driver, found, incomplete } in listings {
         list.items.extend(found.into_iter().filter_map(|one| suspect(driver, one)));
-        let why = unasked.map(|error| Unasked { driver: driver.to_owned(), why: chain(&error) });
+        let why = incomplete.map(|error| Unasked { driver: driver.to_owned(), why: error_chain(&error) });
         list.unasked.extend(why);
     }
     list.more = list.items.len() > limits::STALE_MAX;
@@ -85,7 +85,7 @@ fn told(asked: Vec<Asked>) -> StaleList {
     list
 }
 
-async fn ask(driver: Arc<dyn Driver>) -> Asked {
+async fn list_driver(driver: Arc<dyn Driver>) -> DriverListing {
     let late = || DriverError::TimedOut { what: "a list of sandboxes", after_ms: limits::STALE_MAX_MS };
     let listed = timeout(Duration::from_millis(limits::STALE_MAX_MS), driver.list()).await;
     let (found, failed) = match listed.unwrap_or_else(|_| Err(late())) {
@@ -93,7 +93,7 @@ async fn ask(driver: Arc<dyn Driver>) -> Asked {
         Err(error) => (vec![], Some(error)),
     };
     // Without its backend a driver lists what it remembers.
-    Asked { driver: driver.name(), found, unasked: failed.or_else(|| driver.health().err()) }
+    DriverListing { driver: driver.name(), found, incomplete: failed.or_else(|| driver.health().err()) }
 }
 
 fn suspect(driver: &str, found: FoundSandbox) -> Option<StaleView> {
@@ -110,25 +110,26 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[tokio::test]
-    async fn a_driver_whose_backend_is_away_is_told_as_unasked_though_it_lists_what_it_remembers() {
+    async fn a_driver_whose_backend_is_down_is_listed_as_unasked_though_it_lists_from_memory() {
         let driver = Arc::new(FakeDriver::named("docker"));
-        assert_eq!(told(vec![ask(driver.clone()).await]).unasked.len(), 0);
+        assert_eq!(stale_list(vec![list_driver(driver.clone()).await]).unasked.len(), 0);
         driver.unhealthy.store(true, Ordering::Relaxed);
-        let list = told(vec![ask(driver).await]);
+        let list = stale_list(vec![list_driver(driver).await]);
         let unasked = list.unasked.first().expect("it is away");
         assert_eq!((unasked.driver.as_str(), unasked.why.as_str()), ("docker", "gone fishing"));
     }
 
     #[test]
-    fn what_a_driver_does_not_tell_is_told_as_unknown() {
+    fn drivers_that_do_not_answer_are_listed_as_unasked() {
         let suspects = |count: usize| {
             let one =
                 |n| FoundSandbox::Suspect { name: format!("c{n}"), why: "its seal is wrong".to_owned() };
             (0..count).map(one).collect::<Vec<_>>()
         };
         let away = || DriverError::Unavailable { message: "nobody answers".to_owned() };
-        let asked = |driver, count, unasked| Asked { driver, found: suspects(count), unasked };
-        let list = told(vec![asked("oci", 1, None), asked("docker", 1, Some(away()))]);
+        let listing =
+            |driver, count, incomplete| DriverListing { driver, found: suspects(count), incomplete };
+        let list = stale_list(vec![listing("oci", 1, None), listing("docker", 1, Some(away()))]);
         let expected = serde_json::json!({
             "items": [
                 {"driver": "oci", "name": "c0", "why": "its seal is wrong"},
@@ -137,7 +138,7 @@ mod tests {
             "unasked": [{"driver": "docker", "why": "nobody answers"}],
         });
         assert_eq!(serde_json::to_value(&list).expect("JSON"), expected);
-        let list = told(vec![asked("oci", limits::STALE_MAX + 1, None)]);
+        let list = stale_list(vec![listing("oci", limits::STALE_MAX + 1, None)]);
         assert_eq!((list.items.len(), list.more), (limits::STALE_MAX, true));
     }
 }

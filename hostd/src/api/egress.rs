@@ -2,7 +2,7 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     views::{no_content, ok},
 };
 use crate::{
@@ -18,13 +18,13 @@ use protocol::{
     api::{ApiErrorCode, EgressProfile, EgressProfileView, EgressRules, EgressView, Network, Page},
 };
 
-pub async fn get(call: Call) -> Answer {
+pub async fn get(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     Ok(ok(&view(&call, &record).await?))
 }
 
 /// All of them at once, in force for the next request; what is open and now denied ends.
-pub async fn put(call: Call) -> Answer {
+pub async fn put(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let rules: EgressRules = call.json()?;
     check_egress("", &rules)?;
@@ -32,7 +32,7 @@ pub async fn put(call: Call) -> Answer {
     if record.blueprint.network != Network::Proxy {
         let message =
             "this sandbox was not created with network: proxy, so there is nothing that rules are for";
-        return Err(Failure::new(ApiErrorCode::Conflict, message));
+        return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
     let change = Change { egress: Some(rules), ..Change::default() };
     let record = call.api.fleet.store().change_sandbox(&record.id, change, call.api.now_ms()).await?;
@@ -42,36 +42,37 @@ pub async fn put(call: Call) -> Answer {
 }
 
 /// Whether the profile that rules name is there.
-pub fn check_profile(call: &Call, field: &str, rules: &EgressRules) -> Result<(), Failure> {
+pub fn check_profile(call: &Call, field: &str, rules: &EgressRules) -> Result<(), CallError> {
     match &rules.profile {
-        Some(name) if profiles(call).get(name).is_none() => {
-            Err(Failure::invalid(field, format!("there is no profile {name}; its administrator writes them")))
-        }
+        Some(name) if profiles(call).get(name).is_none() => Err(CallError::invalid(
+            field,
+            format!("there is no profile {name}; its administrator writes them"),
+        )),
         _ => Ok(()),
     }
 }
 
-async fn view(call: &Call, record: &SandboxRecord) -> Result<EgressView, Failure> {
+async fn view(call: &Call, record: &SandboxRecord) -> Result<EgressView, CallError> {
     let used_bytes = call.api.fleet.egress().used_bytes(record).await?;
     let EgressRules { profile, allow, deny, max_mb } = record.blueprint.egress.clone();
     Ok(EgressView { mode: record.blueprint.network, profile, allow, deny, max_mb, used_bytes })
 }
 
-pub async fn profile_list(call: Call) -> Answer {
+pub async fn profile_list(call: Call) -> CallResult {
     Ok(ok(&Page { items: profiles(&call).views(), next: None }))
 }
 
-pub async fn profile_get(call: Call) -> Answer {
-    let view = profiles(&call).get(call.param("name")?).ok_or_else(Failure::not_found)?;
+pub async fn profile_get(call: Call) -> CallResult {
+    let view = profiles(&call).get(call.param("name")?).ok_or_else(CallError::not_found)?;
     Ok(ok(&view))
 }
 
-pub async fn profile_put(call: Call) -> Answer {
+pub async fn profile_put(call: Call) -> CallResult {
     let name = call.param("name")?;
-    ProfileName::parse(name).map_err(|error| Failure::invalid("name", error.to_string()))?;
+    ProfileName::parse(name).map_err(|error| CallError::invalid("name", error.to_string()))?;
     let profile: EgressProfile = call.json()?;
     for (field, list) in [("allow", &profile.allow), ("deny", &profile.deny)] {
-        RuleSet::parse(list, &[]).map_err(|error| Failure::invalid(field, error.to_string()))?;
+        RuleSet::parse(list, &[]).map_err(|error| CallError::invalid(field, error.to_string()))?;
     }
     let EgressProfile { allow, deny } = profile.clone();
     profiles(&call).put(name, profile, call.api.now_ms()).await?;
@@ -79,17 +80,17 @@ pub async fn profile_put(call: Call) -> Answer {
 }
 
 /// `default` is again what it was at first.
-pub async fn profile_delete(call: Call) -> Answer {
+pub async fn profile_delete(call: Call) -> CallResult {
     let name = call.param("name")?;
     let there = profiles(&call).remove(name).await?;
-    if there || name == DEFAULT_PROFILE { Ok(no_content()) } else { Err(Failure::not_found()) }
+    if there || name == DEFAULT_PROFILE { Ok(no_content()) } else { Err(CallError::not_found()) }
 }
 
 fn profiles(call: &Call) -> &Profiles {
     call.api.fleet.egress().profiles()
 }
 
-impl From<ProfilesError> for Failure {
+impl From<ProfilesError> for CallError {
     fn from(error: ProfilesError) -> Self {
         match error {
             ProfilesError::Many => Self::new(ApiErrorCode::TooMany, error.to_string()),

@@ -10,10 +10,10 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     limits as api,
-    pass::{self, WITHIN},
-    sandboxes::{asked_for, fresh_id},
+    relay::{self, CONTROL_TIMEOUT},
+    sandboxes::{generate_id, new_sandbox},
     views::{self, ok},
 };
 use crate::{
@@ -30,20 +30,20 @@ use tracing::info;
 
 type Record = Arc<SandboxRecord>;
 
-pub async fn ensure(call: Call) -> Answer {
+pub async fn ensure(call: Call) -> CallResult {
     let mut spec: SandboxSpec = call.json()?;
     spec.scope.get_or_insert(SandboxScope { kind: ScopeKind::SharedProjectUser, key: None });
     let mut repaired = false;
-    for _ in 0..api::ENSURE_ROUNDS_MAX {
-        let new = asked_for(&call, &spec, fresh_id()?)?;
+    for _ in 0..api::ENSURE_ATTEMPTS_MAX {
+        let new = new_sandbox(&call, &spec, generate_id()?)?;
         let Some(found) = find(&call, &new).await? else {
             match create(&call, new).await? {
-                Some(record) => return answered(&call, &record, true),
+                Some(record) => return respond(&call, &record, true),
                 None => continue,
             }
         };
-        match healthy(&call, &found).await {
-            Ok(Some(record)) => return answered(&call, &record, false),
+        match wake_and_probe(&call, &found).await {
+            Ok(Some(record)) => return respond(&call, &record, false),
             // Somebody is taking it away, or did.
             Ok(None) => {}
             Err(failure) if repaired => return Err(failure),
@@ -53,16 +53,16 @@ pub async fn ensure(call: Call) -> Answer {
             }
         }
     }
-    Err(Failure::new(ApiErrorCode::TimedOut, "others keep changing this sandbox; try again"))
+    Err(CallError::new(ApiErrorCode::TimedOut, "others keep changing this sandbox; try again"))
 }
 
-fn answered(call: &Call, record: &SandboxRecord, created: bool) -> Answer {
+fn respond(call: &Call, record: &SandboxRecord, created: bool) -> CallResult {
     let sandbox = views::sandbox(record, &call.api.settings.previews);
     let answer = EnsureAnswer { sandbox, created };
     Ok(if created { views::json(StatusCode::CREATED, &answer) } else { ok(&answer) })
 }
 
-async fn find(call: &Call, new: &NewSandbox) -> Result<Option<Record>, Failure> {
+async fn find(call: &Call, new: &NewSandbox) -> Result<Option<Record>, CallError> {
     let filter = SandboxFilter {
         tenant: Some(new.owner.tenant.clone()),
         principal: Some(new.owner.principal.clone()),
@@ -75,13 +75,13 @@ async fn find(call: &Call, new: &NewSandbox) -> Result<Option<Record>, Failure> 
 }
 
 /// `None` when somebody was faster.
-async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, Failure> {
+async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, CallError> {
     let id = match call.api.fleet.create(new).await {
         Ok(record) => record.id,
         Err(FleetError::Store(StoreError::ScopeTaken { .. })) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    match call.api.fleet.wait_settled(&id, patience(call)?).await {
+    match call.api.fleet.wait_settled(&id, create_timeout(call)?).await {
         Ok(record) => Ok(Some(record)),
         // It goes on; the caller sees how far it is.
         Err(FleetError::InProgress) => Ok(Some(call.api.fleet.record(&id).await?)),
@@ -90,17 +90,17 @@ async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, Failure>
 }
 
 /// How long one that is being made is waited for.
-fn patience(call: &Call) -> Result<Duration, Failure> {
+fn create_timeout(call: &Call) -> Result<Duration, CallError> {
     let most_ms = limits::UP_MAX_MS + limits::DOWN_MAX_MS;
     Ok(Duration::from_millis(call.query.wait_up_to(most_ms, api::WAIT_MAX_MS)?))
 }
 
-fn up() -> Duration {
+fn settle_timeout() -> Duration {
     Duration::from_millis(limits::UP_MAX_MS + limits::DOWN_MAX_MS)
 }
 
 /// Wakes it and lets it prove that it is well. `None` when it is being, or was, destroyed.
-async fn healthy(call: &Call, found: &Record) -> Result<Option<Record>, Failure> {
+async fn wake_and_probe(call: &Call, found: &Record) -> Result<Option<Record>, CallError> {
     let (record, control) = match call.api.fleet.wake(&found.id).await {
         Ok(awake) => awake,
         // Somebody else has it made, and that takes long: an image is fetched.
@@ -109,38 +109,38 @@ async fn healthy(call: &Call, found: &Record) -> Result<Option<Record>, Failure>
         }
         Err(FleetError::Refused(_) | FleetError::NotFound) => {
             // The scope is free when it is gone.
-            let _ = call.api.fleet.wait_settled(&found.id, up()).await;
+            let _ = call.api.fleet.wait_settled(&found.id, settle_timeout()).await;
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
     };
     let probe = Duration::from_millis(limits::HEALTH_PROBE_MS);
-    control.get::<serde::de::IgnoredAny>(pass::HEALTH, probe).await?;
+    control.get::<serde::de::IgnoredAny>(relay::HEALTH_PATH, probe).await?;
     Ok(Some(record))
 }
 
 /// Brings up again what is in error or does not answer; what cannot be brought up is taken away, but not
 /// its files. One caller at a time, so that nobody takes away what another one just repaired.
-async fn repair(call: &Call, found: &Record) -> Result<(), Failure> {
+async fn repair(call: &Call, found: &Record) -> Result<(), CallError> {
     let owner = &found.owner;
-    let turn = format!("ensure {} {} {} {:?}", owner.tenant, owner.principal, owner.project, found.scope);
-    let busy = || Failure::new(ApiErrorCode::TimedOut, "the sandbox is being repaired; try again");
-    let _turn = call.api.keys.turn(turn, up()).await.ok_or_else(busy)?;
+    let key = format!("ensure {} {} {} {:?}", owner.tenant, owner.principal, owner.project, found.scope);
+    let busy = || CallError::new(ApiErrorCode::TimedOut, "the sandbox is being repaired; try again");
+    let _guard = call.api.key_locks.lock(key, settle_timeout()).await.ok_or_else(busy)?;
     let fleet = &call.api.fleet;
     let record = fleet.record(&found.id).await?;
     let ask = match record.state.status {
         SandboxStatus::Destroyed => return Ok(()),
         SandboxStatus::Error => SandboxCommand::Start,
-        SandboxStatus::Running if answers(call, &record).await => return Ok(()),
+        SandboxStatus::Running if responds(call, &record).await => return Ok(()),
         // It runs and does not answer: down, and up again with its files.
         SandboxStatus::Running => SandboxCommand::Recreate { keep_workspace: true },
         SandboxStatus::Creating | SandboxStatus::Paused | SandboxStatus::Stopped => return Ok(()),
     };
     info!(sandbox = %record.id, ?ask, "ensure repairs it");
     let problem = match fleet.command(&record.id, ask).await {
-        Ok(_) => match fleet.wait_settled(&record.id, up()).await {
+        Ok(_) => match fleet.wait_settled(&record.id, settle_timeout()).await {
             Ok(_) => return Ok(()),
-            Err(FleetError::Failed { problem, sandbox }) if !another_may_do(&problem) => {
+            Err(FleetError::Failed { problem, sandbox }) if !replacement_may_help(&problem) => {
                 return Err(FleetError::Failed { problem, sandbox }.into());
             }
             Err(FleetError::Failed { problem, .. }) => problem,
@@ -151,15 +151,15 @@ async fn repair(call: &Call, found: &Record) -> Result<(), Failure> {
     };
     info!(sandbox = %record.id, ?problem, "ensure takes it away and makes another");
     fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
-    fleet.wait_settled(&record.id, up()).await?;
+    fleet.wait_settled(&record.id, settle_timeout()).await?;
     Ok(())
 }
 
-async fn answers(call: &Call, record: &Record) -> bool {
+async fn responds(call: &Call, record: &Record) -> bool {
     match call.api.fleet.control(&record.id).await {
         Ok((_, control)) => {
-            let probe = WITHIN.min(Duration::from_millis(limits::HEALTH_PROBE_MS));
-            control.get::<serde::de::IgnoredAny>(pass::HEALTH, probe).await.is_ok()
+            let probe = CONTROL_TIMEOUT.min(Duration::from_millis(limits::HEALTH_PROBE_MS));
+            control.get::<serde::de::IgnoredAny>(relay::HEALTH_PATH, probe).await.is_ok()
         }
         Err(_) => false,
     }
@@ -167,7 +167,7 @@ async fn answers(call: &Call, record: &Record) -> bool {
 
 /// Whether a new sandbox may do where this one did not. What is wrong with the host or with what was asked
 /// for would be wrong again, and the old one must not be lost over it.
-fn another_may_do(problem: &Problem) -> bool {
+fn replacement_may_help(problem: &Problem) -> bool {
     match problem.code {
         ProblemCode::LaunchFailed
         | ProblemCode::NotReady

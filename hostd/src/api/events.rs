@@ -2,10 +2,10 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     limits,
     param::{self, NUMBER_MAX},
-    sse::Subscriber,
+    sse_writer::SseSubscriber,
     views::{no_content, ok},
 };
 use crate::store::{EventFilter, Store, TaskRecord, data_of};
@@ -16,8 +16,8 @@ const SSE: &str = "text/event-stream";
 const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Everything the caller may see; followed unless JSON is asked for.
-pub async fn all(call: Call) -> Answer {
-    let after = after(&call).await?;
+pub async fn all(call: Call) -> CallResult {
+    let after = cursor(&call).await?;
     let sandbox = match call.query.text("sandbox") {
         Some(id) => Some(call.sandbox_by(id).await?.id),
         None => None,
@@ -25,32 +25,33 @@ pub async fn all(call: Call) -> Answer {
     let task = match (call.query.text("task"), sandbox) {
         (None, _) => None,
         (Some(task), Some(sandbox)) => Some(call.task_by(&sandbox, task).await?),
-        (Some(_), None) => return Err(Failure::invalid("sandbox", "say which sandbox the task is in")),
+        (Some(_), None) => return Err(CallError::invalid("sandbox", "say which sandbox the task is in")),
     };
-    let follows = call.accepts(SSE) || !call.accepts("application/json");
-    let follows = call.query.flag("follow", follows)?;
-    answer(&call, Of { sandbox, task, beside: true }, after, follows).await
+    let follow = call.accepts(SSE) || !call.accepts("application/json");
+    let follow = call.query.flag("follow", follow)?;
+    respond(&call, EventScope { sandbox, task, beside: true }, after, follow).await
 }
 
 /// Of one sandbox, destroyed or not; a page unless it is to be followed.
-pub async fn of_sandbox(call: Call) -> Answer {
-    let after = after(&call).await?;
-    let of = Of { sandbox: Some(call.sandbox().await?.id), task: None, beside: false };
-    let follows = call.query.flag("follow", call.accepts(SSE))?;
-    answer(&call, of, after, follows).await
+pub async fn of_sandbox(call: Call) -> CallResult {
+    let after = cursor(&call).await?;
+    let scope = EventScope { sandbox: Some(call.sandbox().await?.id), task: None, beside: false };
+    let follow = call.query.flag("follow", call.accepts(SSE))?;
+    respond(&call, scope, after, follow).await
 }
 
 /// Of one task, whatever became of its sandbox; followed to its end unless JSON is asked for.
-pub async fn of_task(call: Call) -> Answer {
-    let after = after(&call).await?;
+pub async fn of_task(call: Call) -> CallResult {
+    let after = cursor(&call).await?;
     let task = call.task().await?;
-    let follows = call.accepts(SSE) || !call.accepts("application/json");
-    let follows = call.query.flag("follow", follows)?;
-    answer(&call, Of { sandbox: Some(task.sandbox), task: Some(task), beside: false }, after, follows).await
+    let follow = call.accepts(SSE) || !call.accepts("application/json");
+    let follow = call.query.flag("follow", follow)?;
+    respond(&call, EventScope { sandbox: Some(task.sandbox), task: Some(task), beside: false }, after, follow)
+        .await
 }
 
 /// Whose events are wanted.
-struct Of {
+struct EventScope {
     sandbox: Option<SandboxId>,
     /// Looked up after the place to go on at: an end that is not in it comes after that place.
     task: Option<TaskRecord>,
@@ -62,20 +63,20 @@ fn has_seen_the_end(task: &TaskRecord, after: u64) -> bool {
     task.done_seq.is_some_and(|done| after >= done)
 }
 
-async fn answer(call: &Call, of: Of, after: u64, follows: bool) -> Answer {
-    if follows && of.task.as_ref().is_some_and(|task| has_seen_the_end(task, after)) {
+async fn respond(call: &Call, scope: EventScope, after: u64, follow: bool) -> CallResult {
+    if follow && scope.task.as_ref().is_some_and(|task| has_seen_the_end(task, after)) {
         // The word that tells a browser not to come back.
         return Ok(no_content());
     }
-    let (tenant, principal) = call.sight();
+    let (tenant, principal) = call.tenant_filter();
     let kinds = call.query.text("kind").unwrap_or_default();
     let kinds: Vec<String> =
         kinds.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
-    let (task, beside) = (of.task.map(|task| task.number), of.beside);
-    let filter = EventFilter { tenant, principal, sandbox: of.sandbox, task, beside, kinds };
+    let (task, beside) = (scope.task.map(|task| task.number), scope.beside);
+    let filter = EventFilter { tenant, principal, sandbox: scope.sandbox, task, beside, kinds };
     let store = call.api.fleet.store();
-    if follows {
-        return Ok(Subscriber::new(call, filter, after)?.response());
+    if follow {
+        return Ok(SseSubscriber::new(call, filter, after)?.response());
     }
     let limit = call.query.limit()?;
     let (items, more) = list(store, &filter, after, limit).await?;
@@ -89,7 +90,7 @@ async fn list(
     filter: &EventFilter,
     mut after: u64,
     limit: usize,
-) -> Result<(Vec<Value>, bool), Failure> {
+) -> Result<(Vec<Value>, bool), CallError> {
     let (mut items, mut bytes) = (Vec::new(), 0);
     loop {
         let part = store.log(filter.clone(), after).await?;
@@ -113,16 +114,16 @@ async fn list(
 
 /// Where to go on: what the client saw last, else what it asks for, else the beginning. A number that no
 /// event has yet means from now on: taken as it is, the end of a task would lie before it and never come.
-async fn after(call: &Call) -> Result<u64, Failure> {
-    let asked = asked(call)?;
-    Ok(asked.min(call.api.fleet.store().newest(asked).await?))
+async fn cursor(call: &Call) -> Result<u64, CallError> {
+    let requested = requested_cursor(call)?;
+    Ok(requested.min(call.api.fleet.store().newest(requested).await?))
 }
 
-fn asked(call: &Call) -> Result<u64, Failure> {
+fn requested_cursor(call: &Call) -> Result<u64, CallError> {
     let Some(seen) = call.headers.get(LAST_EVENT_ID) else {
         let since = call.query.number("since")?;
         return Ok(since.or(call.query.number("after")?).unwrap_or(0));
     };
     let number = param::number(seen.to_str().unwrap_or_default(), 0, NUMBER_MAX);
-    number.map_err(|message| Failure::invalid("Last-Event-ID", message))
+    number.map_err(|message| CallError::invalid("Last-Event-ID", message))
 }

@@ -1,7 +1,7 @@
 //! Running one exec: what a caller asks for as what runtimed is told, and waiting for its end however
 //! often the connection breaks.
 
-use super::{Api, failure::Failure, limits as api};
+use super::{Api, error::CallError, limits as api_limits};
 use crate::{
     control::{Control, ControlError},
     limits,
@@ -16,30 +16,30 @@ use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-const TERMINAL: TtySize = TtySize { cols: 80, rows: 24 };
+const TTY_SIZE_DEFAULT: TtySize = TtySize { cols: 80, rows: 24 };
 pub const TIMEOUT_MAX_S: f64 = 7.0 * 86_400.0;
 
 /// What runtimed is told. Checked as runtimed would, because afterwards the id is taken.
-pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest, Failure> {
+pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest, CallError> {
     let command: Vec<&String> = match (&create.argv, &create.shell) {
         (Some(argv), None) => argv.iter().collect(),
         (None, Some(line)) => vec![line],
-        (None, None) => return Err(Failure::invalid("argv", "give argv or shell")),
-        (Some(_), Some(_)) => return Err(Failure::invalid("shell", "give argv or shell, not both")),
+        (None, None) => return Err(CallError::invalid("argv", "give argv or shell")),
+        (Some(_), Some(_)) => return Err(CallError::invalid("shell", "give argv or shell, not both")),
     };
     let field = if create.argv.is_some() { "argv" } else { "shell" };
     if command.first().is_none_or(|first| first.is_empty()) {
-        return Err(Failure::invalid(field, "the command is empty"));
+        return Err(CallError::invalid(field, "the command is empty"));
     }
     if command.iter().any(|text| text.contains('\0')) {
-        return Err(Failure::invalid(field, "must not contain a NUL byte"));
+        return Err(CallError::invalid(field, "must not contain a NUL byte"));
     }
     if create.cwd.as_ref().is_some_and(|cwd| cwd.is_empty() || cwd.contains('\0')) {
-        return Err(Failure::invalid("cwd", "must be a path without NUL"));
+        return Err(CallError::invalid("cwd", "must be a path without NUL"));
     }
     for (name, value) in &create.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(Failure::invalid(format!("env.{name}"), "a name has no = and nothing has a NUL"));
+            return Err(CallError::invalid(format!("env.{name}"), "a name has no = and nothing has a NUL"));
         }
     }
     let mut env = sandbox_env.clone();
@@ -57,9 +57,9 @@ pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest,
     })
 }
 
-fn timeout_ms(seconds: f64) -> Result<u64, Failure> {
+fn timeout_ms(seconds: f64) -> Result<u64, CallError> {
     if !(seconds > 0.0 && seconds <= TIMEOUT_MAX_S) {
-        return Err(Failure::invalid(
+        return Err(CallError::invalid(
             "timeout_s",
             format!("must be more than 0 and at most {TIMEOUT_MAX_S}"),
         ));
@@ -69,43 +69,43 @@ fn timeout_ms(seconds: f64) -> Result<u64, Failure> {
     Ok((seconds * 1000.0).ceil() as u64)
 }
 
-fn tty(choice: Option<TtyChoice>) -> Result<Option<TtySize>, Failure> {
+fn tty(choice: Option<TtyChoice>) -> Result<Option<TtySize>, CallError> {
     let most = protocol::limits::TTY_SIDE_MAX;
     let sane = |n: u16| (1..=most).contains(&n);
     match choice {
         None | Some(TtyChoice::Default(false)) => Ok(None),
-        Some(TtyChoice::Default(true)) => Ok(Some(TERMINAL)),
+        Some(TtyChoice::Default(true)) => Ok(Some(TTY_SIZE_DEFAULT)),
         Some(TtyChoice::Size(size)) if sane(size.cols) && sane(size.rows) => Ok(Some(size)),
         Some(TtyChoice::Size(_)) => {
-            Err(Failure::invalid("tty", format!("cols and rows must be 1 to {most}")))
+            Err(CallError::invalid("tty", format!("cols and rows must be 1 to {most}")))
         }
     }
 }
 
 /// Tells a repetition from another request with the same id. Not the id, and not whether to wait.
 pub fn hash(create: &ExecCreate) -> [u8; 32] {
-    let asked = ExecCreate { id: None, wait: None, ..create.clone() };
-    Sha256::digest(serde_json::to_vec(&asked).unwrap_or_default()).into()
+    let hashed = ExecCreate { id: None, wait: None, ..create.clone() };
+    Sha256::digest(serde_json::to_vec(&hashed).unwrap_or_default()).into()
 }
 
 /// What became of an exec while its caller waited.
-pub enum Seen {
-    Told(Box<ExecView>),
+pub enum ExecOutcome {
+    Reported(Box<ExecView>),
     /// The sandbox is frozen; the exec goes on when it is thawed.
-    Frozen,
+    Paused,
     /// The sandbox does not run any more.
-    Dead,
+    SandboxDown,
 }
 
 /// Starts it, or finds it, and waits for its end if told to. runtimed runs one id once, so the same words
 /// may be said again.
 pub async fn run(
-    fleet: &Api,
+    api: &Api,
     sandbox: &SandboxId,
     mut control: Control,
     request: &ExecRequest,
     wait_ms: Option<u64>,
-) -> Result<Seen, Failure> {
+) -> Result<ExecOutcome, CallError> {
     let deadline = Instant::now() + Duration::from_millis(wait_ms.unwrap_or(0));
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -115,44 +115,44 @@ pub async fn run(
         };
         let within = left + Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
         match control.json::<ExecView>(Method::POST, &path, Some(request), within).await {
-            Ok((_, view)) => return Ok(Seen::Told(Box::new(view))),
+            Ok((_, view)) => return Ok(ExecOutcome::Reported(Box::new(view))),
             Err(error @ ControlError::Refused(_)) => return Err(error.into()),
-            Err(error) if gave_up(deadline) => return Err(error.into()),
+            Err(error) if deadline_passed(deadline) => return Err(error.into()),
             Err(_) => {}
         }
-        match fate(fleet, sandbox, left.max(Duration::from_millis(limits::CONTROL_TIMEOUT_MS))).await? {
-            Fate::Up(again) => control = again,
-            Fate::Frozen => return Ok(Seen::Frozen),
-            Fate::Dead => return Ok(Seen::Dead),
+        match liveness(api, sandbox, left.max(Duration::from_millis(limits::CONTROL_TIMEOUT_MS))).await? {
+            Liveness::Up(again) => control = again,
+            Liveness::Paused => return Ok(ExecOutcome::Paused),
+            Liveness::Down => return Ok(ExecOutcome::SandboxDown),
         }
-        sleep(Duration::from_millis(api::ASK_AGAIN_MS)).await;
+        sleep(Duration::from_millis(api_limits::EXEC_RETRY_MS)).await;
     }
 }
 
 /// Long after the time is over nothing can be said about the exec; it can be asked for by its id.
-fn gave_up(deadline: Instant) -> bool {
+fn deadline_passed(deadline: Instant) -> bool {
     Instant::now() > deadline + Duration::from_millis(limits::CONTROL_TIMEOUT_MS)
 }
 
-enum Fate {
+enum Liveness {
     Up(Control),
-    Frozen,
-    Dead,
+    Paused,
+    Down,
 }
 
 /// Whether a sandbox whose connection broke is alive.
-async fn fate(api: &Api, sandbox: &SandboxId, within: Duration) -> Result<Fate, Failure> {
+async fn liveness(api: &Api, sandbox: &SandboxId, within: Duration) -> Result<Liveness, CallError> {
     let record = match api.fleet.wait_settled(sandbox, within).await {
         Ok(record) => record,
-        Err(FleetError::Failed { .. }) => return Ok(Fate::Dead),
+        Err(FleetError::Failed { .. }) => return Ok(Liveness::Down),
         Err(error) => return Err(error.into()),
     };
     match record.state.status {
-        SandboxStatus::Paused => Ok(Fate::Frozen),
-        SandboxStatus::Stopped | SandboxStatus::Error | SandboxStatus::Destroyed => Ok(Fate::Dead),
+        SandboxStatus::Paused => Ok(Liveness::Paused),
+        SandboxStatus::Stopped | SandboxStatus::Error | SandboxStatus::Destroyed => Ok(Liveness::Down),
         SandboxStatus::Running | SandboxStatus::Creating => match api.fleet.control(sandbox).await {
-            Ok((_, control)) => Ok(Fate::Up(control)),
-            Err(FleetError::NotRunning { .. } | FleetError::Refused(_)) => Ok(Fate::Dead),
+            Ok((_, control)) => Ok(Liveness::Up(control)),
+            Err(FleetError::NotRunning { .. } | FleetError::Refused(_)) => Ok(Liveness::Down),
             Err(error) => Err(error.into()),
         },
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(body: serde_json::Value) -> Result<ExecRequest, String> {
+    fn request_of(body: serde_json::Value) -> Result<ExecRequest, String> {
         let create: ExecCreate = serde_json::from_value(body).unwrap();
         let env = EnvMap::from([("A".into(), "sandbox".into()), ("B".into(), "sandbox".into())]);
         request(&create, &env).map_err(|failure| failure.error.detail.field.unwrap_or_default())
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_environment_of_the_exec_lies_over_the_sandboxs() {
-        let request = told(json!({"argv": ["env"], "env": {"B": "exec"}})).unwrap();
+        let request = request_of(json!({"argv": ["env"], "env": {"B": "exec"}})).unwrap();
         assert_eq!(request.env["A"], "sandbox");
         assert_eq!(request.env["B"], "exec");
     }
@@ -192,16 +192,16 @@ mod tests {
             (json!({"shell": "a", "tty": {"cols": 0, "rows": 1}}), "tty"),
         ];
         for (body, field) in table {
-            assert_eq!(told(body.clone()).unwrap_err(), field, "{body}");
+            assert_eq!(request_of(body.clone()).unwrap_err(), field, "{body}");
         }
     }
 
     #[test]
     fn times_and_sizes_are_translated() {
-        let request = told(json!({"shell": "a", "timeout_s": 0.0001, "tty": true})).unwrap();
+        let request = request_of(json!({"shell": "a", "timeout_s": 0.0001, "tty": true})).unwrap();
         assert_eq!(request.timeout_ms, Some(1));
-        assert_eq!(request.tty, Some(TERMINAL));
-        assert_eq!(told(json!({"shell": "a", "tty": false})).unwrap().tty, None);
+        assert_eq!(request.tty, Some(TTY_SIZE_DEFAULT));
+        assert_eq!(request_of(json!({"shell": "a", "tty": false})).unwrap().tty, None);
     }
 
     #[test]

@@ -4,10 +4,10 @@ use super::{
     Api,
     call::Call,
     dispatch::new_id,
-    exec_run::{self, Seen},
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
+    exec_run::{self, ExecOutcome},
     idempotency,
-    pass::{self, WITHIN},
+    relay::{self, CONTROL_TIMEOUT},
     views::{self, ok},
 };
 use crate::{
@@ -26,18 +26,18 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::{sync::Arc, time::Duration};
 
-pub async fn create(call: Call) -> Answer {
+pub async fn create(call: Call) -> CallResult {
     let create: ExecCreate = call.json()?;
-    Ok(answer(&perform(&call, create).await?))
+    Ok(respond(&run_or_find(&call, create).await?))
 }
 
 /// Runs it, or finds what an earlier call with the same id has run.
-pub async fn perform(call: &Call, mut create: ExecCreate) -> Result<ExecAnswer, Failure> {
+pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnswer, CallError> {
     let sandbox = call.sandbox().await?;
     let repeatable = create.id.is_some() || call.headers.contains_key(idempotency::HEADER);
     let id = match create.id.take() {
         Some(id) => id,
-        None => ExecId::parse(&id_made_up(call, &sandbox)).map_err(|error| Failure::internal(&error))?,
+        None => ExecId::parse(&generated_id(call, &sandbox)).map_err(|error| CallError::internal(&error))?,
     };
     create.id = Some(id.clone());
     let request = exec_run::request(&create, &sandbox.env.0.all)?;
@@ -47,37 +47,37 @@ pub async fn perform(call: &Call, mut create: ExecCreate) -> Result<ExecAnswer, 
         && record.exit.is_some()
         && record.request_hash == exec_run::hash(&create)
     {
-        return Ok(known(call, &record).await);
+        return Ok(ended_exec(call, &record).await);
     }
     let waits = create.wait.unwrap_or(request.tty.is_none());
     let (sandbox, control) = call.control().await?;
-    let row = row(call, &sandbox, &create, &request);
+    let row = new_record(call, &sandbox, &create, &request);
     match call.api.fleet.store().begin_exec(row.clone()).await? {
         Begun::New => {}
-        Begun::Same(record) if record.exit.is_some() => return Ok(known(call, &record).await),
+        Begun::Same(record) if record.exit.is_some() => return Ok(ended_exec(call, &record).await),
         Begun::Same(_) => {}
         Begun::Conflict => {
             let message = format!("another command has the id {id} already; choose another");
-            return Err(Failure::new(ApiErrorCode::Conflict, message));
+            return Err(CallError::new(ApiErrorCode::Conflict, message));
         }
     }
     let wait_ms = waits.then_some(limits::EXEC_WAIT_MAX_MS);
     match exec_run::run(&call.api, &sandbox.id, control, &request, wait_ms).await {
-        Ok(Seen::Told(view)) => Ok(views::exec(*view)),
-        Ok(Seen::Frozen) => Ok(views::exec_record(&row)),
-        Ok(Seen::Dead) => lost(call, row).await,
+        Ok(ExecOutcome::Reported(view)) => Ok(views::exec(*view)),
+        Ok(ExecOutcome::Paused) => Ok(views::exec_record(&row)),
+        Ok(ExecOutcome::SandboxDown) => record_lost(call, row).await,
         Err(failure) => {
-            refused(call, &row, &failure).await?;
+            record_rejected(call, &row, &failure).await?;
             Err(failure)
         }
     }
 }
 
 /// With an `Idempotency-Key` always the same: however a call ended, repeating it finds what it began.
-pub(super) fn id_made_up(call: &Call, sandbox: &SandboxRecord) -> String {
+pub(super) fn generated_id(call: &Call, sandbox: &SandboxRecord) -> String {
     let Some(key) = call.headers.get(idempotency::HEADER) else { return new_id() };
     let mut hash = Sha256::new();
-    for part in [call.who.tenant.as_str(), call.who.principal.as_str(), sandbox.id.as_str()] {
+    for part in [call.caller.tenant.as_str(), call.caller.principal.as_str(), sandbox.id.as_str()] {
         hash.update(part);
         hash.update([0]);
     }
@@ -85,7 +85,12 @@ pub(super) fn id_made_up(call: &Call, sandbox: &SandboxRecord) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(hash.finalize()).replace(['-', '_'], "x")
 }
 
-fn row(call: &Call, sandbox: &SandboxRecord, create: &ExecCreate, request: &ExecRequest) -> ExecRecord {
+fn new_record(
+    call: &Call,
+    sandbox: &SandboxRecord,
+    create: &ExecCreate,
+    request: &ExecRequest,
+) -> ExecRecord {
     let shell = |line: &String| vec!["sh".to_owned(), "-c".to_owned(), line.clone()];
     let argv = request.argv.clone().or_else(|| request.shell.as_ref().map(shell));
     ExecRecord {
@@ -103,7 +108,7 @@ fn row(call: &Call, sandbox: &SandboxRecord, create: &ExecCreate, request: &Exec
 }
 
 /// The sandbox died under it. Whoever follows its events may know more.
-async fn lost(call: &Call, row: ExecRecord) -> Result<ExecAnswer, Failure> {
+async fn record_lost(call: &Call, row: ExecRecord) -> Result<ExecAnswer, CallError> {
     let store = call.api.fleet.store();
     let end = ExecEnd { exit: Exit::Lost, hints: Vec::new(), ended_ms: call.api.now_ms() };
     store.end_exec(&row.sandbox, &row.id, end).await?;
@@ -112,7 +117,7 @@ async fn lost(call: &Call, row: ExecRecord) -> Result<ExecAnswer, Failure> {
 }
 
 /// A command that runtimed will never run has ended; one that it may run later has not begun.
-async fn refused(call: &Call, row: &ExecRecord, failure: &Failure) -> Result<(), Failure> {
+async fn record_rejected(call: &Call, row: &ExecRecord, failure: &CallError) -> Result<(), CallError> {
     let never = matches!(
         failure.error.code,
         ApiErrorCode::InvalidRequest | ApiErrorCode::TooLarge | ApiErrorCode::Conflict
@@ -126,21 +131,21 @@ async fn refused(call: &Call, row: &ExecRecord, failure: &Failure) -> Result<(),
 }
 
 /// An exec that has ended: with its output where runtimed can be asked without waking it.
-async fn known(call: &Call, record: &ExecRecord) -> ExecAnswer {
-    let asked = match call.api.fleet.control(&record.sandbox).await {
-        Ok((_, control)) => ask(&control, &record.id, Some(0)).await.ok(),
+async fn ended_exec(call: &Call, record: &ExecRecord) -> ExecAnswer {
+    let fetched = match call.api.fleet.control(&record.sandbox).await {
+        Ok((_, control)) => fetch(&control, &record.id, Some(0)).await.ok(),
         Err(_) => None,
     };
-    asked.map_or_else(|| views::exec_record(record), views::exec)
+    fetched.map_or_else(|| views::exec_record(record), views::exec)
 }
 
-async fn ask(control: &Control, id: &ExecId, wait_ms: Option<u64>) -> Result<ExecView, ControlError> {
+async fn fetch(control: &Control, id: &ExecId, wait_ms: Option<u64>) -> Result<ExecView, ControlError> {
     let query = wait_ms.map(|ms| format!("?wait_ms={ms}")).unwrap_or_default();
-    let within = WITHIN + Duration::from_millis(wait_ms.unwrap_or(0));
-    control.get(&format!("{}{query}", pass::path(&["execs", id.as_str()])), within).await
+    let within = CONTROL_TIMEOUT + Duration::from_millis(wait_ms.unwrap_or(0));
+    control.get(&format!("{}{query}", relay::runtimed_path(&["execs", id.as_str()])), within).await
 }
 
-fn answer(exec: &ExecAnswer) -> Response {
+fn respond(exec: &ExecAnswer) -> Response {
     let status = match exec.state {
         ExecState::Running => StatusCode::ACCEPTED,
         ExecState::Ended => StatusCode::OK,
@@ -148,23 +153,23 @@ fn answer(exec: &ExecAnswer) -> Response {
     views::json(status, exec)
 }
 
-pub async fn list(call: Call) -> Answer {
+pub async fn list(call: Call) -> CallResult {
     let sandbox = call.sandbox().await?;
     let parsed =
-        |text: &str| ExecId::parse(text).map_err(|error| Failure::invalid("after", error.to_string()));
+        |text: &str| ExecId::parse(text).map_err(|error| CallError::invalid("after", error.to_string()));
     let after = call.query.text("after").map(parsed).transpose()?;
     let limit = call.query.limit()?;
     let records = call.api.fleet.store().execs(&sandbox.id, after.as_ref(), limit).await?;
     let mut page = views::page(&records, limit, views::exec_record, |record| record.id.to_string());
-    newest(&call, &sandbox.id, &mut page.items).await;
+    refresh_running(&call, &sandbox.id, &mut page.items).await;
     Ok(ok(&page))
 }
 
 /// runtimed knows of an end before its event is taken over: nobody who was told of one finds it running.
-async fn newest(call: &Call, sandbox: &SandboxId, execs: &mut [ExecAnswer]) {
+async fn refresh_running(call: &Call, sandbox: &SandboxId, execs: &mut [ExecAnswer]) {
     for exec in execs.iter_mut().filter(|exec| exec.exit.is_none()) {
         let Ok((_, control)) = call.api.fleet.control(sandbox).await else { return };
-        match ask(&control, &exec.id, None).await {
+        match fetch(&control, &exec.id, None).await {
             Ok(view) => *exec = views::exec(view),
             Err(ControlError::Refused(_)) => {}
             // It does not answer, and would not for the others.
@@ -174,22 +179,22 @@ async fn newest(call: &Call, sandbox: &SandboxId, execs: &mut [ExecAnswer]) {
 }
 
 /// Always 200: the state says whether it runs.
-pub async fn get(call: Call) -> Answer {
+pub async fn get(call: Call) -> CallResult {
     let (sandbox, id) = (call.sandbox().await?, call.exec_id()?);
     let wait_ms = call.query.wait_up_to(0, limits::EXEC_WAIT_MAX_MS)?;
     let wait_ms = call.query.text("wait").map(|_| wait_ms);
-    Ok(ok(&look(&call.api, &sandbox.id, &id, wait_ms).await?))
+    Ok(ok(&find(&call.api, &sandbox.id, &id, wait_ms).await?))
 }
 
 /// An exec as runtimed knows it, else as it is written down.
-pub async fn look(
+pub async fn find(
     api: &Api,
     sandbox: &SandboxId,
     id: &ExecId,
     wait_ms: Option<u64>,
-) -> Result<ExecAnswer, Failure> {
+) -> Result<ExecAnswer, CallError> {
     if let Ok((_, control)) = api.fleet.control(sandbox).await {
-        match ask(&control, id, wait_ms).await {
+        match fetch(&control, id, wait_ms).await {
             Ok(view) => return Ok(views::exec(view)),
             Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => {}
             Err(error @ ControlError::Refused(_)) => return Err(error.into()),
@@ -198,51 +203,56 @@ pub async fn look(
         }
     }
     let record = api.fleet.store().exec(sandbox, id).await?;
-    Ok(views::exec_record(&record.ok_or_else(Failure::not_found)?))
+    Ok(views::exec_record(&record.ok_or_else(CallError::not_found)?))
 }
 
-pub async fn output(call: Call) -> Answer {
+pub async fn output(call: Call) -> CallResult {
     let id = call.exec_id()?;
-    let query = call.query.passed_on(super::params::READING)?;
+    let query = call.query.runtimed_query(super::route_params::RUNTIMED_READ_PARAMS)?;
     let (_, control) = call.control().await?;
-    let path = format!("{}{query}", pass::path(&["execs", id.as_str(), "output"]));
-    pass::down(&call, control, &path).await
+    let path = format!("{}{query}", relay::runtimed_path(&["execs", id.as_str(), "output"]));
+    relay::response(&call, control, &path).await
 }
 
 /// The way to a sandbox that runs: what is done to a running exec wakes nobody.
-async fn way(call: &Call) -> Result<(Arc<SandboxRecord>, Control), Failure> {
+async fn running_control(call: &Call) -> Result<(Arc<SandboxRecord>, Control), CallError> {
     let id: SandboxId = call.sandbox().await?.id;
     Ok(call.api.fleet.control(&id).await?)
 }
 
-pub async fn stdin(mut call: Call) -> Answer {
+pub async fn stdin(mut call: Call) -> CallResult {
     let id = call.exec_id()?;
-    let query = call.query.passed_on(&["at", "eof"])?;
-    let (_, control) = way(&call).await?;
+    let query = call.query.runtimed_query(&["at", "eof"])?;
+    let (_, control) = running_control(&call).await?;
     let body = call.stream.take().unwrap_or_default();
-    pass::up(&control, &format!("{}{query}", pass::path(&["execs", id.as_str(), "stdin"])), body).await?;
+    relay::request_body(
+        &control,
+        &format!("{}{query}", relay::runtimed_path(&["execs", id.as_str(), "stdin"])),
+        body,
+    )
+    .await?;
     Ok(views::no_content())
 }
 
-pub async fn signal(call: Call) -> Answer {
+pub async fn signal(call: Call) -> CallResult {
     let request: SignalRequest = call.json()?;
-    verb(&call, "signal", &request).await
+    post_verb(&call, "signal", &request).await
 }
 
-pub async fn cancel(call: Call) -> Answer {
+pub async fn cancel(call: Call) -> CallResult {
     let request: CancelRequest = call.json()?;
-    verb(&call, "cancel", &request).await
+    post_verb(&call, "cancel", &request).await
 }
 
-pub async fn resize(call: Call) -> Answer {
+pub async fn resize(call: Call) -> CallResult {
     let request: Resize = call.json()?;
-    verb(&call, "resize", &request).await
+    post_verb(&call, "resize", &request).await
 }
 
-async fn verb(call: &Call, verb: &str, request: &impl Serialize) -> Answer {
+async fn post_verb(call: &Call, verb: &str, request: &impl Serialize) -> CallResult {
     let id = call.exec_id()?;
-    let (_, control) = way(call).await?;
-    let body = serde_json::to_vec(request).map_err(|error| Failure::internal(&error))?;
-    pass::tell(&control, &pass::path(&["execs", id.as_str(), verb]), body.into()).await?;
+    let (_, control) = running_control(call).await?;
+    let body = serde_json::to_vec(request).map_err(|error| CallError::internal(&error))?;
+    relay::post(&control, &relay::runtimed_path(&["execs", id.as_str(), verb]), body.into()).await?;
     Ok(views::no_content())
 }

@@ -3,7 +3,7 @@
 use super::{
     call::Call,
     drivers,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     limits,
     views::ok,
 };
@@ -28,24 +28,24 @@ pub struct HostHealth {
     status: &'static str,
 }
 
-pub async fn healthz(_: Call) -> Answer {
+pub async fn healthz(_: Call) -> CallResult {
     Ok(ok(&HostHealth { status: "ok" }))
 }
 
 /// The store answers, the driver of new sandboxes looks fine and the disk has room for them.
-pub async fn readyz(call: Call) -> Answer {
+pub async fn readyz(call: Call) -> CallResult {
     let fleet = &call.api.fleet;
-    let asked = async {
+    let probe = async {
         fleet.store().count_by_status().await?;
-        Ok::<_, Failure>(fleet.drivers().wanted(&fleet.defaults().driver)?.health()?)
+        Ok::<_, CallError>(fleet.drivers().wanted(&fleet.defaults().driver)?.health()?)
     };
-    let late = |_| Failure::new(ApiErrorCode::DriverUnavailable, "the store or a driver does not answer");
-    timeout(Duration::from_millis(limits::READY_MAX_MS), asked).await.map_err(late)??;
+    let late = |_| CallError::new(ApiErrorCode::DriverUnavailable, "the store or a driver does not answer");
+    timeout(Duration::from_millis(limits::READY_MAX_MS), probe).await.map_err(late)??;
     let disk = fleet.disk().state();
     match disk.level {
         DiskLevel::Ok => {}
         DiskLevel::Low | DiskLevel::Full => {
-            let mut response = Failure::from(FleetError::DiskFull(disk)).into_response();
+            let mut response = CallError::from(FleetError::DiskFull(disk)).into_response();
             // Whoever asks whether to send requests here looks for this one.
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             return Ok(response);
@@ -54,7 +54,7 @@ pub async fn readyz(call: Call) -> Answer {
     Ok(ok(&HostHealth { status: "ready" }))
 }
 
-pub async fn metrics(call: Call) -> Answer {
+pub async fn metrics(call: Call) -> CallResult {
     let sandboxes = call.api.fleet.store().count_by_status().await?;
     let mut response =
         Response::new(Body::from(call.api.metrics.text(&sandboxes, &call.api.fleet.disk().state())));
@@ -63,13 +63,13 @@ pub async fn metrics(call: Call) -> Answer {
     Ok(response)
 }
 
-pub async fn openapi(_: Call) -> Answer {
+pub async fn openapi(_: Call) -> CallResult {
     let mut response = Response::new(Body::from(super::openapi_json()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
-pub async fn host(call: Call) -> Answer {
+pub async fn host(call: Call) -> CallResult {
     let (fleet, settings) = (&call.api.fleet, &call.api.settings);
     let memory = read("/proc/meminfo");
     let disk = fleet.disk().state();
@@ -97,7 +97,7 @@ pub async fn host(call: Call) -> Answer {
 }
 
 fn warnings(fleet: &Fleet) -> Vec<String> {
-    let lacks = fleet.drivers().all().iter().flat_map(|driver| drivers::lacks(driver.as_ref()));
+    let problems = fleet.drivers().all().iter().flat_map(|driver| drivers::problems(driver.as_ref()));
     let left_alone = fleet.preview_targets().iter().filter(|site| site.record().other_pid_namespace).count();
     let elsewhere = (left_alone > 0).then(|| {
         format!(
@@ -105,7 +105,7 @@ fn warnings(fleet: &Fleet) -> Vec<String> {
              namespace that they were started in"
         )
     });
-    lacks.chain(elsewhere).collect()
+    problems.chain(elsewhere).collect()
 }
 
 /// How much of the memory of this host is free for use.

@@ -2,11 +2,11 @@
 //! Answers that are errors are not kept: nothing was made, so the call may be tried again.
 
 use super::{
-    audit::Subject,
+    audit_writer::AuditedRequest,
     call::Call,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     limits,
-    route::{Repeats, Route},
+    route::{Idempotency, Route},
 };
 use crate::store::{Claim, Key};
 use axum::{body::Body, response::Response};
@@ -25,59 +25,59 @@ pub const HEADER: &str = "idempotency-key";
 const REPLAYED: &str = "idempotency-replayed";
 
 /// Does the call, or gives the answer it got before.
-pub async fn once(route: &Route, subject: &Subject, mut call: Call) -> Answer {
-    let key = match (key_in(&call.headers)?, route.repeats) {
-        (None, _) | (_, Repeats::Harmless) => return (route.handler)(call).await,
-        (Some(_), Repeats::Refused) => {
+pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -> CallResult {
+    let key = match (key_in(&call.headers)?, route.idempotency) {
+        (None, _) | (_, Idempotency::Inherent) => return (route.handler)(call).await,
+        (Some(_), Idempotency::KeyRejected) => {
             let message = "Idempotency-Key is refused here: the answer has a secret, which is not kept";
-            return Err(Failure::invalid("Idempotency-Key", message));
+            return Err(CallError::invalid("Idempotency-Key", message));
         }
-        (Some(key), Repeats::ByKey) => Key {
-            tenant: call.who.tenant.clone(),
-            principal: call.who.principal.clone(),
+        (Some(key), Idempotency::ByKey) => Key {
+            tenant: call.caller.tenant.clone(),
+            principal: call.caller.principal.clone(),
             route: format!("{} {}", subject.method, subject.path),
             key,
         },
     };
     let api = call.api.clone();
-    let turn = format!("key {} {} {} {}", key.tenant, key.principal, key.route, key.key);
+    let lock_key = format!("key {} {} {} {}", key.tenant, key.principal, key.route, key.key);
     // Calls with one key come one after the other: one that is unfinished was left so.
-    let held = api.keys.turn(turn, Duration::from_millis(limits::KEY_WAIT_MS)).await;
-    let _held = held.ok_or_else(pending)?;
+    let held = api.key_locks.lock(lock_key, Duration::from_millis(limits::KEY_WAIT_MS)).await;
+    let _held = held.ok_or_else(in_progress)?;
     let hash: [u8; 32] = Sha256::digest(&call.body).into();
     let now_ms = api.now_ms();
     match api.fleet.store().idempotency_begin(key.clone(), hash, now_ms).await? {
         Claim::Replay { status, body } => Ok(replay(status, body)),
         Claim::Mismatch => {
             let message = "this Idempotency-Key came with another body before; use a new key";
-            Err(Failure::new(ApiErrorCode::IdempotencyMismatch, message))
+            Err(CallError::new(ApiErrorCode::IdempotencyMismatch, message))
         }
         Claim::New => {
             call.claimed_ms = Some(now_ms);
-            finished(route, key, call).await
+            run_and_store(route, key, call).await
         }
         Claim::Unfinished { since_ms } => {
             call.claimed_ms = Some(since_ms);
-            finished(route, key, call).await
+            run_and_store(route, key, call).await
         }
     }
 }
 
-async fn finished(route: &Route, key: Key, call: Call) -> Answer {
+async fn run_and_store(route: &Route, key: Key, call: Call) -> CallResult {
     let api = call.api.clone();
     let store = api.fleet.store();
     let answer = (route.handler)(call).await;
     let response = match answer {
         Ok(response) => response,
         // It was made, and the same call finds it again.
-        Err(failure) if was_made(&failure) => return Err(failure),
+        Err(failure) if created_resource(&failure) => return Err(failure),
         Err(failure) => {
             let abandoned = store.idempotency_abandon(key).await;
             abandoned.unwrap_or_else(|error| warn!(%error, "could not give up an idempotency key"));
             return Err(failure);
         }
     };
-    let (response, body) = whole(response).await?;
+    let (response, body) = buffer_response(response).await?;
     let status = response.status().as_u16();
     // The thing is done: that it cannot be remembered must not make the caller do it again.
     let kept = store.idempotency_finish(key, status, body.to_vec(), api.now_ms()).await;
@@ -85,7 +85,7 @@ async fn finished(route: &Route, key: Key, call: Call) -> Answer {
     Ok(response)
 }
 
-fn was_made(failure: &Failure) -> bool {
+fn created_resource(failure: &CallError) -> bool {
     match failure.error.code {
         ApiErrorCode::SandboxFailed => true,
         ApiErrorCode::DriverUnavailable => failure.error.detail.existing.is_some(),
@@ -93,30 +93,30 @@ fn was_made(failure: &Failure) -> bool {
     }
 }
 
-fn pending() -> Failure {
-    Failure::new(
+fn in_progress() -> CallError {
+    CallError::new(
         ApiErrorCode::Conflict,
         "a call with this Idempotency-Key is still being served; ask again later",
     )
 }
 
-fn key_in(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+fn key_in(headers: &HeaderMap) -> Result<Option<String>, CallError> {
     let Some(value) = headers.get(HEADER) else { return Ok(None) };
     let sane = |text: &&str| {
         (1..=limits::KEY_MAX_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
     };
-    let wrong = || {
+    let invalid = || {
         let most = limits::KEY_MAX_BYTES;
-        Failure::invalid("Idempotency-Key", format!("must be 1 to {most} visible ASCII characters"))
+        CallError::invalid("Idempotency-Key", format!("must be 1 to {most} visible ASCII characters"))
     };
-    value.to_str().ok().filter(sane).map(|text| Some(text.to_owned())).ok_or_else(wrong)
+    value.to_str().ok().filter(sane).map(|text| Some(text.to_owned())).ok_or_else(invalid)
 }
 
 /// The answer and its bytes. Answers to be kept are small documents that are already there.
-async fn whole(response: Response) -> Result<(Response, Bytes), Failure> {
+async fn buffer_response(response: Response) -> Result<(Response, Bytes), CallError> {
     let (parts, body) = response.into_parts();
-    let limited = http_body_util::Limited::new(body, limits::KEPT_ANSWER_MAX_BYTES);
-    let bytes = limited.collect().await.map_err(|error| Failure::internal(&*error))?.to_bytes();
+    let limited = http_body_util::Limited::new(body, limits::KEPT_RESPONSE_MAX_BYTES);
+    let bytes = limited.collect().await.map_err(|error| CallError::internal(&*error))?.to_bytes();
     Ok((Response::from_parts(parts, Body::from(bytes.clone())), bytes))
 }
 

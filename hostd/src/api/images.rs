@@ -2,7 +2,7 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     views::{self, ok},
 };
 use crate::{
@@ -18,31 +18,31 @@ use utoipa::ToSchema;
 
 /// Whoever keeps images on this host.
 #[derive(Clone)]
-pub enum Images {
+pub enum ImageBackend {
     /// No driver here has any.
     Absent,
     /// In the data directory, for all drivers.
-    Kept(driver::Images),
+    Present(driver::Images),
 }
 
-impl Images {
+impl ImageBackend {
     pub fn new(images: driver::Images) -> Self {
-        Self::Kept(images)
+        Self::Present(images)
     }
 
     /// Images are files: what is done with them blocks.
-    async fn with<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&driver::Images) -> Result<T, DriverError> + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, CallError> {
         let images = match self {
-            Self::Kept(images) => images.clone(),
+            Self::Present(images) => images.clone(),
             Self::Absent => {
-                return Err(Failure::new(ApiErrorCode::Unsupported, "no driver of this host keeps images"));
+                return Err(CallError::new(ApiErrorCode::Unsupported, "no driver of this host keeps images"));
             }
         };
         let done = spawn_blocking(move || work(&images)).await;
-        Ok(done.map_err(|panic| Failure::internal(&panic))??)
+        Ok(done.map_err(|panic| CallError::internal(&panic))??)
     }
 }
 
@@ -55,21 +55,21 @@ pub struct ImageImport {
     path: String,
 }
 
-pub async fn import(call: Call) -> Answer {
+pub async fn import(call: Call) -> CallResult {
     let ImageImport { name, path } = call.json()?;
     let path = PathBuf::from(path);
     if !path.is_absolute() {
-        return Err(Failure::invalid("path", "must be an absolute path on the host"));
+        return Err(CallError::invalid("path", "must be an absolute path on the host"));
     }
     call.api.fleet.check_disk_room()?;
-    let listed = call.api.settings.images.with(move |images| images.import(&name, &path)).await?;
+    let listed = call.api.settings.images.run_blocking(move |images| images.import(&name, &path)).await?;
     let created_at = rfc3339(listed.created_ms);
     let image = Image { name: listed.name, created_at, size_bytes: listed.size_bytes };
     Ok(views::json(StatusCode::CREATED, &image))
 }
 
-pub async fn list(call: Call) -> Answer {
-    let found = call.api.settings.images.with(driver::Images::list).await?;
+pub async fn list(call: Call) -> CallResult {
+    let found = call.api.settings.images.run_blocking(driver::Images::list).await?;
     let items = found.into_iter().map(|listed| Image {
         name: listed.name,
         created_at: rfc3339(listed.created_ms),
@@ -78,16 +78,16 @@ pub async fn list(call: Call) -> Answer {
     Ok(ok(&Page { items: items.collect(), next: None }))
 }
 
-pub async fn remove(call: Call) -> Answer {
+pub async fn remove(call: Call) -> CallResult {
     let name = call.param("name")?.to_owned();
     let live = call.api.fleet.store().live_sandboxes().await?;
     if let Some(user) = live.iter().find(|record| record.blueprint.image == name) {
         let message = format!("sandbox {} is made of it; destroy that first", user.id);
-        return Err(Failure::new(ApiErrorCode::Conflict, message));
+        return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
-    call.api.settings.images.with(move |images| images.remove(&name)).await.map_err(|failure| {
+    call.api.settings.images.run_blocking(move |images| images.remove(&name)).await.map_err(|failure| {
         // Nothing of that name can be there, whatever is wrong with it.
-        if failure.error.code == ApiErrorCode::Unsupported { Failure::not_found() } else { failure }
+        if failure.error.code == ApiErrorCode::Unsupported { CallError::not_found() } else { failure }
     })?;
     Ok(views::no_content())
 }

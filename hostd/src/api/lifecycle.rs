@@ -2,59 +2,61 @@
 
 use super::{
     call::Call,
-    failure::Answer,
-    limits as api, pass,
-    sandboxes::{change, settled, view},
+    error::CallResult,
+    limits as api, relay,
+    sandboxes::{change, view, wait_settled},
 };
 use crate::{core::ttl_ms, limits, reconcile::SandboxCommand, store::Change};
 use hyper::{Method, StatusCode};
 use protocol::{HoldRequest, HoldView, api::TtlChange};
 use std::time::Duration;
 
-pub async fn start(call: Call) -> Answer {
-    asked(call, SandboxCommand::Start).await
+pub async fn start(call: Call) -> CallResult {
+    perform(call, SandboxCommand::Start).await
 }
 
-pub async fn stop(call: Call) -> Answer {
-    asked(call, SandboxCommand::Stop).await
+pub async fn stop(call: Call) -> CallResult {
+    perform(call, SandboxCommand::Stop).await
 }
 
-pub async fn pause(call: Call) -> Answer {
-    asked(call, SandboxCommand::Pause).await
+pub async fn pause(call: Call) -> CallResult {
+    perform(call, SandboxCommand::Pause).await
 }
 
-pub async fn resume(call: Call) -> Answer {
-    asked(call, SandboxCommand::Resume).await
+pub async fn resume(call: Call) -> CallResult {
+    perform(call, SandboxCommand::Resume).await
 }
 
 /// Keeps the files unless told otherwise: losing them should take a word.
-pub async fn recreate(call: Call) -> Answer {
+pub async fn recreate(call: Call) -> CallResult {
     let keep_workspace = call.query.keeps_workspace(true)?;
-    asked(call, SandboxCommand::Recreate { keep_workspace }).await
+    perform(call, SandboxCommand::Recreate { keep_workspace }).await
 }
 
-async fn asked(call: Call, ask: SandboxCommand) -> Answer {
+async fn perform(call: Call, ask: SandboxCommand) -> CallResult {
     let record = call.sandbox().await?;
     let wait_ms = call.query.wait_ms()?;
     let record = call.api.fleet.command(&record.id, ask).await?;
-    let (record, done) = settled(&call, record, wait_ms).await?;
+    let (record, done) = wait_settled(&call, record, wait_ms).await?;
     Ok(view(&call, &record, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
 }
 
 /// Counts as activity: the time without any starts again. A sandbox that sleeps is not woken.
-pub async fn keepalive(call: Call) -> Answer {
+pub async fn keepalive(call: Call) -> CallResult {
     let id = call.sandbox().await?.id;
     let (record, control) = call.api.fleet.control(&id).await?;
     let hold = HoldRequest { ttl_s: Some(api::KEEPALIVE_HOLD_S), reason: "keepalive".to_owned() };
     let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
-    control.json::<HoldView>(Method::PUT, &pass::path(&["holds", "keepalive"]), Some(&hold), within).await?;
+    control
+        .json::<HoldView>(Method::PUT, &relay::runtimed_path(&["holds", "keepalive"]), Some(&hold), within)
+        .await?;
     Ok(view(&call, &record, StatusCode::OK))
 }
 
-pub async fn ttl(call: Call) -> Answer {
+pub async fn ttl(call: Call) -> CallResult {
     let record = call.sandbox().await?;
-    let asked: TtlChange = call.json()?;
-    let ttl_ms = asked.ttl.as_deref().map(ttl_ms).transpose()?;
+    let requested: TtlChange = call.json()?;
+    let ttl_ms = requested.ttl.as_deref().map(ttl_ms).transpose()?;
     let expires_ms = ttl_ms.map(|ttl_ms| call.api.now_ms().saturating_add(ttl_ms));
     change(&call, &record.id, Change { expires_ms: Some(expires_ms), ..Change::default() }).await
 }

@@ -23,7 +23,7 @@ pub static CONNECTIONS_REFUSED: AtomicU64 = AtomicU64::new(0);
 
 impl Metrics {
     /// `path` is the pattern of the route, so that there are few of them.
-    pub fn count(&self, method: &Method, path: &'static str, status: u16) {
+    pub fn count_request(&self, method: &Method, path: &'static str, status: u16) {
         // Methods a stranger made up are one kind, not many.
         let known = matches!(
             *method,
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn requests_are_counted_by_route_and_status() {
         let metrics = Metrics::default();
-        metrics.count(&Method::GET, "/v1/host", 200);
-        metrics.count(&Method::GET, "/v1/host", 200);
-        metrics.count(&Method::from_bytes(b"FROB").unwrap(), "-", 404);
+        metrics.count_request(&Method::GET, "/v1/host", 200);
+        metrics.count_request(&Method::GET, "/v1/host", 200);
+        metrics.count_request(&Method::from_bytes(b"FROB").unwrap(), "-", 404);
         let text = metrics.text(&BTreeMap::from([("running".to_owned(), 3)]), &DiskState::default());
         for line in [
             "slipway_sandboxes{status=\"running\"} 3",

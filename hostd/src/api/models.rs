@@ -2,7 +2,7 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
+    error::{CallError, CallResult},
     views::{no_content, ok},
 };
 use crate::{
@@ -12,29 +12,29 @@ use crate::{
 };
 use protocol::api::{Label, Page, ProviderSpec, ProviderView};
 
-pub async fn list(call: Call) -> Answer {
-    let items = call.api.fleet.models().available(&call.who.tenant);
+pub async fn list(call: Call) -> CallResult {
+    let items = call.api.fleet.models().available(&call.caller.tenant);
     Ok(ok(&Page { items, next: None }))
 }
 
-pub async fn put(call: Call) -> Answer {
+pub async fn put(call: Call) -> CallResult {
     let mut spec: ProviderSpec = call.json()?;
     let (fleet, name) = (&call.api.fleet, call.param("provider")?);
     let draft = fleet.models().draft(name, &spec)?;
-    let unsure = match draft.filter(|_| spec.verify != Some(false)) {
-        Some(draft) => ask(fleet.gateway(), &draft, &mut spec).await?,
+    let unverified = match draft.filter(|_| spec.verify != Some(false)) {
+        Some(draft) => verify_provider(fleet.gateway(), &draft, &mut spec).await?,
         None => None,
     };
     let known = fleet.models().put_provider(name, &spec).await?;
     let mut view = view(&known);
-    let warnings: Vec<String> = [view.warning.take(), unsure].into_iter().flatten().collect();
+    let warnings: Vec<String> = [view.warning.take(), unverified].into_iter().flatten().collect();
     view.warning = (!warnings.is_empty()).then(|| warnings.join("; "));
     Ok(ok(&view))
 }
 
 /// Asks a provider what it has, and sets the default where that was left open. What is doubtful comes back; only a
 /// refused key is an error.
-async fn ask(
+async fn verify_provider(
     gateway: &Gateway,
     Draft { provider, models, default }: &Draft,
     spec: &mut ProviderSpec,
@@ -54,27 +54,27 @@ async fn ask(
     // Where there is a list the default is on it, perhaps by its alias.
     let alone = default.as_deref().filter(|_| listed.is_empty());
     let named: Vec<&str> = listed.iter().copied().chain(alone).collect();
-    let doubt = doubt(&provider.name, &named, &offer);
+    let warning = unlisted_models(&provider.name, &named, &offer);
     if default.is_none() && listed.len() != 1 {
         spec.default = choose(provider.dialect, &listed, &offer.models);
     }
-    Ok(doubt)
+    Ok(warning)
 }
 
-fn doubt(provider: &str, named: &[&str], offer: &Offer) -> Option<String> {
+fn unlisted_models(provider: &str, named: &[&str], offer: &Offer) -> Option<String> {
     let missing = if offer.more { Vec::new() } else { missing(named, &offer.models) };
     (!missing.is_empty()).then(|| format!("{provider} does not list {} among its models", missing.join(", ")))
 }
 
-pub async fn providers(call: Call) -> Answer {
-    let tenant = (!call.who.operator).then_some(&call.who.tenant);
+pub async fn providers(call: Call) -> CallResult {
+    let tenant = (!call.caller.operator).then_some(&call.caller.tenant);
     let items = call.api.fleet.models().providers(tenant).iter().map(view).collect();
     Ok(ok(&Page { items, next: None }))
 }
 
-pub async fn remove(call: Call) -> Answer {
-    let wrong = |_| Failure::invalid("tenant", "must be the name of a tenant");
-    let tenant = call.query.text("tenant").map(Label::parse).transpose().map_err(wrong)?;
+pub async fn remove(call: Call) -> CallResult {
+    let invalid = |_| CallError::invalid("tenant", "must be the name of a tenant");
+    let tenant = call.query.text("tenant").map(Label::parse).transpose().map_err(invalid)?;
     call.api.fleet.models().remove_provider(tenant.as_ref(), call.param("provider")?).await?;
     Ok(no_content())
 }

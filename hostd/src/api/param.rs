@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 pub struct Param {
     pub name: &'static str,
     pub about: &'static str,
-    pub kind: Kind,
+    pub kind: ParamKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ParamKind {
     /// `true` or `1`, `false` or `0`.
     Flag,
     Number {
@@ -52,7 +52,7 @@ pub const LABEL_PATTERN: &str = "^[!-~]{1,128}$";
 /// The largest number that is taken anywhere: what the database can hold.
 pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
-impl Kind {
+impl ParamKind {
     /// Numbers of events, positions in output: from nothing to what can be kept.
     pub const POSITION: Self = Self::Number { least: 0, most: NUMBER_MAX };
     pub const LIMIT: Self = Self::Number { least: 1, most: limits::PAGE_MAX as u64 };
@@ -162,11 +162,11 @@ mod tests {
         for (text, expected) in [("1", Some(1)), ("1000", Some(1000)), ("007", Some(7))] {
             assert_eq!(number(text, 1, 1000).ok(), expected, "{text}");
         }
-        for wrong in ["", "0", "1001", "-1", "+1", "1.0", " 1", "18446744073709551616", "one"] {
+        for invalid in ["", "0", "1001", "-1", "+1", "1.0", " 1", "18446744073709551616", "one"] {
             assert_eq!(
-                number(wrong, 1, 1000),
+                number(invalid, 1, 1000),
                 Err("must be a whole number from 1 to 1000".into()),
-                "{wrong}"
+                "{invalid}"
             );
         }
     }
@@ -178,8 +178,8 @@ mod tests {
         {
             assert_eq!(flag(text).ok(), expected);
         }
-        for wrong in ["", "yes", "TRUE", "2"] {
-            assert!(flag(wrong).is_err(), "{wrong}");
+        for invalid in ["", "yes", "TRUE", "2"] {
+            assert!(flag(invalid).is_err(), "{invalid}");
         }
     }
 

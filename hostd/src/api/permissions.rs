@@ -2,8 +2,8 @@
 
 use super::{
     call::Call,
-    failure::{Answer, Failure},
-    pass,
+    error::{CallError, CallResult},
+    relay,
     views::no_content,
 };
 use protocol::{Decision, PermissionAnswer};
@@ -12,24 +12,24 @@ const ID_MAX_BYTES: usize = 128;
 pub const OPTION_MAX_BYTES: usize = 1 << 10;
 
 /// Passed on to whoever runs the task: only there is known what is asked.
-pub async fn answer(call: Call) -> Answer {
+pub async fn answer(call: Call) -> CallResult {
     let answer: PermissionAnswer = call.json()?;
     if answer.decision == Decision::Ask {
-        return Err(Failure::invalid("decision", "must be allow or deny"));
+        return Err(CallError::invalid("decision", "must be allow or deny"));
     }
     if answer.option.as_ref().is_some_and(|option| option.len() > OPTION_MAX_BYTES) {
-        return Err(Failure::invalid("option", format!("must be at most {OPTION_MAX_BYTES} bytes")));
+        return Err(CallError::invalid("option", format!("must be at most {OPTION_MAX_BYTES} bytes")));
     }
     let task = call.task().await?;
     let permission = call.param("permission")?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if permission.len() > ID_MAX_BYTES || !permission.bytes().all(plain) || task.done_seq.is_some() {
-        return Err(Failure::not_found());
+        return Err(CallError::not_found());
     }
     // Where its task runs, it runs: nobody is woken.
     let (_, control) = call.api.fleet.control(&task.sandbox).await?;
-    let path = pass::path(&["tasks", task.id.as_str(), "permissions", permission]);
-    let body = serde_json::to_vec(&answer).map_err(|error| Failure::internal(&error))?;
-    pass::tell(&control, &path, body.into()).await?;
+    let path = relay::runtimed_path(&["tasks", task.id.as_str(), "permissions", permission]);
+    let body = serde_json::to_vec(&answer).map_err(|error| CallError::internal(&error))?;
+    relay::post(&control, &path, body.into()).await?;
     Ok(no_content())
 }

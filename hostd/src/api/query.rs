@@ -2,7 +2,7 @@
 //! default.
 
 use super::{
-    failure::Failure,
+    error::CallError,
     limits as api,
     param::{self, NUMBER_MAX, Param},
 };
@@ -14,12 +14,13 @@ use hyper::Uri;
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    pub fn parse(uri: &Uri, known: &[Param]) -> Result<Self, Failure> {
-        let wrong = |_| Failure::invalid("query", "the query is not name=value pairs with & between them");
-        let Parsed(pairs) = Parsed::<Vec<(String, String)>>::try_from_uri(uri).map_err(wrong)?;
+    pub fn parse(uri: &Uri, known: &[Param]) -> Result<Self, CallError> {
+        let invalid =
+            |_| CallError::invalid("query", "the query is not name=value pairs with & between them");
+        let Parsed(pairs) = Parsed::<Vec<(String, String)>>::try_from_uri(uri).map_err(invalid)?;
         for (at, (name, value)) in pairs.iter().enumerate() {
             if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
-                return Err(Failure::invalid(name, "the query is not UTF-8"));
+                return Err(CallError::invalid(name, "the query is not UTF-8"));
             }
             let Some(param) = known.iter().find(|param| param.name == name) else {
                 let names: Vec<&str> = known.iter().map(|param| param.name).collect();
@@ -27,11 +28,11 @@ impl Query {
                     [] => format!("unknown parameter {name:?}; this call takes none"),
                     names => format!("unknown parameter {name:?}; this call takes {}", names.join(", ")),
                 };
-                return Err(Failure::invalid(name, message));
+                return Err(CallError::invalid(name, message));
             };
-            param.kind.check(value).map_err(|message| Failure::invalid(name, message))?;
+            param.kind.check(value).map_err(|message| CallError::invalid(name, message))?;
             if pairs[..at].iter().any(|(earlier, _)| earlier == name) {
-                return Err(Failure::invalid(name, "given twice"));
+                return Err(CallError::invalid(name, "given twice"));
             }
         }
         Ok(Self(pairs))
@@ -41,49 +42,49 @@ impl Query {
         self.0.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str())
     }
 
-    pub fn flag(&self, name: &str, otherwise: bool) -> Result<bool, Failure> {
-        let wrong = |message| Failure::invalid(name, message);
-        self.text(name).map_or(Ok(otherwise), |text| param::flag(text).map_err(wrong))
+    pub fn flag(&self, name: &str, otherwise: bool) -> Result<bool, CallError> {
+        let invalid = |message| CallError::invalid(name, message);
+        self.text(name).map_or(Ok(otherwise), |text| param::flag(text).map_err(invalid))
     }
 
-    pub fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
-        let wrong = |message| Failure::invalid(name, message);
-        self.text(name).map(|text| param::number(text, 0, NUMBER_MAX).map_err(wrong)).transpose()
+    pub fn number(&self, name: &str) -> Result<Option<u64>, CallError> {
+        let invalid = |message| CallError::invalid(name, message);
+        self.text(name).map(|text| param::number(text, 0, NUMBER_MAX).map_err(invalid)).transpose()
     }
 
-    pub fn limit(&self) -> Result<usize, Failure> {
-        let wrong = |message| Failure::invalid("limit", message);
-        let parse = |text| param::number(text, 1, limits::PAGE_MAX as u64).map_err(wrong);
-        let asked = self.text("limit").map(parse).transpose()?;
-        Ok(asked.and_then(|number| usize::try_from(number).ok()).unwrap_or(limits::PAGE_DEFAULT))
+    pub fn limit(&self) -> Result<usize, CallError> {
+        let invalid = |message| CallError::invalid("limit", message);
+        let parse = |text| param::number(text, 1, limits::PAGE_MAX as u64).map_err(invalid);
+        let requested = self.text("limit").map(parse).transpose()?;
+        Ok(requested.and_then(|number| usize::try_from(number).ok()).unwrap_or(limits::PAGE_DEFAULT))
     }
 
     /// `wait`: a duration, or 0.
-    pub fn wait_ms(&self) -> Result<u64, Failure> {
+    pub fn wait_ms(&self) -> Result<u64, CallError> {
         self.wait_up_to(api::WAIT_DEFAULT_MS, api::WAIT_MAX_MS)
     }
 
-    pub fn wait_up_to(&self, otherwise_ms: u64, most_ms: u64) -> Result<u64, Failure> {
-        let wrong = |message| Failure::invalid("wait", message);
-        self.text("wait").map_or(Ok(otherwise_ms), |text| param::wait_ms(text, most_ms).map_err(wrong))
+    pub fn wait_up_to(&self, otherwise_ms: u64, most_ms: u64) -> Result<u64, CallError> {
+        let invalid = |message| CallError::invalid("wait", message);
+        self.text("wait").map_or(Ok(otherwise_ms), |text| param::wait_ms(text, most_ms).map_err(invalid))
     }
 
     /// `workspace=keep|remove`, as whether to keep it.
-    pub fn keeps_workspace(&self, otherwise: bool) -> Result<bool, Failure> {
+    pub fn keeps_workspace(&self, otherwise: bool) -> Result<bool, CallError> {
         match self.text("workspace") {
             None => Ok(otherwise),
             Some("keep") => Ok(true),
             Some("remove") => Ok(false),
-            Some(_) => Err(Failure::invalid("workspace", "must be keep or remove")),
+            Some(_) => Err(CallError::invalid("workspace", "must be keep or remove")),
         }
     }
 
     /// The named parameters as a query for runtimed; they are numbers and words only.
-    pub fn passed_on(&self, names: &[&str]) -> Result<String, Failure> {
+    pub fn runtimed_query(&self, names: &[&str]) -> Result<String, CallError> {
         let mut query = String::new();
         for (name, value) in self.0.iter().filter(|(name, _)| names.contains(&name.as_str())) {
             if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric()) {
-                return Err(Failure::invalid(name, "must be a number or a word"));
+                return Err(CallError::invalid(name, "must be a number or a word"));
             }
             query.push(if query.is_empty() { '?' } else { '&' });
             query.push_str(&format!("{name}={value}"));
@@ -94,13 +95,13 @@ impl Query {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::param::Kind, *};
+    use super::{super::param::ParamKind, *};
 
     const KNOWN: &[Param] = &[
-        Param { name: "wait", about: "", kind: Kind::WAIT },
-        Param { name: "limit", about: "", kind: Kind::LIMIT },
-        Param { name: "after", about: "", kind: Kind::Text { most_chars: 64 } },
-        Param { name: "follow", about: "", kind: Kind::Flag },
+        Param { name: "wait", about: "", kind: ParamKind::WAIT },
+        Param { name: "limit", about: "", kind: ParamKind::LIMIT },
+        Param { name: "after", about: "", kind: ParamKind::Text { most_chars: 64 } },
+        Param { name: "follow", about: "", kind: ParamKind::Flag },
     ];
 
     fn parse(query: &str) -> Result<Query, String> {
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_is_passed_on_cannot_become_another_query() {
-        let passed = |query| parse(query).unwrap().passed_on(&["after", "follow"]).ok();
+        let passed = |query| parse(query).unwrap().runtimed_query(&["after", "follow"]).ok();
         assert_eq!(passed("follow=1&after=12&limit=3").as_deref(), Some("?follow=1&after=12"));
         assert_eq!(passed("after=1%26follow%3D1"), None);
         assert_eq!(passed("").as_deref(), Some(""));

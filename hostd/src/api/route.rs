@@ -2,9 +2,9 @@
 
 use super::{
     call::Call,
-    doc::{Answered, Doc, page_of, schema_of},
-    failure::Answer,
-    missing::addressed,
+    error::CallResult,
+    not_found::missing_resource,
+    openapi::route_doc::{ResponseDoc, RouteDoc, page_of, schema_of},
     param::Param,
 };
 use crate::core::{Access, Identity};
@@ -13,14 +13,14 @@ use protocol::api::TokenScope;
 use std::{pin::Pin, sync::Arc};
 use utoipa::ToSchema;
 
-type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
-pub type Handler = Arc<dyn Fn(Call) -> Answering + Send + Sync>;
+type HandlerFuture = Pin<Box<dyn Future<Output = CallResult> + Send>>;
+pub type Handler = Arc<dyn Fn(Call) -> HandlerFuture + Send + Sync>;
 
 /// Who may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// Everybody; nobody is asked who he is.
-    Nothing,
+pub enum RequiredAccess {
+    /// No authentication.
+    Anonymous,
     Read,
     Write,
     /// The administrator of a tenant.
@@ -29,20 +29,20 @@ pub enum Needs {
     Operator,
 }
 
-impl Needs {
-    pub fn met_by(self, who: &Identity) -> bool {
+impl RequiredAccess {
+    pub fn met_by(self, caller: &Identity) -> bool {
         match self {
-            Self::Nothing => true,
-            Self::Read => who.allows(Access::Read),
-            Self::Write => who.allows(Access::Write),
-            Self::Admin => who.operator || who.scope == TokenScope::Admin,
-            Self::Operator => who.operator,
+            Self::Anonymous => true,
+            Self::Read => caller.allows(Access::Read),
+            Self::Write => caller.allows(Access::Write),
+            Self::Admin => caller.operator || caller.scope == TokenScope::Admin,
+            Self::Operator => caller.operator,
         }
     }
 
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Self::Nothing => "anybody",
+            Self::Anonymous => "anybody",
             Self::Read => "any token",
             Self::Write => "a token of scope run or admin",
             Self::Admin => "a token of scope admin",
@@ -53,8 +53,8 @@ impl Needs {
 
 /// What is done with the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
-    Nothing,
+pub enum RequestBody {
+    Empty,
     Json,
     /// Handed on as it comes.
     Stream,
@@ -62,51 +62,58 @@ pub enum Takes {
 
 /// What `Idempotency-Key` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeats {
+pub enum Idempotency {
     /// Nothing: repeating the call does no harm.
-    Harmless,
+    Inherent,
     /// The first answer is kept and given again.
     ByKey,
     /// It is refused: the answer is a secret that must not be kept.
-    Refused,
+    KeyRejected,
 }
 
 pub struct Route {
     pub method: Method,
     pub path: &'static str,
-    pub needs: Needs,
-    pub takes: Takes,
-    pub repeats: Repeats,
+    pub required: RequiredAccess,
+    pub body: RequestBody,
+    pub idempotency: Idempotency,
     pub query: Vec<Param>,
     /// Headers that the handler reads, for the document.
     pub headers: Vec<Param>,
-    pub doc: Doc,
+    pub doc: RouteDoc,
     /// Whether its errors have the shape of the older routes.
     pub older: bool,
     pub handler: Handler,
 }
 
 impl Route {
-    pub fn new<F>(method: Method, path: &'static str, needs: Needs, handler: fn(Call) -> F) -> Self
+    pub fn new<F>(
+        method: Method,
+        path: &'static str,
+        required: RequiredAccess,
+        handler: fn(Call) -> F,
+    ) -> Self
     where
-        F: Future<Output = Answer> + Send + 'static,
+        F: Future<Output = CallResult> + Send + 'static,
     {
         let handler: Handler = Arc::new(move |call| {
             let params = call.params.clone();
             Box::pin(async move {
-                handler(call).await.map_err(|failure| failure.naming(|| addressed(path, &params)))
+                handler(call)
+                    .await
+                    .map_err(|failure| failure.with_resource(|| missing_resource(path, &params)))
             })
         });
-        let (takes, repeats) = (Takes::Nothing, Repeats::Harmless);
+        let (body, idempotency) = (RequestBody::Empty, Idempotency::Inherent);
         Self {
             method,
             path,
-            needs,
-            takes,
-            repeats,
+            required,
+            body,
+            idempotency,
             query: Vec::new(),
             headers: Vec::new(),
-            doc: Doc::default(),
+            doc: RouteDoc::default(),
             older: false,
             handler,
         }
@@ -114,8 +121,9 @@ impl Route {
 
     /// A call that is written to the audit even when it succeeds. Input is not: the exec it goes to was,
     /// and every key that is typed is a call.
-    pub fn acts(&self) -> bool {
-        (self.method != Method::GET || self.needs == Needs::Write) && self.takes != Takes::Stream
+    pub fn mutates(&self) -> bool {
+        (self.method != Method::GET || self.required == RequiredAccess::Write)
+            && self.body != RequestBody::Stream
     }
 
     pub fn older(mut self) -> Self {
@@ -124,30 +132,30 @@ impl Route {
     }
 
     /// Its name in generated clients, and what it does.
-    pub fn says(mut self, id: &'static str, summary: &'static str) -> Self {
+    pub fn operation(mut self, id: &'static str, summary: &'static str) -> Self {
         self.doc.id = id;
         self.doc.summary = summary;
         self
     }
 
-    pub fn takes<T: ToSchema>(mut self) -> Self {
-        self.takes = Takes::Json;
+    pub fn json_body<T: ToSchema>(mut self) -> Self {
+        self.body = RequestBody::Json;
         self.doc.request = Some(schema_of::<T>);
         self
     }
 
-    pub fn streams_in(mut self) -> Self {
-        self.takes = Takes::Stream;
+    pub fn streamed_body(mut self) -> Self {
+        self.body = RequestBody::Stream;
         self
     }
 
-    pub fn by_key(mut self) -> Self {
-        self.repeats = Repeats::ByKey;
+    pub fn idempotent_by_key(mut self) -> Self {
+        self.idempotency = Idempotency::ByKey;
         self
     }
 
-    pub fn never_by_key(mut self) -> Self {
-        self.repeats = Repeats::Refused;
+    pub fn rejects_idempotency_key(mut self) -> Self {
+        self.idempotency = Idempotency::KeyRejected;
         self
     }
 
@@ -161,34 +169,34 @@ impl Route {
         self
     }
 
-    pub fn gives<T: ToSchema>(self, status: u16) -> Self {
-        self.answered(Answered { status, kind: "application/json", mention: Some(schema_of::<T>) })
+    pub fn returns<T: ToSchema>(self, status: u16) -> Self {
+        self.with_response(ResponseDoc { status, kind: "application/json", schema_fn: Some(schema_of::<T>) })
     }
 
     /// A page of these.
-    pub fn lists<T: ToSchema>(self, status: u16) -> Self {
-        self.answered(Answered { status, kind: "application/json", mention: Some(page_of::<T>) })
+    pub fn returns_page<T: ToSchema>(self, status: u16) -> Self {
+        self.with_response(ResponseDoc { status, kind: "application/json", schema_fn: Some(page_of::<T>) })
     }
 
     /// An answer that is no JSON document, or none at all.
-    pub fn gives_raw(self, status: u16, kind: &'static str) -> Self {
-        self.answered(Answered { status, kind, mention: None })
+    pub fn returns_media(self, status: u16, kind: &'static str) -> Self {
+        self.with_response(ResponseDoc { status, kind, schema_fn: None })
     }
 
     /// Server-sent events.
-    pub fn streams_events(self) -> Self {
-        self.gives_raw(200, "text/event-stream")
+    pub fn returns_sse(self) -> Self {
+        self.returns_media(200, "text/event-stream")
     }
 
     /// Output or a log: as lines of JSON, as server-sent events or as bytes, by `Accept`.
-    pub fn gives_output(self) -> Self {
-        self.gives_raw(200, "application/x-ndjson")
-            .streams_events()
-            .gives_raw(200, "application/octet-stream")
+    pub fn returns_output(self) -> Self {
+        self.returns_media(200, "application/x-ndjson")
+            .returns_sse()
+            .returns_media(200, "application/octet-stream")
     }
 
-    fn answered(mut self, answered: Answered) -> Self {
-        self.doc.answers.push(answered);
+    fn with_response(mut self, response: ResponseDoc) -> Self {
+        self.doc.responses.push(response);
         self
     }
 }

@@ -4,8 +4,8 @@ use super::{
     call::{Call, forbidden},
     dispatch::new_id,
     egress,
-    failure::{Answer, Failure},
-    idempotency, listening,
+    error::{CallError, CallResult},
+    idempotency, listening_ports,
     views::{self, ok},
 };
 use crate::{
@@ -24,12 +24,12 @@ use utoipa::ToSchema;
 /// The project of a sandbox that names none.
 const PROJECT: &str = "default";
 
-pub async fn create(call: Call) -> Answer {
+pub async fn create(call: Call) -> CallResult {
     let id = match claimed_id(&call) {
         Some(id) => id,
-        None => fresh_id()?,
+        None => generate_id()?,
     };
-    let new = asked_for(&call, &call.json()?, id)?;
+    let new = new_sandbox(&call, &call.json()?, id)?;
     let wait_ms = call.query.wait_ms()?;
     let record = match call.api.fleet.create(new).await {
         // Made by the same call, before hostd died.
@@ -38,7 +38,7 @@ pub async fn create(call: Call) -> Answer {
         }
         made => made?,
     };
-    let record = settled(&call, record, wait_ms).await?.0;
+    let record = wait_settled(&call, record, wait_ms).await?.0;
     let mut response = view(&call, &record, StatusCode::CREATED);
     if let Ok(location) = format!("/v1/sandboxes/{}", record.id).parse() {
         response.headers_mut().insert(LOCATION, location);
@@ -46,8 +46,8 @@ pub async fn create(call: Call) -> Answer {
     Ok(response)
 }
 
-pub fn fresh_id() -> Result<SandboxId, Failure> {
-    new_id().parse().map_err(|error| Failure::internal(&error))
+pub fn generate_id() -> Result<SandboxId, CallError> {
+    new_id().parse().map_err(|error| CallError::internal(&error))
 }
 
 /// With an `Idempotency-Key` the same until the call is answered: a repetition after hostd died finds what
@@ -55,7 +55,8 @@ pub fn fresh_id() -> Result<SandboxId, Failure> {
 fn claimed_id(call: &Call) -> Option<SandboxId> {
     let (since_ms, key) = (call.claimed_ms?, call.headers.get(idempotency::HEADER)?);
     let mut hash = Sha256::new();
-    for part in [call.who.tenant.as_str().as_bytes(), call.who.principal.as_str().as_bytes(), key.as_bytes()]
+    for part in
+        [call.caller.tenant.as_str().as_bytes(), call.caller.principal.as_str().as_bytes(), key.as_bytes()]
     {
         hash.update(part);
         hash.update([0]);
@@ -66,7 +67,7 @@ fn claimed_id(call: &Call) -> Option<SandboxId> {
 }
 
 /// What a spec of this caller means on this host.
-pub fn asked_for(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSandbox, Failure> {
+pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSandbox, CallError> {
     let fleet = &call.api.fleet;
     let (blueprint, environment) = blueprint(spec, fleet.defaults())?;
     egress::check_profile(call, "network.profile", &blueprint.egress)?;
@@ -74,7 +75,7 @@ pub fn asked_for(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSa
     Ok(NewSandbox {
         id,
         name: spec.name.clone().unwrap_or_else(|| format!("sandbox-{}", &id.as_str()[18..])),
-        owner: owner(&call.who, spec)?,
+        owner: owner(&call.caller, spec)?,
         scope: spec.scope.clone(),
         metadata: spec.metadata.clone(),
         env: Secret(environment),
@@ -86,25 +87,25 @@ pub fn asked_for(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSa
 }
 
 /// Tenant and principal are the caller's; a spec may only repeat them.
-fn owner(who: &Identity, spec: &SandboxSpec) -> Result<Owner, Failure> {
+fn owner(caller: &Identity, spec: &SandboxSpec) -> Result<Owner, CallError> {
     for (field, named, own) in
-        [("tenant", &spec.tenant, &who.tenant), ("principal", &spec.principal, &who.principal)]
+        [("tenant", &spec.tenant, &caller.tenant), ("principal", &spec.principal, &caller.principal)]
     {
         if named.as_deref().is_some_and(|named| named != own.as_str()) {
             return Err(forbidden(field, "a sandbox belongs to whoever creates it; leave this out"));
         }
     }
     let project = Label::parse(spec.project.as_deref().unwrap_or(PROJECT));
-    let project = project.map_err(|error| Failure::invalid("project", error.to_string()))?;
-    Ok(Owner { tenant: who.tenant.clone(), principal: who.principal.clone(), project })
+    let project = project.map_err(|error| CallError::invalid("project", error.to_string()))?;
+    Ok(Owner { tenant: caller.tenant.clone(), principal: caller.principal.clone(), project })
 }
 
 /// Waits so long for the end of what is being done. The flag says whether it ended.
-pub async fn settled(
+pub async fn wait_settled(
     call: &Call,
     record: Arc<SandboxRecord>,
     wait_ms: u64,
-) -> Result<(Arc<SandboxRecord>, bool), Failure> {
+) -> Result<(Arc<SandboxRecord>, bool), CallError> {
     if wait_ms == 0 {
         let done = record.state.operation.is_none();
         return Ok((record, done));
@@ -121,11 +122,11 @@ pub fn view(call: &Call, record: &SandboxRecord, status: StatusCode) -> Response
     views::json(status, &views::sandbox(record, &call.api.settings.previews))
 }
 
-pub async fn list(call: Call) -> Answer {
-    let (tenant, principal) = call.sight();
+pub async fn list(call: Call) -> CallResult {
+    let (tenant, principal) = call.tenant_filter();
     let parsed =
-        |text: &str| Label::parse(text).map_err(|error| Failure::invalid("project", error.to_string()));
-    let status = call.query.text("status").map(status_named).transpose()?;
+        |text: &str| Label::parse(text).map_err(|error| CallError::invalid("project", error.to_string()));
+    let status = call.query.text("status").map(parse_status).transpose()?;
     let filter = SandboxFilter {
         tenant,
         principal,
@@ -135,7 +136,7 @@ pub async fn list(call: Call) -> Answer {
         ..SandboxFilter::default()
     };
     let after = call.query.text("after").map(|text| {
-        text.parse().map_err(|error: protocol::api::BadId| Failure::invalid("after", error.to_string()))
+        text.parse().map_err(|error: protocol::api::BadId| CallError::invalid("after", error.to_string()))
     });
     let limit = call.query.limit()?;
     let records = call.api.fleet.store().sandboxes(filter, after.transpose()?, limit).await?;
@@ -143,18 +144,18 @@ pub async fn list(call: Call) -> Answer {
     let view = |record: &SandboxRecord| views::sandbox(record, previews);
     let mut page = views::page(&records, limit, view, |record| record.id.to_string());
     if call.query.flag("listening", false)? {
-        listening::add(&call.api, &mut page.items).await;
+        listening_ports::add_to_views(&call.api, &mut page.items).await;
     }
     Ok(ok(&page))
 }
 
-fn status_named(text: &str) -> Result<SandboxStatus, Failure> {
-    let wrong =
-        |_| Failure::invalid("status", "must be creating, running, paused, stopped, error or destroyed");
-    serde_json::from_value(text.into()).map_err(wrong)
+fn parse_status(text: &str) -> Result<SandboxStatus, CallError> {
+    let invalid =
+        |_| CallError::invalid("status", "must be creating, running, paused, stopped, error or destroyed");
+    serde_json::from_value(text.into()).map_err(invalid)
 }
 
-pub async fn get(call: Call) -> Answer {
+pub async fn get(call: Call) -> CallResult {
     Ok(view(&call, &*call.sandbox().await?, StatusCode::OK))
 }
 
@@ -167,7 +168,7 @@ pub struct SandboxChange {
     metadata: Option<BTreeMap<String, String>>,
 }
 
-pub async fn patch(call: Call) -> Answer {
+pub async fn patch(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let SandboxChange { name, metadata } = call.json()?;
     name.as_deref().map(check_name).transpose()?;
@@ -176,18 +177,18 @@ pub async fn patch(call: Call) -> Answer {
 }
 
 /// Changes the row and tells the owner of the sandbox.
-pub async fn change(call: &Call, id: &SandboxId, change: Change) -> Answer {
+pub async fn change(call: &Call, id: &SandboxId, change: Change) -> CallResult {
     let record = call.api.fleet.store().change_sandbox(id, change, call.api.now_ms()).await?;
     let response = view(call, &record, StatusCode::OK);
     call.api.fleet.publish_change(record);
     Ok(response)
 }
 
-pub async fn delete(call: Call) -> Answer {
+pub async fn delete(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let keep_workspace = call.query.keeps_workspace(false)?;
     let wait_ms = call.query.wait_ms()?;
     let record = call.api.fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace }).await?;
-    let (record, done) = settled(&call, record, wait_ms).await?;
+    let (record, done) = wait_settled(&call, record, wait_ms).await?;
     Ok(view(&call, &record, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
 }

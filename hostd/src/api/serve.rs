@@ -1,10 +1,10 @@
 //! Connections of callers: over TCP and the Unix socket, each with a deadline for its request heads.
 
 use super::{
-    admission::{Admissions, Eviction, Seat},
-    hosts::Peer,
+    connection_permits::{ConnectionLimiter, ConnectionPermit, Eviction},
     limits as api,
     metrics::{CONNECTIONS, CONNECTIONS_REFUSED},
+    peer::Peer,
 };
 use crate::{
     backpressure::{WindowBody, WindowIo, WriteWindow},
@@ -37,7 +37,7 @@ use tower::Service;
 use tracing::debug;
 
 /// Said by hand: there is no place to say it properly.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 157\r\n\
+const FULL_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 157\r\n\
 Connection: close\r\nRetry-After: 1\r\n\r\n\
 {\"error\":{\"code\":\"too_many\",\"message\":\"too many connections to the API, in all or from your address; close some, or try again in a moment\",\"retryable\":true}}";
 
@@ -56,7 +56,7 @@ impl Accept for Listener {
                 let (stream, from) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 // One that reads nothing would keep its place for ever.
-                setsockopt(&stream, TcpUserTimeout, &api::PEER_SILENT_MAX_MS)?;
+                setsockopt(&stream, TcpUserTimeout, &api::TCP_USER_TIMEOUT_MS)?;
                 let local = stream.local_addr()?;
                 Ok((Box::new(stream), Peer::Tcp { from, local }))
             }
@@ -84,62 +84,64 @@ pub async fn serve(listener: Listener, router: Router, shutdown: CancellationTok
 /// Connections that each listener has: a part of the descriptors there are.
 pub fn connections_max() -> usize {
     let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
-    let part = usize::try_from(descriptors / api::DESCRIPTORS_PART).unwrap_or(usize::MAX);
+    let part = usize::try_from(descriptors / api::CONNECTION_FD_FRACTION).unwrap_or(usize::MAX);
     part.clamp(api::CONNECTIONS_MIN, limits::CONNECTIONS_MAX)
 }
 
 async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown: CancellationToken) {
     let drain = Duration::from_millis(api::DRAIN_MAX_MS);
     let admissions = match &listener {
-        Listener::Tcp(_) => Some(Admissions::new(Places::of(all))),
+        Listener::Tcp(_) => Some(ConnectionLimiter::new(Places::of(all))),
         Listener::Unix(_) => None,
     };
     // Those whose place another one got need a moment to end.
     let waits = admissions.is_some();
     let most = if waits { all + all.div_ceil(4) } else { all };
-    let share = all.div_ceil(api::ADDRESS_SHARE);
-    let crowd = Crowd { most, waits, share, full: FULL, drain, refused: &CONNECTIONS_REFUSED, crew: None };
+    let share = all.div_ceil(api::PER_IP_FRACTION);
+    let crowd =
+        Crowd { most, waits, share, full: FULL_RESPONSE, drain, refused: &CONNECTIONS_REFUSED, crew: None };
     let closing = shutdown.clone();
-    let talk = move |stream, peer| {
+    let on_connection = move |stream, peer| {
         let (router, closing) = (router.clone(), closing.clone());
-        let seat = admissions.as_ref().map(Admissions::open);
+        let permit = admissions.as_ref().map(ConnectionLimiter::open);
         async move {
-            let _counted = Counted::new();
-            let evicted = evicted(seat.clone());
-            let talking = talk(stream, Caller { peer, seat }, router, (closing, evicted));
-            talking.await;
+            let _gauge = ConnectionGauge::new();
+            let evicted = evicted(permit.clone());
+            let serving =
+                serve_connection(stream, ClientConnection { peer, permit }, router, (closing, evicted));
+            serving.await;
         }
     };
-    connections::serve(listener, crowd, talk, shutdown).await;
+    connections::serve(listener, crowd, on_connection, shutdown).await;
 }
 
 /// Returns when the connection must end for another one.
-async fn evicted(seat: Option<Arc<Seat>>) -> Eviction {
-    match seat {
-        Some(seat) => seat.evicted().await,
+async fn evicted(permit: Option<Arc<ConnectionPermit>>) -> Eviction {
+    match permit {
+        Some(permit) => permit.evicted().await,
         None => pending().await,
     }
 }
 
 /// The other end of a connection, and its place if there are places.
-struct Caller {
+struct ClientConnection {
     peer: Peer,
-    seat: Option<Arc<Seat>>,
+    permit: Option<Arc<ConnectionPermit>>,
 }
 
-async fn talk(
+async fn serve_connection(
     stream: Box<dyn Stream>,
-    caller: Caller,
+    client: ClientConnection,
     router: Router,
     (shutdown, evicted): (CancellationToken, impl Future<Output = Eviction>),
 ) {
     let window = Arc::<WriteWindow>::default();
     let of_bodies = window.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(caller.peer);
-        let busy = caller.seat.as_ref().map(|seat| {
-            request.extensions_mut().insert(seat.clone());
-            seat.begin()
+        request.extensions_mut().insert(client.peer);
+        let busy = client.permit.as_ref().map(|permit| {
+            request.extensions_mut().insert(permit.clone());
+            permit.begin()
         });
         let (mut router, window) = (router.clone(), of_bodies.clone());
         async move {
@@ -169,8 +171,8 @@ async fn talk(
             connection.await
         }
         eviction = evicted => match eviction {
-            Eviction::AtOnce => return,
-            Eviction::AfterAnswer => {
+            Eviction::Immediate => return,
+            Eviction::AfterResponse => {
                 connection.as_mut().graceful_shutdown();
                 // A peer that does not read the rest of its answer does not keep the place.
                 let closing = Duration::from_millis(api::CLOSING_MS);
@@ -184,16 +186,16 @@ async fn talk(
 }
 
 /// One open connection in the numbers.
-struct Counted;
+struct ConnectionGauge;
 
-impl Counted {
+impl ConnectionGauge {
     fn new() -> Self {
         CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         Self
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionGauge {
     fn drop(&mut self) {
         CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -207,7 +209,7 @@ mod tests {
         net::{TcpStream, UnixStream},
     };
 
-    async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
+    async fn request(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
         // One that is refused may be answered before it asks.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let mut answer = vec![0; 1024];
@@ -228,10 +230,10 @@ mod tests {
         let path = dir.path().join("socket");
         let (shutdown, server) = serving(1, Listener::Unix(UnixListener::bind(&path).unwrap()));
         let mut first = UnixStream::connect(&path).await.unwrap();
-        assert!(ask(&mut first).await.ends_with("served"));
+        assert!(request(&mut first).await.ends_with("served"));
         let mut second = UnixStream::connect(&path).await.unwrap();
-        assert!(ask(&mut second).await.starts_with("HTTP/1.1 503 "));
-        assert!(ask(&mut first).await.ends_with("served"), "the first one still has its place");
+        assert!(request(&mut second).await.starts_with("HTTP/1.1 503 "));
+        assert!(request(&mut first).await.ends_with("served"), "the first one still has its place");
         shutdown.cancel();
         server.await.unwrap();
         assert_eq!(first.read(&mut [0; 1]).await.unwrap(), 0, "an idle connection is closed in the shutdown");
@@ -246,11 +248,11 @@ mod tests {
         let mut open = Vec::new();
         for _ in 0..40 {
             let mut stream = TcpStream::connect(address).await.unwrap();
-            assert!(ask(&mut stream).await.ends_with("served"));
+            assert!(request(&mut stream).await.ends_with("served"));
             open.push(stream);
         }
         for (number, stream) in open.iter_mut().enumerate() {
-            let served = ask(stream).await.ends_with("served");
+            let served = request(stream).await.ends_with("served");
             assert_eq!(served, number >= 38, "connection {number}");
         }
         shutdown.cancel();
@@ -270,8 +272,8 @@ mod tests {
             Body::from_stream(futures_util::stream::iter(endless))
         });
         let (near, mut far) = tokio::io::duplex(1024);
-        let caller = Caller { peer: Peer::Unix { uid: 0 }, seat: None };
-        let serving = talk(Box::new(near), caller, router, (CancellationToken::new(), pending()));
+        let client = ClientConnection { peer: Peer::Unix { uid: 0 }, permit: None };
+        let served = serve_connection(Box::new(near), client, router, (CancellationToken::new(), pending()));
         let reading = async {
             far.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
             for _ in 0..1_000 {
@@ -284,13 +286,13 @@ mod tests {
             assert!(taken.load(Ordering::Relaxed) > 1 << 20);
         };
         tokio::select! {
-            () = serving => panic!("it ended"),
+            () = served => panic!("it ended"),
             () = reading => {}
         }
     }
 
     #[test]
     fn the_answer_that_is_said_by_hand_is_an_answer() {
-        connections::check_said_by_hand(FULL);
+        connections::check_said_by_hand(FULL_RESPONSE);
     }
 }

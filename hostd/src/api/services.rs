@@ -2,32 +2,33 @@
 
 use super::{
     call::Call,
-    failure::Answer,
-    pass::{self, WITHIN},
+    error::CallResult,
+    relay::{self, CONTROL_TIMEOUT},
     views::ok,
 };
 use crate::{
-    core::undress,
+    core::split_environment,
     store::{Change, Secret},
 };
 use hyper::Method;
 use protocol::{ServiceView, ServicesRequest, api::Page};
 
-pub async fn list(call: Call) -> Answer {
+pub async fn list(call: Call) -> CallResult {
     let (_, control) = call.control().await?;
-    let items: Vec<ServiceView> = control.get(&pass::path(&["services"]), WITHIN).await?;
+    let items: Vec<ServiceView> = control.get(&relay::runtimed_path(&["services"]), CONTROL_TIMEOUT).await?;
     Ok(ok(&Page { items, next: None }))
 }
 
 /// The whole set of services that come from the API: told to runtimed, which checks it, and kept for the
 /// next time the sandbox is brought up.
-pub async fn put(call: Call) -> Answer {
+pub async fn put(call: Call) -> CallResult {
     let request: ServicesRequest = call.json()?;
     let (record, control) = call.control().await?;
-    let (services, environment) = undress(&request.services, &record.env.0.all)?;
-    let told = ServicesRequest { services: environment.dress(&services) };
-    let path = pass::path(&["services"]);
-    let (_, items) = control.json::<Vec<ServiceView>>(Method::PUT, &path, Some(&told), WITHIN).await?;
+    let (services, environment) = split_environment(&request.services, &record.env.0.all)?;
+    let sent = ServicesRequest { services: environment.with_environment(&services) };
+    let path = relay::runtimed_path(&["services"]);
+    let (_, items) =
+        control.json::<Vec<ServiceView>>(Method::PUT, &path, Some(&sent), CONTROL_TIMEOUT).await?;
     // What else was changed while runtimed was asked stays.
     let change = Change { services: Some(services), env: Some(Secret(environment)), ..Change::default() };
     let changed = call.api.fleet.store().change_sandbox(&record.id, change, call.api.now_ms()).await?;
@@ -35,29 +36,34 @@ pub async fn put(call: Call) -> Answer {
     Ok(ok(&Page { items, next: None }))
 }
 
-pub async fn start(call: Call) -> Answer {
-    drive(call, "start").await
+pub async fn start(call: Call) -> CallResult {
+    control_service(call, "start").await
 }
 
-pub async fn stop(call: Call) -> Answer {
-    drive(call, "stop").await
+pub async fn stop(call: Call) -> CallResult {
+    control_service(call, "stop").await
 }
 
-pub async fn restart(call: Call) -> Answer {
-    drive(call, "restart").await
+pub async fn restart(call: Call) -> CallResult {
+    control_service(call, "restart").await
 }
 
-async fn drive(call: Call, verb: &str) -> Answer {
+async fn control_service(call: Call, verb: &str) -> CallResult {
     let name = call.service()?;
     let (_, control) = call.control().await?;
-    let path = pass::path(&["services", name.as_str(), verb]);
-    let (_, view) = control.json::<ServiceView>(Method::POST, &path, None::<&()>, WITHIN).await?;
+    let path = relay::runtimed_path(&["services", name.as_str(), verb]);
+    let (_, view) = control.json::<ServiceView>(Method::POST, &path, None::<&()>, CONTROL_TIMEOUT).await?;
     Ok(ok(&view))
 }
 
-pub async fn logs(call: Call) -> Answer {
+pub async fn logs(call: Call) -> CallResult {
     let name = call.service()?;
-    let query = call.query.passed_on(super::params::READING)?;
+    let query = call.query.runtimed_query(super::route_params::RUNTIMED_READ_PARAMS)?;
     let (_, control) = call.control().await?;
-    pass::down(&call, control, &format!("{}{query}", pass::path(&["services", name.as_str(), "logs"]))).await
+    relay::response(
+        &call,
+        control,
+        &format!("{}{query}", relay::runtimed_path(&["services", name.as_str(), "logs"])),
+    )
+    .await
 }

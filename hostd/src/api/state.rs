@@ -1,8 +1,8 @@
 //! What all requests share.
 
 use super::{
-    agent_versions::Versions, audit::Audit, images::Images, keyed::Keyed, limits, metrics::Metrics,
-    viewers::Viewers, warm::Warms,
+    agent_versions::AgentVersions, audit_writer::AuditWriter, images::ImageBackend, key_locks::KeyLocks,
+    limits, metrics::Metrics, stream_limits::StreamLimits, warm_agents::WarmAgents,
 };
 use crate::{core::Previews, links::Links, reconcile::Fleet};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -28,22 +28,22 @@ pub struct Settings {
     pub previews: Previews,
     pub instance: String,
     pub data_dir: PathBuf,
-    pub images: Images,
+    pub images: ImageBackend,
     pub links: Links,
 }
 
 pub struct Api {
     pub fleet: Fleet,
     pub settings: Settings,
-    pub(super) audit: Audit,
+    pub(super) audit: AuditWriter,
     pub(super) metrics: Arc<Metrics>,
     /// One at a time for each `Idempotency-Key`, and for each scope that `ensure` repairs.
-    pub(super) keys: Keyed,
+    pub(super) key_locks: KeyLocks,
     /// A place for each stream of events and each viewer of a terminal.
-    pub(super) viewers: Viewers,
-    pub(super) versions: Versions,
+    pub(super) stream_limits: StreamLimits,
+    pub(super) agent_versions: AgentVersions,
     /// Agents that wait for their tasks.
-    pub(super) warms: Warms,
+    pub(super) warm_agents: WarmAgents,
     /// What outlives the request that began it.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -54,10 +54,22 @@ impl Api {
     /// Starts the task that writes the audit; call it inside the runtime.
     pub fn new(fleet: Fleet, settings: Settings, closing: CancellationToken) -> Arc<Self> {
         let metrics = Arc::new(Metrics::default());
-        let audit = Audit::start(fleet.store().clone(), fleet.clock(), metrics.clone());
-        let (keys, work) = (Keyed::default(), TaskTracker::new());
-        let (viewers, versions, warms) = (Viewers::default(), Versions::default(), Warms::default());
-        Arc::new(Self { fleet, settings, audit, metrics, keys, viewers, versions, warms, work, closing })
+        let audit = AuditWriter::start(fleet.store().clone(), fleet.clock(), metrics.clone());
+        let (key_locks, work) = (KeyLocks::default(), TaskTracker::new());
+        let (stream_limits, agent_versions, warm_agents) =
+            (StreamLimits::default(), AgentVersions::default(), WarmAgents::default());
+        Arc::new(Self {
+            fleet,
+            settings,
+            audit,
+            metrics,
+            key_locks,
+            stream_limits,
+            agent_versions,
+            warm_agents,
+            work,
+            closing,
+        })
     }
 
     pub(super) fn now_ms(&self) -> u64 {
@@ -70,6 +82,6 @@ impl Api {
         if timeout(Duration::from_millis(limits::DRAIN_MAX_MS), self.work.wait()).await.is_err() {
             warn!(left = self.work.len(), "requests were cut off by the shutdown");
         }
-        self.audit.finish().await;
+        self.audit.shut_down().await;
     }
 }

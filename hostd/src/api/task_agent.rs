@@ -1,6 +1,6 @@
 //! Which agent does a task, and whether it can do what is asked of it.
 
-use super::failure::Failure;
+use super::error::CallError;
 use crate::agents::{COMMAND, Entry, Speaks, Table, model_is_plain};
 use protocol::{
     Decision, Permissions,
@@ -14,17 +14,17 @@ pub const PATTERN_MAX_BYTES: usize = 1 << 10;
 
 /// An agent of the table.
 #[derive(Debug, Clone, Copy)]
-pub struct Choice<'a> {
+pub struct ChosenAgent<'a> {
     pub name: &'a str,
     pub entry: &'a Entry,
 }
 
 /// Who was named, or who does what names nobody; refused where it cannot do it.
-pub fn choose<'a>(create: &'a TaskCreate, table: &'a Table) -> Result<Choice<'a>, Failure> {
+pub fn choose<'a>(create: &'a TaskCreate, table: &'a Table) -> Result<ChosenAgent<'a>, CallError> {
     let unnamed = || if create.command.is_some() { COMMAND } else { table.default_name() };
     let name = create.agent.as_deref().unwrap_or_else(unnamed);
     let entry = table.get(name).ok_or_else(|| unknown(name, table))?;
-    let choice = Choice { name, entry };
+    let choice = ChosenAgent { name, entry };
     choice.check_command(create)?;
     choice.check_model(create)?;
     choice.check_session(create)?;
@@ -33,7 +33,7 @@ pub fn choose<'a>(create: &'a TaskCreate, table: &'a Table) -> Result<Choice<'a>
     Ok(choice)
 }
 
-fn unknown(name: &str, table: &Table) -> Failure {
+fn unknown(name: &str, table: &Table) -> CallError {
     let error = ApiError::new(ApiErrorCode::Unsupported, format!("there is no agent {name:?} here"));
     let with = error.with(|detail| {
         detail.field = Some("agent".to_owned());
@@ -42,85 +42,85 @@ fn unknown(name: &str, table: &Table) -> Failure {
     with.into()
 }
 
-impl Choice<'_> {
-    fn no(self, field: &str, why: &str) -> Failure {
-        Failure::invalid(field, format!("the agent {} {why}", self.name))
+impl ChosenAgent<'_> {
+    fn refusal(self, field: &str, why: &str) -> CallError {
+        CallError::invalid(field, format!("the agent {} {why}", self.name))
     }
 
-    fn check_command(self, create: &TaskCreate) -> Result<(), Failure> {
+    fn check_command(self, create: &TaskCreate) -> Result<(), CallError> {
         match (&create.command, self.name) {
             (Some(argv), COMMAND) => check_argv(argv),
-            (None, COMMAND) => Err(Failure::invalid("command", "give the program and its arguments")),
-            (Some(_), _) => Err(self.no("command", "has a program of its own: only `command` runs one")),
+            (None, COMMAND) => Err(CallError::invalid("command", "give the program and its arguments")),
+            (Some(_), _) => Err(self.refusal("command", "has a program of its own: only `command` runs one")),
             (None, _) if create.prompt.is_empty() => {
-                Err(Failure::invalid("prompt", "say what is to be done"))
+                Err(CallError::invalid("prompt", "say what is to be done"))
             }
             (None, _) => Ok(()),
         }
     }
 
-    fn check_model(self, create: &TaskCreate) -> Result<(), Failure> {
+    fn check_model(self, create: &TaskCreate) -> Result<(), CallError> {
         let Some(model) = &create.model else { return Ok(()) };
         if self.entry.dialects.is_empty() && self.entry.speaks != Speaks::Acp {
-            return Err(self.no("model", "has no model"));
+            return Err(self.refusal("model", "has no model"));
         }
         if model_is_plain(model) {
             return Ok(());
         }
-        Err(Failure::invalid("model", "must be 1 to 200 letters, digits and . _ - / : @ + ~"))
+        Err(CallError::invalid("model", "must be 1 to 200 letters, digits and . _ - / : @ + ~"))
     }
 
-    fn check_session(self, create: &TaskCreate) -> Result<(), Failure> {
+    fn check_session(self, create: &TaskCreate) -> Result<(), CallError> {
         let has_sessions = match self.entry.speaks {
             Speaks::Acp => true,
             Speaks::StreamJson(_) => !self.entry.args_to_continue.is_empty(),
             Speaks::Command => false,
         };
         if create.continues == Some(true) && !has_sessions {
-            return Err(self.no("continue", "has no sessions to go on with"));
+            return Err(self.refusal("continue", "has no sessions to go on with"));
         }
         Ok(())
     }
 
-    fn check_permissions(self, permissions: Option<&Permissions>) -> Result<(), Failure> {
+    fn check_permissions(self, permissions: Option<&Permissions>) -> Result<(), CallError> {
         let Some(permissions) = permissions else { return Ok(()) };
         let restricts = permissions.default != Decision::Allow || !permissions.rules.is_empty();
         if restricts && !self.entry.can_ask() {
-            return Err(self.no("permissions", "does not ask before it does something: choose another"));
+            return Err(self.refusal("permissions", "does not ask before it does something: choose another"));
         }
         if permissions.rules.len() > RULES_MAX {
-            return Err(Failure::invalid("permissions.rules", format!("must be at most {RULES_MAX}")));
+            return Err(CallError::invalid("permissions.rules", format!("must be at most {RULES_MAX}")));
         }
         let long = |text: &Option<String>| text.as_ref().is_some_and(|text| text.len() > PATTERN_MAX_BYTES);
         if permissions.rules.iter().any(|rule| long(&rule.tool) || long(&rule.about)) {
             let message = format!("a pattern must be at most {PATTERN_MAX_BYTES} bytes");
-            return Err(Failure::invalid("permissions.rules", message));
+            return Err(CallError::invalid("permissions.rules", message));
         }
         Ok(())
     }
 
-    fn check_briefing(self, create: &TaskCreate) -> Result<(), Failure> {
+    fn check_briefing(self, create: &TaskCreate) -> Result<(), CallError> {
         let Some(briefing) = &create.briefing else { return Ok(()) };
         if self.entry.speaks == Speaks::Command {
-            return Err(self.no("briefing", "is given its prompt alone"));
+            return Err(self.refusal("briefing", "is given its prompt alone"));
         }
-        fits("briefing", briefing, BRIEFING_MAX_BYTES)
+        check_length("briefing", briefing, BRIEFING_MAX_BYTES)
     }
 }
 
-fn check_argv(argv: &[String]) -> Result<(), Failure> {
+fn check_argv(argv: &[String]) -> Result<(), CallError> {
     if argv.first().is_none_or(String::is_empty) {
-        return Err(Failure::invalid("command", "give the program and its arguments"));
+        return Err(CallError::invalid("command", "give the program and its arguments"));
     }
     if argv.len() > limits::ARGV_MAX_COUNT {
         return Err(too_large("command", format!("has more than {} arguments", limits::ARGV_MAX_COUNT)));
     }
-    argv.iter().try_for_each(|argument| fits("command", argument, limits::ARG_MAX_BYTES))
+    argv.iter().try_for_each(|argument| check_length("command", argument, limits::ARG_MAX_BYTES))
 }
 
-pub fn fits(field: &str, text: &str, max_bytes: usize) -> Result<(), Failure> {
+pub fn check_length(field: &str, text: &str, max_bytes: usize) -> Result<(), CallError> {
     if text.contains('\0') {
-        return Err(Failure::invalid(field, "must not contain a NUL byte"));
+        return Err(CallError::invalid(field, "must not contain a NUL byte"));
     }
     if text.len() > max_bytes {
         return Err(too_large(field, format!("is longer than {max_bytes} bytes")));
@@ -128,6 +128,6 @@ pub fn fits(field: &str, text: &str, max_bytes: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn too_large(field: &str, message: String) -> Failure {
+pub fn too_large(field: &str, message: String) -> CallError {
     ApiError::new(ApiErrorCode::TooLarge, message).with(|detail| detail.field = Some(field.to_owned())).into()
 }

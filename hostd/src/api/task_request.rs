@@ -2,8 +2,8 @@
 //! taken.
 
 use super::{
-    failure::Failure,
-    task_agent::{Choice, fits, too_large},
+    error::CallError,
+    task_agent::{ChosenAgent, check_length, too_large},
 };
 use crate::agents::{Agents, COMMAND, Connection, Launch, Place, Wish, launch};
 use protocol::{Agent, BuildSpec, EnvMap, TaskId, TaskRequest, api::TaskCreate, limits};
@@ -12,31 +12,31 @@ use sha2::{Digest, Sha256};
 pub const TIMEOUT_MAX_S: f64 = 86_400.0;
 
 /// What the agent is told beside what the caller asks for.
-pub struct Telling<'a> {
-    pub choice: Choice<'a>,
+pub struct TaskContext<'a> {
+    pub choice: ChosenAgent<'a>,
     pub connection: Option<&'a Connection>,
     pub agents: &'a Agents,
-    pub place: Place<'a>,
+    pub briefing: Place<'a>,
     pub sandbox_env: &'a EnvMap,
 }
 
-pub fn request(create: &TaskCreate, id: TaskId, telling: &Telling<'_>) -> Result<TaskRequest, Failure> {
-    fits("prompt", &create.prompt, limits::PROMPT_MAX_BYTES)?;
+pub fn request(create: &TaskCreate, id: TaskId, context: &TaskContext<'_>) -> Result<TaskRequest, CallError> {
+    check_length("prompt", &create.prompt, limits::PROMPT_MAX_BYTES)?;
     if let Some(cwd) = &create.cwd {
-        fits("cwd", cwd, limits::PATH_MAX_BYTES)?;
+        check_length("cwd", cwd, limits::PATH_MAX_BYTES)?;
         if cwd.is_empty() {
-            return Err(Failure::invalid("cwd", "must be a path"));
+            return Err(CallError::invalid("cwd", "must be a path"));
         }
     }
     if let Some(build) = &create.build {
-        fits("build", build, limits::ARG_MAX_BYTES)?;
+        check_length("build", build, limits::ARG_MAX_BYTES)?;
     }
-    let sandbox_env = telling.sandbox_env;
-    let Launch { agent, env, firm_env } = launched(create, telling);
+    let sandbox_env = context.sandbox_env;
+    let Launch { agent, env, firm_env } = agent_launch(create, context);
     // What leads to the model, and says who decides, is the agent's; the rest the caller may say otherwise.
     let env: EnvMap =
         env.into_iter().chain(sandbox_env.clone()).chain(create.env.clone()).chain(firm_env).collect();
-    fit_together(create, &env)?;
+    check_total_size(create, &env)?;
     Ok(TaskRequest {
         id: Some(id),
         prompt: create.prompt.clone(),
@@ -52,17 +52,17 @@ pub fn request(create: &TaskCreate, id: TaskId, telling: &Telling<'_>) -> Result
     })
 }
 
-fn launched(create: &TaskCreate, telling: &Telling<'_>) -> Launch {
-    let Choice { name, entry } = telling.choice;
+fn agent_launch(create: &TaskCreate, context: &TaskContext<'_>) -> Launch {
+    let ChosenAgent { name, entry } = context.choice;
     if name == COMMAND {
         let agent = Agent::Command { argv: create.command.clone().unwrap_or_default() };
         return Launch { agent, env: EnvMap::new(), firm_env: EnvMap::new() };
     }
-    let usual = || telling.agents.briefing().render(&telling.place);
+    let usual = || context.agents.briefing().render(&context.briefing);
     let briefing = create.briefing.clone().unwrap_or_else(usual);
     let wish = Wish {
-        program: telling.agents.program(entry),
-        connection: telling.connection,
+        program: context.agents.program(entry),
+        connection: context.connection,
         model: create.model.as_deref().filter(|_| entry.dialects.is_empty()),
         briefing: Some(briefing).filter(|text| !text.is_empty()),
         continues: create.continues.unwrap_or(false),
@@ -72,16 +72,16 @@ fn launched(create: &TaskCreate, telling: &Telling<'_>) -> Launch {
 }
 
 /// Each variable, and all that the program is started with.
-fn fit_together(create: &TaskCreate, env: &EnvMap) -> Result<(), Failure> {
+fn check_total_size(create: &TaskCreate, env: &EnvMap) -> Result<(), CallError> {
     if env.len() > limits::ENV_MAX_COUNT {
         return Err(too_large("env", format!("has more than {} variables", limits::ENV_MAX_COUNT)));
     }
     for (name, value) in env {
         let field = format!("env.{name}");
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(Failure::invalid(field, "a variable needs a name without = and NUL"));
+            return Err(CallError::invalid(field, "a variable needs a name without = and NUL"));
         }
-        fits(&field, value, limits::ARG_MAX_BYTES.saturating_sub(name.len() + 1))?;
+        check_length(&field, value, limits::ARG_MAX_BYTES.saturating_sub(name.len() + 1))?;
     }
     let argv: usize = create.command.iter().flatten().map(|argument| argument.len() + 1).sum();
     let env: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
@@ -92,12 +92,12 @@ fn fit_together(create: &TaskCreate, env: &EnvMap) -> Result<(), Failure> {
     Ok(())
 }
 
-fn timeout_ms(field: &str, seconds: f64) -> Result<u64, Failure> {
+fn timeout_ms(field: &str, seconds: f64) -> Result<u64, CallError> {
     if seconds > 0.0 && seconds <= TIMEOUT_MAX_S {
         // At least one: a timeout of nothing would mean none.
         return Ok(((seconds * 1000.0) as u64).max(1));
     }
-    Err(Failure::invalid(field, format!("must be more than 0 and at most {TIMEOUT_MAX_S} seconds")))
+    Err(CallError::invalid(field, format!("must be more than 0 and at most {TIMEOUT_MAX_S} seconds")))
 }
 
 /// Tells a repetition from another task. The id is what is compared by.

@@ -20,16 +20,17 @@ fn connection() -> Connection {
     }
 }
 
-fn told(create: &TaskCreate, sandbox_env: &EnvMap) -> Result<TaskRequest, Failure> {
+fn request_of(create: &TaskCreate, sandbox_env: &EnvMap) -> Result<TaskRequest, CallError> {
     let (agents, connection) = (Agents::default(), connection());
     let choice = choose(create, agents.table())?;
     let connection = Some(&connection).filter(|_| !choice.entry.dialects.is_empty());
-    let telling = Telling { choice, connection, agents: &agents, place: Place::default(), sandbox_env };
-    request(create, TaskId::parse("t").expect("a name"), &telling)
+    let context =
+        TaskContext { choice, connection, agents: &agents, briefing: Place::default(), sandbox_env };
+    request(create, TaskId::parse("t").expect("a name"), &context)
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_by_name() {
+fn unsupported_requests_are_refused_by_field() {
     use ApiErrorCode::{InvalidRequest, TooLarge, Unsupported};
     type Change = fn(&mut TaskCreate);
     let ask = || Some(Permissions { default: Decision::Ask, rules: vec![] });
@@ -68,10 +69,10 @@ fn what_cannot_be_done_is_refused_by_name() {
     ];
     for (mut create, code, field, change) in table {
         change(&mut create);
-        let error = told(&create, &EnvMap::new()).expect_err("refused").error;
+        let error = request_of(&create, &EnvMap::new()).expect_err("refused").error;
         assert_eq!((error.code, error.detail.field.as_deref()), (code, Some(field)), "{}", error.message);
     }
-    let unknown = told(&agent("mine"), &EnvMap::new()).expect_err("refused");
+    let unknown = request_of(&agent("mine"), &EnvMap::new()).expect_err("refused");
     assert!(unknown.error.detail.supported.contains(&"opencode".to_owned()));
 }
 
@@ -79,27 +80,27 @@ fn what_cannot_be_done_is_refused_by_name() {
 fn the_environment_of_the_sandbox_is_there_and_that_of_the_task_wins() {
     let sandbox = EnvMap::from([("A".to_owned(), "1".to_owned()), ("B".to_owned(), "1".to_owned())]);
     let create = TaskCreate { env: EnvMap::from([("B".to_owned(), "2".to_owned())]), ..command() };
-    let told = told(&create, &sandbox).expect("good");
-    assert_eq!((told.env["A"].as_str(), told.env["B"].as_str()), ("1", "2"));
-    assert_eq!(told.agent, Agent::Command { argv: vec!["cat".to_owned()] });
+    let request = request_of(&create, &sandbox).expect("good");
+    assert_eq!((request.env["A"].as_str(), request.env["B"].as_str()), ("1", "2"));
+    assert_eq!(request.agent, Agent::Command { argv: vec!["cat".to_owned()] });
 }
 
 #[test]
 fn what_leads_to_the_model_wins_over_everything() {
     let own = |name: &str| EnvMap::from([(name.to_owned(), "mine".to_owned())]);
     let create = TaskCreate { env: own("ANTHROPIC_API_KEY"), ..agent("claude") };
-    let firm = told(&create, &own("ANTHROPIC_BASE_URL")).expect("good");
+    let firm = request_of(&create, &own("ANTHROPIC_BASE_URL")).expect("good");
     assert_eq!(firm.env["ANTHROPIC_API_KEY"], "slw-k");
     assert_eq!(firm.env["ANTHROPIC_BASE_URL"], "http://127.0.0.1:900/model/anthropic");
     let create = TaskCreate { env: own("CLAUDE_CODE_MAX_RETRIES"), ..agent("claude") };
-    assert_eq!(told(&create, &EnvMap::new()).expect("good").env["CLAUDE_CODE_MAX_RETRIES"], "mine");
+    assert_eq!(request_of(&create, &EnvMap::new()).expect("good").env["CLAUDE_CODE_MAX_RETRIES"], "mine");
 }
 
 #[test]
-fn whoever_names_nobody_gets_the_default_and_its_briefing() {
+fn a_task_without_an_agent_gets_the_default_agent_and_its_briefing() {
     let create = TaskCreate { prompt: "do it".to_owned(), ..TaskCreate::default() };
     let briefing = |create: &TaskCreate| {
-        let Agent::Acp(agent) = told(create, &EnvMap::new()).expect("good").agent else {
+        let Agent::Acp(agent) = request_of(create, &EnvMap::new()).expect("good").agent else {
             panic!("it speaks ACP")
         };
         assert_eq!((agent.name.as_str(), agent.argv[0].as_str()), ("opencode", "opencode"));

@@ -2,13 +2,12 @@
 
 use super::{
     call::Call,
-    connection,
-    execs::id_made_up,
-    failure::{Answer, Failure},
-    limits, pass, task_agent,
-    task_request::{self, Telling},
+    error::{CallError, CallResult},
+    execs::generated_id,
+    limits, model_connection, relay, task_agent,
+    task_request::{self, TaskContext},
     views::{self, json, ok},
-    warm::Taken,
+    warm_agents::WarmAgentClaim,
 };
 use crate::{
     agents::{COMMAND, Place},
@@ -21,31 +20,31 @@ use protocol::{
     api::{ApiErrorCode, Missing, MissingKind, Network, SandboxId, SandboxStatus, TaskCreate},
 };
 
-pub async fn create(call: Call) -> Answer {
+pub async fn create(call: Call) -> CallResult {
     let create: TaskCreate = call.json()?;
     let sandbox = call.sandbox().await?;
     let id = match &create.id {
         Some(id) => id.clone(),
-        None => TaskId::parse(&id_made_up(&call, &sandbox)).map_err(|error| Failure::internal(&error))?,
+        None => TaskId::parse(&generated_id(&call, &sandbox)).map_err(|error| CallError::internal(&error))?,
     };
     let agents = call.api.fleet.agents();
     let choice = task_agent::choose(&create, agents.table())?;
-    let warm = call.api.warms.take(&sandbox, choice.name, &create, call.api.now_ms());
+    let warm = call.api.warm_agents.take(&sandbox, choice.name, &create, call.api.now_ms());
     let made = match &warm {
         Some(_) => None,
-        None => connection::connect(&call, &create, choice, &sandbox).await?,
+        None => model_connection::grant_model(&call, &create, choice, &sandbox).await?,
     };
-    let connected = warm.as_ref().map_or(made.as_ref(), Taken::connected);
+    let connected = warm.as_ref().map_or(made.as_ref(), WarmAgentClaim::model_grant);
     let grant = connected.map(|(_, grant)| grant.clone());
-    let telling = Telling {
+    let context = TaskContext {
         choice,
         connection: connected.map(|(connection, _)| connection),
         agents,
-        place: place(&create, &sandbox, &call.api.settings.previews),
+        briefing: briefing_context(&create, &sandbox, &call.api.settings.previews),
         sandbox_env: &sandbox.env.0.all,
     };
-    let name = warm.as_ref().and_then(Taken::name);
-    let request = TaskRequest { warm: name, ..task_request::request(&create, id.clone(), &telling)? };
+    let name = warm.as_ref().and_then(WarmAgentClaim::name);
+    let request = TaskRequest { warm: name, ..task_request::request(&create, id.clone(), &context)? };
     if sandbox.state.status == SandboxStatus::Error && sandbox.state.operation.is_none() {
         // Says what is wrong with it, as every other call does.
         call.control().await?;
@@ -63,23 +62,27 @@ pub async fn create(call: Call) -> Answer {
     let begun = call.api.fleet.submit(task).await;
     // Whether it was written down is not known of one that failed.
     if let (Some(warm), Ok(TaskBegun::New(_)) | Err(_)) = (warm, &begun) {
-        warm.given();
+        warm.consume();
     }
     match begun? {
         TaskBegun::New(task) | TaskBegun::Same(task) => Ok(json(StatusCode::ACCEPTED, &views::task(&task))),
         TaskBegun::Conflict => {
             let message = format!("another task has the id {id} already; choose another");
-            Err(Failure::new(ApiErrorCode::Conflict, message))
+            Err(CallError::new(ApiErrorCode::Conflict, message))
         }
         TaskBegun::Full => {
             let message = "too many tasks of this sandbox wait for their turn; try again when some are done";
-            Err(Failure::new(ApiErrorCode::TooMany, message))
+            Err(CallError::new(ApiErrorCode::TooMany, message))
         }
     }
 }
 
 /// The sandbox, as its agent is told of it.
-pub fn place<'a>(create: &'a TaskCreate, sandbox: &'a SandboxRecord, previews: &Previews) -> Place<'a> {
+pub fn briefing_context<'a>(
+    create: &'a TaskCreate,
+    sandbox: &'a SandboxRecord,
+    previews: &Previews,
+) -> Place<'a> {
     const SOME: u16 = u16::MAX;
     let blueprint = &sandbox.blueprint;
     let url = |port| previews.url(&Preview { sandbox: sandbox.id, port });
@@ -100,49 +103,51 @@ fn network(network: Network) -> &'static str {
     }
 }
 
-pub async fn list(call: Call) -> Answer {
+pub async fn list(call: Call) -> CallResult {
     let sandbox = call.sandbox().await?.id;
     let limit = call.query.limit()?;
-    let wrong = |_| Failure::invalid("after", "must be the id of a task");
-    let after = call.query.text("after").map(|text| TaskId::parse(text).map_err(wrong)).transpose()?;
+    let invalid = |_| CallError::invalid("after", "must be the id of a task");
+    let after = call.query.text("after").map(|text| TaskId::parse(text).map_err(invalid)).transpose()?;
     let store = call.api.fleet.store();
     let tasks = store.tasks(&sandbox, after.as_ref(), limit, limits::PROMPT_SHOWN_CHARS).await?;
     Ok(ok(&views::page(&tasks, limit, views::task, |task| task.id.to_string())))
 }
 
-pub async fn get(call: Call) -> Answer {
+pub async fn get(call: Call) -> CallResult {
     Ok(ok(&views::task(&call.task().await?)))
 }
 
 /// What its agent printed, as runtimed keeps it.
-pub async fn log(call: Call) -> Answer {
+pub async fn log(call: Call) -> CallResult {
     let task = call.task().await?;
-    let query = call.query.passed_on(super::params::READING)?;
+    let query = call.query.runtimed_query(super::route_params::RUNTIMED_READ_PARAMS)?;
     if task.agent == COMMAND {
         let message = "what a command prints is in the events of its task";
-        return Err(Failure::new(ApiErrorCode::Conflict, message));
+        return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
     let (_, control) = call.control().await?;
-    let path = format!("{}{query}", pass::path(&["tasks", task.id.as_str(), "output"]));
-    let answer = pass::down(&call, control, &path).await;
+    let path = format!("{}{query}", relay::runtimed_path(&["tasks", task.id.as_str(), "output"]));
+    let answer = relay::response(&call, control, &path).await;
     answer.map_err(|failure| match failure.error.code {
-        ApiErrorCode::NotFound => no_log(&task),
+        ApiErrorCode::NotFound => log_not_found(&task),
         _ => failure,
     })
 }
 
 /// runtimed does not know the task: not yet, or not any more.
-fn no_log(task: &TaskRecord) -> Failure {
+fn log_not_found(task: &TaskRecord) -> CallError {
     let id = &task.id;
     match task.done_seq {
         None => {
-            Failure::new(ApiErrorCode::Conflict, format!("task {id} has not begun; try again when it has"))
+            CallError::new(ApiErrorCode::Conflict, format!("task {id} has not begun; try again when it has"))
         }
-        Some(_) => Failure::new(ApiErrorCode::NotFound, format!("the log of task {id} is not kept any more")),
+        Some(_) => {
+            CallError::new(ApiErrorCode::NotFound, format!("the log of task {id} is not kept any more"))
+        }
     }
 }
 
-pub async fn cancel(call: Call) -> Answer {
+pub async fn cancel(call: Call) -> CallResult {
     let task = call.task().await?;
     let task = call.api.fleet.cancel(&task).await?;
     let status = if task.done_seq.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -151,15 +156,15 @@ pub async fn cancel(call: Call) -> Answer {
 
 impl Call {
     /// The task the path names, if it is there for this caller.
-    pub async fn task(&self) -> Result<TaskRecord, Failure> {
+    pub async fn task(&self) -> Result<TaskRecord, CallError> {
         let sandbox = self.sandbox().await?.id;
         self.task_by(&sandbox, self.param("task")?).await
     }
 
     /// A malformed id is the id of nothing.
-    pub async fn task_by(&self, sandbox: &SandboxId, id: &str) -> Result<TaskRecord, Failure> {
+    pub async fn task_by(&self, sandbox: &SandboxId, id: &str) -> Result<TaskRecord, CallError> {
         let missing = || Some(Missing::new(MissingKind::Task, id).in_sandbox(sandbox.as_str()));
-        let none = || Failure::not_found().naming(missing);
+        let none = || CallError::not_found().with_resource(missing);
         let id = TaskId::parse(id).map_err(|_| none())?;
         self.api.fleet.store().task(sandbox, &id).await?.ok_or_else(none)
     }

@@ -2,13 +2,12 @@
 
 use super::{
     Api,
-    admission::Seat,
     call::Call,
-    execs,
-    failure::{Answer, Failure},
-    limits, pass,
-    pieces::Pieces,
-    viewer::{self, Ended, Heard},
+    connection_permits::ConnectionPermit,
+    error::{CallError, CallResult},
+    execs, limits, relay,
+    terminal_frames::TerminalFrames,
+    terminal_socket::{self, SocketEnd, ViewerInput},
 };
 use crate::control::{Control, ControlError};
 use axum::{body::Body, response::Response};
@@ -33,23 +32,23 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::serve
 /// What runtimed calls its side.
 const PROTOCOL: &str = "slipway-terminal";
 
-pub async fn attach(mut call: Call) -> Answer {
+pub async fn attach(mut call: Call) -> CallResult {
     let id = call.exec_id()?;
-    let query = call.query.passed_on(&["replay", "after", "skip"])?;
+    let query = call.query.runtimed_query(&["replay", "after", "skip"])?;
     let response = handshake(&call.headers)?;
-    let upgrade = call.upgrade.take().ok_or_else(|| no_websocket("the connection cannot be upgraded"))?;
-    let place = call.viewer()?;
+    let upgrade = call.upgrade.take().ok_or_else(|| upgrade_required("the connection cannot be upgraded"))?;
+    let permit = call.stream_permit()?;
     // The connection counts as long as the terminal is looked at, and is not taken for an idle one.
-    let busy = call.seat.as_ref().map(Seat::begin);
+    let active = call.permit.as_ref().map(ConnectionPermit::begin);
     let (sandbox, control) = call.control().await?;
-    let path = format!("{}{query}", pass::path(&["terminals", id.as_str()]));
-    let inside = control.upgrade(&path, PROTOCOL, pass::WITHIN).await?;
+    let path = format!("{}{query}", relay::runtimed_path(&["terminals", id.as_str()]));
+    let inside = control.upgrade(&path, PROTOCOL, relay::CONTROL_TIMEOUT).await?;
     // The way is held, so that the sandbox stays awake while somebody looks.
     let terminal = Terminal { api: call.api.clone(), control, sandbox: sandbox.id, id };
     call.api.work.spawn(async move {
-        let _held = (place, busy);
+        let _held = (permit, active);
         if let Ok(outside) = upgrade.await {
-            terminal.look(outside, inside).await;
+            terminal.relay(outside, inside).await;
         }
     });
     Ok(response)
@@ -61,26 +60,26 @@ pub fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
 }
 
-fn handshake(headers: &HeaderMap) -> Answer {
+fn handshake(headers: &HeaderMap) -> CallResult {
     let mut request = Request::new(());
     *request.headers_mut() = headers.clone();
-    let mut response = create_response(&request).map_err(|error| no_websocket(&error.to_string()))?;
+    let mut response = create_response(&request).map_err(|error| upgrade_required(&error.to_string()))?;
     let mut offered = subprotocols(headers).peekable();
     if offered.peek().is_some() {
         if !offered.any(|name| name == SUBPROTOCOL) {
             let message =
                 format!("the subprotocol is {SUBPROTOCOL}; offer it, beside the token if there is one");
-            return Err(Failure::new(ApiErrorCode::InvalidRequest, message));
+            return Err(CallError::new(ApiErrorCode::InvalidRequest, message));
         }
         // Never the token.
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     }
-    Ok::<Response, Failure>(response.map(|()| Body::empty()))
+    Ok::<Response, CallError>(response.map(|()| Body::empty()))
 }
 
-fn no_websocket(why: &str) -> Failure {
+fn upgrade_required(why: &str) -> CallError {
     let message = format!("open this as a WebSocket (Upgrade: websocket): {why}");
-    Failure::new(ApiErrorCode::InvalidRequest, message)
+    CallError::new(ApiErrorCode::InvalidRequest, message)
 }
 
 struct Terminal {
@@ -91,67 +90,69 @@ struct Terminal {
 }
 
 impl Terminal {
-    async fn look(&self, outside: Upgraded, inside: Upgraded) {
-        let (mut to_viewer, mut from_viewer) = viewer::accept(TokioIo::new(outside)).await.split();
+    async fn relay(&self, outside: Upgraded, inside: Upgraded) {
+        let (mut to_viewer, mut from_viewer) = terminal_socket::accept(TokioIo::new(outside)).await.split();
         let (from_inside, to_inside) = split(TokioIo::new(inside));
         let mut ended = tokio::select! {
             // Cutting any of them off loses nothing: what the terminal showed is in its log, and a frame that
             // was begun is finished before the next.
-            ended = viewer::show(Pieces::new(from_inside), &mut to_viewer) => ended,
-            ended = self.listen(&mut from_viewer, to_inside) => ended,
-            () = self.api.closing.cancelled() => Ended::ShuttingDown,
+            ended = terminal_socket::send_frames(TerminalFrames::new(from_inside), &mut to_viewer) => ended,
+            ended = self.relay_input(&mut from_viewer, to_inside) => ended,
+            () = self.api.closing.cancelled() => SocketEnd::ShuttingDown,
         };
-        if ended == Ended::Shown {
-            match self.exit().await {
-                Some(exit) => drop(to_viewer.send(viewer::told(&TerminalText::Exit(exit))).await),
-                None => ended = Ended::Gone,
+        if ended == SocketEnd::OutputEnded {
+            match self.exit_status().await {
+                Some(exit) => {
+                    drop(to_viewer.send(terminal_socket::text_message(&TerminalText::Exit(exit))).await);
+                }
+                None => ended = SocketEnd::ExitUnknown,
             }
         }
         let socket = to_viewer.reunite(from_viewer).expect("halves of the same");
-        viewer::part(socket, &ended).await;
+        terminal_socket::close(socket, &ended).await;
     }
 
-    async fn listen(
+    async fn relay_input(
         &self,
         from: &mut (impl Stream<Item = Result<Message, WsError>> + Unpin),
         mut to: impl AsyncWrite + Unpin,
-    ) -> Ended {
+    ) -> SocketEnd {
         loop {
-            match viewer::hear(from).await {
-                Heard::Typed(bytes) => {
+            match terminal_socket::next_input(from).await {
+                ViewerInput::Keys(bytes) => {
                     if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
                         // It ended; what it still printed is being shown.
                         return pending().await;
                     }
                 }
-                Heard::Resize(size) => {
+                ViewerInput::Resize(size) => {
                     if let Err(ControlError::Refused(refused)) = self.resize(size).await
                         && refused.error.code == ErrorCode::InvalidRequest
                     {
-                        return Ended::Strange(refused.error.message);
+                        return SocketEnd::InvalidMessage(refused.error.message);
                     }
                 }
-                Heard::End(ended) => return ended,
+                ViewerInput::Closed(ended) => return ended,
             }
         }
     }
 
     async fn resize(&self, size: TtySize) -> Result<(), ControlError> {
-        let body = serde_json::to_vec(&size).map_err(|error| ControlError::Garbled(error.to_string()))?;
-        let path = pass::path(&["execs", self.id.as_str(), "resize"]);
-        pass::tell(&self.control, &path, body.into()).await
+        let body = serde_json::to_vec(&size).map_err(|error| ControlError::Malformed(error.to_string()))?;
+        let path = relay::runtimed_path(&["execs", self.id.as_str(), "resize"]);
+        relay::post(&self.control, &path, body.into()).await
     }
 
     /// When the sandbox went away under it, that is known only a moment later.
-    async fn exit(&self) -> Option<Exit> {
-        let deadline = Instant::now() + Duration::from_millis(limits::EXIT_KNOWN_WITHIN_MS);
+    async fn exit_status(&self) -> Option<Exit> {
+        let deadline = Instant::now() + Duration::from_millis(limits::EXIT_KNOWN_MAX_MS);
         loop {
-            let exec = execs::look(&self.api, &self.sandbox, &self.id, None).await;
+            let exec = execs::find(&self.api, &self.sandbox, &self.id, None).await;
             let exit = exec.ok().and_then(|exec| exec.exit);
             if exit.is_some() || Instant::now() > deadline || self.api.closing.is_cancelled() {
                 return exit;
             }
-            sleep(Duration::from_millis(limits::EXIT_LOOK_MS)).await;
+            sleep(Duration::from_millis(limits::EXIT_POLL_MS)).await;
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::failed;
 use crate::{
     agents::Agents,
-    api::Images,
+    api::ImageBackend,
     command::Failure,
     config::{Config, DriverChoice},
     driver::{
@@ -29,7 +29,7 @@ pub struct Opened {
     pub drivers: Drivers,
     /// The name of the one for sandboxes that name none.
     pub default: &'static str,
-    pub images: Images,
+    pub images: ImageBackend,
 }
 
 /// What drivers are made of.
@@ -56,10 +56,10 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
         return Err(no_driver(config, oci.err(), &socket));
     };
     let (mut all, mut absent): (Vec<Arc<dyn Driver>>, Vec<Absent>) = (Vec::new(), Vec::new());
-    let mut images = Images::Absent;
+    let mut images = ImageBackend::Absent;
     match oci {
         Ok(oci) => {
-            images = Images::new(oci.images().clone());
+            images = ImageBackend::new(oci.images().clone());
             all.push(Arc::new(oci));
         }
         Err(error) => absent.push(Absent {
@@ -72,8 +72,8 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
     if default == DOCKER || socket.given || has_sandboxes(&config.data_dir) {
         match ground.docker(&socket).await {
             Ok(docker) => {
-                if matches!(images, Images::Absent) {
-                    images = Images::new(docker.images().clone());
+                if matches!(images, ImageBackend::Absent) {
+                    images = ImageBackend::new(docker.images().clone());
                 }
                 all.push(Arc::new(docker));
             }

@@ -6,7 +6,7 @@ use crate::{
     core::{
         Bounds, Scheme,
         egress::{Asked, Exceptions},
-        unsupported,
+        unsupported_driver,
     },
 };
 use std::{net::SocketAddr, path::PathBuf};
@@ -82,7 +82,8 @@ pub fn driver(text: &str) -> Result<DriverChoice, BadConfig> {
         "oci" => Ok(DriverChoice::Oci),
         "docker" => Ok(DriverChoice::Docker),
         other => {
-            let why = unsupported(other).map(|known| format!("; {}", known.why)).unwrap_or_default();
+            let why =
+                unsupported_driver(other).map(|known| format!("; {}", known.reason)).unwrap_or_default();
             let message = format!("must be auto, oci or docker: there is no driver {other:?}{why}");
             Err(bad("SLIPWAY_DRIVER", message))
         }

@@ -1,6 +1,6 @@
 //! Requests to one runtimed.
 
-use super::pool::{Body, Lease, Pool, Sender};
+use super::pool::{Body, ControlPool, Lease, Sender};
 use crate::{
     backpressure::{WindowBody, WindowIo, WriteWindow},
     driver::{Driver, Target},
@@ -25,13 +25,13 @@ use tokio::time::timeout;
 pub struct Control {
     sandbox: SandboxId,
     driver: Arc<dyn Driver>,
-    pool: Pool,
+    pool: ControlPool,
     _lease: Option<Arc<Lease>>,
 }
 
 /// Of the status of runtimed only this.
 #[derive(Deserialize)]
-struct Active {
+struct ActivityOnly {
     activity: Activity,
 }
 
@@ -47,14 +47,14 @@ pub enum ControlError {
     Refused(Box<ErrorBody>),
     /// What came back is not what runtimed says.
     #[error("the sandbox answered something else than HTTP and JSON: {0}")]
-    Garbled(String),
+    Malformed(String),
     /// The connection ended in the middle of an answer.
     #[error("the connection to the sandbox broke")]
     Broken(#[source] hyper::Error),
 }
 
 impl Control {
-    pub fn new(sandbox: SandboxId, driver: Arc<dyn Driver>, pool: Pool) -> Self {
+    pub fn new(sandbox: SandboxId, driver: Arc<dyn Driver>, pool: ControlPool) -> Self {
         Self { sandbox, driver, pool, _lease: None }
     }
 
@@ -64,7 +64,7 @@ impl Control {
     }
 
     /// Lets go of connections to one that is gone.
-    pub fn forget(&self) {
+    pub fn close_idle(&self) {
         self.pool.clear();
     }
 
@@ -81,7 +81,7 @@ impl Control {
     /// Whether something goes on in it, and why.
     pub async fn activity(&self) -> Result<Activity, ControlError> {
         let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
-        Ok(self.get::<Active>("/v1/status", within).await?.activity)
+        Ok(self.get::<ActivityOnly>("/v1/status", within).await?.activity)
     }
 
     /// `GET` with an answer of type `T`.
@@ -101,17 +101,20 @@ impl Control {
     ) -> Result<(StatusCode, T), ControlError> {
         let bytes = match body {
             Some(body) => {
-                serde_json::to_vec(body).map_err(|error| ControlError::Garbled(error.to_string()))?
+                serde_json::to_vec(body).map_err(|error| ControlError::Malformed(error.to_string()))?
             }
             None => Vec::new(),
         };
         let bytes = Bytes::from(bytes);
         let call = async {
-            let (response, sender) = self.answered(&method, path, &bytes).await?;
+            let (response, sender) = self.send(&method, path, &bytes).await?;
             let status = response.status();
-            let limited = Limited::new(response.into_body(), limits::CONTROL_ANSWER_MAX_BYTES);
-            let answer =
-                limited.collect().await.map_err(|error| ControlError::Garbled(error.to_string()))?.to_bytes();
+            let limited = Limited::new(response.into_body(), limits::CONTROL_RESPONSE_MAX_BYTES);
+            let answer = limited
+                .collect()
+                .await
+                .map_err(|error| ControlError::Malformed(error.to_string()))?
+                .to_bytes();
             self.pool.put(sender);
             parse(status, &answer)
         };
@@ -119,13 +122,13 @@ impl Control {
         timeout(within, call).await.unwrap_or(Err(ControlError::TimedOut(ms)))
     }
 
-    async fn answered(
+    async fn send(
         &self,
         method: &Method,
         path: &str,
         body: &Bytes,
     ) -> Result<(Response<Incoming>, Sender), ControlError> {
-        let request = || request(method, path).body(Full::new(body.clone()).boxed()).map_err(garbled);
+        let request = || request(method, path).body(Full::new(body.clone()).boxed()).map_err(malformed);
         if let Some(mut sender) = self.pool.take()
             && let Ok(response) = sender.send_request(request()?).await
         {
@@ -149,7 +152,7 @@ impl Control {
             let request = request.map(|body| WindowBody::to(window, body).boxed());
             let response = sender.send_request(request).await.map_err(ControlError::Broken)?;
             if response.status().is_client_error() || response.status().is_server_error() {
-                return Err(refusal(response).await);
+                return Err(error_of(response).await);
             }
             Ok(response)
         };
@@ -170,10 +173,10 @@ impl Control {
                 .header(CONNECTION, "Upgrade")
                 .header(UPGRADE, to)
                 .body(Empty::new().boxed())
-                .map_err(garbled)?;
+                .map_err(malformed)?;
             let response = sender.send_request(request).await.map_err(ControlError::Broken)?;
             if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                return Err(refusal(response).await);
+                return Err(error_of(response).await);
             }
             hyper::upgrade::on(response).await.map_err(ControlError::Broken)
         };
@@ -208,28 +211,28 @@ pub fn request(method: &Method, path: &str) -> hyper::http::request::Builder {
 fn parse<T: DeserializeOwned>(status: StatusCode, answer: &[u8]) -> Result<(StatusCode, T), ControlError> {
     if status.is_success() {
         let value =
-            serde_json::from_slice(answer).map_err(|error| ControlError::Garbled(error.to_string()))?;
+            serde_json::from_slice(answer).map_err(|error| ControlError::Malformed(error.to_string()))?;
         return Ok((status, value));
     }
     match serde_json::from_slice::<ErrorBody>(answer) {
         Ok(body) => Err(ControlError::Refused(Box::new(body))),
-        Err(_) => Err(ControlError::Garbled(format!("status {status}"))),
+        Err(_) => Err(ControlError::Malformed(format!("status {status}"))),
     }
 }
 
-async fn refusal(response: Response<Incoming>) -> ControlError {
+async fn error_of(response: Response<Incoming>) -> ControlError {
     let status = response.status();
-    let limited = Limited::new(response.into_body(), limits::CONTROL_ANSWER_MAX_BYTES);
+    let limited = Limited::new(response.into_body(), limits::CONTROL_RESPONSE_MAX_BYTES);
     match limited.collect().await {
         Ok(body) => match parse::<serde::de::IgnoredAny>(status, &body.to_bytes()) {
-            Ok(_) => ControlError::Garbled(format!("status {status}")),
+            Ok(_) => ControlError::Malformed(format!("status {status}")),
             Err(error) => error,
         },
-        Err(error) => ControlError::Garbled(error.to_string()),
+        Err(error) => ControlError::Malformed(error.to_string()),
     }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn garbled(error: hyper::http::Error) -> ControlError {
-    ControlError::Garbled(error.to_string())
+fn malformed(error: hyper::http::Error) -> ControlError {
+    ControlError::Malformed(error.to_string())
 }

@@ -5,4 +5,4 @@ mod client;
 mod pool;
 
 pub use client::{Control, ControlError, request};
-pub use pool::{Body, Lease, Pool};
+pub use pool::{Body, ControlPool, Lease};

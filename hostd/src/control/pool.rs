@@ -22,7 +22,7 @@ pub type Body = BoxBody<Bytes, Infallible>;
 pub(super) type Sender = SendRequest<Body>;
 
 #[derive(Clone, Default)]
-pub struct Pool {
+pub struct ControlPool {
     idle: Arc<Mutex<Vec<(Sender, Instant)>>>,
     leases: Arc<AtomicUsize>,
     /// How many were ever taken.
@@ -33,7 +33,7 @@ pub struct Pool {
 pub struct Lease(Arc<AtomicUsize>);
 
 impl Lease {
-    pub fn take(pool: &Pool) -> Self {
+    pub fn take(pool: &ControlPool) -> Self {
         pool.leases.fetch_add(1, Ordering::SeqCst);
         pool.taken.fetch_add(1, Ordering::SeqCst);
         Self(pool.leases.clone())
@@ -46,7 +46,7 @@ impl Drop for Lease {
     }
 }
 
-impl Pool {
+impl ControlPool {
     pub fn clear(&self) {
         self.idle.lock().expect("no panic while held").clear();
     }

@@ -22,7 +22,7 @@ pub enum Access {
 
 impl Identity {
     /// Whether the caller may see a thing with this owner at all: if not, it does not exist for him.
-    pub fn sees(&self, owner: &Owner) -> bool {
+    pub fn can_see(&self, owner: &Owner) -> bool {
         let same_tenant = self.tenant == owner.tenant;
         let whole_tenant = self.scope == TokenScope::Admin || self.principal == owner.principal;
         self.operator || (same_tenant && whole_tenant)

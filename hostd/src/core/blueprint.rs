@@ -1,4 +1,4 @@
-//! From what a caller asked for to what will be built: strict, fully defaulted, immutable. No host facts
+//! From what a caller requested for to what will be built: strict, fully defaulted, immutable. No host facts
 //! and no secrets: the environment, of services too, stays outside.
 
 use super::{egress::RuleSet, parse_duration_ms};
@@ -58,7 +58,7 @@ impl Environment {
     }
 
     /// Services with all they are given: the environment of the sandbox, and over it their own.
-    pub fn dress(&self, services: &[ServiceSpec]) -> Vec<ServiceSpec> {
+    pub fn with_environment(&self, services: &[ServiceSpec]) -> Vec<ServiceSpec> {
         let with_env = |service: &ServiceSpec| {
             let mut env = self.all.clone();
             env.extend(self.services.get(service.name.as_str()).cloned().unwrap_or_default());
@@ -81,9 +81,9 @@ pub struct Defaults {
 
 /// The blueprint of a spec, and its environment.
 pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, Environment), ApiError> {
-    check_words(spec)?;
+    check_names(spec)?;
     check_scope(spec.scope.as_ref())?;
-    let (services, environment) = undress(&spec.services, &spec.env)?;
+    let (services, environment) = split_environment(&spec.services, &spec.env)?;
     let (network, egress) = network(spec, defaults)?;
     let blueprint = Blueprint {
         driver: spec.driver.clone().unwrap_or_else(|| defaults.driver.clone()),
@@ -103,8 +103,8 @@ pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, 
 }
 
 fn network(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Network, EgressRules), ApiError> {
-    let Some(asked) = &spec.network else { return Ok((defaults.network, EgressRules::default())) };
-    let (network, egress) = (asked.mode().unwrap_or(defaults.network), asked.egress());
+    let Some(requested) = &spec.network else { return Ok((defaults.network, EgressRules::default())) };
+    let (network, egress) = (requested.mode().unwrap_or(defaults.network), requested.egress());
     if network != Network::Proxy && !egress.is_empty() {
         return Err(ApiError::invalid("network", "rules are for mode proxy: nothing else would keep them"));
     }
@@ -120,15 +120,15 @@ pub fn check_egress(before: &str, rules: &EgressRules) -> Result<(), ApiError> {
     }
     let most = limits::EGRESS_MAX_MB;
     let good = rules.max_mb.is_none_or(|mb| (1..=most).contains(&mb));
-    within(&format!("{before}max_mb"), good, &format!("must be 1 to {most}"))?;
+    require(&format!("{before}max_mb"), good, &format!("must be 1 to {most}"))?;
     let good = rules.profile.as_deref().is_none_or(|name| ProfileName::parse(name).is_ok());
-    within(&format!("{before}profile"), good, "is the name of no profile")
+    require(&format!("{before}profile"), good, "is the name of no profile")
 }
 
 /// `ttl` as milliseconds.
 pub fn ttl_ms(text: &str) -> Result<u64, ApiError> {
     let ms = parse_duration_ms(text).map_err(|why| ApiError::invalid("ttl", why))?;
-    within("ttl", ms <= limits::TTL_MAX_MS, "must be at most 365d")?;
+    require("ttl", ms <= limits::TTL_MAX_MS, "must be at most 365d")?;
     Ok(ms)
 }
 
@@ -138,7 +138,7 @@ pub fn check_name(name: &str) -> Result<(), ApiError> {
         && name.chars().count() <= limits::NAME_MAX_CHARS
         && !name.chars().any(char::is_control);
     let must = format!("must be 1 to {} characters without control characters", limits::NAME_MAX_CHARS);
-    within("name", good, &must)
+    require("name", good, &must)
 }
 
 pub fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), ApiError> {
@@ -149,20 +149,20 @@ pub fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), ApiErro
         limits::METADATA_MAX_COUNT,
         limits::METADATA_MAX_BYTES
     );
-    within("metadata", good, &most)
+    require("metadata", good, &most)
 }
 
-fn check_words(spec: &SandboxSpec) -> Result<(), ApiError> {
+fn check_names(spec: &SandboxSpec) -> Result<(), ApiError> {
     if let Some(name) = &spec.name {
         check_name(name)?;
     }
-    let word = |text: &str| {
+    let is_plain = |text: &str| {
         let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/' | b':' | b'@');
         !text.is_empty() && text.len() <= 256 && text.bytes().all(safe)
     };
     for (field, value) in [("image", &spec.image), ("driver", &spec.driver), ("runtime", &spec.runtime)] {
-        let good = value.as_deref().is_none_or(word);
-        within(field, good, "must be 1 to 256 of A-Z a-z 0-9 . _ - / : @")?;
+        let good = value.as_deref().is_none_or(is_plain);
+        require(field, good, "must be 1 to 256 of A-Z a-z 0-9 . _ - / : @")?;
     }
     check_metadata(&spec.metadata)
 }
@@ -179,17 +179,20 @@ fn check_scope(scope: Option<&SandboxScope>) -> Result<(), ApiError> {
 }
 
 fn ports(spec: &SandboxSpec) -> Result<Vec<u16>, ApiError> {
-    within("ports", spec.ports.len() <= limits::PORTS_MAX, &format!("at most {} ports", limits::PORTS_MAX))?;
-    within("ports", !spec.ports.contains(&0), "a port is 1 to 65535")?;
+    require("ports", spec.ports.len() <= limits::PORTS_MAX, &format!("at most {} ports", limits::PORTS_MAX))?;
+    require("ports", !spec.ports.contains(&0), "a port is 1 to 65535")?;
     let services = spec.services.iter().filter_map(|service| service.port);
     let all: BTreeSet<u16> = spec.ports.iter().copied().chain(services).collect();
     Ok(all.into_iter().collect())
 }
 
 /// Services without their environment, and all environment.
-pub fn undress(services: &[ServiceSpec], all: &EnvMap) -> Result<(Vec<ServiceSpec>, Environment), ApiError> {
+pub fn split_environment(
+    services: &[ServiceSpec],
+    all: &EnvMap,
+) -> Result<(Vec<ServiceSpec>, Environment), ApiError> {
     let most = format!("at most {} services", limits::SERVICES_MAX);
-    within("services", services.len() <= limits::SERVICES_MAX, &most)?;
+    require("services", services.len() <= limits::SERVICES_MAX, &most)?;
     check_env("env", all)?;
     let mut environment = Environment { all: all.clone(), ..Environment::default() };
     let mut bare = Vec::with_capacity(services.len());
@@ -211,10 +214,10 @@ fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
     let small = env.len() <= limits::ENV_MAX_COUNT && bytes <= limits::ENV_MAX_BYTES;
     let most =
         format!("must be at most {} variables of {} bytes", limits::ENV_MAX_COUNT, limits::ENV_MAX_BYTES);
-    within(field, small, &most)?;
+    require(field, small, &most)?;
     for (name, value) in env {
         let good = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-        within(&format!("{field}.{name}"), good, "a name has no = and nothing has a NUL")?;
+        require(&format!("{field}.{name}"), good, "a name has no = and nothing has a NUL")?;
     }
     Ok(())
 }
@@ -222,32 +225,32 @@ fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
 fn limits_of(spec: &LimitsSpec, defaults: &Defaults) -> Result<Limits, ApiError> {
     let most_mb = defaults.memory_max_mb;
     let memory_mb = spec.memory_mb.unwrap_or(limits::MEMORY_DEFAULT_MB.min(most_mb));
-    here("limits.memory_mb", memory_mb, limits::MEMORY_MIN_MB, most_mb)?;
+    check_host_range("limits.memory_mb", memory_mb, limits::MEMORY_MIN_MB, most_mb)?;
     let cpus = spec.cpus.unwrap_or(defaults.cpus_max);
-    here("limits.cpus", cpus, limits::CPUS_MIN, defaults.cpus_max)?;
+    check_host_range("limits.cpus", cpus, limits::CPUS_MIN, defaults.cpus_max)?;
     let most_pids = defaults.pids_max;
     let pids = spec.pids.unwrap_or(limits::PIDS_DEFAULT.min(most_pids));
-    here("limits.pids", pids, limits::PIDS_MIN, most_pids)?;
-    within("limits.disk_mb", spec.disk_mb != Some(0), "must be more than 0")?;
+    check_host_range("limits.pids", pids, limits::PIDS_MIN, most_pids)?;
+    require("limits.disk_mb", spec.disk_mb != Some(0), "must be more than 0")?;
     Ok(Limits { memory_mb, cpus, pids, disk_mb: spec.disk_mb })
 }
 
 /// Too little is wrong on every host; more than this one gives is not to be had here.
-fn here<T: PartialOrd + fmt::Display + Copy>(
+fn check_host_range<T: PartialOrd + fmt::Display + Copy>(
     field: &str,
-    asked: T,
+    requested: T,
     least: T,
     most: T,
 ) -> Result<(), ApiError> {
-    if (least..=most).contains(&asked) {
+    if (least..=most).contains(&requested) {
         return Ok(());
     }
-    let code = if asked > most { ApiErrorCode::Unsupported } else { ApiErrorCode::InvalidRequest };
+    let code = if requested > most { ApiErrorCode::Unsupported } else { ApiErrorCode::InvalidRequest };
     let message = format!("must be {least} to {most} on this host");
     Err(ApiError::new(code, message).with(|detail| detail.field = Some(field.to_owned())))
 }
 
-fn within(field: &str, good: bool, message: &str) -> Result<(), ApiError> {
+fn require(field: &str, good: bool, message: &str) -> Result<(), ApiError> {
     if good {
         Ok(())
     } else {

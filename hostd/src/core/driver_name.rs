@@ -2,56 +2,56 @@
 
 /// A name that people ask for, and what they get instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unsupported {
+pub struct UnsupportedDriver {
     pub name: &'static str,
     /// Another spelling of it.
-    also: &'static [&'static str],
-    pub why: &'static str,
+    aliases: &'static [&'static str],
+    pub reason: &'static str,
 }
 
 /// As they are listed.
-pub const UNSUPPORTED: [Unsupported; 7] = [
-    Unsupported {
+pub const UNSUPPORTED_DRIVERS: [UnsupportedDriver; 7] = [
+    UnsupportedDriver {
         name: "podman",
-        also: &["libpod"],
-        why: "Podman speaks Docker's API: use the driver docker, with SLIPWAY_DOCKER_SOCKET=/run/podman/podman.sock",
+        aliases: &["libpod"],
+        reason: "Podman speaks Docker's API: use the driver docker, with SLIPWAY_DOCKER_SOCKET=/run/podman/podman.sock",
     },
-    Unsupported {
+    UnsupportedDriver {
         name: "kubernetes",
-        also: &["k8s", "k3s"],
-        why: "clusters are not supported yet: run hostd on each machine, with the driver oci or docker",
+        aliases: &["k8s", "k3s"],
+        reason: "clusters are not supported yet: run hostd on each machine, with the driver oci or docker",
     },
-    Unsupported {
+    UnsupportedDriver {
         name: "containerd",
-        also: &["nerdctl", "cri-o", "crio"],
-        why: "containerd and CRI-O are not driven by themselves: use oci, which needs no daemon, or docker",
+        aliases: &["nerdctl", "cri-o", "crio"],
+        reason: "containerd and CRI-O are not driven by themselves: use oci, which needs no daemon, or docker",
     },
-    Unsupported {
+    UnsupportedDriver {
         name: "gvisor",
-        also: &["runsc"],
-        why: "hostd can neither see the PID 1 of a gVisor sandbox nor enter its network: use the driver oci or docker",
+        aliases: &["runsc"],
+        reason: "hostd can neither see the PID 1 of a gVisor sandbox nor enter its network: use the driver oci or docker",
     },
-    Unsupported {
+    UnsupportedDriver {
         name: "kata",
-        also: &["kata-runtime", "kata-containers"],
-        why: "hostd can neither see the PID 1 of a Kata sandbox nor enter its network: use the driver oci or docker",
+        aliases: &["kata-runtime", "kata-containers"],
+        reason: "hostd can neither see the PID 1 of a Kata sandbox nor enter its network: use the driver oci or docker",
     },
-    Unsupported {
+    UnsupportedDriver {
         name: "firecracker",
-        also: &["microvm", "cloud-hypervisor", "qemu"],
-        why: "sandboxes are containers, and virtual machines are not supported: use the driver oci or docker",
+        aliases: &["microvm", "cloud-hypervisor", "qemu"],
+        reason: "sandboxes are containers, and virtual machines are not supported: use the driver oci or docker",
     },
-    Unsupported {
+    UnsupportedDriver {
         name: "lima",
-        also: &["colima", "vz", "wsl", "wsl2"],
-        why: "hostd does not start virtual machines: run hostd inside the Linux machine, with the driver oci or docker",
+        aliases: &["colima", "vz", "wsl", "wsl2"],
+        reason: "hostd does not start virtual machines: run hostd inside the Linux machine, with the driver oci or docker",
     },
 ];
 
 /// Why a name that people know is none of ours.
-pub fn unsupported(name: &str) -> Option<&'static Unsupported> {
+pub fn unsupported_driver(name: &str) -> Option<&'static UnsupportedDriver> {
     let name = name.to_ascii_lowercase();
-    UNSUPPORTED.iter().find(|known| known.name == name || known.also.contains(&name.as_str()))
+    UNSUPPORTED_DRIVERS.iter().find(|known| known.name == name || known.aliases.contains(&name.as_str()))
 }
 
 #[cfg(test)]
@@ -69,10 +69,10 @@ mod tests {
             ("docker", None),
             ("nonsense", None),
         ] {
-            assert_eq!(unsupported(name).map(|known| known.name), expected, "{name}");
+            assert_eq!(unsupported_driver(name).map(|known| known.name), expected, "{name}");
         }
-        for known in UNSUPPORTED {
-            assert!(["oci", "docker"].iter().any(|ours| known.why.contains(ours)), "{known:?}");
+        for known in UNSUPPORTED_DRIVERS {
+            assert!(["oci", "docker"].iter().any(|ours| known.reason.contains(ours)), "{known:?}");
         }
     }
 }

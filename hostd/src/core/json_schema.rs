@@ -19,10 +19,10 @@ enum Distance {
     /// Right but for what is said.
     Near,
     /// It has a field that is not known.
-    OtherField,
+    UnknownField,
     /// Another word than the ones that are allowed.
-    OtherWord,
-    OtherType,
+    UnknownValue,
+    WrongType,
 }
 
 /// Keywords that say nothing about which values fit, or that are left to the types (`pattern`) and to those
@@ -72,17 +72,17 @@ struct Checker<'a> {
     document: &'a Value,
 }
 
-type Checked = Result<(), Mismatch>;
+type CheckResult = Result<(), Mismatch>;
 
-fn wrong(field: &str, message: impl Into<String>) -> Checked {
+fn mismatch(field: &str, message: impl Into<String>) -> CheckResult {
     Err(Mismatch { field: field.to_owned(), message: message.into(), distance: Distance::Near })
 }
 
 impl Checker<'_> {
-    fn value(&self, schema: &Value, value: &Value, at: &str) -> Checked {
+    fn value(&self, schema: &Value, value: &Value, at: &str) -> CheckResult {
         // Also `true`, which is no object and lets everything pass.
         let Some(schema) = schema.as_object() else {
-            return if schema == &Value::Bool(false) { wrong(at, "must be left out") } else { Ok(()) };
+            return if schema == &Value::Bool(false) { mismatch(at, "must be left out") } else { Ok(()) };
         };
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             let found = reference.strip_prefix('#').and_then(|pointer| self.document.pointer(pointer));
@@ -106,7 +106,7 @@ impl Checker<'_> {
     }
 
     /// Where none fits, what is said is about the one that the value comes closest to.
-    fn one_of(&self, choices: &[Value], value: &Value, at: &str) -> Checked {
+    fn one_of(&self, choices: &[Value], value: &Value, at: &str) -> CheckResult {
         let tried: Vec<Mismatch> =
             choices.iter().filter_map(|each| self.value(each, value, at).err()).collect();
         if choices.is_empty() || tried.len() < choices.len() {
@@ -114,17 +114,17 @@ impl Checker<'_> {
         }
         // What is wrong inside of the value is nearer than what is wrong with all of it.
         let far = |each: &Mismatch| if each.field == at { Some(each.distance) } else { None };
-        if tried.iter().all(|each| far(each) == Some(Distance::OtherType)) {
+        if tried.iter().all(|each| far(each) == Some(Distance::WrongType)) {
             let words: Vec<&str> =
                 tried.iter().map(|each| each.message.trim_start_matches("must be ")).collect();
-            return wrong(at, format!("must be {}", words.join(" or ")));
+            return mismatch(at, format!("must be {}", words.join(" or ")));
         }
         let depth = |each: &Mismatch| each.field.matches(['.', '[']).count();
         let nearest = tried.into_iter().min_by_key(|each| (far(each), each.distance, Reverse(depth(each))));
         nearest.map_or(Ok(()), Err)
     }
 
-    fn object(&self, schema: &Map<String, Value>, object: &Map<String, Value>, at: &str) -> Checked {
+    fn object(&self, schema: &Map<String, Value>, object: &Map<String, Value>, at: &str) -> CheckResult {
         let none = Map::new();
         let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         for (name, value) in object {
@@ -137,7 +137,7 @@ impl Checker<'_> {
                     let names: Vec<&str> = known.keys().map(String::as_str).collect();
                     let allowed = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
                     let message = format!("unknown field `{name}`; allowed here: {allowed}");
-                    return Err(Mismatch { field: inner, message, distance: Distance::OtherField });
+                    return Err(Mismatch { field: inner, message, distance: Distance::UnknownField });
                 }
                 (None, _) => {}
             }
@@ -149,18 +149,20 @@ impl Checker<'_> {
             list(schema, "required").iter().filter_map(Value::as_str).find(|name| !object.contains_key(*name))
         {
             let inner = if at.is_empty() { missing.to_owned() } else { format!("{at}.{missing}") };
-            return wrong(&inner, format!("`{missing}` is missing"));
+            return mismatch(&inner, format!("`{missing}` is missing"));
         }
         match number(schema, "maxProperties") {
-            Some(most) if object.len() as u64 > most => wrong(at, format!("must be at most {most} entries")),
+            Some(most) if object.len() as u64 > most => {
+                mismatch(at, format!("must be at most {most} entries"))
+            }
             _ => Ok(()),
         }
     }
 
-    fn array(&self, schema: &Map<String, Value>, items: &[Value], at: &str) -> Checked {
+    fn array(&self, schema: &Map<String, Value>, items: &[Value], at: &str) -> CheckResult {
         match number(schema, "minItems") {
             Some(least) if (items.len() as u64) < least => {
-                return wrong(
+                return mismatch(
                     at,
                     format!("must have at least {least} entr{}", if least == 1 { "y" } else { "ies" }),
                 );
@@ -183,7 +185,7 @@ fn number(schema: &Map<String, Value>, keyword: &str) -> Option<u64> {
     schema.get(keyword).and_then(Value::as_u64)
 }
 
-fn type_of(schema: &Map<String, Value>, value: &Value, at: &str) -> Checked {
+fn type_of(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult {
     let types: Vec<&str> = match schema.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
         Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
@@ -203,15 +205,15 @@ fn type_of(schema: &Map<String, Value>, value: &Value, at: &str) -> Checked {
     if types.iter().any(fits) {
         return Ok(());
     }
-    let words: Vec<&str> = types.iter().map(|name| word(name)).collect();
+    let words: Vec<&str> = types.iter().map(|name| type_name(name)).collect();
     let message = format!("must be {}{}", words.join(" or "), span(schema));
     // A number that is not whole, or too large to be one, is a number still.
     let number = value.is_number() && types.contains(&"integer");
-    let distance = if number { Distance::Near } else { Distance::OtherType };
+    let distance = if number { Distance::Near } else { Distance::WrongType };
     Err(Mismatch { field: at.to_owned(), message, distance })
 }
 
-fn word(name: &str) -> &str {
+fn type_name(name: &str) -> &str {
     match name {
         "null" => "null",
         "boolean" => "true or false",
@@ -224,7 +226,7 @@ fn word(name: &str) -> &str {
     }
 }
 
-fn choices(schema: &Map<String, Value>, value: &Value, at: &str) -> Checked {
+fn choices(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult {
     let allowed = match schema.get("const") {
         Some(one) => std::slice::from_ref(one),
         None => list(schema, "enum"),
@@ -235,24 +237,24 @@ fn choices(schema: &Map<String, Value>, value: &Value, at: &str) -> Checked {
     let words: Vec<String> =
         allowed.iter().map(|each| each.as_str().map_or_else(|| each.to_string(), str::to_owned)).collect();
     let message = format!("must be {}", words.join(" or "));
-    Err(Mismatch { field: at.to_owned(), message, distance: Distance::OtherWord })
+    Err(Mismatch { field: at.to_owned(), message, distance: Distance::UnknownValue })
 }
 
-fn text_of(schema: &Map<String, Value>, text: &str, at: &str) -> Checked {
+fn text_of(schema: &Map<String, Value>, text: &str, at: &str) -> CheckResult {
     match number(schema, "minLength") {
         Some(least) if (text.chars().count() as u64) < least => {
-            wrong(at, format!("must have at least {least} character{}", if least == 1 { "" } else { "s" }))
+            mismatch(at, format!("must have at least {least} character{}", if least == 1 { "" } else { "s" }))
         }
         _ => Ok(()),
     }
 }
 
-fn range(schema: &Map<String, Value>, value: &Value, at: &str) -> Checked {
+fn range(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult {
     let order = |keyword: &str| compare(value, schema.get(keyword)?);
     let fits = order("minimum").is_none_or(Ordering::is_ge)
         && order("exclusiveMinimum").is_none_or(Ordering::is_gt)
         && order("maximum").is_none_or(Ordering::is_le);
-    if fits { Ok(()) } else { wrong(at, format!("must be{}", span(schema))) }
+    if fits { Ok(()) } else { mismatch(at, format!("must be{}", span(schema))) }
 }
 
 /// Whole numbers are compared as such: large ones would not be themselves as floats.
@@ -282,7 +284,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn said(schema: &Value, value: &Value) -> Option<(String, String)> {
+    fn mismatch_of(schema: &Value, value: &Value) -> Option<(String, String)> {
         let document = json!({"named": {"port": {"type": "integer", "minimum": 1, "maximum": 65535}}});
         check(&document, schema, value).err().map(|mismatch| (mismatch.field, mismatch.message))
     }
@@ -331,12 +333,12 @@ mod tests {
             (json!({"id": "a", "how": "never"}), "how", "must be fast or slow"),
         ];
         for (value, field, words) in table {
-            let (at, message) = said(&object, &value).unwrap_or_else(|| panic!("{value} fits"));
+            let (at, message) = mismatch_of(&object, &value).unwrap_or_else(|| panic!("{value} fits"));
             assert!(at == field && message.contains(words), "{value}: {at}: {message}");
         }
         let good =
             json!({"id": "ééé", "port": 65535, "until": i64::MAX, "cpus": 0.5, "ports": [1], "how": "fast"});
-        assert_eq!(said(&object, &good), None);
+        assert_eq!(mismatch_of(&object, &good), None);
     }
 
     #[test]
@@ -355,14 +357,14 @@ mod tests {
             (json!(7), "", "must be a string or an object or null"),
         ];
         for (value, field, words) in table {
-            let (at, message) = said(&schema, &value).unwrap_or_else(|| panic!("{value} fits"));
+            let (at, message) = mismatch_of(&schema, &value).unwrap_or_else(|| panic!("{value} fits"));
             assert!(at == field && message.contains(words), "{value}: {at}: {message}");
         }
         for good in [json!("open"), json!({"tcp": 1}), json!(null)] {
-            assert_eq!(said(&schema, &good), None, "{good}");
+            assert_eq!(mismatch_of(&schema, &good), None, "{good}");
         }
         let either = json!({"oneOf": [closed("tcp"), closed("udp")]});
-        let (at, message) = said(&either, &json!({"udp": 0})).expect("it does not fit");
+        let (at, message) = mismatch_of(&either, &json!({"udp": 0})).expect("it does not fit");
         assert_eq!((at.as_str(), message.as_str()), ("udp", "must be from 1 to 65535"));
         let kind = |kind: &str, more: &[&str]| {
             let mut all = vec!["kind"];
@@ -370,6 +372,9 @@ mod tests {
             json!({"type": "object", "required": all, "properties": {"kind": {"const": kind}}})
         };
         let schema = json!({"oneOf": [kind("shared", &[]), kind("own", &["key"])]});
-        assert_eq!(said(&schema, &json!({"kind": "own"})), Some(("key".into(), "`key` is missing".into())));
+        assert_eq!(
+            mismatch_of(&schema, &json!({"kind": "own"})),
+            Some(("key".into(), "`key` is missing".into()))
+        );
     }
 }

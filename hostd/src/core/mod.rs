@@ -1,7 +1,6 @@
 //! Decisions, pure: no IO, no clock, no `await`; time is an argument.
 
 mod access;
-mod allowance;
 mod blueprint;
 pub mod budget;
 pub mod connection_admission;
@@ -25,6 +24,7 @@ mod pass_url;
 mod pid_namespace;
 mod plan;
 mod preview;
+mod rate_limit;
 mod retry;
 mod sandbox;
 mod sound;
@@ -33,9 +33,9 @@ mod task_line;
 mod verdict;
 
 pub use access::{Access, Identity};
-pub use allowance::{Allowance, Rate};
 pub use blueprint::{
-    Blueprint, Defaults, Environment, blueprint, check_egress, check_metadata, check_name, ttl_ms, undress,
+    Blueprint, Defaults, Environment, blueprint, check_egress, check_metadata, check_name, split_environment,
+    ttl_ms,
 };
 pub use budget::{Account, Bounds, Spent};
 pub use cookie::{keep_host_only, pass_cookie, pass_cookies, without_pass_cookies};
@@ -43,7 +43,7 @@ pub use credential::{ADMIN_PREFIX, CredentialScanner, TOKEN_PREFIX};
 pub use death::Death;
 pub use disk_room::{DiskSample, DiskThresholds, Growth, fastest_growing};
 pub use drift::{Drift, drift, restarted};
-pub use driver_name::{UNSUPPORTED, unsupported};
+pub use driver_name::{UNSUPPORTED_DRIVERS, unsupported_driver};
 pub use duration::{parse_duration_ms, rfc3339};
 #[cfg(test)]
 pub use explain::cases;
@@ -59,6 +59,7 @@ pub use pass_url::{Cleared, PATH_MAX_BYTES as PREVIEW_PATH_MAX_BYTES, cleared, u
 pub use pid_namespace::{Members, PidNamespace, lives_elsewhere};
 pub use plan::{Desired, Observed, PlanStep, plan};
 pub use preview::{Preview, Previews, Scheme};
+pub use rate_limit::{Rate, RateLimiter};
 pub use retry::{Backoff, Nature, Next, nature, nature_of_kind, next};
 pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};
 pub use task::{TaskEnding, TaskFacts, TaskStep, explain_loss, task_step};

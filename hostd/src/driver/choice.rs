@@ -1,7 +1,7 @@
 //! The drivers of this host, by name.
 
 use super::{Driver, DriverError, missing::Missing};
-use crate::core::unsupported;
+use crate::core::unsupported_driver;
 use std::{path::PathBuf, sync::Arc};
 
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Drivers {
 
     fn refusal(&self, name: &str) -> DriverError {
         let absent = self.absent.iter().find(|absent| absent.name == name).map(|absent| absent.why.as_str());
-        let why = absent.or_else(|| unsupported(name).map(|known| known.why));
+        let why = absent.or_else(|| unsupported_driver(name).map(|known| known.reason));
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         DriverError::Refused {
             field: "driver",

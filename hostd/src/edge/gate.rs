@@ -22,7 +22,7 @@ use crate::{
     links::{Judged, Links},
     reconcile::Clock,
     store::StoreError,
-    tokens::{self, bearer},
+    token_auth::{self, bearer},
 };
 use hyper::{
     HeaderMap, Method,
@@ -109,7 +109,7 @@ pub fn protect(headers: &mut HeaderMap) {
 impl Gate {
     pub fn new(links: Links, admin_token: &str, previews: Previews, clock: Clock) -> Self {
         let scanner = Arc::new(CredentialScanner::new(admin_token));
-        Self { links, admin_hash: tokens::hash_of(admin_token), scanner, previews, clock }
+        Self { links, admin_hash: token_auth::token_hash(admin_token), scanner, previews, clock }
     }
 
     /// What finds tokens and passes in the rest of a request.
@@ -167,12 +167,12 @@ impl Gate {
             return Err(Denied::PassInAddress);
         }
         let token = match headers.get(TOKEN) {
-            Some(value) => value.to_str().ok().filter(|token| tokens::is_sane(token)),
+            Some(value) => value.to_str().ok().filter(|token| token_auth::is_well_formed(token)),
             None => headers.get(AUTHORIZATION).and_then(bearer),
         };
         let token = token.ok_or(Denied::Unauthorized)?;
         let now_ms = self.clock.now_ms();
-        let who = tokens::identity_of(self.links.store(), &self.admin_hash, token, now_ms).await?;
+        let who = token_auth::authenticate(self.links.store(), &self.admin_hash, token, now_ms).await?;
         let who = who.ok_or(Denied::Unauthorized)?;
         let id = one(headers, SANDBOX).ok_or(Denied::Malformed("X-Sandbox-Id"))?;
         let sandbox: SandboxId = id.parse().map_err(|_| Denied::NotFound)?;
@@ -180,8 +180,8 @@ impl Gate {
         let preview = port.ok_or(Denied::Malformed("X-Sandbox-Port"))?;
         let owner = self.links.store().owner_of(&sandbox).await?;
         match owner {
-            Some(owner) if who.sees(&owner) && who.allows(Access::Write) => Ok(Some(preview)),
-            Some(owner) if who.sees(&owner) => Err(Denied::Forbidden),
+            Some(owner) if who.can_see(&owner) && who.allows(Access::Write) => Ok(Some(preview)),
+            Some(owner) if who.can_see(&owner) => Err(Denied::Forbidden),
             Some(_) | None => Err(Denied::NotFound),
         }
     }
@@ -220,15 +220,15 @@ impl Gate {
             let texts = std::iter::once(value.as_bytes());
             return Ok(self.best(at, Purpose::Link, texts).await?.map(Some));
         }
-        let Some(token) = value.to_str().ok().filter(|token| tokens::is_sane(token)) else {
+        let Some(token) = value.to_str().ok().filter(|token| token_auth::is_well_formed(token)) else {
             return Ok(Err(Why::BadPass));
         };
         let (store, now_ms) = (self.links.store(), self.clock.now_ms());
-        let Some(who) = tokens::identity_of(store, &self.admin_hash, token, now_ms).await? else {
+        let Some(who) = token_auth::authenticate(store, &self.admin_hash, token, now_ms).await? else {
             return Ok(Err(Why::BadPass));
         };
         let owner = store.owner_of(&at.sandbox).await?;
-        let drives = |owner| who.sees(&owner) && who.allows(Access::Write);
+        let drives = |owner| who.can_see(&owner) && who.allows(Access::Write);
         Ok(if owner.is_some_and(drives) { Ok(None) } else { Err(Why::NotHere) })
     }
 
@@ -261,7 +261,7 @@ impl Gate {
                 Judged::Bad(BadPass::Forged | BadPass::OtherUse) => Why::BadPass,
             };
             worst = worst.max(why);
-            if asked >= limits::LINKS_ASKED_MAX {
+            if asked >= limits::LINK_LOOKUPS_MAX {
                 break;
             }
         }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     core::{
-        Allowance, Blueprint,
+        Blueprint, RateLimiter,
         egress::{Asked, DEFAULT_PROFILE, Exceptions, Key, Layer, More, Policy, RuleSet, Verdict},
     },
     store::{SandboxRecord, StoreError},
@@ -37,7 +37,7 @@ pub struct Passage {
     connections: Arc<Semaphore>,
     lines: Lines,
     since: Instant,
-    allowance: Mutex<Allowance>,
+    allowance: Mutex<RateLimiter>,
     compiled: Mutex<Option<Compiled>>,
     /// Sent and received, and the most there may be.
     used: AtomicU64,
@@ -76,7 +76,7 @@ impl Passage {
             connections: Arc::new(Semaphore::new(limits::CONNECTIONS_MAX)),
             lines: Lines::default(),
             since: Instant::now(),
-            allowance: Mutex::new(Allowance::new(limits::REQUESTS, 0)),
+            allowance: Mutex::new(RateLimiter::new(limits::REQUESTS, 0)),
             compiled: Mutex::default(),
             used: AtomicU64::new(0),
             max: AtomicU64::new(u64::MAX),
@@ -95,7 +95,7 @@ impl Passage {
     /// Whether it asks too often.
     pub fn is_hasty(&self) -> bool {
         let now_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        !self.allowance.lock().unwrap_or_else(PoisonError::into_inner).take(now_ms)
+        !self.allowance.lock().unwrap_or_else(PoisonError::into_inner).try_acquire(now_ms)
     }
 
     pub fn place(&self) -> Option<OwnedSemaphorePermit> {

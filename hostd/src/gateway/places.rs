@@ -4,7 +4,7 @@ use super::{
     limits::{BODIES_ALL_MAX_BYTES, BODIES_MAX_BYTES, CALLS_MAX, OWN_ANSWERS, READS_MAX, SANDBOXES_MAX},
     refusal::Refusal,
 };
-use crate::core::Allowance;
+use crate::core::RateLimiter;
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
@@ -40,18 +40,18 @@ struct Counted {
     calls: AtomicUsize,
     bytes: AtomicUsize,
     since: Instant,
-    own_answers: Mutex<Allowance>,
+    own_answers: Mutex<RateLimiter>,
 }
 
 impl Default for Counted {
     fn default() -> Self {
-        let own_answers = Mutex::new(Allowance::new(OWN_ANSWERS, 0));
+        let own_answers = Mutex::new(RateLimiter::new(OWN_ANSWERS, 0));
         Self { calls: AtomicUsize::new(0), bytes: AtomicUsize::new(0), since: Instant::now(), own_answers }
     }
 }
 
 impl Counted {
-    fn own_answers(&self) -> MutexGuard<'_, Allowance> {
+    fn own_answers(&self) -> MutexGuard<'_, RateLimiter> {
         self.own_answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,12 +82,12 @@ impl Places {
     pub fn hears(&self, sandbox: &SandboxId) -> bool {
         let counted = self.of(sandbox);
         let now_ms = u64::try_from(counted.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        counted.own_answers().take(now_ms)
+        counted.own_answers().try_acquire(now_ms)
     }
 
     /// A provider answered.
     pub fn answered_for(&self, sandbox: &SandboxId) {
-        self.of(sandbox).own_answers().give_back();
+        self.of(sandbox).own_answers().refund();
     }
 
     pub fn take(&self, sandbox: &SandboxId) -> Result<Place, Refusal> {

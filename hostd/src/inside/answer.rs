@@ -8,7 +8,7 @@ use super::{
     status::Guest,
 };
 use crate::{
-    core::{Allowance, Previews},
+    core::{Previews, RateLimiter},
     egress::{Answered, Egress, Passage},
     gateway::{Gateway, Leash},
 };
@@ -67,19 +67,19 @@ impl After {
 /// How often one sandbox may ask.
 pub struct Pace {
     since: Instant,
-    allowance: Mutex<Allowance>,
+    allowance: Mutex<RateLimiter>,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { since: Instant::now(), allowance: Mutex::new(Allowance::new(REQUESTS, 0)) }
+        Self { since: Instant::now(), allowance: Mutex::new(RateLimiter::new(REQUESTS, 0)) }
     }
 }
 
 impl Pace {
     fn allows(&self) -> bool {
         let now_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.allowance.lock().unwrap_or_else(PoisonError::into_inner).take(now_ms)
+        self.allowance.lock().unwrap_or_else(PoisonError::into_inner).try_acquire(now_ms)
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     core::Bounds,
     store::{ProviderRecord, Store, StoreError, TaskRecord},
-    tokens::hash_of,
+    token_auth::token_hash,
 };
 use protocol::api::SandboxId;
 use std::{
@@ -85,7 +85,7 @@ impl Models {
 
     /// Who shows this key at the door of this sandbox.
     pub fn claim(&self, sandbox: &SandboxId, key: &str) -> Option<Arc<Grant>> {
-        let hash = hash_of(key);
+        let hash = token_hash(key);
         let open = self.desk.open.lock().expect("no panic while held");
         let pledge = open.get(sandbox)?.iter().find(|pledge| bool::from(pledge.key_hash.ct_eq(&hash)))?;
         Some(Arc::new(Grant::new(self.desk.clone(), pledge.clone())))

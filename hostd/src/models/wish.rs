@@ -7,7 +7,7 @@ use crate::{
         budget::{Denied, Wanted, admit, settle},
     },
     store::TaskGrant,
-    tokens::hash_of,
+    token_auth::token_hash,
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use protocol::{
@@ -68,7 +68,7 @@ impl Models {
         };
         let key = key()?;
         let terms = Terms { model: model.clone(), bounds };
-        Ok(Granted { row: TaskGrant { key_hash: hash_of(&key), terms }, key, model })
+        Ok(Granted { row: TaskGrant { key_hash: token_hash(&key), terms }, key, model })
     }
 
     fn bounds(&self, wished: Option<TaskBudget>) -> Result<Bounds, ModelsError> {

@@ -334,7 +334,7 @@ impl SandboxActor {
         self.run = None;
         self.follower = None;
         self.door = None;
-        self.control.forget();
+        self.control.close_idle();
         self.lines.clear();
     }
 

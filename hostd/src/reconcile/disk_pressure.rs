@@ -10,7 +10,7 @@ use crate::{
     control::Control,
     core::{Growth, fastest_growing},
     disk_room::DiskState,
-    limits::{DISK_LOOK_LOW_MS, DISK_LOOK_MS, GROWTH_WINDOW_MS, MEASURE_PAUSE_PART},
+    limits::{DISK_POLL_LOW_MS, DISK_POLL_MS, GROWTH_WINDOW_MS, MEASURE_PAUSE_FACTOR},
     store::{SandboxRecord, StoreError},
 };
 use protocol::api::{DiskLevel, Problem, ProblemCode, SandboxId};
@@ -110,18 +110,18 @@ impl Fleet {
             let pause_ms = match level {
                 DiskLevel::Ok => {
                     history.clear();
-                    DISK_LOOK_MS
+                    DISK_POLL_MS
                 }
                 DiskLevel::Low | DiskLevel::Full => {
                     self.measure(&mut history).await;
-                    DISK_LOOK_LOW_MS
+                    DISK_POLL_LOW_MS
                 }
             };
             if level == DiskLevel::Full {
                 self.evict_fastest_growing(&mut history).await;
             }
             // Large workspaces take long to measure, which must not be all that is done.
-            sleep(Duration::from_millis(pause_ms).max(begun.elapsed() * MEASURE_PAUSE_PART)).await;
+            sleep(Duration::from_millis(pause_ms).max(begun.elapsed() * MEASURE_PAUSE_FACTOR)).await;
         }
     }
 

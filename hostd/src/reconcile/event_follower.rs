@@ -97,7 +97,7 @@ impl EventFollower {
         let request = request(&Method::GET, &path)
             .header(ACCEPT, "text/event-stream")
             .body(Empty::new().boxed())
-            .map_err(|error| ControlError::Garbled(error.to_string()))?;
+            .map_err(|error| ControlError::Malformed(error.to_string()))?;
         let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
         let mut body = self.control.stream(request, within).await?.into_body();
         let mut events = SseParser::default();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     agents::Agents,
-    control::{Control, Lease, Pool},
+    control::{Control, ControlPool, Lease},
     core::{Defaults, TransitionRefused},
     disk_room::DiskRoom,
     driver::{Driver, DriverError, Drivers},
@@ -120,7 +120,7 @@ struct ActorHandle {
     /// Gone with the owner: that is how others learn of its end.
     published: Weak<RecordPublisher>,
     record: watch::Receiver<Arc<SandboxRecord>>,
-    pool: Pool,
+    pool: ControlPool,
     traffic: Traffic,
     target: Arc<PreviewTarget>,
     driver: Arc<dyn Driver>,
@@ -180,8 +180,8 @@ impl Fleet {
         let record = Arc::new(record);
         let published = Arc::new(RecordPublisher::new(record.clone()));
         let watch = published.subscribe();
-        let (sender, inbox) = mpsc::channel(limits::ASKS_MAX);
-        let pool = Pool::default();
+        let (sender, inbox) = mpsc::channel(limits::SANDBOX_REQUESTS_MAX);
+        let pool = ControlPool::default();
         let driver = self.inner.drivers.get(&record.blueprint.driver);
         let traffic = Traffic::default();
         let target = PreviewTarget::new(watch.clone(), pool.clone(), traffic.clone(), driver.clone());

@@ -173,7 +173,7 @@ async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), Cont
     if record.blueprint.services.is_empty() || record.env.0.lost && has_services(control, within).await? {
         return Ok(());
     }
-    let request = ServicesRequest { services: record.env.0.dress(&record.blueprint.services) };
+    let request = ServicesRequest { services: record.env.0.with_environment(&record.blueprint.services) };
     let put = control.json::<Vec<ServiceView>>(Method::PUT, "/v1/services", Some(&request), within);
     put.await.map(|_| ())
 }

@@ -2,7 +2,7 @@
 //! counts.
 
 use crate::{
-    control::{Control, Lease, Pool},
+    control::{Control, ControlPool, Lease},
     core::State,
     driver::{Driver, Stream, Target},
     store::SandboxRecord,
@@ -32,7 +32,7 @@ pub struct PreviewTarget {
     pub lines: Lines,
     pub traffic: Traffic,
     record: watch::Receiver<Arc<SandboxRecord>>,
-    pool: Pool,
+    pool: ControlPool,
     driver: Arc<dyn Driver>,
     visits: AtomicUsize,
     told: Mutex<Option<(Instant, Option<Arc<Status>>)>>,
@@ -54,7 +54,7 @@ pub type WaitPermit = OwnedSemaphorePermit;
 impl PreviewTarget {
     pub(super) fn new(
         record: watch::Receiver<Arc<SandboxRecord>>,
-        pool: Pool,
+        pool: ControlPool,
         traffic: Traffic,
         driver: Arc<dyn Driver>,
     ) -> Self {

@@ -123,7 +123,7 @@ async fn stream(control: &Control, task: &TaskRecord) -> Result<Incoming, Contro
     let path = format!("/v1/tasks/{}/events?follow=1&after={}", task.id, task.followed);
     let request = request(&Method::GET, &path)
         .body(Empty::new().boxed())
-        .map_err(|error| ControlError::Garbled(error.to_string()))?;
+        .map_err(|error| ControlError::Malformed(error.to_string()))?;
     Ok(control.stream(request, CALL_TIMEOUT).await?.into_body())
 }
 

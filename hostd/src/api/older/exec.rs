@@ -3,13 +3,13 @@
 use super::{
     super::{
         call::Call,
+        error::{CallError, CallResult},
         execs,
-        failure::{Answer, Failure},
         views::ok,
     },
-    ask::OlderExec,
-    sandboxes::alive,
-    tail,
+    exec_stream,
+    request::OlderExec,
+    sandboxes::existing_sandbox,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use protocol::{
@@ -30,20 +30,20 @@ pub struct OlderOutput {
     pub truncated: bool,
 }
 
-pub async fn exec(call: Call) -> Answer {
-    alive(&call).await?;
+pub async fn exec(call: Call) -> CallResult {
+    existing_sandbox(&call).await?;
     let OlderExec { cmd, stream } = call.json()?;
     if cmd.first().is_none_or(String::is_empty) {
-        return Err(Failure::invalid("cmd", "give the program and its arguments"));
+        return Err(CallError::invalid("cmd", "give the program and its arguments"));
     }
     let create = ExecCreate { argv: Some(cmd), wait: Some(!stream), ..ExecCreate::default() };
-    let answer = execs::perform(&call, create).await?;
-    if stream { tail::stream(&call, &answer.id).await } else { output(answer) }
+    let answer = execs::run_or_find(&call, create).await?;
+    if stream { exec_stream::stream(&call, &answer.id).await } else { output(answer) }
 }
 
-fn output(answer: ExecAnswer) -> Answer {
+fn output(answer: ExecAnswer) -> CallResult {
     let late =
-        || Failure::new(ApiErrorCode::TimedOut, "the command still runs; this route does not wait longer");
+        || CallError::new(ApiErrorCode::TimedOut, "the command still runs; this route does not wait longer");
     let exit_code = exit_code(answer.exit.as_ref().ok_or_else(late)?)?;
     let base64 = answer.encoding.is_some();
     let text = |output: Option<String>| {
@@ -61,14 +61,14 @@ fn output(answer: ExecAnswer) -> Answer {
 }
 
 /// As a shell would tell it.
-pub fn exit_code(exit: &Exit) -> Result<i32, Failure> {
+pub fn exit_code(exit: &Exit) -> Result<i32, CallError> {
     match exit {
         Exit::Exited { code } => Ok(*code),
         Exit::Signalled { signal } => Ok(128 + signal),
         Exit::Oom | Exit::Cancelled => Ok(137),
         Exit::TimedOut => Ok(124),
         Exit::SpawnFailed { .. } => Ok(127),
-        Exit::Lost => Err(Failure::new(ApiErrorCode::SandboxFailed, "the sandbox died under the command")),
+        Exit::Lost => Err(CallError::new(ApiErrorCode::SandboxFailed, "the sandbox died under the command")),
     }
 }
 

@@ -2,15 +2,15 @@
 //! errors, over the same fleet, the same store and the same rules about who may do what. Nothing is decided
 //! here that `/v1` does not decide too; see docs/older-routes.md for where the two differ.
 
-mod ask;
+mod error;
 mod exec;
-mod failure;
+mod exec_stream;
+mod lifecycle;
+mod request;
 mod routes;
-mod row;
 mod sandboxes;
-mod tail;
-mod verbs;
+mod view;
 
-pub use ask::EXTERNAL_MAX_CHARS;
-pub use failure::{OlderError, respond};
+pub use error::{OlderError, respond};
+pub use request::EXTERNAL_MAX_CHARS;
 pub use routes::all;

@@ -3,13 +3,13 @@
 use super::{
     super::{
         call::Call,
-        failure::{Answer, Failure},
+        error::{CallError, CallResult},
         limits::WAIT_DEFAULT_MS,
-        sandboxes::{asked_for, fresh_id, settled},
+        sandboxes::{generate_id, new_sandbox, wait_settled},
         views::{json, no_content, ok},
     },
-    ask::{OlderCreate, PROJECT, USER},
-    row::{OlderRows, row, sandbox},
+    request::{OlderCreate, PROJECT, USER},
+    view::{OlderRows, row, sandbox},
 };
 use crate::{
     limits,
@@ -28,19 +28,19 @@ use utoipa::ToSchema;
 /// How long PID 1 may take to tell about itself before the answer goes without.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 
-pub async fn create(call: Call) -> Answer {
+pub async fn create(call: Call) -> CallResult {
     let mut create: OlderCreate = call.json()?;
-    let wrong = |error: protocol::api::BadId| Failure::invalid("id", error.to_string());
-    let id = create.id.take().map(|text| text.parse::<SandboxId>().map_err(wrong));
-    let id = id.unwrap_or_else(fresh_id)?;
-    let new = asked_for(&call, &create.spec()?, id).map_err(in_older_words)?;
+    let invalid = |error: protocol::api::BadId| CallError::invalid("id", error.to_string());
+    let id = create.id.take().map(|text| text.parse::<SandboxId>().map_err(invalid));
+    let id = id.unwrap_or_else(generate_id)?;
+    let new = new_sandbox(&call, &create.spec()?, id).map_err(with_older_field_name)?;
     let record = call.api.fleet.create(new).await?;
-    let record = settled(&call, record, WAIT_DEFAULT_MS).await?.0;
+    let record = wait_settled(&call, record, WAIT_DEFAULT_MS).await?.0;
     Ok(json(StatusCode::CREATED, &row(&record)))
 }
 
 /// Names the field as the caller wrote it.
-fn in_older_words(mut failure: Failure) -> Failure {
+fn with_older_field_name(mut failure: CallError) -> CallError {
     let field = &mut failure.error.detail.field;
     if field.as_deref() == Some("limits.memory_mb") {
         *field = Some("memory_high (in M)".to_owned());
@@ -49,8 +49,8 @@ fn in_older_words(mut failure: Failure) -> Failure {
 }
 
 /// All of them, newest first. There is no paging here, so this is bounded by how many there may be.
-pub async fn list(call: Call) -> Answer {
-    let (tenant, principal) = call.sight();
+pub async fn list(call: Call) -> CallResult {
+    let (tenant, principal) = call.tenant_filter();
     let external = |name: &str| call.query.text(name).map(str::to_owned);
     let filter = SandboxFilter {
         tenant,
@@ -71,26 +71,26 @@ pub async fn list(call: Call) -> Answer {
     Ok(ok(&OlderRows(rows)))
 }
 
-pub async fn get(call: Call) -> Answer {
-    let record = alive(&call).await?;
-    let told = match call.api.fleet.control(&record.id).await {
+pub async fn get(call: Call) -> CallResult {
+    let record = existing_sandbox(&call).await?;
+    let reported = match call.api.fleet.control(&record.id).await {
         Ok((_, control)) => control.get::<Status>("/v1/status", STATUS_MAX).await.ok(),
         Err(_) => None,
     };
-    Ok(ok(&sandbox(&record, told.as_ref())))
+    Ok(ok(&sandbox(&record, reported.as_ref())))
 }
 
 /// The sandbox of the path, if it was not destroyed: these routes do not know such ones.
-pub async fn alive(call: &Call) -> Result<Arc<SandboxRecord>, Failure> {
+pub async fn existing_sandbox(call: &Call) -> Result<Arc<SandboxRecord>, CallError> {
     let record = call.sandbox().await?;
-    if record.state.status == SandboxStatus::Destroyed { Err(Failure::not_found()) } else { Ok(record) }
+    if record.state.status == SandboxStatus::Destroyed { Err(CallError::not_found()) } else { Ok(record) }
 }
 
 /// Its files stay.
-pub async fn delete(call: Call) -> Answer {
-    let record = alive(&call).await?;
+pub async fn delete(call: Call) -> CallResult {
+    let record = existing_sandbox(&call).await?;
     let record = call.api.fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
-    settled(&call, record, WAIT_DEFAULT_MS).await?;
+    wait_settled(&call, record, WAIT_DEFAULT_MS).await?;
     Ok(no_content())
 }
 
@@ -103,17 +103,17 @@ pub struct OlderPurged {
 }
 
 /// The sandbox and its files; also the files that a deleted one left. Cut off in between, it is repeated.
-pub async fn purge(call: Call) -> Answer {
+pub async fn purge(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let destroyed = record.state.status == SandboxStatus::Destroyed;
     if !destroyed {
         let record =
             call.api.fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
-        settled(&call, record, WAIT_DEFAULT_MS).await?;
+        wait_settled(&call, record, WAIT_DEFAULT_MS).await?;
     }
     match call.api.fleet.delete_kept_workspace(&record.id).await? {
         // Somebody else did it before.
-        None if destroyed => Err(Failure::not_found()),
+        None if destroyed => Err(CallError::not_found()),
         freed => Ok(ok(&OlderPurged { purged: true, freed_bytes: freed.unwrap_or(0) })),
     }
 }

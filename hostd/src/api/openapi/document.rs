@@ -1,14 +1,10 @@
 //! The document as a whole.
 
 use super::{
-    super::{
-        doc::{Schemas, schema_of},
-        older::OlderError,
-        route::Route,
-        routes,
-    },
-    bounds, flatten,
+    super::{older::OlderError, route::Route, routes},
+    constraints, flatten,
     operation::{self, BEARER, TAGS},
+    route_doc::{Schemas, schema_of},
 };
 use crate::core::json_schema;
 use hyper::Method;
@@ -51,7 +47,7 @@ fn made(routes: &[Route]) -> Value {
     for (name, schema) in schemas {
         components.insert(name, serde_json::to_value(schema).unwrap_or_default());
     }
-    bounds::apply(&mut components);
+    constraints::apply(&mut components);
     flatten::all(&mut components);
     let bodies = paths.values().filter_map(Value::as_object).flat_map(Map::values);
     let bodies = bodies.filter_map(|operation| operation.get("requestBody"));

@@ -1,9 +1,11 @@
 //! One operation of the document, from its route.
 
-use super::super::{
-    doc::{Answered, Schemas},
-    param::{Kind, LABEL_PATTERN, Param},
-    route::{Needs, Repeats, Route, Takes},
+use super::{
+    super::{
+        param::{LABEL_PATTERN, Param, ParamKind},
+        route::{Idempotency, RequestBody, RequiredAccess, Route},
+    },
+    route_doc::{ResponseDoc, Schemas},
 };
 use hyper::Method;
 use serde_json::{Map, Value, json};
@@ -41,13 +43,13 @@ pub fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let mut operation = json!({
         "operationId": route.doc.id,
         "summary": route.doc.summary,
-        "description": format!("Needs {}.", route.needs.words()),
+        "description": format!("Needs {}.", route.required.description()),
         "tags": [if route.older { "older" } else { tag(route.path) }],
         "parameters": parameters(route),
         "responses": responses(route, schemas),
-        "security": match route.needs {
-            Needs::Nothing => json!([]),
-            Needs::Read | Needs::Write | Needs::Admin | Needs::Operator => json!([{BEARER: []}]),
+        "security": match route.required {
+            RequiredAccess::Anonymous => json!([]),
+            RequiredAccess::Read | RequiredAccess::Write | RequiredAccess::Admin | RequiredAccess::Operator => json!([{BEARER: []}]),
         },
     });
     if let Some(body) = body(route, schemas) {
@@ -57,23 +59,24 @@ pub fn operation(route: &Route, schemas: &mut Schemas) -> Value {
 }
 
 fn body(route: &Route, schemas: &mut Schemas) -> Option<Value> {
-    match (route.takes, route.doc.request) {
-        (Takes::Nothing, _) | (Takes::Json, None) => None,
-        (Takes::Json, Some(mention)) => {
-            let schema = serde_json::to_value(mention(schemas)).unwrap_or_default();
+    match (route.body, route.doc.request) {
+        (RequestBody::Empty, _) | (RequestBody::Json, None) => None,
+        (RequestBody::Json, Some(schema_fn)) => {
+            let schema = serde_json::to_value(schema_fn(schemas)).unwrap_or_default();
             Some(json!({"content": {JSON: {"schema": schema}}}))
         }
-        (Takes::Stream, _) => Some(json!({"content": {"application/octet-stream": {"schema": {}}}})),
+        (RequestBody::Stream, _) => Some(json!({"content": {"application/octet-stream": {"schema": {}}}})),
     }
 }
 
 fn responses(route: &Route, schemas: &mut Schemas) -> Value {
     let mut responses = Map::new();
-    for Answered { status, kind, mention } in &route.doc.answers {
-        let response =
-            responses.entry(status.to_string()).or_insert_with(|| json!({"description": words(*status)}));
-        let schema = match mention {
-            Some(mention) => serde_json::to_value(mention(schemas)).unwrap_or_default(),
+    for ResponseDoc { status, kind, schema_fn } in &route.doc.responses {
+        let response = responses
+            .entry(status.to_string())
+            .or_insert_with(|| json!({"description": status_text(*status)}));
+        let schema = match schema_fn {
+            Some(schema_fn) => serde_json::to_value(schema_fn(schemas)).unwrap_or_default(),
             None => raw(kind),
         };
         if !kind.is_empty() {
@@ -114,11 +117,11 @@ const REFUSALS: [(&str, &str, &str); 8] = [
 
 fn is_told(route: &Route, status: &str) -> bool {
     match status {
-        "401" => route.needs != Needs::Nothing,
+        "401" => route.required != RequiredAccess::Anonymous,
         "404" => route.path.contains('{'),
-        "409" => route.acts(),
-        "413" => route.takes == Takes::Json,
-        "422" => route.takes == Takes::Json && !route.older,
+        "409" => route.mutates(),
+        "413" => route.body == RequestBody::Json,
+        "422" => route.body == RequestBody::Json && !route.older,
         _ => true,
     }
 }
@@ -150,9 +153,9 @@ fn parameters(route: &Route) -> Vec<Value> {
     let mut all: Vec<Value> = in_path.collect();
     all.extend(route.query.iter().map(given("query")));
     all.extend(route.headers.iter().map(given("header")));
-    if route.repeats == Repeats::ByKey {
+    if route.idempotency == Idempotency::ByKey {
         let about = "The same key with the same body does this once and gets the same answer, for a day";
-        all.push(given("header")(&Param { name: "Idempotency-Key", about, kind: Kind::Key }));
+        all.push(given("header")(&Param { name: "Idempotency-Key", about, kind: ParamKind::Key }));
     }
     all
 }
@@ -160,15 +163,15 @@ fn parameters(route: &Route) -> Vec<Value> {
 /// What the variable parts of paths are.
 fn named(path: &str, name: &str) -> Value {
     match name {
-        "id" | "token" | "link" => Kind::Id.schema(),
-        "exec" | "task" | "service" => Kind::Name.schema(),
+        "id" | "token" | "link" => ParamKind::Id.schema(),
+        "exec" | "task" | "service" => ParamKind::Name.schema(),
         "tenant" => json!({"type": "string", "pattern": LABEL_PATTERN}),
         "permission" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}),
         "provider" => json!({"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"}),
         "name" if path.starts_with("/v1/images") => {
-            json!({"type": "string", "pattern": super::bounds::IMAGE_NAME})
+            json!({"type": "string", "pattern": super::constraints::IMAGE_NAME})
         }
-        _ => Kind::Name.schema(),
+        _ => ParamKind::Name.schema(),
     }
 }
 
@@ -202,7 +205,7 @@ fn tag(path: &str) -> &'static str {
     }
 }
 
-fn words(status: u16) -> &'static str {
+fn status_text(status: u16) -> &'static str {
     match status {
         101 => "The connection is a WebSocket now",
         201 => "Made",

@@ -1,12 +1,12 @@
 //! Agents: which there are, and what is refused before a task begins.
 
-use super::World;
+use super::ApiFixture;
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn agents_say_what_they_lack_and_the_default_comes_first() {
-    let world = World::new().await;
-    let page = world.get("/v1/agents").await;
+    let fixture = ApiFixture::new().await;
+    let page = fixture.get("/v1/agents").await;
     assert_eq!(page.status, 200, "{:?}", page.bytes);
     let agents = page.json()["items"].as_array().expect("a list").clone();
     let first = &agents[0];
@@ -21,17 +21,17 @@ async fn agents_say_what_they_lack_and_the_default_comes_first() {
     );
     let command = agents.iter().find(|agent| agent["name"] == "command").expect("always there");
     assert_eq!((&command["installed"], &command["connected"]), (&json!(true), &json!(true)));
-    assert_eq!(world.get("/v1/agents?sandbox=01jb9xyzabcdefghjkmnpqrstv").await.code(), "not_found");
+    assert_eq!(fixture.get("/v1/agents?sandbox=01jb9xyzabcdefghjkmnpqrstv").await.code(), "not_found");
 }
 
 #[tokio::test]
 async fn a_task_without_a_model_says_what_to_type() {
-    let world = World::new().await;
-    let tasks = format!("/v1/sandboxes/{}/tasks", world.sandbox().await);
-    let reply = world.post(&tasks, json!({"prompt": "do it"})).await;
+    let fixture = ApiFixture::new().await;
+    let tasks = format!("/v1/sandboxes/{}/tasks", fixture.sandbox().await);
+    let reply = fixture.post(&tasks, json!({"prompt": "do it"})).await;
     assert_eq!((reply.code().as_str(), reply.field().as_str()), ("no_model", "model"));
     assert!(reply.json()["error"]["message"].as_str().expect("text").contains("slipway model add"));
-    let reply = world.post(&tasks, json!({"prompt": "do it", "agent": "nobody"})).await;
+    let reply = fixture.post(&tasks, json!({"prompt": "do it", "agent": "nobody"})).await;
     assert_eq!((reply.code().as_str(), reply.field().as_str()), ("unsupported", "agent"));
     assert!(
         reply.json()["error"]["detail"]["supported"].as_array().expect("a list").contains(&json!("claude"))
@@ -40,37 +40,37 @@ async fn a_task_without_a_model_says_what_to_type() {
 
 #[tokio::test]
 async fn unknown_fields_of_permissions_are_refused_by_name() {
-    let world = World::new().await;
-    let tasks = format!("/v1/sandboxes/{}/tasks", world.sandbox().await);
+    let fixture = ApiFixture::new().await;
+    let tasks = format!("/v1/sandboxes/{}/tasks", fixture.sandbox().await);
     let table = [
         (json!({"defualt": "ask"}), "permissions.defualt"),
         (json!({"rules": [{"tool": "edit", "then": "deny", "when": "now"}]}), "permissions.rules[0].when"),
         (json!({"default": "perhaps"}), "permissions.default"),
     ];
     for (permissions, field) in table {
-        let reply = world.post(&tasks, json!({"prompt": "x", "permissions": permissions})).await;
+        let reply = fixture.post(&tasks, json!({"prompt": "x", "permissions": permissions})).await;
         assert_eq!((reply.code().as_str(), reply.field().as_str()), ("invalid_request", field));
     }
 }
 
 #[tokio::test]
 async fn only_what_is_asked_for_can_be_answered() {
-    let world = World::new().await;
-    let sandbox = world.sandbox().await;
+    let fixture = ApiFixture::new().await;
+    let sandbox = fixture.sandbox().await;
     let tasks = format!("/v1/sandboxes/{sandbox}/tasks");
     let answer = json!({"decision": "allow"});
     assert_eq!(
-        world.post(&format!("{tasks}/nothing/permissions/p1"), answer.clone()).await.code(),
+        fixture.post(&format!("{tasks}/nothing/permissions/p1"), answer.clone()).await.code(),
         "not_found"
     );
     let task = json!({"id": "t", "prompt": "x", "command": ["true"]});
-    assert_eq!(world.post(&tasks, task).await.status, 202);
+    assert_eq!(fixture.post(&tasks, task).await.status, 202);
     let strange = format!("{tasks}/t/permissions/..%2F..%2Fexecs");
-    assert_eq!(world.post(&strange, answer).await.code(), "not_found");
+    assert_eq!(fixture.post(&strange, answer).await.code(), "not_found");
     for (body, field) in
         [(json!({"decision": "ask"}), "decision"), (json!({"decision": "allow", "x": 1}), "x")]
     {
-        let reply = world.post(&format!("{tasks}/t/permissions/p1"), body).await;
+        let reply = fixture.post(&format!("{tasks}/t/permissions/p1"), body).await;
         assert_eq!((reply.code().as_str(), reply.field().as_str()), ("invalid_request", field));
     }
 }

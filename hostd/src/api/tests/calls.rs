@@ -1,6 +1,6 @@
 //! Calls that do something.
 
-use super::{Ask, World};
+use super::{ApiFixture, TestRequest};
 use futures_util::future::join_all;
 use hyper::Method;
 use protocol::api::TokenScope;
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 #[tokio::test]
 async fn a_sandbox_lives_and_is_destroyed() {
-    let world = World::new().await;
+    let fixture = ApiFixture::new().await;
     let body = json!({"name": "web", "ports": [3000], "env": {"KEY": "secret"}, "ttl": "1h", "metadata": {"a": "b"}});
-    let made = world.post("/v1/sandboxes", body).await;
+    let made = fixture.post("/v1/sandboxes", body).await;
     let view = made.json();
     let id = view["id"].as_str().unwrap().to_owned();
     assert_eq!((made.status, &view["status"]), (201, &json!("running")));
@@ -20,43 +20,43 @@ async fn a_sandbox_lives_and_is_destroyed() {
     assert_eq!(view["env"], json!(["KEY"]));
     assert!(!String::from_utf8_lossy(&made.bytes).contains("secret"));
     let path = |rest: &str| format!("/v1/sandboxes/{}{rest}", id.to_ascii_uppercase());
-    assert_eq!(world.get(&path("")).await.json()["expires_at"], view["expires_at"], "ids ignore case");
+    assert_eq!(fixture.get(&path("")).await.json()["expires_at"], view["expires_at"], "ids ignore case");
     for (verb, status) in
         [("pause", "paused"), ("resume", "running"), ("stop", "stopped"), ("start", "running")]
     {
-        let reply = world.post(&path(&format!("/{verb}")), json!({})).await;
+        let reply = fixture.post(&path(&format!("/{verb}")), json!({})).await;
         assert_eq!((reply.status, &reply.json()["status"]), (200, &json!(status)), "{verb}");
     }
-    let mut patch = Ask::post(&path(""), json!({"name": "new"}).to_string());
-    *patch.request.method_mut() = Method::PATCH;
-    assert_eq!(world.send(patch).await.json()["name"], "new");
-    let mut ttl = Ask::post(&path("/ttl"), json!({"ttl": null}).to_string());
-    *ttl.request.method_mut() = Method::PATCH;
-    assert!(world.send(ttl).await.json().get("expires_at").is_none());
+    let mut patch = TestRequest::post(&path(""), json!({"name": "new"}).to_string());
+    *patch.inner.method_mut() = Method::PATCH;
+    assert_eq!(fixture.send(patch).await.json()["name"], "new");
+    let mut ttl = TestRequest::post(&path("/ttl"), json!({"ttl": null}).to_string());
+    *ttl.inner.method_mut() = Method::PATCH;
+    assert!(fixture.send(ttl).await.json().get("expires_at").is_none());
     for _ in 0..2 {
-        let gone = world.send(Ask::new(Method::DELETE, &path(""))).await;
+        let gone = fixture.send(TestRequest::new(Method::DELETE, &path(""))).await;
         assert_eq!(
             (gone.status, &gone.json()["status"]),
             (200, &json!("destroyed")),
             "destroying twice is no mistake"
         );
     }
-    assert_eq!(world.get(&path("")).await.json()["status"], "destroyed");
-    assert_eq!(world.post(&path("/start"), json!({})).await.code(), "gone");
-    assert_eq!(world.post(&path("/execs"), json!({"shell": "true"})).await.code(), "gone");
-    assert_eq!(world.get("/v1/sandboxes").await.json()["items"], json!([]));
-    assert_eq!(world.get("/v1/sandboxes?all=1").await.json()["items"][0]["id"], json!(id));
+    assert_eq!(fixture.get(&path("")).await.json()["status"], "destroyed");
+    assert_eq!(fixture.post(&path("/start"), json!({})).await.code(), "gone");
+    assert_eq!(fixture.post(&path("/execs"), json!({"shell": "true"})).await.code(), "gone");
+    assert_eq!(fixture.get("/v1/sandboxes").await.json()["items"], json!([]));
+    assert_eq!(fixture.get("/v1/sandboxes?all=1").await.json()["items"][0]["id"], json!(id));
 }
 
 #[tokio::test]
 async fn pages_go_on_where_the_last_one_ended() {
-    let world = World::new().await;
+    let fixture = ApiFixture::new().await;
     for _ in 0..5 {
-        world.sandbox().await;
+        fixture.sandbox().await;
     }
     let (mut seen, mut path) = (Vec::new(), "/v1/sandboxes?limit=2".to_owned());
     loop {
-        let page = world.get(&path).await.json();
+        let page = fixture.get(&path).await.json();
         seen.extend(
             page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()),
         );
@@ -70,58 +70,59 @@ async fn pages_go_on_where_the_last_one_ended() {
 
 #[tokio::test]
 async fn one_key_makes_one_sandbox() {
-    let world = World::new().await;
-    let ask = |key: &str, body: &'static str| Ask::post("/v1/sandboxes", body).with("idempotency-key", key);
-    let replies = join_all((0..8).map(|_| world.send(ask("k1", "{}")))).await;
+    let fixture = ApiFixture::new().await;
+    let request =
+        |key: &str, body: &'static str| TestRequest::post("/v1/sandboxes", body).with("idempotency-key", key);
+    let replies = join_all((0..8).map(|_| fixture.send(request("k1", "{}")))).await;
     let ids: BTreeSet<_> = replies.iter().map(|reply| reply.json()["id"].to_string()).collect();
     assert_eq!(ids.len(), 1, "all got the same one");
     assert!(replies.iter().all(|reply| reply.status == 201));
     let replayed = replies.iter().filter(|reply| reply.headers.contains_key("idempotency-replayed")).count();
     assert_eq!(replayed, 7);
-    assert_eq!(world.send(ask("k1", r#"{"name": "other"}"#)).await.code(), "idempotency_mismatch");
-    let stranger = world.token("acme", "ann", TokenScope::Run).await;
-    let theirs = world.send(ask("k1", "{}").token(&stranger)).await;
+    assert_eq!(fixture.send(request("k1", r#"{"name": "other"}"#)).await.code(), "idempotency_mismatch");
+    let stranger = fixture.token("acme", "ann", TokenScope::Run).await;
+    let theirs = fixture.send(request("k1", "{}").token(&stranger)).await;
     assert!(!ids.contains(&theirs.json()["id"].to_string()), "keys of others are others");
-    assert_eq!(world.send(ask("k2", r#"{"ports": [0]}"#)).await.code(), "invalid_request");
-    assert_eq!(world.send(ask("k2", "{}")).await.status, 201, "an error was not kept");
-    assert_eq!(world.get("/v1/sandboxes").await.json()["items"].as_array().unwrap().len(), 3);
+    assert_eq!(fixture.send(request("k2", r#"{"ports": [0]}"#)).await.code(), "invalid_request");
+    assert_eq!(fixture.send(request("k2", "{}")).await.status, 201, "an error was not kept");
+    assert_eq!(fixture.get("/v1/sandboxes").await.json()["items"].as_array().unwrap().len(), 3);
 }
 
 #[tokio::test]
 async fn a_token_is_not_kept_for_a_key() {
-    let world = World::new().await;
+    let fixture = ApiFixture::new().await;
     let body = json!({"tenant": "acme", "principal": "ann"}).to_string();
-    let reply = world.send(Ask::post("/v1/tokens", body).with("idempotency-key", "k")).await;
+    let reply = fixture.send(TestRequest::post("/v1/tokens", body).with("idempotency-key", "k")).await;
     assert_eq!(reply.code(), "invalid_request");
-    assert_eq!(world.get("/v1/tokens").await.json()["items"], json!([]));
+    assert_eq!(fixture.get("/v1/tokens").await.json()["items"], json!([]));
 }
 
 #[tokio::test]
-async fn fifty_who_ensure_at_once_get_one_sandbox() {
-    let world = World::new().await;
+async fn fifty_concurrent_ensure_calls_get_one_sandbox() {
+    let fixture = ApiFixture::new().await;
     let body = || json!({"scope": {"kind": "conversation", "key": "c1"}});
-    let replies = join_all((0..50).map(|_| world.post("/v1/sandboxes/ensure", body()))).await;
+    let replies = join_all((0..50).map(|_| fixture.post("/v1/sandboxes/ensure", body()))).await;
     let ids: BTreeSet<_> = replies.iter().map(|reply| reply.json()["id"].to_string()).collect();
     assert_eq!(ids.len(), 1);
     assert_eq!(replies.iter().filter(|reply| reply.json()["created"] == json!(true)).count(), 1);
     assert!(replies.iter().all(|reply| reply.json()["status"] == "running"));
-    let other = world.post("/v1/sandboxes", body()).await;
+    let other = fixture.post("/v1/sandboxes", body()).await;
     assert_eq!(other.code(), "scope_taken");
     assert!(ids.contains(&other.json()["error"]["detail"]["existing"].to_string()));
 }
 
 #[tokio::test]
-async fn ensure_wakes_what_sleeps_and_replaces_what_is_gone() {
-    let world = World::new().await;
-    let ensure = || async { world.post("/v1/sandboxes/ensure", json!({})).await.json() };
+async fn ensure_wakes_a_sleeping_sandbox_and_replaces_a_destroyed_one() {
+    let fixture = ApiFixture::new().await;
+    let ensure = || async { fixture.post("/v1/sandboxes/ensure", json!({})).await.json() };
     let id = ensure().await["id"].as_str().unwrap().to_owned();
-    world.post(&format!("/v1/sandboxes/{id}/stop"), json!({})).await;
+    fixture.post(&format!("/v1/sandboxes/{id}/stop"), json!({})).await;
     let woken = ensure().await;
     assert_eq!(
         (&woken["id"], &woken["status"], &woken["created"]),
         (&json!(id), &json!("running"), &json!(false))
     );
-    world.send(Ask::new(Method::DELETE, &format!("/v1/sandboxes/{id}?wait=0"))).await;
+    fixture.send(TestRequest::new(Method::DELETE, &format!("/v1/sandboxes/{id}?wait=0"))).await;
     let new = ensure().await;
     assert_eq!(new["created"], json!(true));
     assert_ne!(new["id"], json!(id));
@@ -129,12 +130,12 @@ async fn ensure_wakes_what_sleeps_and_replaces_what_is_gone() {
 
 #[tokio::test]
 async fn calls_that_act_or_are_refused_are_in_the_audit() {
-    let world = World::new().await;
-    world.sandbox().await;
-    world.get("/v1/sandboxes").await;
-    world.send(Ask::get("/v1/host").token("slw_wrong").with("x-request-id", "r1")).await;
-    world.api.audit.finish().await;
-    let rows = world.get("/v1/audit").await.json()["items"].clone();
+    let fixture = ApiFixture::new().await;
+    fixture.sandbox().await;
+    fixture.get("/v1/sandboxes").await;
+    fixture.send(TestRequest::get("/v1/host").token("slw_wrong").with("x-request-id", "r1")).await;
+    fixture.api.audit.shut_down().await;
+    let rows = fixture.get("/v1/audit").await.json()["items"].clone();
     let rows: Vec<_> =
         rows.as_array().unwrap().iter().map(|row| (row["path"].clone(), row["status"].clone())).collect();
     assert_eq!(rows.len(), 2, "{rows:?}");
@@ -143,27 +144,27 @@ async fn calls_that_act_or_are_refused_are_in_the_audit() {
 }
 
 #[tokio::test]
-async fn numbers_are_there() {
-    let world = World::new().await;
-    world.sandbox().await;
-    let text = String::from_utf8(world.get("/metrics").await.bytes.to_vec()).unwrap();
+async fn metrics_and_host_facts_are_reported() {
+    let fixture = ApiFixture::new().await;
+    fixture.sandbox().await;
+    let text = String::from_utf8(fixture.get("/metrics").await.bytes.to_vec()).unwrap();
     for line in [
         "slipway_sandboxes{status=\"running\"} 1",
         "slipway_api_requests_total{method=\"POST\",route=\"/v1/sandboxes\",status=\"201\"} 1",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }
-    let host = world.get("/v1/host").await.json();
+    let host = fixture.get("/v1/host").await.json();
     assert_eq!((&host["default_driver"], &host["sandboxes"]["running"]), (&json!("fake"), &json!(1)));
     assert!(host["memory_total_bytes"].as_u64().unwrap() > 0);
     assert!(host["disk_total_bytes"].as_u64().unwrap() > 0);
 }
 
 #[tokio::test]
-async fn every_driver_that_people_know_is_listed_and_the_others_say_why_not() {
-    let world = World::new().await;
-    let reader = world.token("acme", "ann", TokenScope::Read).await;
-    let drivers = world.send(Ask::get("/v1/drivers").token(&reader)).await.json();
+async fn every_known_driver_is_listed_and_unsupported_ones_say_why() {
+    let fixture = ApiFixture::new().await;
+    let reader = fixture.token("acme", "ann", TokenScope::Read).await;
+    let drivers = fixture.send(TestRequest::get("/v1/drivers").token(&reader)).await.json();
     let fake = &drivers["items"][0];
     assert_eq!(
         (&fake["name"], &fake["default"], &fake["usable"]),
@@ -173,6 +174,6 @@ async fn every_driver_that_people_know_is_listed_and_the_others_say_why_not() {
     let lima = items.iter().find(|driver| driver["name"] == "lima").expect("people know it");
     assert_eq!((&lima["unsupported"], &lima["usable"]), (&json!(true), &json!(false)));
     assert!(lima["missing"][0].as_str().is_some_and(|why| why.contains("virtual machines")), "{lima}");
-    assert_eq!(world.get("/v1/host/stale").await.json(), json!({"items": []}));
-    assert_eq!(world.send(Ask::get("/v1/host/stale").token(&reader)).await.code(), "forbidden");
+    assert_eq!(fixture.get("/v1/host/stale").await.json(), json!({"items": []}));
+    assert_eq!(fixture.send(TestRequest::get("/v1/host/stale").token(&reader)).await.code(), "forbidden");
 }

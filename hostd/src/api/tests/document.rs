@@ -118,15 +118,15 @@ fn one_thing_has_one_schema_and_no_two_share_a_name() {
     }
 }
 
-/// Calls `look` with every object below `value`, and where it is.
-fn walk(value: &Value, at: &str, look: &mut impl FnMut(&str, &Map<String, Value>)) {
+/// Calls `visit` with every object below `value`, and where it is.
+fn walk(value: &Value, at: &str, visit: &mut impl FnMut(&str, &Map<String, Value>)) {
     match value {
         Value::Object(object) => {
-            look(at, object);
-            object.iter().for_each(|(key, inner)| walk(inner, &format!("{at}/{key}"), look));
+            visit(at, object);
+            object.iter().for_each(|(key, inner)| walk(inner, &format!("{at}/{key}"), visit));
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, inner)| walk(inner, &format!("{at}/{index}"), look));
+            items.iter().enumerate().for_each(|(index, inner)| walk(inner, &format!("{at}/{index}"), visit));
         }
         _ => {}
     }

@@ -1,15 +1,15 @@
 //! The API over a fleet with a driver in memory: no sandbox runs anything, but all of the pipeline does.
 
 mod agents;
-mod bounds;
 mod calls;
+mod constraints;
 mod document;
-mod links;
 mod models;
+mod preview_links;
 mod refusals;
-mod stream;
+mod sse;
 
-use super::{Api, Auth, Images, Settings, hash_of, hosts::Peer, router};
+use super::{Api, Auth, ImageBackend, Settings, peer::Peer, router, token_hash};
 use crate::{
     agents::Agents,
     core::{Bounds, Defaults, Passes, Previews, Scheme},
@@ -32,20 +32,20 @@ use tower::ServiceExt;
 
 const ADMIN: &str = "slw_admin";
 
-struct World {
+struct ApiFixture {
     router: Router,
     api: Arc<Api>,
     closing: CancellationToken,
     _dir: TempDir,
 }
 
-struct Reply {
+struct TestResponse {
     status: u16,
     headers: HeaderMap,
     bytes: Bytes,
 }
 
-impl Reply {
+impl TestResponse {
     fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {:?}", self.bytes))
     }
@@ -64,11 +64,11 @@ impl Reply {
 }
 
 /// A request that is built up.
-struct Ask {
-    request: Request<Body>,
+struct TestRequest {
+    inner: Request<Body>,
 }
 
-impl Ask {
+impl TestRequest {
     fn new(method: Method, path: &str) -> Self {
         let mut request = Request::new(Body::empty());
         *request.method_mut() = method;
@@ -77,7 +77,9 @@ impl Ask {
         request
             .extensions_mut()
             .insert(Peer::Tcp { from: "127.0.0.1:5555".parse().expect("an address"), local });
-        Self { request }.with("host", "localhost:9090").with("authorization", &format!("Bearer {ADMIN}"))
+        Self { inner: request }
+            .with("host", "localhost:9090")
+            .with("authorization", &format!("Bearer {ADMIN}"))
     }
 
     fn get(path: &str) -> Self {
@@ -85,18 +87,18 @@ impl Ask {
     }
 
     fn post(path: &str, body: impl Into<Body>) -> Self {
-        let mut ask = Self::new(Method::POST, path);
-        *ask.request.body_mut() = body.into();
-        ask
+        let mut request = Self::new(Method::POST, path);
+        *request.inner.body_mut() = body.into();
+        request
     }
 
     fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.request.headers_mut().insert(name, value.parse().expect("a value"));
+        self.inner.headers_mut().insert(name, value.parse().expect("a value"));
         self
     }
 
     fn without(mut self, name: &str) -> Self {
-        self.request.headers_mut().remove(name);
+        self.inner.headers_mut().remove(name);
         self
     }
 
@@ -105,12 +107,12 @@ impl Ask {
     }
 
     fn peer(mut self, peer: Peer) -> Self {
-        self.request.extensions_mut().insert(peer);
+        self.inner.extensions_mut().insert(peer);
         self
     }
 }
 
-impl World {
+impl ApiFixture {
     async fn new() -> Self {
         Self::with_auth(Auth::Required).await
     }
@@ -142,13 +144,13 @@ impl World {
         let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents, disk };
         let fleet = Fleet::open(parts).await.expect("a fleet");
         let settings = Settings {
-            admin_hash: hash_of(ADMIN),
+            admin_hash: token_hash(ADMIN),
             auth,
             names: vec!["slipway.example".into()],
             previews,
             instance: "test".into(),
             data_dir: dir.path().to_owned(),
-            images: Images::Absent,
+            images: ImageBackend::Absent,
             links,
         };
         let closing = CancellationToken::new();
@@ -156,20 +158,20 @@ impl World {
         Self { router: router(api.clone()), api, closing, _dir: dir }
     }
 
-    async fn send(&self, ask: Ask) -> Reply {
-        let response = self.router.clone().oneshot(ask.request).await.expect("infallible");
+    async fn send(&self, request: TestRequest) -> TestResponse {
+        let response = self.router.clone().oneshot(request.inner).await.expect("infallible");
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();
         assert!(parts.headers.contains_key("x-request-id"), "every answer has an id");
-        Reply { status: parts.status.as_u16(), headers: parts.headers, bytes }
+        TestResponse { status: parts.status.as_u16(), headers: parts.headers, bytes }
     }
 
-    async fn get(&self, path: &str) -> Reply {
-        self.send(Ask::get(path)).await
+    async fn get(&self, path: &str) -> TestResponse {
+        self.send(TestRequest::get(path)).await
     }
 
-    async fn post(&self, path: &str, body: Value) -> Reply {
-        self.send(Ask::post(path, body.to_string())).await
+    async fn post(&self, path: &str, body: Value) -> TestResponse {
+        self.send(TestRequest::post(path, body.to_string())).await
     }
 
     /// A new token.

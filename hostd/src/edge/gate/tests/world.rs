@@ -6,7 +6,7 @@ use crate::{
     links::Links,
     reconcile::Clock,
     store::{LinkRecord, NewSandbox, Secret, Store, TokenRecord},
-    tokens,
+    token_auth,
 };
 use hyper::{Method, Request};
 use protocol::api::{
@@ -73,7 +73,7 @@ impl World {
             revoked_ms: None,
         };
         let token = format!("slw_{name}");
-        self.store.insert_token(record, tokens::hash_of(&token)).await.unwrap();
+        self.store.insert_token(record, token_auth::token_hash(&token)).await.unwrap();
         token
     }
 

@@ -1,0 +1,123 @@
+//! The audit: a row for every call that changes something and every call that was refused. Written by
+//! one task, behind the answer. A flood of refused calls cannot fill the disk: beyond a rate they are
+//! only counted.
+
+use super::{limits, metrics::Metrics};
+use crate::{
+    core::{Identity, RateLimiter},
+    reconcile::Clock,
+    store::{AuditRecord, Store},
+};
+use hyper::Method;
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+pub struct AuditWriter {
+    queue: mpsc::Sender<AuditRecord>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    refusal_rate: Mutex<RateLimiter>,
+    stop: CancellationToken,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl AuditWriter {
+    pub fn start(store: Store, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        let (queue, rows) = mpsc::channel(limits::AUDIT_QUEUE_MAX);
+        let stop = CancellationToken::new();
+        let writer = tokio::spawn(write_rows(store, rows, stop.clone()));
+        let refusal_rate = Mutex::new(RateLimiter::new(limits::AUDIT_REFUSALS_RATE, clock.now_ms()));
+        Self { queue, clock, metrics, refusal_rate, stop, writer: Mutex::new(Some(writer)) }
+    }
+
+    /// A call that changed something, or tried to: waits for a place in the queue.
+    pub async fn record_action(&self, mut row: AuditRecord) {
+        row.time_ms = self.clock.now_ms();
+        if self.queue.send(row).await.is_err() {
+            self.count_dropped();
+        }
+    }
+
+    pub fn record_refusal(&self, mut row: AuditRecord) {
+        row.time_ms = self.clock.now_ms();
+        let allowed = self.refusal_rate.lock().expect("no panic while held").try_acquire(row.time_ms);
+        if !allowed || self.queue.try_send(row).is_err() {
+            self.count_dropped();
+        }
+    }
+
+    fn count_dropped(&self) {
+        self.metrics.audit_dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub async fn shut_down(&self) {
+        self.stop.cancel();
+        let writer = self.writer.lock().expect("no panic while held").take();
+        if let Some(writer) = writer
+            && timeout(Duration::from_millis(limits::DRAIN_MAX_MS), writer).await.is_err()
+        {
+            warn!("audit rows were lost in the shutdown");
+        }
+    }
+}
+
+async fn write_rows(store: Store, mut rows: mpsc::Receiver<AuditRecord>, stop: CancellationToken) {
+    let mut batch = Vec::with_capacity(limits::AUDIT_BATCH_MAX);
+    loop {
+        tokio::select! {
+            // What waits is written before the stop is looked at; `recv_many` loses nothing when dropped.
+            biased;
+            _ = rows.recv_many(&mut batch, limits::AUDIT_BATCH_MAX) => {}
+            () = stop.cancelled() => return,
+        }
+        if batch.is_empty() {
+            return;
+        }
+        // Together, so that the store commits them together.
+        let mut writes = JoinSet::new();
+        for row in batch.drain(..) {
+            let store = store.clone();
+            writes.spawn(async move { store.audit(row).await });
+        }
+        for result in writes.join_all().await {
+            if let Err(error) = result {
+                warn!(error = super::error::error_chain(&error), "could not write to the audit");
+            }
+        }
+    }
+}
+
+/// One call, on its way to become a row.
+#[derive(Debug, Clone)]
+pub struct AuditedRequest {
+    pub request_id: String,
+    pub method: Method,
+    pub path: String,
+}
+
+impl AuditedRequest {
+    /// The row, without its time.
+    pub fn row(&self, caller: Option<&Identity>, status: u16, code: Option<String>) -> AuditRecord {
+        let part = |pick: fn(&Identity) -> String| caller.map_or_else(String::new, pick);
+        AuditRecord {
+            time_ms: 0,
+            tenant: part(|caller| caller.tenant.to_string()),
+            principal: part(|caller| caller.principal.to_string()),
+            via: part(|caller| caller.via.clone()),
+            request_id: self.request_id.clone(),
+            method: self.method.to_string(),
+            path: self.path.chars().take(512).collect(),
+            status,
+            code,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Looking at one sandbox: attempts, ports, stats. None of these wakes it.
+
+use super::{
+    call::Call,
+    error::{CallError, CallResult},
+    listening_ports,
+    views::{self, ok},
+};
+use crate::core::{Preview, can_be_reached};
+use protocol::{
+    ListeningPort,
+    api::{ApiErrorCode, Page, PortView, SandboxStatus},
+};
+
+pub async fn attempts(call: Call) -> CallResult {
+    let record = call.sandbox().await?;
+    let invalid = |_| CallError::invalid("after", "must be the number of an attempt");
+    let after = call.query.number("after")?.map(u32::try_from).transpose().map_err(invalid)?;
+    let limit = call.query.limit()?;
+    let records = call.api.fleet.store().attempts(&record.id, after, limit).await?;
+    Ok(ok(&views::page(&records, limit, views::attempt, |record| record.attempt.to_string())))
+}
+
+pub async fn ports(call: Call) -> CallResult {
+    let id = call.sandbox().await?.id;
+    let all = listening_ports::of_sandbox(&call.api, &id).await?;
+    let previews = &call.api.settings.previews;
+    let view = |listening: ListeningPort| {
+        let preview = Preview { sandbox: id, port: listening.port };
+        let preview = can_be_reached(&listening).then(|| previews.url(&preview));
+        PortView { listening, preview }
+    };
+    Ok(ok(&Page { items: all.into_iter().map(view).collect(), next: None }))
+}
+
+pub async fn stats(call: Call) -> CallResult {
+    let record = call.sandbox().await?;
+    match record.state.status {
+        SandboxStatus::Running | SandboxStatus::Paused => {}
+        SandboxStatus::Destroyed => return Err(crate::core::TransitionRefused::Destroyed.into()),
+        SandboxStatus::Creating | SandboxStatus::Stopped | SandboxStatus::Error => {
+            return Err(CallError::new(ApiErrorCode::NotRunning, "the sandbox does not run; start it first"));
+        }
+    }
+    Ok(ok(&call.api.fleet.driver_of(&record).stats(&record.id).await?))
+}

@@ -1,0 +1,69 @@
+//! The way from a task to its model, where the agent needs one.
+
+use super::{call::Call, error::CallError, task_agent::ChosenAgent};
+use crate::{
+    agents::{Connection, model_is_plain},
+    models::{Dialect, GrantWish, Reach},
+    store::{SandboxRecord, TaskGrant},
+};
+use protocol::api::{ApiError, ApiErrorCode, TaskCreate};
+use std::collections::BTreeMap;
+
+/// The model that the task gets, and what is written down about that. None for an agent that has a way of its own.
+pub async fn grant_model(
+    call: &Call,
+    create: &TaskCreate,
+    choice: ChosenAgent<'_>,
+    sandbox: &SandboxRecord,
+) -> Result<Option<(Connection, TaskGrant)>, CallError> {
+    if choice.entry.dialects.is_empty() {
+        return match create.budget {
+            Some(_) => {
+                let message =
+                    format!("the agent {} uses no model of ours, so nothing is counted", choice.name);
+                Err(CallError::invalid("budget", message))
+            }
+            None => Ok(None),
+        };
+    }
+    let wish = GrantWish {
+        tenant: &sandbox.owner.tenant,
+        model: create.model.clone(),
+        dialects: &choice.entry.dialects,
+        budget: create.budget,
+    };
+    let granted = call.api.fleet.models().grant(wish).await?;
+    if !model_is_plain(&granted.model.name) {
+        let message =
+            format!("no agent can be told the name {:?}: give the model an alias", granted.model.name);
+        let error = ApiError::new(ApiErrorCode::NoModel, message);
+        return Err(error.with(|detail| detail.field = Some("model".to_owned())).into());
+    }
+    let connection = Connection {
+        dialect: granted.model.dialect,
+        provider: granted.model.provider,
+        model: granted.model.name,
+        key: granted.key,
+    };
+    Ok(Some((connection, granted.row)))
+}
+
+/// Which models the tasks of this caller have, by what they speak.
+pub fn reachable_models(call: &Call) -> BTreeMap<Dialect, Reach> {
+    let models = call.api.fleet.models();
+    Dialect::ALL.into_iter().map(|dialect| (dialect, models.reach(&call.caller.tenant, dialect))).collect()
+}
+
+/// What to type where no task has a model without naming it.
+pub fn how_to_set_default() -> String {
+    "no default model: name one with --model, or give a provider one with `slipway model add NAME --default MODEL`"
+        .to_owned()
+}
+
+/// What to type to have a model that speaks it.
+pub fn how_to_add_provider(dialect: Dialect) -> String {
+    let word = dialect.word();
+    format!(
+        "give it a model: `slipway model add {word}` asks for the key, --key-file FILE reads it from a file"
+    )
+}

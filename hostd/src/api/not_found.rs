@@ -1,0 +1,83 @@
+//! What a path is about: the thing that its last parameter names. Pure.
+
+use protocol::api::{Missing, MissingKind};
+
+/// Returns the thing that a route is about, by its pattern and the values of its parameters.
+pub fn missing_resource(pattern: &str, params: &[(String, String)]) -> Option<Missing> {
+    let value = |name: &str| params.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str());
+    let (name, id) = params.last()?;
+    let missing = Missing::new(kind(pattern, name)?, id);
+    let missing = match value("task").filter(|_| name != "task") {
+        Some(task) => missing.in_task(task),
+        None => missing,
+    };
+    Some(match value("id").filter(|_| name != "id") {
+        Some(sandbox) => missing.in_sandbox(sandbox),
+        None => missing,
+    })
+}
+
+fn kind(pattern: &str, parameter: &str) -> Option<MissingKind> {
+    Some(match parameter {
+        "id" => MissingKind::Sandbox,
+        "task" => MissingKind::Task,
+        "permission" => MissingKind::Permission,
+        "exec" => MissingKind::Exec,
+        "service" => MissingKind::Service,
+        "link" => MissingKind::PreviewLink,
+        "token" => MissingKind::Token,
+        "provider" => MissingKind::ModelProvider,
+        "tenant" => MissingKind::Budget,
+        "name" if pattern.starts_with("/v1/images/") => MissingKind::Image,
+        "name" if pattern.starts_with("/v1/egress-profiles/") => MissingKind::EgressProfile,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::routes;
+
+    /// Names and values, in the order of the path.
+    fn params(pattern: &str) -> Vec<(String, String)> {
+        let names = pattern.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        names.map(|name| (name.to_owned(), format!("a-{name}"))).collect()
+    }
+
+    #[test]
+    fn every_route_with_a_parameter_names_its_resource() {
+        let mut messages: Vec<String> = Vec::new();
+        for route in routes::all().iter().filter(|route| !route.older && route.path.contains('{')) {
+            let missing = missing_resource(route.path, &params(route.path));
+            messages.push(missing.unwrap_or_else(|| panic!("{} names nothing", route.path)).to_string());
+        }
+        messages.sort();
+        messages.dedup();
+        insta::assert_snapshot!(messages.join("\n"), @r"
+        no budget of tenant `a-tenant`, or it is not yours to see
+        no egress profile `a-name`
+        no exec `a-exec` in sandbox `a-id`
+        no image `a-name`
+        no model provider `a-provider`
+        no permission `a-permission` is asked for by task `a-task` in sandbox `a-id`
+        no preview link `a-link` in sandbox `a-id`
+        no sandbox `a-id`, or it belongs to another owner
+        no service `a-service` in sandbox `a-id`
+        no task `a-task` in sandbox `a-id`
+        no token `a-token`, or it belongs to another tenant
+        ");
+        assert_eq!(missing_resource("/v1/sandboxes", &[]), None);
+    }
+
+    #[test]
+    fn a_hostile_name_is_sanitized() {
+        let id = format!("\u{1b}]0;t\u{7}\u{1b}[2Ja\nb{}", "x".repeat(1_000));
+        let missing = missing_resource("/v1/sandboxes/{id}", &[("id".to_owned(), id)]).expect("a sandbox");
+        let text = missing.to_string();
+        assert!(
+            text.starts_with("no sandbox `a bxx") && text.len() < 200 && !text.contains('\u{1b}'),
+            "{text}"
+        );
+    }
+}

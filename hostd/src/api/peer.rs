@@ -1,0 +1,25 @@
+//! The client side of a connection to the API.
+
+use std::net::SocketAddr;
+
+/// Who is on the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    Tcp {
+        from: SocketAddr,
+        local: SocketAddr,
+    },
+    /// On the Unix socket, as the kernel says.
+    Unix {
+        uid: u32,
+    },
+}
+
+impl Peer {
+    pub fn is_loopback(self) -> bool {
+        match self {
+            Self::Tcp { from, .. } => from.ip().to_canonical().is_loopback(),
+            Self::Unix { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Which names the API answers to. A page in a browser can be made to send requests here under another
+//! name (DNS rebinding) or from another site: neither is let in, whatever token it carries.
+
+use super::{error::CallError, peer::Peer};
+use hyper::{
+    HeaderMap, Uri,
+    header::{HOST, HeaderName, ORIGIN},
+};
+use protocol::api::ApiErrorCode;
+use std::net::{IpAddr, SocketAddr};
+
+/// Whether a request under this name and from this site may be looked at.
+pub fn check(peer: Peer, headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), CallError> {
+    let Peer::Tcp { local, .. } = peer else {
+        // Browsers do not speak on Unix sockets.
+        return Ok(());
+    };
+    let host = single_header(headers, &HOST)?.or_else(|| uri.authority().map(|authority| authority.as_str()));
+    let host = host.ok_or_else(|| forbidden("the request has no Host"))?;
+    if !is_served_name(host, local, names) {
+        return Err(forbidden("this Host is not served here; add it to the names of the API"));
+    }
+    match single_header(headers, &ORIGIN)? {
+        Some(origin) if !is_same_origin(origin, host, names) => {
+            Err(forbidden("requests of other sites are refused; this Origin is not the API's own"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, CallError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => {
+            value.to_str().map(Some).map_err(|_| forbidden("Host and Origin must be visible ASCII"))
+        }
+        (Some(_), Some(_)) => Err(forbidden("Host and Origin may be given once")),
+    }
+}
+
+fn is_served_name(authority: &str, local: SocketAddr, names: &[String]) -> bool {
+    let name = without_port(authority);
+    let listed = names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    // An address cannot be made to point elsewhere: loopback, or the one the connection came in on.
+    let by_address =
+        address.is_ok_and(|ip| ip.is_loopback() || ip.to_canonical() == local.ip().to_canonical());
+    listed || by_address || name.eq_ignore_ascii_case("localhost")
+}
+
+/// The very site the request goes to (an app on another port of localhost is another site), or a
+/// configured name.
+fn is_same_origin(origin: &str, host: &str, names: &[String]) -> bool {
+    let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    rest.is_some_and(|authority| {
+        authority.eq_ignore_ascii_case(host)
+            || names.iter().any(|known| known.eq_ignore_ascii_case(without_port(authority)))
+    })
+}
+
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        // A colon inside brackets belongs to the address.
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => authority,
+    }
+}
+
+fn forbidden(message: &str) -> CallError {
+    CallError::new(ApiErrorCode::Forbidden, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn allowed(host: &str, origin: Option<&str>, expected: bool) {
+        let local = "10.0.0.7:9090".parse().unwrap();
+        let peer = Peer::Tcp { from: "10.0.0.9:4444".parse().unwrap(), local };
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        let names = ["slipway.example".to_owned()];
+        let found = check(peer, &headers, &Uri::from_static("/v1/host"), &names).is_ok();
+        assert_eq!(found, expected, "{host} {origin:?}");
+    }
+
+    #[test]
+    fn served_host_names_are_accepted_and_others_are_not() {
+        for good in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1:9090",
+            "[::1]:9090",
+            "[::1]",
+            "10.0.0.7",
+            "Slipway.Example:443",
+        ] {
+            allowed(good, None, true);
+        }
+        for bad in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.8",
+            "",
+            ":9090",
+            "x.localhost",
+            "user@localhost",
+            "0.0.0.0",
+        ] {
+            allowed(bad, None, false);
+        }
+    }
+
+    #[test]
+    fn cross_origin_requests_are_refused() {
+        let table = [
+            ("http://localhost:9090", true),
+            ("http://slipway.example", true),
+            ("http://localhost:3000", false),
+            ("http://s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.localhost:9090", false),
+            ("https://evil.example", false),
+            ("null", false),
+            ("file://localhost:9090", false),
+        ];
+        for (origin, expected) in table {
+            allowed("localhost:9090", Some(origin), expected);
+        }
+    }
+
+    #[test]
+    fn a_request_with_no_host_or_two_is_refused() {
+        let local = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer::Tcp { from: local, local };
+        let mut headers = HeaderMap::new();
+        assert!(check(peer, &headers, &Uri::from_static("/"), &[]).is_err());
+        headers.append(HOST, "localhost".parse().unwrap());
+        headers.append(HOST, "localhost".parse().unwrap());
+        assert!(check(peer, &headers, &Uri::from_static("/"), &[]).is_err());
+        assert!(check(Peer::Unix { uid: 0 }, &headers, &Uri::from_static("/"), &[]).is_ok());
+    }
+}

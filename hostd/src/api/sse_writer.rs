@@ -1,0 +1,144 @@
+//! Events as server-sent events, from where the subscriber is: out of the newest ones, which are in memory
+//! once for everybody, or out of the log. What is held for one subscriber is what it is being sent.
+
+use super::{
+    call::Call,
+    error::{CallError, error_chain},
+    limits,
+    stream_limits::StreamPermit,
+};
+use crate::store::{Batch, EventFilter, Following, Store, Topic};
+use axum::{BoxError, body::Body, response::Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::unfold;
+use http_body_util::StreamBody;
+use hyper::{
+    body::Frame,
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue},
+};
+use std::{collections::VecDeque, time::Duration};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+const RETRY_FIELD: &[u8] = b"retry: 1000\n\n";
+const HEARTBEAT_COMMENT: &[u8] = b": still here\n\n";
+/// Proxies that gather answers let this one pass.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+pub struct SseSubscriber {
+    store: Store,
+    following: Following,
+    closing: CancellationToken,
+    filter: EventFilter,
+    /// Everything up to here was sent, or is about to be.
+    after: u64,
+    /// On its way to the subscriber.
+    pending: VecDeque<Bytes>,
+    /// The task that is followed has ended.
+    ended: bool,
+    _permit: StreamPermit,
+}
+
+impl SseSubscriber {
+    pub fn new(call: &Call, filter: EventFilter, after: u64) -> Result<Self, CallError> {
+        let api = &call.api;
+        let permit = call.stream_permit()?;
+        let store = api.fleet.store();
+        let topic = match (filter.task, filter.sandbox) {
+            (Some(task), _) => Topic::Task(task),
+            (None, Some(sandbox)) => Topic::Sandbox(sandbox),
+            (None, None) => Topic::All,
+        };
+        Ok(Self {
+            store: store.clone(),
+            following: store.follow(topic),
+            closing: api.closing.clone(),
+            filter,
+            after,
+            pending: VecDeque::from([Bytes::from_static(RETRY_FIELD)]),
+            ended: false,
+            _permit: permit,
+        })
+    }
+
+    pub fn response(self) -> Response {
+        let frames = unfold(Some(self), |subscriber| async {
+            let mut subscriber = subscriber?;
+            match subscriber.next().await {
+                Ok(Some(bytes)) => Some((Ok(Frame::data(bytes)), Some(subscriber))),
+                Ok(None) => None,
+                // Cut off: the client comes back with the number of the last event it saw.
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        let mut response = Response::new(Body::new(StreamBody::new(frames)));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+        response
+    }
+
+    /// The next piece of the stream; `None` at its end, and when hostd shuts down.
+    async fn next(&mut self) -> Result<Option<Bytes>, BoxError> {
+        loop {
+            if let Some(chunk) = self.next_chunk() {
+                return Ok(Some(chunk));
+            }
+            if self.ended || self.closing.is_cancelled() {
+                return Ok(None);
+            }
+            match self.following.after(self.after, limits::SSE_CHUNK_MAX_BYTES) {
+                Some(news) if !news.is_empty() => self.push_batches(news.iter().map(AsRef::as_ref)),
+                Some(_) => {
+                    tokio::select! {
+                        // All only wait: nothing is lost by any of them being dropped.
+                        () = self.following.changed() => {}
+                        () = self.closing.cancelled() => {}
+                        () = sleep(Duration::from_millis(limits::SSE_HEARTBEAT_MS)) => {
+                            return Ok(Some(Bytes::from_static(HEARTBEAT_COMMENT)));
+                        }
+                    }
+                }
+                None => self.read_log().await?,
+            }
+        }
+    }
+
+    /// What is pending: one piece as it is, shared with others, or several small ones as one.
+    fn next_chunk(&mut self) -> Option<Bytes> {
+        let first = self.pending.pop_front()?;
+        let fits = |bytes: usize, next: &Bytes| bytes + next.len() <= limits::SSE_CHUNK_MAX_BYTES;
+        if !self.pending.front().is_some_and(|next| fits(first.len(), next)) {
+            return Some(first);
+        }
+        let mut joined = BytesMut::from(first);
+        while let Some(next) = self.pending.pop_front_if(|next| fits(joined.len(), next)) {
+            joined.extend_from_slice(&next);
+        }
+        Some(joined.freeze())
+    }
+
+    fn push_batches<'a>(&mut self, batches: impl Iterator<Item = &'a Batch>) {
+        for batch in batches {
+            if self.filter.admits(batch) {
+                let frames = batch.select(self.after, &self.filter.kinds);
+                if !frames.is_empty() {
+                    self.pending.push_back(frames);
+                }
+                self.ended |= batch.ends && self.filter.task.is_some();
+            }
+            self.after = self.after.max(batch.last);
+        }
+    }
+
+    async fn read_log(&mut self) -> Result<(), BoxError> {
+        let part = self.store.log(self.filter.clone(), self.after).await.inspect_err(|error| {
+            warn!(cause = error_chain(error), "a stream of events was cut off");
+        })?;
+        self.push_batches(part.batches.iter());
+        self.after = self.after.max(part.through);
+        Ok(())
+    }
+}

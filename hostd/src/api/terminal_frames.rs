@@ -1,0 +1,114 @@
+//! What runtimed shows of a terminal, piece by piece. Nothing of it is believed: a piece has a bound. A piece is
+//! not waited for: its parts are passed on as they come, so that no more than one read is held for a viewer.
+
+use super::limits;
+use crate::backpressure::read_piece;
+use bytes::{Buf as _, Bytes, BytesMut};
+use protocol::PieceHead;
+use std::io;
+use tokio::io::AsyncRead;
+
+pub struct TerminalFrames<R> {
+    from: R,
+    buffer: BytesMut,
+    /// What is still to come of a piece whose head was read: its position, and how many bytes.
+    rest: PieceHead,
+}
+
+impl<R: AsyncRead + Unpin> TerminalFrames<R> {
+    pub fn new(from: R) -> Self {
+        Self { from, buffer: BytesMut::new(), rest: PieceHead { at: 0, length: 0 } }
+    }
+
+    /// The position and the bytes of the next piece, or of the part of it that came; `None` at the end. Safe to
+    /// cancel: what was read is kept.
+    pub async fn next(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+        loop {
+            if let Some(part) = self.part()? {
+                return Ok(Some(part));
+            }
+            let received = read_piece(&mut self.from).await?;
+            if received.is_empty() {
+                return Ok(None);
+            }
+            self.buffer.extend_from_slice(&received);
+        }
+    }
+
+    fn part(&mut self) -> io::Result<Option<(u64, Bytes)>> {
+        if self.rest.length == 0 {
+            let Some(head) = self.buffer.first_chunk::<{ PieceHead::BYTES }>() else { return Ok(None) };
+            let head = PieceHead::from_bytes(*head);
+            if usize::try_from(head.length).unwrap_or(usize::MAX) > limits::TERMINAL_FRAME_MAX_BYTES {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece that is too long"));
+            }
+            self.buffer.advance(PieceHead::BYTES);
+            self.rest = head;
+            if head.length == 0 {
+                return Ok(Some((head.at, Bytes::new())));
+            }
+        }
+        if self.buffer.is_empty() {
+            return Ok(None);
+        }
+        let received = self.buffer.len().min(self.rest.length as usize);
+        let at = self.rest.at;
+        self.rest = PieceHead {
+            at: at.saturating_add(received as u64),
+            length: self.rest.length.saturating_sub(u32::try_from(received).unwrap_or(u32::MAX)),
+        };
+        Ok(Some((at, self.buffer.split_to(received).freeze())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backpressure::PIECE_BYTES;
+
+    #[tokio::test]
+    async fn no_byte_of_a_frame_is_lost_however_it_is_cut() {
+        let mut wire = Vec::new();
+        for (at, text) in [(5, "hello"), (10, ""), (99, "far")] {
+            wire.extend(PieceHead { at, length: text.len() as u32 }.to_bytes());
+            wire.extend(text.as_bytes());
+        }
+        for size in 1..wire.len() {
+            let mut cut = in_chunks(&wire, size);
+            let mut frames = TerminalFrames::new(&mut cut);
+            let mut seen = Vec::new();
+            while let Some((at, bytes)) = frames.next().await.unwrap() {
+                seen.extend((at..).zip(bytes.iter().copied().map(char::from)));
+            }
+            let text = [(5, 'h'), (6, 'e'), (7, 'l'), (8, 'l'), (9, 'o'), (99, 'f'), (100, 'a'), (101, 'r')];
+            assert_eq!(seen, text, "{size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_longest_frame_comes_in_parts_of_one_read() {
+        let length = limits::TERMINAL_FRAME_MAX_BYTES;
+        let mut wire = PieceHead { at: 7, length: length as u32 }.to_bytes().to_vec();
+        wire.resize(PieceHead::BYTES + length, b'x');
+        let mut frames = TerminalFrames::new(wire.as_slice());
+        let mut next = 7;
+        while let Some((at, bytes)) = frames.next().await.unwrap() {
+            assert!(at == next && bytes.len() <= PIECE_BYTES, "{} bytes at {at}", bytes.len());
+            next += bytes.len() as u64;
+        }
+        assert_eq!(next, 7 + length as u64);
+    }
+
+    /// Gives so many bytes at a time.
+    fn in_chunks(wire: &[u8], size: usize) -> impl AsyncRead + Unpin {
+        let chunks: Vec<io::Result<Bytes>> =
+            wire.chunks(size).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+        tokio_util::io::StreamReader::new(futures_util::stream::iter(chunks))
+    }
+
+    #[tokio::test]
+    async fn a_frame_over_the_limit_is_rejected() {
+        let head = PieceHead { at: 0, length: u32::MAX }.to_bytes();
+        assert!(TerminalFrames::new(head.as_slice()).next().await.is_err());
+    }
+}

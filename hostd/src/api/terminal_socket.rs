@@ -1,0 +1,187 @@
+//! One viewer's WebSocket: what he says, what he is shown, and how one parts.
+//!
+//! ```text
+//!  runtimed ── frames ──▶ show ──▶ binary; text where the position jumps; ping ──▶ viewer
+//!  runtimed ◀── typed ─── hear ◀── binary; text for the size; pong ◀────────────── viewer
+//! ```
+//!
+//! **Invariant:** nothing is queued here. A viewer who reads slowly holds up only the stream from his own reader
+//! of the log; one who is dead is found by his silence.
+
+use super::{limits, terminal_frames::TerminalFrames};
+use crate::backpressure::PIECE_BYTES;
+use bytes::Bytes;
+use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use protocol::{
+    TtySize,
+    api::{TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText},
+};
+use std::time::Duration;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
+    time::{interval, timeout},
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Error, Message,
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
+    },
+};
+
+/// The protocol's own bound for the reason in a close frame.
+const REASON_MAX_BYTES: usize = 123;
+/// Allocated for every viewer; keys are short.
+const READ_BUFFER_BYTES: usize = 4 << 10;
+/// One frame of output that waits for the socket, and what is said around it.
+const WRITE_BUFFER_MAX_BYTES: usize = 2 * PIECE_BYTES;
+
+/// How it came to an end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SocketEnd {
+    /// He left, or his connection did.
+    Disconnected,
+    Silent,
+    MessageTooLarge,
+    /// He does not speak the protocol of WebSockets.
+    ProtocolError,
+    /// He said something else than what is understood.
+    InvalidMessage(String),
+    /// runtimed has no more to show.
+    OutputEnded,
+    /// The same, and how the exec ended is not known.
+    ExitUnknown,
+    ShuttingDown,
+}
+
+/// What a viewer says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ViewerInput {
+    Keys(Bytes),
+    Resize(TtySize),
+    Closed(SocketEnd),
+}
+
+pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(socket: S) -> WebSocketStream<S> {
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(VIEWER_MESSAGE_MAX_BYTES))
+        .max_frame_size(Some(VIEWER_MESSAGE_MAX_BYTES))
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(0)
+        .max_write_buffer_size(WRITE_BUFFER_MAX_BYTES);
+    WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await
+}
+
+/// The next thing he says. Safe to cancel: what came of a message is kept.
+pub async fn next_input(from: &mut (impl Stream<Item = Result<Message, Error>> + Unpin)) -> ViewerInput {
+    let silent_max = Duration::from_millis(limits::TERMINAL_SILENT_MAX_MS);
+    loop {
+        let message = match timeout(silent_max, from.next()).await {
+            Err(_) => return ViewerInput::Closed(SocketEnd::Silent),
+            Ok(None) => return ViewerInput::Closed(SocketEnd::Disconnected),
+            Ok(Some(message)) => message,
+        };
+        match message {
+            Ok(Message::Binary(bytes)) => return ViewerInput::Keys(bytes),
+            Ok(Message::Text(text)) => return parse_text(&text),
+            Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
+            Ok(Message::Close(_)) => return ViewerInput::Closed(SocketEnd::Disconnected),
+            Err(Error::Capacity(_)) => return ViewerInput::Closed(SocketEnd::MessageTooLarge),
+            Err(Error::Protocol(_) | Error::Utf8(_) | Error::AttackAttempt) => {
+                return ViewerInput::Closed(SocketEnd::ProtocolError);
+            }
+            Err(_) => return ViewerInput::Closed(SocketEnd::Disconnected),
+        }
+    }
+}
+
+fn parse_text(text: &str) -> ViewerInput {
+    match serde_json::from_str(text) {
+        Ok(ViewerText::Resize { cols, rows }) => ViewerInput::Resize(TtySize { cols, rows }),
+        Err(error) => ViewerInput::Closed(SocketEnd::InvalidMessage(format!(
+            "text must be {{\"resize\":{{…}}}}: {error}"
+        ))),
+    }
+}
+
+/// Shows every frame as it comes, until there are no more.
+pub async fn send_frames<R: AsyncRead + Unpin>(
+    mut frames: TerminalFrames<R>,
+    to: &mut (impl Sink<Message, Error = Error> + Unpin),
+) -> SocketEnd {
+    let mut pings = interval(Duration::from_millis(limits::TERMINAL_PING_MS));
+    let mut expected = None;
+    loop {
+        let sent = tokio::select! {
+            // Both are safe to cancel: a frame stays in the buffer, a tick that is missed comes later.
+            frame = frames.next() => match frame {
+                Ok(Some((at, bytes))) => {
+                    let jumps = expected != Some(at);
+                    expected = Some(at.saturating_add(bytes.len() as u64));
+                    send_frame(to, jumps.then_some(at), bytes).await
+                }
+                Ok(None) | Err(_) => return SocketEnd::OutputEnded,
+            },
+            _ = pings.tick() => to.send(Message::Ping(Bytes::new())).await,
+        };
+        if sent.is_err() {
+            return SocketEnd::Disconnected;
+        }
+    }
+}
+
+async fn send_frame(
+    to: &mut (impl Sink<Message, Error = Error> + Unpin),
+    at: Option<u64>,
+    bytes: Bytes,
+) -> Result<(), Error> {
+    if let Some(at) = at {
+        to.feed(text_message(&TerminalText::Position(at))).await?;
+    }
+    to.send(Message::Binary(bytes)).await
+}
+
+pub fn text_message(text: &TerminalText) -> Message {
+    Message::text(serde_json::to_string(text).expect("no map in it"))
+}
+
+/// Says why, and waits a moment for him to hear it.
+pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>, ended: &SocketEnd) {
+    let frame = close_reason(ended).map(|(code, reason)| {
+        let fits = &reason[..reason.floor_char_boundary(REASON_MAX_BYTES)];
+        CloseFrame { code, reason: fits.into() }
+    });
+    let closing = async {
+        match frame {
+            Some(frame) => socket.close(Some(frame)).await?,
+            // The answer to his own farewell, if there was one, is waiting.
+            None => socket.flush().await?,
+        }
+        if matches!(ended, SocketEnd::MessageTooLarge | SocketEnd::ProtocolError) {
+            // What he still sends is read, or the kernel would throw away what he was told.
+            let mut ignored = [0; READ_BUFFER_BYTES];
+            while socket.get_mut().read(&mut ignored).await? > 0 {}
+        }
+        while socket.next().await.transpose()?.is_some() {}
+        Ok::<(), Error>(())
+    };
+    // Whether he listened is his own business.
+    let _ = timeout(Duration::from_millis(limits::TERMINAL_CLOSE_MAX_MS), closing).await;
+}
+
+fn close_reason(ended: &SocketEnd) -> Option<(CloseCode, &str)> {
+    Some(match ended {
+        SocketEnd::Disconnected => return None,
+        SocketEnd::Silent => (CloseCode::Again, "silent for too long; attach again"),
+        SocketEnd::MessageTooLarge => (CloseCode::Size, "a message may have 65536 bytes"),
+        SocketEnd::ProtocolError => (CloseCode::Protocol, "not the WebSocket protocol"),
+        SocketEnd::InvalidMessage(why) => (CloseCode::Policy, why),
+        SocketEnd::OutputEnded => (CloseCode::Normal, "ended"),
+        SocketEnd::ExitUnknown => (CloseCode::Again, "the sandbox does not answer; attach again in a moment"),
+        SocketEnd::ShuttingDown => (CloseCode::Away, "hostd is shutting down; attach again in a moment"),
+    })
+}
+
+#[cfg(test)]
+#[path = "terminal_socket_tests.rs"]
+mod tests;
