@@ -4,7 +4,7 @@ use crate::{
     age::age,
     client::ClientError,
     output::escaped,
-    tame::TerminalFilter,
+    sanitize::TerminalFilter,
     terminal,
     text::{plain, word},
 };

@@ -38,7 +38,7 @@ mod viewer;
 mod winsize;
 mod wire;
 
-use protocol::tame;
+use protocol::sanitize;
 
 fn main() {
     if let Some(code) = completion::answer() {

@@ -2,7 +2,7 @@
 
 use crate::{
     failure::Failure,
-    tame::{TerminalFilter, reorders},
+    sanitize::{TerminalFilter, is_bidi_control},
 };
 use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -61,7 +61,7 @@ impl Output {
 pub fn escaped(json: &[u8]) -> Vec<u8> {
     let mut shown = String::with_capacity(json.len());
     for c in String::from_utf8_lossy(json).chars() {
-        if (c.is_control() && !c.is_ascii_whitespace()) || reorders(c) {
+        if (c.is_control() && !c.is_ascii_whitespace()) || is_bidi_control(c) {
             shown.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             shown.push(c);

@@ -5,7 +5,7 @@ use crate::{
     failure::{Failure, eprint_line},
     follow::payload_bytes,
     output::Output,
-    tame::TerminalFilter,
+    sanitize::TerminalFilter,
     terminal,
 };
 use clap::Args;

@@ -16,7 +16,7 @@ use crate::{
     signals::{Received, Signals},
     stdin,
 };
-use protocol::{CancelRequest, Scope, SignalRequest, api::ApiErrorCode};
+use protocol::{CancelRequest, SignalRequest, SignalScope, api::ApiErrorCode};
 use std::sync::Arc;
 use tokio::task::{JoinHandle, block_in_place};
 
@@ -126,7 +126,7 @@ impl Session {
     }
 
     fn signal(&self, name: &str) -> Ask {
-        let body = SignalRequest { signal: name.to_owned(), scope: Scope::Group };
+        let body = SignalRequest { signal: name.to_owned(), scope: SignalScope::Group };
         Ask::post(format!("{}/signal", self.path)).json(&body)
     }
 

@@ -1,6 +1,6 @@
 //! Words and text as people may see them.
 
-use crate::tame::{Tame, one_line};
+use crate::sanitize::{LineSanitizer, one_line};
 use serde::Serialize;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
@@ -19,7 +19,7 @@ pub fn word(value: &impl Serialize) -> String {
 
 /// Text from inside a sandbox in one line, without what could steer a terminal.
 pub fn plain(text: &str) -> String {
-    Tame::default().part(text).trim_end_matches('\n').replace(['\n', '\t'], " ")
+    LineSanitizer::default().push(text).trim_end_matches('\n').replace(['\n', '\t'], " ")
 }
 
 /// Columns of a terminal that a text takes.

@@ -132,9 +132,9 @@ pub struct ExecView {
 
 /// Who gets a signal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SignalScope))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum SignalScope {
     Leader,
     /// The leader's process group: what a terminal's Ctrl-C reaches.
     #[default]
@@ -149,7 +149,7 @@ pub struct SignalRequest {
     /// `TERM`, `SIGTERM` or `15`.
     pub signal: String,
     #[serde(default)]
-    pub scope: Scope,
+    pub scope: SignalScope,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,19 +10,19 @@ mod error;
 mod event;
 mod exec;
 mod hold;
-mod inside;
 pub mod limits;
 #[cfg(feature = "log")]
 pub mod log_line;
 mod model;
 mod name;
 mod output;
+pub mod sanitize;
 mod service;
 mod status;
-pub mod tame;
 mod task;
 mod task_event;
-mod terminal;
+mod terminal_frame;
+mod well_known;
 
 pub use agent::{
     AcpAgent, Agent, AgentKind, Decision, PermissionAnswer, PermissionRule, Permissions, ProgramsRequest,
@@ -31,11 +31,10 @@ pub use agent::{
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, ErrorInner};
 pub use event::{BadCursor, Cursor, Event, Fact};
 pub use exec::{
-    CancelRequest, EnvMap, ExecRequest, ExecState, ExecView, Exit, Hint, Resize, Scope, SignalRequest,
+    CancelRequest, EnvMap, ExecRequest, ExecState, ExecView, Exit, Hint, Resize, SignalRequest, SignalScope,
     TtySize,
 };
 pub use hold::{HoldRequest, HoldView};
-pub use inside::{AGENTS_BIN, AGENTS_DIR, INSIDE_PORT, MODEL_URL, STATUS_URL, STATUS_URL_NAME};
 pub use model::{Dialect, ModelCall, ModelCallState, Usage};
 pub use name::{BadName, ExecId, HoldName, ProfileName, ServiceName, TaskId, WarmName};
 pub use output::{Chunk, Encoding, Payload, Stream};
@@ -54,4 +53,7 @@ pub use task_event::{
     Diff, ModelFact, Permission, PermissionOption, PermissionState, PlanEntry, TaskEvent, TaskFact, Text,
     Tool, ToolStatus,
 };
-pub use terminal::PieceHead;
+pub use terminal_frame::TerminalFrameHeader;
+pub use well_known::{
+    AGENTS_BIN, AGENTS_DIR, HOSTD_PORT_IN_SANDBOX, MODEL_URL, STATUS_URL, STATUS_URL_VARIABLE,
+};

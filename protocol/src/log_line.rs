@@ -11,7 +11,7 @@ const EPOCH_MAX: u64 = u64::MAX >> 1;
 const SUM_BYTES: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct LogLine<'a> {
     pub cursor: Cursor,
     pub kind: &'a str,
     pub json: &'a str,
@@ -31,23 +31,23 @@ pub fn push(
     kind: &str,
     event: &impl Serialize,
 ) -> Result<(), serde_json::Error> {
-    let begun = begin(out, cursor, kind);
+    let open_line = begin(out, cursor, kind);
     if let Err(error) = serde_json::to_writer(&mut *out, event) {
-        out.truncate(begun.start);
+        out.truncate(open_line.start);
         return Err(error);
     }
-    begun.end(out);
+    open_line.end(out);
     Ok(())
 }
 
 /// A line whose JSON is still to come.
 #[must_use = "a line without its end is torn"]
-pub struct Begun {
+pub struct OpenLine {
     start: usize,
 }
 
 /// Begins a line. What is added then is its JSON, without a line feed.
-pub fn begin(out: &mut Vec<u8>, cursor: Cursor, kind: &str) -> Begun {
+pub fn begin(out: &mut Vec<u8>, cursor: Cursor, kind: &str) -> OpenLine {
     let start = out.len();
     out.extend_from_slice(b"00000000 ");
     push_number(out, cursor.epoch);
@@ -56,7 +56,7 @@ pub fn begin(out: &mut Vec<u8>, cursor: Cursor, kind: &str) -> Begun {
     out.push(b' ');
     out.extend_from_slice(kind.as_bytes());
     out.push(b' ');
-    Begun { start }
+    OpenLine { start }
 }
 
 /// Adds a number in decimal digits. Formatting in general costs more than all the rest of a line.
@@ -75,7 +75,7 @@ pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-impl Begun {
+impl OpenLine {
     pub fn end(self, out: &mut Vec<u8>) {
         let sum = crc32fast::hash(&out[self.start + SUM_BYTES + 1..]);
         for (place, shift) in out[self.start..self.start + SUM_BYTES].iter_mut().zip((0..32).step_by(4).rev())
@@ -87,7 +87,7 @@ impl Begun {
 }
 
 /// Reads a line without its line feed; nothing where the checksum is wrong.
-pub fn decode(line: &[u8]) -> Option<Line<'_>> {
+pub fn decode(line: &[u8]) -> Option<LogLine<'_>> {
     let (sum, rest) = line.split_at_checked(SUM_BYTES)?;
     let rest = rest.strip_prefix(b" ")?;
     let expected = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
@@ -95,11 +95,11 @@ pub fn decode(line: &[u8]) -> Option<Line<'_>> {
         return None;
     }
     let mut parts = std::str::from_utf8(rest).ok()?.splitn(3, ' ');
-    Some(Line { cursor: parts.next()?.parse().ok()?, kind: parts.next()?, json: parts.next()? })
+    Some(LogLine { cursor: parts.next()?.parse().ok()?, kind: parts.next()?, json: parts.next()? })
 }
 
 /// The whole lines of a file whose checksums are right; what is torn or damaged is passed over.
-pub fn lines(bytes: &[u8]) -> impl Iterator<Item = Line<'_>> {
+pub fn lines(bytes: &[u8]) -> impl Iterator<Item = LogLine<'_>> {
     bytes.split_inclusive(|byte| *byte == b'\n').filter_map(|line| decode(line.strip_suffix(b"\n")?))
 }
 

@@ -15,7 +15,7 @@ pub enum Dialect {
 impl Dialect {
     pub const ALL: [Self; 3] = [Self::Anthropic, Self::Openai, Self::Gemini];
 
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
             Self::Openai => "openai",
@@ -24,8 +24,8 @@ impl Dialect {
     }
 
     /// Also what a provider of this name speaks.
-    pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dialect| dialect.word() == word)
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dialect| dialect.as_str() == name)
     }
 }
 

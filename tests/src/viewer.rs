@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::Upgraded;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use protocol::PieceHead;
+use protocol::TerminalFrameHeader;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -73,12 +73,12 @@ impl Viewer {
 
     /// Takes one piece; false when there are no more.
     pub async fn piece(&mut self) -> Result<bool> {
-        let mut head = [0; PieceHead::BYTES];
+        let mut head = [0; TerminalFrameHeader::BYTES];
         match self.stream.read_exact(&mut head).await {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
             read => read?,
         };
-        let head = PieceHead::from_bytes(head);
+        let head = TerminalFrameHeader::from_bytes(head);
         let mut bytes = vec![0; head.length as usize];
         self.stream.read_exact(&mut bytes).await?;
         self.lost += self.position.map_or(0, |before| head.at - before);

@@ -7,7 +7,7 @@ use crate::{
     feed::Feed,
     output::{Colour, Output},
     printer::RawFlag,
-    tame::TerminalFilter,
+    sanitize::TerminalFilter,
     text::plain,
 };
 use clap::Args;

@@ -167,7 +167,7 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), Failure> {
 fn added(view: &ProviderView) -> String {
     let ProviderView { name, base_url, .. } = view;
     let key = if view.has_key { "with its key" } else { "without a key" };
-    let added = format!("{name} added: {} at {base_url}, {key}\n", view.dialect.word());
+    let added = format!("{name} added: {} at {base_url}, {key}\n", view.dialect.as_str());
     let only = match view.models.as_slice() {
         [only] => Some(&only.name),
         _ => None,
@@ -232,7 +232,7 @@ fn table(providers: &[ProviderView], output: Output) -> String {
         };
         table.row([
             provider.name.as_str().into(),
-            provider.dialect.word().into(),
+            provider.dialect.as_str().into(),
             key,
             models.into(),
             provider.default.as_deref().unwrap_or_default().into(),

@@ -28,7 +28,7 @@ fn table(models: &[ModelView], output: Output) -> String {
         table.row([
             model.name.as_str().into(),
             model.provider.as_str().into(),
-            model.dialect.word().into(),
+            model.dialect.as_str().into(),
             usd(|price| price.input).into(),
             usd(|price| price.output).into(),
             model.model.as_deref().unwrap_or("any").into(),

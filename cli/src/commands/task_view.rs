@@ -3,8 +3,8 @@
 use crate::{
     age::age,
     output::{Colour, Output},
+    sanitize::one_line,
     table::{Cell, Table},
-    tame::one_line,
     task::{Listing, Style, summary},
     text::{short, word},
 };

@@ -1,7 +1,7 @@
 //! A change that an agent asks to make, as a unified diff that a person reads before deciding. Pure.
 
 use super::style::Style;
-use crate::{output::Colour, tame::Tame};
+use crate::{output::Colour, sanitize::LineSanitizer};
 use protocol::{Diff, Permission};
 use similar::{ChangeTag, TextDiff};
 
@@ -91,7 +91,7 @@ fn unified(diff: &Diff) -> Vec<(Option<Colour>, String)> {
 
 /// One line of a stranger's text, as one line whatever is in it.
 fn shown(colour: Option<Colour>, line: &str, style: Style) -> String {
-    let tame = Tame::default().part(line).replace(['\n', '\r'], " ");
+    let tame = LineSanitizer::default().push(line).replace(['\n', '\r'], " ");
     let mut short: String = tame.chars().take(LINE_CHARS).collect();
     if short.len() < tame.len() {
         short.push('…');

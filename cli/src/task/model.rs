@@ -1,7 +1,7 @@
 //! What models do and cost, as a person reads it. Pure.
 
 use super::style::took;
-use crate::tame::one_line;
+use crate::sanitize::one_line;
 use protocol::{ModelCall, ModelCallState, Usage};
 
 /// Characters of a provider's words.

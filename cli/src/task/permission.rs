@@ -4,7 +4,7 @@ use super::{
     diff::{has_diff, short_path},
     tool::telling,
 };
-use crate::tame::one_line;
+use crate::sanitize::one_line;
 use protocol::{Decision, Permission, PermissionAnswer, PermissionState, Tool};
 
 /// Characters of what is asked for: more than of a call, since somebody decides by them.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     output::Colour,
-    tame::{Tame, one_line},
+    sanitize::{LineSanitizer, one_line},
     text::word,
 };
 use protocol::{
@@ -52,7 +52,7 @@ pub struct Render {
     style: Style,
     /// Whose line is not finished on the screen.
     open: Option<Voice>,
-    tames: [Tame; Voice::COUNT],
+    tames: [LineSanitizer; Voice::COUNT],
     calls: Calls,
     files: u64,
     number: Option<u64>,
@@ -68,7 +68,7 @@ impl Render {
         Self {
             style,
             open: None,
-            tames: [Tame::default(); Voice::COUNT],
+            tames: [LineSanitizer::default(); Voice::COUNT],
             calls: Calls::default(),
             files: 0,
             number: None,
@@ -307,7 +307,7 @@ impl Render {
         let bytes = decoded(&text.text, text.encoding);
         let tame = &mut self.tames[voice.index()];
         if self.style.terminal {
-            let shown = tame.part(&String::from_utf8_lossy(&bytes));
+            let shown = tame.push(&String::from_utf8_lossy(&bytes));
             let dims = voice != Voice::Message && !shown.is_empty();
             out.extend_from_slice(if dims { self.style.dim(&shown) } else { shown }.as_bytes());
         } else {
@@ -316,7 +316,7 @@ impl Render {
         if text.partial {
             self.open = Some(voice);
         } else {
-            tame.end();
+            tame.end_line();
             self.open = None;
             out.push(b'\n');
         }

@@ -30,7 +30,7 @@ impl Style {
             ChangeKind::Modified => ("M", Colour::Yellow),
             ChangeKind::Deleted => ("D", Colour::Red),
         };
-        let path = crate::tame::one_line(&payload_text(&file.path), PATH_CHARS);
+        let path = crate::sanitize::one_line(&payload_text(&file.path), PATH_CHARS);
         let counts = counts(file.added_lines.unwrap_or(0), file.deleted_lines.unwrap_or(0));
         format!("{} {path}{counts}", self.paint(colour, letter))
     }

@@ -4,7 +4,7 @@ use super::{
     model::usage as usage_text,
     style::{Style, counts, payload_text, took},
 };
-use crate::{exit, output::Colour, tame::Tame, tame::one_line};
+use crate::{exit, output::Colour, sanitize::LineSanitizer, sanitize::one_line};
 use protocol::{
     BuildStatus, Changes, Checkpoint, Durations, Exit, FailureReason, HealthOutcome, HealthStatus,
     TaskResult, TaskStatus,
@@ -62,7 +62,7 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
 fn stderr(result: &TaskResult) -> Vec<String> {
     let of_agent = result.failure_reason.is_some_and(FailureReason::is_of_agent);
     let Some(printed) = result.agent_stderr.as_ref().filter(|_| of_agent) else { return Vec::new() };
-    let tame = Tame::default().part(&payload_text(printed));
+    let tame = LineSanitizer::default().push(&payload_text(printed));
     let lines: Vec<&str> = tame.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(STDERR_LINES)..];
     if last.is_empty() {
@@ -221,7 +221,7 @@ pub fn checkpoint(checkpoint: &Checkpoint) -> Option<String> {
 }
 
 fn indented(text: &str) -> Vec<String> {
-    let tame = Tame::default().part(text);
+    let tame = LineSanitizer::default().push(text);
     tame.lines().map(|line| format!("  | {line}")).collect()
 }
 

@@ -22,7 +22,7 @@ use crate::{
 };
 use futures_util::{SinkExt as _, StreamExt as _, stream::SplitSink};
 use protocol::{
-    Scope, SignalRequest,
+    SignalRequest, SignalScope,
     api::{ApiErrorCode, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText},
 };
 use std::{
@@ -91,7 +91,7 @@ impl Viewer {
             }
             Attended::HungUp => {
                 // Nobody can be told when this fails.
-                let _ = self.client.send(self.signal("HUP", Scope::Group)).await;
+                let _ = self.client.send(self.signal("HUP", SignalScope::Group)).await;
                 Ok(129)
             }
         }
@@ -110,7 +110,7 @@ impl Viewer {
             let Some(socket) = found else { return Ok(Attended::Ended) };
             if self.from == From::Recent && seat.cursor.is_none() {
                 // A full-screen program draws itself anew. One that has ended refuses it, rightly.
-                let _ = self.client.send(self.signal("WINCH", Scope::Tree)).await;
+                let _ = self.client.send(self.signal("WINCH", SignalScope::Tree)).await;
             }
             match self.talk(socket, &mut seat, &mut patience).await? {
                 Talked::Over(attended) => return Ok(attended),
@@ -219,7 +219,7 @@ impl Viewer {
         format!("{}/execs/{}", self.sandbox_path, self.exec)
     }
 
-    fn signal(&self, name: &str, scope: Scope) -> Ask {
+    fn signal(&self, name: &str, scope: SignalScope) -> Ask {
         let body = SignalRequest { signal: name.to_owned(), scope };
         Ask::post(format!("{}/signal", self.exec_path())).json(&body)
     }

@@ -122,7 +122,7 @@ impl Texts<'_> {
             ("home", _) => Some(HOME.into()),
             ("app", _) => Some(APP.into()),
             ("base_url", Some(connection)) => {
-                Some(format!("{MODEL_URL}/{}", connection.dialect.word()).into())
+                Some(format!("{MODEL_URL}/{}", connection.dialect.as_str()).into())
             }
             ("key", Some(connection)) => Some(connection.key.as_str().into()),
             ("model", Some(connection)) => Some(connection.model.as_str().into()),

@@ -31,7 +31,7 @@ fn every_agent_gets_the_way_to_its_model_in_every_dialect_it_speaks() {
             for provider in ["openai", "mine"] {
                 let launch = launched(name, &connection(*dialect, provider), Permissions::default());
                 let told = format!("{:?} {:?} {:?}", launch.agent, launch.env, launch.firm_env);
-                for needed in ["slw-k", "m-1", &format!("{MODEL_URL}/{}", dialect.word())] {
+                for needed in ["slw-k", "m-1", &format!("{MODEL_URL}/{}", dialect.as_str())] {
                     assert!(told.contains(needed), "{name} {dialect:?} lacks {needed}: {told}");
                 }
                 for left in ["{key}", "{model}", "{base_url}", "{home}", "{app}"] {

@@ -230,7 +230,7 @@ fn check(name: &str, entry: &Entry) -> Result<(), BadAgent> {
         return Err(bad(key("find"), "must be names of programs or absolute paths, at least one"));
     }
     if let Some(dialect) = entry.dialects.iter().find(|dialect| !has_way(entry, **dialect)) {
-        let message = format!("must have {}: that is one of its dialects", dialect.word());
+        let message = format!("must have {}: that is one of its dialects", dialect.as_str());
         return Err(bad(key("env_for"), message));
     }
     if entry.files.keys().any(|path| !is_below(path)) {

@@ -7,7 +7,7 @@ use super::{
     exec_run::{self, ExecOutcome},
 };
 use crate::{control::Control, core::Access, store::SandboxRecord};
-use protocol::{EnvMap, ExecId, ExecRequest, Exit, api::SandboxId, tame::one_line};
+use protocol::{EnvMap, ExecId, ExecRequest, Exit, api::SandboxId, sanitize::one_line};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, PoisonError},

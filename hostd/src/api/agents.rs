@@ -108,7 +108,7 @@ fn view(
         path,
         version: inside.and_then(|inside| inside.versions.get(name).cloned()),
         pinned: entry.version.clone(),
-        dialects: entry.dialects.iter().map(|dialect| dialect.word().to_owned()).collect(),
+        dialects: entry.dialects.iter().map(|dialect| dialect.as_str().to_owned()).collect(),
         connected,
         how_to_connect,
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use futures_util::{StreamExt as _, stream};
 use protocol::{
-    INSIDE_PORT, ListeningPort,
+    HOSTD_PORT_IN_SANDBOX, ListeningPort,
     api::{SandboxId, SandboxStatus, SandboxView},
 };
 use std::{collections::BTreeSet, time::Duration};
@@ -19,7 +19,7 @@ pub async fn of_sandbox(api: &Api, sandbox: &SandboxId) -> Result<Vec<ListeningP
     let (_, control) = api.fleet.control(sandbox).await?;
     let mut all: Vec<ListeningPort> = control.get(&relay::runtimed_path(&["ports"]), CONTROL_TIMEOUT).await?;
     // The one that is left out is hostd's own, and no app can have it.
-    all.retain(|listening| listening.port != INSIDE_PORT);
+    all.retain(|listening| listening.port != HOSTD_PORT_IN_SANDBOX);
     Ok(all)
 }
 

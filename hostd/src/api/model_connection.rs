@@ -62,7 +62,7 @@ pub fn how_to_set_default() -> String {
 
 /// What to type to have a model that speaks it.
 pub fn how_to_add_provider(dialect: Dialect) -> String {
-    let word = dialect.word();
+    let word = dialect.as_str();
     format!(
         "give it a model: `slipway model add {word}` asks for the key, --key-file FILE reads it from a file"
     )

@@ -4,7 +4,7 @@
 use super::limits;
 use crate::backpressure::read_piece;
 use bytes::{Buf as _, Bytes, BytesMut};
-use protocol::PieceHead;
+use protocol::TerminalFrameHeader;
 use std::io;
 use tokio::io::AsyncRead;
 
@@ -12,12 +12,12 @@ pub struct TerminalFrames<R> {
     from: R,
     buffer: BytesMut,
     /// What is still to come of a piece whose head was read: its position, and how many bytes.
-    rest: PieceHead,
+    rest: TerminalFrameHeader,
 }
 
 impl<R: AsyncRead + Unpin> TerminalFrames<R> {
     pub fn new(from: R) -> Self {
-        Self { from, buffer: BytesMut::new(), rest: PieceHead { at: 0, length: 0 } }
+        Self { from, buffer: BytesMut::new(), rest: TerminalFrameHeader { at: 0, length: 0 } }
     }
 
     /// The position and the bytes of the next piece, or of the part of it that came; `None` at the end. Safe to
@@ -37,12 +37,14 @@ impl<R: AsyncRead + Unpin> TerminalFrames<R> {
 
     fn part(&mut self) -> io::Result<Option<(u64, Bytes)>> {
         if self.rest.length == 0 {
-            let Some(head) = self.buffer.first_chunk::<{ PieceHead::BYTES }>() else { return Ok(None) };
-            let head = PieceHead::from_bytes(*head);
+            let Some(head) = self.buffer.first_chunk::<{ TerminalFrameHeader::BYTES }>() else {
+                return Ok(None);
+            };
+            let head = TerminalFrameHeader::from_bytes(*head);
             if usize::try_from(head.length).unwrap_or(usize::MAX) > limits::TERMINAL_FRAME_MAX_BYTES {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece that is too long"));
             }
-            self.buffer.advance(PieceHead::BYTES);
+            self.buffer.advance(TerminalFrameHeader::BYTES);
             self.rest = head;
             if head.length == 0 {
                 return Ok(Some((head.at, Bytes::new())));
@@ -53,7 +55,7 @@ impl<R: AsyncRead + Unpin> TerminalFrames<R> {
         }
         let received = self.buffer.len().min(self.rest.length as usize);
         let at = self.rest.at;
-        self.rest = PieceHead {
+        self.rest = TerminalFrameHeader {
             at: at.saturating_add(received as u64),
             length: self.rest.length.saturating_sub(u32::try_from(received).unwrap_or(u32::MAX)),
         };
@@ -70,7 +72,7 @@ mod tests {
     async fn no_byte_of_a_frame_is_lost_however_it_is_cut() {
         let mut wire = Vec::new();
         for (at, text) in [(5, "hello"), (10, ""), (99, "far")] {
-            wire.extend(PieceHead { at, length: text.len() as u32 }.to_bytes());
+            wire.extend(TerminalFrameHeader { at, length: text.len() as u32 }.to_bytes());
             wire.extend(text.as_bytes());
         }
         for size in 1..wire.len() {
@@ -88,8 +90,8 @@ mod tests {
     #[tokio::test]
     async fn the_longest_frame_comes_in_parts_of_one_read() {
         let length = limits::TERMINAL_FRAME_MAX_BYTES;
-        let mut wire = PieceHead { at: 7, length: length as u32 }.to_bytes().to_vec();
-        wire.resize(PieceHead::BYTES + length, b'x');
+        let mut wire = TerminalFrameHeader { at: 7, length: length as u32 }.to_bytes().to_vec();
+        wire.resize(TerminalFrameHeader::BYTES + length, b'x');
         let mut frames = TerminalFrames::new(wire.as_slice());
         let mut next = 7;
         while let Some((at, bytes)) = frames.next().await.unwrap() {
@@ -108,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_frame_over_the_limit_is_rejected() {
-        let head = PieceHead { at: 0, length: u32::MAX }.to_bytes();
+        let head = TerminalFrameHeader { at: 0, length: u32::MAX }.to_bytes();
         assert!(TerminalFrames::new(head.as_slice()).next().await.is_err());
     }
 }

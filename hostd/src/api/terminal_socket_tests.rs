@@ -1,5 +1,5 @@
 use super::*;
-use protocol::PieceHead;
+use protocol::TerminalFrameHeader;
 use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
     time::Instant,
@@ -63,7 +63,7 @@ async fn positions_are_sent_where_they_jump_and_pings_come_in_between() {
     let (mut runtimed, inside) = duplex(BUFFER_BYTES);
     let shown = tokio::spawn(async move { send_frames(TerminalFrames::new(inside), &mut server).await });
     for (at, text) in [(5, "abc"), (8, "de"), (100, "f")] {
-        runtimed.write_all(&PieceHead { at, length: text.len() as u32 }.to_bytes()).await.unwrap();
+        runtimed.write_all(&TerminalFrameHeader { at, length: text.len() as u32 }.to_bytes()).await.unwrap();
         runtimed.write_all(text.as_bytes()).await.unwrap();
     }
     let position = |at: u64| Message::text(format!("{{\"position\":{at}}}"));

@@ -1,7 +1,7 @@
 //! Where the app in a sandbox is seen from outside: names and addresses of previews.
 
 use protocol::{
-    INSIDE_PORT,
+    HOSTD_PORT_IN_SANDBOX,
     api::{SandboxId, Visibility},
 };
 use std::collections::BTreeMap;
@@ -101,7 +101,7 @@ impl Preview {
     /// The port as text: without signs and zeros in front, and not hostd's own.
     pub fn new(sandbox: SandboxId, port: &str) -> Option<Self> {
         let plain = port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0');
-        let port = port.parse().ok().filter(|port| plain && *port != INSIDE_PORT)?;
+        let port = port.parse().ok().filter(|port| plain && *port != HOSTD_PORT_IN_SANDBOX)?;
         Some(Self { sandbox, port })
     }
 }
@@ -173,7 +173,7 @@ mod tests {
         ] {
             assert_eq!(previews.parse(bad), None, "{bad:?}");
         }
-        let own = format!("s-{ID}-{INSIDE_PORT}.preview.example.com");
+        let own = format!("s-{ID}-{HOSTD_PORT_IN_SANDBOX}.preview.example.com");
         assert_eq!(previews.parse(&own), None, "hostd's own port inside is nobody's app");
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 };
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::{INSIDE_PORT, api::SandboxId};
+use protocol::{HOSTD_PORT_IN_SANDBOX, api::SandboxId};
 use std::{
     convert::Infallible,
     future::pending,
@@ -152,7 +152,7 @@ impl Doorman {
     }
 
     async fn listen(&self, sandbox: &SandboxId) -> io::Result<Listeners> {
-        let at = |ip: IpAddr| self.here.guest.driver.listen(sandbox, (ip, INSIDE_PORT).into());
+        let at = |ip: IpAddr| self.here.guest.driver.listen(sandbox, (ip, HOSTD_PORT_IN_SANDBOX).into());
         let four = at(Ipv4Addr::LOCALHOST.into()).await?;
         let six = match at(Ipv6Addr::LOCALHOST.into()).await {
             Ok(six) => Some(six),

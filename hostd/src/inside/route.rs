@@ -3,7 +3,7 @@
 use crate::html::wants_html;
 use hyper::{HeaderMap, Method, Uri, header::HOST};
 use protocol::{
-    INSIDE_PORT,
+    HOSTD_PORT_IN_SANDBOX,
     api::{ApiError, ApiErrorCode},
 };
 
@@ -54,7 +54,7 @@ impl Refusal {
 
 pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Offer, Refusal> {
     // Whoever asks a proxy names a host in the request line; without a port that is another server than this.
-    let ours = |name: &str| is_ours(name) && name.ends_with(&format!(":{INSIDE_PORT}"));
+    let ours = |name: &str| is_ours(name) && name.ends_with(&format!(":{HOSTD_PORT_IN_SANDBOX}"));
     if method == Method::CONNECT || uri.authority().is_some_and(|name| !ours(name.as_str())) {
         return Ok(Offer::Outside);
     }
@@ -74,7 +74,7 @@ pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Offer, R
 }
 
 fn is_ours(authority: &str) -> bool {
-    let name = authority.strip_suffix(&format!(":{INSIDE_PORT}")).unwrap_or(authority);
+    let name = authority.strip_suffix(&format!(":{HOSTD_PORT_IN_SANDBOX}")).unwrap_or(authority);
     name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
 }
 

@@ -170,7 +170,7 @@ impl Catalogue {
             let names = self.names(tenant, dialects);
             ModelsError::NoModel(match names.is_empty() {
                 true => {
-                    let words: Vec<&str> = dialects.iter().map(|dialect| dialect.word()).collect();
+                    let words: Vec<&str> = dialects.iter().map(|dialect| dialect.as_str()).collect();
                     let words = words.join(" or ");
                     format!("no provider of models speaks {words}: add one with `slipway model add NAME --dialect …`")
                 }

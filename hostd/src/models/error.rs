@@ -12,7 +12,7 @@ pub enum ModelsError {
     Unknown { model: String, there_are: Vec<String> },
     #[error("more than one provider has {model:?}; say which: {}", .named.join(", "))]
     Ambiguous { model: String, named: Vec<String> },
-    #[error("{model:?} speaks {}, and the agent speaks {}", .speaks.word(), words(.agent))]
+    #[error("{model:?} speaks {}, and the agent speaks {}", .speaks.as_str(), words(.agent))]
     Speaks { model: String, speaks: Dialect, agent: Vec<Dialect> },
     #[error(
         "a bound of cost needs a price, and {model:?} has none: give it one with `slipway model add … --price`"
@@ -40,7 +40,7 @@ pub enum ModelsError {
 }
 
 fn words(dialects: &[Dialect]) -> String {
-    dialects.iter().map(|dialect| dialect.word()).collect::<Vec<_>>().join(" or ")
+    dialects.iter().map(|dialect| dialect.as_str()).collect::<Vec<_>>().join(" or ")
 }
 
 pub(super) fn invalid(field: &'static str, message: impl Into<String>) -> ModelsError {

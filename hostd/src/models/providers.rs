@@ -104,7 +104,7 @@ fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<Pro
     }
     let before = known.map(|known| known.record.dialect);
     let dialect =
-        spec.dialect.or(before).or_else(|| Dialect::named(name)).ok_or_else(|| {
+        spec.dialect.or(before).or_else(|| Dialect::from_name(name)).ok_or_else(|| {
             invalid("dialect", format!("say what {name} speaks: anthropic, openai or gemini"))
         })?;
     let base_url = match (&spec.base_url, known) {

@@ -9,7 +9,7 @@ use crate::{
     store::{Store, TaskRecord},
 };
 use bytes::Bytes;
-use protocol::{Cursor, Event, api::SandboxId, log_line::Line};
+use protocol::{Cursor, Event, api::SandboxId, log_line::LogLine};
 use std::{path::PathBuf, sync::Arc};
 
 /// Takes over what is not in the store yet: events of the sandbox, and of its tasks that have no end.
@@ -67,7 +67,7 @@ async fn recover_task_events(
     Ok(())
 }
 
-fn event(line: &Line<'_>, followed: Cursor) -> Option<Event> {
+fn event(line: &LogLine<'_>, followed: Cursor) -> Option<Event> {
     if line.cursor <= followed || line.json.len() > limits::EVENT_MAX_BYTES {
         return None;
     }

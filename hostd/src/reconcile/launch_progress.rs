@@ -3,7 +3,7 @@
 
 use super::{FleetError, actor::SandboxActor};
 use crate::{core::Transition, driver::ProgressSink, limits};
-use protocol::tame::one_line;
+use protocol::sanitize::one_line;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use tokio::{

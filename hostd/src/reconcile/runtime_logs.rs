@@ -9,7 +9,7 @@ use nix::{
 };
 use protocol::{
     Cursor,
-    log_line::{self, Line},
+    log_line::{self, LogLine},
 };
 use std::{
     fs::File,
@@ -53,7 +53,7 @@ impl RuntimeLogs {
     pub(super) async fn read<T: Send + 'static>(
         self: Arc<Self>,
         file: &str,
-        mut each: impl FnMut(&Line<'_>) -> Option<T> + Send + 'static,
+        mut each: impl FnMut(&LogLine<'_>) -> Option<T> + Send + 'static,
     ) -> Vec<T> {
         let file = file.to_owned();
         let read = spawn_blocking(move || {

@@ -6,9 +6,9 @@ mod error;
 mod exec;
 mod host;
 mod id;
-mod missing;
 mod model;
 mod network;
+mod not_found;
 mod owner;
 mod preview;
 mod sandbox;
@@ -24,7 +24,6 @@ pub use host::{
     Unasked,
 };
 pub use id::{BadId, SandboxId};
-pub use missing::{Missing, MissingKind};
 pub use model::{
     BudgetPeriod, BudgetSpec, BudgetUse, BudgetView, ModelPrice, ModelSpec, ModelView, ProviderSpec,
     ProviderView, TaskBudget,
@@ -32,6 +31,7 @@ pub use model::{
 pub use network::{
     EgressProfile, EgressProfileView, EgressRules, EgressView, Network, NetworkRules, NetworkSpec,
 };
+pub use not_found::{Missing, MissingKind};
 pub use owner::{Label, Owner, SandboxScope, ScopeKind};
 pub use preview::{PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView};
 pub use sandbox::{

@@ -7,7 +7,7 @@ use crate::log::{EventReader, EventsRead};
 use crate::supervisor::Handle;
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode};
-use protocol::log_line::Line;
+use protocol::log_line::LogLine;
 use protocol::{Cursor, ErrorBody, ErrorCode};
 use std::fmt::Write;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn history_gone(error: EventReadError) -> Refusal {
 /// The next events as frames; nothing at the end.
 fn read(reader: &mut EventReader, newest: Cursor) -> Result<Option<Bytes>, EventReadError> {
     let mut text = String::new();
-    let read = reader.read(newest, |Line { cursor, kind, json }| {
+    let read = reader.read(newest, |LogLine { cursor, kind, json }| {
         let _ = write!(text, "id: {cursor}\nevent: {kind}\ndata: {json}\n\n");
     })?;
     Ok((read == EventsRead::Lines).then(|| Bytes::from(text)))

@@ -9,7 +9,7 @@ use crate::log::{EventReader, EventsRead};
 use crate::supervisor::{Command, Handle, TaskEvents};
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode};
-use protocol::log_line::{Line, push_number};
+use protocol::log_line::{LogLine, push_number};
 use protocol::{Cursor, ErrorBody, ErrorCode, TaskId};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -151,7 +151,7 @@ impl Follower {
     }
 }
 
-fn encode(piece: &mut Vec<u8>, line: Line<'_>, sse: bool) {
+fn encode(piece: &mut Vec<u8>, line: LogLine<'_>, sse: bool) {
     if !sse {
         piece.extend_from_slice(line.json.as_bytes());
         piece.push(b'\n');

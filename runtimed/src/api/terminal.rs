@@ -11,7 +11,7 @@ use crate::log::{Read, ReadError, Reader};
 use crate::supervisor::{Command, Handle, JobInput, LogHandle};
 use hyper::Request;
 use hyper::body::Incoming;
-use protocol::{ErrorCode, ExecId, PieceHead};
+use protocol::{ErrorCode, ExecId, TerminalFrameHeader};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -115,7 +115,7 @@ impl TerminalViewer {
 }
 
 async fn piece(to: &mut (impl AsyncWrite + Unpin), at: u64, bytes: &[u8]) -> std::io::Result<()> {
-    let piece = [&PieceHead { at, length: bytes.len() as u32 }.to_bytes(), bytes].concat();
+    let piece = [&TerminalFrameHeader { at, length: bytes.len() as u32 }.to_bytes(), bytes].concat();
     to.write_all(&piece).await?;
     to.flush().await
 }

@@ -1,7 +1,7 @@
 //! How a job learns of the proxy that hostd has on this sandbox's loopback: by the variables that programs look
 //! for. Who asks is the user in its address, so that every decision names its job.
 
-use protocol::INSIDE_PORT;
+use protocol::HOSTD_PORT_IN_SANDBOX;
 
 /// As curl, wget, git, apt, cargo, pip, Python, Go and most others read it.
 const PROXY: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
@@ -19,7 +19,7 @@ pub fn add_proxy_env(kind: &str, name: &str, env: &mut Vec<(String, String)>) {
     if ["http_proxy", "https_proxy", "all_proxy"].into_iter().any(given) {
         return;
     }
-    let proxy = format!("http://{kind}.{name}:x@127.0.0.1:{INSIDE_PORT}");
+    let proxy = format!("http://{kind}.{name}:x@127.0.0.1:{HOSTD_PORT_IN_SANDBOX}");
     let proxies = PROXY.iter().chain(&PROXY_OF_ONE).map(|name| (*name, proxy.as_str()));
     let direct = DIRECT.iter().map(|name| (*name, DIRECT_HOSTS));
     let all = proxies.chain(direct).chain(HINTS);

@@ -2,7 +2,7 @@
 
 use super::events;
 use protocol::Cursor;
-use protocol::log_line::{self, Line, file_name};
+use protocol::log_line::{self, LogLine, file_name};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -57,7 +57,7 @@ impl EventReader {
     pub fn read(
         &mut self,
         known: Cursor,
-        mut each: impl FnMut(Line<'_>),
+        mut each: impl FnMut(LogLine<'_>),
     ) -> Result<EventsRead, EventReadError> {
         while self.open.is_some() || self.open_first()? {
             if self.read_on(&mut each)? {
@@ -112,7 +112,7 @@ impl EventReader {
 
     /// Gives lines of the open file; whether there were any before its end. Lines before the cursor and
     /// damaged lines are passed over.
-    fn read_on(&mut self, each: &mut impl FnMut(Line<'_>)) -> io::Result<bool> {
+    fn read_on(&mut self, each: &mut impl FnMut(LogLine<'_>)) -> io::Result<bool> {
         let Some(open) = &mut self.open else { return Ok(false) };
         loop {
             let bytes = open.next_lines(&mut self.buffer)?;

@@ -9,7 +9,7 @@ use crate::core::job::Leftovers;
 use crate::sys::cgroup;
 use crate::sys::fs_identity::Identity;
 use nix::unistd::{Gid, Uid};
-use protocol::{AcpAgent, Exit, Hint, Payload, Scope, TtySize};
+use protocol::{AcpAgent, Exit, Hint, Payload, SignalScope, TtySize};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ pub enum Stdin {
 pub enum Order {
     Signal {
         signal: i32,
-        scope: Scope,
+        scope: SignalScope,
     },
     Cancel {
         grace_ms: u64,

@@ -20,7 +20,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use protocol::Scope;
+use protocol::SignalScope;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Between two rounds of SIGKILL, once the first few did not suffice.
@@ -265,7 +265,7 @@ impl Shim {
                 Effect::RequestStop => self.pump.request_stop(),
                 Effect::KillLeader => {
                     self.observed.killed_on_request |= self.leader.is_some();
-                    signal_tree::signal(self.leader, Signal::SIGKILL, Scope::Leader);
+                    signal_tree::signal(self.leader, Signal::SIGKILL, SignalScope::Leader);
                 }
                 Effect::TermTree => {
                     // End of input first: whoever reads it may take that as a hint.

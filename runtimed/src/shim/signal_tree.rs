@@ -4,7 +4,7 @@ use crate::core::job::RawExit;
 use crate::sys::procfs;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpid};
-use protocol::Scope;
+use protocol::SignalScope;
 
 pub fn signal_all(signal: Signal) {
     for pid in procfs::descendants(getpid().as_raw()) {
@@ -18,12 +18,12 @@ pub fn count() -> u32 {
 
 /// Sends a signal a caller asked for. The leader is not signalled once it was reaped: its number may be
 /// someone else's by then.
-pub fn signal(leader: Option<Pid>, signal: Signal, scope: Scope) {
+pub fn signal(leader: Option<Pid>, signal: Signal, scope: SignalScope) {
     match (scope, leader) {
-        (Scope::Tree, _) => signal_all(signal),
-        (Scope::Leader, Some(leader)) => drop(kill(leader, signal)),
-        (Scope::Group, Some(leader)) => drop(killpg(leader, signal)),
-        (Scope::Leader | Scope::Group, None) => {}
+        (SignalScope::Tree, _) => signal_all(signal),
+        (SignalScope::Leader, Some(leader)) => drop(kill(leader, signal)),
+        (SignalScope::Group, Some(leader)) => drop(killpg(leader, signal)),
+        (SignalScope::Leader | SignalScope::Group, None) => {}
     }
 }
 

@@ -8,7 +8,7 @@ use super::task::TaskEvents;
 use nix::sys::signal::Signal;
 use protocol::{
     Activity, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort,
-    PermissionAnswer, ProgramsView, Scope, ServiceName, ServiceSpec, ServiceView, Status, TaskId,
+    PermissionAnswer, ProgramsView, ServiceName, ServiceSpec, ServiceView, SignalScope, Status, TaskId,
     TaskRequest, TaskView, TtySize, WarmName, WarmRequest, WarmView,
 };
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub enum Command {
     SignalExec {
         id: ExecId,
         signal: Signal,
-        scope: Scope,
+        scope: SignalScope,
         reply: Reply<()>,
     },
     CancelExec {

@@ -9,7 +9,7 @@ use crate::log::EventLog;
 use crate::shim::messages::{JobSpec, Stdin};
 use crate::sys::clock::wall_ms;
 use crate::sys::{cgroup, fd_limit};
-use protocol::{EnvMap, Fact, STATUS_URL, STATUS_URL_NAME};
+use protocol::{EnvMap, Fact, STATUS_URL, STATUS_URL_VARIABLE};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Context {
         set("HOME", self.config.home.display().to_string());
         set("USER", self.config.user.clone());
         set("LANG", LANG.to_owned());
-        set(STATUS_URL_NAME, STATUS_URL.to_owned());
+        set(STATUS_URL_VARIABLE, STATUS_URL.to_owned());
         if tty {
             set("TERM", TERM.to_owned());
         }

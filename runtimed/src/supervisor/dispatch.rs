@@ -7,7 +7,7 @@ use crate::core::manifest::Invalid;
 use crate::shim::messages::Order;
 use crate::sys::procfs;
 use protocol::{
-    ErrorBody, ErrorCode, ExecId, ExecRequest, ExecView, Scope, ServiceSource, ServiceSpec, ServiceView,
+    ErrorBody, ErrorCode, ExecId, ExecRequest, ExecView, ServiceSource, ServiceSpec, ServiceView, SignalScope,
 };
 
 impl Supervisor {
@@ -125,8 +125,8 @@ impl Supervisor {
     }
 
     /// Whether there is someone to get a signal of this scope: a leader that ended takes its group along.
-    fn check_signal_scope(&self, id: &ExecId, scope: Scope) -> Result<(), Refusal> {
-        if scope == Scope::Tree || self.execs.get(id)?.end().is_none() {
+    fn check_signal_scope(&self, id: &ExecId, scope: SignalScope) -> Result<(), Refusal> {
+        if scope == SignalScope::Tree || self.execs.get(id)?.end().is_none() {
             return Ok(());
         }
         let message = format!("exec {id} has ended; what it left running gets signals with the scope tree");

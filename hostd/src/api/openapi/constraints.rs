@@ -15,7 +15,7 @@ use crate::{
     limits,
     models::limits as models,
 };
-use protocol::{Health, INSIDE_PORT, api::ScopeKind, limits as shared};
+use protocol::{HOSTD_PORT_IN_SANDBOX, Health, api::ScopeKind, limits as shared};
 use serde_json::{Map, Value, json};
 
 /// The name of an imported image: `host` is the one that is always there.
@@ -345,8 +345,8 @@ fn egress_and_links() -> Vec<Row> {
         (
             "PreviewLinkCreate",
             "port",
-            json!({"minimum": 1, "maximum": u16::MAX, "not": {"const": INSIDE_PORT},
-            "description": format!("must be a port of the sandbox from 1 to 65535, and not {INSIDE_PORT}; it need not be advertised")}),
+            json!({"minimum": 1, "maximum": u16::MAX, "not": {"const": HOSTD_PORT_IN_SANDBOX},
+            "description": format!("must be a port of the sandbox from 1 to 65535, and not {HOSTD_PORT_IN_SANDBOX}; it need not be advertised")}),
         ),
         ("PreviewLinkCreate", "ttl", duration(limits::LINK_TTL_MAX_MS)),
         ("PreviewLinkCreate", "path", text(1, PREVIEW_PATH_MAX_BYTES, PREVIEW_PATH)),

@@ -4,8 +4,8 @@
 use super::{Cause, Facts};
 use crate::core::{Death, Goal, Operation, Preview, State};
 use protocol::{
-    Activity, Cgroup, CgroupVersion, Exit, INSIDE_PORT, ListeningPort, Process, ServiceName, ServiceSource,
-    ServiceState, ServiceView, Status, WorkspaceUse,
+    Activity, Cgroup, CgroupVersion, Exit, HOSTD_PORT_IN_SANDBOX, ListeningPort, Process, ServiceName,
+    ServiceSource, ServiceState, ServiceView, Status, WorkspaceUse,
     api::{ApiErrorCode, DeathCause, Phase, PostMortem, Problem, ProblemCode, SandboxStatus},
 };
 
@@ -247,7 +247,11 @@ pub fn status() -> Status {
         manifest_error: None,
         warnings: vec![],
         execs: vec![],
-        ports: vec![ListeningPort { port: INSIDE_PORT, address: "127.0.0.1".to_owned(), process: None }],
+        ports: vec![ListeningPort {
+            port: HOSTD_PORT_IN_SANDBOX,
+            address: "127.0.0.1".to_owned(),
+            process: None,
+        }],
         cgroup: cgroup(),
         processes: 1,
         zombies: 0,

@@ -1,9 +1,9 @@
 //! What PID 1 told, made fit to be shown: bounded, tamed, and without what this visitor must not see.
 
 use protocol::{
-    Exit, INSIDE_PORT, ListeningPort, Process, ServiceState, ServiceView, Status,
+    Exit, HOSTD_PORT_IN_SANDBOX, ListeningPort, Process, ServiceState, ServiceView, Status,
     api::{DeathCause, PostMortem, Problem, ProblemCode},
-    tame::{Tame, one_line},
+    sanitize::{LineSanitizer, one_line},
 };
 
 pub const LINES_MAX: usize = 20;
@@ -26,7 +26,7 @@ pub struct Inside {
 
 impl Inside {
     pub fn of(status: &Status, known: bool) -> Self {
-        let theirs = status.ports.iter().filter(|listening| listening.port != INSIDE_PORT);
+        let theirs = status.ports.iter().filter(|listening| listening.port != HOSTD_PORT_IN_SANDBOX);
         let mut ports: Vec<ListeningPort> =
             theirs.take(LISTENING_MAX).map(|port| listening(port, known)).collect();
         ports.sort_by_key(|listening| listening.port);
@@ -54,7 +54,7 @@ pub fn log(lines: &[String]) -> Vec<String> {
 
 /// What was written over on the line is not shown, except where nothing follows.
 fn log_line(line: &str) -> String {
-    let tame = Tame::default().part(cut(line));
+    let tame = LineSanitizer::default().push(cut(line));
     let shown = tame.lines().rfind(|part| !part.trim().is_empty()).unwrap_or_default().trim_end();
     match shown.char_indices().nth(LINE_MAX_CHARS) {
         Some(_) => shown.chars().take(LINE_MAX_CHARS - 1).chain(['…']).collect(),

@@ -2,7 +2,9 @@
 
 use super::{Explanation, Facts, Link, inside::Inside, words};
 use crate::core::Preview;
-use protocol::{ListeningPort, ServiceName, ServiceState, ServiceView, api::ApiErrorCode, tame::one_line};
+use protocol::{
+    ListeningPort, ServiceName, ServiceState, ServiceView, api::ApiErrorCode, sanitize::one_line,
+};
 use std::net::IpAddr;
 
 const NAME_MAX_CHARS: usize = 48;

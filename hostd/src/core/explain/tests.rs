@@ -1,6 +1,6 @@
 use super::{cases::Case, *};
 use crate::core::cases::{self, SECRET, at_work, listening, running, service, state, status};
-use protocol::{INSIDE_PORT, ServiceState, api::Phase};
+use protocol::{HOSTD_PORT_IN_SANDBOX, ServiceState, api::Phase};
 use std::fmt::Write;
 
 /// An explanation as a person would read it, with what programs get in its first line.
@@ -100,7 +100,11 @@ fn what_comes_soon_may_be_asked_for_again_and_what_is_gone_may_not() {
         let said = explain(&case.facts(true));
         assert!(!said.hopeful || said.retry_after_s.is_some(), "{}", case.about);
         assert!(said.code != ApiErrorCode::Gone || said.retry_after_s.is_none(), "{}", case.about);
-        assert!(said.listening.iter().all(|listening| listening.port != INSIDE_PORT), "{}", case.about);
+        assert!(
+            said.listening.iter().all(|listening| listening.port != HOSTD_PORT_IN_SANDBOX),
+            "{}",
+            case.about
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! Small words for people.
 
-use protocol::{Exit, Process, ServiceName, tame::one_line};
+use protocol::{Exit, Process, ServiceName, sanitize::one_line};
 
 const PROGRAM_MAX_CHARS: usize = 32;
 

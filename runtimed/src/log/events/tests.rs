@@ -8,7 +8,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use protocol::log_line::Line;
+use protocol::log_line::LogLine;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ struct StoredEvent {
     gap: Option<u64>,
 }
 
-fn stored_event(line: Line<'_>) -> StoredEvent {
+fn stored_event(line: LogLine<'_>) -> StoredEvent {
     let event: Event = serde_json::from_str(line.json).expect("our JSON");
     assert_eq!((event.cursor, event.fact.kind()), (line.cursor, line.kind));
     let (size, gap) = match &event.fact {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::log::{EventReader, EventsRead};
 use proptest::prelude::*;
-use protocol::log_line::Line;
+use protocol::log_line::LogLine;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ fn status() -> TaskFact {
 fn read_after(dir: &Path, after: u64) -> Vec<TaskEvent> {
     let mut reader = EventReader::new(dir, cursor(after));
     let mut found = Vec::new();
-    let mut take = |line: Line<'_>| found.push(serde_json::from_str(line.json).expect("our JSON"));
+    let mut take = |line: LogLine<'_>| found.push(serde_json::from_str(line.json).expect("our JSON"));
     while let Ok(EventsRead::Lines) = reader.read(cursor(u64::MAX), &mut take) {}
     found
 }
@@ -161,7 +161,7 @@ fn a_reader_of_a_file_that_went_away_finds_the_one_with_its_name() {
     std::fs::write(&path, "half a li").expect("room for that");
     let mut reader = EventReader::new(home.path(), cursor(0));
     let mut found = Vec::new();
-    let mut take = |line: Line<'_>| found.push(line.cursor.seq);
+    let mut take = |line: LogLine<'_>| found.push(line.cursor.seq);
     assert_eq!(reader.read(cursor(0), &mut take).expect("readable"), EventsRead::End);
     std::fs::remove_file(&path).expect("nothing whole was in it");
     let mut log = TaskLog::after(home.path(), 0);

@@ -3,12 +3,12 @@
 
 /// Position of the first byte in the output log, and the number of bytes; both big-endian on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PieceHead {
+pub struct TerminalFrameHeader {
     pub at: u64,
     pub length: u32,
 }
 
-impl PieceHead {
+impl TerminalFrameHeader {
     pub const BYTES: usize = 12;
 
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn a_head_is_the_same_on_both_sides() {
-        let head = PieceHead { at: 0x0102_0304_0506_0708, length: 0x090a_0b0c };
+        let head = TerminalFrameHeader { at: 0x0102_0304_0506_0708, length: 0x090a_0b0c };
         assert_eq!(head.to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
-        assert_eq!(PieceHead::from_bytes(head.to_bytes()), head);
+        assert_eq!(TerminalFrameHeader::from_bytes(head.to_bytes()), head);
     }
 }

@@ -1,6 +1,6 @@
 //! What a caller asked for and does not find, by name. One that belongs to another caller has the same words.
 
-use crate::tame::one_line;
+use crate::sanitize::one_line;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 

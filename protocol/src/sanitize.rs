@@ -1,54 +1,54 @@
-//! Text of sandboxed code on terminals and pages: nothing that it prints may steer them. `Tame` makes plain lines of
+//! Text of sandboxed code on terminals and pages: nothing that it prints may steer them. `LineSanitizer` makes plain lines of
 //! it; `TerminalFilter` passes output on as it comes, with its colours. Both drop every other escape sequence whole
 //! and other control characters singly. Pure.
 
-mod sequence;
-mod terminal;
+mod escape_sequence;
+mod terminal_filter;
 
-pub use terminal::TerminalFilter;
+pub use terminal_filter::TerminalFilter;
 
-use sequence::{Piece, Sequences};
+use escape_sequence::{EscapeParser, Token};
 
 /// Plain lines: without colours, and a carriage return begins a new line instead of writing over the old one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tame {
-    sequences: Sequences,
+pub struct LineSanitizer {
+    parser: EscapeParser,
     /// A carriage return that may be the end of the line.
-    returned: bool,
+    pending_return: bool,
 }
 
-impl Tame {
+impl LineSanitizer {
     /// A part of a line; sequences may be cut anywhere between parts.
-    pub fn part(&mut self, text: &str) -> String {
-        let mut tame = String::with_capacity(text.len());
+    pub fn push(&mut self, text: &str) -> String {
+        let mut plain = String::with_capacity(text.len());
         for c in text.chars() {
-            match self.sequences.push(c) {
-                Piece::Char(c) => self.visible(c, &mut tame),
-                Piece::Colour | Piece::Hidden => {}
+            match self.parser.push(c) {
+                Token::Char(c) => self.visible(c, &mut plain),
+                Token::Colour | Token::Consumed => {}
             }
         }
-        tame
+        plain
     }
 
     /// The line is over.
-    pub fn end(&mut self) {
+    pub fn end_line(&mut self) {
         *self = Self::default();
     }
 
     fn visible(&mut self, c: char, out: &mut String) {
         if c == '\n' {
-            self.returned = false;
+            self.pending_return = false;
             out.push(c);
             return;
         }
         if c == '\r' {
-            self.returned = true;
+            self.pending_return = true;
             return;
         }
-        if steers(c) {
+        if controls_terminal(c) {
             return;
         }
-        if std::mem::take(&mut self.returned) {
+        if std::mem::take(&mut self.pending_return) {
             out.push('\n');
         }
         out.push(c);
@@ -56,19 +56,19 @@ impl Tame {
 }
 
 /// Whether a character does something else than to be shown; ends of lines are the caller's to judge.
-fn steers(c: char) -> bool {
-    (c.is_control() && c != '\t') || reorders(c)
+fn controls_terminal(c: char) -> bool {
+    (c.is_control() && c != '\t') || is_bidi_control(c)
 }
 
 /// Characters that make text read in another order than it is written.
-pub fn reorders(c: char) -> bool {
+pub fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
 /// Text of strangers as one line of at most so many characters, for anyone's screen or file.
 pub fn one_line(text: &str, most_chars: usize) -> String {
-    let tame = Tame::default().part(text);
-    let mut words = tame.split_whitespace();
+    let plain = LineSanitizer::default().push(text);
+    let mut words = plain.split_whitespace();
     let mut line = words.next().unwrap_or_default().to_owned();
     for word in words {
         // Far more than is shown needs not be joined.
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn nothing_steers_a_terminal() {
         for (text, expected) in TABLE {
-            assert_eq!(Tame::default().part(text), expected, "{text:?}");
+            assert_eq!(LineSanitizer::default().push(text), expected, "{text:?}");
         }
     }
 
@@ -126,8 +126,8 @@ mod tests {
     fn it_does_not_matter_where_the_text_is_cut() {
         for (text, expected) in TABLE {
             for (cut, _) in text.char_indices() {
-                let mut tame = Tame::default();
-                let joined = tame.part(&text[..cut]) + &tame.part(&text[cut..]);
+                let mut plain = LineSanitizer::default();
+                let joined = plain.push(&text[..cut]) + &plain.push(&text[cut..]);
                 assert_eq!(joined, expected, "{text:?} at {cut}");
             }
         }
@@ -144,8 +144,8 @@ mod tests {
             let text: String = [pick(n), pick(n / size), pick(n / size / size), pick(n / size / size / size)]
                 .iter()
                 .collect();
-            let tame = Tame::default().part(&text);
-            assert!(!tame.chars().any(|c| c.is_control() && c != '\n'), "{text:?} gave {tame:?}");
+            let plain = LineSanitizer::default().push(&text);
+            assert!(!plain.chars().any(|c| c.is_control() && c != '\n'), "{text:?} gave {plain:?}");
         }
     }
 

@@ -2,8 +2,8 @@
 //! Pieces may be cut anywhere, also within a character.
 
 use super::{
-    sequence::{Piece, Sequences},
-    steers,
+    controls_terminal,
+    escape_sequence::{EscapeParser, Token},
 };
 
 /// Ends every colour.
@@ -14,7 +14,7 @@ const PARTIAL_MAX_BYTES: usize = 3;
 /// Passes on what cannot steer a terminal. A carriage return stays: progress bars write over their own line with it.
 #[derive(Debug, Default)]
 pub struct TerminalFilter {
-    sequences: Sequences,
+    parser: EscapeParser,
     /// The beginning of a character whose end has not come.
     partial: Vec<u8>,
     /// A colour is in force.
@@ -58,7 +58,7 @@ impl TerminalFilter {
         if !std::mem::take(&mut self.partial).is_empty() {
             self.push(char::REPLACEMENT_CHARACTER, &mut out);
         }
-        self.sequences = Sequences::default();
+        self.parser = EscapeParser::default();
         if std::mem::take(&mut self.coloured) {
             out.push_str(RESET);
         }
@@ -85,11 +85,11 @@ impl TerminalFilter {
     }
 
     fn push(&mut self, c: char, out: &mut String) {
-        match self.sequences.push(c) {
-            Piece::Char(c) if matches!(c, '\n' | '\r') || !steers(c) => out.push(c),
-            Piece::Char(_) | Piece::Hidden => {}
-            Piece::Colour => {
-                let parameters = self.sequences.colour();
+        match self.parser.push(c) {
+            Token::Char(c) if matches!(c, '\n' | '\r') || !controls_terminal(c) => out.push(c),
+            Token::Char(_) | Token::Consumed => {}
+            Token::Colour => {
+                let parameters = self.parser.colour();
                 self.coloured = !parameters.bytes().all(|byte| matches!(byte, b'0' | b';'));
                 out.push_str("\u{1b}[");
                 out.push_str(parameters);
@@ -256,7 +256,7 @@ mod tests {
             let mut filter = TerminalFilter::default();
             let shown = filter.feed(&bytes) + &filter.finish();
             let plain = without_colours(&shown);
-            let harmless = |c: char| matches!(c, '\n' | '\r' | '\t') || !(c.is_control() || super::super::reorders(c));
+            let harmless = |c: char| matches!(c, '\n' | '\r' | '\t') || !(c.is_control() || super::super::is_bidi_control(c));
             prop_assert!(plain.is_some_and(|plain| plain.chars().all(harmless)), "{:?} gave {:?}", bytes, shown);
         }
 
@@ -273,7 +273,7 @@ mod tests {
 
         #[test]
         fn plain_text_is_unchanged(text in "[\\PC\n\r\t]{0,200}") {
-            let plain: String = text.chars().filter(|c| !super::super::reorders(*c)).collect();
+            let plain: String = text.chars().filter(|c| !super::super::is_bidi_control(*c)).collect();
             prop_assert_eq!(filtered(plain.as_bytes()), plain);
         }
     }

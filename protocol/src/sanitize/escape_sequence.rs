@@ -7,7 +7,7 @@ const SEQUENCE_MAX_CHARS: u32 = 64 << 10;
 const COLOUR_MAX_BYTES: usize = 62;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sequences {
+pub struct EscapeParser {
     state: State,
     /// Characters of the sequence so far.
     length: u32,
@@ -16,13 +16,13 @@ pub struct Sequences {
 
 /// What one more character makes of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub enum Token {
     /// A character outside of sequences; a control character possibly.
     Char(char),
     /// The last character of a colour (SGR), whose parameters are at hand.
     Colour,
     /// A part of a sequence.
-    Hidden,
+    Consumed,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,18 +59,18 @@ const CONTROL: char = '\u{9b}';
 const STRING_END: char = '\u{9c}';
 const STRINGS: [char; 5] = ['\u{90}', '\u{98}', '\u{9d}', '\u{9e}', '\u{9f}'];
 
-impl Default for Sequences {
+impl Default for EscapeParser {
     fn default() -> Self {
         let colour = Parameters { bytes: [0; COLOUR_MAX_BYTES], length: 0 };
         Self { state: State::Text, length: 0, colour }
     }
 }
 
-impl Sequences {
-    pub fn push(&mut self, c: char) -> Piece {
+impl EscapeParser {
+    pub fn push(&mut self, c: char) -> Token {
         if c == '\n' {
             self.state = State::Text;
-            return Piece::Char(c);
+            return Token::Char(c);
         }
         let before = self.state;
         let piece = self.step(c);
@@ -86,33 +86,33 @@ impl Sequences {
         self.colour.text()
     }
 
-    fn step(&mut self, c: char) -> Piece {
+    fn step(&mut self, c: char) -> Token {
         let (state, piece) = match (self.state, c) {
-            (_, c) if CANCELS.contains(&c) => (State::Text, Piece::Hidden),
+            (_, c) if CANCELS.contains(&c) => (State::Text, Token::Consumed),
             (State::Text | State::Escape | State::OneMore | State::Colour | State::Control, ESCAPE) => {
-                (State::Escape, Piece::Hidden)
+                (State::Escape, Token::Consumed)
             }
-            (State::Text, CONTROL) => (State::Control, Piece::Hidden),
-            (State::Text, c) if STRINGS.contains(&c) => (State::String, Piece::Hidden),
-            (State::Text, c) => (State::Text, Piece::Char(c)),
+            (State::Text, CONTROL) => (State::Control, Token::Consumed),
+            (State::Text, c) if STRINGS.contains(&c) => (State::String, Token::Consumed),
+            (State::Text, c) => (State::Text, Token::Char(c)),
             (State::Escape, '[') => {
                 self.colour.length = 0;
-                (State::Colour, Piece::Hidden)
+                (State::Colour, Token::Consumed)
             }
-            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => (State::String, Piece::Hidden),
-            (State::Escape | State::OneMore, ' '..='/') => (State::OneMore, Piece::Hidden),
-            (State::Escape | State::OneMore, _) => (State::Text, Piece::Hidden),
-            (State::Colour, 'm') => (State::Text, Piece::Colour),
-            (State::Colour, '0'..=';') if self.colour.push(c) => (State::Colour, Piece::Hidden),
-            (State::Colour | State::Control, '@'..='~') => (State::Text, Piece::Hidden),
-            (State::Colour | State::Control, ' '..='?') => (State::Control, Piece::Hidden),
+            (State::Escape, ']' | 'P' | 'X' | '^' | '_') => (State::String, Token::Consumed),
+            (State::Escape | State::OneMore, ' '..='/') => (State::OneMore, Token::Consumed),
+            (State::Escape | State::OneMore, _) => (State::Text, Token::Consumed),
+            (State::Colour, 'm') => (State::Text, Token::Colour),
+            (State::Colour, '0'..=';') if self.colour.push(c) => (State::Colour, Token::Consumed),
+            (State::Colour | State::Control, '@'..='~') => (State::Text, Token::Consumed),
+            (State::Colour | State::Control, ' '..='?') => (State::Control, Token::Consumed),
             // No sequence after all: what cannot be part of one is text.
-            (State::Colour | State::Control, c) => (State::Text, Piece::Char(c)),
+            (State::Colour | State::Control, c) => (State::Text, Token::Char(c)),
             (State::String | State::StringEscape, BELL | STRING_END) | (State::StringEscape, '\\') => {
-                (State::Text, Piece::Hidden)
+                (State::Text, Token::Consumed)
             }
-            (State::String | State::StringEscape, ESCAPE) => (State::StringEscape, Piece::Hidden),
-            (State::String | State::StringEscape, _) => (State::String, Piece::Hidden),
+            (State::String | State::StringEscape, ESCAPE) => (State::StringEscape, Token::Consumed),
+            (State::String | State::StringEscape, _) => (State::String, Token::Consumed),
         };
         self.state = state;
         piece
