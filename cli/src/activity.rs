@@ -1,6 +1,6 @@
 //! Why a sandbox is awake and when it sleeps, as people read it.
 
-use crate::age::{age, duration, until};
+use crate::humanize::{age, duration, until};
 use protocol::{
     Reason,
     api::{ActivityView, SleepsTo},

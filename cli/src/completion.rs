@@ -6,28 +6,28 @@
 //! ```
 
 mod candidates;
-mod words;
+mod typed_words;
 
 use crate::args::Args;
 use candidates::Candidate;
 use clap::CommandFactory as _;
 use clap_complete::{CompleteEnv, CompletionCandidate, engine::ArgValueCompleter, env::Shells};
 use std::{ffi::OsStr, io, sync::Arc};
-use words::Words;
+use typed_words::TypedWords;
 
 /// Says which shell asks; set by its script.
 const VARIABLE: &str = "SLIPWAY_COMPLETE";
 
 /// What of hostd's completes an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CompletionKind {
     Sandbox,
     Task,
     Service,
     Exec,
 }
 
-impl Kind {
+impl CompletionKind {
     /// By the name that an argument has in the help.
     fn of(value_name: &str) -> Option<Self> {
         match value_name {
@@ -41,9 +41,9 @@ impl Kind {
 }
 
 /// Answers the script of a shell; gives an exit code when it was one that asked.
-pub fn answer() -> Option<u8> {
+pub fn run_if_requested() -> Option<u8> {
     std::env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
-    let words = Arc::new(Words::of_this_process());
+    let words = Arc::new(TypedWords::of_this_process());
     let factory = || with_completers(Args::command(), &words);
     let here = std::env::current_dir().ok();
     let completed =
@@ -66,9 +66,9 @@ pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
 }
 
 /// The command line, with what hostd knows behind every argument that names a thing of its.
-fn with_completers(command: clap::Command, words: &Arc<Words>) -> clap::Command {
+fn with_completers(command: clap::Command, words: &Arc<TypedWords>) -> clap::Command {
     let command = command.mut_args(|arg| {
-        let kind = arg.get_value_names().and_then(|names| Kind::of(names.first()?.as_str()));
+        let kind = arg.get_value_names().and_then(|names| CompletionKind::of(names.first()?.as_str()));
         // Ids of things that are to be made are not there yet.
         let new = arg.get_long() == Some("id");
         match kind.filter(|_| !new) {
@@ -85,7 +85,7 @@ fn with_completers(command: clap::Command, words: &Arc<Words>) -> clap::Command 
         .fold(command, |command, name| command.mut_subcommand(name, |inner| with_completers(inner, words)))
 }
 
-fn complete(kind: Kind, words: &Words, current: &OsStr) -> Vec<CompletionCandidate> {
+fn complete(kind: CompletionKind, words: &TypedWords, current: &OsStr) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
     let found = candidates::find(kind, words.sandbox().as_deref());
     let fitting = found.into_iter().filter(|candidate| candidate.fits(current));
@@ -111,7 +111,11 @@ mod tests {
     #[test]
     fn every_argument_that_names_something_is_completed() {
         let mut found = Vec::new();
-        completed(&with_completers(Args::command(), &Arc::new(Words::new(Vec::new(), 0))), "", &mut found);
+        completed(
+            &with_completers(Args::command(), &Arc::new(TypedWords::new(Vec::new(), 0))),
+            "",
+            &mut found,
+        );
         insta::assert_snapshot!(found.join("\n"), @r"
         slipway get sandbox
         slipway run sandbox

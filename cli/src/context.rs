@@ -1,7 +1,7 @@
 //! What every command gets: where hostd is, and how to print.
 
 use crate::{
-    client::{Answer, Ask, Client, ClientError, Target, data_dir_or_default},
+    client::{ApiRequest, ApiResponse, Client, ClientError, Target, data_dir_or_default},
     failure::Failure,
     output::Output,
     resolve,
@@ -37,40 +37,42 @@ impl Context {
     /// Asks, and prints the answer as JSON or as `people` say it.
     pub async fn show<T: DeserializeOwned>(
         &self,
-        ask: Ask,
-        people: impl FnOnce(T) -> Result<String, Failure>,
+        request: ApiRequest,
+        format: impl FnOnce(T) -> Result<String, Failure>,
     ) -> Result<(), Failure> {
-        let answer = self.client.send(ask).await?;
-        self.show_answer(&answer, people)
+        let response = self.client.send(request).await?;
+        self.show_response(&response, format)
     }
 
-    pub fn show_answer<T: DeserializeOwned>(
+    pub fn show_response<T: DeserializeOwned>(
         &self,
-        answer: &Answer,
-        people: impl FnOnce(T) -> Result<String, Failure>,
+        response: &ApiResponse,
+        format: impl FnOnce(T) -> Result<String, Failure>,
     ) -> Result<(), Failure> {
         if self.output.json {
-            return self.output.document(&answer.body);
+            return self.output.document(&response.body);
         }
-        self.output.text(&people(answer.parse()?)?)
+        self.output.text(&format(response.parse()?)?)
     }
 
     /// Reads a whole list, and prints it as JSON or as `people` say it.
     pub async fn show_list<T: DeserializeOwned>(
         &self,
-        ask: Ask,
-        people: impl FnOnce(Vec<T>) -> String,
+        request: ApiRequest,
+        format: impl FnOnce(Vec<T>) -> String,
     ) -> Result<(), Failure> {
-        let items = self.client.list(ask).await?;
+        let items = self.client.list(request).await?;
         if self.output.json {
             return self.output.items(&items);
         }
-        self.output.text(&people(typed(items)?))
+        self.output.text(&format(parse_items(items)?))
     }
 }
 
 /// Items of a list as what they are.
-pub fn typed<T: DeserializeOwned>(items: Vec<serde_json::Value>) -> Result<Vec<T>, ClientError> {
-    let parse = |item| serde_json::from_value(item).map_err(|error| ClientError::Strange(error.to_string()));
+pub fn parse_items<T: DeserializeOwned>(items: Vec<serde_json::Value>) -> Result<Vec<T>, ClientError> {
+    let parse = |item| {
+        serde_json::from_value(item).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))
+    };
     items.into_iter().map(parse).collect()
 }

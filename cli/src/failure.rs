@@ -1,12 +1,12 @@
 //! How a command fails, and the one place where that is told: what went wrong, then what to do next.
 
 use crate::{
-    age::age,
     client::ClientError,
-    output::escaped,
+    humanize::age,
+    output::escape_json,
     sanitize::TerminalFilter,
     terminal,
-    text::{plain, word},
+    text::{plain, wire_name},
 };
 use protocol::api::{ApiErrorBody, PostMortem, Problem};
 use std::{error::Error as _, io};
@@ -27,9 +27,9 @@ pub enum Failure {
     Usage(String),
     /// There is no such command, but another that does it.
     #[error("{message}")]
-    Instead { message: String, next: String },
+    UseInstead { message: String, next: String },
     #[error("{message}")]
-    Refused { message: String, next: Option<String> },
+    Other { message: String, next: Option<String> },
     #[error("could not {doing}")]
     Io {
         doing: String,
@@ -41,12 +41,12 @@ pub enum Failure {
     Output(#[source] io::Error),
     /// Everything was told already.
     #[error("failed")]
-    Told,
+    Reported,
 }
 
 impl Failure {
-    pub fn refused(message: impl Into<String>) -> Self {
-        Self::Refused { message: message.into(), next: None }
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::Other { message: message.into(), next: None }
     }
 
     pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
@@ -54,9 +54,9 @@ impl Failure {
     }
 
     /// The same failure with what to do next.
-    pub fn or(self, next: impl Into<String>) -> Self {
+    pub fn hint(self, next: impl Into<String>) -> Self {
         match self {
-            Self::Refused { message, next: _ } => Self::Refused { message, next: Some(next.into()) },
+            Self::Other { message, next: _ } => Self::Other { message, next: Some(next.into()) },
             other => other,
         }
     }
@@ -67,31 +67,33 @@ impl Failure {
 
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Instead { .. } => USAGE,
+            Self::Usage(_) | Self::UseInstead { .. } => USAGE,
             Self::Output(_) if self.is_broken_pipe() => BROKEN_PIPE,
-            Self::Client(_) | Self::Refused { .. } | Self::Io { .. } | Self::Output(_) | Self::Told => FAILED,
+            Self::Client(_) | Self::Other { .. } | Self::Io { .. } | Self::Output(_) | Self::Reported => {
+                FAILED
+            }
         }
     }
 
-    fn next(&self) -> Option<String> {
+    fn next_step(&self) -> Option<String> {
         match self {
-            Self::Client(error) => error.next(),
-            Self::Refused { next, .. } => next.clone(),
-            Self::Instead { next, .. } => Some(next.clone()),
+            Self::Client(error) => error.next_step(),
+            Self::Other { next, .. } => next.clone(),
+            Self::UseInstead { next, .. } => Some(next.clone()),
             Self::Usage(_) => Some("see `slipway help` and `slipway COMMAND --help`".to_owned()),
-            Self::Io { .. } | Self::Output(_) | Self::Told => None,
+            Self::Io { .. } | Self::Output(_) | Self::Reported => None,
         }
     }
 
     /// Says it on standard error: the API's own JSON for programs, else lines for people.
-    pub fn tell(&self, json: bool) {
-        if self.is_broken_pipe() || matches!(self, Self::Told) {
+    pub fn report(&self, json: bool) {
+        if self.is_broken_pipe() || matches!(self, Self::Reported) {
             return;
         }
         if let (true, Self::Client(ClientError::Api(error))) = (json, self) {
             let body = ApiErrorBody { error: (**error).clone() };
             let json = serde_json::to_vec(&body).unwrap_or_default();
-            eprint_line(&String::from_utf8_lossy(&escaped(&json)));
+            eprint_line(&String::from_utf8_lossy(&escape_json(&json)));
             return;
         }
         for line in self.lines() {
@@ -104,11 +106,11 @@ impl Failure {
         match self {
             Self::Client(error) => error.api()?.detail.field.as_deref(),
             Self::Usage(_)
-            | Self::Instead { .. }
-            | Self::Refused { .. }
+            | Self::UseInstead { .. }
+            | Self::Other { .. }
             | Self::Io { .. }
             | Self::Output(_)
-            | Self::Told => None,
+            | Self::Reported => None,
         }
     }
 
@@ -119,7 +121,7 @@ impl Failure {
         };
         let mut cause = match self {
             // hyper's own words say nothing more to a person.
-            Self::Client(ClientError::Cut(_)) => None,
+            Self::Client(ClientError::ConnectionLost(_)) => None,
             other => other.source(),
         };
         while let Some(error) = cause {
@@ -132,39 +134,39 @@ impl Failure {
         {
             lines.extend(api.detail.problem.iter().flat_map(problem_lines));
         }
-        lines.extend(self.next().map(|next| format!("  next: {next}")));
+        lines.extend(self.next_step().map(|next| format!("  next: {next}")));
         lines
     }
 }
 
 /// How a sandbox ended that should have run, as indented lines.
-pub fn post_mortem_lines(told: &PostMortem) -> Vec<String> {
-    let cause = word(&told.cause).replace('_', " ");
-    let mut lines = vec![format!("  ended: {} ago, {cause}: {}", age(&told.at), plain(&told.message))];
+pub fn post_mortem_lines(death: &PostMortem) -> Vec<String> {
+    let cause = wire_name(&death.cause).replace('_', " ");
+    let mut lines = vec![format!("  ended: {} ago, {cause}: {}", age(&death.at), plain(&death.message))];
     let mb = |bytes: u64| bytes >> 20;
-    let memory = match (told.memory_peak_bytes, told.memory_limit_bytes) {
+    let memory = match (death.memory_peak_bytes, death.memory_limit_bytes) {
         (Some(peak), Some(limit)) => Some(format!("memory peak {} of {} MB", mb(peak), mb(limit))),
         (Some(peak), None) => Some(format!("memory peak {} MB", mb(peak))),
         (None, _) => None,
     };
     let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
     let facts = [
-        told.exit_code.map(|code| format!("exit code {code}")),
-        told.signal.map(|signal| format!("signal {signal}")),
+        death.exit_code.map(|code| format!("exit code {code}")),
+        death.signal.map(|signal| format!("signal {signal}")),
         memory,
-        counted(told.oom_kills, "killed for memory"),
-        counted(told.pids_limit_hits, "process starts refused"),
-        told.task.as_ref().map(|task| format!("task {}", plain(task))),
+        counted(death.oom_kills, "killed for memory"),
+        counted(death.pids_limit_hits, "process starts refused"),
+        death.task.as_ref().map(|task| format!("task {}", plain(task))),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     lines.extend((!facts.is_empty()).then(|| format!("  of it: {}", facts.join(", "))));
-    lines.extend(told.last_lines.iter().map(|line| format!("  | {}", plain(line))));
+    lines.extend(death.last_lines.iter().map(|line| format!("  | {}", plain(line))));
     lines
 }
 
 /// A problem of a sandbox as indented lines.
 pub fn problem_lines(problem: &Problem) -> Vec<String> {
-    let code = word(&problem.code);
+    let code = wire_name(&problem.code);
     let mut lines = vec![format!("  problem: {code}: {}", problem.message)];
     lines.extend(problem.output.iter().map(|line| format!("  | {}", plain(line))));
     lines
@@ -173,7 +175,7 @@ pub fn problem_lines(problem: &Problem) -> Vec<String> {
 /// A line on standard error, in our own colours whatever a command left behind; a closed one is nobody's loss.
 pub fn eprint_line(line: &str) {
     use io::Write as _;
-    terminal::end_colours();
+    terminal::reset_colours();
     // A raw terminal does not go back to the first column by itself.
     let end = if terminal::is_raw() { "\r\n" } else { "\n" };
     let _ = write!(io::stderr(), "{}{end}", TerminalFilter::whole(line));

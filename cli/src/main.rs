@@ -1,50 +1,49 @@
 //! The `slipway` command: what people and scripts use to talk to hostd.
 
 mod activity;
-mod age;
 mod args;
 mod client;
 mod commands;
 mod completion;
 mod context;
+mod dispatch;
 mod doctor;
-mod ending;
-mod exit;
+mod event_stream;
+mod exec_outcome;
+mod exec_session;
+mod exit_code;
 mod failure;
-mod feed;
-mod follow;
-mod launch;
+mod humanize;
 mod limits;
 mod output;
-mod parse;
-mod patience;
+mod output_stream;
 mod printer;
 mod progress;
 mod resolve;
-mod run;
-mod run_box;
+mod retry;
+mod run_sandbox;
+mod sandbox_flags;
+mod sandbox_wait;
 mod secret;
-mod session;
-mod settle;
 mod signals;
-mod spec;
+mod sse_body;
+mod start_hostd;
 mod stdin;
 mod table;
 mod task;
-mod task_ready;
 mod terminal;
 mod text;
+mod value_parser;
 mod viewer;
 mod winsize;
-mod wire;
 
 use protocol::sanitize;
 
 fn main() {
-    if let Some(code) = completion::answer() {
+    if let Some(code) = completion::run_if_requested() {
         std::process::exit(code.into());
     }
     let args = <args::Args as clap::Parser>::parse();
     // Not by returning: a thread may be reading standard input, and nobody waits for it.
-    std::process::exit(run::run(args).into());
+    std::process::exit(dispatch::run(args).into());
 }

@@ -38,7 +38,7 @@ impl Output {
     /// One JSON document, as the API gave it.
     pub fn document(self, body: &[u8]) -> Result<(), Failure> {
         let body = body.trim_ascii();
-        let shown = if io::stdout().is_terminal() { escaped(body) } else { body.to_vec() };
+        let shown = if io::stdout().is_terminal() { escape_json(body) } else { body.to_vec() };
         self.bytes(&[&shown, b"\n".as_slice()].concat())
     }
 
@@ -58,7 +58,7 @@ impl Output {
 }
 
 /// JSON that means the same, without characters that steer a terminal: they stand only in its strings.
-pub fn escaped(json: &[u8]) -> Vec<u8> {
+pub fn escape_json(json: &[u8]) -> Vec<u8> {
     let mut shown = String::with_capacity(json.len());
     for c in String::from_utf8_lossy(json).chars() {
         if (c.is_control() && !c.is_ascii_whitespace()) || is_bidi_control(c) {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn json_on_a_terminal_means_the_same_and_steers_nothing() {
         let value = serde_json::json!({"text": "\u{1b}[2J\u{9b}2J\u{7f}\u{202e}é\n漢"});
-        let shown = escaped(&serde_json::to_vec(&value).expect("JSON"));
+        let shown = escape_json(&serde_json::to_vec(&value).expect("JSON"));
         insta::assert_snapshot!(String::from_utf8_lossy(&shown), @r#"{"text":"\u001b[2J\u009b2J\u007f\u202eé\n漢"}"#);
         assert_eq!(serde_json::from_slice::<serde_json::Value>(&shown).expect("JSON"), value);
     }

@@ -3,8 +3,8 @@
 
 use crate::{
     failure::{Failure, eprint_line},
-    follow::payload_bytes,
     output::Output,
+    output_stream::payload_bytes,
     sanitize::TerminalFilter,
     terminal,
 };
@@ -22,20 +22,20 @@ pub struct RawFlag {
 
 pub struct Printer {
     output: Output,
-    stdout: Way,
-    stderr: Way,
+    stdout: StreamFilter,
+    stderr: StreamFilter,
 }
 
 /// The way of one stream.
-enum Way {
+enum StreamFilter {
     Raw,
     Filtered(TerminalFilter),
 }
 
 impl Printer {
     pub fn new(output: Output, flag: RawFlag) -> Self {
-        let stdout = Way::to(&io::stdout(), flag);
-        Self { output, stdout, stderr: Way::to(&io::stderr(), flag) }
+        let stdout = StreamFilter::for_stream(&io::stdout(), flag);
+        Self { output, stdout, stderr: StreamFilter::for_stream(&io::stderr(), flag) }
     }
 
     /// Prints a chunk to the stream it came from; false when it is the last.
@@ -53,16 +53,16 @@ impl Printer {
             }
             Chunk::Output { .. } if self.output.json => {}
             Chunk::Output { stream: Stream::Stderr, payload, .. } => {
-                let shown = self.stderr.shown(payload_bytes(payload)?.to_vec());
+                let shown = self.stderr.filter(payload_bytes(payload)?.to_vec());
                 // Where nobody hears our errors, nobody misses these.
                 let _ = io::stderr().write_all(&shown);
             }
             Chunk::Output { stream: Stream::Stdout | Stream::Pty, payload, .. } => {
-                let shown = self.stdout.shown(payload_bytes(payload)?.to_vec());
+                let shown = self.stdout.filter(payload_bytes(payload)?.to_vec());
                 self.output.bytes(&shown)?;
             }
         }
-        terminal::note_colours(self.stdout.is_coloured() || self.stderr.is_coloured());
+        terminal::set_coloured(self.stdout.is_coloured() || self.stderr.is_coloured());
         Ok(true)
     }
 
@@ -70,16 +70,16 @@ impl Printer {
     fn end(&mut self) {
         let _ = self.output.bytes(&self.stdout.rest());
         let _ = io::stderr().write_all(&self.stderr.rest());
-        terminal::note_colours(false);
+        terminal::set_coloured(false);
     }
 }
 
-impl Way {
-    fn to(stream: &impl IsTerminal, flag: RawFlag) -> Self {
+impl StreamFilter {
+    fn for_stream(stream: &impl IsTerminal, flag: RawFlag) -> Self {
         if flag.raw || !stream.is_terminal() { Self::Raw } else { Self::Filtered(TerminalFilter::default()) }
     }
 
-    fn shown(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+    fn filter(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Raw => bytes,
             Self::Filtered(filter) => filter.feed(&bytes).into_bytes(),

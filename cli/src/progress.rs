@@ -13,22 +13,31 @@ use tokio::{
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
+/// Whether the status line may be drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Drawing,
+    /// Not for now: the cursor is in the middle of a line, or a prompt waits for its answer.
+    Hidden,
+    /// Never again: the progress was dropped.
+    Finished,
+}
+
 #[derive(Debug)]
-struct Line {
+struct StatusLine {
     text: String,
     /// Shown with the time since then.
     since: Option<Instant>,
     /// Nothing is drawn before.
     quiet_until: Instant,
-    /// Nothing is drawn at all for now.
-    rests: bool,
+    mode: Mode,
+    /// Whether the line is on the screen now.
     drawn: bool,
-    over: bool,
     /// What was printed last where there is no terminal, and when the next may be.
     printed: Option<(String, Instant)>,
 }
 
-impl Line {
+impl StatusLine {
     fn erase(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -38,7 +47,7 @@ impl Line {
 
 pub struct Progress {
     prints: bool,
-    line: Arc<Mutex<Line>>,
+    line: Arc<Mutex<StatusLine>>,
     drawer: Option<JoinHandle<()>>,
 }
 
@@ -54,7 +63,7 @@ impl Progress {
 
     fn new(output: Output, text: String, since: Option<Instant>) -> Self {
         let quiet_until = Instant::now() + limits::SPINNER_AFTER;
-        let line = Line { text, since, quiet_until, rests: false, drawn: false, over: false, printed: None };
+        let line = StatusLine { text, since, quiet_until, mode: Mode::Drawing, drawn: false, printed: None };
         let line = Arc::new(Mutex::new(line));
         let visible = !output.json && io::stderr().is_terminal();
         let drawer = visible.then(|| tokio::spawn(draw(Arc::clone(&line))));
@@ -62,8 +71,8 @@ impl Progress {
     }
 
     /// What a sandbox is busy with; without a terminal, too.
-    pub fn tell(&self, text: &str) {
-        self.say(text);
+    pub fn report(&self, text: &str) {
+        self.set_text(text);
         let Ok(mut line) = self.line.lock() else { return };
         let now = Instant::now();
         let due = line.printed.as_ref().is_none_or(|(before, next)| before != text && now >= *next);
@@ -73,7 +82,7 @@ impl Progress {
         }
     }
 
-    pub fn say(&self, text: impl Into<String>) {
+    pub fn set_text(&self, text: impl Into<String>) {
         if let Ok(mut line) = self.line.lock() {
             line.text = text.into();
         }
@@ -89,9 +98,9 @@ impl Progress {
     }
 
     /// Whether it must not be drawn, as in the middle of a line.
-    pub fn rest(&self, rests: bool) {
+    pub fn hide(&self, hidden: bool) {
         if let Ok(mut line) = self.line.lock() {
-            line.rests = rests;
+            line.mode = if hidden { Mode::Hidden } else { Mode::Drawing };
         }
     }
 }
@@ -102,22 +111,22 @@ impl Drop for Progress {
             drawer.abort();
         }
         if let Ok(mut line) = self.line.lock() {
-            line.over = true;
+            line.mode = Mode::Finished;
             line.erase();
         }
     }
 }
 
-async fn draw(line: Arc<Mutex<Line>>) {
+async fn draw(line: Arc<Mutex<StatusLine>>) {
     let mut ticks = time::interval(limits::SPINNER_EVERY);
     for frame in FRAMES.iter().cycle() {
         ticks.tick().await;
         let Ok(mut line) = line.lock() else { return };
-        if line.over {
-            return;
-        }
-        if line.rests || Instant::now() < line.quiet_until {
-            continue;
+        match line.mode {
+            Mode::Finished => return,
+            Mode::Hidden => continue,
+            Mode::Drawing if Instant::now() < line.quiet_until => continue,
+            Mode::Drawing => {}
         }
         line.drawn = true;
         let elapsed = line.since.map(|since| format!(" {}s", since.elapsed().as_secs())).unwrap_or_default();

@@ -42,22 +42,22 @@ fn whole(from: impl Read) -> io::Result<String> {
 }
 
 /// The terminal as it was, again when dropped.
-struct Silent {
+struct NoEcho {
     before: Termios,
 }
 
-impl Silent {
+impl NoEcho {
     /// Keys come one by one and unseen; also Ctrl-C, so that the terminal is never left like this.
     fn enter() -> nix::Result<Self> {
         let before = tcgetattr(io::stdin())?;
-        let mut silent = before.clone();
-        silent.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG);
-        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &silent)?;
+        let mut no_echo = before.clone();
+        no_echo.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::ISIG);
+        tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &no_echo)?;
         Ok(Self { before })
     }
 }
 
-impl Drop for Silent {
+impl Drop for NoEcho {
     fn drop(&mut self) {
         let _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &self.before);
     }
@@ -65,11 +65,11 @@ impl Drop for Silent {
 
 fn ask(question: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::io("ask for the key", error);
-    let silent = Silent::enter().map_err(|errno| failed(errno.into()))?;
+    let no_echo = NoEcho::enter().map_err(|errno| failed(errno.into()))?;
     let mut terminal = io::stderr();
     let _ = write!(terminal, "{question}").and_then(|()| terminal.flush());
     let typed = line(io::stdin().lock().bytes());
-    drop(silent);
+    drop(no_echo);
     let _ = writeln!(terminal);
     typed.map_err(failed)
 }

@@ -4,7 +4,7 @@ use std::{future::pending, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
+pub enum UserSignal {
     Interrupt,
     Terminate,
     HangUp,
@@ -12,7 +12,7 @@ pub enum Received {
 }
 
 /// How waiting for something ended.
-pub enum Waited<T> {
+pub enum WaitOutcome<T> {
     /// `pressed`: the person did not want it any more.
     Done { value: T, pressed: bool },
     /// They did not want to wait for it either; the exit code.
@@ -43,41 +43,45 @@ impl Signals {
     }
 
     /// Safe to cancel: a signal that came is kept until it is asked for.
-    pub async fn next(&mut self) -> Received {
+    pub async fn next(&mut self) -> UserSignal {
         // All arms are safe to cancel, as above.
         tokio::select! {
-            _ = self.interrupt.recv() => Received::Interrupt,
-            _ = self.terminate.recv() => Received::Terminate,
-            _ = self.hang_up.recv() => Received::HangUp,
-            _ = received(&mut self.resize) => Received::Resize,
-            _ = received(&mut self.quit) => Received::Terminate,
+            _ = self.interrupt.recv() => UserSignal::Interrupt,
+            _ = self.terminate.recv() => UserSignal::Terminate,
+            _ = self.hang_up.recv() => UserSignal::HangUp,
+            _ = recv_optional(&mut self.resize) => UserSignal::Resize,
+            _ = recv_optional(&mut self.quit) => UserSignal::Terminate,
         }
     }
 
     /// Waits for what must not be left half done: the first Ctrl-C is told, the second leaves.
-    pub async fn patiently<T>(&mut self, work: impl Future<Output = T>, first: impl Fn()) -> Waited<T> {
+    pub async fn wait_interruptible<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        first: impl Fn(),
+    ) -> WaitOutcome<T> {
         let mut work = std::pin::pin!(work);
         let mut pressed = false;
         loop {
             tokio::select! {
                 // Pinned: it goes on where it was.
-                value = &mut work => return Waited::Done { value, pressed },
+                value = &mut work => return WaitOutcome::Done { value, pressed },
                 // A signal that came is kept until it is asked for.
                 signal = self.next() => match signal {
-                    Received::Resize => {}
-                    Received::Interrupt | Received::Terminate if !pressed => {
+                    UserSignal::Resize => {}
+                    UserSignal::Interrupt | UserSignal::Terminate if !pressed => {
                         pressed = true;
                         first();
                     }
-                    Received::Interrupt | Received::Terminate => return Waited::Left(INTERRUPTED),
-                    Received::HangUp => return Waited::Left(HUNG_UP),
+                    UserSignal::Interrupt | UserSignal::Terminate => return WaitOutcome::Left(INTERRUPTED),
+                    UserSignal::HangUp => return WaitOutcome::Left(HUNG_UP),
                 },
             }
         }
     }
 }
 
-async fn received(signal: &mut Option<Signal>) -> Option<()> {
+async fn recv_optional(signal: &mut Option<Signal>) -> Option<()> {
     match signal {
         Some(signal) => signal.recv().await,
         None => pending().await,

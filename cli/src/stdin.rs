@@ -1,10 +1,10 @@
 //! Our standard input, sent to an exec in the order it was read.
 
 use crate::{
-    client::{Ask, Client, ClientError},
+    client::{ApiRequest, Client, ClientError},
     failure::Failure,
     limits,
-    patience::Patience,
+    retry::Retry,
 };
 use bytes::Bytes;
 use protocol::api::ApiErrorCode;
@@ -18,16 +18,16 @@ const STDIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// sent again and still read once.
 pub async fn pump(client: Arc<Client>, exec_path: String) -> Result<(), Failure> {
     let mut pieces = read();
-    let ask = Ask::post(format!("{exec_path}/stdin")).timeout(STDIN_TIMEOUT);
+    let request = ApiRequest::post(format!("{exec_path}/stdin")).timeout(STDIN_TIMEOUT);
     let mut at = 0;
     while let Some(piece) = pieces.recv().await {
         let length = piece.len() as u64;
-        match deliver(&client, ask.clone().query("at", at).bytes(piece)).await? {
+        match deliver(&client, request.clone().query("at", at).bytes(piece)).await? {
             Delivered::Taken => at += length,
             Delivered::NotWanted => return Ok(()),
         }
     }
-    deliver(&client, ask.query("at", at).query("eof", 1)).await?;
+    deliver(&client, request.query("at", at).query("eof", 1)).await?;
     Ok(())
 }
 
@@ -38,15 +38,15 @@ enum Delivered {
 }
 
 /// Tries again while hostd may only be restarting.
-async fn deliver(client: &Client, ask: Ask) -> Result<Delivered, ClientError> {
-    let mut patience = Patience::new();
+async fn deliver(client: &Client, request: ApiRequest) -> Result<Delivered, ClientError> {
+    let mut retry = Retry::new();
     loop {
-        match client.send(ask.clone()).await {
+        match client.send(request.clone()).await {
             Ok(_) => return Ok(Delivered::Taken),
             Err(error) if error.is(ApiErrorCode::NotRunning) || error.is(ApiErrorCode::Conflict) => {
                 return Ok(Delivered::NotWanted);
             }
-            Err(error) => patience.wait(error).await?,
+            Err(error) => retry.backoff(error).await?,
         }
     }
 }

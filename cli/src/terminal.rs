@@ -31,12 +31,12 @@ pub fn is_raw() -> bool {
 static COLOURED: AtomicBool = AtomicBool::new(false);
 
 /// Notes whether what a command printed left a colour in force.
-pub fn note_colours(coloured: bool) {
+pub fn set_coloured(coloured: bool) {
     COLOURED.store(coloured, Ordering::Relaxed);
 }
 
 /// Ends colours that a command left in force on our terminal.
-pub fn end_colours() {
+pub fn reset_colours() {
     if COLOURED.swap(false, Ordering::Relaxed) {
         let reset = b"\x1b[0m";
         // Nothing is lost where it cannot be written.

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 const CHARS_PER_COLUMN: usize = 8;
 
 /// The name that a value of one of our enums has on the wire.
-pub fn word(value: &impl Serialize) -> String {
+pub fn wire_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,
         Ok(other) => other.to_string(),
@@ -28,7 +28,7 @@ pub fn columns(text: &str) -> usize {
 }
 
 /// Text from inside a sandbox in one line of at most so many columns; what is cut off is said by `…`.
-pub fn short(text: &str, most_columns: usize) -> String {
+pub fn truncate(text: &str, most_columns: usize) -> String {
     let line = one_line(text, most_columns.saturating_mul(CHARS_PER_COLUMN));
     if line.width() <= most_columns {
         return line;
@@ -80,10 +80,10 @@ mod tests {
             ("abc", 0, "…"),
         ];
         for (text, most_columns, expected) in table {
-            assert_eq!(short(text, most_columns), expected, "{text:?} in {most_columns}");
+            assert_eq!(truncate(text, most_columns), expected, "{text:?} in {most_columns}");
         }
         let accents = format!("a{}b", "\u{301}".repeat(100_000));
-        assert!(short(&accents, 10).chars().count() <= 80);
+        assert!(truncate(&accents, 10).chars().count() <= 80);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod permissions;
 #[path = "command/tasks.rs"]
 mod tasks;
 
-use fake::{API, Fake, WEB};
+use fake::{API, FakeHostd, WEB};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -24,16 +24,16 @@ fn slipway(data_dir: &Path, line: &str) -> Command {
     command
 }
 
-struct Ended {
+struct CommandOutput {
     stdout: String,
     stderr: String,
     code: Option<i32>,
 }
 
-async fn run(data_dir: &Path, line: &str) -> Ended {
+async fn run(data_dir: &Path, line: &str) -> CommandOutput {
     let output = slipway(data_dir, line).output().await.expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ended { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
+    CommandOutput { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
 }
 
 fn spawn(data_dir: &Path, line: &str) -> Child {
@@ -57,7 +57,7 @@ fn lines(count: usize, parity: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_survives_every_cut_without_loss_or_repetition() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let ended = run(&fake.data_dir(), "exec web -- print 40").await;
     assert_eq!(ended.stdout, lines(40, 0));
     assert_eq!(ended.stderr, lines(40, 1));
@@ -68,10 +68,10 @@ async fn output_survives_every_cut_without_loss_or_repetition() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exec_goes_on_when_hostd_dies_and_comes_back() {
-    let mut fake = Fake::start();
+    let mut fake = FakeHostd::start();
     let mut child = spawn(&fake.data_dir(), "exec web -n -- sleep");
-    fake.execs.saw("output").await;
-    fake.die().await;
+    fake.execs.wait_for_act("output").await;
+    fake.stop().await;
     fake.serve();
     // The second look at the output is one of the new hostd.
     let again = |acts: &[String]| acts.iter().filter(|act| *act == "output").count() > 1;
@@ -85,7 +85,7 @@ async fn an_exec_goes_on_when_hostd_dies_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_is_passed_on_to_its_end() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let mut child = spawn(&fake.data_dir(), "exec web -- cat");
     let mut stdin = child.stdin.take().expect("a pipe");
     let text = "hi\n".repeat(100_000);
@@ -98,9 +98,9 @@ async fn a_pipe_is_passed_on_to_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_interrupts_the_group() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let mut child = spawn(&fake.data_dir(), "exec web -n -- sleep");
-    fake.execs.saw("output").await;
+    fake.execs.wait_for_act("output").await;
     signal(&child, Signal::SIGINT);
     assert_eq!(child.wait().await.expect("it ends").code(), Some(130));
     assert!(fake.execs.acts().contains(&"signal INT group".to_owned()), "{:?}", fake.execs.acts());
@@ -108,7 +108,7 @@ async fn ctrl_c_interrupts_the_group() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_leaves_ends_the_command() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let mut child = spawn(&fake.data_dir(), "exec web -n -- print 40");
     drop(child.stdout.take());
     let mut stderr = String::new();
@@ -120,7 +120,7 @@ async fn a_reader_that_leaves_ends_the_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_go_on_after_the_last_one_seen() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let mut child = spawn(&fake.data_dir(), "events -f --json");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut seen = Vec::new();
@@ -134,7 +134,7 @@ async fn events_go_on_after_the_last_one_seen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_are_for_people_or_for_programs() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     insta::assert_snapshot!(run(&fake.data_dir(), "ls").await.stdout, @r"
     ID                          NAME  STATUS   IMAGE  PORTS  LISTENING  AGE
     01jb9xyzabcdefghjkmnpqrstv  web   running  host   3000   -          -
@@ -147,7 +147,7 @@ async fn lists_are_for_people_or_for_programs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_is_found_by_name_and_by_the_beginning_of_its_id() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     for name in ["web", "01j", "01JB9", WEB] {
         let ended = run(&fake.data_dir(), &format!("get {name}")).await;
         assert!(
@@ -166,7 +166,7 @@ async fn a_sandbox_is_found_by_name_and_by_the_beginning_of_its_id() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_says_why_and_what_next() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let ended = run(&fake.data_dir(), "create --image nope").await;
     insta::assert_snapshot!(ended.stderr, @r"
     slipway: the sandbox did not come up
@@ -214,7 +214,7 @@ async fn without_a_command_it_says_where_to_begin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_words_for_a_command_are_understood_or_answered() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     for (line, code, said) in [
         ("show web", 0, "id          01jb9xyzabcdefghjkmnpqrstv"),
         ("delete web", 0, "destroyed"),
@@ -233,18 +233,18 @@ async fn other_words_for_a_command_are_understood_or_answered() {
 }
 
 /// Asks for completions as the script of bash does; the last word is the one that is completed.
-async fn completes(data_dir: &Path, words: &[&str]) -> Ended {
+async fn completes(data_dir: &Path, words: &[&str]) -> CommandOutput {
     let mut command = slipway(data_dir, "--");
     command.args(words).env("SLIPWAY_COMPLETE", "bash").env("_CLAP_IFS", "\n");
     command.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
     let output = command.output().await.expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ended { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
+    CommandOutput { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_completed_from_what_hostd_knows() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     for (words, expected) in [
         (vec!["slipway", "get", ""], "web\napi"),
         (vec!["slipway", "delete", "a"], "api"),

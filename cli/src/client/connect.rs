@@ -51,7 +51,7 @@ impl Target {
         }
     }
 
-    fn place(&self) -> String {
+    fn address(&self) -> String {
         match self {
             Self::Socket(path) => path.display().to_string(),
             Self::Tcp(authority) => format!("http://{authority}"),
@@ -60,7 +60,7 @@ impl Target {
 
     pub(super) async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
         match timeout(limits::CONNECT_TIMEOUT, self.open()).await {
-            Ok(answer) => answer,
+            Ok(response) => response,
             Err(_) => Err(self.failed(io::ErrorKind::TimedOut.into())),
         }
     }
@@ -68,7 +68,7 @@ impl Target {
     async fn open(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
         match self {
             Self::Socket(path) => {
-                speak(UnixStream::connect(path).await.map_err(|error| self.failed(error))?).await
+                start_http(UnixStream::connect(path).await.map_err(|error| self.failed(error))?).await
             }
             Self::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await.map_err(|error| self.failed(error))?;
@@ -76,15 +76,17 @@ impl Target {
                 let _ = stream.set_nodelay(true);
                 let _ = setsockopt(&stream, sockopt::KeepAlive, &true);
                 let _ = setsockopt(&stream, sockopt::TcpKeepIdle, &KEEPALIVE_IDLE_S);
-                speak(stream).await
+                start_http(stream).await
             }
         }
     }
 
     fn failed(&self, source: io::Error) -> ClientError {
         match (self, source.kind()) {
-            (Self::Socket(path), io::ErrorKind::PermissionDenied) => ClientError::NotAllowed(path.clone()),
-            _ => ClientError::NotServing { place: self.place(), source },
+            (Self::Socket(path), io::ErrorKind::PermissionDenied) => {
+                ClientError::PermissionDenied(path.clone())
+            }
+            _ => ClientError::NotServing { address: self.address(), source },
         }
     }
 }
@@ -93,11 +95,11 @@ pub fn data_dir_or_default(data_dir: Option<PathBuf>) -> PathBuf {
     data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR))
 }
 
-async fn speak<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, ClientError>
+async fn start_http<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, ClientError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(ClientError::Cut)?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(ClientError::ConnectionLost)?;
     // It ends with the connection, at the latest when the command does. What it could tell, the sender
     // of the request is told too.
     tokio::spawn(async move {

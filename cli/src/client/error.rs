@@ -7,28 +7,28 @@ use std::{io, path::PathBuf, time::Duration};
 pub enum ClientError {
     #[error("{0}")]
     BadUrl(String),
-    #[error("hostd does not run: nobody serves on {place}")]
+    #[error("hostd does not run: nobody serves on {address}")]
     NotServing {
-        place: String,
+        address: String,
         #[source]
         source: io::Error,
     },
     #[error("this user may not use {}", .0.display())]
-    NotAllowed(PathBuf),
+    PermissionDenied(PathBuf),
     #[error("the connection to hostd was cut")]
-    Cut(#[source] hyper::Error),
+    ConnectionLost(#[source] hyper::Error),
     /// A stream stopped before its last word.
     #[error("hostd stopped in the middle of an answer")]
-    Early,
+    Incomplete,
     #[error("hostd did not answer within {} s", .0.as_secs())]
     TimedOut(Duration),
     #[error("{}", .0.message)]
     Api(Box<ApiError>),
     /// Something between us and hostd answers for it, as a proxy does while hostd restarts.
     #[error("hostd is not reached: {0}")]
-    InBetween(String),
+    Intermediary(String),
     #[error("the answer is not one of hostd's: {0}")]
-    Strange(String),
+    UnexpectedResponse(String),
 }
 
 impl ClientError {
@@ -37,12 +37,12 @@ impl ClientError {
             Self::Api(error) => Some(error),
             Self::BadUrl(_)
             | Self::NotServing { .. }
-            | Self::NotAllowed(_)
-            | Self::Cut(_)
-            | Self::Early
+            | Self::PermissionDenied(_)
+            | Self::ConnectionLost(_)
+            | Self::Incomplete
             | Self::TimedOut(_)
-            | Self::InBetween(_)
-            | Self::Strange(_) => None,
+            | Self::Intermediary(_)
+            | Self::UnexpectedResponse(_) => None,
         }
     }
 
@@ -51,40 +51,42 @@ impl ClientError {
     }
 
     /// Whether the same request may succeed in a moment: hostd restarts, or says so itself.
-    pub fn passes(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
-            Self::NotServing { .. } | Self::Cut(_) | Self::Early | Self::TimedOut(_) | Self::InBetween(_) => {
-                true
-            }
+            Self::NotServing { .. }
+            | Self::ConnectionLost(_)
+            | Self::Incomplete
+            | Self::TimedOut(_)
+            | Self::Intermediary(_) => true,
             Self::Api(error) => error.retryable,
-            Self::BadUrl(_) | Self::NotAllowed(_) | Self::Strange(_) => false,
+            Self::BadUrl(_) | Self::PermissionDenied(_) | Self::UnexpectedResponse(_) => false,
         }
     }
 
     /// What the person can do about it.
-    pub fn next(&self) -> Option<String> {
+    pub fn next_step(&self) -> Option<String> {
         match self {
-            Self::NotServing { place, .. } if place.starts_with("http") => {
+            Self::NotServing { address, .. } if address.starts_with("http") => {
                 Some("check SLIPWAY_URL, or start hostd on that machine".to_owned())
             }
             Self::NotServing { .. } => Some(
                 "start it with `slipway up` (or `hostd`), or set SLIPWAY_URL and SLIPWAY_TOKEN to use another machine's"
                     .to_owned(),
             ),
-            Self::NotAllowed(_) => {
+            Self::PermissionDenied(_) => {
                 Some("run it as root (`sudo slipway …`), or set SLIPWAY_URL and SLIPWAY_TOKEN".to_owned())
             }
-            Self::Cut(_) | Self::Early => Some("hostd may be restarting: try again; `slipway ls` shows what was done".to_owned()),
+            Self::ConnectionLost(_) | Self::Incomplete => Some("hostd may be restarting: try again; `slipway ls` shows what was done".to_owned()),
             Self::TimedOut(_) => Some("see `slipway ls` for what is going on, and hostd's log for why".to_owned()),
-            Self::Api(error) => api_next(error),
-            Self::InBetween(_) => Some("check what SLIPWAY_URL points at, and whether hostd runs there".to_owned()),
-            Self::BadUrl(_) | Self::Strange(_) => None,
+            Self::Api(error) => api_next_step(error),
+            Self::Intermediary(_) => Some("check what SLIPWAY_URL points at, and whether hostd runs there".to_owned()),
+            Self::BadUrl(_) | Self::UnexpectedResponse(_) => None,
         }
     }
 }
 
 /// The command that lists things of the kind that is missing.
-fn list_of(missing: &Missing) -> String {
+fn list_command(missing: &Missing) -> String {
     let sandbox = missing.sandbox.as_deref().unwrap_or("SANDBOX");
     match missing.kind {
         MissingKind::Sandbox => "slipway ls".to_owned(),
@@ -103,7 +105,7 @@ fn list_of(missing: &Missing) -> String {
     }
 }
 
-fn api_next(error: &ApiError) -> Option<String> {
+fn api_next_step(error: &ApiError) -> Option<String> {
     let detail = &error.detail;
     let existing = detail.existing.map_or_else(|| "ID".to_owned(), |id| id.to_string());
     match error.code {
@@ -119,7 +121,7 @@ fn api_next(error: &ApiError) -> Option<String> {
             "`slipway attempts {existing}` shows what was tried; `slipway recreate {existing}` tries again"
         )),
         ApiErrorCode::NotFound => Some(match &detail.missing {
-            Some(missing) => format!("`{}` shows what there is", list_of(missing)),
+            Some(missing) => format!("`{}` shows what there is", list_command(missing)),
             None => "`slipway ls` shows what there is".to_owned(),
         }),
         ApiErrorCode::Gone => Some("`slipway ls` shows what there is".to_owned()),
@@ -167,7 +169,7 @@ mod tests {
             let missing: Missing = serde_json::from_str(json).expect("JSON");
             let error = ApiError::new(ApiErrorCode::NotFound, missing.to_string());
             let error = error.with(|detail| detail.missing = Some(Box::new(missing)));
-            format!("{}; next: {}", error.message, api_next(&error).expect("something to do"))
+            format!("{}; next: {}", error.message, api_next_step(&error).expect("something to do"))
         };
         let table = [
             r#"{"kind":"sandbox","id":"x"}"#,

@@ -1,6 +1,6 @@
 //! Requests and their answers. A connection is kept for the next request when the answer was read whole.
 
-use super::{Ask, ClientError, Target};
+use super::{ApiRequest, ClientError, Target};
 use crate::limits;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -31,14 +31,14 @@ pub struct Client {
 
 /// An answer with success, read whole.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub body: Bytes,
 }
 
-impl Answer {
+impl ApiResponse {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| ClientError::Strange(format!("{error}: {}", excerpt(&self.body))))
+            .map_err(|error| ClientError::UnexpectedResponse(format!("{error}: {}", excerpt(&self.body))))
     }
 }
 
@@ -57,26 +57,26 @@ impl Client {
     }
 
     /// Sends a request and reads the answer whole.
-    pub async fn send(&self, ask: Ask) -> Result<Answer, ClientError> {
-        let deadline = Instant::now() + ask.timeout;
-        let late = ask.timeout;
-        let (response, sender) = self.exchange(ask, deadline).await?;
+    pub async fn send(&self, request: ApiRequest) -> Result<ApiResponse, ClientError> {
+        let deadline = Instant::now() + request.timeout;
+        let late = request.timeout;
+        let (response, sender) = self.exchange(request, deadline).await?;
         let body = collect(response, deadline, late).await?;
         self.keep(sender);
-        Ok(Answer { body })
+        Ok(ApiResponse { body })
     }
 
     /// Sends a request and gives the answer as a stream; only its head has a deadline.
-    pub async fn open(&self, ask: Ask) -> Result<Response<Incoming>, ClientError> {
-        let deadline = Instant::now() + ask.timeout;
-        Ok(self.exchange(ask, deadline).await?.0)
+    pub async fn open(&self, request: ApiRequest) -> Result<Response<Incoming>, ClientError> {
+        let deadline = Instant::now() + request.timeout;
+        Ok(self.exchange(request, deadline).await?.0)
     }
 
     /// Reads a list to its end, page by page.
-    pub async fn list(&self, ask: Ask) -> Result<Vec<Value>, ClientError> {
+    pub async fn list(&self, request: ApiRequest) -> Result<Vec<Value>, ClientError> {
         let (mut items, mut after) = (Vec::new(), None);
         loop {
-            let page = self.page(&ask, after.as_deref()).await?;
+            let page = self.page(&request, after.as_deref()).await?;
             items.extend(page.items);
             if page.next.is_none() || page.next == after || items.len() >= limits::LIST_MAX_ITEMS {
                 return Ok(items);
@@ -86,25 +86,25 @@ impl Client {
     }
 
     /// One page of a list.
-    pub async fn page(&self, ask: &Ask, after: Option<&str>) -> Result<Page<Value>, ClientError> {
-        self.send(ask.clone().query_if("after", after)).await?.parse()
+    pub async fn page(&self, request: &ApiRequest, after: Option<&str>) -> Result<Page<Value>, ClientError> {
+        self.send(request.clone().query_if("after", after)).await?.parse()
     }
 
     async fn exchange(
         &self,
-        ask: Ask,
+        request: ApiRequest,
         deadline: Instant,
     ) -> Result<(Response<Incoming>, Sender), ClientError> {
-        let late = ask.timeout;
-        let request = self.request(ask)?;
+        let late = request.timeout;
+        let http = self.build(request)?;
         let mut sender = match self.idle_sender() {
             Some(sender) => sender,
             None => self.target.connect().await?,
         };
-        let response = timeout_at(deadline, sender.send_request(request))
+        let response = timeout_at(deadline, sender.send_request(http))
             .await
             .map_err(|_| ClientError::TimedOut(late))?
-            .map_err(ClientError::Cut)?;
+            .map_err(ClientError::ConnectionLost)?;
         self.answered.store(true, Ordering::Relaxed);
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if response.status().is_success() || upgraded {
@@ -114,21 +114,21 @@ impl Client {
         let body = collect(response, deadline, late).await?;
         match serde_json::from_slice::<ApiErrorBody>(&body) {
             Ok(told) => Err(ClientError::Api(Box::new(told.error))),
-            Err(_) if status.is_server_error() => Err(ClientError::InBetween(status.to_string())),
-            Err(_) => Err(ClientError::Strange(format!("{status} {}", excerpt(&body)))),
+            Err(_) if status.is_server_error() => Err(ClientError::Intermediary(status.to_string())),
+            Err(_) => Err(ClientError::UnexpectedResponse(format!("{status} {}", excerpt(&body)))),
         }
     }
 
-    fn request(&self, ask: Ask) -> Result<Request<Full<Bytes>>, ClientError> {
-        let mut request =
-            Request::builder().method(ask.method).uri(ask.target).header("host", self.target.host());
+    fn build(&self, request: ApiRequest) -> Result<Request<Full<Bytes>>, ClientError> {
+        let mut http =
+            Request::builder().method(request.method).uri(request.target).header("host", self.target.host());
         if let Some(token) = &self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
+            http = http.header("authorization", format!("Bearer {token}"));
         }
-        for (name, value) in ask.headers {
-            request = request.header(name, value);
+        for (name, value) in request.headers {
+            http = http.header(name, value);
         }
-        request.body(Full::new(ask.body)).map_err(|error| {
+        http.body(Full::new(request.body)).map_err(|error| {
             ClientError::BadUrl(format!("SLIPWAY_TOKEN or SLIPWAY_URL cannot be sent: {error}"))
         })
     }
@@ -149,13 +149,16 @@ async fn collect(
     deadline: Instant,
     late: Duration,
 ) -> Result<Bytes, ClientError> {
-    let body = Limited::new(response.into_body(), limits::ANSWER_MAX_BYTES).collect();
+    let body = Limited::new(response.into_body(), limits::RESPONSE_MAX_BYTES).collect();
     match timeout_at(deadline, body).await {
         Err(_) => Err(ClientError::TimedOut(late)),
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) => Err(match error.downcast::<hyper::Error>() {
-            Ok(cut) => ClientError::Cut(*cut),
-            Err(_) => ClientError::Strange(format!("longer than {} MiB", limits::ANSWER_MAX_BYTES >> 20)),
+            Ok(cut) => ClientError::ConnectionLost(*cut),
+            Err(_) => ClientError::UnexpectedResponse(format!(
+                "longer than {} MiB",
+                limits::RESPONSE_MAX_BYTES >> 20
+            )),
         }),
     }
 }

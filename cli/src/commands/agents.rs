@@ -1,7 +1,7 @@
 //! `slipway agents`.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::Failure,
     output::{Colour, Output},
@@ -18,15 +18,15 @@ pub struct AgentsArgs {
 }
 
 pub async fn run(context: &Context, args: AgentsArgs) -> Result<(), Failure> {
-    let mut ask = Ask::get("/v1/agents").timeout(crate::limits::SETTLE_TIMEOUT);
+    let mut request = ApiRequest::get("/v1/agents").timeout(crate::limits::SETTLE_TIMEOUT);
     if let Some(sandbox) = &args.sandbox {
-        ask = ask.query("sandbox", context.sandbox(sandbox).await?);
+        request = request.query("sandbox", context.sandbox(sandbox).await?);
     }
     let output = context.output;
-    context.show_list(ask, |agents: Vec<AgentView>| shown(&agents, output)).await
+    context.show_list(request, |agents: Vec<AgentView>| format_list(&agents, output)).await
 }
 
-fn shown(agents: &[AgentView], output: Output) -> String {
+fn format_list(agents: &[AgentView], output: Output) -> String {
     let mut table = Table::new(["NAME", "STATUS", "VERSION", "MODELS", "TITLE"]);
     for agent in agents {
         let name = if agent.default { format!("{} *", agent.name) } else { agent.name.clone() };
@@ -94,7 +94,7 @@ mod tests {
             AgentView { how_to_connect: vec!["name a model".to_owned()], ..agent("codex") },
             agent("command"),
         ];
-        insta::assert_snapshot!(shown(&agents, Output { json: false, colour: false }), @r"
+        insta::assert_snapshot!(format_list(&agents, Output { json: false, colour: false }), @r"
         NAME        STATUS                   VERSION   MODELS             TITLE
         opencode *  ready                    1.18.33   anthropic, openai  OPENCODE
         gemini      not installed, no model  (0.61.0)  gemini             GEMINI

@@ -1,12 +1,12 @@
 //! `slipway attach`: an exec that was started before, from its first byte on; a terminal as it is now.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     context::Context,
+    exec_session::ExecSession,
     failure::Failure,
     printer::RawFlag,
-    session::Session,
-    viewer::{From, Viewer},
+    viewer::{StartAt, Viewer},
 };
 use clap::Args;
 use protocol::{ExecId, api::ExecAnswer};
@@ -36,11 +36,11 @@ pub async fn run(context: &Context, args: AttachArgs) -> Result<u8, Failure> {
     let sandbox_path = format!("/v1/sandboxes/{sandbox}");
     let path = format!("{sandbox_path}/execs/{id}");
     let (client, output) = (Arc::clone(&context.client), context.output);
-    let exec: ExecAnswer = client.send(Ask::get(&path)).await?.parse()?;
+    let exec: ExecAnswer = client.send(ApiRequest::get(&path)).await?.parse()?;
     if exec.tty && !output.json {
         let types = args.interactive || stdin().is_terminal();
-        let (exec, sandbox_name, from) = (id.to_string(), args.sandbox, From::Recent);
-        return Viewer { client, output, sandbox_path, exec, sandbox_name, from, types }.run().await;
+        let (exec, sandbox_name, start_at) = (id.to_string(), args.sandbox, StartAt::Recent);
+        return Viewer { client, output, sandbox_path, exec, sandbox_name, start_at, types }.run().await;
     }
-    Session { client, output, path, send_stdin: args.interactive, raw: args.raw }.run().await
+    ExecSession { client, output, path, send_stdin: args.interactive, raw: args.raw }.run().await
 }

@@ -1,13 +1,13 @@
 //! `slipway attempts`.
 
 use crate::{
-    age::{age, duration},
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::{Failure, post_mortem_lines, problem_lines},
+    humanize::{age, duration},
     output::{Colour, Output},
     table::{Cell, Table},
-    text::word,
+    text::wire_name,
 };
 use clap::Args;
 use protocol::api::{AttemptState, AttemptView};
@@ -23,7 +23,9 @@ pub async fn run(context: &Context, args: AttemptsArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
     let output = context.output;
     context
-        .show_list(Ask::get(format!("/v1/sandboxes/{id}/attempts")), |attempts| text(&attempts, output))
+        .show_list(ApiRequest::get(format!("/v1/sandboxes/{id}/attempts")), |attempts| {
+            text(&attempts, output)
+        })
         .await
 }
 
@@ -38,12 +40,12 @@ fn text(attempts: &[AttemptView], output: Output) -> String {
         };
         table.row([
             attempt.attempt.to_string().into(),
-            word(&attempt.relation).into(),
+            wire_name(&attempt.relation).into(),
             state,
             attempt.driver.clone().into(),
             age(&attempt.started_at).into(),
             attempt.duration_ms.map(duration).unwrap_or_default().into(),
-            attempt.problem.as_ref().map(|problem| word(&problem.code)).unwrap_or_default().into(),
+            attempt.problem.as_ref().map(|problem| wire_name(&problem.code)).unwrap_or_default().into(),
         ]);
     }
     let mut text = table.render(output);

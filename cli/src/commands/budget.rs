@@ -1,12 +1,12 @@
 //! `slipway budget`: what tenants may use of models.
 
 use crate::{
-    client::{Ask, encode},
+    client::{ApiRequest, encode},
     context::Context,
     failure::Failure,
     output::Output,
     table::Table,
-    text::word,
+    text::wire_name,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use protocol::api::{BudgetPeriod, BudgetSpec, BudgetView};
@@ -75,12 +75,14 @@ pub async fn run(context: &Context, args: BudgetArgs) -> Result<(), Failure> {
     match args.command {
         BudgetCommand::Set { tenant, tokens, cost, requests, per } => {
             let spec = BudgetSpec { tokens, cost_usd: cost, requests, per: per.into() };
-            let ask = Ask::put(path(&tenant)).json(&spec);
-            context.show(ask, |budget: BudgetView| Ok(table(&[budget], output))).await
+            let request = ApiRequest::put(path(&tenant)).json(&spec);
+            context.show(request, |budget: BudgetView| Ok(table(&[budget], output))).await
         }
-        BudgetCommand::Ls => context.show_list(Ask::get("/v1/budgets"), |all| table(&all, output)).await,
+        BudgetCommand::Ls => {
+            context.show_list(ApiRequest::get("/v1/budgets"), |all| table(&all, output)).await
+        }
         BudgetCommand::Rm { tenant } => {
-            context.client.send(Ask::delete(path(&tenant))).await?;
+            context.client.send(ApiRequest::delete(path(&tenant))).await?;
             if output.json { Ok(()) } else { output.line(&format!("{tenant} has no bounds any more")) }
         }
     }
@@ -100,7 +102,7 @@ fn table(budgets: &[BudgetView], output: Output) -> String {
         let usd = |usd: f64| format!("${usd:.2}");
         table.row([
             budget.tenant.as_str().into(),
-            word(&budget.per).into(),
+            wire_name(&budget.per).into(),
             of(used.tokens.to_string(), budget.tokens.map(|tokens| tokens.to_string())).into(),
             of(usd(used.cost_usd), budget.cost_usd.map(usd)).into(),
             of(used.requests.to_string(), budget.requests.map(|requests| requests.to_string())).into(),

@@ -13,34 +13,34 @@ pub struct CpArgs {
 
 /// One side of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place<'a> {
-    Here(&'a str),
-    Inside { sandbox: &'a str, path: &'a str },
+enum CopyPath<'a> {
+    Local(&'a str),
+    InSandbox { sandbox: &'a str, path: &'a str },
 }
 
 pub fn run(args: &CpArgs) -> Failure {
-    let places: Vec<Place<'_>> =
-        args.paths.iter().filter(|path| !path.starts_with('-')).map(|path| place(path)).collect();
-    Failure::Instead { message: "there is no `slipway cp`".to_owned(), next: instead(&places) }
+    let paths: Vec<CopyPath<'_>> =
+        args.paths.iter().filter(|path| !path.starts_with('-')).map(|path| copy_path(path)).collect();
+    Failure::UseInstead { message: "there is no `slipway cp`".to_owned(), next: instead(&paths) }
 }
 
 /// `SANDBOX:PATH`, as with scp; a path with a slash before the colon is one of this machine.
-fn place(text: &str) -> Place<'_> {
+fn copy_path(text: &str) -> CopyPath<'_> {
     match text.split_once(':') {
         Some((sandbox, path)) if !sandbox.is_empty() && !sandbox.contains('/') => {
-            Place::Inside { sandbox, path }
+            CopyPath::InSandbox { sandbox, path }
         }
-        Some(_) | None => Place::Here(text),
+        Some(_) | None => CopyPath::Local(text),
     }
 }
 
-fn instead(places: &[Place<'_>]) -> String {
-    match places {
-        [Place::Here(from), Place::Inside { sandbox, path }] => {
+fn instead(paths: &[CopyPath<'_>]) -> String {
+    match paths {
+        [CopyPath::Local(from), CopyPath::InSandbox { sandbox, path }] => {
             let (from, sandbox, to) = (quoted(from), quoted(sandbox), quoted(directory(path)));
             format!("`tar c {from} | slipway exec {sandbox} -- tar x -C {to}`")
         }
-        [Place::Inside { sandbox, path }, Place::Here(to)] => {
+        [CopyPath::InSandbox { sandbox, path }, CopyPath::Local(to)] => {
             let (sandbox, path, to) = (quoted(sandbox), quoted(directory(path)), quoted(to));
             format!("`slipway exec {sandbox} -- tar c {path} | tar x -C {to}`")
         }

@@ -1,7 +1,8 @@
 //! `slipway create`: prints the id, so that scripts can keep it.
 
 use crate::{
-    client::Ask, context::Context, failure::Failure, limits, progress::Progress, settle, spec::SpecFlags,
+    client::ApiRequest, context::Context, failure::Failure, limits, progress::Progress,
+    sandbox_flags::SpecFlags, sandbox_wait,
 };
 use clap::Args;
 use protocol::api::SandboxView;
@@ -23,26 +24,27 @@ pub async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
     let spec = args.named()?.spec.spec()?;
     let progress = Progress::start(context.output, "creating");
     let wait = if no_wait { "0".to_owned() } else { format!("{}s", limits::CREATE_WAIT_S) };
-    let ask = Ask::post("/v1/sandboxes").query("wait", wait).json(&spec).timeout(limits::SETTLE_TIMEOUT);
-    let mut answer = context.client.send(ask).await?;
+    let request =
+        ApiRequest::post("/v1/sandboxes").query("wait", wait).json(&spec).timeout(limits::SETTLE_TIMEOUT);
+    let mut response = context.client.send(request).await?;
     if !no_wait {
-        answer = settle::settled(context, answer, &progress).await?;
+        response = sandbox_wait::until_settled(context, response, &progress).await?;
     }
     drop(progress);
-    let view: SandboxView = answer.parse()?;
-    context.show_answer(&answer, |view: SandboxView| Ok(format!("{}\n", view.id)))?;
-    settle::must_be_well(&view)
+    let view: SandboxView = response.parse()?;
+    context.show_response(&response, |view: SandboxView| Ok(format!("{}\n", view.id)))?;
+    sandbox_wait::fail_if_error(&view)
 }
 
 impl CreateArgs {
     /// The name may be given in either place.
     fn named(mut self) -> Result<Self, Failure> {
-        match (self.called.take(), &self.spec.shape.name) {
+        match (self.called.take(), &self.spec.sandbox_flags.name) {
             (Some(called), Some(name)) if called != *name => Err(Failure::Usage(format!(
                 "the sandbox is called {called:?} and --name {name:?}: give one name"
             ))),
             (Some(called), _) => {
-                self.spec.shape.name = Some(called);
+                self.spec.sandbox_flags.name = Some(called);
                 Ok(self)
             }
             (None, _) => Ok(self),
@@ -56,7 +58,7 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct TestArgs {
         #[command(flatten)]
         create: CreateArgs,
     }
@@ -71,11 +73,11 @@ mod tests {
             (&[], None),
         ];
         for (flags, expected) in table {
-            let line = Line::parse_from([&["create"], flags].concat());
+            let line = TestArgs::parse_from([&["create"], flags].concat());
             let named = line.create.named().expect("one name");
-            assert_eq!(named.spec.shape.name.as_deref(), expected, "{flags:?}");
+            assert_eq!(named.spec.sandbox_flags.name.as_deref(), expected, "{flags:?}");
         }
-        let two = Line::parse_from(["create", "web", "--name", "api"]).create.named();
+        let two = TestArgs::parse_from(["create", "web", "--name", "api"]).create.named();
         assert_eq!(two.map_err(|failure| failure.exit_code()).err(), Some(2));
     }
 }

@@ -1,12 +1,12 @@
 //! `slipway doctor`.
 
 use crate::{
-    age::bytes,
-    client::{Ask, ClientError},
+    client::{ApiRequest, ClientError},
     commands::drivers,
-    context::{Context, typed},
-    doctor::{Check, Facts, Level, judge},
+    context::{Context, parse_items},
+    doctor::{Check, Facts, Level, check_all},
     failure::Failure,
+    humanize::bytes,
     output::{Colour, Output},
 };
 use protocol::api::{ApiErrorCode, DiskLevel, DriverView, HostView};
@@ -17,11 +17,11 @@ pub async fn run(output: Output) -> Result<u8, Failure> {
     let (mut checks, (hostd, drivers)) = match Context::from_environment(output) {
         Ok(context) => {
             let remote = matches!(context.client.target(), crate::client::Target::Tcp(_));
-            let local = if remote { Vec::new() } else { judge(&Facts::gather(&context.data_dir)) };
+            let local = if remote { Vec::new() } else { check_all(&Facts::gather(&context.data_dir)) };
             (local, (hostd(&context, remote).await, drivers_of(&context).await))
         }
         Err(error) => {
-            let local = judge(&Facts::gather(std::path::Path::new("/var/lib/slipway")));
+            let local = check_all(&Facts::gather(std::path::Path::new("/var/lib/slipway")));
             (local, (vec![bad_address(&error)], Vec::new()))
         }
     };
@@ -37,8 +37,8 @@ pub async fn run(output: Output) -> Result<u8, Failure> {
 
 /// What hostd says about them; nothing where it does not answer, which is told elsewhere.
 async fn drivers_of(context: &Context) -> Vec<DriverView> {
-    match context.client.list(Ask::get("/v1/drivers")).await {
-        Ok(items) => typed(items).unwrap_or_default(),
+    match context.client.list(ApiRequest::get("/v1/drivers")).await {
+        Ok(items) => parse_items(items).unwrap_or_default(),
         Err(_) => Vec::new(),
     }
 }
@@ -75,8 +75,8 @@ fn bad_address(error: &ClientError) -> Check {
 
 /// Whether hostd answers, and what it says about itself. Here it can be started; elsewhere it must run.
 async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
-    let host: Result<HostView, ClientError> = match context.client.send(Ask::get("/v1/host")).await {
-        Ok(answer) => answer.parse(),
+    let host: Result<HostView, ClientError> = match context.client.send(ApiRequest::get("/v1/host")).await {
+        Ok(response) => response.parse(),
         Err(error) => Err(error),
     };
     match host {
@@ -84,7 +84,7 @@ async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
         // Only the administrator of the host is told more.
         Err(error) if error.is(ApiErrorCode::Forbidden) => vec![Check::fine("hostd", "answers".to_owned())],
         Err(error) => {
-            let fix = error.next();
+            let fix = error.next_step();
             let level = if remote { Level::Missing } else { Level::Warning };
             vec![Check { name: "hostd", level, found: error.to_string(), fix }]
         }
@@ -126,7 +126,7 @@ fn text(checks: &[Check], drivers: &[DriverView], output: Output) -> String {
     };
     let ours: Vec<DriverView> = drivers.iter().filter(|driver| !driver.unsupported).map(briefly).collect();
     if !ours.is_empty() {
-        text.push_str(&format!("\n{}", drivers::shown(&ours, output)));
+        text.push_str(&format!("\n{}", drivers::format_list(&ours, output)));
     }
     text + &format!("\n{last}\n")
 }

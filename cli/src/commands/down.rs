@@ -1,12 +1,12 @@
 //! `slipway down`: the end of what `slipway up` began.
 
 use crate::{
-    client::{Ask, Target},
-    context::{Context, typed},
+    client::{ApiRequest, Target},
+    context::{Context, parse_items},
     failure::Failure,
     limits,
     progress::Progress,
-    settle,
+    sandbox_wait,
 };
 use clap::Args;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -33,26 +33,24 @@ pub struct DownArgs {
 
 pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
     let Target::Socket(socket) = context.client.target() else {
-        return Err(Failure::refused("hostd is on another machine, or not yours to stop")
-            .or("unset SLIPWAY_URL to stop the hostd of this machine"));
+        return Err(Failure::new("hostd is on another machine, or not yours to stop")
+            .hint("unset SLIPWAY_URL to stop the hostd of this machine"));
     };
     let serving =
         serving(socket).map_err(|error| Failure::io(format!("reach {}", socket.display()), error))?;
     let pid = match serving {
-        Serving::Nobody => return context.output.line("hostd does not run"),
-        Serving::Here(pid) => pid,
+        Serving::NotRunning => return context.output.line("hostd does not run"),
+        Serving::Pid(pid) => pid,
         Serving::OtherPidNamespace => {
-            return Err(Failure::refused(
-                "hostd runs in another PID namespace and cannot be stopped from here",
-            )
-            .or("run this in the namespace where hostd was started"));
+            return Err(Failure::new("hostd runs in another PID namespace and cannot be stopped from here")
+                .hint("run this in the namespace where hostd was started"));
         }
     };
     if args.all {
         stop_all(context).await?;
     }
     let progress = Progress::start(context.output, "stopping hostd");
-    end(pid).await?;
+    terminate(pid).await?;
     drop(progress);
     context.output.line(if args.all {
         "everything is stopped"
@@ -63,8 +61,8 @@ pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
 
 /// The process that listens on the socket.
 enum Serving {
-    Nobody,
-    Here(Pid),
+    NotRunning,
+    Pid(Pid),
     /// It has no number here: the kernel says 0, and a signal to 0 is one to our own process group.
     OtherPidNamespace,
 }
@@ -73,29 +71,29 @@ fn serving(socket: &Path) -> io::Result<Serving> {
     match UnixStream::connect(socket) {
         Ok(stream) => Ok(match getsockopt(&stream, PeerCredentials)?.pid() {
             ..=0 => Serving::OtherPidNamespace,
-            pid => Serving::Here(Pid::from_raw(pid)),
+            pid => Serving::Pid(Pid::from_raw(pid)),
         }),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            Ok(Serving::Nobody)
+            Ok(Serving::NotRunning)
         }
         Err(error) => Err(error),
     }
 }
 
 async fn stop_all(context: &Context) -> Result<(), Failure> {
-    let items = context.client.list(Ask::get("/v1/sandboxes").long_pages()).await?;
-    let mut views = typed::<SandboxView>(items)?;
+    let items = context.client.list(ApiRequest::get("/v1/sandboxes").long_pages()).await?;
+    let mut views = parse_items::<SandboxView>(items)?;
     views.retain(|view| !matches!(view.status, SandboxStatus::Stopped | SandboxStatus::Destroyed));
     let progress = Progress::start(context.output, "stopping sandboxes");
     let stops = views.iter().map(|view| {
-        let ask = Ask::post(format!("/v1/sandboxes/{}/stop", view.id));
-        settle::ask(context, view.id, ask, &progress)
+        let request = ApiRequest::post(format!("/v1/sandboxes/{}/stop", view.id));
+        sandbox_wait::send_and_wait(context, view.id, request, &progress)
     });
     stream::iter(stops).buffer_unordered(STOPS_AT_ONCE).try_for_each(|_| async { Ok(()) }).await
 }
 
 /// SIGTERM, and then until it is gone: it finishes what it is asked first.
-async fn end(pid: Pid) -> Result<(), Failure> {
+async fn terminate(pid: Pid) -> Result<(), Failure> {
     let failed = |error: Errno| Failure::io(format!("stop hostd, process {pid}"), error.into());
     kill(pid, Signal::SIGTERM).map_err(failed)?;
     let deadline = Instant::now() + limits::HOSTD_STOP_TIMEOUT;
@@ -105,8 +103,8 @@ async fn end(pid: Pid) -> Result<(), Failure> {
             Err(error) => return Err(failed(error)),
             Ok(()) if zombie(pid) => return Ok(()),
             Ok(()) if Instant::now() > deadline => {
-                return Err(Failure::refused(format!("hostd, process {pid}, does not end"))
-                    .or(format!("look at its log; kill -KILL {pid} loses nothing")));
+                return Err(Failure::new(format!("hostd, process {pid}, does not end"))
+                    .hint(format!("look at its log; kill -KILL {pid} loses nothing")));
             }
             Ok(()) => sleep(limits::HOSTD_POLL).await,
         }

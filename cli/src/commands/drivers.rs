@@ -1,7 +1,7 @@
 //! `slipway drivers`, and the same table for `slipway doctor`.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::Failure,
     output::{Colour, Output},
@@ -12,11 +12,13 @@ use protocol::api::DriverView;
 
 pub async fn run(context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    context.show_list(Ask::get("/v1/drivers"), |drivers: Vec<DriverView>| shown(&drivers, output)).await
+    context
+        .show_list(ApiRequest::get("/v1/drivers"), |drivers: Vec<DriverView>| format_list(&drivers, output))
+        .await
 }
 
 /// A row for each, and below what they lack and what keeps sandboxes in.
-pub fn shown(drivers: &[DriverView], output: Output) -> String {
+pub fn format_list(drivers: &[DriverView], output: Output) -> String {
     let mut table = Table::new(["DRIVER", "STATUS", "NETWORKS", "IMAGES", "RUNTIMES", "PAUSE", "VERSION"]);
     for driver in drivers {
         let name = if driver.default { format!("{} *", driver.name) } else { driver.name.clone() };
@@ -94,7 +96,7 @@ mod tests {
         };
         let docker = DriverView { present: true, ..named("docker", "nobody answers") };
         let lima = DriverView { unsupported: true, ..named("lima", "use oci") };
-        insta::assert_snapshot!(shown(&[oci, docker, lima], Output { json: false, colour: false }), @r"
+        insta::assert_snapshot!(format_list(&[oci, docker, lima], Output { json: false, colour: false }), @r"
         DRIVER  STATUS         NETWORKS     IMAGES          RUNTIMES  PAUSE  VERSION
         oci *   ready          none, proxy  host, imported  crun      yes    crun 1.8.1
         docker  not usable     -            -               -         -      -

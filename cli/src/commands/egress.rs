@@ -1,7 +1,7 @@
 //! `slipway egress`.
 
 use crate::{
-    client::{Ask, encode},
+    client::{ApiRequest, encode},
     context::Context,
     failure::Failure,
     text::plain,
@@ -55,28 +55,29 @@ pub async fn run(context: &Context, args: EgressArgs) -> Result<(), Failure> {
 async fn of_sandbox(context: &Context, id: SandboxId, args: &EgressArgs) -> Result<(), Failure> {
     let path = format!("/v1/sandboxes/{id}/egress");
     if !args.changes() {
-        return context.show(Ask::get(path), |view| Ok(people(&view))).await;
+        return context.show(ApiRequest::get(path), |view| Ok(format(&view))).await;
     }
-    let known: EgressView = context.client.send(Ask::get(path.clone())).await?.parse()?;
+    let known: EgressView = context.client.send(ApiRequest::get(path.clone())).await?.parse()?;
     let rules = EgressRules {
         profile: known.profile,
-        allow: args.over(known.allow, &args.allow),
-        deny: args.over(known.deny, &args.deny),
+        allow: args.merge(known.allow, &args.allow),
+        deny: args.merge(known.deny, &args.deny),
         max_mb: args.max_mb.or(known.max_mb.filter(|_| !args.only)),
     };
-    context.show(Ask::put(path).json(&rules), |view| Ok(people(&view))).await
+    context.show(ApiRequest::put(path).json(&rules), |view| Ok(format(&view))).await
 }
 
 async fn of_profile(context: &Context, name: &str, args: &EgressArgs) -> Result<(), Failure> {
     let path = format!("/v1/egress-profiles/{}", encode(name));
     if !args.changes() {
-        return context.show(Ask::get(path), |view| Ok(profile(&view))).await;
+        return context.show(ApiRequest::get(path), |view| Ok(profile(&view))).await;
     }
-    let all: Page<EgressProfileView> = context.client.send(Ask::get("/v1/egress-profiles")).await?.parse()?;
+    let all: Page<EgressProfileView> =
+        context.client.send(ApiRequest::get("/v1/egress-profiles")).await?.parse()?;
     let known = all.items.into_iter().find(|known| known.name == name);
     let (allow, deny) = known.map(|known| (known.allow, known.deny)).unwrap_or_default();
-    let rules = EgressProfile { allow: args.over(allow, &args.allow), deny: args.over(deny, &args.deny) };
-    context.show(Ask::put(path).json(&rules), |view| Ok(profile(&view))).await
+    let rules = EgressProfile { allow: args.merge(allow, &args.allow), deny: args.merge(deny, &args.deny) };
+    context.show(ApiRequest::put(path).json(&rules), |view| Ok(profile(&view))).await
 }
 
 impl EgressArgs {
@@ -84,7 +85,7 @@ impl EgressArgs {
         self.only || !self.allow.is_empty() || !self.deny.is_empty() || self.max_mb.is_some()
     }
 
-    fn over(&self, mut known: Vec<String>, more: &[String]) -> Vec<String> {
+    fn merge(&self, mut known: Vec<String>, more: &[String]) -> Vec<String> {
         if self.only {
             known.clear();
         }
@@ -94,7 +95,7 @@ impl EgressArgs {
     }
 }
 
-fn people(view: &EgressView) -> String {
+fn format(view: &EgressView) -> String {
     let mode = match view.mode {
         Network::None => "none: loopback only".to_owned(),
         Network::Open => "open: no proxy, and no rules".to_owned(),
@@ -140,7 +141,7 @@ mod tests {
             max_mb: Some(100),
             used_bytes: 3 << 19,
         };
-        insta::assert_snapshot!(people(&view), @r"
+        insta::assert_snapshot!(format(&view), @r"
         network  proxy
         profile  strict
         deny     *.example.com

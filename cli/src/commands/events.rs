@@ -1,10 +1,10 @@
 //! `slipway events`.
 
 use crate::{
-    client::Ask,
-    context::{Context, typed},
+    client::ApiRequest,
+    context::{Context, parse_items},
+    event_stream::EventStream,
     failure::{Failure, eprint_line},
-    feed::Feed,
     output::{Colour, Output},
     printer::RawFlag,
     sanitize::TerminalFilter,
@@ -38,16 +38,16 @@ pub async fn run(context: &Context, args: EventsArgs) -> Result<(), Failure> {
         Some(text) => Some(context.sandbox(text).await?),
         None => None,
     };
-    if args.follow { follow(context, sandbox, &args).await } else { past(context, sandbox, &args).await }
+    if args.follow { follow(context, sandbox, &args).await } else { list_past(context, sandbox, &args).await }
 }
 
-fn wanted(sandbox: Option<SandboxId>, args: &EventsArgs) -> Ask {
-    Ask::get("/v1/events").query_if("sandbox", sandbox).query_if("kind", args.kind.as_deref())
+fn events_request(sandbox: Option<SandboxId>, args: &EventsArgs) -> ApiRequest {
+    ApiRequest::get("/v1/events").query_if("sandbox", sandbox).query_if("kind", args.kind.as_deref())
 }
 
 async fn follow(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
     let client = Arc::clone(&context.client);
-    let mut feed = Feed::new(client, wanted(sandbox, args), args.after, Arc::new(eprint_line));
+    let mut feed = EventStream::new(client, events_request(sandbox, args), args.after, Arc::new(eprint_line));
     while let Some(frame) = feed.next().await? {
         if context.output.json {
             context.output.document(frame.data.as_bytes())?;
@@ -58,17 +58,17 @@ async fn follow(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs
     Ok(())
 }
 
-async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
-    let ask = wanted(sandbox, args).long_pages().header("accept", "application/json");
+async fn list_past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) -> Result<(), Failure> {
+    let request = events_request(sandbox, args).long_pages().header("accept", "application/json");
     let mut after = args.after.map(|seq| seq.to_string());
     loop {
         // Printed as it comes: the log may be larger than the memory.
-        let page = context.client.page(&ask, after.as_deref()).await?;
+        let page = context.client.page(&request, after.as_deref()).await?;
         for json in page.items {
             if context.output.json {
                 context.output.json(&json)?;
             } else {
-                for event in &typed::<EventView>(vec![json])? {
+                for event in &parse_items::<EventView>(vec![json])? {
                     print(context.output, event, args.raw)?;
                 }
             }
@@ -82,26 +82,26 @@ async fn past(context: &Context, sandbox: Option<SandboxId>, args: &EventsArgs) 
 
 fn print(output: Output, event: &EventView, flag: RawFlag) -> Result<(), Failure> {
     if flag.raw {
-        return output.bytes(format!("{}\n", line(event, output, &told(event))).as_bytes());
+        return output.bytes(format!("{}\n", line(event, output, &details_of(event))).as_bytes());
     }
-    output.line(&line(event, output, &shown(&told(event), output)))
+    output.line(&line(event, output, &shown(&details_of(event), output)))
 }
 
 /// What an event tells as one line: with the colours that are in it on a terminal that has some.
-fn shown(told: &str, output: Output) -> String {
+fn shown(details: &str, output: Output) -> String {
     if !output.colour {
-        return plain(told);
+        return plain(details);
     }
-    TerminalFilter::whole(told).replace(['\n', '\r', '\t'], " ")
+    TerminalFilter::whole(details).replace(['\n', '\r', '\t'], " ")
 }
 
-fn line(event: &EventView, output: Output, told: &str) -> String {
+fn line(event: &EventView, output: Output, details: &str) -> String {
     let time = output.paint(Colour::Dim, &event.time);
-    format!("{time}  {}  {:<16}  {told}", event.sandbox, plain(&event.kind)).trim_end().to_owned()
+    format!("{time}  {}  {:<16}  {details}", event.sandbox, plain(&event.kind)).trim_end().to_owned()
 }
 
 /// What an event tells: of a task beside its other fields, of anything else in `data`.
-fn told(event: &EventView) -> String {
+fn details_of(event: &EventView) -> String {
     match &event.data {
         Value::Null => details(&event.fact),
         Value::Object(data) => details(data),
@@ -124,7 +124,7 @@ mod tests {
     fn line_of(json: &str, colour: bool) -> String {
         let event: EventView = serde_json::from_str(json).expect("an event");
         let output = Output { json: false, colour };
-        line(&event, output, &shown(&told(&event), output))
+        line(&event, output, &shown(&details_of(&event), output))
     }
 
     #[test]

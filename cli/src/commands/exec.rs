@@ -1,15 +1,14 @@
 //! `slipway exec`.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     context::Context,
+    exec_session::ExecSession,
     failure::Failure,
-    parse,
-    patience::Patience,
     printer::RawFlag,
-    session::Session,
-    terminal,
-    viewer::{From, Viewer},
+    retry::Retry,
+    terminal, value_parser,
+    viewer::{StartAt, Viewer},
 };
 use clap::Args;
 use protocol::{
@@ -63,10 +62,10 @@ pub struct ExecArgs {
     #[arg(long, short = 'w', value_name = "DIRECTORY")]
     cwd: Option<String>,
     /// Environment variable; NAME alone passes on your own
-    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     env: Vec<(String, String)>,
     /// End it, and everything it started, after this time, as in 90s or 15m
-    #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = value_parser::seconds)]
     timeout: Option<f64>,
     /// Id for the exec; with one that was used before, that exec is shown and nothing is run again
     #[arg(long, value_name = "EXEC")]
@@ -85,19 +84,19 @@ pub async fn run(context: &Context, args: ExecArgs) -> Result<u8, Failure> {
     };
     let send_stdin = args.sends_stdin(stdin().is_terminal());
     let (detach, on_terminal, raw, sandbox_name) = (args.detach, args.tty, args.raw, args.sandbox.clone());
-    let answer = start(context, sandbox, &args.create(id.clone(), send_stdin)).await?;
+    let response = start(context, sandbox, &args.create(id.clone(), send_stdin)).await?;
     if detach {
-        context.show_answer(&answer, |exec: ExecAnswer| Ok(format!("{}\n", exec.id)))?;
+        context.show_response(&response, |exec: ExecAnswer| Ok(format!("{}\n", exec.id)))?;
         return Ok(0);
     }
     let (client, output) = (Arc::clone(&context.client), context.output);
     let sandbox_path = format!("/v1/sandboxes/{sandbox}");
     if on_terminal && !output.json {
-        let (exec, from) = (id.to_string(), From::Start);
-        let viewer = Viewer { client, output, sandbox_path, exec, sandbox_name, from, types: send_stdin };
+        let (exec, start_at) = (id.to_string(), StartAt::Beginning);
+        let viewer = Viewer { client, output, sandbox_path, exec, sandbox_name, start_at, types: send_stdin };
         return viewer.run().await;
     }
-    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin, raw }.run().await
+    ExecSession { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin, raw }.run().await
 }
 
 pub fn new_id() -> ExecId {
@@ -111,13 +110,13 @@ impl ExecArgs {
     }
 
     fn create(self, id: ExecId, stdin_open: bool) -> ExecCreate {
-        let told = if self.tty { terminal::environment() } else { Vec::new() };
+        let inherited = if self.tty { terminal::environment() } else { Vec::new() };
         ExecCreate {
             id: Some(id),
             argv: Some(self.command),
             shell: None,
             cwd: self.cwd,
-            env: told.into_iter().chain(self.env).collect(),
+            env: inherited.into_iter().chain(self.env).collect(),
             stdin: None,
             stdin_open,
             timeout_s: self.timeout,
@@ -132,15 +131,15 @@ pub async fn start(
     context: &Context,
     sandbox: SandboxId,
     create: &ExecCreate,
-) -> Result<crate::client::Answer, Failure> {
-    let ask = Ask::post(format!("/v1/sandboxes/{sandbox}/execs"))
+) -> Result<crate::client::ApiResponse, Failure> {
+    let request = ApiRequest::post(format!("/v1/sandboxes/{sandbox}/execs"))
         .json(create)
         .timeout(crate::limits::SETTLE_TIMEOUT);
-    let mut patience = Patience::new();
+    let mut retry = Retry::new();
     let mut sent_before = false;
     loop {
-        match context.client.send(ask.clone()).await {
-            Ok(answer) => return Ok(answer),
+        match context.client.send(request.clone()).await {
+            Ok(response) => return Ok(response),
             // Before the first answer a hostd that is not there is not "restarting".
             Err(error @ crate::client::ClientError::NotServing { .. }) if !sent_before => {
                 return Err(error.into());
@@ -148,7 +147,7 @@ pub async fn start(
             Err(error) if error.api().is_some() && !sent_before => return Err(error.into()),
             Err(error) => {
                 sent_before = true;
-                patience.wait(error).await?;
+                retry.backoff(error).await?;
             }
         }
     }
@@ -160,7 +159,7 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct TestArgs {
         #[command(flatten)]
         exec: ExecArgs,
     }
@@ -176,14 +175,14 @@ mod tests {
             (vec!["-d"], (false, false)),
         ];
         for (flags, expected) in table {
-            let line = Line::parse_from([vec!["exec"], flags.clone(), vec!["web", "--", "cat"]].concat());
+            let line = TestArgs::parse_from([vec!["exec"], flags.clone(), vec!["web", "--", "cat"]].concat());
             assert_eq!((line.exec.sends_stdin(true), line.exec.sends_stdin(false)), expected, "{flags:?}");
         }
     }
 
     #[test]
     fn flags_of_the_command_are_its_own() {
-        let line = Line::parse_from(["exec", "web", "ls", "-la", "--json"]);
+        let line = TestArgs::parse_from(["exec", "web", "ls", "-la", "--json"]);
         assert_eq!(line.exec.command, ["ls", "-la", "--json"]);
     }
 }

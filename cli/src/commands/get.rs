@@ -2,11 +2,11 @@
 
 use crate::{
     activity::activity_line,
-    age::{age, until},
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::{Failure, post_mortem_lines, problem_lines},
-    text::{plain, short, word},
+    humanize::{age, until},
+    text::{plain, truncate, wire_name},
 };
 use clap::Args;
 use protocol::api::{ActivityView, Page, PortView, ProblemCode, SandboxStatus, SandboxView};
@@ -24,11 +24,11 @@ pub struct GetArgs {
 
 pub async fn run(context: &Context, args: GetArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
-    let answer = context.client.send(Ask::get(format!("/v1/sandboxes/{id}"))).await?;
+    let response = context.client.send(ApiRequest::get(format!("/v1/sandboxes/{id}"))).await?;
     if context.output.json {
-        return context.output.document(&answer.body);
+        return context.output.document(&response.body);
     }
-    let view: SandboxView = answer.parse()?;
+    let view: SandboxView = response.parse()?;
     let listening = listening(context, &view).await.unwrap_or_default();
     let activity = activity(context, &view).await.unwrap_or_default();
     context.output.text(&(describe(&view) + &listening + &activity))
@@ -39,8 +39,9 @@ async fn listening(context: &Context, view: &SandboxView) -> Option<String> {
     if view.status != SandboxStatus::Running {
         return None;
     }
-    let answer = context.client.send(Ask::get(format!("/v1/sandboxes/{}/ports", view.id))).await.ok()?;
-    Some(listening_text(&answer.parse::<Page<PortView>>().ok()?.items))
+    let response =
+        context.client.send(ApiRequest::get(format!("/v1/sandboxes/{}/ports", view.id))).await.ok()?;
+    Some(listening_text(&response.parse::<Page<PortView>>().ok()?.items))
 }
 
 /// A line for each port, with the address where browsers see it and the program behind it.
@@ -49,7 +50,7 @@ fn listening_text(ports: &[PortView]) -> String {
     for PortView { listening, preview } in ports {
         let at = preview.clone().unwrap_or_else(|| format!("on {}, without a preview", listening.address));
         let process = listening.process.as_ref();
-        let by = process.map(|process| format!(", by {}", short(&process.command, PROCESS_COLUMNS)));
+        let by = process.map(|process| format!(", by {}", truncate(&process.command, PROCESS_COLUMNS)));
         let line = field("listening", &format!("{} {at}{}", listening.port, by.unwrap_or_default()));
         // One that listens on two addresses is one port; that with a preview says more.
         if preview.is_some() || !lines.contains_key(&listening.port) {
@@ -64,19 +65,20 @@ async fn activity(context: &Context, view: &SandboxView) -> Option<String> {
     if !matches!(view.status, SandboxStatus::Running | SandboxStatus::Paused) {
         return None;
     }
-    let answer = context.client.send(Ask::get(format!("/v1/sandboxes/{}/activity", view.id))).await.ok()?;
-    let view: ActivityView = answer.parse().ok()?;
+    let response =
+        context.client.send(ApiRequest::get(format!("/v1/sandboxes/{}/activity", view.id))).await.ok()?;
+    let view: ActivityView = response.parse().ok()?;
     Some(field("activity", &activity_line(&view)) + "\n")
 }
 
 pub fn describe(view: &SandboxView) -> String {
-    let phase = view.phase.map(|phase| format!(" ({})", word(&phase))).unwrap_or_default();
+    let phase = view.phase.map(|phase| format!(" ({})", wire_name(&phase))).unwrap_or_default();
     let disk = view.limits.disk_mb.map(|mb| format!(", {mb} MiB disk")).unwrap_or_default();
     let limits = &view.limits;
     let mut lines = vec![
         field("id", view.id.as_str()),
         field("name", &view.name),
-        field("status", &format!("{}{phase}", word(&view.status))),
+        field("status", &format!("{}{phase}", wire_name(&view.status))),
         field(
             "owner",
             &format!("{}/{}, project {}", view.owner.tenant, view.owner.principal, view.owner.project),
@@ -89,8 +91,8 @@ pub fn describe(view: &SandboxView) -> String {
                 limits.memory_mb, limits.cpus, limits.pids
             ),
         ),
-        field("network", &word(&view.network)),
-        field("when idle", &word(&view.idle_policy).replace('_', " ")),
+        field("network", &wire_name(&view.network)),
+        field("when idle", &wire_name(&view.idle_policy).replace('_', " ")),
         field("created", &format!("{} ago, brought up {} times", age(&view.created_at), view.attempt)),
     ];
     if let Some(scope) = &view.scope {

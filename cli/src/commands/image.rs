@@ -1,10 +1,10 @@
 //! `slipway image`.
 
 use crate::{
-    age::{age, bytes},
-    client::{Ask, encode},
+    client::{ApiRequest, encode},
     context::Context,
     failure::Failure,
+    humanize::{age, bytes},
     limits,
     progress::Progress,
     table::Table,
@@ -52,26 +52,29 @@ async fn import(context: &Context, name: &str, path: PathBuf) -> Result<(), Fail
         std::path::absolute(&path).map_err(|error| Failure::io(format!("find {}", path.display()), error))?;
     let body = serde_json::json!({ "name": name, "path": path });
     let progress = Progress::start(context.output, format!("importing {name}"));
-    let answer =
-        context.client.send(Ask::post("/v1/images").json(&body).timeout(limits::SETTLE_TIMEOUT)).await?;
+    let response = context
+        .client
+        .send(ApiRequest::post("/v1/images").json(&body).timeout(limits::SETTLE_TIMEOUT))
+        .await?;
     drop(progress);
-    context.show_answer(&answer, |image: Image| Ok(format!("{} {}\n", image.name, bytes(image.size_bytes))))
+    context
+        .show_response(&response, |image: Image| Ok(format!("{} {}\n", image.name, bytes(image.size_bytes))))
 }
 
 async fn list(context: &Context) -> Result<(), Failure> {
-    let people = |images: Vec<Image>| {
+    let format = |images: Vec<Image>| {
         let mut table = Table::new(["NAME", "SIZE", "AGE"]);
         for image in images {
             table.row([image.name.into(), bytes(image.size_bytes).into(), age(&image.created_at).into()]);
         }
         table.render(context.output)
     };
-    context.show_list(Ask::get("/v1/images"), people).await
+    context.show_list(ApiRequest::get("/v1/images"), format).await
 }
 
 async fn remove(context: &Context, names: &[String]) -> Result<(), Failure> {
     for name in names {
-        context.client.send(Ask::delete(format!("/v1/images/{}", encode(name)))).await?;
+        context.client.send(ApiRequest::delete(format!("/v1/images/{}", encode(name)))).await?;
         if !context.output.json {
             context.output.line(&format!("{name} removed"))?;
         }

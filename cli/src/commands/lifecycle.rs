@@ -1,6 +1,8 @@
 //! `slipway start`, `stop`, `pause`, `resume` and `recreate`: one request for each sandbox.
 
-use crate::{client::Ask, context::Context, failure::Failure, progress::Progress, settle, text::word};
+use crate::{
+    client::ApiRequest, context::Context, failure::Failure, progress::Progress, sandbox_wait, text::wire_name,
+};
 use clap::Args;
 use protocol::api::SandboxView;
 
@@ -43,23 +45,25 @@ pub async fn run(context: &Context, verb: Verb, args: LifecycleArgs) -> Result<(
             if failure.is_broken_pipe() {
                 return Err(failure);
             }
-            failure.tell(context.output.json);
+            failure.report(context.output.json);
             failed = true;
         }
     }
-    if failed { Err(Failure::Told) } else { Ok(()) }
+    if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
 async fn one(context: &Context, verb: Verb, sandbox: &str, no_wait: bool) -> Result<(), Failure> {
     let id = context.sandbox(sandbox).await?;
-    let ask = Ask::post(format!("/v1/sandboxes/{id}/{}", verb.path()));
-    let answer = if no_wait {
-        context.client.send(ask.query("wait", 0)).await?
+    let request = ApiRequest::post(format!("/v1/sandboxes/{id}/{}", verb.path()));
+    let response = if no_wait {
+        context.client.send(request.query("wait", 0)).await?
     } else {
         let progress = Progress::start(context.output, verb.path());
-        settle::ask(context, id, ask, &progress).await?
+        sandbox_wait::send_and_wait(context, id, request, &progress).await?
     };
-    let view: SandboxView = answer.parse()?;
-    context.show_answer(&answer, |view: SandboxView| Ok(format!("{} {}\n", view.id, word(&view.status))))?;
-    settle::must_be_well(&view)
+    let view: SandboxView = response.parse()?;
+    context.show_response(&response, |view: SandboxView| {
+        Ok(format!("{} {}\n", view.id, wire_name(&view.status)))
+    })?;
+    sandbox_wait::fail_if_error(&view)
 }

@@ -1,14 +1,14 @@
 //! `slipway logs`.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     commands::service,
     context::Context,
+    exec_session,
     failure::Failure,
-    follow::Follow,
+    output_stream::OutputStream,
     printer::{Printer, RawFlag},
-    session,
-    signals::{Received, Signals},
+    signals::{Signals, UserSignal},
     text::plain,
 };
 use clap::Args;
@@ -40,46 +40,47 @@ pub async fn run(context: &Context, args: LogsArgs) -> Result<u8, Failure> {
         None => only_service(context, id, &args.sandbox).await?,
     };
     let path = format!("/v1/sandboxes/{id}/services/{service}/logs");
-    let follow = Follow::new(Arc::clone(&context.client), &path, args.follow, args.tail);
+    let follow = OutputStream::new(Arc::clone(&context.client), &path, args.follow, args.tail);
     print(context, follow, args.raw).await
 }
 
 /// The service that is meant where none is named.
 async fn only_service(context: &Context, id: SandboxId, sandbox: &str) -> Result<ServiceName, Failure> {
-    let items = context.client.list(Ask::get(format!("/v1/sandboxes/{id}/services"))).await?;
-    let views: Vec<ServiceView> = crate::context::typed(items)?;
+    let items = context.client.list(ApiRequest::get(format!("/v1/sandboxes/{id}/services"))).await?;
+    let views: Vec<ServiceView> = crate::context::parse_items(items)?;
     let sandbox = plain(sandbox);
     match views.as_slice() {
         [only] => Ok(only.name.clone()),
-        [] => Err(Failure::refused(format!("sandbox {sandbox} has no services"))
-            .or(format!("`slipway ps {sandbox}` shows its commands, `slipway task ls {sandbox}` its tasks"))),
+        [] => Err(Failure::new(format!("sandbox {sandbox} has no services")).hint(format!(
+            "`slipway ps {sandbox}` shows its commands, `slipway task ls {sandbox}` its tasks"
+        ))),
         several => {
             let names: Vec<&str> = several.iter().map(|view| view.name.as_str()).collect();
-            Err(Failure::refused(format!("sandbox {sandbox} has several services: {}", names.join(", ")))
-                .or(format!("`slipway logs {sandbox} {}`", names[0])))
+            Err(Failure::new(format!("sandbox {sandbox} has several services: {}", names.join(", ")))
+                .hint(format!("`slipway logs {sandbox} {}`", names[0])))
         }
     }
 }
 
 /// Prints a log to its end, or until it is interrupted; gives the exit code.
-pub async fn print(context: &Context, follow: Follow, raw: RawFlag) -> Result<u8, Failure> {
+pub async fn print(context: &Context, follow: OutputStream, raw: RawFlag) -> Result<u8, Failure> {
     let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
     // On a task, because printing blocks the thread it is on.
-    let mut printing = tokio::spawn(session::print(follow, Printer::new(context.output, raw)));
+    let mut printing = tokio::spawn(exec_session::print(follow, Printer::new(context.output, raw)));
     loop {
         tokio::select! {
             // A task is not cancelled by not being looked at.
             printed = &mut printing => {
-                let broke = |error| Failure::refused(format!("a part of slipway broke: {error}"));
+                let broke = |error| Failure::new(format!("a part of slipway broke: {error}"));
                 return printed.map_err(broke)?.map(|()| 0);
             }
             // A signal that came is kept until it is asked for.
             signal = signals.next() => match signal {
-                Received::Interrupt => return Ok(130),
-                Received::Terminate => return Ok(143),
-                Received::HangUp => return Ok(129),
+                UserSignal::Interrupt => return Ok(130),
+                UserSignal::Terminate => return Ok(143),
+                UserSignal::HangUp => return Ok(129),
                 // Not listened to.
-                Received::Resize => {}
+                UserSignal::Resize => {}
             },
         }
     }

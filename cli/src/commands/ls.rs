@@ -1,13 +1,13 @@
 //! `slipway ls`.
 
 use crate::{
-    age::age,
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::Failure,
+    humanize::age,
     output::{Colour, Output},
     table::{Cell, Table},
-    text::word,
+    text::wire_name,
 };
 use clap::{Args, ValueEnum};
 use protocol::api::{SandboxStatus, SandboxView};
@@ -52,9 +52,9 @@ impl From<StatusFlag> for SandboxStatus {
 }
 
 pub async fn run(context: &Context, args: LsArgs) -> Result<(), Failure> {
-    let status = args.status.map(|status| word(&SandboxStatus::from(status)));
+    let status = args.status.map(|status| wire_name(&SandboxStatus::from(status)));
     let all = args.all || matches!(args.status, Some(StatusFlag::Destroyed));
-    let ask = Ask::get("/v1/sandboxes")
+    let request = ApiRequest::get("/v1/sandboxes")
         .long_pages()
         .query_if("status", status)
         .query_if("project", args.project)
@@ -63,7 +63,7 @@ pub async fn run(context: &Context, args: LsArgs) -> Result<(), Failure> {
     let output = context.output;
     context
         .show_list(
-            ask,
+            request,
             |views: Vec<SandboxView>| if args.quiet { ids(&views) } else { table(&views, output) },
         )
         .await
@@ -92,11 +92,11 @@ fn table(views: &[SandboxView], output: Output) -> String {
 
 /// The status with what is behind it: the phase that goes on, or the problem.
 pub fn status_cell(view: &SandboxView) -> Cell {
-    let status = word(&view.status);
+    let status = wire_name(&view.status);
     let text = match (&view.phase, &view.problem) {
-        (Some(phase), _) => format!("{status} ({})", word(phase)),
+        (Some(phase), _) => format!("{status} ({})", wire_name(phase)),
         (None, Some(problem)) if view.status == SandboxStatus::Error => {
-            format!("{status} ({})", word(&problem.code))
+            format!("{status} ({})", wire_name(&problem.code))
         }
         (None, _) => status,
     };

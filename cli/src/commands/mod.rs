@@ -31,7 +31,6 @@ pub mod services;
 pub mod sh;
 pub mod stale;
 pub mod task;
-pub mod task_view;
 pub mod token;
 pub mod top;
 pub mod up;

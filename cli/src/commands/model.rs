@@ -1,7 +1,7 @@
 //! `slipway model`: who provides models.
 
 use crate::{
-    client::{Ask, encode},
+    client::{ApiRequest, encode},
     context::Context,
     failure::{Failure, eprint_line},
     output::{Colour, Output},
@@ -139,11 +139,11 @@ pub async fn run(context: &Context, args: ModelArgs) -> Result<(), Failure> {
         ModelCommand::Add(args) => add(context, args).await,
         ModelCommand::Ls => {
             let output = context.output;
-            context.show_list(Ask::get("/v1/model-providers"), |all| table(&all, output)).await
+            context.show_list(ApiRequest::get("/v1/model-providers"), |all| table(&all, output)).await
         }
         ModelCommand::Rm { name, tenant } => {
             let path = format!("/v1/model-providers/{}", encode(&name));
-            context.client.send(Ask::delete(path).query_if("tenant", tenant)).await?;
+            context.client.send(ApiRequest::delete(path).query_if("tenant", tenant)).await?;
             if context.output.json { Ok(()) } else { context.output.line(&format!("{name} removed")) }
         }
     }
@@ -155,13 +155,13 @@ async fn add(context: &Context, args: AddArgs) -> Result<(), Failure> {
     spec.key = key(&args)?;
     spec.no_key = args.no_key;
     let path = format!("/v1/model-providers/{}", encode(&name));
-    let people = |view: ProviderView| {
+    let format = |view: ProviderView| {
         if let Some(warning) = view.problem.as_ref().or(view.warning.as_ref()) {
             eprint_line(&format!("slipway: {warning}"));
         }
         Ok(added(&view))
     };
-    context.show(Ask::put(path).json(&spec), people).await
+    context.show(ApiRequest::put(path).json(&spec), format).await
 }
 
 fn added(view: &ProviderView) -> String {

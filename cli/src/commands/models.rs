@@ -1,7 +1,7 @@
 //! `slipway models`: what tasks may use.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::Failure,
     output::{Colour, Output},
@@ -11,7 +11,7 @@ use protocol::api::ModelView;
 
 pub async fn run(context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    context.show_list(Ask::get("/v1/models"), |models| table(&models, output)).await
+    context.show_list(ApiRequest::get("/v1/models"), |models| table(&models, output)).await
 }
 
 fn table(models: &[ModelView], output: Output) -> String {

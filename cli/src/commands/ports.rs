@@ -1,6 +1,6 @@
 //! `slipway ports`.
 
-use crate::{client::Ask, context::Context, failure::Failure, table::Table};
+use crate::{client::ApiRequest, context::Context, failure::Failure, table::Table};
 use clap::Args;
 use protocol::api::PortView;
 
@@ -13,7 +13,7 @@ pub struct PortsArgs {
 
 pub async fn run(context: &Context, args: PortsArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
-    let people = |ports: Vec<PortView>| {
+    let format = |ports: Vec<PortView>| {
         let mut table = Table::new(["PORT", "ADDRESS", "PID", "PROCESS", "PREVIEW"]);
         for PortView { listening, preview } in ports {
             let process = listening.process.map(|process| (process.pid.to_string(), process.command));
@@ -28,5 +28,5 @@ pub async fn run(context: &Context, args: PortsArgs) -> Result<(), Failure> {
         }
         table.render(context.output)
     };
-    context.show_list(Ask::get(format!("/v1/sandboxes/{id}/ports")), people).await
+    context.show_list(ApiRequest::get(format!("/v1/sandboxes/{id}/ports")), format).await
 }

@@ -1,10 +1,10 @@
 //! `slipway preview-link`.
 
 use crate::{
-    age::{age, has_passed, until},
-    client::{Ask, encode},
+    client::{ApiRequest, encode},
     context::Context,
     failure::{Failure, eprint_line},
+    humanize::{age, has_passed, until},
     output::{Colour, Output},
     table::{Cell, Table},
 };
@@ -38,7 +38,7 @@ pub async fn run(context: &Context, args: PreviewLinkArgs) -> Result<(), Failure
     let links = format!("/v1/sandboxes/{id}/preview-links");
     if args.list {
         let output = context.output;
-        return context.show_list(Ask::get(links).long_pages(), |links| table(&links, output)).await;
+        return context.show_list(ApiRequest::get(links).long_pages(), |links| table(&links, output)).await;
     }
     if !args.revoke.is_empty() {
         return revoke(context, &links, &args.revoke).await;
@@ -48,11 +48,11 @@ pub async fn run(context: &Context, args: PreviewLinkArgs) -> Result<(), Failure
         None => only_port(context, id).await?,
     };
     let create = PreviewLinkCreate { port, ttl: args.ttl, path: args.path };
-    context.show(Ask::post(links).json(&create), |created| Ok(people(&created))).await
+    context.show(ApiRequest::post(links).json(&create), |created| Ok(format(&created))).await
 }
 
 /// The address alone on standard output: `xdg-open "$(slipway preview-link web)"`.
-fn people(created: &PreviewLinkCreated) -> String {
+fn format(created: &PreviewLinkCreated) -> String {
     let view = &created.view;
     let expires = until(&view.expires_at);
     eprint_line(&format!(
@@ -63,7 +63,8 @@ fn people(created: &PreviewLinkCreated) -> String {
 }
 
 async fn only_port(context: &Context, id: SandboxId) -> Result<u16, Failure> {
-    let sandbox: SandboxView = context.client.send(Ask::get(format!("/v1/sandboxes/{id}"))).await?.parse()?;
+    let sandbox: SandboxView =
+        context.client.send(ApiRequest::get(format!("/v1/sandboxes/{id}"))).await?.parse()?;
     match sandbox.ports.as_slice() {
         [port] => Ok(*port),
         [] => Err(Failure::Usage(
@@ -81,7 +82,7 @@ async fn only_port(context: &Context, id: SandboxId) -> Result<u16, Failure> {
 
 async fn revoke(context: &Context, links: &str, ids: &[String]) -> Result<(), Failure> {
     for id in ids {
-        context.client.send(Ask::delete(format!("{links}/{}", encode(id)))).await?;
+        context.client.send(ApiRequest::delete(format!("{links}/{}", encode(id)))).await?;
         if !context.output.json {
             context.output.line(&format!("{id} revoked"))?;
         }

@@ -1,13 +1,13 @@
 //! `slipway ps`: the execs of a sandbox.
 
 use crate::{
-    age::{age, duration},
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::Failure,
+    humanize::{age, duration},
     output::{Colour, Output},
     table::{Cell, Table},
-    text::short,
+    text::truncate,
 };
 use clap::Args;
 use protocol::{ExecState, Exit, api::ExecAnswer};
@@ -28,12 +28,12 @@ pub struct PsArgs {
 pub async fn run(context: &Context, args: PsArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
     let output = context.output;
-    let people = |mut execs: Vec<ExecAnswer>| {
+    let format = |mut execs: Vec<ExecAnswer>| {
         execs.retain(|exec| !args.running || exec.state == ExecState::Running);
         execs.sort_by(|a, b| a.started_at.cmp(&b.started_at));
         table(&execs, output)
     };
-    context.show_list(Ask::get(format!("/v1/sandboxes/{id}/execs")).long_pages(), people).await
+    context.show_list(ApiRequest::get(format!("/v1/sandboxes/{id}/execs")).long_pages(), format).await
 }
 
 fn table(execs: &[ExecAnswer], output: Output) -> String {
@@ -44,7 +44,7 @@ fn table(execs: &[ExecAnswer], output: Output) -> String {
             state_cell(exec),
             age(&exec.started_at).into(),
             exec.duration_ms.map(duration).unwrap_or_default().into(),
-            short(&exec.argv.join(" "), COMMAND_COLUMNS).into(),
+            truncate(&exec.argv.join(" "), COMMAND_COLUMNS).into(),
         ]);
     }
     table.render(output)

@@ -1,6 +1,6 @@
 //! `slipway rm`.
 
-use crate::{client::Ask, context::Context, failure::Failure, progress::Progress, settle};
+use crate::{client::ApiRequest, context::Context, failure::Failure, progress::Progress, sandbox_wait};
 use clap::Args;
 use protocol::api::ApiErrorCode;
 
@@ -22,26 +22,26 @@ pub async fn run(context: &Context, args: RmArgs) -> Result<(), Failure> {
             if failure.is_broken_pipe() {
                 return Err(failure);
             }
-            failure.tell(context.output.json);
+            failure.report(context.output.json);
             failed = true;
         }
     }
-    if failed { Err(Failure::Told) } else { Ok(()) }
+    if failed { Err(Failure::Reported) } else { Ok(()) }
 }
 
 async fn one(context: &Context, sandbox: &str, keep: bool) -> Result<(), Failure> {
     let id = context.sandbox(sandbox).await?;
     let progress = Progress::start(context.output, "destroying");
     let workspace = if keep { "keep" } else { "remove" };
-    let ask = Ask::delete(format!("/v1/sandboxes/{id}")).query("workspace", workspace);
-    let answer = match settle::ask(context, id, ask, &progress).await {
+    let request = ApiRequest::delete(format!("/v1/sandboxes/{id}")).query("workspace", workspace);
+    let response = match sandbox_wait::send_and_wait(context, id, request, &progress).await {
         // It is as it was asked to be.
         Err(Failure::Client(error)) if error.is(ApiErrorCode::Gone) => None,
-        answer => Some(answer?),
+        response => Some(response?),
     };
     drop(progress);
-    match answer {
-        Some(answer) if context.output.json => context.output.document(&answer.body),
+    match response {
+        Some(response) if context.output.json => context.output.document(&response.body),
         _ => context.output.line(&format!("{id} destroyed")),
     }
 }

@@ -3,11 +3,10 @@
 use crate::{
     context::Context,
     failure::{Failure, eprint_line},
-    run_box::RunBox,
-    signals::{Signals, Waited},
-    spec::ShapeFlags,
-    task::{Attended, Attention, TaskFlags, attend, code, prompt, submit, task_id},
-    task_ready::ready,
+    run_sandbox::RunSandbox,
+    sandbox_flags::SandboxFlags,
+    signals::{Signals, WaitOutcome},
+    task::{FollowEnd, OnInterrupt, TaskFlags, exit_code, follow, preflight, prompt, submit, task_id},
 };
 use clap::Args;
 use protocol::api::{SandboxSpec, TaskCreate};
@@ -54,21 +53,21 @@ pub struct RunArgs {
     #[arg(long, short)]
     keep: bool,
     #[command(flatten, next_help_heading = "The sandbox that is made")]
-    shape: ShapeFlags,
+    sandbox_flags: SandboxFlags,
 }
 
 pub async fn run(context: &Context, mut args: RunArgs) -> Result<u8, Failure> {
     let needed = args.task.command.is_empty();
     let prompt = prompt(args.task.prompt.take().as_deref(), needed)?;
     let create = args.task.create(task_id(None)?, prompt)?;
-    ready(context, &create).await?;
+    preflight(context, &create).await?;
     // First: from here on Ctrl-C must not leave a sandbox behind.
     let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
     let sandbox = match &args.sandbox {
-        Some(text) => RunBox::existing(context.sandbox(text).await?),
+        Some(text) => RunSandbox::existing(context.sandbox(text).await?),
         None => {
-            let spec = args.shape.over(SandboxSpec::default());
-            match RunBox::make(context, &spec, args.keep, &mut signals).await? {
+            let spec = args.sandbox_flags.apply_to(SandboxSpec::default());
+            match RunSandbox::create(context, &spec, args.keep, &mut signals).await? {
                 Ok(made) => made,
                 Err(code) => return Ok(code),
             }
@@ -80,31 +79,31 @@ pub async fn run(context: &Context, mut args: RunArgs) -> Result<u8, Failure> {
 /// The sandbox goes the way it was made for, however the task ended; only who leaves leaves it too.
 async fn in_sandbox(
     context: &Context,
-    sandbox: RunBox,
+    sandbox: RunSandbox,
     create: &TaskCreate,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let first = "slipway: cancelling the task as soon as it is taken; Ctrl-C again leaves";
-    let waited = signals.patiently(submit(context, sandbox.id, create), || eprint_line(first)).await;
+    let waited = signals.wait_interruptible(submit(context, sandbox.id, create), || eprint_line(first)).await;
     let (task, pressed) = match waited {
-        Waited::Done { value: Ok((task, _)), pressed } => (task, pressed),
-        Waited::Done { value: Err(failure), .. } => {
+        WaitOutcome::Done { value: Ok((task, _)), pressed } => (task, pressed),
+        WaitOutcome::Done { value: Err(failure), .. } => {
             sandbox.release(context, signals).await;
             return Err(failure);
         }
-        Waited::Left(code) => {
-            sandbox.tell_left();
+        WaitOutcome::Left(code) => {
+            sandbox.report_left_running();
             return Ok(code);
         }
     };
-    let attention = if pressed { Attention::Unwanted } else { Attention::Owner };
-    match attend(context, &task, None, attention, signals).await {
-        Ok(Attended::Ended(result)) => {
+    let on_interrupt = if pressed { OnInterrupt::CancelAlready } else { OnInterrupt::CancelTask };
+    match follow(context, &task, None, on_interrupt, signals).await {
+        Ok(FollowEnd::Ended(result)) => {
             sandbox.release(context, signals).await;
-            Ok(code(&result))
+            Ok(exit_code(&result))
         }
-        Ok(Attended::Left(code)) => {
-            sandbox.tell_left();
+        Ok(FollowEnd::Left(code)) => {
+            sandbox.report_left_running();
             Ok(code)
         }
         Err(failure) if failure.is_broken_pipe() => {
@@ -113,8 +112,8 @@ async fn in_sandbox(
         }
         // It may still run: whoever lost sight of it must be able to come back.
         Err(failure) => {
-            eprint_line(&format!("slipway: lost sight of the task; `{}` comes back", task.way_back()));
-            sandbox.tell_left();
+            eprint_line(&format!("slipway: lost sight of the task; `{}` comes back", task.follow_command()));
+            sandbox.report_left_running();
             Err(failure)
         }
     }

@@ -1,6 +1,6 @@
 //! `slipway service SANDBOX NAME start|stop|restart`.
 
-use crate::{client::Ask, context::Context, failure::Failure, limits};
+use crate::{client::ApiRequest, context::Context, failure::Failure, limits};
 use clap::{Args, ValueEnum};
 use protocol::ServiceName;
 
@@ -35,10 +35,10 @@ pub async fn run(context: &Context, args: ServiceArgs) -> Result<(), Failure> {
         ServiceVerb::Stop => ("stop", "stopped"),
         ServiceVerb::Restart => ("restart", "restarted"),
     };
-    let ask = Ask::post(format!("/v1/sandboxes/{id}/services/{}/{verb}", args.service));
-    let answer = context.client.send(ask.timeout(limits::SETTLE_TIMEOUT)).await?;
+    let request = ApiRequest::post(format!("/v1/sandboxes/{id}/services/{}/{verb}", args.service));
+    let response = context.client.send(request.timeout(limits::SETTLE_TIMEOUT)).await?;
     if context.output.json {
-        return context.output.document(&answer.body);
+        return context.output.document(&response.body);
     }
     context.output.line(&format!("{} {done}", args.service))
 }

@@ -1,7 +1,7 @@
 //! `slipway services`.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     context::Context,
     failure::Failure,
     output::{Colour, Output},
@@ -20,7 +20,9 @@ pub struct ServicesArgs {
 pub async fn run(context: &Context, args: ServicesArgs) -> Result<(), Failure> {
     let id = context.sandbox(&args.sandbox).await?;
     let output = context.output;
-    context.show_list(Ask::get(format!("/v1/sandboxes/{id}/services")), |views| table(&views, output)).await
+    context
+        .show_list(ApiRequest::get(format!("/v1/sandboxes/{id}/services")), |views| table(&views, output))
+        .await
 }
 
 fn table(views: &[ServiceView], output: Output) -> String {

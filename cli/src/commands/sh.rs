@@ -3,12 +3,11 @@
 use super::exec;
 use crate::{
     context::Context,
+    exec_session::ExecSession,
     failure::Failure,
-    parse,
     printer::RawFlag,
-    session::Session,
-    terminal,
-    viewer::{From, Viewer},
+    terminal, value_parser,
+    viewer::{StartAt, Viewer},
 };
 use clap::Args;
 use protocol::{
@@ -42,7 +41,7 @@ pub struct ShArgs {
     #[arg(long, short = 'w', value_name = "DIRECTORY")]
     cwd: Option<String>,
     /// Environment variable; NAME alone passes on your own
-    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     env: Vec<(String, String)>,
     #[command(flatten)]
     raw: RawFlag,
@@ -61,22 +60,26 @@ pub async fn run(context: &Context, args: ShArgs) -> Result<u8, Failure> {
     let sandbox_path = format!("/v1/sandboxes/{sandbox}");
     if on_terminal {
         let (exec, sandbox_name) = (id.to_string(), name);
-        let from = From::Start;
-        return Viewer { client, output, sandbox_path, exec, sandbox_name, from, types: true }.run().await;
+        let start_at = StartAt::Beginning;
+        return Viewer { client, output, sandbox_path, exec, sandbox_name, start_at, types: true }
+            .run()
+            .await;
     }
-    Session { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin: true, raw }.run().await
+    ExecSession { client, output, path: format!("{sandbox_path}/execs/{id}"), send_stdin: true, raw }
+        .run()
+        .await
 }
 
 impl ShArgs {
     fn create(self, id: ExecId, on_terminal: bool) -> ExecCreate {
         let chosen = !self.shell.is_empty();
-        let told = if on_terminal { terminal::environment() } else { Vec::new() };
+        let inherited = if on_terminal { terminal::environment() } else { Vec::new() };
         ExecCreate {
             id: Some(id),
             shell: (!chosen).then(|| LOGIN_SHELL.to_owned()),
             argv: chosen.then_some(self.shell),
             cwd: self.cwd,
-            env: told.into_iter().chain(self.env).collect(),
+            env: inherited.into_iter().chain(self.env).collect(),
             stdin_open: true,
             tty: on_terminal.then(|| TtyChoice::Size(terminal::size())),
             wait: Some(false),

@@ -1,14 +1,16 @@
 //! `slipway stale`.
 
-use crate::{client::Ask, context::Context, failure::Failure, output::Output, table::Table, text::plain};
+use crate::{
+    client::ApiRequest, context::Context, failure::Failure, output::Output, table::Table, text::plain,
+};
 use protocol::api::StaleList;
 
 pub async fn run(context: &Context) -> Result<(), Failure> {
     let output = context.output;
-    context.show(Ask::get("/v1/host/stale"), |list: StaleList| Ok(shown(&list, output))).await
+    context.show(ApiRequest::get("/v1/host/stale"), |list: StaleList| Ok(format_list(&list, output))).await
 }
 
-fn shown(list: &StaleList, output: Output) -> String {
+fn format_list(list: &StaleList, output: Output) -> String {
     let mut text = if list.items.is_empty() {
         "nothing stale was found\n".to_owned()
     } else {
@@ -36,7 +38,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said() {
         let output = Output { json: false, colour: false };
-        assert_eq!(shown(&StaleList::default(), output), "nothing stale was found\n");
+        assert_eq!(format_list(&StaleList::default(), output), "nothing stale was found\n");
         let list = StaleList {
             items: vec![StaleView {
                 driver: "docker".into(),
@@ -46,7 +48,7 @@ mod tests {
             unasked: vec![Unasked { driver: "oci".into(), why: "it is away".into() }],
             more: false,
         };
-        insta::assert_snapshot!(shown(&list, output), @r"
+        insta::assert_snapshot!(format_list(&list, output), @r"
         DRIVER  NAME         WHY IT IS NOT TOUCHED
         docker  slipway-a-b  its seal is wrong
         what oci has is not known: it is away

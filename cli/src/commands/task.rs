@@ -1,22 +1,19 @@
 //! `slipway task`.
 
 use crate::{
-    client::Ask,
-    commands::{
-        logs,
-        task_view::{describe, table},
-    },
+    client::ApiRequest,
+    commands::logs,
     context::Context,
     failure::{Failure, eprint_line},
-    follow::Follow,
     limits,
-    patience::Patience,
+    output_stream::OutputStream,
     printer::RawFlag,
     progress::Progress,
+    retry::Retry,
     signals::Signals,
     task::{
-        Attended, Attention, TaskFlags, TaskRef, answer, attend, cancel, code, look, prompt, style, submit,
-        task_id,
+        FollowEnd, OnInterrupt, TaskFlags, TaskRef, answer_permission, cancel, describe, exit_code, fetch,
+        follow, prompt, style, submit, table, task_id,
     },
 };
 use clap::{Args, Subcommand};
@@ -68,12 +65,12 @@ enum TaskCommand {
     },
     /// Show everything about a task, with its result when it has ended
     #[command(visible_alias = "show")]
-    Get(OneArgs),
+    Get(TaskRefArgs),
     /// Show the events of a task to its end, and exit as it does
     #[command(after_help = FOLLOW_HELP)]
     Follow {
         #[command(flatten)]
-        task: OneArgs,
+        task: TaskRefArgs,
         /// Only events after the one with this number (`seq` in the JSON)
         #[arg(long, value_name = "SEQ")]
         since: Option<u64>,
@@ -84,7 +81,7 @@ enum TaskCommand {
     /// prints is in the events: see `slipway task follow`.
     Log {
         #[command(flatten)]
-        task: OneArgs,
+        task: TaskRefArgs,
         /// Go on to the end of the agent; reconnects when hostd restarts
         #[arg(long, short)]
         follow: bool,
@@ -114,7 +111,7 @@ enum TaskCommand {
     /// One that has ended is left as it is. Events and result stay.
     Cancel {
         #[command(flatten)]
-        task: OneArgs,
+        task: TaskRefArgs,
         /// Wait until it has ended
         #[arg(long)]
         wait: bool,
@@ -137,7 +134,7 @@ struct SubmitArgs {
 }
 
 #[derive(Debug, Args)]
-struct OneArgs {
+struct TaskRefArgs {
     /// Id, beginning of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
@@ -149,13 +146,13 @@ struct OneArgs {
 #[derive(Debug, Args)]
 struct PermissionArgs {
     #[command(flatten)]
-    task: OneArgs,
+    task: TaskRefArgs,
     /// Id of what is asked for, as the events of the task show it
     #[arg(value_name = "PERMISSION")]
     permission: String,
 }
 
-impl OneArgs {
+impl TaskRefArgs {
     async fn find(&self, context: &Context) -> Result<TaskRef, Failure> {
         let id = task_id(Some(&self.task))?;
         Ok(TaskRef { sandbox: context.sandbox(&self.sandbox).await?, id })
@@ -180,17 +177,17 @@ impl TaskArgs {
 
 pub async fn run(context: &Context, args: TaskArgs) -> Result<u8, Failure> {
     match args.command {
-        TaskCommand::Submit(args) => give(context, *args).await,
+        TaskCommand::Submit(args) => submit_task(context, *args).await,
         TaskCommand::Ls { sandbox } => list(context, &sandbox).await.map(|()| 0),
         TaskCommand::Get(args) => {
             let task = args.find(context).await?;
-            let people = |task: TaskAnswer| Ok(describe(&task, style(context.output)));
-            context.show(Ask::get(task.path()), people).await.map(|()| 0)
+            let format = |task: TaskAnswer| Ok(describe(&task, style(context.output)));
+            context.show(ApiRequest::get(task.path()), format).await.map(|()| 0)
         }
-        TaskCommand::Follow { task, since } => follow(context, &task.find(context).await?, since).await,
+        TaskCommand::Follow { task, since } => follow_task(context, &task.find(context).await?, since).await,
         TaskCommand::Log { task, follow, tail, raw } => {
             let path = format!("{}/log", task.find(context).await?.path());
-            let follow = Follow::new(Arc::clone(&context.client), &path, follow, tail);
+            let follow = OutputStream::new(Arc::clone(&context.client), &path, follow, tail);
             logs::print(context, follow, raw).await
         }
         TaskCommand::Allow { permission, option } => {
@@ -200,72 +197,72 @@ pub async fn run(context: &Context, args: TaskArgs) -> Result<u8, Failure> {
             decide(context, permission, PermissionAnswer { decision: Decision::Deny, option: None }).await
         }
         TaskCommand::Cancel { task, wait } => {
-            end(context, &task.find(context).await?, wait).await.map(|()| 0)
+            cancel_task(context, &task.find(context).await?, wait).await.map(|()| 0)
         }
     }
 }
 
 async fn decide(context: &Context, args: PermissionArgs, decided: PermissionAnswer) -> Result<u8, Failure> {
     let task = args.task.find(context).await?;
-    answer(&context.client, &task, &args.permission, &decided).await.map(|()| 0)
+    answer_permission(&context.client, &task, &args.permission, &decided).await.map(|()| 0)
 }
 
-async fn give(context: &Context, mut args: SubmitArgs) -> Result<u8, Failure> {
+async fn submit_task(context: &Context, mut args: SubmitArgs) -> Result<u8, Failure> {
     let prompt = prompt(args.task.prompt.take().as_deref(), args.task.command.is_empty())?;
     let create: TaskCreate = args.task.create(task_id(args.id.as_deref())?, prompt)?;
     let sandbox = context.sandbox(&args.sandbox).await?;
-    let (task, answer) = submit(context, sandbox, &create).await?;
+    let (task, response) = submit(context, sandbox, &create).await?;
     if args.follow {
         if !context.output.json {
             eprint_line(&format!("slipway: task {}", task.id));
         }
-        return follow(context, &task, None).await;
+        return follow_task(context, &task, None).await;
     }
-    context.show_answer(&answer, |task: TaskAnswer| Ok(format!("{}\n", task.id)))?;
+    context.show_response(&response, |task: TaskAnswer| Ok(format!("{}\n", task.id)))?;
     Ok(0)
 }
 
 async fn list(context: &Context, sandbox: &str) -> Result<(), Failure> {
     let id = context.sandbox(sandbox).await?;
     let output = context.output;
-    let ask = Ask::get(format!("/v1/sandboxes/{id}/tasks")).long_pages();
-    context.show_list(ask, |tasks: Vec<TaskAnswer>| table(&tasks, output)).await
+    let request = ApiRequest::get(format!("/v1/sandboxes/{id}/tasks")).long_pages();
+    context.show_list(request, |tasks: Vec<TaskAnswer>| table(&tasks, output)).await
 }
 
-async fn follow(context: &Context, task: &TaskRef, since: Option<u64>) -> Result<u8, Failure> {
+async fn follow_task(context: &Context, task: &TaskRef, since: Option<u64>) -> Result<u8, Failure> {
     let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
-    match attend(context, task, since, Attention::Viewer, &mut signals).await? {
-        Attended::Ended(result) => Ok(code(&result)),
-        Attended::Left(code) => Ok(code),
+    match follow(context, task, since, OnInterrupt::Leave, &mut signals).await? {
+        FollowEnd::Ended(result) => Ok(exit_code(&result)),
+        FollowEnd::Left(code) => Ok(code),
     }
 }
 
-async fn end(context: &Context, task: &TaskRef, wait: bool) -> Result<(), Failure> {
-    let mut answer = cancel(context, task).await?;
+async fn cancel_task(context: &Context, task: &TaskRef, wait: bool) -> Result<(), Failure> {
+    let mut response = cancel(context, task).await?;
     let progress = Progress::timed(context.output, "cancelling");
-    let mut patience = Patience::new();
+    let mut retry = Retry::new();
     let ended = loop {
-        let seen: TaskAnswer = answer.parse()?;
+        let seen: TaskAnswer = response.parse()?;
         if seen.status.is_final() || !wait {
             break seen;
         }
         sleep(limits::TASK_POLL).await;
-        answer = match look(context, task).await {
-            Ok((_, answer)) => answer,
+        response = match fetch(context, task).await {
+            Ok((_, response)) => response,
             Err(Failure::Client(error)) => {
-                patience.wait(error).await?;
+                retry.backoff(error).await?;
                 continue;
             }
             Err(failure) => return Err(failure),
         };
-        patience.renew();
+        retry.reset();
     };
     drop(progress);
     if context.output.json {
-        return context.output.document(&answer.body);
+        return context.output.document(&response.body);
     }
     let how = if ended.status.is_final() {
-        crate::text::word(&ended.status)
+        crate::text::wire_name(&ended.status)
     } else {
         "is being cancelled".to_owned()
     };

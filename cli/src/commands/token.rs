@@ -1,13 +1,13 @@
 //! `slipway token`.
 
 use crate::{
-    age::{age, until},
-    client::{Ask, encode},
+    client::{ApiRequest, encode},
     context::Context,
     failure::{Failure, eprint_line},
+    humanize::{age, until},
     output::{Colour, Output},
     table::{Cell, Table},
-    text::word,
+    text::wire_name,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use protocol::api::{Label, TokenCreate, TokenCreated, TokenScope, TokenView};
@@ -69,7 +69,7 @@ pub async fn run(context: &Context, args: TokenArgs) -> Result<(), Failure> {
         }
         TokenCommand::Ls => {
             let output = context.output;
-            context.show_list(Ask::get("/v1/tokens"), |tokens| table(&tokens, output)).await
+            context.show_list(ApiRequest::get("/v1/tokens"), |tokens| table(&tokens, output)).await
         }
         TokenCommand::Revoke { ids } => revoke(context, &ids).await,
     }
@@ -77,21 +77,21 @@ pub async fn run(context: &Context, args: TokenArgs) -> Result<(), Failure> {
 
 /// The token alone on standard output: `export SLIPWAY_TOKEN=$(slipway token create --principal me)`.
 async fn create(context: &Context, create: &TokenCreate) -> Result<(), Failure> {
-    let people = |created: TokenCreated| {
+    let format = |created: TokenCreated| {
         let view = &created.view;
-        let scope = word(&view.scope);
+        let scope = wire_name(&view.scope);
         eprint_line(&format!(
             "token {} for {}/{}, scope {scope}; keep it, it is not shown again",
             view.id, view.tenant, view.principal
         ));
         Ok(format!("{}\n", created.token))
     };
-    context.show(Ask::post("/v1/tokens").json(create), people).await
+    context.show(ApiRequest::post("/v1/tokens").json(create), format).await
 }
 
 async fn revoke(context: &Context, ids: &[String]) -> Result<(), Failure> {
     for id in ids {
-        context.client.send(Ask::delete(format!("/v1/tokens/{}", encode(id)))).await?;
+        context.client.send(ApiRequest::delete(format!("/v1/tokens/{}", encode(id)))).await?;
         if !context.output.json {
             context.output.line(&format!("{id} revoked"))?;
         }
@@ -111,7 +111,7 @@ fn table(tokens: &[TokenView], output: Output) -> String {
             token.id.clone().into(),
             token.tenant.as_str().into(),
             token.principal.as_str().into(),
-            word(&token.scope).into(),
+            wire_name(&token.scope).into(),
             age(&token.created_at).into(),
             state,
         ]);

@@ -1,10 +1,10 @@
 //! `slipway top`: what running sandboxes use. Redrawn on a terminal, once otherwise.
 
 use crate::{
-    age::bytes,
-    client::{Ask, Client, ClientError},
-    context::{Context, typed},
+    client::{ApiRequest, Client, ClientError},
+    context::{Context, parse_items},
     failure::Failure,
+    humanize::bytes,
     limits,
     output::{Colour, Output},
     table::{Cell, Table},
@@ -59,16 +59,17 @@ async fn print_json(context: &Context) -> Result<(), Failure> {
 }
 
 async fn sample(client: &Client) -> Result<Vec<Sample>, ClientError> {
-    let views: Vec<SandboxView> =
-        typed(client.list(Ask::get("/v1/sandboxes").long_pages().query("status", "running")).await?)?;
+    let views: Vec<SandboxView> = parse_items(
+        client.list(ApiRequest::get("/v1/sandboxes").long_pages().query("status", "running")).await?,
+    )?;
     let mut samples = Vec::with_capacity(views.len());
     for view in views {
-        match client.send(Ask::get(format!("/v1/sandboxes/{}/stats", view.id))).await {
-            Ok(answer) => {
+        match client.send(ApiRequest::get(format!("/v1/sandboxes/{}/stats", view.id))).await {
+            Ok(response) => {
                 samples.push(Sample {
                     id: view.id,
                     name: view.name,
-                    stats: answer.parse()?,
+                    stats: response.parse()?,
                     at: Instant::now(),
                 });
             }

@@ -1,14 +1,13 @@
 //! `slipway up`: from nothing to a sandbox that can be used.
 
 use crate::{
-    client::Ask,
+    client::ApiRequest,
     commands::ensure,
     context::Context,
     failure::{Failure, eprint_line},
-    launch,
     output::{Colour, Output},
-    parse, settle,
-    spec::SpecFlags,
+    sandbox_flags::SpecFlags,
+    sandbox_wait, start_hostd, value_parser,
 };
 use clap::Args;
 use protocol::api::{HostView, SandboxView};
@@ -25,36 +24,36 @@ pub struct UpArgs {
 }
 
 pub async fn run(context: &Context, args: UpArgs) -> Result<(), Failure> {
-    if launch::ensure_serving(context).await? {
+    if start_hostd::ensure_serving(context).await? {
         eprint_line(&format!(
             "hostd was started; its log is {}",
             context.data_dir.join("hostd.log").display()
         ));
     } else {
-        tell_other_driver(context).await;
+        warn_other_driver(context).await;
     }
     let mut spec = args.spec.spec()?;
     if spec.scope.is_none() {
-        spec.scope = Some(parse::scope(SCOPE).map_err(Failure::Usage)?);
+        spec.scope = Some(value_parser::scope(SCOPE).map_err(Failure::Usage)?);
         spec.name.get_or_insert_with(|| NAME.to_owned());
     }
-    let (answer, body) = ensure::ensure(context, &spec).await?;
-    settle::must_be_well(&answer.sandbox)?;
+    let (response, body) = ensure::ensure(context, &spec).await?;
+    sandbox_wait::fail_if_error(&response.sandbox)?;
     if context.output.json {
         return context.output.document(&body);
     }
-    context.output.text(&text(&answer.sandbox, answer.created, context.output))
+    context.output.text(&text(&response.sandbox, response.created, context.output))
 }
 
 /// A hostd that runs already has its driver: what the environment says counts when it is started.
-async fn tell_other_driver(context: &Context) {
+async fn warn_other_driver(context: &Context) {
     let Some(wanted) =
         std::env::var("SLIPWAY_DRIVER").ok().filter(|name| !["", "auto"].contains(&name.as_str()))
     else {
         return;
     };
-    let Ok(answer) = context.client.send(Ask::get("/v1/host")).await else { return };
-    let Ok(host) = answer.parse::<HostView>() else { return };
+    let Ok(response) = context.client.send(ApiRequest::get("/v1/host")).await else { return };
+    let Ok(host) = response.parse::<HostView>() else { return };
     if host.default_driver != wanted {
         eprint_line(&format!(
             "hostd runs already, with the driver {}: SLIPWAY_DRIVER counts when it starts (slipway down, then up), \
@@ -67,8 +66,11 @@ async fn tell_other_driver(context: &Context) {
 fn text(view: &SandboxView, created: bool, output: Output) -> String {
     let id = view.id;
     let how = if created { "made" } else { "found" };
-    let mut text =
-        format!("{} {how}, {}\n", output.paint(Colour::Bold, id.as_str()), crate::text::word(&view.status));
+    let mut text = format!(
+        "{} {how}, {}\n",
+        output.paint(Colour::Bold, id.as_str()),
+        crate::text::wire_name(&view.status)
+    );
     for (port, url) in &view.previews {
         text.push_str(&format!("  port {port}: {url}\n"));
     }

@@ -1,14 +1,14 @@
 //! `slipway version`.
 
-use crate::{client::Ask, context::Context, failure::Failure};
+use crate::{client::ApiRequest, context::Context, failure::Failure};
 use protocol::api::{ApiErrorCode, HostView};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A hostd that does not answer is no failure here.
 pub async fn run(context: &Context) -> Result<(), Failure> {
-    let host: Result<HostView, _> = match context.client.send(Ask::get("/v1/host")).await {
-        Ok(answer) => answer.parse(),
+    let host: Result<HostView, _> = match context.client.send(ApiRequest::get("/v1/host")).await {
+        Ok(response) => response.parse(),
         Err(error) => Err(error),
     };
     if context.output.json {

@@ -1,13 +1,13 @@
 //! What hostd knows that could be meant. Silent when it does not answer, and soon.
 
-use super::Kind;
+use super::CompletionKind;
 use crate::{
-    client::{Ask, Client},
-    context::{Context, typed},
-    limits::{COMPLETION_ITEMS, COMPLETION_WITHIN},
+    client::{ApiRequest, Client},
+    context::{Context, parse_items},
+    limits::{COMPLETION_ITEMS, COMPLETION_TIMEOUT},
     output::Output,
     resolve,
-    text::{short, word},
+    text::{truncate, wire_name},
 };
 use protocol::{
     ServiceView,
@@ -33,7 +33,7 @@ impl Candidate {
         let plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+' | b'@');
         let good = !value.is_empty() && !value.starts_with('-') && value.bytes().all(plain);
-        good.then(|| Self { value: value.to_owned(), help: short(help, HELP_COLUMNS), second: false })
+        good.then(|| Self { value: value.to_owned(), help: truncate(help, HELP_COLUMNS), second: false })
     }
 
     pub fn fits(&self, typed: &str) -> bool {
@@ -42,36 +42,36 @@ impl Candidate {
 }
 
 /// Asks hostd, within a bound.
-pub fn find(kind: Kind, sandbox: Option<&str>) -> Vec<Candidate> {
+pub fn find(kind: CompletionKind, sandbox: Option<&str>) -> Vec<Candidate> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
-    let found = runtime.block_on(async { timeout(COMPLETION_WITHIN, ask(kind, sandbox)).await });
+    let found = runtime.block_on(async { timeout(COMPLETION_TIMEOUT, query(kind, sandbox)).await });
     // A name that is being looked up is not waited for.
     runtime.shutdown_background();
     found.ok().flatten().unwrap_or_default()
 }
 
-async fn ask(kind: Kind, sandbox: Option<&str>) -> Option<Vec<Candidate>> {
+async fn query(kind: CompletionKind, sandbox: Option<&str>) -> Option<Vec<Candidate>> {
     let client = Context::from_environment(Output { json: false, colour: false }).ok()?.client;
     let id = match (kind, sandbox) {
-        (Kind::Sandbox, _) => {
-            return Some(sandboxes(&page(&client, Ask::get("/v1/sandboxes").long_pages()).await?));
+        (CompletionKind::Sandbox, _) => {
+            return Some(sandboxes(&page(&client, ApiRequest::get("/v1/sandboxes").long_pages()).await?));
         }
         (_, sandbox) => resolve::sandbox(&client, sandbox?).await.ok()?,
     };
     let path = format!("/v1/sandboxes/{id}");
-    let few = |list: &str| Ask::get(format!("{path}/{list}")).query("limit", COMPLETION_ITEMS);
+    let few = |list: &str| ApiRequest::get(format!("{path}/{list}")).query("limit", COMPLETION_ITEMS);
     match kind {
-        Kind::Sandbox => None,
-        Kind::Task => Some(tasks(&page(&client, few("tasks")).await?)),
-        Kind::Exec => Some(execs(&page(&client, few("execs")).await?)),
-        Kind::Service => services(&client, id).await,
+        CompletionKind::Sandbox => None,
+        CompletionKind::Task => Some(tasks(&page(&client, few("tasks")).await?)),
+        CompletionKind::Exec => Some(execs(&page(&client, few("execs")).await?)),
+        CompletionKind::Service => services(&client, id).await,
     }
 }
 
-async fn page<T: DeserializeOwned>(client: &Client, ask: Ask) -> Option<Vec<T>> {
-    typed(client.page(&ask, None).await.ok()?.items).ok()
+async fn page<T: DeserializeOwned>(client: &Client, request: ApiRequest) -> Option<Vec<T>> {
+    parse_items(client.page(&request, None).await.ok()?.items).ok()
 }
 
 /// By name where that names one of them alone, and by id.
@@ -79,7 +79,7 @@ fn sandboxes(views: &[SandboxView]) -> Vec<Candidate> {
     let unique = |name: &str| views.iter().filter(|view| view.name == name).count() == 1;
     let mut found = Vec::new();
     for view in views {
-        let status = word(&view.status);
+        let status = wire_name(&view.status);
         let named = Candidate::new(&view.name, &status).filter(|_| unique(&view.name));
         let second = named.is_some();
         found.extend(named);
@@ -91,14 +91,14 @@ fn sandboxes(views: &[SandboxView]) -> Vec<Candidate> {
 
 fn tasks(tasks: &[TaskAnswer]) -> Vec<Candidate> {
     let candidate = |task: &TaskAnswer| {
-        Candidate::new(task.id.as_str(), &format!("{}: {}", word(&task.status), task.prompt))
+        Candidate::new(task.id.as_str(), &format!("{}: {}", wire_name(&task.status), task.prompt))
     };
     tasks.iter().filter_map(candidate).collect()
 }
 
 fn execs(execs: &[ExecAnswer]) -> Vec<Candidate> {
     let candidate = |exec: &ExecAnswer| {
-        Candidate::new(exec.id.as_str(), &format!("{}: {}", word(&exec.state), exec.argv.join(" ")))
+        Candidate::new(exec.id.as_str(), &format!("{}: {}", wire_name(&exec.state), exec.argv.join(" ")))
     };
     execs.iter().filter_map(candidate).collect()
 }
@@ -106,12 +106,13 @@ fn execs(execs: &[ExecAnswer]) -> Vec<Candidate> {
 /// Those that there are; of one that sleeps, which is not woken for it, those it was made with.
 async fn services(client: &Client, id: SandboxId) -> Option<Vec<Candidate>> {
     let path = format!("/v1/sandboxes/{id}");
-    let running = page::<ServiceView>(client, Ask::get(format!("{path}/services")).query("wake", 0)).await;
+    let running =
+        page::<ServiceView>(client, ApiRequest::get(format!("{path}/services")).query("wake", 0)).await;
     if let Some(views) = running {
         let candidate = |view: &ServiceView| Candidate::new(view.name.as_str(), &view.command);
         return Some(views.iter().filter_map(candidate).collect());
     }
-    let view: SandboxView = client.send(Ask::get(path)).await.ok()?.parse().ok()?;
+    let view: SandboxView = client.send(ApiRequest::get(path)).await.ok()?.parse().ok()?;
     Some(view.services.iter().filter_map(|name| Candidate::new(name, "")).collect())
 }
 

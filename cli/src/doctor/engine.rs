@@ -9,10 +9,10 @@ use std::{
 };
 
 /// For every read and write.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-const ANSWER_MAX_BYTES: u64 = 64 << 10;
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_MAX_BYTES: u64 = 64 << 10;
 /// HTTP/1.0, so that the answer ends with the connection and comes in one piece.
-const QUESTION: &[u8] = b"GET /version HTTP/1.0\r\nHost: docker\r\n\r\n";
+const REQUEST: &[u8] = b"GET /version HTTP/1.0\r\nHost: docker\r\n\r\n";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Engine {
@@ -34,30 +34,30 @@ pub fn socket(given: Option<&str>) -> PathBuf {
     usual.into_iter().find(|path| path.exists()).unwrap_or(usual[0]).to_owned()
 }
 
-pub fn look(socket: &Path) -> Engine {
+pub fn probe(socket: &Path) -> Engine {
     if !socket.exists() {
         return Engine::Absent;
     }
-    match ask(socket) {
+    match query(socket) {
         Ok(answer) => version(&answer).map_or_else(
             || Engine::Silent("what answers is neither Docker nor Podman".to_owned()),
             Engine::Answers,
         ),
         // What a timeout of a socket is called.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Engine::Silent(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))
+            Engine::Silent(format!("no answer within {} s", RESPONSE_TIMEOUT.as_secs()))
         }
         Err(error) => Engine::Silent(error.to_string()),
     }
 }
 
-fn ask(socket: &Path) -> io::Result<String> {
+fn query(socket: &Path) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.write_all(QUESTION)?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.write_all(REQUEST)?;
     let mut answer = String::new();
-    stream.take(ANSWER_MAX_BYTES).read_to_string(&mut answer)?;
+    stream.take(RESPONSE_MAX_BYTES).read_to_string(&mut answer)?;
     Ok(answer)
 }
 
@@ -101,6 +101,6 @@ mod tests {
     #[test]
     fn a_socket_may_be_given_as_docker_has_it() {
         assert_eq!(socket(Some("unix:///run/x.sock")), Path::new("/run/x.sock"));
-        assert_eq!(look(Path::new("/there/is/none")), Engine::Absent);
+        assert_eq!(probe(Path::new("/there/is/none")), Engine::Absent);
     }
 }

@@ -1,7 +1,7 @@
 //! What this machine is and has. Only looks; judges nothing.
 
 use super::engine::{self, Engine};
-use crate::launch;
+use crate::start_hostd;
 use nix::sys::{
     resource::{Resource, getrlimit},
     statvfs::statvfs,
@@ -55,7 +55,7 @@ pub enum Cgroups {
 
 impl Facts {
     pub fn gather(data_dir: &Path) -> Self {
-        let hostd = launch::find("hostd");
+        let hostd = start_hostd::find_program("hostd");
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let engine_socket = engine::socket(variable("SLIPWAY_DOCKER_SOCKET").as_deref());
         Self {
@@ -64,7 +64,7 @@ impl Facts {
             cgroups: cgroups(Path::new("/sys/fs/cgroup")),
             runtimes: ["crun", "runc", "youki"].into_iter().filter_map(runtime).collect(),
             driver: variable("SLIPWAY_DRIVER"),
-            engine: engine::look(&engine_socket),
+            engine: engine::probe(&engine_socket),
             engine_socket,
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
             inotify_instances: number("/proc/sys/fs/inotify/max_user_instances"),
@@ -106,7 +106,7 @@ fn cgroups(mount: &Path) -> Cgroups {
 }
 
 fn runtime(name: &'static str) -> Option<Runtime> {
-    let path = launch::find(name)?;
+    let path = start_hostd::find_program(name)?;
     let said = Command::new(&path).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
     let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
     let version = text.lines().next().map(crate::text::plain).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The flags that describe a task, and the request they make.
 
-use crate::{failure::Failure, limits, parse};
+use crate::{failure::Failure, limits, value_parser};
 use clap::Args;
 use protocol::{
     Decision, PermissionRule, Permissions, TaskId,
@@ -47,13 +47,13 @@ pub struct TaskFlags {
     #[arg(long, value_name = "FILE")]
     pub briefing: Option<PathBuf>,
     /// End it after this time, as in 90s or 15m; an hour unless given
-    #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = value_parser::seconds)]
     pub timeout: Option<f64>,
     /// End it when the agent prints nothing for this long
-    #[arg(long, value_name = "TIME", value_parser = parse::seconds)]
+    #[arg(long, value_name = "TIME", value_parser = value_parser::seconds)]
     pub idle_timeout: Option<f64>,
     /// Environment variable for the agent; NAME alone passes on your own
-    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     pub env: Vec<(String, String)>,
     /// Shell line that must succeed afterwards; what sandbox.yaml says unless given, none when empty
     #[arg(long, value_name = "LINE")]

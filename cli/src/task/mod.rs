@@ -1,14 +1,17 @@
 //! Tasks as people live them: asked for, followed, shown, ended.
 
-mod attend;
+mod describe;
 mod diff;
-mod end;
-mod fact;
+mod exit_code;
 mod flags;
-mod model;
+mod follow;
+mod model_usage;
+mod parse_event;
 mod permission;
+mod permission_prompt;
+mod preflight;
+mod print_events;
 mod prompt;
-mod question;
 mod render;
 mod screen;
 mod style;
@@ -17,14 +20,13 @@ mod summary;
 #[cfg(test)]
 pub mod tests;
 mod tool;
-mod watch;
 
-pub use attend::{Attended, Attention, attend};
-pub use end::{CANCELLED, code};
+pub use describe::{describe, table};
+pub use exit_code::{CANCELLED, exit_code};
 pub use flags::{TaskFlags, task_id};
+pub use follow::{FollowEnd, OnInterrupt, follow};
+pub use permission_prompt::answer_permission;
+pub use preflight::preflight;
 pub use prompt::prompt;
-pub use question::answer;
 pub use screen::style;
-pub use style::Style;
-pub use submit::{TaskRef, cancel, look, submit};
-pub use summary::{Listing, summary};
+pub use submit::{TaskRef, cancel, fetch, submit};

@@ -2,7 +2,7 @@
 
 use super::{
     diff::{has_diff, short_path},
-    tool::telling,
+    tool::key_detail,
 };
 use crate::sanitize::one_line;
 use protocol::{Decision, Permission, PermissionAnswer, PermissionState, Tool};
@@ -13,17 +13,17 @@ const ALWAYS: &str = "allow_always";
 
 /// What it is about: the title, and what is given to the tool where that says more. Of a change of files what is done
 /// and their paths: the diff is shown below.
-pub fn about(permission: &Permission) -> String {
+pub fn describe(permission: &Permission) -> String {
     let tool = &permission.about;
     let title = tool.title.as_deref().or(tool.tool.as_deref()).unwrap_or("something");
     let changed = if has_diff(permission) { changed_paths(tool) } else { Vec::new() };
     let text = match changed.first() {
         Some(first) => change_of(title, tool.tool.as_deref(), first, &changed.join(" ")),
         None => {
-            let told = tool.input.as_ref().map(telling).filter(|told| !told.is_empty());
-            let detail = told.unwrap_or_else(|| tool.paths.join(" "));
-            let says_more = !detail.is_empty() && !title.contains(&detail);
-            if says_more { format!("{title}: {detail}") } else { title.to_owned() }
+            let given = tool.input.as_ref().map(key_detail).filter(|given| !given.is_empty());
+            let detail = given.unwrap_or_else(|| tool.paths.join(" "));
+            let adds_detail = !detail.is_empty() && !title.contains(&detail);
+            if adds_detail { format!("{title}: {detail}") } else { title.to_owned() }
         }
     };
     one_line(&text, ABOUT_CHARS)
@@ -68,11 +68,11 @@ pub fn outcome(permission: &Permission) -> Option<String> {
         Some("caller") => " by you",
         _ => "",
     };
-    Some(format!("{word}{by}: {}", about(permission)))
+    Some(format!("{word}{by}: {}", describe(permission)))
 }
 
 /// What a person typed; none where that is no answer.
-pub fn typed(line: &str, permission: &Permission) -> Option<PermissionAnswer> {
+pub fn parse_answer(line: &str, permission: &Permission) -> Option<PermissionAnswer> {
     let allow = |option| PermissionAnswer { decision: Decision::Allow, option };
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Some(allow(None)),
@@ -127,7 +127,7 @@ mod tests {
             let mut tool = tool;
             tool["id"] = "1".into();
             tool["status"] = "pending".into();
-            assert_eq!(about(&asked(&json!({ "about": tool }))).trim_end(), expected);
+            assert_eq!(describe(&asked(&json!({ "about": tool }))).trim_end(), expected);
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         let options = json!([{ "id": "always", "name": "Always", "kind": "allow_always" }]);
         let more = asked(&json!({ "options": options }));
         let answer = |line: &str, permission: &Permission| {
-            typed(line, permission).map(|answer| (answer.decision, answer.option))
+            parse_answer(line, permission).map(|answer| (answer.decision, answer.option))
         };
         assert_eq!(answer("y\n", &once), Some((Decision::Allow, None)));
         assert_eq!(answer(" NO ", &once), Some((Decision::Deny, None)));

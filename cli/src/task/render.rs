@@ -2,17 +2,17 @@
 
 use super::{
     diff,
-    fact::{Told, fields, told},
-    model::trouble,
-    permission::{about, outcome},
-    style::{Style, decoded, took},
+    model_usage::error_line,
+    parse_event::{ParsedFact, fields, parse_fact},
+    permission::{describe, outcome},
+    style::{Style, decoded, elapsed},
     summary::{Listing, checkpoint, summary},
-    tool::{Called, Calls, Outcome},
+    tool::{FinishedCall, OpenCalls, Outcome},
 };
 use crate::{
     output::Colour,
     sanitize::{LineSanitizer, one_line},
-    text::word,
+    text::wire_name,
 };
 use protocol::{
     BuildOutcome, BuildStatus, ModelCall, ModelCallState, ModelFact, Permission, PermissionState, PlanEntry,
@@ -28,13 +28,13 @@ const MODELS_MAX: usize = 16;
 
 /// Whose lines there are; each may be in the middle of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Voice {
+enum TextSource {
     Message,
     Thought,
     Log(Stream),
 }
 
-impl Voice {
+impl TextSource {
     const COUNT: usize = 5;
 
     fn index(self) -> usize {
@@ -48,39 +48,39 @@ impl Voice {
     }
 }
 
-pub struct Render {
+pub struct EventRenderer {
     style: Style,
     /// Whose line is not finished on the screen.
-    open: Option<Voice>,
-    tames: [LineSanitizer; Voice::COUNT],
-    calls: Calls,
+    open: Option<TextSource>,
+    sanitizers: [LineSanitizer; TextSource::COUNT],
+    calls: OpenCalls,
     files: u64,
     number: Option<u64>,
     /// Those that were called so far.
     models: Vec<String>,
-    doing: String,
+    activity: String,
     /// Whoever reads is asked for permissions, and need not be told how to answer them.
-    answers: bool,
+    reader_answers: bool,
 }
 
-impl Render {
+impl EventRenderer {
     pub fn new(style: Style) -> Self {
         Self {
             style,
             open: None,
-            tames: [LineSanitizer::default(); Voice::COUNT],
-            calls: Calls::default(),
+            sanitizers: [LineSanitizer::default(); TextSource::COUNT],
+            calls: OpenCalls::default(),
             files: 0,
             number: None,
             models: Vec::new(),
-            doing: "waiting".to_owned(),
-            answers: false,
+            activity: "waiting".to_owned(),
+            reader_answers: false,
         }
     }
 
     /// For a reader who is asked.
-    pub fn answering(self, answers: bool) -> Self {
-        Self { answers, ..self }
+    pub fn answering(self, reader_answers: bool) -> Self {
+        Self { reader_answers, ..self }
     }
 
     /// Whether the cursor is in the middle of a line.
@@ -89,8 +89,8 @@ impl Render {
     }
 
     /// What goes on, in a few words.
-    pub fn doing(&self) -> &str {
-        &self.doing
+    pub fn current_activity(&self) -> &str {
+        &self.activity
     }
 
     pub fn event(&mut self, event: &TaskEventView) -> Vec<u8> {
@@ -102,13 +102,13 @@ impl Render {
             }
             self.number = Some(here);
         }
-        match told(event) {
-            Told::Known(TaskFact::Permission(permission)) => {
+        match parse_fact(event) {
+            ParsedFact::Known(TaskFact::Permission(permission)) => {
                 let lines = self.permission(event, &permission);
                 self.lines(&mut out, &lines);
             }
-            Told::Known(fact) => self.fact(&mut out, fact),
-            Told::Unknown(map) => {
+            ParsedFact::Known(fact) => self.fact(&mut out, fact),
+            ParsedFact::Unknown(map) => {
                 let line = self.note(&one_line(&format!("{} {}", event.kind, fields(&map)), DETAIL_CHARS));
                 self.lines(&mut out, &[line]);
             }
@@ -118,16 +118,16 @@ impl Render {
 
     fn fact(&mut self, out: &mut Vec<u8>, fact: TaskFact) {
         let lines = match fact {
-            TaskFact::Message(text) => return self.text(out, Voice::Message, &text),
-            TaskFact::Thought(text) => return self.text(out, Voice::Thought, &text),
+            TaskFact::Message(text) => return self.text(out, TextSource::Message, &text),
+            TaskFact::Thought(text) => return self.text(out, TextSource::Thought, &text),
             TaskFact::Log { stream, text, lost_events } => {
                 if let Some(lost) = lost_events {
                     self.lines(out, &[self.note(&format!("{lost} events could not be stored"))]);
                 }
-                return self.text(out, Voice::Log(stream), &text);
+                return self.text(out, TextSource::Log(stream), &text);
             }
             TaskFact::Status { phase, checkpoint: point } => {
-                self.doing = word(&phase);
+                self.activity = wire_name(&phase);
                 self.status(phase, point.as_ref().and_then(checkpoint))
             }
             TaskFact::Tool(tool) => self.tool(&tool),
@@ -147,7 +147,7 @@ impl Render {
                     .calls
                     .unfinished(result.status)
                     .iter()
-                    .flat_map(|called| self.called(called))
+                    .flat_map(|finished| self.finished(finished))
                     .collect();
                 let listing = Listing::AfterEvents { files: self.files };
                 lines.push(summary(&result, self.style, listing).trim_end().to_owned());
@@ -167,19 +167,19 @@ impl Render {
             | TaskPhase::Checkpoint
             | TaskPhase::Agent
             | TaskPhase::Build
-            | TaskPhase::Health => vec![self.note(&format!("{}{point}", word(&phase)))],
+            | TaskPhase::Health => vec![self.note(&format!("{}{point}", wire_name(&phase)))],
         }
     }
 
     fn tool(&mut self, tool: &Tool) -> Vec<String> {
-        match self.calls.take(tool) {
-            Some(called) => {
-                "agent".clone_into(&mut self.doing);
-                self.called(&called)
+        match self.calls.update(tool) {
+            Some(finished) => {
+                "agent".clone_into(&mut self.activity);
+                self.finished(&finished)
             }
             None => {
                 if let Some(title) = &tool.title {
-                    self.doing = one_line(title, DETAIL_CHARS / 2);
+                    self.activity = one_line(title, DETAIL_CHARS / 2);
                 }
                 Vec::new()
             }
@@ -194,7 +194,7 @@ impl Render {
                 let failed = call.state == ModelCallState::Failed;
                 let colour = if failed { Colour::Red } else { Colour::Yellow };
                 let mut lines: Vec<String> = self.new_model(call).into_iter().collect();
-                lines.extend(trouble(call).map(|text| self.style.paint(colour, &format!("· {text}"))));
+                lines.extend(error_line(call).map(|text| self.style.paint(colour, &format!("· {text}"))));
                 lines
             }
         }
@@ -213,18 +213,18 @@ impl Render {
         Some(line)
     }
 
-    fn called(&self, called: &Called) -> Vec<String> {
-        let name = one_line(&called.name, DETAIL_CHARS / 2);
-        let detail = one_line(&called.detail, DETAIL_CHARS);
-        let status = one_line(&called.status, DETAIL_CHARS / 4);
-        let colour = match called.outcome {
+    fn finished(&self, finished: &FinishedCall) -> Vec<String> {
+        let name = one_line(&finished.name, DETAIL_CHARS / 2);
+        let detail = one_line(&finished.detail, DETAIL_CHARS);
+        let status = one_line(&finished.status, DETAIL_CHARS / 4);
+        let colour = match finished.outcome {
             Outcome::Done => Colour::Green,
             Outcome::Failed => Colour::Red,
             Outcome::Cancelled => Colour::Yellow,
         };
         let gap = if detail.is_empty() { "" } else { " " };
         let (name, status) = (self.style.paint(Colour::Bold, &name), self.style.paint(colour, &status));
-        let printed = called.output.iter().map(|line| format!("  | {}", one_line(line, DETAIL_CHARS)));
+        let printed = finished.output.iter().map(|line| format!("  | {}", one_line(line, DETAIL_CHARS)));
         let printed = printed.map(|line| self.style.dim(&line));
         std::iter::once(format!("> {name}{gap}{detail}  {status}")).chain(printed).collect()
     }
@@ -245,13 +245,14 @@ impl Render {
     fn permission(&self, event: &TaskEventView, permission: &Permission) -> Vec<String> {
         match (permission.state, outcome(permission)) {
             (PermissionState::Asked, _) | (_, None) => {
-                let question = self.style.paint(Colour::Yellow, &format!("? may it: {}", about(permission)));
+                let question =
+                    self.style.paint(Colour::Yellow, &format!("? may it: {}", describe(permission)));
                 let (sandbox, task, id) =
                     (event.sandbox, &event.task, one_line(&permission.id, DETAIL_CHARS));
                 let how = format!("  answer with `slipway task allow {sandbox} {task} {id}`, or with `deny`");
                 let mut lines = vec![question];
                 lines.extend(diff::lines(permission, self.style));
-                lines.extend((!self.answers).then_some(how));
+                lines.extend((!self.reader_answers).then_some(how));
                 lines
             }
             (PermissionState::Denied, Some(text)) => {
@@ -262,7 +263,7 @@ impl Render {
     }
 
     fn build(&self, build: &BuildOutcome) -> Vec<String> {
-        let time = took(build.duration_ms);
+        let time = elapsed(build.duration_ms);
         match build.status {
             BuildStatus::Skipped => Vec::new(),
             BuildStatus::Passed => vec![self.note(&format!("build passed in {time}"))],
@@ -297,26 +298,26 @@ impl Render {
 
     /// Pieces of a line are joined as they come, without being held: a line may be longer than memory.
     /// Another voice in between breaks it.
-    fn text(&mut self, out: &mut Vec<u8>, voice: Voice, text: &Text) {
-        if self.open != Some(voice) {
+    fn text(&mut self, out: &mut Vec<u8>, source: TextSource, text: &Text) {
+        if self.open != Some(source) {
             self.close(out);
-            if voice == Voice::Thought {
+            if source == TextSource::Thought {
                 out.extend_from_slice(self.style.dim("~ ").as_bytes());
             }
         }
         let bytes = decoded(&text.text, text.encoding);
-        let tame = &mut self.tames[voice.index()];
+        let sanitizer = &mut self.sanitizers[source.index()];
         if self.style.terminal {
-            let shown = tame.push(&String::from_utf8_lossy(&bytes));
-            let dims = voice != Voice::Message && !shown.is_empty();
+            let shown = sanitizer.push(&String::from_utf8_lossy(&bytes));
+            let dims = source != TextSource::Message && !shown.is_empty();
             out.extend_from_slice(if dims { self.style.dim(&shown) } else { shown }.as_bytes());
         } else {
             out.extend_from_slice(&bytes);
         }
         if text.partial {
-            self.open = Some(voice);
+            self.open = Some(source);
         } else {
-            tame.end_line();
+            sanitizer.end_line();
             self.open = None;
             out.push(b'\n');
         }

@@ -2,8 +2,8 @@ use super::*;
 use crate::output::Output;
 use serde_json::{Value, json};
 
-fn render(terminal: bool, colour: bool) -> Render {
-    Render::new(Style { output: Output { json: false, colour }, terminal })
+fn render(terminal: bool, colour: bool) -> EventRenderer {
+    EventRenderer::new(Style { output: Output { json: false, colour }, terminal })
 }
 
 fn view(number: u64, kind: &str, fact: &Value) -> TaskEventView {
@@ -15,7 +15,7 @@ fn view(number: u64, kind: &str, fact: &Value) -> TaskEventView {
 }
 
 /// What is printed for the events, one after the other.
-fn printed(mut render: Render, events: &[(&str, Value)]) -> Vec<u8> {
+fn printed(mut render: EventRenderer, events: &[(&str, Value)]) -> Vec<u8> {
     let numbered = events.iter().zip(1..);
     numbered.flat_map(|((kind, fact), number)| render.event(&view(number, kind, fact))).collect()
 }
@@ -280,14 +280,14 @@ fn what_is_missing_is_said() {
 #[test]
 fn the_spinner_says_what_goes_on() {
     let mut render = render(true, false);
-    let mut doing = |kind: &str, fact: Value| {
+    let mut activity = |kind: &str, fact: Value| {
         render.event(&view(1, kind, &fact));
-        render.doing().to_owned()
+        render.current_activity().to_owned()
     };
-    assert_eq!(doing("status", json!({ "phase": "agent" })), "agent");
-    assert_eq!(doing("tool", json!({ "id": "1", "title": "bash\u{1b}", "status": "pending" })), "bash");
-    assert_eq!(doing("tool", json!({ "id": "1", "title": "bash", "status": "completed" })), "agent");
-    assert_eq!(doing("status", json!({ "phase": "build" })), "build");
+    assert_eq!(activity("status", json!({ "phase": "agent" })), "agent");
+    assert_eq!(activity("tool", json!({ "id": "1", "title": "bash\u{1b}", "status": "pending" })), "bash");
+    assert_eq!(activity("tool", json!({ "id": "1", "title": "bash", "status": "completed" })), "agent");
+    assert_eq!(activity("status", json!({ "phase": "build" })), "build");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! What is printed of a task, and the line that says what goes on: one after the other, never into each other.
 
 use super::{
-    fact::{is_done, result},
-    render::Render,
+    parse_event::{is_done, result},
+    render::EventRenderer,
     style::Style,
 };
 use crate::{
     client::ClientError,
+    event_stream::EventFrame,
     failure::{Failure, eprint_line},
-    feed::Frame,
     output::Output,
     progress::Progress,
 };
@@ -26,7 +26,7 @@ pub struct Screen {
     output: Output,
     progress: Option<Progress>,
     /// A question waits for its answer: nothing is drawn over it.
-    asking: AtomicBool,
+    prompting: AtomicBool,
 }
 
 impl Screen {
@@ -35,19 +35,23 @@ impl Screen {
         Self {
             output,
             progress: lively.then(|| Progress::timed(output, "waiting")),
-            asking: AtomicBool::new(false),
+            prompting: AtomicBool::new(false),
         }
     }
 
     /// Prints one event; gives the result where it is the last.
-    pub fn show(&self, render: &mut Render, frame: &Frame) -> Result<Option<TaskResult>, Failure> {
+    pub fn print_event(
+        &self,
+        render: &mut EventRenderer,
+        frame: &EventFrame,
+    ) -> Result<Option<TaskResult>, Failure> {
         let event: TaskEventView = serde_json::from_str(&frame.data)
-            .map_err(|error| ClientError::Strange(format!("event {}: {error}", frame.seq)))?;
+            .map_err(|error| ClientError::UnexpectedResponse(format!("event {}: {error}", frame.seq)))?;
         let last = match (is_done(&event), result(&event)) {
             (false, _) => None,
             (true, Some(result)) => Some(result),
             (true, None) => {
-                return Err(ClientError::Strange("a result that cannot be read".to_owned()).into());
+                return Err(ClientError::UnexpectedResponse("a result that cannot be read".to_owned()).into());
             }
         };
         if self.output.json {
@@ -58,9 +62,9 @@ impl Screen {
         match &self.progress {
             Some(progress) => {
                 progress.interrupt(|| self.output.bytes(&bytes))?;
-                progress.say(render.doing());
-                let asking = self.asking.load(Ordering::Relaxed);
-                progress.rest(render.is_mid_line() || last.is_some() || asking);
+                progress.set_text(render.current_activity());
+                let prompting = self.prompting.load(Ordering::Relaxed);
+                progress.hide(render.is_mid_line() || last.is_some() || prompting);
             }
             None => self.output.bytes(&bytes)?,
         }
@@ -68,7 +72,7 @@ impl Screen {
     }
 
     /// Something of our own, on standard error.
-    pub fn tell(&self, text: &str) {
+    pub fn print_message(&self, text: &str) {
         match &self.progress {
             Some(progress) => progress.interrupt(|| eprint_line(text)),
             None => eprint_line(text),
@@ -76,8 +80,8 @@ impl Screen {
     }
 
     /// A question, on standard error, until it is answered.
-    pub fn ask(&self, text: &str) {
-        self.asking.store(true, Ordering::Relaxed);
+    pub fn show_prompt(&self, text: &str) {
+        self.prompting.store(true, Ordering::Relaxed);
         let print = || {
             // Whoever cannot be asked does not answer.
             let mut stderr = stderr();
@@ -85,24 +89,24 @@ impl Screen {
         };
         match &self.progress {
             Some(progress) => {
-                progress.rest(true);
+                progress.hide(true);
                 progress.interrupt(print);
             }
             None => print(),
         }
     }
 
-    pub fn answered(&self) {
-        self.asking.store(false, Ordering::Relaxed);
+    pub fn prompt_done(&self) {
+        self.prompting.store(false, Ordering::Relaxed);
         if let Some(progress) = &self.progress {
-            progress.rest(false);
+            progress.hide(false);
         }
     }
 
     /// Nothing goes on any more, whoever still holds this.
     pub fn end(&self) {
         if let Some(progress) = &self.progress {
-            progress.rest(true);
+            progress.hide(true);
         }
     }
 }

@@ -56,7 +56,7 @@ pub fn payload_text(payload: &Payload) -> String {
 }
 
 /// A duration as precise as a person wants it.
-pub fn took(ms: u64) -> String {
+pub fn elapsed(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
         0 => format!("{ms}ms"),
@@ -81,7 +81,7 @@ mod tests {
             (3_720_000, "1h 02m"),
         ];
         for (ms, expected) in table {
-            assert_eq!(took(ms), expected);
+            assert_eq!(elapsed(ms), expected);
         }
     }
 

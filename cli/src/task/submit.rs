@@ -1,11 +1,11 @@
 //! Asking for a task until it is known to be taken: its id makes sure that it runs once.
 
 use crate::{
-    client::{Answer, Ask, ClientError},
+    client::{ApiRequest, ApiResponse, ClientError},
     context::Context,
     failure::Failure,
     limits,
-    patience::Patience,
+    retry::Retry,
 };
 use protocol::{
     TaskId,
@@ -25,7 +25,7 @@ impl TaskRef {
     }
 
     /// How a person comes back to it.
-    pub fn way_back(&self) -> String {
+    pub fn follow_command(&self) -> String {
         format!("slipway task follow {} {}", self.sandbox, self.id)
     }
 }
@@ -34,21 +34,22 @@ pub async fn submit(
     context: &Context,
     sandbox: SandboxId,
     create: &TaskCreate,
-) -> Result<(TaskRef, Answer), Failure> {
-    let ask =
-        Ask::post(format!("/v1/sandboxes/{sandbox}/tasks")).json(create).timeout(limits::SETTLE_TIMEOUT);
-    let mut patience = Patience::new();
+) -> Result<(TaskRef, ApiResponse), Failure> {
+    let request = ApiRequest::post(format!("/v1/sandboxes/{sandbox}/tasks"))
+        .json(create)
+        .timeout(limits::SETTLE_TIMEOUT);
+    let mut retry = Retry::new();
     let mut sent_before = false;
     loop {
-        match context.client.send(ask.clone()).await {
-            Ok(answer) => {
-                let task: TaskAnswer = answer.parse()?;
-                return Ok((TaskRef { sandbox, id: task.id }, answer));
+        match context.client.send(request.clone()).await {
+            Ok(response) => {
+                let task: TaskAnswer = response.parse()?;
+                return Ok((TaskRef { sandbox, id: task.id }, response));
             }
             Err(error) if !sent_before && is_final(context, &error) => return Err(error.into()),
             Err(error) => {
                 sent_before = true;
-                patience.wait(error).await?;
+                retry.backoff(error).await?;
             }
         }
     }
@@ -61,27 +62,27 @@ fn is_final(context: &Context, error: &ClientError) -> bool {
         ClientError::NotServing { .. } => !context.client.has_answered(),
         ClientError::Api(error) => error.code != ApiErrorCode::ShuttingDown,
         ClientError::BadUrl(_)
-        | ClientError::NotAllowed(_)
-        | ClientError::Cut(_)
-        | ClientError::Early
+        | ClientError::PermissionDenied(_)
+        | ClientError::ConnectionLost(_)
+        | ClientError::Incomplete
         | ClientError::TimedOut(_)
-        | ClientError::InBetween(_)
-        | ClientError::Strange(_) => false,
+        | ClientError::Intermediary(_)
+        | ClientError::UnexpectedResponse(_) => false,
     }
 }
 
 /// Asks for its end, through restarts of hostd. One that has ended already is as it was asked to be.
-pub async fn cancel(context: &Context, task: &TaskRef) -> Result<Answer, ClientError> {
-    let mut patience = Patience::new();
+pub async fn cancel(context: &Context, task: &TaskRef) -> Result<ApiResponse, ClientError> {
+    let mut retry = Retry::new();
     loop {
-        match context.client.send(Ask::post(format!("{}/cancel", task.path()))).await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => patience.wait(error).await?,
+        match context.client.send(ApiRequest::post(format!("{}/cancel", task.path()))).await {
+            Ok(response) => return Ok(response),
+            Err(error) => retry.backoff(error).await?,
         }
     }
 }
 
-pub async fn look(context: &Context, task: &TaskRef) -> Result<(TaskAnswer, Answer), Failure> {
-    let answer = context.client.send(Ask::get(task.path())).await?;
-    Ok((answer.parse()?, answer))
+pub async fn fetch(context: &Context, task: &TaskRef) -> Result<(TaskAnswer, ApiResponse), Failure> {
+    let response = context.client.send(ApiRequest::get(task.path())).await?;
+    Ok((response.parse()?, response))
 }

@@ -1,10 +1,10 @@
 //! How a task ended, as lines for a person. Pure.
 
 use super::{
-    model::usage as usage_text,
-    style::{Style, counts, payload_text, took},
+    model_usage::usage_line,
+    style::{Style, counts, elapsed, payload_text},
 };
-use crate::{exit, output::Colour, sanitize::LineSanitizer, sanitize::one_line};
+use crate::{exit_code, output::Colour, sanitize::LineSanitizer, sanitize::one_line};
 use protocol::{
     BuildStatus, Changes, Checkpoint, Durations, Exit, FailureReason, HealthOutcome, HealthStatus,
     TaskResult, TaskStatus,
@@ -37,7 +37,7 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
     lines.extend(stderr(result));
     let failed = result.status != TaskStatus::Succeeded;
     lines.extend(
-        result.hints.iter().filter_map(|hint| exit::hint(hint, failed)).map(|hint| field("note", &hint)),
+        result.hints.iter().filter_map(|hint| exit_code::hint(hint, failed)).map(|hint| field("note", &hint)),
     );
     lines.extend(files(result.files_changed.as_ref(), style, listing));
     lines.extend(build(result, listing));
@@ -48,7 +48,7 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
         lines.push(field("model", &models.join(", ")));
     }
     if let Some(usage) = result.usage {
-        lines.push(field("usage", &usage_text(&usage)));
+        lines.push(field("usage", &usage_line(&usage)));
     }
     if let (Listing::Whole, Some(said)) = (listing, &result.final_message) {
         lines.push(field("said", ""));
@@ -62,8 +62,8 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
 fn stderr(result: &TaskResult) -> Vec<String> {
     let of_agent = result.failure_reason.is_some_and(FailureReason::is_of_agent);
     let Some(printed) = result.agent_stderr.as_ref().filter(|_| of_agent) else { return Vec::new() };
-    let tame = LineSanitizer::default().push(&payload_text(printed));
-    let lines: Vec<&str> = tame.lines().filter(|line| !line.trim().is_empty()).collect();
+    let plain = LineSanitizer::default().push(&payload_text(printed));
+    let lines: Vec<&str> = plain.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(STDERR_LINES)..];
     if last.is_empty() {
         return Vec::new();
@@ -103,7 +103,7 @@ fn message_adds(result: &TaskResult) -> bool {
 }
 
 fn headline(result: &TaskResult, style: Style) -> String {
-    let time = format!("after {}{}", took(result.durations.total_ms), times(&result.durations));
+    let time = format!("after {}{}", elapsed(result.durations.total_ms), times(&result.durations));
     let (colour, status, why) = match result.status {
         TaskStatus::Succeeded => (Colour::Green, "succeeded", String::new()),
         TaskStatus::Cancelled => (Colour::Yellow, "cancelled", String::new()),
@@ -153,7 +153,7 @@ fn times(durations: &Durations) -> String {
         ("health", durations.health_ms),
     ];
     let long = phases.iter().filter(|(_, ms)| *ms >= 100 && ms * 20 >= durations.total_ms);
-    let text: Vec<String> = long.map(|(name, ms)| format!("{name} {}", took(*ms))).collect();
+    let text: Vec<String> = long.map(|(name, ms)| format!("{name} {}", elapsed(*ms))).collect();
     if text.is_empty() { String::new() } else { format!(" ({})", text.join(", ")) }
 }
 
@@ -183,7 +183,7 @@ fn files(changes: Option<&Changes>, style: Style, listing: Listing) -> Vec<Strin
 
 fn build(result: &TaskResult, listing: Listing) -> Vec<String> {
     let build = &result.build;
-    let time = took(build.duration_ms);
+    let time = elapsed(build.duration_ms);
     let text = match build.status {
         BuildStatus::Skipped => return Vec::new(),
         BuildStatus::Passed => format!("passed in {time}"),
@@ -221,8 +221,8 @@ pub fn checkpoint(checkpoint: &Checkpoint) -> Option<String> {
 }
 
 fn indented(text: &str) -> Vec<String> {
-    let tame = LineSanitizer::default().push(text);
-    tame.lines().map(|line| format!("  | {line}")).collect()
+    let plain = LineSanitizer::default().push(text);
+    plain.lines().map(|line| format!("  | {line}")).collect()
 }
 
 fn field(name: &str, value: &str) -> String {

@@ -1,20 +1,20 @@
 //! Calls of tools: a few lines each, when the outcome is known. Pure.
 
-use super::fact::fields;
+use super::parse_event::fields;
 use crate::limits;
 use protocol::{Diff, TaskStatus, Tool, ToolStatus};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Names of the fields that say most about a call, best first.
-const TELLING: [&str; 9] =
+const DETAIL_FIELDS: [&str; 9] =
     ["title", "command", "path", "file_path", "filePath", "url", "query", "pattern", "description"];
 /// Lines of what a failed call printed, and bytes of it that are kept until it fails.
 const OUTPUT_LINES: usize = 5;
 const OUTPUT_MAX_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Call {
+struct ToolCall {
     title: String,
     kind: String,
     detail: String,
@@ -26,13 +26,13 @@ struct Call {
 
 /// Calls that have begun and have no outcome yet.
 #[derive(Debug, Default)]
-pub struct Calls {
-    open: BTreeMap<String, Call>,
+pub struct OpenCalls {
+    open: BTreeMap<String, ToolCall>,
 }
 
 /// A call with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called {
+pub struct FinishedCall {
     pub name: String,
     pub detail: String,
     pub status: String,
@@ -49,45 +49,50 @@ pub enum Outcome {
     Cancelled,
 }
 
-impl Calls {
+impl OpenCalls {
     /// Takes what is told about a call; gives it back when it is over.
-    pub fn take(&mut self, tool: &Tool) -> Option<Called> {
+    pub fn update(&mut self, tool: &Tool) -> Option<FinishedCall> {
         let mut call = self.open.remove(&tool.id).unwrap_or_default();
-        call.learn(tool);
+        call.update(tool);
         let open = matches!(tool.status, ToolStatus::Pending | ToolStatus::Running);
         if open && self.open.len() < limits::OPEN_TOOLS_MAX {
             self.open.insert(tool.id.clone(), call);
             return None;
         }
-        Some(call.over(tool.status))
+        Some(call.finish(tool.status))
     }
 
     /// Those that never came to an end, of a task that ended so.
-    pub fn unfinished(&mut self, task: TaskStatus) -> Vec<Called> {
+    pub fn unfinished(&mut self, task: TaskStatus) -> Vec<FinishedCall> {
         let calls = std::mem::take(&mut self.open).into_values();
-        let unfinished = |call: Call| {
+        let unfinished = |call: ToolCall| {
             if task == TaskStatus::Cancelled {
-                return call.over(ToolStatus::Cancelled);
+                return call.finish(ToolStatus::Cancelled);
             }
-            let called = call.over(ToolStatus::Pending);
-            Called { status: "unfinished".to_owned(), outcome: Outcome::Failed, output: Vec::new(), ..called }
+            let finished = call.finish(ToolStatus::Pending);
+            FinishedCall {
+                status: "unfinished".to_owned(),
+                outcome: Outcome::Failed,
+                output: Vec::new(),
+                ..finished
+            }
         };
         calls.map(unfinished).collect()
     }
 }
 
-impl Call {
+impl ToolCall {
     /// What is absent is as it was.
-    fn learn(&mut self, tool: &Tool) {
+    fn update(&mut self, tool: &Tool) {
         if let Some(title) = tool.title.as_ref().filter(|title| !title.is_empty()) {
             title.clone_into(&mut self.title);
         }
         if let Some(kind) = &tool.tool {
             kind.clone_into(&mut self.kind);
         }
-        let told = tool.input.as_ref().map(telling).unwrap_or_default();
-        if !told.is_empty() {
-            self.detail = told;
+        let detail = tool.input.as_ref().map(key_detail).unwrap_or_default();
+        if !detail.is_empty() {
+            self.detail = detail;
         } else if let (true, Some(path)) = (self.detail.is_empty(), tool.paths.first()) {
             path.clone_into(&mut self.detail);
         }
@@ -97,14 +102,14 @@ impl Call {
         self.exit_code = tool.exit_code.or(self.exit_code);
         if !tool.diffs.is_empty() {
             let sum = |(added, deleted), diff| {
-                let (more, less) = changed(diff);
+                let (more, less) = changed_lines(diff);
                 (added + more, deleted + less)
             };
             self.lines = Some(tool.diffs.iter().fold((0, 0), sum));
         }
     }
 
-    fn over(self, status: ToolStatus) -> Called {
+    fn finish(self, status: ToolStatus) -> FinishedCall {
         let code = self.exit_code.filter(|code| *code != 0);
         let outcome = match (status, code) {
             (ToolStatus::Cancelled, _) => Outcome::Cancelled,
@@ -126,12 +131,12 @@ impl Call {
         let lines = self.output.lines().filter(|line| !line.trim().is_empty());
         let output = lines.take(OUTPUT_LINES).map(str::to_owned).collect();
         let output = if outcome == Outcome::Failed { output } else { Vec::new() };
-        Called { name, detail, status, outcome, output }
+        FinishedCall { name, detail, status, outcome, output }
     }
 }
 
 /// Lines added and deleted, without those that both begin and end with: not the least there could be.
-fn changed(diff: &Diff) -> (u64, u64) {
+fn changed_lines(diff: &Diff) -> (u64, u64) {
     let old: Vec<&str> = diff.old.as_deref().unwrap_or_default().lines().collect();
     let new: Vec<&str> = diff.new.lines().collect();
     let same = |(old, new): &(&&str, &&str)| old == new;
@@ -142,7 +147,7 @@ fn changed(diff: &Diff) -> (u64, u64) {
 }
 
 /// What a call is about, in the one thing that says most about it.
-pub fn telling(detail: &Value) -> String {
+pub fn key_detail(detail: &Value) -> String {
     let map = match detail {
         Value::Object(map) => map,
         Value::String(text) => return text.clone(),
@@ -151,7 +156,7 @@ pub fn telling(detail: &Value) -> String {
     let nested = ["input", "rawInput", "raw_input"].iter().filter_map(|name| map.get(*name)?.as_object());
     let found = std::iter::once(map)
         .chain(nested)
-        .find_map(|map| TELLING.iter().find_map(|name| map.get(*name).and_then(text_of)));
+        .find_map(|map| DETAIL_FIELDS.iter().find_map(|name| map.get(*name).and_then(text_of)));
     found.unwrap_or_else(|| fields(map))
 }
 

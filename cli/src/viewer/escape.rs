@@ -16,31 +16,31 @@ enum State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
-    Leave,
+pub enum EscapeCommand {
+    Detach,
     Help,
 }
 
-pub struct Escape {
+pub struct EscapeFilter {
     /// None where input is no terminal: then every byte is for the sandbox.
     state: Option<State>,
 }
 
-impl Escape {
+impl EscapeFilter {
     pub fn new(from_terminal: bool) -> Self {
         Self { state: from_terminal.then_some(State::LineStart) }
     }
 
     /// What is to be sent of these keys, and what is to be done then. Keys after `~.` are dropped.
-    pub fn filter(&mut self, keys: &[u8]) -> (Vec<u8>, Option<Act>) {
+    pub fn filter(&mut self, keys: &[u8]) -> (Vec<u8>, Option<EscapeCommand>) {
         let Some(mut state) = self.state else { return (keys.to_vec(), None) };
-        let (mut send, mut act) = (Vec::with_capacity(keys.len() + 1), None);
+        let (mut send, mut command) = (Vec::with_capacity(keys.len() + 1), None);
         for &key in keys {
             state = match (state, key) {
                 (State::LineStart, b'~') => State::Tilde,
-                (State::Tilde, b'.') => return (send, Some(Act::Leave)),
+                (State::Tilde, b'.') => return (send, Some(EscapeCommand::Detach)),
                 (State::Tilde, b'?') => {
-                    act = Some(Act::Help);
+                    command = Some(EscapeCommand::Help);
                     State::LineStart
                 }
                 (State::Tilde, b'~') => {
@@ -57,7 +57,7 @@ impl Escape {
             };
         }
         self.state = Some(state);
-        (send, act)
+        (send, command)
     }
 }
 
@@ -68,25 +68,25 @@ mod tests {
     #[test]
     fn only_a_tilde_after_a_new_line_is_ours() {
         let table = [
-            ("~.", "", Some(Act::Leave)),
-            ("ls\r~.", "ls\r", Some(Act::Leave)),
+            ("~.", "", Some(EscapeCommand::Detach)),
+            ("ls\r~.", "ls\r", Some(EscapeCommand::Detach)),
             ("ls ~.", "ls ~.", None),
             ("~/bin\r", "~/bin\r", None),
             ("~~.\r", "~.\r", None),
-            ("~?", "", Some(Act::Help)),
+            ("~?", "", Some(EscapeCommand::Help)),
             ("a\n~x~.", "a\n~x~.", None),
-            ("\r~\r~.", "\r~\r", Some(Act::Leave)),
+            ("\r~\r~.", "\r~\r", Some(EscapeCommand::Detach)),
         ];
-        for (keys, sent, act) in table {
-            let expected = (sent.as_bytes().to_vec(), act);
-            assert_eq!(Escape::new(true).filter(keys.as_bytes()), expected, "{keys:?}");
+        for (keys, sent, command) in table {
+            let expected = (sent.as_bytes().to_vec(), command);
+            assert_eq!(EscapeFilter::new(true).filter(keys.as_bytes()), expected, "{keys:?}");
             // The same, key by key.
-            let (mut escape, mut all) = (Escape::new(true), Vec::new());
+            let (mut escape, mut all) = (EscapeFilter::new(true), Vec::new());
             let mut last = None;
             for key in keys.as_bytes().chunks(1) {
-                let (send, act) = escape.filter(key);
+                let (send, command) = escape.filter(key);
                 all.extend(send);
-                last = act.or(last);
+                last = command.or(last);
             }
             assert_eq!((all, last), expected, "{keys:?} key by key");
         }
@@ -94,6 +94,6 @@ mod tests {
 
     #[test]
     fn from_a_pipe_every_byte_is_sent() {
-        assert_eq!(Escape::new(false).filter(b"~.\r~?"), (b"~.\r~?".to_vec(), None));
+        assert_eq!(EscapeFilter::new(false).filter(b"~.\r~?"), (b"~.\r~?".to_vec(), None));
     }
 }

@@ -1,9 +1,9 @@
 //! A terminal of a sandbox on our own: bytes both ways over a WebSocket. hostd may restart meanwhile: the
 //! terminal has an id, what it shows a position.
 
-mod attend;
+mod attach;
 mod escape;
-mod seat;
+mod local_terminal;
 mod socket;
 
-pub use attend::{From, Viewer};
+pub use attach::{StartAt, Viewer};

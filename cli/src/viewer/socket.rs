@@ -1,7 +1,7 @@
 //! Opens the WebSocket of a terminal.
 
 use crate::{
-    client::{Ask, Client, ClientError},
+    client::{ApiRequest, Client, ClientError},
     limits,
 };
 use hyper::{StatusCode, upgrade::Upgraded};
@@ -17,21 +17,24 @@ use tokio_tungstenite::{
 
 pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-pub async fn open(client: &Client, ask: Ask) -> Result<Socket, ClientError> {
+pub async fn open(client: &Client, request: ApiRequest) -> Result<Socket, ClientError> {
     let key = generate_key();
-    let ask = ask
+    let request = request
         .header("connection", "Upgrade")
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-protocol", SUBPROTOCOL)
         .header("sec-websocket-key", key.clone());
-    let response = client.open(ask).await?;
+    let response = client.open(request).await?;
     let accepted = response.headers().get("sec-websocket-accept");
     let ours = accepted.is_some_and(|value| value.as_bytes() == derive_accept_key(key.as_bytes()).as_bytes());
     if response.status() != StatusCode::SWITCHING_PROTOCOLS || !ours {
-        return Err(ClientError::Strange(format!("{} where a WebSocket was asked for", response.status())));
+        return Err(ClientError::UnexpectedResponse(format!(
+            "{} where a WebSocket was asked for",
+            response.status()
+        )));
     }
-    let upgraded = hyper::upgrade::on(response).await.map_err(ClientError::Cut)?;
+    let upgraded = hyper::upgrade::on(response).await.map_err(ClientError::ConnectionLost)?;
     let config = WebSocketConfig::default()
         .max_message_size(Some(limits::TERMINAL_MESSAGE_MAX_BYTES))
         .max_frame_size(Some(limits::TERMINAL_MESSAGE_MAX_BYTES))

@@ -1,7 +1,7 @@
 //! Agents that ask, or that have nobody to think for them.
 
 use super::{
-    fake::{Fake, WEB},
+    fake::{FakeHostd, WEB},
     slipway,
 };
 use nix::pty::openpty;
@@ -12,7 +12,7 @@ use std::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_model_nothing_is_made_and_it_is_said_what_to_type() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let output = slipway(&fake.data_dir(), "").args(["run", "do it"]).output().await.expect("it runs");
     let stderr = String::from_utf8(output.stderr).expect("text");
     insta::assert_snapshot!(stderr, @r"
@@ -25,7 +25,7 @@ async fn without_a_model_nothing_is_made_and_it_is_said_what_to_type() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn flags_are_what_the_task_is_asked_for_with() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let flags = "task submit web --agent ready --model m --continue --ask --forbid execute --budget-tokens 9 --budget-cost 0.5 p";
     let output = slipway(&fake.data_dir(), flags).output().await.expect("it runs");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -36,11 +36,11 @@ async fn flags_are_what_the_task_is_asked_for_with() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nobody_can_be_asked_it_is_said_how_to_answer() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let mut following = slipway(&fake.data_dir(), "");
     following.args(["task", "submit", "--follow", "--id", "t", "web", "p", "--", "ask"]);
     let following = tokio::spawn(async move { following.output().await.expect("it runs") });
-    fake.tasks.saw("submit", 1).await;
+    fake.tasks.wait_for_act("submit", 1).await;
     let output = slipway(&fake.data_dir(), "task allow web t p1").output().await.expect("it runs");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let seen = following.await.expect("it ends");
@@ -54,7 +54,7 @@ async fn where_nobody_can_be_asked_it_is_said_how_to_answer() {
 }
 
 /// What a terminal shows whose user types this at the first question.
-async fn answered(fake: &Fake, typed: &'static str) -> String {
+async fn answered(fake: &FakeHostd, typed: &'static str) -> String {
     let pty = openpty(None, None).expect("a terminal");
     let mut command = slipway(&fake.data_dir(), "");
     command.args(["run", "p", "--", "ask"]).env("NO_COLOR", "1");
@@ -89,7 +89,7 @@ async fn a_person_at_a_terminal_is_asked() {
         ("a\n", r#"permission {"decision":"allow","option":"ever"}"#),
     ];
     for (typed, act) in table {
-        let fake = Fake::start();
+        let fake = FakeHostd::start();
         let seen = answered(&fake, typed).await;
         assert!(seen.contains("? may it: bash: make\n"), "{seen}");
         assert!(!seen.contains("answer with"), "{seen}");

@@ -1,8 +1,8 @@
 //! `run` and `task` against a hostd that cuts connections, dies and comes back.
 
 use super::{
-    Ended,
-    fake::{Fake, MADE},
+    CommandOutput,
+    fake::{FakeHostd, MADE},
     signal, slipway,
 };
 use nix::{pty::openpty, sys::signal::Signal};
@@ -15,15 +15,15 @@ use tokio::{
 };
 
 /// Only bounds hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
-async fn ended(fake: &Fake, arguments: &[&str]) -> Ended {
+async fn ended(fake: &FakeHostd, arguments: &[&str]) -> CommandOutput {
     let output = slipway(&fake.data_dir(), "").args(arguments).output().await.expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
-    Ended { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
+    CommandOutput { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
 }
 
-fn started(fake: &Fake, arguments: &[&str]) -> Child {
+fn started(fake: &FakeHostd, arguments: &[&str]) -> Child {
     let mut command = slipway(&fake.data_dir(), "");
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it runs")
@@ -36,7 +36,7 @@ async fn code_and_errors(child: Child) -> (Option<i32>, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_makes_a_sandbox_shows_the_task_and_leaves_nothing() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let ended = ended(&fake, &["run", "do it", "--timeout", "2m", "-e", "A=b", "--", "print", "2"]).await;
     insta::assert_snapshot!(ended.stdout, @r"
     · agent
@@ -59,7 +59,7 @@ async fn run_makes_a_sandbox_shows_the_task_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_sandbox_is_named_with_its_previews() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let ended = ended(&fake, &["run", "--keep", "do it", "--", "exit", "7"]).await;
     assert!(ended.stdout.ends_with("  port 3000   http://preview\n"), "{}", ended.stdout);
     assert!(ended.stderr.contains(&format!("`slipway run --sandbox {MADE} …`")), "{}", ended.stderr);
@@ -69,7 +69,7 @@ async fn a_kept_sandbox_is_named_with_its_previews() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_of_somebody_is_left_alone() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let ended = ended(&fake, &["run", "--sandbox", "web", "do it", "--", "print", "1"]).await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let acts: Vec<String> = fake.tasks.acts().into_iter().filter(|act| act != "events").collect();
@@ -80,17 +80,17 @@ async fn a_sandbox_of_somebody_is_left_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_comes_once_wherever_the_connection_is_cut() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let id = ended(&fake, &["task", "submit", "web", "p", "--", "print", "400"]).await.stdout;
     let followed = ended(&fake, &["--json", "task", "follow", "web", id.trim()]).await;
     // Exactly as it was sent, and nothing else.
-    assert_eq!(followed.stdout.lines().collect::<Vec<_>>(), fake.tasks.told());
+    assert_eq!(followed.stdout.lines().collect::<Vec<_>>(), fake.tasks.events_json());
     assert_eq!((followed.stderr.as_str(), followed.code), ("", Some(0)));
     let tries = fake.tasks.count("events");
     assert!(tries >= 402, "it was cut {tries} times only");
     // From the middle, and after the end.
     let rest = ended(&fake, &["--json", "task", "follow", "web", id.trim(), "--since", "1000"]).await;
-    let told = fake.tasks.told();
+    let told = fake.tasks.events_json();
     let expected: Vec<&String> = told.iter().skip(300).collect();
     assert_eq!(rest.stdout.lines().collect::<Vec<_>>(), expected);
     let nothing = ended(&fake, &["task", "follow", "web", id.trim(), "--since", "100000"]).await;
@@ -99,7 +99,7 @@ async fn every_event_comes_once_wherever_the_connection_is_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_end_has_its_exit_code() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let table = [
         ("exit", "3", 3),
         ("exit", "0", 1),
@@ -119,9 +119,9 @@ async fn every_end_has_its_exit_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_cancels_and_waits_for_the_end() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let child = started(&fake, &["run", "p", "--", "hang"]);
-    fake.tasks.saw("events", 1).await;
+    fake.tasks.wait_for_act("events", 1).await;
     signal(&child, Signal::SIGINT);
     let (code, stderr) = code_and_errors(child).await;
     assert_eq!(code, Some(130), "{stderr}");
@@ -131,11 +131,11 @@ async fn ctrl_c_cancels_and_waits_for_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_twice_leaves_and_says_how_to_come_back() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let child = started(&fake, &["run", "p", "--", "stubborn"]);
-    fake.tasks.saw("events", 1).await;
+    fake.tasks.wait_for_act("events", 1).await;
     signal(&child, Signal::SIGINT);
-    fake.tasks.saw("cancel", 1).await;
+    fake.tasks.wait_for_act("cancel", 1).await;
     signal(&child, Signal::SIGINT);
     let (code, stderr) = code_and_errors(child).await;
     assert_eq!(code, Some(130), "{stderr}");
@@ -146,9 +146,9 @@ async fn ctrl_c_twice_leaves_and_says_how_to_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_viewer_leaves_with_the_first_ctrl_c_and_the_task_goes_on() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let child = started(&fake, &["task", "submit", "-f", "web", "p", "--", "hang"]);
-    fake.tasks.saw("events", 1).await;
+    fake.tasks.wait_for_act("events", 1).await;
     signal(&child, Signal::SIGINT);
     let (code, stderr) = code_and_errors(child).await;
     assert_eq!((code, fake.tasks.count("cancel")), (Some(130), 0), "{stderr}");
@@ -157,16 +157,16 @@ async fn a_viewer_leaves_with_the_first_ctrl_c_and_the_task_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_followed_through_the_death_of_hostd() {
-    let mut fake = Fake::start();
+    let mut fake = FakeHostd::start();
     let mut child = started(&fake, &["run", "p", "--", "hang"]);
-    fake.tasks.saw("events", 2).await;
-    fake.die().await;
+    fake.tasks.wait_for_act("events", 2).await;
+    fake.stop().await;
     let mut errors = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let told = errors.next_line().await.expect("text").expect("a line");
     assert!(told.starts_with("slipway: connection lost, trying again"), "{told}");
     fake.serve();
     let before = fake.tasks.count("events");
-    fake.tasks.saw("events", before + 1).await;
+    fake.tasks.wait_for_act("events", before + 1).await;
     signal(&child, Signal::SIGINT);
     assert_eq!(child.wait().await.expect("it ends").code(), Some(130));
     // Once is enough.
@@ -180,7 +180,7 @@ async fn a_task_is_followed_through_the_death_of_hostd() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_leaves_ends_the_task() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let mut child = started(&fake, &["run", "p", "--", "print", "40"]);
     drop(child.stdout.take());
     let (code, stderr) = code_and_errors(child).await;
@@ -190,7 +190,7 @@ async fn a_reader_that_leaves_ends_the_task() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_prompt_comes_from_a_pipe() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     for arguments in [&["run", "-", "--", "print", "1"][..], &["run", "--", "print", "1"]] {
         let mut child =
             slipway(&fake.data_dir(), "").args(arguments).stdin(Stdio::piped()).spawn().expect("it runs");
@@ -207,7 +207,7 @@ async fn the_prompt_comes_from_a_pipe() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_before_the_task_leaves_nothing() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let refused = ended(&fake, &["run", "--agent", "nobody", "p"]).await;
     assert_eq!(refused.code, Some(125));
     assert!(refused.stderr.contains("there is no agent nobody"), "{}", refused.stderr);
@@ -224,7 +224,7 @@ async fn what_fails_before_the_task_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_final_is_not_tried_again() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let ended = ended(&fake, &["task", "follow", "web", "nope"]).await;
     assert_eq!(ended.code, Some(125));
     assert!(ended.stderr.starts_with("slipway: there is no such task\n"), "{}", ended.stderr);
@@ -242,7 +242,7 @@ async fn what_is_final_is_not_tried_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_are_submitted_listed_shown_and_cancelled() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let submit = ["task", "submit", "--id", "mine", "web", "make it\nwork", "--", "hang"];
     for _ in 0..2 {
         assert_eq!(ended(&fake, &submit).await.stdout, "mine\n");
@@ -272,13 +272,13 @@ async fn tasks_are_submitted_listed_shown_and_cancelled() {
 }
 
 /// What a terminal of ours is sent.
-async fn on_terminal(fake: &Fake, arguments: &[&str], no_color: bool) -> String {
-    looked_at(fake, arguments, no_color, |_| {}).await
+async fn on_terminal(fake: &FakeHostd, arguments: &[&str], no_color: bool) -> String {
+    on_terminal_watched(fake, arguments, no_color, |_| {}).await
 }
 
 /// The same, for somebody who looks at what was sent so far.
-async fn looked_at(
-    fake: &Fake,
+async fn on_terminal_watched(
+    fake: &FakeHostd,
     arguments: &[&str],
     no_color: bool,
     mut look: impl FnMut(&[u8]) + Send + 'static,
@@ -308,7 +308,7 @@ async fn looked_at(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_cannot_steer_the_terminal() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let seen = on_terminal(&fake, &["run", "p", "--", "evil"], false).await;
     assert!(seen.contains("\nharmless\u{fffd}\n"), "{seen:?}");
     assert!(!seen.contains("\u{1b}[2J") && !seen.contains("\u{1b}]") && !seen.contains("owned"), "{seen:?}");
@@ -332,10 +332,10 @@ fn shows_seconds(seen: &[u8]) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_task_shows_that_time_goes_by() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     let (data_dir, (tell, told)) = (fake.data_dir(), oneshot::channel());
     let canceller = tokio::spawn(async move {
-        let shown = timeout(PATIENCE, told).await;
+        let shown = timeout(HANG_TIMEOUT, told).await;
         (shown.is_ok(), super::run(&data_dir, "task cancel web quiet").await.code)
     });
     let mut tell = Some(tell);
@@ -347,14 +347,14 @@ async fn a_silent_task_shows_that_time_goes_by() {
         }
     };
     let follow = ["task", "submit", "-f", "--id", "quiet", "web", "p", "--", "hang"];
-    let seen = looked_at(&fake, &follow, false, look).await;
+    let seen = on_terminal_watched(&fake, &follow, false, look).await;
     assert!(seen.contains("cancelled"), "{seen:?}");
     assert_eq!(canceller.await.expect("it runs"), (true, Some(0)), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn help_and_completions_know_the_commands() {
-    let fake = Fake::start();
+    let fake = FakeHostd::start();
     for line in ["run --help", "task submit --help", "task follow --help"] {
         let help = super::run(&fake.data_dir(), line).await.stdout;
         assert!(help.contains("Examples:\n  slipway "), "{line}: {help}");

@@ -1,6 +1,6 @@
 //! Execs of the fake: a log each, an end, and what was done to them.
 
-use super::serve::{Answer, Pieces, document, error};
+use super::serve::{FakeResponse, Pieces, document, error};
 use bytes::Bytes;
 use hyper::body::Frame;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub struct Execs {
 }
 
 impl Execs {
-    pub async fn answer(&self, method: &str, path: &[&str], query: &str, body: &Bytes) -> Answer {
+    pub async fn answer(&self, method: &str, path: &[&str], query: &str, body: &Bytes) -> FakeResponse {
         match (method, path) {
             ("POST", []) => self.create(body),
             ("GET", [id]) => document(200, &self.view(id)),
@@ -51,7 +51,7 @@ impl Execs {
     }
 
     /// Waits until an act begins with the text.
-    pub async fn saw(&self, text: &str) {
+    pub async fn wait_for_act(&self, text: &str) {
         let mut acts = self.acts.subscribe();
         acts.wait_for(|acts| acts.iter().any(|act| act.starts_with(text))).await.expect("the sender lives");
     }
@@ -60,7 +60,7 @@ impl Execs {
         self.acts.send_modify(|acts| acts.push(text.to_owned()));
     }
 
-    fn create(&self, body: &Bytes) -> Answer {
+    fn create(&self, body: &Bytes) -> FakeResponse {
         let body: Value = serde_json::from_slice(body).expect("JSON");
         let argv: Vec<String> = serde_json::from_value(body["argv"].clone()).expect("argv");
         let id = text(&body["id"]);
@@ -90,7 +90,7 @@ impl Execs {
         view
     }
 
-    fn stdin(&self, id: &str, body: &Bytes, eof: bool) -> Answer {
+    fn stdin(&self, id: &str, body: &Bytes, eof: bool) -> FakeResponse {
         let mut all = self.all.lock().expect("no panic");
         let exec = all.get_mut(id).expect("an exec");
         if exec.exit.is_some() {
@@ -106,14 +106,14 @@ impl Execs {
         document(200, &json!({}))
     }
 
-    fn end(&self, id: &str, act: &str, exit: Value) -> Answer {
+    fn end(&self, id: &str, act: &str, exit: Value) -> FakeResponse {
         self.all.lock().expect("no panic").get_mut(id).expect("an exec").exit.get_or_insert(exit);
         self.act(act);
         document(200, &json!({}))
     }
 
     /// What is after the cursor once the exec has ended; cut in the middle where it is long.
-    async fn output(&self, id: &str, query: &str) -> Answer {
+    async fn output(&self, id: &str, query: &str) -> FakeResponse {
         self.act("output");
         let mut acts = self.acts.subscribe();
         let ended = |_: &Vec<String>| self.all.lock().expect("no panic")[id].exit.is_some();

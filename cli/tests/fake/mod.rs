@@ -26,7 +26,7 @@ mod execs;
 mod serve;
 mod tasks;
 
-pub use serve::Fake;
+pub use serve::FakeHostd;
 
 pub const WEB: &str = "01jb9xyzabcdefghjkmnpqrstv";
 pub const API: &str = "01kb9xyzabcdefghjkmnpqrstv";

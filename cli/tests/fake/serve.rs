@@ -3,7 +3,7 @@
 use super::{
     API, MADE, WEB,
     execs::Execs,
-    tasks::{Asked, Tasks},
+    tasks::{TaskHttpRequest, Tasks},
 };
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -23,16 +23,16 @@ use tokio::{
 };
 
 pub type Pieces = Vec<Result<Frame<Bytes>, io::Error>>;
-pub type Answer = (u16, Pieces);
+pub type FakeResponse = (u16, Pieces);
 
-pub struct Fake {
+pub struct FakeHostd {
     pub execs: Arc<Execs>,
     pub tasks: Arc<Tasks>,
     directory: tempfile::TempDir,
     server: Option<JoinHandle<()>>,
 }
 
-impl Fake {
+impl FakeHostd {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut fake = Self { execs: Arc::default(), tasks: Arc::default(), directory, server: None };
@@ -60,7 +60,7 @@ impl Fake {
     }
 
     /// As kill -9: every connection is cut, and nobody serves.
-    pub async fn die(&mut self) {
+    pub async fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
             let _ = server.await;
@@ -100,7 +100,7 @@ async fn answer(
         ("GET", ["v1", "sandboxes", WEB]) => document(200, &sandboxes()[0]),
         ("GET", ["v1", "sandboxes", MADE]) => document(200, &sandbox(MADE, "made")),
         (method, ["v1", "sandboxes", id @ (WEB | MADE), "tasks", rest @ ..]) => {
-            tasks.answer(method, id, rest, &Asked { body: &body, after }).await
+            tasks.answer(method, id, rest, &TaskHttpRequest { body: &body, after }).await
         }
         ("GET", ["v1", "agents"]) => document(200, &json!({ "items": agents() })),
         ("GET", ["v1", "events"]) => (200, events(after)),
@@ -117,7 +117,7 @@ async fn answer(
     Ok(Response::builder().status(status).body(StreamBody::new(Box::pin(pieces) as _)).expect("a response"))
 }
 
-pub fn document(status: u16, body: &Value) -> Answer {
+pub fn document(status: u16, body: &Value) -> FakeResponse {
     (status, vec![Ok(Frame::data(Bytes::from(body.to_string())))])
 }
 

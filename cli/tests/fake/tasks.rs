@@ -2,7 +2,7 @@
 
 use super::{
     WEB,
-    serve::{Answer, Pieces, document, error},
+    serve::{FakeResponse, Pieces, document, error},
 };
 use bytes::Bytes;
 use hyper::body::Frame;
@@ -29,9 +29,15 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    pub async fn answer(&self, method: &str, sandbox: &str, path: &[&str], asked: &Asked<'_>) -> Answer {
+    pub async fn answer(
+        &self,
+        method: &str,
+        sandbox: &str,
+        path: &[&str],
+        request: &TaskHttpRequest<'_>,
+    ) -> FakeResponse {
         match (method, path) {
-            ("POST", []) => self.submit(sandbox, asked.body),
+            ("POST", []) => self.submit(sandbox, request.body),
             ("GET", []) => {
                 let ids: Vec<String> = self.all.lock().expect("no panic").keys().rev().cloned().collect();
                 let items: Vec<Value> = ids.iter().map(|id| self.view(id, false)).collect();
@@ -41,9 +47,9 @@ impl Tasks {
                 document(404, &error("not_found", "there is no such task"))
             }
             ("GET", [id]) => document(200, &self.view(id, true)),
-            ("GET", [id, "events"]) => self.events(id, asked.after).await,
+            ("GET", [id, "events"]) => self.events(id, request.after).await,
             ("POST", [id, "cancel"]) => self.cancel(id),
-            ("POST", [id, "permissions", "p1"]) => self.permit(id, asked.body),
+            ("POST", [id, "permissions", "p1"]) => self.decide_permission(id, request.body),
             _ => document(404, &error("not_found", "no such thing")),
         }
     }
@@ -61,7 +67,7 @@ impl Tasks {
     }
 
     /// Waits until an act was seen so often.
-    pub async fn saw(&self, act: &str, times: usize) {
+    pub async fn wait_for_act(&self, act: &str, times: usize) {
         let mut acts = self.acts.subscribe();
         let often = |acts: &Vec<String>| acts.iter().filter(|known| *known == act).count() >= times;
         acts.wait_for(often).await.expect("the sender lives");
@@ -74,12 +80,12 @@ impl Tasks {
     }
 
     /// The JSON of every event of the only task.
-    pub fn told(&self) -> Vec<String> {
+    pub fn events_json(&self) -> Vec<String> {
         let all = self.all.lock().expect("no panic");
         all.values().next().expect("a task").events.iter().map(Value::to_string).collect()
     }
 
-    fn submit(&self, sandbox: &str, body: &Bytes) -> Answer {
+    fn submit(&self, sandbox: &str, body: &Bytes) -> FakeResponse {
         let body: Value = serde_json::from_slice(body).expect("JSON");
         let id = body["id"].as_str().expect("slipway chooses the id").to_owned();
         let argv: Vec<String> = serde_json::from_value(body["command"].clone()).unwrap_or_default();
@@ -95,13 +101,13 @@ impl Tasks {
             ended: false,
         });
         if task.events.is_empty() {
-            task.play(&id, &argv);
+            task.run_program(&id, &argv);
         }
         drop(all);
         document(202, &self.view(&id, true))
     }
 
-    fn cancel(&self, id: &str) -> Answer {
+    fn cancel(&self, id: &str) -> FakeResponse {
         let mut all = self.all.lock().expect("no panic");
         let task = all.get_mut(id).expect("it is known");
         if !task.ended && task.body["command"][0] != "stubborn" {
@@ -112,12 +118,12 @@ impl Tasks {
         document(202, &self.view(id, true))
     }
 
-    fn permit(&self, id: &str, body: &Bytes) -> Answer {
+    fn decide_permission(&self, id: &str, body: &Bytes) -> FakeResponse {
         let answer: Value = serde_json::from_slice(body).expect("JSON");
         let mut all = self.all.lock().expect("no panic");
         let task = all.get_mut(id).expect("it is known");
         let state = if answer["decision"] == "allow" { "allowed" } else { "denied" };
-        task.tell(id, "permission", &permission(state));
+        task.push_event(id, "permission", &permission(state));
         task.end(id, &json!({ "status": "succeeded" }));
         drop(all);
         self.act(format!("permission {answer}"));
@@ -140,7 +146,7 @@ impl Tasks {
 
     /// One event that was not seen yet, before it one that was, after it a part of the next, another part each
     /// time; then the connection is cut. Nothing when all was seen, and a wait when there is nothing new yet.
-    async fn events(&self, id: &str, after: Option<u64>) -> Answer {
+    async fn events(&self, id: &str, after: Option<u64>) -> FakeResponse {
         self.act("events");
         let try_number = self.count("events");
         let after = after.unwrap_or(0);
@@ -171,34 +177,34 @@ impl Tasks {
 }
 
 /// What a request says beside its path.
-pub struct Asked<'a> {
+pub struct TaskHttpRequest<'a> {
     pub body: &'a Bytes,
     pub after: Option<u64>,
 }
 
 impl Task {
     /// Lets the program do what its name says.
-    fn play(&mut self, id: &str, argv: &[String]) {
+    fn run_program(&mut self, id: &str, argv: &[String]) {
         let word = |n: usize| argv.get(n).map(String::as_str).unwrap_or_default();
-        self.tell(id, "status", &json!({ "phase": "agent" }));
+        self.push_event(id, "status", &json!({ "phase": "agent" }));
         match word(0) {
             "print" => {
                 for n in 0..word(1).parse().expect("a number") {
-                    self.tell(id, "message", &json!({ "text": format!("line {n}") }));
+                    self.push_event(id, "message", &json!({ "text": format!("line {n}") }));
                 }
                 self.end(id, &json!({ "status": "succeeded" }));
             }
             "evil" => {
-                self.tell(
+                self.push_event(
                     id,
                     "message",
                     &json!({ "text": "\u{1b}[2J\u{1b}]0;owned\u{7}harm", "partial": true }),
                 );
-                self.tell(id, "message", &json!({ "text": "G1szMW1sZXNz/w==", "encoding": "base64" }));
+                self.push_event(id, "message", &json!({ "text": "G1szMW1sZXNz/w==", "encoding": "base64" }));
                 self.end(id, &json!({ "status": "succeeded" }));
             }
             "hang" | "stubborn" | "" => {}
-            "ask" => self.tell(id, "permission", &permission("asked")),
+            "ask" => self.push_event(id, "permission", &permission("asked")),
             "exit" => {
                 let code: i32 = word(1).parse().expect("a number");
                 let exit = json!({ "kind": "exited", "code": code });
@@ -208,7 +214,7 @@ impl Task {
         }
     }
 
-    fn tell(&mut self, id: &str, kind: &str, fact: &Value) {
+    fn push_event(&mut self, id: &str, kind: &str, fact: &Value) {
         let number = self.events.len() as u64 + 1;
         let mut event = json!({ "seq": 100 + number * SEQ_STEP, "time": "2026-11-16T08:00:00.000Z", "task": id,
             "sandbox": WEB, "number": number, "kind": kind });
@@ -228,7 +234,7 @@ impl Task {
         for (name, value) in how.as_object().expect("an object") {
             result[name] = value.clone();
         }
-        self.tell(id, "done", &json!({ "result": result }));
+        self.push_event(id, "done", &json!({ "result": result }));
         self.ended = true;
     }
 }

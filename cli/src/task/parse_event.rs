@@ -4,19 +4,19 @@ use protocol::{TaskFact, TaskResult, api::TaskEventView};
 use serde_json::{Map, Value};
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum ParsedFact {
     Known(TaskFact),
     /// Of a later hostd.
     Unknown(Map<String, Value>),
 }
 
 /// The view has the kind beside its fields, the words between hostd and runtimed call it `type`.
-pub fn told(event: &TaskEventView) -> Told {
+pub fn parse_fact(event: &TaskEventView) -> ParsedFact {
     let mut fields = event.fact.clone();
     fields.insert("type".to_owned(), Value::String(event.kind.clone()));
     match serde_json::from_value(Value::Object(fields)) {
-        Ok(fact) => Told::Known(fact),
-        Err(_) => Told::Unknown(event.fact.clone()),
+        Ok(fact) => ParsedFact::Known(fact),
+        Err(_) => ParsedFact::Unknown(event.fact.clone()),
     }
 }
 

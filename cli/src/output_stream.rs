@@ -2,10 +2,10 @@
 //! cut: by the cursor of the last chunk, so that nothing is lost and nothing comes twice.
 
 use crate::{
-    client::{Ask, Client, ClientError},
+    client::{ApiRequest, Client, ClientError},
     failure::{Failure, eprint_line},
     limits,
-    patience::Patience,
+    retry::Retry,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
@@ -14,26 +14,26 @@ use hyper::body::Incoming;
 use protocol::{Chunk, Encoding, Payload, api::ApiErrorCode};
 use std::sync::Arc;
 
-pub struct Follow {
+pub struct OutputStream {
     client: Arc<Client>,
     /// Without a position: may say where to begin (`tail`).
-    first: Ask,
+    first_request: ApiRequest,
     /// Without a position: for every later request.
-    again: Ask,
+    resume_request: ApiRequest,
     follow: bool,
     cursor: Option<u64>,
-    lines: Option<Lines>,
-    patience: Patience,
+    lines: Option<BodyLines>,
+    retry: Retry,
 }
 
-impl Follow {
+impl OutputStream {
     /// `path` is the resource; `tail` the number of lines to begin with, all when absent.
     pub fn new(client: Arc<Client>, path: &str, follow: bool, tail: Option<u64>) -> Self {
-        let read = Ask::get(path).query_if("follow", follow.then_some(1));
-        let first = read.clone().query_if("tail", tail);
+        let read = ApiRequest::get(path).query_if("follow", follow.then_some(1));
+        let first_request = read.clone().query_if("tail", tail);
         // A sandbox that was stopped meanwhile shall not be woken by us.
-        let again = read.query("wake", 0);
-        Self { client, first, again, follow, cursor: None, lines: None, patience: Patience::new() }
+        let resume_request = read.query("wake", 0);
+        Self { client, first_request, resume_request, follow, cursor: None, lines: None, retry: Retry::new() }
     }
 
     /// The next chunk that was not seen yet; `End` is the last.
@@ -45,7 +45,7 @@ impl Follow {
                 Err(error) if error.is(ApiErrorCode::HistoryGone) => self.skip_trimmed(&error)?,
                 Err(error) => {
                     self.lines = None;
-                    self.patience.wait(error).await?;
+                    self.retry.backoff(error).await?;
                 }
             }
         }
@@ -53,34 +53,35 @@ impl Follow {
 
     async fn try_next(&mut self) -> Result<Option<Chunk>, ClientError> {
         if self.lines.is_none() {
-            let ask = match self.cursor {
-                Some(cursor) => self.again.clone().query("after", cursor),
-                None => self.first.clone(),
+            let request = match self.cursor {
+                Some(cursor) => self.resume_request.clone().query("after", cursor),
+                None => self.first_request.clone(),
             };
-            self.lines = Some(Lines::new(self.client.open(ask).await?.into_body()));
+            self.lines = Some(BodyLines::new(self.client.open(request).await?.into_body()));
         }
         let line = match &mut self.lines {
             Some(lines) => lines.next().await?,
             None => None,
         };
-        let line = line.ok_or(ClientError::Early)?;
-        let chunk = serde_json::from_slice(&line).map_err(|error| ClientError::Strange(error.to_string()))?;
+        let line = line.ok_or(ClientError::Incomplete)?;
+        let chunk = serde_json::from_slice(&line)
+            .map_err(|error| ClientError::UnexpectedResponse(error.to_string()))?;
         match chunk {
             // The sandbox or hostd goes away while the job goes on.
-            Chunk::End { ended: false, .. } if self.follow => Err(ClientError::Early),
-            chunk => Ok(self.take(chunk)),
+            Chunk::End { ended: false, .. } if self.follow => Err(ClientError::Incomplete),
+            chunk => Ok(self.record(chunk)),
         }
     }
 
     /// Notes where the chunk ends, and drops one that was seen before.
-    fn take(&mut self, chunk: Chunk) -> Option<Chunk> {
+    fn record(&mut self, chunk: Chunk) -> Option<Chunk> {
         let (cursor, is_end) = match &chunk {
             Chunk::Output { cursor, .. } | Chunk::Gap { cursor, .. } => (*cursor, false),
             Chunk::End { cursor, .. } => (*cursor, true),
         };
         let new = self.cursor.is_none_or(|seen| cursor > seen);
         if new {
-            self.patience.renew();
+            self.retry.reset();
             self.cursor = Some(cursor);
         }
         (new || is_end).then_some(chunk)
@@ -89,9 +90,9 @@ impl Follow {
     fn skip_trimmed(&mut self, error: &ClientError) -> Result<(), Failure> {
         let oldest =
             error.api().and_then(|api| api.detail.oldest.as_deref()).and_then(|text| text.parse().ok());
-        let oldest: u64 = oldest.ok_or_else(|| Failure::refused(error.to_string()))?;
+        let oldest: u64 = oldest.ok_or_else(|| Failure::new(error.to_string()))?;
         if self.cursor.is_some_and(|cursor| oldest <= cursor) {
-            return Err(Failure::refused(error.to_string()));
+            return Err(Failure::new(error.to_string()));
         }
         eprint_line("slipway: older output is not kept any more; going on with what there is");
         self.cursor = Some(oldest);
@@ -107,19 +108,19 @@ pub fn payload_bytes(payload: &Payload) -> Result<Bytes, Failure> {
         Encoding::Base64 => STANDARD
             .decode(&payload.data)
             .map(Bytes::from)
-            .map_err(|error| ClientError::Strange(format!("base64: {error}")).into()),
+            .map_err(|error| ClientError::UnexpectedResponse(format!("base64: {error}")).into()),
     }
 }
 
 /// A body, line by line. A last line without its end was cut and is dropped.
-struct Lines {
+struct BodyLines {
     body: Incoming,
     buffer: BytesMut,
     /// Bytes of the buffer that are known to have no end of line.
     searched: usize,
 }
 
-impl Lines {
+impl BodyLines {
     fn new(body: Incoming) -> Self {
         Self { body, buffer: BytesMut::new(), searched: 0 }
     }
@@ -136,11 +137,11 @@ impl Lines {
             }
             self.searched = self.buffer.len();
             if self.buffer.len() > limits::LINE_MAX_BYTES {
-                return Err(ClientError::Strange("a line without an end".to_owned()));
+                return Err(ClientError::UnexpectedResponse("a line without an end".to_owned()));
             }
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(ClientError::Cut(error)),
+                Some(Err(error)) => return Err(ClientError::ConnectionLost(error)),
                 Some(Ok(frame)) => self.buffer.extend_from_slice(&frame.into_data().unwrap_or_default()),
             }
         }

@@ -162,5 +162,5 @@ fn health(text: &str) -> Result<Health, String> {
 }
 
 #[cfg(test)]
-#[path = "parse_tests.rs"]
+#[path = "value_parser_tests.rs"]
 mod tests;

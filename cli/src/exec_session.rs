@@ -7,20 +7,20 @@
 //! ```
 
 use crate::{
-    client::{Ask, Client},
-    ending,
+    client::{ApiRequest, Client},
+    exec_outcome,
     failure::{Failure, eprint_line},
-    follow::Follow,
     output::Output,
+    output_stream::OutputStream,
     printer::{Printer, RawFlag},
-    signals::{Received, Signals},
+    signals::{Signals, UserSignal},
     stdin,
 };
 use protocol::{CancelRequest, SignalRequest, SignalScope, api::ApiErrorCode};
 use std::sync::Arc;
 use tokio::task::{JoinHandle, block_in_place};
 
-pub struct Session {
+pub struct ExecSession {
     pub client: Arc<Client>,
     pub output: Output,
     /// `/v1/sandboxes/{id}/execs/{exec}`.
@@ -29,21 +29,22 @@ pub struct Session {
     pub raw: RawFlag,
 }
 
-impl Session {
+impl ExecSession {
     /// Gives the exit code of the command.
     pub async fn run(self) -> Result<u8, Failure> {
-        match self.attend().await? {
-            Attended::Ended { interrupted } => {
-                ending::conclude(&self.client, self.output, &self.path, interrupted).await
+        match self.follow().await? {
+            SessionEnd::Ended { interrupted } => {
+                exec_outcome::report_exit(&self.client, self.output, &self.path, interrupted).await
             }
-            Attended::Left(code) => Ok(code),
+            SessionEnd::Left(code) => Ok(code),
         }
     }
 
-    async fn attend(&self) -> Result<Attended, Failure> {
+    async fn follow(&self) -> Result<SessionEnd, Failure> {
         // First: from here on Ctrl-C means the command and not us.
         let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
-        let follow = Follow::new(Arc::clone(&self.client), &format!("{}/output", self.path), true, None);
+        let follow =
+            OutputStream::new(Arc::clone(&self.client), &format!("{}/output", self.path), true, None);
         let mut printer = tokio::spawn(print(follow, Printer::new(self.output, self.raw)));
         let mut pump = self.pump();
         let mut interrupts = 0;
@@ -52,11 +53,11 @@ impl Session {
                 // A task is not cancelled by not being looked at.
                 printed = &mut printer => {
                     pump.abort();
-                    return self.printed(flat(printed), interrupts > 0).await;
+                    return self.on_output_end(flatten_join(printed), interrupts > 0).await;
                 }
                 // The same. When it ended well there is no more input, and nothing more to wait for here.
                 pumped = &mut pump => {
-                    if let Err(failure) = flat(pumped) {
+                    if let Err(failure) = flatten_join(pumped) {
                         printer.abort();
                         self.cancel().await;
                         return Err(failure);
@@ -65,9 +66,9 @@ impl Session {
                 }
                 // A signal that came is kept until it is asked for.
                 signal = signals.next() => {
-                    interrupts += u32::from(signal == Received::Interrupt);
-                    if let Some(code) = self.pass_on(signal, interrupts).await {
-                        return Ok(Attended::Left(code));
+                    interrupts += u32::from(signal == UserSignal::Interrupt);
+                    if let Some(code) = self.forward_signal(signal, interrupts).await {
+                        return Ok(SessionEnd::Left(code));
                     }
                 }
             }
@@ -83,12 +84,16 @@ impl Session {
     }
 
     /// The last chunk was printed, or printing failed.
-    async fn printed(&self, printed: Result<(), Failure>, interrupted: bool) -> Result<Attended, Failure> {
+    async fn on_output_end(
+        &self,
+        printed: Result<(), Failure>,
+        interrupted: bool,
+    ) -> Result<SessionEnd, Failure> {
         match printed {
-            Ok(()) => Ok(Attended::Ended { interrupted }),
+            Ok(()) => Ok(SessionEnd::Ended { interrupted }),
             // The sandbox was stopped: hostd knows what became of the command.
             Err(Failure::Client(error)) if error.is(ApiErrorCode::NotRunning) => {
-                Ok(Attended::Ended { interrupted })
+                Ok(SessionEnd::Ended { interrupted })
             }
             Err(failure) => {
                 // Nobody reads any more: it would run for nobody, as after SIGPIPE.
@@ -102,21 +107,23 @@ impl Session {
 
     /// Gives a code when the command is to be left alone. Requests run beside: a hostd that does not
     /// answer must not make us deaf to the next Ctrl-C.
-    async fn pass_on(&self, signal: Received, interrupts: u32) -> Option<u8> {
+    async fn forward_signal(&self, signal: UserSignal, interrupts: u32) -> Option<u8> {
         match signal {
-            Received::Interrupt if interrupts > 2 => {
+            UserSignal::Interrupt if interrupts > 2 => {
                 eprint_line("slipway: left it; `slipway ps` shows whether it still runs");
                 return Some(130);
             }
-            Received::Interrupt if interrupts == 2 => {
+            UserSignal::Interrupt if interrupts == 2 => {
                 eprint_line("slipway: cancelling; once more leaves without waiting");
-                self.beside(Ask::post(format!("{}/cancel", self.path)).json(&CancelRequest::default()));
+                self.send_in_background(
+                    ApiRequest::post(format!("{}/cancel", self.path)).json(&CancelRequest::default()),
+                );
             }
-            Received::Interrupt => self.beside(self.signal("INT")),
-            Received::Terminate => self.beside(self.signal("TERM")),
+            UserSignal::Interrupt => self.send_in_background(self.signal("INT")),
+            UserSignal::Terminate => self.send_in_background(self.signal("TERM")),
             // Not listened to.
-            Received::Resize => {}
-            Received::HangUp => {
+            UserSignal::Resize => {}
+            UserSignal::HangUp => {
                 // Our terminal is gone. Nobody can be told when this fails.
                 let _ = self.client.send(self.signal("HUP")).await;
                 return Some(129);
@@ -125,16 +132,16 @@ impl Session {
         None
     }
 
-    fn signal(&self, name: &str) -> Ask {
+    fn signal(&self, name: &str) -> ApiRequest {
         let body = SignalRequest { signal: name.to_owned(), scope: SignalScope::Group };
-        Ask::post(format!("{}/signal", self.path)).json(&body)
+        ApiRequest::post(format!("{}/signal", self.path)).json(&body)
     }
 
-    fn beside(&self, ask: Ask) {
+    fn send_in_background(&self, request: ApiRequest) {
         let client = Arc::clone(&self.client);
         // Bounded by the deadline of the request. An exec that has just ended refuses it, rightly.
         tokio::spawn(async move {
-            if let Err(error) = client.send(ask).await
+            if let Err(error) = client.send(request).await
                 && error.api().is_none()
             {
                 eprint_line(&format!("slipway: could not pass the signal on: {error}"));
@@ -146,18 +153,18 @@ impl Session {
         // What comes next tells of the failure that made us cancel; a second one would only hide it.
         let _ = self
             .client
-            .send(Ask::post(format!("{}/cancel", self.path)).json(&CancelRequest::default()))
+            .send(ApiRequest::post(format!("{}/cancel", self.path)).json(&CancelRequest::default()))
             .await;
     }
 }
 
-enum Attended {
+enum SessionEnd {
     Ended { interrupted: bool },
     Left(u8),
 }
 
 /// Prints every chunk to the stream it came from.
-pub async fn print(mut follow: Follow, mut printer: Printer) -> Result<(), Failure> {
+pub async fn print(mut follow: OutputStream, mut printer: Printer) -> Result<(), Failure> {
     loop {
         let chunk = follow.next().await?;
         // A slow reader of our output must not stop signals from being seen.
@@ -168,6 +175,6 @@ pub async fn print(mut follow: Follow, mut printer: Printer) -> Result<(), Failu
     }
 }
 
-fn flat(joined: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
-    joined.unwrap_or_else(|error| Err(Failure::refused(format!("a part of slipway broke: {error}"))))
+fn flatten_join(joined: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
+    joined.unwrap_or_else(|error| Err(Failure::new(format!("a part of slipway broke: {error}"))))
 }

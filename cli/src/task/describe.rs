@@ -1,12 +1,15 @@
 //! Tasks as lines for people. Pure.
 
+use super::{
+    style::Style,
+    summary::{Listing, summary},
+};
 use crate::{
-    age::age,
+    humanize::age,
     output::{Colour, Output},
     sanitize::one_line,
     table::{Cell, Table},
-    task::{Listing, Style, summary},
-    text::{short, word},
+    text::{truncate, wire_name},
 };
 use protocol::{TaskStatus, api::TaskAnswer};
 
@@ -22,7 +25,7 @@ pub fn table(tasks: &[TaskAnswer], output: Output) -> String {
             status_cell(task),
             task.agent.clone().into(),
             age(&task.created_at).into(),
-            short(&task.prompt, PROMPT_COLUMNS).into(),
+            truncate(&task.prompt, PROMPT_COLUMNS).into(),
         ]);
     }
     table.render(output)
@@ -30,14 +33,14 @@ pub fn table(tasks: &[TaskAnswer], output: Output) -> String {
 
 /// The status with what is behind it: the phase that goes on, or the reason.
 fn status_text(task: &TaskAnswer) -> String {
-    let status = word(&task.status);
+    let status = wire_name(&task.status);
     match (task.status, task.failure_reason) {
         (TaskStatus::Running, _) if task.cancelling => format!("{status} (cancelling)"),
         (TaskStatus::Running, _) if !task.open_permissions.is_empty() => {
-            format!("waiting for permission {}", short(&task.open_permissions.join(", "), PROMPT_COLUMNS))
+            format!("waiting for permission {}", truncate(&task.open_permissions.join(", "), PROMPT_COLUMNS))
         }
-        (TaskStatus::Running, _) => format!("{status} ({})", word(&task.phase)),
-        (TaskStatus::Failed, Some(reason)) => format!("{status} ({})", word(&reason)),
+        (TaskStatus::Running, _) => format!("{status} ({})", wire_name(&task.phase)),
+        (TaskStatus::Failed, Some(reason)) => format!("{status} ({})", wire_name(&reason)),
         (TaskStatus::Queued, _) if task.cancelling => format!("{status} (cancelling)"),
         (TaskStatus::Queued | TaskStatus::Succeeded | TaskStatus::Failed | TaskStatus::Cancelled, _) => {
             status
@@ -62,7 +65,7 @@ pub fn describe(task: &TaskAnswer, style: Style) -> String {
     field("sandbox", task.sandbox_id.as_str());
     field("status", &status_text(task));
     if let Some(first) = task.open_permissions.first() {
-        let (sandbox, id, first) = (task.sandbox_id, &task.id, short(first, PROMPT_COLUMNS));
+        let (sandbox, id, first) = (task.sandbox_id, &task.id, truncate(first, PROMPT_COLUMNS));
         field(
             "answer",
             &format!(
@@ -70,7 +73,7 @@ pub fn describe(task: &TaskAnswer, style: Style) -> String {
             ),
         );
     }
-    field("agent", &short(&task.agent, PROMPT_COLUMNS));
+    field("agent", &truncate(&task.agent, PROMPT_COLUMNS));
     field("prompt", &one_line(&task.prompt, PROMPT_WHOLE_CHARS));
     field("created", &format!("{} ago", age(&task.created_at)));
     if let Some(result) = &task.result {
@@ -81,5 +84,5 @@ pub fn describe(task: &TaskAnswer, style: Style) -> String {
 }
 
 #[cfg(test)]
-#[path = "task_view_tests.rs"]
+#[path = "describe_tests.rs"]
 mod tests;

@@ -2,15 +2,15 @@
 //! asked; the events say how to answer.
 
 use super::{
-    fact::{Told, told},
-    permission::{choices, typed},
+    parse_event::{ParsedFact, parse_fact},
+    permission::{choices, parse_answer},
     screen::Screen,
     submit::TaskRef,
 };
 use crate::{
-    client::{Ask, Client, ClientError},
+    client::{ApiRequest, Client, ClientError},
+    event_stream::EventFrame,
     failure::Failure,
-    feed::Frame,
     output::Output,
 };
 use protocol::{Permission, PermissionAnswer, PermissionState, TaskFact, api::ApiErrorCode};
@@ -27,20 +27,20 @@ use tokio::{
 const WAITING_MAX: usize = 64;
 
 /// Asks until it is dropped.
-pub struct Questions {
+pub struct PermissionPrompts {
     asked: mpsc::Sender<Permission>,
     /// Ids of those that were decided, by whomever.
     decided: watch::Sender<Vec<String>>,
     asking: JoinHandle<()>,
 }
 
-impl Drop for Questions {
+impl Drop for PermissionPrompts {
     fn drop(&mut self) {
         self.asking.abort();
     }
 }
 
-impl Questions {
+impl PermissionPrompts {
     /// None where there is nobody to ask.
     pub fn start(client: &Arc<Client>, output: Output, task: &TaskRef, screen: &Arc<Screen>) -> Option<Self> {
         if output.json || !stdin().is_terminal() || !stdout().is_terminal() {
@@ -48,21 +48,21 @@ impl Questions {
         }
         let (asked, questions) = mpsc::channel(WAITING_MAX);
         let (decided, decisions) = watch::channel(Vec::new());
-        let asker = Asker {
+        let prompt_loop = PromptLoop {
             client: Arc::clone(client),
             task: task.clone(),
             screen: Arc::clone(screen),
             decisions,
-            lines: Lines::default(),
+            lines: TypedLines::default(),
         };
-        let asking = tokio::spawn(asker.run(questions));
+        let asking = tokio::spawn(prompt_loop.run(questions));
         Some(Self { asked, decided, asking })
     }
 
     /// Looks whether an event asks for something, or says that it is decided.
-    pub fn see(&self, frame: &Frame) {
+    pub fn on_event(&self, frame: &EventFrame) {
         let Ok(event) = serde_json::from_str(&frame.data) else { return };
-        let Told::Known(TaskFact::Permission(permission)) = told(&event) else { return };
+        let ParsedFact::Known(TaskFact::Permission(permission)) = parse_fact(&event) else { return };
         if permission.state == PermissionState::Asked {
             // More than anybody answers: they can be answered by their ids.
             let _ = self.asked.try_send(*permission);
@@ -72,43 +72,43 @@ impl Questions {
     }
 }
 
-struct Asker {
+struct PromptLoop {
     client: Arc<Client>,
     task: TaskRef,
     screen: Arc<Screen>,
     decisions: watch::Receiver<Vec<String>>,
-    lines: Lines,
+    lines: TypedLines,
 }
 
-impl Asker {
+impl PromptLoop {
     async fn run(mut self, mut questions: mpsc::Receiver<Permission>) {
         while let Some(permission) = questions.recv().await {
-            self.one(&permission).await;
-            self.screen.answered();
+            self.ask(&permission).await;
+            self.screen.prompt_done();
         }
     }
 
-    async fn one(&mut self, permission: &Permission) {
+    async fn ask(&mut self, permission: &Permission) {
         loop {
             let is_decided = |decided: &Vec<String>| decided.contains(&permission.id);
             if is_decided(&self.decisions.borrow()) {
                 return;
             }
-            self.screen.ask(&format!("  {}?", choices(permission)));
+            self.screen.show_prompt(&format!("  {}?", choices(permission)));
             let line = tokio::select! {
                 // A line that was begun is kept for the next question.
                 line = self.lines.next() => line,
                 // Only waits.
                 _ = self.decisions.wait_for(is_decided) => {
-                    self.screen.tell("");
+                    self.screen.print_message("");
                     return;
                 }
             };
             // At the end of the input nobody can be asked any more.
             let Some(line) = line else { return };
-            let Some(answer) = typed(&line, permission) else { continue };
+            let Some(answer) = parse_answer(&line, permission) else { continue };
             if let Err(error) = send(&self.client, &self.task, &permission.id, &answer).await {
-                self.screen.tell(&format!("slipway: {error}"));
+                self.screen.print_message(&format!("slipway: {error}"));
             }
             return;
         }
@@ -116,7 +116,7 @@ impl Asker {
 }
 
 /// Answers a permission of a task.
-pub async fn answer(
+pub async fn answer_permission(
     client: &Client,
     task: &TaskRef,
     permission: &str,
@@ -132,7 +132,7 @@ async fn send(
     answer: &PermissionAnswer,
 ) -> Result<(), ClientError> {
     let path = format!("{}/permissions/{}", task.path(), crate::client::encode(permission));
-    match client.send(Ask::post(path).json(answer)).await {
+    match client.send(ApiRequest::post(path).json(answer)).await {
         Ok(_) => Ok(()),
         // Somebody else was quicker, or the agent went on: the events say which.
         Err(error) if error.is(ApiErrorCode::NotRunning) => Ok(()),
@@ -142,11 +142,11 @@ async fn send(
 
 /// Lines that a person types, from the first question on.
 #[derive(Default)]
-struct Lines {
+struct TypedLines {
     typed: Option<mpsc::Receiver<String>>,
 }
 
-impl Lines {
+impl TypedLines {
     async fn next(&mut self) -> Option<String> {
         self.typed.get_or_insert_with(read_lines).recv().await
     }

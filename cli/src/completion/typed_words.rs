@@ -8,11 +8,11 @@ use std::ffi::OsString;
 const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 
 #[derive(Debug)]
-pub struct Words {
+pub struct TypedWords {
     before: Vec<OsString>,
 }
 
-impl Words {
+impl TypedWords {
     pub fn new(mut words: Vec<OsString>, index: usize) -> Self {
         words.truncate(index);
         Self { before: words }
@@ -60,7 +60,7 @@ mod tests {
         for (line, expected) in table {
             let words: Vec<OsString> = line.split(' ').chain(["x"]).map(OsString::from).collect();
             let index = words.len() - 1;
-            assert_eq!(Words::new(words, index).sandbox().as_deref(), expected, "{line}");
+            assert_eq!(TypedWords::new(words, index).sandbox().as_deref(), expected, "{line}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The sandbox that `run` uses: made for it and destroyed afterwards, made and kept, or somebody's.
 
 use crate::{
-    client::{Ask, ClientError},
+    client::{ApiRequest, ClientError},
     context::Context,
     failure::{Failure, eprint_line, problem_lines},
     limits,
-    patience::Patience,
     progress::Progress,
-    settle,
-    signals::{Signals, Waited},
+    retry::Retry,
+    sandbox_wait,
+    signals::{Signals, WaitOutcome},
 };
 use protocol::api::{
     ApiErrorCode, Page, PortView, Problem, SandboxId, SandboxSpec, SandboxStatus, SandboxView,
@@ -16,51 +16,53 @@ use protocol::api::{
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunBox {
+pub struct RunSandbox {
     pub id: SandboxId,
-    whose: Whose,
+    retention: Retention,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Retention {
     /// Gone when the task is over.
-    OfTheTask,
+    DestroyAfterTask,
     Kept,
     /// Was there before.
     Existing,
 }
 
-impl RunBox {
+impl RunSandbox {
     pub fn existing(id: SandboxId) -> Self {
-        Self { id, whose: Whose::Existing }
+        Self { id, retention: Retention::Existing }
     }
 
     /// Makes one; `Err` of a code when the person did not want to wait for it.
-    pub async fn make(
+    pub async fn create(
         context: &Context,
         spec: &SandboxSpec,
         keep: bool,
         signals: &mut Signals,
     ) -> Result<Result<Self, u8>, Failure> {
-        let whose = if keep { Whose::Kept } else { Whose::OfTheTask };
+        let retention = if keep { Retention::Kept } else { Retention::DestroyAfterTask };
         let progress = Progress::timed(context.output, "making a sandbox");
         let first = "slipway: destroying the sandbox when it is made; Ctrl-C again leaves";
         let waited = signals
-            .patiently(create(context, spec, &progress), || progress.interrupt(|| eprint_line(first)))
+            .wait_interruptible(send_create(context, spec, &progress), || {
+                progress.interrupt(|| eprint_line(first));
+            })
             .await;
         drop(progress);
         let (made, pressed) = match waited {
-            Waited::Done { value, pressed } => (value, pressed),
-            Waited::Left(code) => {
+            WaitOutcome::Done { value, pressed } => (value, pressed),
+            WaitOutcome::Left(code) => {
                 eprint_line("slipway: left a sandbox that is being made; `slipway ls` shows it");
                 return Ok(Err(code));
             }
         };
         let (id, problem) = match made {
             Ok(view) if view.status == SandboxStatus::Error => (view.id, view.problem),
-            Ok(view) if !pressed => return Ok(Ok(Self { id: view.id, whose })),
+            Ok(view) if !pressed => return Ok(Ok(Self { id: view.id, retention })),
             Ok(view) => {
-                Self { id: view.id, whose }.release(context, signals).await;
+                Self { id: view.id, retention }.release(context, signals).await;
                 return Ok(Err(crate::task::CANCELLED));
             }
             Err(failure) => failed_create(failure)?,
@@ -68,28 +70,28 @@ impl RunBox {
         eprint_line(&format!("slipway: the sandbox {id} did not come up"));
         problem.iter().flat_map(problem_lines).for_each(|line| eprint_line(&line));
         eprint_line(&format!("  next: `slipway attempts {id}` shows what was tried"));
-        Self { id, whose }.release(context, signals).await;
-        Err(Failure::Told)
+        Self { id, retention }.release(context, signals).await;
+        Err(Failure::Reported)
     }
 
     /// The task is over: destroys what was made for it, and says what stays.
     pub async fn release(self, context: &Context, signals: &mut Signals) {
-        match self.whose {
-            Whose::Existing => self.show_previews(context).await,
-            Whose::Kept => {
+        match self.retention {
+            Retention::Existing => self.show_previews(context).await,
+            Retention::Kept => {
                 self.show_previews(context).await;
                 let id = self.id;
                 eprint_line(&format!(
                     "slipway: kept {id}; `slipway run --sandbox {id} …` goes on in it, `slipway rm {id}` destroys it"
                 ));
             }
-            Whose::OfTheTask => self.destroy(context, signals).await,
+            Retention::DestroyAfterTask => self.destroy(context, signals).await,
         }
     }
 
     /// The task may still run in it.
-    pub fn tell_left(self) {
-        if self.whose != Whose::Existing {
+    pub fn report_left_running(self) {
+        if self.retention != Retention::Existing {
             eprint_line(&format!(
                 "slipway: the sandbox {0} is still there; `slipway rm {0}` destroys it",
                 self.id
@@ -110,11 +112,12 @@ impl RunBox {
     /// `slipway ports` show them too.
     async fn previews(self, context: &Context) -> Option<BTreeMap<u16, String>> {
         let path = format!("/v1/sandboxes/{}", self.id);
-        let view: SandboxView = context.client.send(Ask::get(path.clone())).await.ok()?.parse().ok()?;
+        let view: SandboxView =
+            context.client.send(ApiRequest::get(path.clone())).await.ok()?.parse().ok()?;
         let advertised = view.previews.into_iter().filter_map(|(port, url)| Some((port.parse().ok()?, url)));
         let mut all: BTreeMap<u16, String> = advertised.collect();
-        if let Ok(answer) = context.client.send(Ask::get(format!("{path}/ports"))).await
-            && let Ok(page) = answer.parse::<Page<PortView>>()
+        if let Ok(response) = context.client.send(ApiRequest::get(format!("{path}/ports"))).await
+            && let Ok(page) = response.parse::<Page<PortView>>()
         {
             let listens =
                 page.items.into_iter().filter_map(|port| Some((port.listening.port, port.preview?)));
@@ -125,20 +128,20 @@ impl RunBox {
 
     async fn destroy(self, context: &Context, signals: &mut Signals) {
         let progress = Progress::timed(context.output, "destroying the sandbox");
-        let ask = Ask::delete(format!("/v1/sandboxes/{}", self.id)).query("workspace", "remove");
-        let mut patience = Patience::new();
+        let request = ApiRequest::delete(format!("/v1/sandboxes/{}", self.id)).query("workspace", "remove");
+        let mut retry = Retry::new();
         let destroying = async {
             loop {
-                match settle::ask(context, self.id, ask.clone(), &progress).await {
+                match sandbox_wait::send_and_wait(context, self.id, request.clone(), &progress).await {
                     Ok(_) => return Ok(()),
                     Err(Failure::Client(error)) if gone(&error) => return Ok(()),
-                    Err(Failure::Client(error)) => patience.wait(error).await?,
+                    Err(Failure::Client(error)) => retry.backoff(error).await?,
                     Err(failure) => return Err(failure),
                 }
             }
         };
         let waited = signals
-            .patiently(destroying, || {
+            .wait_interruptible(destroying, || {
                 progress.interrupt(|| {
                     eprint_line("slipway: destroying the sandbox; Ctrl-C again leaves without waiting");
                 });
@@ -146,12 +149,12 @@ impl RunBox {
             .await;
         drop(progress);
         match waited {
-            Waited::Done { value: Ok(()), .. } => {}
-            Waited::Done { value: Err(failure), .. } => {
-                failure.tell(context.output.json);
-                self.tell_left();
+            WaitOutcome::Done { value: Ok(()), .. } => {}
+            WaitOutcome::Done { value: Err(failure), .. } => {
+                failure.report(context.output.json);
+                self.report_left_running();
             }
-            Waited::Left(_) => self.tell_left(),
+            WaitOutcome::Left(_) => self.report_left_running(),
         }
     }
 }
@@ -161,16 +164,20 @@ fn gone(error: &ClientError) -> bool {
 }
 
 /// The same key again gives the same sandbox: hostd may restart while it is being made.
-async fn create(context: &Context, spec: &SandboxSpec, progress: &Progress) -> Result<SandboxView, Failure> {
-    let ask = Ask::post("/v1/sandboxes")
+async fn send_create(
+    context: &Context,
+    spec: &SandboxSpec,
+    progress: &Progress,
+) -> Result<SandboxView, Failure> {
+    let request = ApiRequest::post("/v1/sandboxes")
         .query("wait", format!("{}s", limits::CREATE_WAIT_S))
         .header("idempotency-key", ulid::Ulid::generate().to_string())
         .json(spec)
         .timeout(limits::SETTLE_TIMEOUT);
-    let mut patience = Patience::new();
-    let answer = loop {
-        match context.client.send(ask.clone()).await {
-            Ok(answer) => break answer,
+    let mut retry = Retry::new();
+    let response = loop {
+        match context.client.send(request.clone()).await {
+            Ok(response) => break response,
             Err(error @ ClientError::NotServing { .. }) if !context.client.has_answered() => {
                 return Err(error.into());
             }
@@ -178,10 +185,10 @@ async fn create(context: &Context, spec: &SandboxSpec, progress: &Progress) -> R
             Err(error) if error.api().is_some() && !error.is(ApiErrorCode::ShuttingDown) => {
                 return Err(error.into());
             }
-            Err(error) => patience.wait(error).await?,
+            Err(error) => retry.backoff(error).await?,
         }
     };
-    Ok(settle::settled(context, answer, progress).await?.parse()?)
+    Ok(sandbox_wait::until_settled(context, response, progress).await?.parse()?)
 }
 
 /// A create that left a sandbox behind: which, and why. Any other failure is given back.

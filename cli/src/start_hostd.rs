@@ -1,7 +1,7 @@
 //! Starts hostd where it does not run, detached from us, and waits until it serves.
 
 use crate::{
-    client::{Ask, Client, ClientError},
+    client::{ApiRequest, Client, ClientError},
     context::Context,
     failure::Failure,
     limits,
@@ -21,17 +21,17 @@ use tokio::time::{Instant, sleep};
 pub async fn ensure_serving(context: &Context) -> Result<bool, Failure> {
     match ready(&context.client).await {
         Ok(()) => return Ok(false),
-        Err(ClientError::NotServing { place, .. }) if !place.starts_with("http") => {}
+        Err(ClientError::NotServing { address, .. }) if !address.starts_with("http") => {}
         // It runs, and is on its way up or down: it says itself when it is there.
-        Err(error) if error.passes() => {}
+        Err(error) if error.is_transient() => {}
         Err(error) => return Err(error.into()),
     }
     if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::refused("hostd does not run, and only root can start it").or("sudo slipway up"));
+        return Err(Failure::new("hostd does not run, and only root can start it").hint("sudo slipway up"));
     }
-    let program = find("hostd").ok_or_else(|| {
-        Failure::refused("hostd does not run, and there is no hostd beside slipway or on PATH")
-            .or("install it beside slipway, or start it yourself")
+    let program = find_program("hostd").ok_or_else(|| {
+        Failure::new("hostd does not run, and there is no hostd beside slipway or on PATH")
+            .hint("install it beside slipway, or start it yourself")
     })?;
     let log = context.data_dir.join("hostd.log");
     let mut child = spawn(&program, &context.data_dir, &log)
@@ -43,7 +43,7 @@ pub async fn ensure_serving(context: &Context) -> Result<bool, Failure> {
 
 /// Whether hostd serves. With a full disk it does, and says itself what it refuses.
 async fn ready(client: &Client) -> Result<(), ClientError> {
-    match client.send(Ask::get("/readyz")).await {
+    match client.send(ApiRequest::get("/readyz")).await {
         Err(error) if error.is(ApiErrorCode::DiskFull) => Ok(()),
         answer => answer.map(drop),
     }
@@ -75,7 +75,7 @@ async fn wait(client: &Client, child: &mut Child, log: &Path) -> Result<(), Fail
         if let (Some(status), ClientError::NotServing { .. }) = (&ended, &error) {
             return Err(not_started(&format!("hostd ended: {status}"), log));
         }
-        if !error.passes() {
+        if !error.is_transient() {
             return Err(error.into());
         }
         if Instant::now() > deadline {
@@ -94,8 +94,8 @@ fn not_started(what: &str, log: &Path) -> Failure {
     for line in last_lines(log) {
         message.push_str(&format!("\n  | {}", crate::text::plain(&line)));
     }
-    Failure::refused(message)
-        .or(format!("`slipway doctor` says what is missing; the whole log is {}", log.display()))
+    Failure::new(message)
+        .hint(format!("`slipway doctor` says what is missing; the whole log is {}", log.display()))
 }
 
 fn last_lines(log: &Path) -> Vec<String> {
@@ -114,12 +114,12 @@ fn last_lines(log: &Path) -> Vec<String> {
 }
 
 /// A program beside ours, on PATH, or where root's programs are.
-pub fn find(name: &str) -> Option<PathBuf> {
+pub fn find_program(name: &str) -> Option<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    let places = beside.into_iter().chain(std::env::split_paths(&path)).chain(more);
-    places.map(|place| place.join(name)).find(|file| is_program(file))
+    let directories = beside.into_iter().chain(std::env::split_paths(&path)).chain(more);
+    directories.map(|address| address.join(name)).find(|file| is_program(file))
 }
 
 fn is_program(file: &Path) -> bool {

@@ -1,35 +1,40 @@
 //! Waiting for a sandbox to arrive where it goes, with its phase on the screen.
 
 use crate::{
-    client::{Answer, Ask},
+    client::{ApiRequest, ApiResponse},
     context::Context,
     failure::{Failure, eprint_line, problem_lines},
     limits,
-    patience::Patience,
     progress::Progress,
-    text::{plain, word},
+    retry::Retry,
+    text::{plain, wire_name},
 };
 use protocol::api::{SandboxId, SandboxStatus, SandboxView};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Sends a request about a sandbox that answers when it has settled, and shows the phase meanwhile.
-pub async fn ask(context: &Context, id: SandboxId, ask: Ask, progress: &Progress) -> Result<Answer, Failure> {
-    let answer = context.client.send(ask.timeout(limits::SETTLE_TIMEOUT));
-    let mut answer = std::pin::pin!(answer);
-    let mut look_at = Instant::now() + limits::SPINNER_AFTER;
+pub async fn send_and_wait(
+    context: &Context,
+    id: SandboxId,
+    request: ApiRequest,
+    progress: &Progress,
+) -> Result<ApiResponse, Failure> {
+    let response = context.client.send(request.timeout(limits::SETTLE_TIMEOUT));
+    let mut response = std::pin::pin!(response);
+    let mut poll_at = Instant::now() + limits::SPINNER_AFTER;
     loop {
         tokio::select! {
             // Pinned: it goes on where it was.
-            answer = &mut answer => return settled(context, answer?, progress).await,
+            response = &mut response => return until_settled(context, response?, progress).await,
             // Only a time.
-            () = sleep_until(look_at) => {
+            () = sleep_until(poll_at) => {
                 // A look that fails costs a word on the screen; the request itself tells what is wrong.
-                if let Ok(seen) = context.client.send(Ask::get(format!("/v1/sandboxes/{id}"))).await
+                if let Ok(seen) = context.client.send(ApiRequest::get(format!("/v1/sandboxes/{id}"))).await
                     && let Ok(view) = seen.parse::<SandboxView>()
                 {
                     show(progress, &view);
                 }
-                look_at = Instant::now() + limits::SPINNER_AFTER;
+                poll_at = Instant::now() + limits::SPINNER_AFTER;
             }
         }
     }
@@ -37,14 +42,18 @@ pub async fn ask(context: &Context, id: SandboxId, ask: Ask, progress: &Progress
 
 /// Looks again until nothing is being done to the sandbox any more. The first answer is given as it is
 /// when it is settled already.
-pub async fn settled(context: &Context, first: Answer, progress: &Progress) -> Result<Answer, Failure> {
+pub async fn until_settled(
+    context: &Context,
+    first: ApiResponse,
+    progress: &Progress,
+) -> Result<ApiResponse, Failure> {
     let mut deadline = Instant::now() + limits::SETTLE_TIMEOUT;
     let mut told = None;
-    let mut answer = first;
+    let mut response = first;
     loop {
-        let Ok(view) = answer.parse::<SandboxView>() else { return Ok(answer) };
+        let Ok(view) = response.parse::<SandboxView>() else { return Ok(response) };
         if view.phase.is_none() && view.status != SandboxStatus::Creating {
-            return Ok(answer);
+            return Ok(response);
         }
         if Instant::now() > deadline {
             let message = format!(
@@ -53,9 +62,7 @@ pub async fn settled(context: &Context, first: Answer, progress: &Progress) -> R
                 phase_text(&view),
                 limits::SETTLE_TIMEOUT.as_secs()
             );
-            return Err(
-                Failure::refused(message).or(format!("`slipway get {}` shows how it goes on", view.id))
-            );
+            return Err(Failure::new(message).hint(format!("`slipway get {}` shows how it goes on", view.id)));
         }
         show(progress, &view);
         if view.progress.is_some() && view.progress != told {
@@ -64,18 +71,18 @@ pub async fn settled(context: &Context, first: Answer, progress: &Progress) -> R
             deadline = Instant::now() + limits::SETTLE_TIMEOUT;
         }
         sleep(limits::SETTLE_POLL).await;
-        let mut patience = Patience::new();
-        answer = loop {
-            match context.client.send(Ask::get(format!("/v1/sandboxes/{}", view.id))).await {
-                Ok(answer) => break answer,
-                Err(error) => patience.wait(error).await?,
+        let mut retry = Retry::new();
+        response = loop {
+            match context.client.send(ApiRequest::get(format!("/v1/sandboxes/{}", view.id))).await {
+                Ok(response) => break response,
+                Err(error) => retry.backoff(error).await?,
             }
         };
     }
 }
 
 /// Fails when the sandbox went to `error`, and says why.
-pub fn must_be_well(view: &SandboxView) -> Result<(), Failure> {
+pub fn fail_if_error(view: &SandboxView) -> Result<(), Failure> {
     if view.status != SandboxStatus::Error {
         return Ok(());
     }
@@ -87,16 +94,16 @@ pub fn must_be_well(view: &SandboxView) -> Result<(), Failure> {
         "  next: `slipway attempts {0}` shows what was tried; `slipway start {0}` tries again",
         view.id
     ));
-    Err(Failure::Told)
+    Err(Failure::Reported)
 }
 
 fn show(progress: &Progress, view: &SandboxView) {
     match &view.progress {
-        Some(text) => progress.tell(&plain(text)),
-        None => progress.say(phase_text(view)),
+        Some(text) => progress.report(&plain(text)),
+        None => progress.set_text(phase_text(view)),
     }
 }
 
 fn phase_text(view: &SandboxView) -> String {
-    view.phase.map_or_else(|| word(&view.status), |phase| word(&phase))
+    view.phase.map_or_else(|| wire_name(&view.status), |phase| wire_name(&phase))
 }

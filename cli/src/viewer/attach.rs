@@ -8,16 +8,16 @@
 //! ```
 
 use super::{
-    seat::{Seat, Wish},
+    local_terminal::{InputEvent, LocalTerminal},
     socket::{self, Socket},
 };
 use crate::{
-    client::{Ask, Client, ClientError},
-    ending,
+    client::{ApiRequest, Client, ClientError},
+    exec_outcome,
     failure::{Failure, eprint_line},
     limits,
     output::Output,
-    patience::Patience,
+    retry::Retry,
     terminal::{self, RawMode},
 };
 use futures_util::{SinkExt as _, StreamExt as _, stream::SplitSink};
@@ -33,7 +33,7 @@ use tokio::{sync::mpsc, task::block_in_place, time::timeout};
 use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
 
 /// Out of whatever a full-screen program made of our terminal: its screen, hidden cursor, mouse, pastes, colours.
-const PLAIN_AGAIN: &[u8] =
+const RESET_TERMINAL: &[u8] =
     b"\x1b[?1047l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m";
 
 pub struct Viewer {
@@ -44,29 +44,29 @@ pub struct Viewer {
     pub exec: String,
     /// The sandbox as the person calls it.
     pub sandbox_name: String,
-    pub from: From,
+    pub start_at: StartAt,
     /// Whether our input goes there.
     pub types: bool,
 }
 
 /// Where to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub enum StartAt {
     /// The first byte: it was just started.
-    Start,
+    Beginning,
     /// What was shown last.
     Recent,
 }
 
-enum Attended {
+enum ViewerOutcome {
     Ended,
-    Left(u8),
+    Detached(u8),
     HungUp,
 }
 
-enum Talked {
-    Over(Attended),
-    Cut,
+enum ConnectionEnd {
+    Finished(ViewerOutcome),
+    Lost,
 }
 
 impl Viewer {
@@ -74,22 +74,24 @@ impl Viewer {
     pub async fn run(self) -> Result<u8, Failure> {
         let cannot = |error| Failure::io("switch the terminal to raw mode", error);
         let raw = if self.types { Some(RawMode::enter().map_err(cannot)?) } else { None };
-        let attended = Box::pin(self.attend()).await;
-        let left = !matches!(attended, Ok(Attended::Ended));
+        let outcome = Box::pin(self.run_connections()).await;
+        let left = !matches!(outcome, Ok(ViewerOutcome::Ended));
         if left && stdout().is_terminal() {
-            let _ = self.output.bytes(PLAIN_AGAIN);
+            let _ = self.output.bytes(RESET_TERMINAL);
         }
         drop(raw);
-        match attended? {
-            Attended::Ended => ending::conclude(&self.client, self.output, &self.exec_path(), false).await,
-            Attended::Left(code) => {
+        match outcome? {
+            ViewerOutcome::Ended => {
+                exec_outcome::report_exit(&self.client, self.output, &self.exec_path(), false).await
+            }
+            ViewerOutcome::Detached(code) => {
                 let (sandbox, exec) = (&self.sandbox_name, &self.exec);
                 eprint_line(&format!(
                     "\nslipway: left it, and it goes on; `slipway attach {sandbox} {exec}` comes back to it"
                 ));
                 Ok(code)
             }
-            Attended::HungUp => {
+            ViewerOutcome::HungUp => {
                 // Nobody can be told when this fails.
                 let _ = self.client.send(self.signal("HUP", SignalScope::Group)).await;
                 Ok(129)
@@ -97,108 +99,108 @@ impl Viewer {
         }
     }
 
-    async fn attend(&self) -> Result<Attended, Failure> {
-        let mut seat = Seat::take(self.types)?;
-        let mut patience = Patience::new();
+    async fn run_connections(&self) -> Result<ViewerOutcome, Failure> {
+        let mut local = LocalTerminal::open(self.types)?;
+        let mut retry = Retry::new();
         loop {
             let found = tokio::select! {
                 // Given up only when the person leaves.
-                found = self.connect(&mut patience, seat.cursor) => found?,
+                found = self.connect(&mut retry, local.position) => found?,
                 // Ends only when he wants to leave.
-                wish = seat.wait() => return Ok(left(&wish)),
+                event = local.wait_disconnected() => return Ok(outcome_of(&event)),
             };
-            let Some(socket) = found else { return Ok(Attended::Ended) };
-            if self.from == From::Recent && seat.cursor.is_none() {
+            let Some(socket) = found else { return Ok(ViewerOutcome::Ended) };
+            if self.start_at == StartAt::Recent && local.position.is_none() {
                 // A full-screen program draws itself anew. One that has ended refuses it, rightly.
                 let _ = self.client.send(self.signal("WINCH", SignalScope::Tree)).await;
             }
-            match self.talk(socket, &mut seat, &mut patience).await? {
-                Talked::Over(attended) => return Ok(attended),
-                Talked::Cut => patience.wait(ClientError::Early).await?,
+            match self.relay(socket, &mut local, &mut retry).await? {
+                ConnectionEnd::Finished(outcome) => return Ok(outcome),
+                ConnectionEnd::Lost => retry.backoff(ClientError::Incomplete).await?,
             }
         }
     }
 
     /// None when the sandbox does not run any more: how the command ended is known elsewhere.
-    async fn connect(&self, patience: &mut Patience, cursor: Option<u64>) -> Result<Option<Socket>, Failure> {
-        let ask = Ask::get(format!("{}/terminals/{}", self.sandbox_path, self.exec));
+    async fn connect(&self, retry: &mut Retry, cursor: Option<u64>) -> Result<Option<Socket>, Failure> {
+        let request = ApiRequest::get(format!("{}/terminals/{}", self.sandbox_path, self.exec));
         // Who only keeps the output wants all of it.
-        let ask = ask.query_if("skip", (!stdout().is_terminal()).then_some(0));
-        let ask = match (cursor, self.from) {
+        let request = request.query_if("skip", (!stdout().is_terminal()).then_some(0));
+        let request = match (cursor, self.start_at) {
             // A sandbox that was stopped meanwhile shall not be woken by us.
-            (Some(at), _) => ask.query("after", at).query("wake", 0),
-            (None, From::Start) => ask.query("after", 0),
-            (None, From::Recent) => ask,
+            (Some(at), _) => request.query("after", at).query("wake", 0),
+            (None, StartAt::Beginning) => request.query("after", 0),
+            (None, StartAt::Recent) => request,
         };
         loop {
-            match socket::open(&self.client, ask.clone()).await {
+            match socket::open(&self.client, request.clone()).await {
                 Ok(socket) => return Ok(Some(socket)),
                 Err(error) if cursor.is_some() && error.is(ApiErrorCode::NotRunning) => return Ok(None),
-                Err(error) => patience.wait(error).await?,
+                Err(error) => retry.backoff(error).await?,
             }
         }
     }
 
-    async fn talk(
+    async fn relay(
         &self,
         socket: Socket,
-        seat: &mut Seat,
-        patience: &mut Patience,
-    ) -> Result<Talked, Failure> {
+        local: &mut LocalTerminal,
+        retry: &mut Retry,
+    ) -> Result<ConnectionEnd, Failure> {
         let (to, mut from) = socket.split();
         let (out, queue) = mpsc::channel(limits::STDIN_PIECES);
         let mut writer = tokio::spawn(write(to, queue));
         // There is room: the queue is new.
         let _ = out.try_send(resize());
-        if !seat.held.is_empty() {
-            let _ = out.try_send(Message::binary(std::mem::take(&mut seat.held)));
+        if !local.buffered_keys.is_empty() {
+            let _ = out.try_send(Message::binary(std::mem::take(&mut local.buffered_keys)));
         }
-        let talked = loop {
+        let end = loop {
             // A permit first: keys that cannot be sent are not read, and nothing is lost by cancelling either.
-            let wish = async {
+            let event = async {
                 let permit = tokio::select! {
                     permit = out.reserve() => permit,
-                    wish = seat.signal() => return (None, wish),
+                    event = local.signal() => return (None, event),
                 };
-                (permit.ok(), seat.next().await)
+                (permit.ok(), local.next().await)
             };
             tokio::select! {
                 // Safe to cancel: what came of a message is kept.
-                said = timeout(limits::TERMINAL_SILENT_MAX, from.next()) => match said {
+                said = timeout(limits::TERMINAL_SILENCE_MAX, from.next()) => match said {
                     Ok(Some(Ok(message))) => {
-                        patience.renew();
-                        if self.told(&message, seat)? {
-                            break Talked::Over(Attended::Ended);
+                        retry.reset();
+                        if self.on_message(&message, local)? {
+                            break ConnectionEnd::Finished(ViewerOutcome::Ended);
                         }
                     }
-                    Ok(Some(Err(_)) | None) | Err(_) => break Talked::Cut,
+                    Ok(Some(Err(_)) | None) | Err(_) => break ConnectionEnd::Lost,
                 },
-                (permit, wish) = wish => match (permit, wish) {
-                    (_, wish @ (Wish::Leave(_) | Wish::HangUp)) => break Talked::Over(left(&wish)),
-                    (Some(permit), Wish::Type(keys)) => permit.send(Message::binary(keys)),
-                    (Some(permit), Wish::Resize) => permit.send(resize()),
-                    (None, Wish::Type(_) | Wish::Resize) => {}
+                (permit, event) = event => match (permit, event) {
+                    (_, event @ (InputEvent::Detach(_) | InputEvent::HangUp)) => break ConnectionEnd::Finished(outcome_of(&event)),
+                    (Some(permit), InputEvent::Keys(keys)) => permit.send(Message::binary(keys)),
+                    (Some(permit), InputEvent::Resize) => permit.send(resize()),
+                    (None, InputEvent::Keys(_) | InputEvent::Resize) => {}
                 },
             }
         };
         drop(out);
         // What is queued still goes out, unless nobody reads it.
-        let _ = timeout(limits::TERMINAL_PART, &mut writer).await;
+        let _ = timeout(limits::TERMINAL_FLUSH_TIMEOUT, &mut writer).await;
         writer.abort();
-        Ok(talked)
+        Ok(end)
     }
 
     /// Whether that was the last word.
-    fn told(&self, message: &Message, seat: &mut Seat) -> Result<bool, Failure> {
+    fn on_message(&self, message: &Message, local: &mut LocalTerminal) -> Result<bool, Failure> {
         match message {
             Message::Binary(bytes) => {
-                seat.showed(bytes.len());
+                local.advance(bytes.len());
                 // A slow terminal must not stop pings from being answered by others of our threads.
                 block_in_place(|| self.output.bytes(bytes))?;
             }
             Message::Text(text) => match serde_json::from_str(text) {
                 Ok(TerminalText::Position(at)) => {
-                    if let Some(lost) = seat.moves_to(at) {
+                    if let Some(lost) = local.set_position(at) {
                         eprint_line(&format!("\r\nslipway: {lost} bytes of output are passed over here"));
                     }
                 }
@@ -207,7 +209,7 @@ impl Viewer {
                 Err(_) => {}
             },
             Message::Close(Some(frame)) if is_refusal(frame.code) => {
-                return Err(Failure::refused(format!("hostd ended the connection: {}", frame.reason)));
+                return Err(Failure::new(format!("hostd ended the connection: {}", frame.reason)));
             }
             // The connection ends by itself.
             Message::Close(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
@@ -219,16 +221,16 @@ impl Viewer {
         format!("{}/execs/{}", self.sandbox_path, self.exec)
     }
 
-    fn signal(&self, name: &str, scope: SignalScope) -> Ask {
+    fn signal(&self, name: &str, scope: SignalScope) -> ApiRequest {
         let body = SignalRequest { signal: name.to_owned(), scope };
-        Ask::post(format!("{}/signal", self.exec_path())).json(&body)
+        ApiRequest::post(format!("{}/signal", self.exec_path())).json(&body)
     }
 }
 
-fn left(wish: &Wish) -> Attended {
-    match wish {
-        Wish::Leave(code) => Attended::Left(*code),
-        Wish::Type(_) | Wish::Resize | Wish::HangUp => Attended::HungUp,
+fn outcome_of(event: &InputEvent) -> ViewerOutcome {
+    match event {
+        InputEvent::Detach(code) => ViewerOutcome::Detached(*code),
+        InputEvent::Keys(_) | InputEvent::Resize | InputEvent::HangUp => ViewerOutcome::HungUp,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The flags that describe a sandbox, and the spec they make.
 
-use crate::{failure::Failure, parse};
+use crate::{failure::Failure, value_parser};
 use clap::{Args, ValueEnum};
 use protocol::{
     ServiceSpec,
@@ -14,9 +14,9 @@ use std::{io::Read as _, path::PathBuf};
 #[derive(Debug, Args, Default)]
 pub struct SpecFlags {
     #[command(flatten)]
-    pub shape: ShapeFlags,
+    pub sandbox_flags: SandboxFlags,
     /// Environment variable for everything in it; NAME alone passes on your own
-    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = parse::env)]
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     pub env: Vec<(String, String)>,
     /// File of NAME=VALUE lines; --env wins over it
     #[arg(long, value_name = "FILE")]
@@ -25,7 +25,7 @@ pub struct SpecFlags {
     #[arg(long)]
     pub always_on: bool,
     /// What it belongs to, as in agent-run:42 or custom:mine; one live sandbox has each
-    #[arg(long, value_name = "KIND:KEY", value_parser = parse::scope)]
+    #[arg(long, value_name = "KIND:KEY", value_parser = value_parser::scope)]
     pub scope: Option<SandboxScope>,
     /// JSON file with the spec, `-` for standard input; flags win over it
     #[arg(long, short = 'f', value_name = "FILE")]
@@ -34,7 +34,7 @@ pub struct SpecFlags {
 
 /// What it is made of, also where it is made for one task only.
 #[derive(Debug, Args, Default)]
-pub struct ShapeFlags {
+pub struct SandboxFlags {
     /// Name for people; a unique one may be used instead of the id
     #[arg(long)]
     pub name: Option<String>,
@@ -53,7 +53,7 @@ pub struct ShapeFlags {
     #[arg(long = "port", short = 'p', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
     /// Memory limit, as in 512m or 2g
-    #[arg(long, short = 'm', value_name = "SIZE", value_parser = parse::megabytes)]
+    #[arg(long, short = 'm', value_name = "SIZE", value_parser = value_parser::megabytes)]
     pub memory: Option<u64>,
     /// Limit of cores, as in 0.5 or 2
     #[arg(long, value_name = "CORES")]
@@ -62,7 +62,7 @@ pub struct ShapeFlags {
     #[arg(long, value_name = "COUNT")]
     pub pids: Option<u64>,
     /// Disk limit, as in 10g; no driver has one yet: `oci` and `docker` both refuse it
-    #[arg(long, value_name = "SIZE", value_parser = parse::megabytes)]
+    #[arg(long, value_name = "SIZE", value_parser = value_parser::megabytes)]
     pub disk: Option<u64>,
     /// `proxy` (the default) reaches what rules allow, through hostd; `none` has loopback only; `open` has a network
     /// of its own with a way out: only with `docker`, `oci` refuses it
@@ -87,14 +87,14 @@ pub struct ShapeFlags {
     #[arg(long, value_name = "TIME")]
     pub ttl: Option<String>,
     /// Anything you want to find again; repeat for more
-    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = parse::pair)]
+    #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = value_parser::pair)]
     pub metadata: Vec<(String, String)>,
     /// Project it belongs to
     #[arg(long)]
     pub project: Option<String>,
     /// Service to keep running, as in 'name=web,command=npm run dev,port=3000'. Also takes cwd=,
     /// depends_on=, env.NAME=, restart=always|on-failure|never and health=/path|tcp:PORT|log:PATTERN|command:LINE
-    #[arg(long = "service", value_name = "FIELDS", value_parser = parse::service)]
+    #[arg(long = "service", value_name = "FIELDS", value_parser = value_parser::service)]
     pub services: Vec<ServiceSpec>,
 }
 
@@ -113,26 +113,26 @@ impl SpecFlags {
         for path in &self.env_file {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::io(format!("read {}", path.display()), error))?;
-            let more = parse::env_file(&text)
+            let more = value_parser::env_file(&text)
                 .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
             env.extend(more);
         }
-        Ok(self.over(base, env))
+        Ok(self.apply_to(base, env))
     }
 
     /// The flags over a spec from a file. Single values replace, collections are merged by name.
-    fn over(self, mut spec: SandboxSpec, env_of_files: protocol::EnvMap) -> SandboxSpec {
+    fn apply_to(self, mut spec: SandboxSpec, env_of_files: protocol::EnvMap) -> SandboxSpec {
         spec.env.extend(env_of_files);
         spec.env.extend(self.env);
         spec.idle_policy = self.always_on.then_some(IdlePolicy::AlwaysOn).or(spec.idle_policy);
         spec.scope = self.scope.or(spec.scope);
-        self.shape.over(spec)
+        self.sandbox_flags.apply_to(spec)
     }
 }
 
-impl ShapeFlags {
+impl SandboxFlags {
     /// The same, for the flags that need no files.
-    pub fn over(self, mut spec: SandboxSpec) -> SandboxSpec {
+    pub fn apply_to(self, mut spec: SandboxSpec) -> SandboxSpec {
         spec.name = self.name.or(spec.name);
         spec.image = self.image.or(spec.image);
         spec.driver = self.driver.or(spec.driver);
@@ -217,17 +217,21 @@ mod tests {
         let file = r#"{"name":"old","ports":[80],"env":{"A":"1","B":"1"},"limits":{"memory_mb":64,"pids":9},
             "services":[{"name":"web","command":"old"}]}"#;
         let base: SandboxSpec = serde_json::from_str(file).expect("a good spec");
-        let shape = ShapeFlags {
+        let sandbox_flags = SandboxFlags {
             name: Some("new".into()),
             ports: vec![3000, 80],
             memory: Some(128),
-            services: vec![parse::service("name=web,command=new").expect("a good service")],
-            ..ShapeFlags::default()
+            services: vec![value_parser::service("name=web,command=new").expect("a good service")],
+            ..SandboxFlags::default()
         };
-        let flags =
-            SpecFlags { shape, env: vec![("A".into(), "3".into())], always_on: true, ..SpecFlags::default() };
+        let flags = SpecFlags {
+            sandbox_flags,
+            env: vec![("A".into(), "3".into())],
+            always_on: true,
+            ..SpecFlags::default()
+        };
         let spec =
-            flags.over(base, [("A".to_owned(), "2".to_owned()), ("C".to_owned(), "2".to_owned())].into());
+            flags.apply_to(base, [("A".to_owned(), "2".to_owned()), ("C".to_owned(), "2".to_owned())].into());
         insta::assert_snapshot!(serde_json::to_string(&spec).expect("JSON"), @r#"{"name":"new","ports":[80,3000],"env":{"A":"3","B":"1","C":"2"},"services":[{"name":"web","command":"new","restart":"always","restart_after_task":false}],"limits":{"memory_mb":128,"pids":9},"idle_policy":"always_on"}"#);
     }
 }

@@ -29,7 +29,8 @@ fn good() -> Facts {
 
 #[test]
 fn nothing_is_wrong_with_a_good_machine() {
-    let wrong: Vec<Check> = judge(&good()).into_iter().filter(|check| check.level != Level::Fine).collect();
+    let wrong: Vec<Check> =
+        check_all(&good()).into_iter().filter(|check| check.level != Level::Fine).collect();
     assert_eq!(wrong, []);
 }
 
@@ -74,7 +75,7 @@ fn what_is_wrong_is_named_with_its_fix() {
         let mut facts = good();
         change(&mut facts);
         let wrong: Vec<Check> =
-            judge(&facts).into_iter().filter(|check| check.level != Level::Fine).collect();
+            check_all(&facts).into_iter().filter(|check| check.level != Level::Fine).collect();
         let [check] = wrong.as_slice() else { panic!("{name}: {wrong:?}") };
         assert_eq!((check.name, check.level), (name, level));
         assert!(check.fix.is_some(), "{name}");

@@ -1,18 +1,20 @@
 //! The exit code that the end of a task is. Pure.
 
-use crate::exit;
+use crate::exit_code as exec_exit_code;
 use protocol::{Exit, FailureReason, TaskResult, TaskStatus};
 
 pub const CANCELLED: u8 = 130;
 const TIMED_OUT: u8 = 124;
 const FAILED: u8 = 1;
 
-pub fn code(result: &TaskResult) -> u8 {
+pub fn exit_code(result: &TaskResult) -> u8 {
     match (result.status, result.failure_reason) {
         (TaskStatus::Succeeded, _) => 0,
         (TaskStatus::Cancelled, _) | (_, Some(FailureReason::Cancelled)) => CANCELLED,
         (_, Some(FailureReason::TimedOut | FailureReason::IdleTimedOut)) => TIMED_OUT,
-        (_, Some(FailureReason::Lost | FailureReason::SandboxFailed | FailureReason::Internal)) => exit::OWN,
+        (_, Some(FailureReason::Lost | FailureReason::SandboxFailed | FailureReason::Internal)) => {
+            exec_exit_code::OWN
+        }
         (_, Some(FailureReason::AgentFailed | FailureReason::SpawnFailed)) => of_agent(result.exit.as_ref()),
         (
             _,
@@ -24,7 +26,7 @@ pub fn code(result: &TaskResult) -> u8 {
 
 /// What the agent said; a failure is never 0.
 fn of_agent(ended: Option<&Exit>) -> u8 {
-    match ended.map_or(FAILED, |ended| exit::code(ended, true)) {
+    match ended.map_or(FAILED, |ended| exec_exit_code::code(ended, true)) {
         0 => FAILED,
         code => code,
     }
@@ -63,7 +65,7 @@ mod tests {
             (r#"{"status":"failed"}"#, 1),
         ];
         for (json, expected) in table {
-            assert_eq!(code(&result(json)), expected, "{json}");
+            assert_eq!(exit_code(&result(json)), expected, "{json}");
         }
     }
 }

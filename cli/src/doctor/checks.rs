@@ -1,7 +1,7 @@
 //! What the facts mean, and the command that changes them. Pure.
 
 use super::{Cgroups, Engine, Facts};
-use crate::age::bytes;
+use crate::humanize::bytes;
 use serde::Serialize;
 
 const NEEDED_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
@@ -50,7 +50,7 @@ impl Check {
     }
 }
 
-pub fn judge(facts: &Facts) -> Vec<Check> {
+pub fn check_all(facts: &Facts) -> Vec<Check> {
     vec![
         root(facts),
         kernel(facts),
@@ -238,5 +238,5 @@ fn program(name: &'static str, path: Option<&std::path::PathBuf>, fix: &str) -> 
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "checks_tests.rs"]
 mod tests;

@@ -16,33 +16,33 @@ use std::{
 };
 use tokio::time::timeout;
 
-pub type Wire = Pin<Box<dyn Stream<Item = Result<Bytes, ClientError>> + Send>>;
+pub type SseBody = Pin<Box<dyn Stream<Item = Result<Bytes, ClientError>> + Send>>;
 
 /// Longest line that may be `retry:` and a number.
 const RETRY_LINE_MAX_BYTES: usize = 32;
 
 /// What was seen on the way.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SseState {
     /// In milliseconds; 0 where nothing was said.
     retry_ms: AtomicU64,
     /// Since the last event.
     unframed_bytes: AtomicUsize,
 }
 
-impl Seen {
+impl SseState {
     /// How long hostd wants us to wait before we come back.
-    pub fn retry(&self) -> Option<Duration> {
+    pub fn retry_delay(&self) -> Option<Duration> {
         let ms = self.retry_ms.load(Ordering::Relaxed);
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
     /// The parser found an event.
-    pub fn framed(&self) {
+    pub fn on_frame(&self) {
         self.unframed_bytes.store(0, Ordering::Relaxed);
     }
 
-    fn note(&self, line: &[u8]) {
+    fn scan_line(&self, line: &[u8]) {
         let number = line.strip_prefix(b"retry:").map(<[u8]>::trim_ascii);
         let digits = number.and_then(|number| std::str::from_utf8(number).ok());
         if let Some(ms) = digits.and_then(|digits| digits.parse().ok()) {
@@ -51,51 +51,51 @@ impl Seen {
     }
 }
 
-struct Source {
+struct BodyReader {
     body: Incoming,
     rest: Bytes,
     /// The beginning of the line that is not finished.
     line: Vec<u8>,
-    seen: Arc<Seen>,
+    state: Arc<SseState>,
 }
 
-pub fn wire(body: Incoming, seen: Arc<Seen>) -> Wire {
-    let source = Source { body, rest: Bytes::new(), line: Vec::new(), seen };
-    Box::pin(stream::unfold(source, |mut source| async move {
-        let piece = source.next().await?;
-        Some((piece, source))
+pub fn sse_body(body: Incoming, state: Arc<SseState>) -> SseBody {
+    let reader = BodyReader { body, rest: Bytes::new(), line: Vec::new(), state };
+    Box::pin(stream::unfold(reader, |mut reader| async move {
+        let piece = reader.next().await?;
+        Some((piece, reader))
     }))
 }
 
-impl Source {
+impl BodyReader {
     async fn next(&mut self) -> Option<Result<Bytes, ClientError>> {
         while self.rest.is_empty() {
-            match timeout(limits::FEED_SILENCE, self.body.frame()).await {
-                Err(_) => return Some(Err(ClientError::TimedOut(limits::FEED_SILENCE))),
+            match timeout(limits::EVENT_SILENCE_MAX, self.body.frame()).await {
+                Err(_) => return Some(Err(ClientError::TimedOut(limits::EVENT_SILENCE_MAX))),
                 Ok(None) => return None,
-                Ok(Some(Err(error))) => return Some(Err(ClientError::Cut(error))),
+                Ok(Some(Err(error))) => return Some(Err(ClientError::ConnectionLost(error))),
                 Ok(Some(Ok(frame))) => self.rest = frame.into_data().unwrap_or_default(),
             }
         }
         let piece = self.rest.split_to(self.rest.len().min(limits::FRAME_PIECE_BYTES));
-        let unframed = self.seen.unframed_bytes.fetch_add(piece.len(), Ordering::Relaxed);
+        let unframed = self.state.unframed_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         if unframed > limits::FRAME_MAX_BYTES {
-            return Some(Err(ClientError::Strange("an event without an end".to_owned())));
+            return Some(Err(ClientError::UnexpectedResponse("an event without an end".to_owned())));
         }
-        look(&mut self.line, &piece, &self.seen);
+        scan(&mut self.line, &piece, &self.state);
         Some(Ok(piece))
     }
 }
 
 /// Notes the lines that end in the piece, and keeps the beginning of the one that does not.
-fn look(line: &mut Vec<u8>, piece: &[u8], seen: &Seen) {
+fn scan(line: &mut Vec<u8>, piece: &[u8], state: &SseState) {
     for part in piece.split_inclusive(|byte| *byte == b'\n') {
         // One byte more than may be: what is too long stays too long.
-        let room = (RETRY_LINE_MAX_BYTES + 1).saturating_sub(line.len());
-        line.extend_from_slice(&part[..part.len().min(room)]);
+        let free = (RETRY_LINE_MAX_BYTES + 1).saturating_sub(line.len());
+        line.extend_from_slice(&part[..part.len().min(free)]);
         if part.ends_with(b"\n") {
             if line.len() <= RETRY_LINE_MAX_BYTES {
-                seen.note(line);
+                state.scan_line(line);
             }
             line.clear();
         }
@@ -119,10 +119,10 @@ mod tests {
         ];
         for (text, expected) in table {
             for cut in 0..=text.len() {
-                let (seen, mut line) = (Seen::default(), Vec::new());
-                look(&mut line, &text.as_bytes()[..cut], &seen);
-                look(&mut line, &text.as_bytes()[cut..], &seen);
-                assert_eq!(seen.retry(), expected.map(Duration::from_millis), "{text:?} cut at {cut}");
+                let (state, mut line) = (SseState::default(), Vec::new());
+                scan(&mut line, &text.as_bytes()[..cut], &state);
+                scan(&mut line, &text.as_bytes()[cut..], &state);
+                assert_eq!(state.retry_delay(), expected.map(Duration::from_millis), "{text:?} cut at {cut}");
             }
         }
     }

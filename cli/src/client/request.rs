@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::{fmt::Write as _, time::Duration};
 
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct ApiRequest {
     pub(super) method: Method,
     pub(super) target: String,
     pub(super) headers: Vec<(&'static str, String)>,
@@ -16,9 +16,9 @@ pub struct Ask {
     pub(super) timeout: Duration,
 }
 
-impl Ask {
+impl ApiRequest {
     fn new(method: Method, path: impl Into<String>) -> Self {
-        let timeout = limits::ANSWER_TIMEOUT;
+        let timeout = limits::RESPONSE_TIMEOUT;
         Self { method, target: path.into(), headers: Vec::new(), body: Bytes::new(), timeout }
     }
 
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_query_is_encoded_and_joined() {
-        let ask = Ask::get("/v1/sandboxes")
+        let ask = ApiRequest::get("/v1/sandboxes")
             .query("all", 1)
             .query("project", "a b&c=é")
             .query_if("after", None::<u64>);

@@ -1,6 +1,6 @@
 //! What models do and cost, as a person reads it. Pure.
 
-use super::style::took;
+use super::style::elapsed;
 use crate::sanitize::one_line;
 use protocol::{ModelCall, ModelCallState, Usage};
 
@@ -8,7 +8,7 @@ use protocol::{ModelCall, ModelCallState, Usage};
 const ERROR_CHARS: usize = 300;
 
 /// What is worth a line: that something went wrong, and what happens about it.
-pub fn trouble(call: &ModelCall) -> Option<String> {
+pub fn error_line(call: &ModelCall) -> Option<String> {
     let provider = match call.provider.as_str() {
         // Nobody was asked.
         "" => "the gateway".to_owned(),
@@ -16,7 +16,7 @@ pub fn trouble(call: &ModelCall) -> Option<String> {
     };
     let words =
         call.error.as_deref().map(|error| one_line(error, ERROR_CHARS)).filter(|text| !text.is_empty());
-    let said = match (call.status, words) {
+    let error = match (call.status, words) {
         (Some(status), Some(words)) => format!("{provider} {status}: {words}"),
         (Some(status), None) => format!("{provider} {status}"),
         // The gateway's own words, which name the provider.
@@ -26,16 +26,16 @@ pub fn trouble(call: &ModelCall) -> Option<String> {
     match call.state {
         ModelCallState::Succeeded | ModelCallState::Abandoned => None,
         ModelCallState::Retrying => {
-            let wait = call.retry_in_ms.map(|ms| format!(" in {}", took(ms))).unwrap_or_default();
+            let wait = call.retry_in_ms.map(|ms| format!(" in {}", elapsed(ms))).unwrap_or_default();
             let next = call.attempt.saturating_add(1);
-            Some(format!("{said}, trying again{wait} (try {next})"))
+            Some(format!("{error}, trying again{wait} (try {next})"))
         }
-        ModelCallState::Failed => Some(said),
+        ModelCallState::Failed => Some(error),
     }
 }
 
 /// `12,345 tokens in (8,000 from the cache), 2,100 out, 14 calls, $0.0421`.
-pub fn usage(usage: &Usage) -> String {
+pub fn usage_line(usage: &Usage) -> String {
     let input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
     let cached = match usage.cache_read_tokens {
         0 => String::new(),
@@ -98,7 +98,7 @@ mod tests {
             ),
         ];
         for (used, expected) in table {
-            assert_eq!(usage(&used), expected);
+            assert_eq!(usage_line(&used), expected);
         }
     }
 
@@ -133,7 +133,7 @@ mod tests {
             ),
         ];
         for (call, expected) in table {
-            assert_eq!(trouble(&call).as_deref(), expected);
+            assert_eq!(error_line(&call).as_deref(), expected);
         }
     }
 }

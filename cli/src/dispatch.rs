@@ -1,0 +1,112 @@
+//! From the command line to an exit code.
+
+use crate::{
+    args::{Args, Command},
+    commands::{
+        self,
+        lifecycle::{self, Verb},
+    },
+    context::Context,
+    exit_code,
+    failure::{Failure, eprint_line},
+    output::Output,
+    terminal,
+};
+
+pub fn run(args: Args) -> u8 {
+    let output = Output::new(args.json);
+    let Some(command) = args.command else { return first_steps(output) };
+    let own_failure = if command.runs_commands() { Some(exit_code::OWN) } else { None };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprint_line(&format!("slipway: could not start: {error}"));
+            return own_failure.unwrap_or(1);
+        }
+    };
+    let ended = runtime.block_on(Box::pin(dispatch(command, output)));
+    terminal::reset_colours();
+    match ended {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.report(output.json);
+            match own_failure {
+                Some(own) if !failure.is_broken_pipe() => own,
+                _ => failure.exit_code(),
+            }
+        }
+    }
+}
+
+/// What one needs first: `slipway` alone is a question, and answered with success.
+const FIRST_STEPS: &str = "\
+Sandboxes for coding agents and the apps they build. Five commands to begin with:
+
+  slipway up                       start hostd, and get a sandbox called `up`
+  slipway run \"PROMPT\"             let an agent do a task in a sandbox of its own
+  slipway exec up -- COMMAND       run a command in a sandbox; `slipway sh up` opens a shell
+  slipway ls                       list sandboxes, and what listens in them
+  slipway rm up                    destroy a sandbox, with its files
+
+`slipway help` shows all commands, `slipway COMMAND --help` one of them; `slipway doctor` says what is missing.
+";
+
+fn first_steps(output: Output) -> u8 {
+    match output.text(FIRST_STEPS) {
+        Ok(()) => 0,
+        Err(failure) => failure.exit_code(),
+    }
+}
+
+/// Runs one command and returns its exit code.
+///
+/// `context` is made inside the arms: `completions`, `doctor` and `cp` must work without hostd, and where SLIPWAY_URL
+/// is wrong.
+async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
+    let context = || Context::from_environment(output);
+    match command {
+        Command::Agents(args) => commands::agents::run(&context()?, args).await.map(success),
+        Command::Attach(args) => commands::attach::run(&context()?, args).await,
+        Command::Attempts(args) => commands::attempts::run(&context()?, args).await.map(success),
+        Command::Budget(args) => commands::budget::run(&context()?, args).await.map(success),
+        Command::Completions(args) => commands::completions::run(&args, output).map(success),
+        Command::Cp(args) => Err(commands::cp::run(&args)),
+        Command::Create(args) => commands::create::run(&context()?, args).await.map(success),
+        Command::Doctor => commands::doctor::run(output).await,
+        Command::Down(args) => commands::down::run(&context()?, args).await.map(success),
+        Command::Drivers => commands::drivers::run(&context()?).await.map(success),
+        Command::Egress(args) => commands::egress::run(&context()?, args).await.map(success),
+        Command::Ensure(args) => commands::ensure::run(&context()?, args).await.map(success),
+        Command::Events(args) => commands::events::run(&context()?, args).await.map(success),
+        Command::Exec(args) => commands::exec::run(&context()?, args).await,
+        Command::Get(args) => commands::get::run(&context()?, args).await.map(success),
+        Command::Image(args) => commands::image::run(&context()?, args).await.map(success),
+        Command::Logs(args) => commands::logs::run(&context()?, args).await,
+        Command::Ls(args) => commands::ls::run(&context()?, args).await.map(success),
+        Command::Model(args) => commands::model::run(&context()?, args).await.map(success),
+        Command::Models => commands::models::run(&context()?).await.map(success),
+        Command::Pause(args) => lifecycle::run(&context()?, Verb::Pause, args).await.map(success),
+        Command::Ports(args) => commands::ports::run(&context()?, args).await.map(success),
+        Command::PreviewLink(args) => commands::preview_link::run(&context()?, args).await.map(success),
+        Command::Ps(args) => commands::ps::run(&context()?, args).await.map(success),
+        Command::Recreate(args) => lifecycle::run(&context()?, Verb::Recreate, args).await.map(success),
+        Command::Resume(args) => lifecycle::run(&context()?, Verb::Resume, args).await.map(success),
+        Command::Rm(args) => commands::rm::run(&context()?, args).await.map(success),
+        Command::Run(args) => commands::run::run(&context()?, *args).await,
+        Command::Service(args) => commands::service::run(&context()?, args).await.map(success),
+        Command::Services(args) => commands::services::run(&context()?, args).await.map(success),
+        Command::Sh(args) => commands::sh::run(&context()?, args).await,
+        Command::Stale => commands::stale::run(&context()?).await.map(success),
+        Command::Start(args) => lifecycle::run(&context()?, Verb::Start, args).await.map(success),
+        Command::Stop(args) => lifecycle::run(&context()?, Verb::Stop, args).await.map(success),
+        Command::Task(args) => commands::task::run(&context()?, args).await,
+        Command::Token(args) => commands::token::run(&context()?, args).await.map(success),
+        Command::Top => commands::top::run(&context()?).await.map(success),
+        Command::Up(args) => commands::up::run(&context()?, args).await.map(success),
+        Command::Version => commands::version::run(&context()?).await.map(success),
+    }
+}
+
+fn success((): ()) -> u8 {
+    0
+}

@@ -1,0 +1,55 @@
+//! Shows the events of a task until its end: as JSON lines, or as a person reads them.
+
+use super::{
+    permission_prompt::PermissionPrompts,
+    render::EventRenderer,
+    screen::{Screen, style},
+    submit::TaskRef,
+};
+use crate::{
+    client::{ApiRequest, Client, ClientError},
+    event_stream::EventStream,
+    failure::Failure,
+    output::Output,
+    retry::Notify,
+};
+use protocol::{TaskResult, api::TaskAnswer};
+use std::sync::Arc;
+use tokio::task::block_in_place;
+
+pub struct EventPrinter {
+    pub client: Arc<Client>,
+    pub output: Output,
+    pub screen: Arc<Screen>,
+    pub task: TaskRef,
+    /// The number of the last event that was seen before.
+    pub since: Option<u64>,
+}
+
+/// Gives the result when the last event was shown.
+impl EventPrinter {
+    pub async fn run(self) -> Result<TaskResult, Failure> {
+        let screen = self.screen;
+        let notified = Arc::clone(&screen);
+        let notify: Notify = Arc::new(move |text| notified.print_message(text));
+        let request = ApiRequest::get(format!("{}/events", self.task.path()));
+        let mut events = EventStream::new(Arc::clone(&self.client), request, self.since, notify);
+        let prompts = PermissionPrompts::start(&self.client, self.output, &self.task, &screen);
+        let mut render = EventRenderer::new(style(self.output)).answering(prompts.is_some());
+        while let Some(frame) = events.next().await? {
+            // A slow reader of our output must not stop signals from being seen.
+            if let Some(result) = block_in_place(|| screen.print_event(&mut render, &frame))? {
+                return Ok(result);
+            }
+            if let Some(prompts) = &prompts {
+                prompts.on_event(&frame);
+            }
+        }
+        // There was nothing after what was seen before.
+        let response = self.client.send(ApiRequest::get(self.task.path())).await?;
+        let task: TaskAnswer = response.parse()?;
+        task.result.ok_or_else(|| {
+            ClientError::UnexpectedResponse("a task without an end that has no more events".to_owned()).into()
+        })
+    }
+}
