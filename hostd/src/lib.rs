@@ -20,7 +20,7 @@ pub mod gateway;
 mod html;
 mod identity_files;
 pub mod inside;
-pub mod launch;
+pub mod launcher;
 pub mod limits;
 pub mod links;
 mod memory;

@@ -7,7 +7,7 @@ fn main() -> ExitCode {
     let program = arguments.next();
     // First of all, and without a runtime: this is the tiny process that starts sandboxes.
     if arguments.next().is_some_and(|word| word == "launch") {
-        hostd::launch::main(arguments);
+        hostd::launcher::main(arguments);
     }
     drop(program);
     hostd::command::run(std::env::args().skip(1))

@@ -28,7 +28,7 @@ pub fn views(drivers: &Drivers, default: &str) -> Vec<DriverView> {
         .iter()
         .map(|driver| DriverView { default: driver.name() == default, ..opened(driver.as_ref()) });
     let absent = drivers.absent().iter().map(|absent| {
-        let present = absent.present();
+        let present = absent.backend_present();
         let missing = vec![absent.why.clone()];
         DriverView { name: absent.name.to_owned(), present, missing, ..DriverView::default() }
     });

@@ -37,7 +37,7 @@ pub async fn readyz(call: Call) -> CallResult {
     let fleet = &call.api.fleet;
     let probe = async {
         fleet.store().count_by_status().await?;
-        Ok::<_, CallError>(fleet.drivers().wanted(&fleet.defaults().driver)?.health()?)
+        Ok::<_, CallError>(fleet.drivers().require(&fleet.defaults().driver)?.health()?)
     };
     let late = |_| CallError::new(ApiErrorCode::DriverUnavailable, "the store or a driver does not answer");
     timeout(Duration::from_millis(limits::READY_MAX_MS), probe).await.map_err(late)??;

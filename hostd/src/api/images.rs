@@ -22,18 +22,18 @@ pub enum ImageBackend {
     /// No driver here has any.
     Absent,
     /// In the data directory, for all drivers.
-    Present(driver::Images),
+    Present(driver::ImageStore),
 }
 
 impl ImageBackend {
-    pub fn new(images: driver::Images) -> Self {
+    pub fn new(images: driver::ImageStore) -> Self {
         Self::Present(images)
     }
 
     /// Images are files: what is done with them blocks.
     async fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&driver::Images) -> Result<T, DriverError> + Send + 'static,
+        work: impl FnOnce(&driver::ImageStore) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, CallError> {
         let images = match self {
             Self::Present(images) => images.clone(),
@@ -69,7 +69,7 @@ pub async fn import(call: Call) -> CallResult {
 }
 
 pub async fn list(call: Call) -> CallResult {
-    let found = call.api.settings.images.run_blocking(driver::Images::list).await?;
+    let found = call.api.settings.images.run_blocking(driver::ImageStore::list).await?;
     let items = found.into_iter().map(|listed| Image {
         name: listed.name,
         created_at: rfc3339(listed.created_ms),

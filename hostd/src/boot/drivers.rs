@@ -7,7 +7,7 @@ use crate::{
     command::Failure,
     config::{Config, DriverChoice},
     driver::{
-        Absent, Driver, DriverError, Drivers,
+        AbsentDriver, Driver, DriverError, Drivers,
         docker::{Docker, DockerConfig},
         empty_trash,
         oci::{self, HostImage, Oci, OciConfig},
@@ -55,16 +55,16 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
     let Some(default) = default(config.driver, oci.is_ok(), socket.expected()) else {
         return Err(no_driver(config, oci.err(), &socket));
     };
-    let (mut all, mut absent): (Vec<Arc<dyn Driver>>, Vec<Absent>) = (Vec::new(), Vec::new());
+    let (mut all, mut absent): (Vec<Arc<dyn Driver>>, Vec<AbsentDriver>) = (Vec::new(), Vec::new());
     let mut images = ImageBackend::Absent;
     match oci {
         Ok(oci) => {
             images = ImageBackend::new(oci.images().clone());
             all.push(Arc::new(oci));
         }
-        Err(error) => absent.push(Absent {
+        Err(error) => absent.push(AbsentDriver {
             name: OCI,
-            signs: oci::programs(config.oci_runtime.as_deref()),
+            backend_paths: oci::programs(config.oci_runtime.as_deref()),
             why: error.to_string(),
         }),
     }
@@ -78,10 +78,14 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
                 all.push(Arc::new(docker));
             }
             Err(error) if default == DOCKER => return Err(Failure::Failed(error.to_string())),
-            Err(error) => absent.push(Absent { name: DOCKER, signs: socket.signs(), why: error.to_string() }),
+            Err(error) => absent.push(AbsentDriver {
+                name: DOCKER,
+                backend_paths: socket.signs(),
+                why: error.to_string(),
+            }),
         }
     } else {
-        absent.push(Absent { name: DOCKER, signs: socket.signs(), why: socket.absent() });
+        absent.push(AbsentDriver { name: DOCKER, backend_paths: socket.signs(), why: socket.absent() });
     }
     all.sort_by_key(|driver| driver.name() != default);
     for driver in &all {
@@ -92,7 +96,7 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
             warn!(driver = driver.name(), %error, "the driver is away; it is tried again and again");
         }
     }
-    Ok(Opened { drivers: Drivers::new(all).without(absent), default, images })
+    Ok(Opened { drivers: Drivers::new(all).with_absent(absent), default, images })
 }
 
 fn disk_full(data_dir: &Path) -> Failure {

@@ -25,7 +25,7 @@ pub struct Death {
 
 impl Death {
     /// Nothing was wrong with it: it may be woken like one that was stopped.
-    pub fn was_innocent(&self) -> bool {
+    pub fn allows_wake(&self) -> bool {
         match self.cause {
             DeathCause::ShutDown | DeathCause::Backend => true,
             DeathCause::Oom
@@ -39,7 +39,7 @@ impl Death {
     /// Why it is in error, when it is.
     pub fn problem(&self) -> Problem {
         let code = if self.cause == DeathCause::Oom { ProblemCode::Oom } else { ProblemCode::Died };
-        Problem { code, message: self.sentence(None), output: self.kept_lines() }
+        Problem { code, message: self.message(None), output: self.kept_lines() }
     }
 
     /// What outlives it. `task` ran in it.
@@ -47,7 +47,7 @@ impl Death {
         PostMortem {
             at: rfc3339(now_ms),
             cause: self.cause,
-            message: self.sentence(task.as_deref()),
+            message: self.message(task.as_deref()),
             exit_code: self.exit_code,
             signal: self.signal,
             memory_peak_bytes: self.memory_peak_bytes,
@@ -60,7 +60,7 @@ impl Death {
     }
 
     /// Cause, numbers and what to do, for people.
-    pub fn sentence(&self, task: Option<&str>) -> String {
+    pub fn message(&self, task: Option<&str>) -> String {
         let ran = task.map(|task| format!(" while task {task} ran")).unwrap_or_default();
         match self.cause {
             DeathCause::Oom => {
@@ -131,7 +131,7 @@ mod tests {
             (of(DeathCause::ShutDown), None),
             (of(DeathCause::Unknown), Some("t1")),
         ]
-        .map(|(death, task)| death.sentence(task));
+        .map(|(death, task)| death.message(task));
         insta::assert_snapshot!(said.join("\n"), @r"
         the kernel killed PID 1 for memory (limit 512 MB, peak 511 MB) while task t1 ran; give it more with limits.memory_mb
         the kernel killed PID 1 for memory; give it more with limits.memory_mb

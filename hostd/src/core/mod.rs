@@ -56,7 +56,7 @@ pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_insi
 pub use model_choice::{Offered, choose, missing};
 pub use pass::{BadPass, LinkId, PASS_PREFIX, Pass, Passes, Purpose};
 pub use pass_url::{Cleared, PATH_MAX_BYTES as PREVIEW_PATH_MAX_BYTES, cleared, url_with_pass};
-pub use pid_namespace::{Members, PidNamespace, lives_elsewhere};
+pub use pid_namespace::{PidNamespace, SandboxProcesses, is_in_other_namespace};
 pub use plan::{Desired, Observed, PlanStep, plan};
 pub use preview::{Preview, Previews, Scheme};
 pub use rate_limit::{Rate, RateLimiter};

@@ -11,7 +11,7 @@ pub struct PidNamespace(pub u64);
 
 /// The processes of a sandbox whose PID 1 was not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Members {
+pub enum SandboxProcesses {
     None,
     /// With numbers in hostd's own namespace; or only the backend's word that they run.
     Listed,
@@ -25,14 +25,22 @@ pub enum Members {
 
 /// Whether a sandbox lives in another PID namespace than hostd. `launched_in`: where it was launched last, as its
 /// badge says; badges of an earlier hostd do not.
-pub fn lives_elsewhere(launched_in: Option<PidNamespace>, own: PidNamespace, members: Members) -> bool {
+pub fn is_in_other_namespace(
+    launched_in: Option<PidNamespace>,
+    own: PidNamespace,
+    members: SandboxProcesses,
+) -> bool {
     match (members, launched_in) {
-        (Members::None, _) => false,
-        (Members::Listed | Members::Hidden | Members::Counted | Members::Launching, Some(namespace)) => {
-            namespace != own
-        }
-        (Members::Hidden, None) => true,
-        (Members::Listed | Members::Counted | Members::Launching, None) => false,
+        (SandboxProcesses::None, _) => false,
+        (
+            SandboxProcesses::Listed
+            | SandboxProcesses::Hidden
+            | SandboxProcesses::Counted
+            | SandboxProcesses::Launching,
+            Some(namespace),
+        ) => namespace != own,
+        (SandboxProcesses::Hidden, None) => true,
+        (SandboxProcesses::Listed | SandboxProcesses::Counted | SandboxProcesses::Launching, None) => false,
     }
 }
 
@@ -44,14 +52,14 @@ mod tests {
     fn only_live_processes_of_another_namespace_live_elsewhere() {
         let (own, other) = (PidNamespace(1), PidNamespace(2));
         for (members, unknown, same, another) in [
-            (Members::None, false, false, false),
-            (Members::Listed, false, false, true),
-            (Members::Hidden, true, false, true),
-            (Members::Counted, false, false, true),
-            (Members::Launching, false, false, true),
+            (SandboxProcesses::None, false, false, false),
+            (SandboxProcesses::Listed, false, false, true),
+            (SandboxProcesses::Hidden, true, false, true),
+            (SandboxProcesses::Counted, false, false, true),
+            (SandboxProcesses::Launching, false, false, true),
         ] {
             for (launched_in, expected) in [(None, unknown), (Some(own), same), (Some(other), another)] {
-                let found = lives_elsewhere(launched_in, own, members);
+                let found = is_in_other_namespace(launched_in, own, members);
                 assert_eq!(found, expected, "{members:?} of one launched in {launched_in:?}");
             }
         }

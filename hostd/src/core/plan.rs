@@ -183,7 +183,7 @@ fn should_live(status: SandboxStatus) -> bool {
 fn after(desired: &Desired<'_>, death: &Death) -> PlanStep {
     match desired.idle_policy {
         IdlePolicy::AlwaysOn => PlanStep::Restart(death.clone()),
-        IdlePolicy::Sleep if death.was_innocent() => PlanStep::Ended(death.clone()),
+        IdlePolicy::Sleep if death.allows_wake() => PlanStep::Ended(death.clone()),
         IdlePolicy::Sleep => PlanStep::Lost(death.clone()),
     }
 }

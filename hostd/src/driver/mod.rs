@@ -4,16 +4,16 @@
 //! call, perhaps of another process, finds out what is there and goes on. No path of the host leaves a
 //! driver: what others get is a handle they cannot read and a stream they can talk on.
 
-mod choice;
 pub mod docker;
+mod drivers;
 #[cfg(test)]
 pub(crate) mod fake;
 mod local;
-mod missing;
+mod not_configured;
 pub mod oci;
 
-pub use choice::{Absent, Drivers};
-pub use local::{images::Images, trash::empty as empty_trash};
+pub use drivers::{AbsentDriver, Drivers};
+pub use local::{images::ImageStore, trash::empty as empty_trash};
 
 use crate::core::{Blueprint, Death};
 use async_trait::async_trait;

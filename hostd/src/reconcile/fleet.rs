@@ -170,7 +170,7 @@ impl Fleet {
             return Err(FleetError::TooMany);
         }
         self.check_disk_room()?;
-        self.inner.drivers.wanted(&new.blueprint.driver)?.check(&new.blueprint).await?;
+        self.inner.drivers.require(&new.blueprint.driver)?.check(&new.blueprint).await?;
         let record = self.inner.store.insert_sandbox(new, AttemptRelation::Create).await?;
         Ok(self.spawn_actor(record, true))
     }

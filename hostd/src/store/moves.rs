@@ -71,7 +71,7 @@ pub(super) fn move_in(
     record.generation += 1;
     if let Some(death) = change.death() {
         let told = death.post_mortem(tasks::running(conn, id)?, now_ms);
-        tasks::died(conn, id, &death.sentence(None))?;
+        tasks::died(conn, id, &death.message(None))?;
         data["post_mortem"] = json!(told);
         record.post_mortem = Some(Box::new(told));
         attempts::died(conn, &record)?;

@@ -47,13 +47,13 @@ const SLEEP: &str = "echo out; echo err >&2; exec /bin/busybox sleep 1000";
 async fn meets(kind: Kind) -> Result<()> {
     let (real, engine) = started(kind).await?;
     assert_eq!(real.temporary(), Vec::<std::path::PathBuf>::new(), "after an import");
-    let meeting = engine.meet().await?;
-    assert_eq!(meeting.podman, kind == Kind::Podman);
-    assert!(meeting.version.starts_with(&format!("{kind:?} ")), "{}", meeting.version);
-    assert!(meeting.runtimes.iter().any(|name| name == "runc"), "{:?}", meeting.runtimes);
-    assert!(meeting.security.iter().any(|option| option.starts_with("name=seccomp")));
-    assert!(meeting.memory_limit && meeting.pids_limit && meeting.cpu_limit, "{meeting:?}");
-    assert!(meeting.cgroup_version > 0 && !meeting.root_dir.is_empty(), "{meeting:?}");
+    let info = engine.connect().await?;
+    assert_eq!(info.podman, kind == Kind::Podman);
+    assert!(info.version.starts_with(&format!("{kind:?} ")), "{}", info.version);
+    assert!(info.runtimes.iter().any(|name| name == "runc"), "{:?}", info.runtimes);
+    assert!(info.security.iter().any(|option| option.starts_with("name=seccomp")));
+    assert!(info.memory_limit && info.pids_limit && info.cpu_limit, "{info:?}");
+    assert!(info.cgroup_version > 0 && !info.root_dir.is_empty(), "{info:?}");
 
     let image = engine.image(&format!("{IMAGE}:one")).await?.context("it was imported")?;
     assert!(image.id.starts_with("sha256:"));

@@ -3,65 +3,67 @@
 use super::{
     super::{
         DriverError,
-        local::{ending::ended_in_order, layout::SandboxDir, limits::OUTPUT_MAX_LINES},
+        local::{init_exit::shut_down_cleanly, layout::SandboxDir, limits::OUTPUT_MAX_LINES},
     },
-    driver::Inner,
-    engine::Inspected,
+    classify_state::{ContainerPhase, DeathEvidence, container_phase, death_outcome},
+    container_cache::labels_of,
+    driver::DockerInner,
+    engine::InspectedContainer,
     labels,
     limits::LAST_LINES_MAX_MS,
-    meaning::{Evidence, Phase, phase, verdict},
-    mirror::labels_of,
-    run::Run,
+    run_record::RunRecord,
 };
 use crate::core::Death;
 use protocol::api::{DeathCause, SandboxId};
 use std::time::Duration;
 use tokio::time::timeout;
 
-impl Inner {
+impl DockerInner {
     /// How it ended, and that this run of it is the one that did. None when the container is gone, or is
     /// another run already.
     pub async fn death(
         &self,
         sandbox: &SandboxId,
         dir: &SandboxDir,
-        mut run: Run,
-        found: Option<Inspected>,
+        mut run: RunRecord,
+        found: Option<InspectedContainer>,
     ) -> Result<Death, DriverError> {
-        let restarted = found.as_ref().is_some_and(|found| run.is_open() && !run.is_seen(&found.state));
+        let restarted = found
+            .as_ref()
+            .is_some_and(|found| run.has_uncleared_start() && !run.is_observed_start(&found.state));
         if let Some(found) = &found
             && !restarted
-            && !run.is_seen(&found.state)
-            && phase(&found.state) != Phase::New
+            && !run.is_observed_start(&found.state)
+            && container_phase(&found.state) != ContainerPhase::Created
         {
-            run.seen = Some(found.state.started_at.clone());
+            run.observed_start = Some(found.state.started_at.clone());
             run.container = Some(found.id.clone());
             run.write(dir)?;
         }
-        let note = self.notes.get(sandbox).unwrap_or_default();
-        let podman = self.standing.last().is_some_and(|fitness| fitness.meeting.podman);
+        let last = self.last_inspects.get(sandbox).unwrap_or_default();
+        let podman = self.health.last_fit().is_some_and(|fit_engine| fit_engine.info.podman);
         let found_id = found.as_ref().map(|found| found.id.as_str()).unwrap_or_default();
-        let oom_kills = note.counters.as_ref().map_or(0, |counters| counters.oom_kills);
-        let evidence = Evidence {
+        let oom_kills = last.counters.as_ref().map_or(0, |counters| counters.oom_kills);
+        let evidence = DeathEvidence {
             state: found.as_ref().map(|found| &found.state),
             restarted,
-            in_order: ended_in_order(dir),
+            shut_down_cleanly: shut_down_cleanly(dir),
             // Podman has no daemon that containers would die with.
-            backend_away: self.was_other_boot(&run) || note.away && !podman,
-            oom_counted: note.is_final.then_some(oom_kills > note.oom_kills_before),
-            oom_before: note.oom_kills_before > 0,
-            oom_told_ms_ago: self.mirror.oom_told_ms_ago(found_id),
+            backend_away: self.is_from_other_boot(&run) || last.engine_was_away && !podman,
+            oom_kill_counted: last.counted_after_exit.then_some(oom_kills > last.oom_kills_before),
+            oom_killed_before: last.oom_kills_before > 0,
+            oom_event_age_ms: self.cache.oom_event_age_ms(found_id),
         };
-        let verdict = verdict(&evidence);
+        let outcome = death_outcome(&evidence);
         let last_lines = match &found {
             Some(found) => self.last_lines(&found.id).await,
             None => vec![],
         };
-        let counters = note.counters;
+        let counters = last.counters;
         let mut death = Death {
-            cause: verdict.cause,
-            exit_code: verdict.exit_code,
-            signal: verdict.signal,
+            cause: outcome.cause,
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
             memory_peak_bytes: counters.as_ref().map(|counters| counters.memory_peak_bytes),
             memory_limit_bytes: counters.as_ref().map(|counters| counters.memory_limit_bytes),
             oom_kills,
@@ -76,7 +78,7 @@ impl Inner {
         Ok(death)
     }
 
-    pub fn was_other_boot(&self, run: &Run) -> bool {
+    pub fn is_from_other_boot(&self, run: &RunRecord) -> bool {
         run.boot.as_ref().is_some_and(|boot| *boot != self.boot)
     }
 
@@ -88,21 +90,21 @@ impl Inner {
     }
 
     /// PID 1 has ended: what it used is counted while it can be.
-    pub fn count_last(&self, sandbox: &SandboxId) {
-        self.notes.change(sandbox, |note| {
-            note.pid = None;
-            note.is_final |= note.count();
+    pub fn count_after_exit(&self, sandbox: &SandboxId) {
+        self.last_inspects.change(sandbox, |last| {
+            last.pid = None;
+            last.counted_after_exit |= last.read_counters();
         });
     }
 
     /// Memory was short in a container: what it used is counted while it can be.
-    pub fn heard_oom(&self, container: &str) {
-        self.mirror.heard_oom(container);
-        let found = self.mirror.by_id(container);
-        let claim = found.and_then(|found| labels::read(&self.sealer, &found.name, labels_of(&found)).ok());
+    pub fn record_oom(&self, container: &str) {
+        self.cache.record_oom(container);
+        let found = self.cache.by_id(container);
+        let claim = found.and_then(|found| labels::read(&self.signer, &found.name, labels_of(&found)).ok());
         if let Some(claim) = claim {
-            self.notes.change(&claim.sandbox, |note| {
-                note.count();
+            self.last_inspects.change(&claim.sandbox, |last| {
+                last.read_counters();
             });
         }
     }

@@ -4,34 +4,34 @@ use super::{
     super::{
         ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
         local::{
-            badge::{BadBadge, Kept, Sealer},
-            cgroup::{Group, Hierarchies},
-            dial::{Live, Reach},
+            cgroup::{Cgroup, Hierarchies},
+            disk_usage,
             files::{self, failed},
             images,
             init::Init,
-            kernel::has_ended,
             layout::{Layout, SandboxDir},
             limits::KERNEL_FILE_MAX_BYTES,
-            measure,
+            pidfd::has_exited,
+            sandbox_dialer::{RunningSandbox, SandboxDialer},
+            signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
         },
     },
-    belongs::is_in,
-    body::Filter,
+    cgroup_membership::is_in_container,
+    container_cache::ContainerCache,
+    container_config::SeccompProfile,
     engine::Engine,
-    erased::Erased,
-    images::Images,
+    engine_health::{EngineHealth, EngineHealthWatch},
+    erased_launches::ErasedLaunches,
+    images::EngineImages,
     labels,
-    mirror::Mirror,
+    last_inspect::LastInspects,
+    launch_locks::LaunchLocks,
     network::Networks,
-    notes::Notes,
-    run::Run,
+    run_record::RunRecord,
     runtimes::Runtimes,
-    standing::{Opinion, Standing},
-    trial::Trials,
-    turns::Turns,
+    test_containers::TestContainers,
 };
-use crate::core::{Blueprint, Members, PidNamespace, lives_elsewhere};
+use crate::core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use async_trait::async_trait;
 use protocol::api::{Capabilities, SandboxId, StatsView};
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
@@ -41,33 +41,33 @@ use tokio_util::sync::DropGuard;
 /// The driver for Docker and Podman. A handle: clones share everything.
 #[derive(Clone)]
 pub struct Docker {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<DockerInner>,
     /// Keeps in touch with the engine while this lives.
-    _keeper: Option<Arc<DropGuard>>,
+    _connection: Option<Arc<DropGuard>>,
 }
 
-pub struct Inner {
+pub struct DockerInner {
     pub layout: Layout,
-    pub sealer: Sealer,
+    pub signer: InstanceSigner,
     /// What all our containers have.
     pub filter: String,
     pub socket: PathBuf,
     pub engine: Engine,
-    pub mirror: Mirror,
-    pub standing: Opinion,
-    pub images: Images,
+    pub cache: ContainerCache,
+    pub health: EngineHealthWatch,
+    pub images: EngineImages,
     pub networks: Networks,
-    pub trials: Trials,
+    pub test_containers: TestContainers,
     pub runtimes: Runtimes,
     pub hierarchies: Hierarchies,
     pub runtimed: PathBuf,
-    pub filter_list: Filter,
+    pub seccomp_profile: SeccompProfile,
     pub nofile: u64,
     pub nproc: Option<u64>,
-    pub reach: Reach,
-    pub turns: Turns,
-    pub notes: Notes,
-    pub erased: Erased,
+    pub dialer: SandboxDialer,
+    pub launch_locks: LaunchLocks,
+    pub last_inspects: LastInspects,
+    pub erased: ErasedLaunches,
     /// Where hostd lives.
     pub pid_namespace: PidNamespace,
     /// Names this boot of the host.
@@ -75,44 +75,44 @@ pub struct Inner {
     pub warnings: Vec<String>,
 }
 
-impl Inner {
+impl DockerInner {
     pub fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
         self.layout.sandbox(sandbox)
     }
 
     pub fn name(&self, sandbox: &SandboxId) -> String {
-        labels::name_of(&self.sealer.instance, sandbox)
+        labels::name_of(&self.signer.instance, sandbox)
     }
 
     /// Its PID 1, if it is alive, and which container that is in.
     pub fn find(&self, sandbox: &SandboxId) -> Result<Option<Init>, DriverError> {
         let dir = self.dir(sandbox);
-        match Run::read(&dir)? {
+        match RunRecord::read(&dir)? {
             Some(run) => self.init_of(&dir, &run),
             None => Ok(None),
         }
     }
 
-    pub fn init_of(&self, dir: &SandboxDir, run: &Run) -> Result<Option<Init>, DriverError> {
+    pub fn init_of(&self, dir: &SandboxDir, run: &RunRecord) -> Result<Option<Init>, DriverError> {
         let Some(container) = &run.container else { return Ok(None) };
-        Init::find(dir, |cgroup| is_in(cgroup, container)).map_err(failed("look for PID 1"))
+        Init::find(dir, |cgroup| is_in_container(cgroup, container)).map_err(failed("look for PID 1"))
     }
 
     /// The control groups that the engine made for it. None when it ends just now: then it is in none.
-    pub fn group(&self, init: &Init, container: &str) -> Result<Option<Group>, DriverError> {
+    pub fn cgroup(&self, init: &Init, container: &str) -> Result<Option<Cgroup>, DriverError> {
         let text = files::read_text(&init.proc().join("cgroup"), KERNEL_FILE_MAX_BYTES);
         match text {
-            Ok(text) if is_in(&text, container) => Ok(Some(self.hierarchies.of_process(&text))),
+            Ok(text) if is_in_container(&text, container) => Ok(Some(self.hierarchies.of_process(&text))),
             Ok(_) => Ok(None),
-            Err(_) if has_ended(&init.pidfd) => Ok(None),
+            Err(_) if has_exited(&init.pidfd) => Ok(None),
             Err(error) => Err(failed("find the control groups of PID 1")(error)),
         }
     }
 
-    fn live(&self, sandbox: &SandboxId) -> io::Result<Arc<Live>> {
-        self.reach.live(sandbox, || {
+    fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
+        self.dialer.running_sandbox(sandbox, || {
             let found = self.find(sandbox).map_err(io::Error::other)?;
-            if found.is_none() && self.launched_elsewhere(sandbox).map_err(io::Error::other)? {
+            if found.is_none() && self.launched_in_other_namespace(sandbox).map_err(io::Error::other)? {
                 return Err(io::Error::other(DriverError::OtherPidNamespace { sandbox: *sandbox }));
             }
             Ok(found)
@@ -121,21 +121,23 @@ impl Inner {
 
     /// Whether the last run of a sandbox whose PID 1 was not found is, or was, in another PID namespace, and
     /// nobody dealt with its end. Whether it is over only the engine can tell.
-    pub fn launched_elsewhere(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
+    pub fn launched_in_other_namespace(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
         let dir = self.dir(sandbox);
-        let Some(run) = Run::read(&dir)?.filter(|run| run.is_open() && !self.was_other_boot(run)) else {
+        let Some(run) =
+            RunRecord::read(&dir)?.filter(|run| run.has_uncleared_start() && !self.is_from_other_boot(run))
+        else {
             return Ok(false);
         };
-        let kept = self.sealer.read(&dir, sandbox).ok().filter(|_| run.container.is_some());
-        let launched_in = kept.and_then(|kept| kept.pid_namespace);
-        Ok(lives_elsewhere(launched_in, self.pid_namespace, Members::Listed))
+        let record = self.signer.read(&dir, sandbox).ok().filter(|_| run.container.is_some());
+        let launched_in = record.and_then(|record| record.pid_namespace);
+        Ok(is_in_other_namespace(launched_in, self.pid_namespace, SandboxProcesses::Listed))
     }
 
     /// What is kept about a sandbox; nothing where it was never made.
-    pub fn kept(&self, sandbox: &SandboxId) -> Result<Option<Kept>, DriverError> {
-        match self.sealer.read(&self.dir(sandbox), sandbox) {
-            Ok(kept) => Ok(Some(kept)),
-            Err(BadBadge::Missing) => Ok(None),
+    pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
+        match self.signer.read(&self.dir(sandbox), sandbox) {
+            Ok(record) => Ok(Some(record)),
+            Err(BadgeError::Missing) => Ok(None),
             Err(bad) => {
                 Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
             }
@@ -143,9 +145,9 @@ impl Inner {
     }
 
     /// Runs what takes time elsewhere. Goes on to its end when the caller goes away.
-    pub async fn blocking<T: Send + 'static>(
+    pub async fn spawn_blocking<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Inner) -> Result<T, DriverError> + Send + 'static,
+        work: impl FnOnce(&DockerInner) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, DriverError> {
         let inner = Arc::clone(self);
         let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
@@ -154,18 +156,18 @@ impl Inner {
 }
 
 impl Docker {
-    pub(super) fn new(inner: Arc<Inner>, keeper: DropGuard) -> Self {
-        Self { inner, _keeper: Some(Arc::new(keeper)) }
+    pub(super) fn new(inner: Arc<DockerInner>, connection: DropGuard) -> Self {
+        Self { inner, _connection: Some(Arc::new(connection)) }
     }
 
     /// For the keeper itself, which must not keep itself alive.
-    pub(super) fn unguarded(inner: &Arc<Inner>) -> Self {
-        Self { inner: Arc::clone(inner), _keeper: None }
+    pub(super) fn without_connection(inner: &Arc<DockerInner>) -> Self {
+        Self { inner: Arc::clone(inner), _connection: None }
     }
 
     /// Root file systems that are kept here: to import, list and remove them.
-    pub fn images(&self) -> &images::Images {
-        self.inner.images.here()
+    pub fn images(&self) -> &images::ImageStore {
+        self.inner.images.store()
     }
 }
 
@@ -173,11 +175,11 @@ impl Docker {
 impl Transport for Docker {
     async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
         let inner = &self.inner;
-        inner.reach.dial(&inner.live(sandbox)?, &inner.dir(sandbox).control(), target).await
+        inner.dialer.dial(&inner.running_sandbox(sandbox)?, &inner.dir(sandbox).control(), target).await
     }
 
     async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
-        self.inner.reach.listen(&self.inner.live(sandbox)?, at).await
+        self.inner.dialer.listen(&self.inner.running_sandbox(sandbox)?, at).await
     }
 }
 
@@ -189,12 +191,12 @@ impl Driver for Docker {
 
     fn describe(&self) -> String {
         let socket = self.inner.socket.display();
-        match self.inner.standing.now() {
-            Standing::Begun => format!("the container engine at {socket} is being tried out"),
-            Standing::Away { why } => why,
-            Standing::Unfit { engine, why } => format!("{engine} at {socket} is not used: {why}"),
-            Standing::Fit(fitness) => {
-                format!("{}, API {}, at {socket}", fitness.meeting.version, fitness.meeting.api)
+        match self.inner.health.current() {
+            EngineHealth::Untested => format!("the container engine at {socket} is being tried out"),
+            EngineHealth::Unreachable { why } => why,
+            EngineHealth::Unfit { engine, why } => format!("{engine} at {socket} is not used: {why}"),
+            EngineHealth::Fit(fit_engine) => {
+                format!("{}, API {}, at {socket}", fit_engine.info.version, fit_engine.info.api)
             }
         }
     }
@@ -202,8 +204,8 @@ impl Driver for Docker {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.inner.warnings.clone();
         // That it is not well is told by `health`.
-        if let Standing::Fit(fitness) = self.inner.standing.now() {
-            warnings.extend(fitness.warnings.iter().cloned());
+        if let EngineHealth::Fit(fit_engine) = self.inner.health.current() {
+            warnings.extend(fit_engine.warnings.iter().cloned());
         }
         warnings
     }
@@ -213,40 +215,40 @@ impl Driver for Docker {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let fitness = self.inner.standing.last();
-        let fitness = fitness.as_deref();
-        let mut isolation = words(&["namespaces", "seccomp", "read-only root"]);
-        if fitness.is_some_and(|fitness| !fitness.ids.are_ours()) {
+        let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let fit_engine = self.inner.health.last_fit();
+        let fit_engine = fit_engine.as_deref();
+        let mut isolation = strings(&["namespaces", "seccomp", "read-only root"]);
+        if fit_engine.is_some_and(|fit_engine| !fit_engine.id_map.is_identity()) {
             isolation.push("a user namespace, the same for all".to_owned());
         }
         Capabilities {
-            networks: self.inner.networks.words(),
-            limits: words(&["memory_mb", "cpus", "pids"]),
+            networks: self.inner.networks.offered(),
+            limits: strings(&["memory_mb", "cpus", "pids"]),
             pause: true,
-            runtimes: fitness
-                .map(|fitness| self.inner.runtimes.offered(&fitness.meeting))
+            runtimes: fit_engine
+                .map(|fit_engine| self.inner.runtimes.offered(&fit_engine.info))
                 .unwrap_or_default(),
-            images: words(&["host", "imported", "registry"]),
+            images: strings(&["host", "imported", "registry"]),
             isolation,
         }
     }
 
     fn health(&self) -> Result<(), DriverError> {
-        self.inner.mirror.check()?;
-        self.inner.standing.fit().map(drop)
+        self.inner.cache.check_connected()?;
+        self.inner.health.require_fit().map(drop)
     }
 
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
-        let fitness = self.inner.standing.fit_soon().await?;
-        self.inner.vet(blueprint, &fitness).await?;
-        self.check_runtime(blueprint, &fitness).await
+        let fit_engine = self.inner.health.wait_until_fit().await?;
+        self.inner.check_blueprint(blueprint, &fit_engine).await?;
+        self.check_runtime(blueprint, &fit_engine).await
     }
 
     async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError> {
-        let fitness = self.inner.standing.fit()?;
-        self.check_runtime(&order.blueprint, &fitness).await?;
-        self.inner.bring_up(order, &fitness).await
+        let fit_engine = self.inner.health.require_fit()?;
+        self.check_runtime(&order.blueprint, &fit_engine).await?;
+        self.inner.launch(order, &fit_engine).await
     }
 
     async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
@@ -291,7 +293,9 @@ impl Driver for Docker {
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
         let path = self.inner.layout.workspace(sandbox);
-        self.inner.blocking(move |_| measure::bytes(&path).map_err(failed("measure the workspace"))).await
+        self.inner
+            .spawn_blocking(move |_| disk_usage::tree_bytes(&path).map_err(failed("measure the workspace")))
+            .await
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
@@ -299,18 +303,18 @@ impl Driver for Docker {
     }
 
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
-        self.inner.blocking(|inner| inner.list()).await
+        self.inner.spawn_blocking(|inner| inner.list()).await
     }
 }
 
-impl Inner {
+impl DockerInner {
     fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
         let what = || format!("read the counters of {sandbox}");
         let gone = || failed(what())(io::ErrorKind::NotFound.into());
         let dir = self.dir(sandbox);
-        let run = Run::read(&dir)?.ok_or_else(gone)?;
+        let run = RunRecord::read(&dir)?.ok_or_else(gone)?;
         let init = self.init_of(&dir, &run)?.ok_or_else(gone)?;
-        let group = self.group(&init, run.container.as_deref().unwrap_or_default())?.ok_or_else(gone)?;
+        let group = self.cgroup(&init, run.container.as_deref().unwrap_or_default())?.ok_or_else(gone)?;
         group.stats().map_err(failed(what()))
     }
 }

@@ -3,7 +3,7 @@
 //! Labels are inherited by images made of a container and copied by whoever likes to. So they carry a seal
 //! over the name, which no two containers share, and a number that is also on our disk.
 
-use super::{super::local::badge::Sealer, limits::INSTANCE_SHORT_BYTES};
+use super::{super::local::signed_badge::InstanceSigner, limits::INSTANCE_SHORT_BYTES};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use protocol::api::SandboxId;
@@ -16,7 +16,7 @@ pub const SANDBOX: &str = "dev.slipway.sandbox";
 pub const LAUNCH: &str = "dev.slipway.launch";
 pub const SEAL: &str = "dev.slipway.seal";
 /// What it was made from, as a hash.
-pub const BODY: &str = "dev.slipway.body";
+pub const CONFIG_HASH: &str = "dev.slipway.body";
 
 pub type Labels = BTreeMap<String, String>;
 
@@ -32,7 +32,7 @@ pub enum BadLabels {
 
 /// What authentic labels say.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct LabelIdentity {
     pub sandbox: SandboxId,
     pub nonce: String,
 }
@@ -48,11 +48,11 @@ pub fn filter(instance: &str) -> String {
     format!("{INSTANCE}={instance}")
 }
 
-pub fn make(sealer: &Sealer, sandbox: &SandboxId, nonce: &str) -> Labels {
-    let name = name_of(&sealer.instance, sandbox);
-    let seal = URL_SAFE_NO_PAD.encode(mac(sealer, sandbox.as_str(), nonce, &name).finalize().into_bytes());
+pub fn make(signer: &InstanceSigner, sandbox: &SandboxId, nonce: &str) -> Labels {
+    let name = name_of(&signer.instance, sandbox);
+    let seal = URL_SAFE_NO_PAD.encode(mac(signer, sandbox.as_str(), nonce, &name).finalize().into_bytes());
     let pairs = [
-        (INSTANCE, sealer.instance.as_str()),
+        (INSTANCE, signer.instance.as_str()),
         (SANDBOX, sandbox.as_str()),
         (LAUNCH, nonce),
         (SEAL, seal.as_str()),
@@ -61,22 +61,22 @@ pub fn make(sealer: &Sealer, sandbox: &SandboxId, nonce: &str) -> Labels {
 }
 
 /// Whose container this is, by what the engine says of it.
-pub fn read(sealer: &Sealer, name: &str, labels: &Labels) -> Result<Claim, BadLabels> {
+pub fn read(signer: &InstanceSigner, name: &str, labels: &Labels) -> Result<LabelIdentity, BadLabels> {
     let get = |label: &'static str| labels.get(label).map(String::as_str).ok_or(BadLabels::Missing(label));
     let (sandbox, nonce, seal) = (get(SANDBOX)?, get(LAUNCH)?, get(SEAL)?);
     let id: SandboxId = sandbox.parse().map_err(|_| BadLabels::NoId)?;
     let seal = URL_SAFE_NO_PAD.decode(seal).map_err(|_| BadLabels::Forged)?;
-    let authentic = mac(sealer, sandbox, nonce, name).verify_slice(&seal).is_ok();
-    if !authentic || get(INSTANCE)? != sealer.instance || name != name_of(&sealer.instance, &id) {
+    let authentic = mac(signer, sandbox, nonce, name).verify_slice(&seal).is_ok();
+    if !authentic || get(INSTANCE)? != signer.instance || name != name_of(&signer.instance, &id) {
         return Err(BadLabels::Forged);
     }
-    Ok(Claim { sandbox: id, nonce: nonce.to_owned() })
+    Ok(LabelIdentity { sandbox: id, nonce: nonce.to_owned() })
 }
 
-fn mac(sealer: &Sealer, sandbox: &str, nonce: &str, name: &str) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(&sealer.key).expect("a key of any length will do");
+fn mac(signer: &InstanceSigner, sandbox: &str, nonce: &str, name: &str) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&signer.key).expect("a key of any length will do");
     mac.update(b"slipway container 1\0");
-    for part in [sealer.instance.as_str(), sandbox, nonce, name] {
+    for part in [signer.instance.as_str(), sandbox, nonce, name] {
         mac.update(&(part.len() as u64).to_le_bytes());
         mac.update(part.as_bytes());
     }
@@ -89,13 +89,13 @@ mod tests {
 
     #[test]
     fn labels_are_good_for_one_name_one_instance_and_one_key() {
-        let sealer = Sealer { instance: "0123456789abcdef".into(), key: [7; 32] };
+        let signer = InstanceSigner { instance: "0123456789abcdef".into(), key: [7; 32] };
         let sandbox: SandboxId = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
-        let name = name_of(&sealer.instance, &sandbox);
+        let name = name_of(&signer.instance, &sandbox);
         assert_eq!(name, "slipway-0123456789ab-01jb9xyzabcdefghjkmnpqrstv");
-        let labels = make(&sealer, &sandbox, "n1");
-        let claim = read(&sealer, &name, &labels).expect("just made");
-        assert_eq!(claim, Claim { sandbox, nonce: "n1".into() });
+        let labels = make(&signer, &sandbox, "n1");
+        let claim = read(&signer, &name, &labels).expect("just made");
+        assert_eq!(claim, LabelIdentity { sandbox, nonce: "n1".into() });
 
         let with = |label: &str, value: &str| {
             let mut labels = labels.clone();
@@ -107,18 +107,18 @@ mod tests {
             labels.remove(label);
             labels
         };
-        let check = |sealer: &Sealer, name: &str, labels: &Labels, expected: BadLabels| {
-            assert_eq!(read(sealer, name, labels), Err(expected));
+        let check = |signer: &InstanceSigner, name: &str, labels: &Labels, expected: BadLabels| {
+            assert_eq!(read(signer, name, labels), Err(expected));
         };
-        check(&sealer, "another", &labels, BadLabels::Forged);
-        check(&sealer, &name, &with(LAUNCH, "n2"), BadLabels::Forged);
-        check(&sealer, &name, &with(SANDBOX, "01jb9xyzabcdefghjkmnpqrstw"), BadLabels::Forged);
-        check(&sealer, &name, &with(SANDBOX, "x"), BadLabels::NoId);
-        check(&sealer, &name, &with(SEAL, "AAAA"), BadLabels::Forged);
-        check(&sealer, &name, &with(INSTANCE, "other"), BadLabels::Forged);
+        check(&signer, "another", &labels, BadLabels::Forged);
+        check(&signer, &name, &with(LAUNCH, "n2"), BadLabels::Forged);
+        check(&signer, &name, &with(SANDBOX, "01jb9xyzabcdefghjkmnpqrstw"), BadLabels::Forged);
+        check(&signer, &name, &with(SANDBOX, "x"), BadLabels::NoId);
+        check(&signer, &name, &with(SEAL, "AAAA"), BadLabels::Forged);
+        check(&signer, &name, &with(INSTANCE, "other"), BadLabels::Forged);
         for label in [INSTANCE, SANDBOX, LAUNCH, SEAL] {
-            check(&sealer, &name, &without(label), BadLabels::Missing(label));
+            check(&signer, &name, &without(label), BadLabels::Missing(label));
         }
-        check(&Sealer { key: [8; 32], ..sealer.clone() }, &name, &labels, BadLabels::Forged);
+        check(&InstanceSigner { key: [8; 32], ..signer.clone() }, &name, &labels, BadLabels::Forged);
     }
 }

@@ -11,36 +11,36 @@ use super::{
     super::{
         DriverError, Handle, LaunchRequest,
         local::{
-            badge::Kept,
+            blueprint_checks::check_limits,
+            chown_tree,
             files::{self, failed},
             init::Init,
             layout::SandboxDir,
-            owner,
-            request::check_limits,
+            signed_badge::BadgeRecord,
             workspace,
         },
     },
-    body::{self, Body},
-    driver::Inner,
-    engine::{ContainerState, CreateContainer, EngineError, Inspected},
-    ids::Ids,
-    images::Wish,
+    classify_state::{ContainerPhase, container_phase},
+    container_cache::labels_of,
+    container_config::{ContainerConfig, config_hash},
+    driver::DockerInner,
+    engine::{CreateContainer, EngineError, InspectedContainer, InspectedState},
+    engine_checks::IdMap,
+    engine_health::FitEngine,
+    images::ImageRequest,
+    inspect::handle,
     labels,
     limits::LAUNCH_STEPS_MAX,
-    look::handle,
-    meaning::{Phase, phase},
-    mirror::labels_of,
-    run::Run,
-    standing::Fitness,
+    run_record::RunRecord,
 };
 use crate::core::Blueprint;
 use protocol::api::SandboxId;
-use start::{Started, lost_its_network};
+use start::{Started, is_missing_network};
 use std::{io, sync::Arc};
 use tokio::time::Instant;
 
 /// A container to be, and how it is told from others.
-struct Wanted {
+struct DesiredContainer {
     sandbox: SandboxId,
     name: String,
     container: CreateContainer,
@@ -49,8 +49,8 @@ struct Wanted {
 
 /// What brings a launch nearer to its end.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
-    Make,
+enum LaunchStep {
+    Create,
     /// It was made from something else.
     Remove,
     Start,
@@ -58,86 +58,100 @@ enum Next {
     Wait,
     Adopt,
     /// Something else has the name.
-    Taken,
+    RefuseName,
 }
 
 /// Whose a container is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Ownership {
     Ours,
     /// Of a launch before the last.
-    Older,
+    Earlier,
     Foreign,
 }
 
-fn next(run: &Run, there: Option<(&ContainerState, Whose)>, same: bool) -> Next {
-    let Some((state, whose)) = there else { return Next::Make };
-    match whose {
-        Whose::Foreign => return Next::Taken,
-        Whose::Older if phase(state) == Phase::Leaving => return Next::Wait,
-        Whose::Older => return Next::Remove,
-        Whose::Ours => {}
+fn next_step(
+    run: &RunRecord,
+    current: Option<(&InspectedState, Ownership)>,
+    same_config: bool,
+) -> LaunchStep {
+    let Some((state, ownership)) = current else { return LaunchStep::Create };
+    match ownership {
+        Ownership::Foreign => return LaunchStep::RefuseName,
+        Ownership::Earlier if container_phase(state) == ContainerPhase::Removing => return LaunchStep::Wait,
+        Ownership::Earlier => return LaunchStep::Remove,
+        Ownership::Ours => {}
     }
-    match phase(state) {
-        Phase::Leaving => Next::Wait,
-        Phase::New | Phase::Over if !same || state.status == "dead" => Next::Remove,
-        Phase::New | Phase::Over => Next::Start,
+    match container_phase(state) {
+        ContainerPhase::Removing => LaunchStep::Wait,
+        ContainerPhase::Created | ContainerPhase::Exited if !same_config || state.status == "dead" => {
+            LaunchStep::Remove
+        }
+        ContainerPhase::Created | ContainerPhase::Exited => LaunchStep::Start,
         // We ended it, and the engine does not know yet.
-        Phase::Up if run.has_cleared(&state.started_at) => Next::Wait,
-        Phase::Up => Next::Adopt,
+        ContainerPhase::Running if run.has_cleared(&state.started_at) => LaunchStep::Wait,
+        ContainerPhase::Running => LaunchStep::Adopt,
     }
 }
 
-impl Inner {
+impl DockerInner {
     /// What this driver cannot do is refused before anything is made.
-    pub async fn vet(&self, blueprint: &Blueprint, fitness: &Fitness) -> Result<(), DriverError> {
+    pub async fn check_blueprint(
+        &self,
+        blueprint: &Blueprint,
+        fit_engine: &FitEngine,
+    ) -> Result<(), DriverError> {
         check_limits(&blueprint.limits)?;
         self.images.find(&blueprint.image)?;
-        self.networks.check(blueprint.network, fitness.meeting.podman).await
+        self.networks.check(blueprint.network, fit_engine.info.podman).await
     }
 
-    pub async fn bring_up(
+    pub async fn launch(
         self: &Arc<Self>,
         order: &LaunchRequest,
-        fitness: &Fitness,
+        fit_engine: &FitEngine,
     ) -> Result<Handle, DriverError> {
-        self.vet(&order.blueprint, fitness).await?;
+        self.check_blueprint(&order.blueprint, fit_engine).await?;
         let sandbox = order.label.sandbox;
         let begun = Instant::now();
-        let turn = self.turns.take(&sandbox).await;
-        if self.kept(&sandbox)?.is_some()
-            && let Some(run) = Run::read(&self.dir(&sandbox))?
+        let lock = self.launch_locks.lock(&sandbox).await;
+        if self.read_badge(&sandbox)?.is_some()
+            && let Some(run) = RunRecord::read(&self.dir(&sandbox))?
             && let Some(init) = self.init_of(&self.dir(&sandbox), &run)?
         {
             return Ok(handle(&run, &init));
         }
-        let (kept, ids) = (order.clone(), fitness.ids.clone());
+        let (record, id_map) = (order.clone(), fit_engine.id_map.clone());
         // The turn goes along: the work goes on when nobody waits for it any more.
-        let files = self.blocking(move |inner| inner.prepare_files(&kept, &ids).map(|()| turn));
-        let (turn, wanted) = tokio::try_join!(files, self.wanted(order, fitness))?;
+        let files = self.spawn_blocking(move |inner| inner.prepare_files(&record, &id_map).map(|()| lock));
+        let (lock, desired) = tokio::try_join!(files, self.desired_container(order, fit_engine))?;
         let prepared = begun.elapsed();
         let inner = Arc::clone(self);
         // Goes on to its end when nobody waits for it any more: an engine cannot be told to stop in between.
-        let raising = tokio::spawn(async move {
-            let _turn = turn;
-            inner.raise(wanted).await
+        let task = tokio::spawn(async move {
+            let _lock = lock;
+            inner.run_steps(desired).await
         });
-        let raised = raising.await.unwrap_or_else(|error| Err(failed("launch")(io::Error::other(error))));
-        let (run, init) = raised?;
+        let launched = task.await.unwrap_or_else(|error| Err(failed("launch")(io::Error::other(error))));
+        let (run, init) = launched?;
         tracing::debug!(%sandbox, pid = init.pid, ?prepared, launched = ?begun.elapsed(), "sandbox launched");
         Ok(handle(&run, &init))
     }
 
     /// The container as it should be, with its image there.
-    async fn wanted(&self, order: &LaunchRequest, fitness: &Fitness) -> Result<Wanted, DriverError> {
+    async fn desired_container(
+        &self,
+        order: &LaunchRequest,
+        fit_engine: &FitEngine,
+    ) -> Result<DesiredContainer, DriverError> {
         let (sandbox, blueprint) = (order.label.sandbox, &order.blueprint);
         let tenant = order.label.owner.tenant.as_str();
-        let wish = Wish { image: &blueprint.image, tenant, progress: &order.progress };
-        let prepared = self.images.prepare(&wish).await?;
-        let network = self.networks.mode(blueprint.network, &sandbox, fitness.meeting.podman).await?;
+        let request = ImageRequest { image: &blueprint.image, tenant, progress: &order.progress };
+        let prepared = self.images.prepare(&request).await?;
+        let network = self.networks.mode(blueprint.network, &sandbox, fit_engine.info.podman).await?;
         let (dir, workspace) = (self.dir(&sandbox), self.layout.workspace(&sandbox));
         let (control, public) = (dir.control(), dir.public());
-        let body = Body {
+        let config = ContainerConfig {
             blueprint,
             prepared: &prepared,
             hostname: sandbox.as_str(),
@@ -148,125 +162,129 @@ impl Inner {
             network: &network,
             nofile: self.nofile,
             nproc: self.nproc,
-            filter: &self.filter_list,
-            podman: fitness.meeting.podman,
+            filter: &self.seccomp_profile,
+            podman: fit_engine.info.podman,
         };
-        let container = body.container();
-        let hash = body::hash(&container, &prepared.id);
+        let container = config.create_request();
+        let hash = config_hash(&container, &prepared.id);
         let hash = hash.map_err(|error| failed("describe the container")(error.into()))?;
-        Ok(Wanted { sandbox, name: self.name(&sandbox), container, hash })
+        Ok(DesiredContainer { sandbox, name: self.name(&sandbox), container, hash })
     }
 
     /// Everything on disk that a launch needs. May be repeated.
-    fn prepare_files(&self, order: &LaunchRequest, ids: &Ids) -> Result<(), DriverError> {
+    fn prepare_files(&self, order: &LaunchRequest, id_map: &IdMap) -> Result<(), DriverError> {
         let sandbox = order.label.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");
         for (path, mode) in [(dir.path().to_owned(), 0o711), (dir.control(), 0o700), (dir.public(), 0o755)] {
             files::make_dir(&path, mode).map_err(make())?;
         }
-        let kept = Kept {
-            instance: self.sealer.instance.clone(),
+        let record = BadgeRecord {
+            instance: self.signer.instance.clone(),
             badge: order.label.clone(),
             blueprint: (*order.blueprint).clone(),
             uid_base: 0,
             pid_namespace: Some(self.pid_namespace),
         };
-        if self.kept(&sandbox)?.as_ref() != Some(&kept) {
-            let written = self.sealer.write(&dir, &kept).and_then(|file| file.sync_all());
+        if self.read_badge(&sandbox)?.as_ref() != Some(&record) {
+            let written = self.signer.write(&dir, &record).and_then(|file| file.sync_all());
             written.map_err(failed("write the badge"))?;
         }
         workspace::make(&self.layout, &sandbox)?;
-        owner::hand_over(&self.layout, &sandbox, ids).map_err(failed("give the files to the sandbox"))
+        chown_tree::chown_sandbox_files(&self.layout, &sandbox, id_map)
+            .map_err(failed("give the files to the sandbox"))
     }
 
     /// Step by step, each after a look at what is there.
-    async fn raise(self: &Arc<Self>, wanted: Wanted) -> Result<(Run, Init), DriverError> {
-        let dir = self.dir(&wanted.sandbox);
-        let mut run = Run::read(&dir)?;
+    async fn run_steps(
+        self: &Arc<Self>,
+        desired: DesiredContainer,
+    ) -> Result<(RunRecord, Init), DriverError> {
+        let dir = self.dir(&desired.sandbox);
+        let mut run = RunRecord::read(&dir)?;
         // Nothing of it was ever made where there is no number.
         let mut found = match run {
-            Some(_) => self.mirror.ask(&wanted.name).await?,
+            Some(_) => self.cache.refresh(&desired.name).await?,
             None => None,
         };
         let mut started_before: Option<String> = None;
         for _ in 0..LAUNCH_STEPS_MAX {
             let known = run.clone().unwrap_or_default();
-            let there =
-                found.as_ref().map(|found| (&found.state, self.whose(&wanted.sandbox, &known, found)));
-            let same = found.as_ref().is_some_and(|found| {
-                labels_of(found).get(labels::BODY).is_some_and(|hash| *hash == wanted.hash)
+            let current =
+                found.as_ref().map(|found| (&found.state, self.ownership(&desired.sandbox, &known, found)));
+            let same_config = found.as_ref().is_some_and(|found| {
+                labels_of(found).get(labels::CONFIG_HASH).is_some_and(|hash| *hash == desired.hash)
             });
-            match (next(&known, there, same), &found) {
-                (Next::Make, _) | (_, None) => {
-                    let made = self.make(&dir, run, &wanted).await?;
+            match (next_step(&known, current, same_config), &found) {
+                (LaunchStep::Create, _) | (_, None) => {
+                    let created = self.create_container(&dir, run, &desired).await?;
                     // What was just made need not be looked at first.
-                    if let Some(id) = &made.container {
+                    if let Some(id) = &created.container {
                         started_before = Some(String::new());
                         // Gone again, so soon: whoever tries anew makes sure of everything first.
                         if let Started::Outdated { why } = self.start(id).await? {
                             return Err(DriverError::Unavailable { message: why });
                         }
                     }
-                    run = Some(made);
+                    run = Some(created);
                 }
-                (Next::Remove, Some(found)) => self.remove_by_id(&found.id).await?,
-                (Next::Wait, Some(found)) => self.noticed(&wanted.name, found).await?,
-                (Next::Taken, Some(found)) => return Err(taken(found)),
-                (Next::Adopt, Some(found)) => {
+                (LaunchStep::Remove, Some(found)) => self.remove_by_id(&found.id).await?,
+                (LaunchStep::Wait, Some(found)) => self.wait_for_change(&desired.name, found).await?,
+                (LaunchStep::RefuseName, Some(found)) => return Err(name_taken(found)),
+                (LaunchStep::Adopt, Some(found)) => {
                     let mut run = known;
-                    if let Some(init) = self.adopt(&wanted.sandbox, &mut run, found).await? {
+                    if let Some(init) = self.adopt(&desired.sandbox, &mut run, found).await? {
                         return Ok((run, init));
                     }
-                    self.noticed(&wanted.name, found).await?;
+                    self.wait_for_change(&desired.name, found).await?;
                 }
-                (Next::Start, Some(found)) => {
+                (LaunchStep::Start, Some(found)) => {
                     let started_at = &found.state.started_at;
                     let again = started_before.as_ref().is_some_and(|before| before != started_at);
-                    if again && phase(&found.state) == Phase::Over {
-                        return Err(self.ended_at_once(&found.id).await);
+                    if again && container_phase(&found.state) == ContainerPhase::Exited {
+                        return Err(self.exited_at_once(&found.id).await);
                     }
                     started_before = Some(started_at.clone());
                     match self.start(&found.id).await {
                         Ok(Started::Tried | Started::Outdated { .. }) => {}
-                        Ok(Started::Busy) => self.noticed(&wanted.name, found).await?,
+                        Ok(Started::Busy) => self.wait_for_change(&desired.name, found).await?,
                         // An engine that was killed meanwhile may have broken remains of it: of a new one
                         // there are none.
                         Err(error @ DriverError::Failed { .. }) => {
                             tracing::warn!(container = found.name, %error, "it is made again");
-                            self.scrap_container(&found.id).await?;
+                            self.remove_container_and_strays(&found.id).await?;
                         }
                         Err(error) => return Err(error),
                     }
                 }
             }
-            found = self.mirror.ask(&wanted.name).await?;
+            found = self.cache.refresh(&desired.name).await?;
         }
-        let message = format!("{} does not stay as it is put: somebody else changes it", wanted.name);
+        let message = format!("{} does not stay as it is put: somebody else changes it", desired.name);
         Err(DriverError::Failed { message, output: vec![] })
     }
 
     /// The number is on the disk before the engine hears of it.
-    async fn make(
+    async fn create_container(
         self: &Arc<Self>,
         dir: &SandboxDir,
-        old: Option<Run>,
-        wanted: &Wanted,
-    ) -> Result<Run, DriverError> {
-        let mut run = Run::renewed(old);
-        let (kept, place) = (run.clone(), dir.clone());
-        self.blocking(move |_| kept.keep(&place)).await?;
-        let mut container = wanted.container.clone();
-        container.labels = labels::make(&self.sealer, &wanted.sandbox, &run.nonce);
-        container.labels.insert(labels::BODY.to_owned(), wanted.hash.clone());
-        match self.engine.create(&wanted.name, &container).await {
+        old: Option<RunRecord>,
+        desired: &DesiredContainer,
+    ) -> Result<RunRecord, DriverError> {
+        let mut run = RunRecord::for_next_container(old);
+        let (record, place) = (run.clone(), dir.clone());
+        self.spawn_blocking(move |_| record.write_durably(&place)).await?;
+        let mut container = desired.container.clone();
+        container.labels = labels::make(&self.signer, &desired.sandbox, &run.nonce);
+        container.labels.insert(labels::CONFIG_HASH.to_owned(), desired.hash.clone());
+        match self.engine.create(&desired.name, &container).await {
             Ok(id) => run.container = Some(id),
             // From a launch that was cut off, or somebody else's: the next look tells.
             Err(EngineError::Conflict(why)) => {
-                self.remove_remains(&why).await?;
+                self.remove_name_holder(&why).await?;
                 return Ok(run);
             }
-            Err(EngineError::NotFound(message)) if lost_its_network(&message) => {
+            Err(EngineError::NotFound(message)) if is_missing_network(&message) => {
                 return Err(DriverError::Unavailable { message });
             }
             Err(EngineError::NotFound(why)) => {
@@ -278,16 +296,16 @@ impl Inner {
         Ok(run)
     }
 
-    fn whose(&self, sandbox: &SandboxId, run: &Run, found: &Inspected) -> Whose {
-        match (self.is_ours(sandbox, run, found), self.was_ours(sandbox, run, found)) {
-            (true, _) => Whose::Ours,
-            (false, true) => Whose::Older,
-            (false, false) => Whose::Foreign,
+    fn ownership(&self, sandbox: &SandboxId, run: &RunRecord, found: &InspectedContainer) -> Ownership {
+        match (self.is_ours(sandbox, run, found), self.was_ours_before(sandbox, run, found)) {
+            (true, _) => Ownership::Ours,
+            (false, true) => Ownership::Earlier,
+            (false, false) => Ownership::Foreign,
         }
     }
 }
 
-fn taken(found: &Inspected) -> DriverError {
+fn name_taken(found: &InspectedContainer) -> DriverError {
     let message =
         format!("there is a container {} that is not of this sandbox: remove or rename it", found.name);
     DriverError::NameTaken { message }

@@ -4,17 +4,17 @@
 pub const RECONNECT_FIRST_MS: u64 = 200;
 pub const RECONNECT_MAX_MS: u64 = 5_000;
 /// How often all containers are listed although the engine tells what happens.
-pub const LIST_EVERY_MS: u64 = 60_000;
+pub const RELIST_EVERY_MS: u64 = 60_000;
 /// Containers that are asked about at once, of those that something happened to.
-pub const ASKS_MAX: usize = 8;
+pub const INSPECTS_MAX: usize = 8;
 /// Events that come together are answered by one look.
-pub const EVENTS_GATHER_MS: u64 = 20;
+pub const EVENT_DEBOUNCE_MS: u64 = 20;
 /// Between two tries of an engine that answers, but did not run the probe as it should: at first, as it may
 /// have stumbled, and at most.
-pub const PROBE_AGAIN_FIRST_MS: u64 = 1_000;
-pub const PROBE_AGAIN_MAX_MS: u64 = 60_000;
+pub const PROBE_RETRY_FIRST_MS: u64 = 1_000;
+pub const PROBE_RETRY_MAX_MS: u64 = 60_000;
 /// How long a request waits for an engine that is not ready, as it may be in a moment.
-pub const FIT_WAIT_MAX_MS: u64 = 10_000;
+pub const ENGINE_READY_WAIT_MAX_MS: u64 = 10_000;
 /// An engine that tells nothing for so long is asked whether it is still there.
 pub const PING_EVERY_MS: u64 = 10_000;
 /// How long a container that does not let itself be removed is tried.
@@ -23,20 +23,20 @@ pub const REMOVE_POLL_MAX_MS: u64 = 500;
 /// What a container printed is for people: not waited for any longer.
 pub const LAST_LINES_MAX_MS: u64 = 2_000;
 /// Containers that a sandbox had before, and that an engine may come back with.
-pub const OLDER_MAX: usize = 8;
+pub const EARLIER_NONCES_MAX: usize = 8;
 /// How long opening waits for the first word about the engine.
 pub const OPEN_WAIT_MAX_MS: u64 = 10_000;
 /// How long an end waits for a launch of the same sandbox that is under way.
-pub const LAUNCH_END_MAX_MS: u64 = 5_000;
+pub const LAUNCH_LOCK_WAIT_MAX_MS: u64 = 5_000;
 /// How long the engine may take to notice what the kernel already shows.
-pub const NOTICE_MAX_MS: u64 = 3_000;
+pub const ENGINE_LAG_MAX_MS: u64 = 3_000;
 /// From the kill of a container that is being removed until it is seen to be, and how often it is looked at.
 pub const REMOVAL_MAX_MS: u64 = 600;
 pub const REMOVAL_POLL_MS: u64 = 50;
 /// How long it may take to notice the end of a container that is to be started again.
-pub const NOTICE_START_MAX_MS: u64 = 15_000;
+pub const START_LAG_MAX_MS: u64 = 15_000;
 /// Between two looks at what the engine is about to notice.
-pub const NOTICE_POLL_MS: u64 = 10;
+pub const ENGINE_POLL_MS: u64 = 10;
 /// How long the runtime may take to become PID 1 after it was told to.
 pub const EXEC_MAX_MS: u64 = 5_000;
 /// What an image may say of itself. Engines repeat labels in every event.
@@ -53,9 +53,9 @@ pub const LAUNCH_STEPS_MAX: usize = 16;
 /// How long a thaw waits for the engine before it is done without it.
 pub const THAW_ENGINE_MAX_MS: u64 = 2_000;
 /// A kill of PID 1 this long after the last word of the engine about memory has another reason.
-pub const OOM_TOLD_MAX_MS: u64 = 10_000;
+pub const OOM_EVENT_AGE_MAX_MS: u64 = 10_000;
 /// What is kept about a container.
-pub const RUN_MAX_BYTES: u64 = 16 << 10;
+pub const RUN_RECORD_MAX_BYTES: u64 = 16 << 10;
 /// Containers that were being made while their sandbox was removed, and are remembered for that.
 pub const ERASED_MAX: usize = 1024;
 pub const ERASED_MAX_BYTES: u64 = 64 << 10;

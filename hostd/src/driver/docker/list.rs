@@ -3,17 +3,17 @@
 use super::{
     super::{
         DriverError, FoundSandbox,
-        local::{badge::Kept, files::failed, trial::PROBE_ID},
+        local::{files::failed, probe_sandbox::PROBE_ID, signed_badge::BadgeRecord},
     },
-    driver::Inner,
-    engine::Inspected,
+    container_cache::labels_of,
+    driver::DockerInner,
+    engine::InspectedContainer,
     labels,
-    mirror::labels_of,
-    run::Run,
+    run_record::RunRecord,
 };
 use protocol::api::SandboxId;
 
-impl Inner {
+impl DockerInner {
     /// Every directory of ours, by what its badge says; and containers with our marks that are not ours.
     pub fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let mut found = vec![];
@@ -22,14 +22,14 @@ impl Inner {
                 found.push(FoundSandbox::Suspect { name, why: "its name is no id".to_owned() });
                 continue;
             };
-            found.push(match self.sealer.read(&self.dir(&sandbox), &sandbox) {
-                Ok(Kept { badge, blueprint, .. }) => {
+            found.push(match self.signer.read(&self.dir(&sandbox), &sandbox) {
+                Ok(BadgeRecord { badge, blueprint, .. }) => {
                     FoundSandbox::Ours { label: badge, blueprint: Box::new(blueprint) }
                 }
                 Err(bad) => FoundSandbox::Suspect { name, why: bad.to_string() },
             });
         }
-        for container in self.mirror.all() {
+        for container in self.cache.all() {
             if let Some(why) = self.why_suspect(&container) {
                 found.push(FoundSandbox::Suspect { name: container.name, why });
             }
@@ -49,16 +49,16 @@ impl Inner {
         Ok(names)
     }
 
-    fn why_suspect(&self, container: &Inspected) -> Option<String> {
-        let claim = match labels::read(&self.sealer, &container.name, labels_of(container)) {
+    fn why_suspect(&self, container: &InspectedContainer) -> Option<String> {
+        let claim = match labels::read(&self.signer, &container.name, labels_of(container)) {
             Ok(claim) => claim,
             Err(bad) => return Some(bad.to_string()),
         };
-        if claim.sandbox.as_str() == PROBE_ID || self.erased.has(&claim.nonce) {
+        if claim.sandbox.as_str() == PROBE_ID || self.erased.contains(&claim.nonce) {
             return None;
         }
-        match Run::read(&self.dir(&claim.sandbox)) {
-            Ok(Some(run)) if run.is_called(&claim.nonce) => None,
+        match RunRecord::read(&self.dir(&claim.sandbox)) {
+            Ok(Some(run)) if run.has_nonce(&claim.nonce) => None,
             Ok(Some(_)) => Some(format!("it is not the container of sandbox {} any more", claim.sandbox)),
             Ok(None) => Some(format!("there is no sandbox {} here", claim.sandbox)),
             Err(error) => Some(error.to_string()),

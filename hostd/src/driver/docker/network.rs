@@ -4,16 +4,16 @@
 //! Docker keeps the containers of one network apart, if it is told to: all sandboxes share one, which stays.
 //! Podman keeps only networks apart: each sandbox has its own, which goes with it.
 
-mod apart;
+mod isolation_test;
 
 use super::{
     engine::{CreateNetwork, Engine, EngineError},
     limits::INSTANCE_SHORT_BYTES,
-    trial::{Trial, Trials},
+    test_containers::{TestContainer, TestContainers},
 };
 use crate::driver::{
     DriverError,
-    local::{ground::explain, init::Init, request::refused},
+    local::{blueprint_checks::refused, host_checks::describe_error, init::Init},
 };
 use protocol::api::{Network, SandboxId};
 use std::{
@@ -26,40 +26,40 @@ use std::{
 
 const INSTANCE: &str = "dev.slipway.instance";
 /// Whether containers of one network reach each other.
-const APART: (&str, &str) = ("com.docker.network.bridge.enable_icc", "false");
+const NO_ICC: (&str, &str) = ("com.docker.network.bridge.enable_icc", "false");
 
 /// What was found out about the networks of one engine.
 #[derive(Debug, Clone)]
-enum Proof {
-    Good,
-    Bad(String),
+enum Isolation {
+    Proven,
+    Missing(String),
     /// It could not be tried: it is not offered until it could. Why, for those who waited for that.
-    Untried(Arc<DriverError>),
+    Untested(Arc<DriverError>),
 }
 
 #[derive(Clone)]
 pub struct Networks {
     engine: Engine,
-    trials: Trials,
+    test_containers: TestContainers,
     instance: String,
-    proof: Arc<Mutex<Option<Proof>>>,
+    isolation: Arc<Mutex<Option<Isolation>>>,
     /// One proof at a time; how many there were.
-    proving: Arc<tokio::sync::Mutex<()>>,
-    tries: Arc<AtomicU64>,
+    testing: Arc<tokio::sync::Mutex<()>>,
+    tests: Arc<AtomicU64>,
 }
 
 impl Networks {
-    pub fn new(engine: Engine, trials: Trials, instance: &str) -> Self {
+    pub fn new(engine: Engine, test_containers: TestContainers, instance: &str) -> Self {
         let instance = instance.to_owned();
-        let (proof, proving, tries) = (Arc::default(), Arc::default(), Arc::default());
-        Self { engine, trials, instance, proof, proving, tries }
+        let (isolation, testing, tests) = (Arc::default(), Arc::default(), Arc::default());
+        Self { engine, test_containers, instance, isolation, testing, tests }
     }
 
     /// Whether a sandbox can have this network; tried with containers that are taken away again, once.
     pub async fn check(&self, network: Network, podman: bool) -> Result<(), DriverError> {
         match network {
             Network::None | Network::Proxy => Ok(()),
-            Network::Open => self.prove(podman).await,
+            Network::Open => self.require_isolation(podman).await,
         }
     }
 
@@ -75,7 +75,8 @@ impl Networks {
             // With a proxy too: hostd listens inside, on loopback.
             Network::None | Network::Proxy => Ok("none".to_owned()),
             Network::Open => {
-                let name = if podman { self.own(sandbox.as_str()) } else { self.shared() };
+                let name =
+                    if podman { self.sandbox_network(sandbox.as_str()) } else { self.shared_network() };
                 self.ensure(&name, podman).await?;
                 Ok(name)
             }
@@ -84,7 +85,7 @@ impl Networks {
 
     /// After its container is gone.
     pub async fn release(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        let name = self.own(sandbox.as_str());
+        let name = self.sandbox_network(sandbox.as_str());
         match self.engine.network(&name).await? {
             Some(found) if self.is_ours(found.labels.as_ref()) => {
                 Ok(self.engine.remove_network(&name).await?)
@@ -94,72 +95,73 @@ impl Networks {
     }
 
     /// What can be asked for, by what is known.
-    pub fn words(&self) -> Vec<String> {
-        let open = !matches!(*self.proof(), Some(Proof::Bad(_) | Proof::Untried(_)));
+    pub fn offered(&self) -> Vec<String> {
+        let open = !matches!(*self.isolation(), Some(Isolation::Missing(_) | Isolation::Untested(_)));
         let all = [("none", true), ("proxy", true), ("open", open)];
         all.iter().filter(|(_, can)| *can).map(|(word, _)| (*word).to_owned()).collect()
     }
 
     /// Another engine answers: what was found out is not about this one.
     pub fn forget(&self) {
-        *self.proof() = None;
+        *self.isolation() = None;
     }
 
-    async fn prove(&self, podman: bool) -> Result<(), DriverError> {
-        let before = self.tries.load(Ordering::SeqCst);
-        let _proving = self.proving.lock().await;
-        let known = self.proof().clone();
-        let waited = self.tries.load(Ordering::SeqCst) != before;
-        let proof = match known {
-            Some(proof @ (Proof::Good | Proof::Bad(_))) => proof,
+    async fn require_isolation(&self, podman: bool) -> Result<(), DriverError> {
+        let before = self.tests.load(Ordering::SeqCst);
+        let _testing = self.testing.lock().await;
+        let known = self.isolation().clone();
+        let waited = self.tests.load(Ordering::SeqCst) != before;
+        let isolation = match known {
+            Some(isolation @ (Isolation::Proven | Isolation::Missing(_))) => isolation,
             // The try that was waited for is one's own: an engine that hangs is asked once for all.
-            Some(proof @ Proof::Untried(_)) if waited => proof,
-            Some(Proof::Untried(_)) | None => {
-                let tried = self.try_out(podman).await;
-                self.tries.fetch_add(1, Ordering::SeqCst);
-                tried.unwrap_or_else(|error| Proof::Untried(Arc::new(error)))
+            Some(isolation @ Isolation::Untested(_)) if waited => isolation,
+            Some(Isolation::Untested(_)) | None => {
+                let tested = self.test_isolation(podman).await;
+                self.tests.fetch_add(1, Ordering::SeqCst);
+                tested.unwrap_or_else(|error| Isolation::Untested(Arc::new(error)))
             }
         };
-        *self.proof() = Some(proof.clone());
-        match proof {
-            Proof::Good => Ok(()),
-            Proof::Bad(why) => Err(closed(&why)),
-            Proof::Untried(error) => Err(again(&error)),
+        *self.isolation() = Some(isolation.clone());
+        match isolation {
+            Isolation::Proven => Ok(()),
+            Isolation::Missing(why) => Err(open_network_refused(&why)),
+            Isolation::Untested(error) => Err(copy_error(&error)),
         }
     }
 
     /// As two sandboxes would be.
-    async fn try_out(&self, podman: bool) -> Result<Proof, DriverError> {
+    async fn test_isolation(&self, podman: bool) -> Result<Isolation, DriverError> {
         let names = if podman {
-            vec![self.own("trial-0"), self.own("trial-1")]
+            vec![self.sandbox_network("trial-0"), self.sandbox_network("trial-1")]
         } else {
-            vec![self.shared(), self.shared()]
+            vec![self.shared_network(), self.shared_network()]
         };
-        let tried = self.try_on(&names, podman).await;
+        let tested = self.test_on(&names, podman).await;
         if podman {
             for name in &names {
                 self.engine.remove_network(name).await?;
             }
         }
-        match tried {
+        match tested {
             // It says what it could not do; tomorrow it may.
-            Err(DriverError::Failed { message, .. }) => Err(closed(&message)),
+            Err(DriverError::Failed { message, .. }) => Err(open_network_refused(&message)),
             Err(error) => Err(error),
-            Ok(None) => Ok(Proof::Good),
-            Ok(Some(why)) => Ok(Proof::Bad(why)),
+            Ok(None) => Ok(Isolation::Proven),
+            Ok(Some(why)) => Ok(Isolation::Missing(why)),
         }
     }
 
-    async fn try_on(&self, names: &[String], podman: bool) -> Result<Option<String>, DriverError> {
+    async fn test_on(&self, names: &[String], podman: bool) -> Result<Option<String>, DriverError> {
         for name in names {
             self.ensure(name, podman).await?;
         }
-        let look = |inits: &[Init]| {
+        let inspect = |inits: &[Init]| {
             let [first, second] = inits else { return Ok(Some("no containers were started".to_owned())) };
-            Ok(apart::flaw(first.pid, second.pid))
+            Ok(isolation_test::isolation_flaw(first.pid, second.pid))
         };
-        let trials: Vec<Trial> = names.iter().map(|name| Trial::on(name)).collect();
-        self.trials.run(&trials, look).await
+        let test_containers: Vec<TestContainer> =
+            names.iter().map(|name| TestContainer::on_network(name)).collect();
+        self.test_containers.run(&test_containers, inspect).await
     }
 
     /// A network of this name, ours and as it should be.
@@ -167,7 +169,7 @@ impl Networks {
         let wanted = CreateNetwork {
             name: name.to_owned(),
             driver: "bridge".to_owned(),
-            options: BTreeMap::from([(APART.0.to_owned(), APART.1.to_owned())]),
+            options: BTreeMap::from([(NO_ICC.0.to_owned(), NO_ICC.1.to_owned())]),
             labels: BTreeMap::from([(INSTANCE.to_owned(), self.instance.clone())]),
         };
         if self.engine.network(name).await?.is_none() {
@@ -178,13 +180,14 @@ impl Networks {
             }
         }
         let found = self.engine.network(name).await?;
-        let apart = |options: &BTreeMap<String, String>| options.get(APART.0).is_some_and(|is| is == APART.1);
+        let has_no_icc =
+            |options: &BTreeMap<String, String>| options.get(NO_ICC.0).is_some_and(|is| is == NO_ICC.1);
         match found {
             Some(network) if !self.is_ours(network.labels.as_ref()) => {
                 Err(DriverError::NameTaken { message: format!("there is a network {name} that is not ours") })
             }
             // Podman does not keep the option.
-            Some(network) if !podman && !network.options.as_ref().is_some_and(apart) => {
+            Some(network) if !podman && !network.options.as_ref().is_some_and(has_no_icc) => {
                 let message = format!("the network {name} was changed: remove it");
                 Err(DriverError::Failed { message, output: vec![] })
             }
@@ -197,30 +200,30 @@ impl Networks {
         labels.and_then(|labels| labels.get(INSTANCE)).is_some_and(|instance| *instance == self.instance)
     }
 
-    fn shared(&self) -> String {
-        format!("slipway-{}", self.short())
+    fn shared_network(&self) -> String {
+        format!("slipway-{}", self.instance_prefix())
     }
 
-    fn own(&self, of: &str) -> String {
-        format!("slipway-{}-{of}", self.short())
+    fn sandbox_network(&self, of: &str) -> String {
+        format!("slipway-{}-{of}", self.instance_prefix())
     }
 
-    fn short(&self) -> String {
+    fn instance_prefix(&self) -> String {
         self.instance.chars().take(INSTANCE_SHORT_BYTES).collect()
     }
 
-    fn proof(&self) -> std::sync::MutexGuard<'_, Option<Proof>> {
-        self.proof.lock().unwrap_or_else(PoisonError::into_inner)
+    fn isolation(&self) -> std::sync::MutexGuard<'_, Option<Isolation>> {
+        self.isolation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn closed(why: &str) -> DriverError {
+fn open_network_refused(why: &str) -> DriverError {
     let message = format!("this engine cannot give a sandbox an open network: {why}");
     refused("network", message, &["none", "proxy"])
 }
 
 /// The same for one more who asked.
-fn again(error: &DriverError) -> DriverError {
+fn copy_error(error: &DriverError) -> DriverError {
     match error {
         DriverError::Refused { field, message, supported } => {
             DriverError::Refused { field, message: message.clone(), supported: supported.clone() }
@@ -233,7 +236,7 @@ fn again(error: &DriverError) -> DriverError {
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }
         | DriverError::OtherPidNamespace { .. }
-        | DriverError::Io { .. } => DriverError::Failed { message: explain(error), output: vec![] },
+        | DriverError::Io { .. } => DriverError::Failed { message: describe_error(error), output: vec![] },
     }
 }
 
@@ -241,7 +244,7 @@ fn again(error: &DriverError) -> DriverError {
 mod tests {
     use super::{
         super::{
-            engine::fake::{Fake, Reply},
+            engine::fake_engine::{FakeEngine, FakeReply},
             images::fixture,
         },
         *,
@@ -250,19 +253,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_engine_that_hangs_is_tried_once_for_all_who_wait() {
-        let fake = Fake::new(|_| Reply::Hang(vec![]));
+        let fake = FakeEngine::new(|_| FakeReply::Hang(vec![]));
         let engine = &fake.engine;
-        let trials = Trials::new(engine.clone(), fixture::images(engine, fake.dir.path()), "i");
-        let networks = Networks::new(engine.clone(), trials, "i");
-        let tried = || fake.asked().iter().filter(|line| line.contains("/networks/")).count();
+        let test_containers =
+            TestContainers::new(engine.clone(), fixture::images(engine, fake.dir.path()), "i");
+        let networks = Networks::new(engine.clone(), test_containers, "i");
+        let tested = || fake.requests().iter().filter(|line| line.contains("/networks/")).count();
         for round in 1..=2 {
             let all = join_all((0..5).map(|_| networks.check(Network::Open, false))).await;
             for one in &all {
                 assert!(matches!(one, Err(DriverError::Unavailable { .. })), "{one:?}");
             }
             // Whoever comes later tries anew.
-            assert_eq!(tried(), round);
+            assert_eq!(tested(), round);
         }
-        assert_eq!(networks.words(), ["none", "proxy"]);
+        assert_eq!(networks.offered(), ["none", "proxy"]);
     }
 }

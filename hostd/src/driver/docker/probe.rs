@@ -3,44 +3,44 @@
 use super::{
     super::{
         Driver, DriverError,
-        local::{files::failed, trial},
+        local::{files::failed, probe_sandbox},
     },
-    driver::{Docker, Inner},
-    engine::Meeting,
-    ids::{self, Ids},
-    standing::Fitness,
+    driver::{Docker, DockerInner},
+    engine::EngineInfo,
+    engine_checks::{self, IdMap},
+    engine_health::FitEngine,
 };
 use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::PathBuf};
 
 impl Docker {
-    pub(super) async fn probe(&self, meeting: &Meeting) -> Result<Fitness, DriverError> {
-        ids::limits(meeting)?;
-        let _turn = self.inner.runtimes.turn().await;
+    pub(super) async fn probe(&self, info: &EngineInfo) -> Result<FitEngine, DriverError> {
+        engine_checks::check_limits(info)?;
+        let _lock = self.inner.runtimes.lock_probe().await;
         // What was found out before was perhaps about another one.
         self.inner.networks.forget();
         self.inner.runtimes.forget();
-        let sandbox = trial::id();
+        let sandbox = probe_sandbox::probe_id();
         // What a probe of an earlier hostd left.
-        self.inner.scrap(&sandbox, false).await?;
-        let ids = ids::discover(&self.inner.trials).await?;
-        self.inner.let_pass(&ids)?;
-        let fitness = Fitness { meeting: meeting.clone(), ids, warnings: vec![] };
-        let ran = self.prove(&trial::order(&sandbox, self.name()), &fitness).await;
-        let gone = self.inner.scrap(&sandbox, false).await;
-        ran.and(gone)?;
-        Ok(fitness)
+        self.inner.erase_unchecked(&sandbox, false).await?;
+        let id_map = engine_checks::discover_id_map(&self.inner.test_containers).await?;
+        self.inner.set_dir_modes(&id_map)?;
+        let fit_engine = FitEngine { info: info.clone(), id_map, warnings: vec![] };
+        let probed = self.run_probe(&probe_sandbox::probe_order(&sandbox, self.name()), &fit_engine).await;
+        let gone = self.inner.erase_unchecked(&sandbox, false).await;
+        probed.and(gone)?;
+        Ok(fit_engine)
     }
 }
 
-impl Inner {
+impl DockerInner {
     /// Where the root of a sandbox is nobody on the host, it must be able to pass to what is its own. Where
     /// it is not, files have plain owners: nobody else on the host may get to them.
-    fn let_pass(&self, ids: &Ids) -> Result<(), DriverError> {
-        let set = |place: PathBuf, mode: u32| {
-            let set = std::fs::set_permissions(place, Permissions::from_mode(mode));
+    fn set_dir_modes(&self, id_map: &IdMap) -> Result<(), DriverError> {
+        let set = |dir: PathBuf, mode: u32| {
+            let set = std::fs::set_permissions(dir, Permissions::from_mode(mode));
             set.map_err(failed("close the data directory"))
         };
-        let mode = if ids.are_ours() { 0o700 } else { 0o711 };
+        let mode = if id_map.is_identity() { 0o700 } else { 0o711 };
         set(self.layout.sandboxes(), mode)?;
         set(self.layout.workspaces(), mode)
     }

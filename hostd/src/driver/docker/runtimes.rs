@@ -4,12 +4,12 @@
 use super::{
     super::{
         Driver, DriverError, Target, Transport,
-        local::{ground::explain, limits::DIAL_MAX_MS, trial},
+        local::{host_checks::describe_error, limits::DIAL_MAX_MS, probe_sandbox},
     },
     driver::Docker,
-    engine::Meeting,
-    standing::Fitness,
-    trial::Trial,
+    engine::EngineInfo,
+    engine_health::FitEngine,
+    test_containers::TestContainer,
     tunnel,
 };
 use crate::{core::Blueprint, driver::LaunchRequest};
@@ -28,19 +28,19 @@ use tokio::time::timeout;
 pub struct Runtimes {
     known: Mutex<HashMap<String, Option<String>>>,
     /// One sandbox is tried out at a time.
-    turn: tokio::sync::Mutex<()>,
+    probe_lock: tokio::sync::Mutex<()>,
 }
 
 impl Runtimes {
-    pub async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.turn.lock().await
+    pub async fn lock_probe(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.probe_lock.lock().await
     }
 
     /// What can be counted on: not what was tried in vain, and a kernel of its own only when it passed.
-    pub fn offered(&self, meeting: &Meeting) -> Vec<String> {
+    pub fn offered(&self, info: &EngineInfo) -> Vec<String> {
         let known = self.known();
-        let good = |name: &String| known.get(name).map_or(!is_kernel(name), Option::is_none);
-        let asked = askable(meeting);
+        let good = |name: &String| known.get(name).map_or(!has_own_kernel(name), Option::is_none);
+        let asked = supported_runtimes(info);
         let (default, others) = asked.split_at(asked.len().min(1));
         default.iter().chain(others.iter().filter(|name| good(name))).cloned().collect()
     }
@@ -62,26 +62,25 @@ const KNOWN: [&str; 4] = ["runc", "crun", "youki", "runsc"];
 const KNOWN_PREFIX: &str = "kata";
 
 /// Hardly ever one of these passes: hostd enters networks and sees processes by the kernel of the host.
-fn is_kernel(name: &str) -> bool {
+fn has_own_kernel(name: &str) -> bool {
     name == "runsc" || name.starts_with(KNOWN_PREFIX)
 }
 
 /// What an engine can be asked to run a container with. Podman takes any name, and its default runs it.
-fn askable(meeting: &Meeting) -> Vec<String> {
-    let most = if meeting.podman { 1 } else { meeting.runtimes.len() };
+fn supported_runtimes(info: &EngineInfo) -> Vec<String> {
+    let most = if info.podman { 1 } else { info.runtimes.len() };
     let is_known = |name: &str| KNOWN.contains(&name) || name.starts_with(KNOWN_PREFIX);
-    let first = meeting.runtimes.first().into_iter();
-    first.chain(meeting.runtimes.iter().take(most).skip(1).filter(|name| is_known(name))).cloned().collect()
+    let first = info.runtimes.first().into_iter();
+    first.chain(info.runtimes.iter().take(most).skip(1).filter(|name| is_known(name))).cloned().collect()
 }
 
 /// Whether that is another runtime than the default; refused when it cannot be asked for.
-fn differs(wanted: &str, meeting: &Meeting, offered: Vec<String>) -> Result<bool, DriverError> {
-    match askable(meeting).iter().position(|name| name == wanted) {
+fn is_not_default(wanted: &str, info: &EngineInfo, offered: Vec<String>) -> Result<bool, DriverError> {
+    match supported_runtimes(info).iter().position(|name| name == wanted) {
         Some(place) => Ok(place > 0),
         None => {
-            let why =
-                if meeting.podman { "runs every container with its default" } else { "does not offer it" };
-            let message = format!("{wanted} cannot be used: {} {why}", meeting.version);
+            let why = if info.podman { "runs every container with its default" } else { "does not offer it" };
+            let message = format!("{wanted} cannot be used: {} {why}", info.version);
             Err(DriverError::Refused { field: "runtime", message, supported: offered })
         }
     }
@@ -92,54 +91,59 @@ impl Docker {
     pub(super) async fn check_runtime(
         &self,
         blueprint: &Blueprint,
-        fitness: &Fitness,
+        fit_engine: &FitEngine,
     ) -> Result<(), DriverError> {
         let Some(wanted) = blueprint.runtime.as_deref() else { return Ok(()) };
         let runtimes = &self.inner.runtimes;
-        if !differs(wanted, &fitness.meeting, runtimes.offered(&fitness.meeting))? {
+        if !is_not_default(wanted, &fit_engine.info, runtimes.offered(&fit_engine.info))? {
             return Ok(());
         }
-        let _turn = runtimes.turn().await;
+        let _lock = runtimes.lock_probe().await;
         let known = runtimes.known().get(wanted).cloned();
         let flaw = match known {
             Some(flaw) => flaw,
             None => {
-                let flaw = flaw(self.try_runtime(wanted, fitness).await)?;
+                let flaw = flaw_of(self.test_runtime(wanted, fit_engine).await)?;
                 runtimes.known().insert(wanted.to_owned(), flaw.clone());
                 flaw
             }
         };
         let Some(why) = flaw else { return Ok(()) };
         let message = format!("{wanted} does not run a sandbox here: {why}");
-        let supported = runtimes.offered(&fitness.meeting);
+        let supported = runtimes.offered(&fit_engine.info);
         Err(DriverError::Refused { field: "runtime", message, supported })
     }
 
-    async fn try_runtime(&self, runtime: &str, fitness: &Fitness) -> Result<(), DriverError> {
+    async fn test_runtime(&self, runtime: &str, fit_engine: &FitEngine) -> Result<(), DriverError> {
         // One that is a kernel of its own fails here: hostd could not tell when a sandbox of it ends, nor
         // enter its network.
-        self.inner.trials.run(&[Trial::with(runtime)], |_| Ok(())).await?;
-        let sandbox = trial::id();
-        self.inner.scrap(&sandbox, false).await?;
-        let order = trial::order(&sandbox, self.name());
+        self.inner.test_containers.run(&[TestContainer::with_runtime(runtime)], |_| Ok(())).await?;
+        let sandbox = probe_sandbox::probe_id();
+        self.inner.erase_unchecked(&sandbox, false).await?;
+        let order = probe_sandbox::probe_order(&sandbox, self.name());
         let blueprint = Blueprint { runtime: Some(runtime.to_owned()), ..(*order.blueprint).clone() };
-        let ran = self.prove(&LaunchRequest { blueprint: Arc::new(blueprint), ..order }, fitness).await;
-        let gone = self.inner.scrap(&sandbox, false).await;
+        let ran =
+            self.run_probe(&LaunchRequest { blueprint: Arc::new(blueprint), ..order }, fit_engine).await;
+        let gone = self.inner.erase_unchecked(&sandbox, false).await;
         ran.and(gone)
     }
 
     /// A whole sandbox: confined, answering, in the network that hostd enters.
-    pub(super) async fn prove(&self, order: &LaunchRequest, fitness: &Fitness) -> Result<(), DriverError> {
+    pub(super) async fn run_probe(
+        &self,
+        order: &LaunchRequest,
+        fit_engine: &FitEngine,
+    ) -> Result<(), DriverError> {
         let sandbox = order.label.sandbox;
-        let handle = self.inner.bring_up(order, fitness).await?;
+        let handle = self.inner.launch(order, fit_engine).await?;
         let pid = handle.0["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
-        trial::check_hardening(pid)?;
-        if !trial::answers(self, &sandbox).await {
+        probe_sandbox::check_hardening(pid)?;
+        if !probe_sandbox::wait_until_answering(self, &sandbox).await {
             let container = handle.0["container"].as_str().unwrap_or_default();
             let output = self.inner.engine.logs(container, 10).await.unwrap_or_default();
             return Err(DriverError::Failed { message: "its PID 1 does not answer".to_owned(), output });
         }
-        let reached = timeout(Duration::from_millis(DIAL_MAX_MS), self.is_in_its_network(&sandbox)).await;
+        let reached = timeout(Duration::from_millis(DIAL_MAX_MS), self.shares_network(&sandbox)).await;
         reached.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(|error| {
             let message = format!("hostd cannot enter its network: {error}");
             DriverError::Failed { message, output: vec![] }
@@ -147,7 +151,7 @@ impl Docker {
     }
 
     /// PID 1 connects to where hostd listens inside: so both mean the same network.
-    async fn is_in_its_network(&self, sandbox: &SandboxId) -> io::Result<()> {
+    async fn shares_network(&self, sandbox: &SandboxId) -> io::Result<()> {
         let listener = self.listen(sandbox, (Ipv4Addr::LOCALHOST, 0).into()).await?;
         let port = listener.local_addr()?.port();
         let control = self.dial(sandbox, Target::Control).await?;
@@ -157,11 +161,11 @@ impl Docker {
 }
 
 /// What is wrong with a runtime, by how its trial ended; an error when that says nothing about it.
-fn flaw(tried: Result<(), DriverError>) -> Result<Option<String>, DriverError> {
+fn flaw_of(tried: Result<(), DriverError>) -> Result<Option<String>, DriverError> {
     match tried {
         Ok(()) => Ok(None),
         Err(error @ (DriverError::Failed { .. } | DriverError::Refused { .. } | DriverError::Io { .. })) => {
-            Ok(Some(explain(&error)))
+            Ok(Some(describe_error(&error)))
         }
         Err(error) => Err(error),
     }
@@ -175,24 +179,24 @@ mod tests {
     fn what_an_engine_does_not_have_is_refused_with_what_it_has() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let listed = names(&["runc", "crun", "nvidia", "runsc", "io.containerd.runc.v2"]);
-        let docker = Meeting { runtimes: listed, ..Meeting::default() };
-        let other = Meeting { runtimes: names(&["own", "kata-fc"]), ..Meeting::default() };
-        assert_eq!(askable(&other), ["own", "kata-fc"]);
-        let podman = Meeting { podman: true, ..docker.clone() };
-        let differs =
-            |wanted: &str, meeting: &Meeting| differs(wanted, meeting, Runtimes::default().offered(meeting));
-        for (wanted, meeting, expected) in [
+        let docker = EngineInfo { runtimes: listed, ..EngineInfo::default() };
+        let other = EngineInfo { runtimes: names(&["own", "kata-fc"]), ..EngineInfo::default() };
+        assert_eq!(supported_runtimes(&other), ["own", "kata-fc"]);
+        let podman = EngineInfo { podman: true, ..docker.clone() };
+        let is_not_default =
+            |wanted: &str, info: &EngineInfo| is_not_default(wanted, info, Runtimes::default().offered(info));
+        for (wanted, info, expected) in [
             ("runc", &docker, false),
             ("crun", &docker, true),
             ("runsc", &docker, true),
             ("runc", &podman, false),
         ] {
-            assert!(matches!(differs(wanted, meeting), Ok(other) if other == expected), "{wanted}");
+            assert!(matches!(is_not_default(wanted, info), Ok(other) if other == expected), "{wanted}");
         }
-        for (wanted, meeting, expected) in
+        for (wanted, info, expected) in
             [("nvidia", &docker, names(&["runc", "crun"])), ("crun", &podman, names(&["runc"]))]
         {
-            match differs(wanted, meeting) {
+            match is_not_default(wanted, info) {
                 Err(DriverError::Refused { field: "runtime", supported, .. }) => {
                     assert_eq!(supported, expected);
                 }
@@ -204,20 +208,20 @@ mod tests {
     #[test]
     fn only_what_can_be_counted_on_is_offered() {
         let listed = ["runc", "crun", "youki", "runsc", "kata-fc"].map(str::to_owned).to_vec();
-        let meeting = Meeting { runtimes: listed, ..Meeting::default() };
+        let info = EngineInfo { runtimes: listed, ..EngineInfo::default() };
         let runtimes = Runtimes::default();
-        assert_eq!(runtimes.offered(&meeting), ["runc", "crun", "youki"]);
+        assert_eq!(runtimes.offered(&info), ["runc", "crun", "youki"]);
         runtimes.known().insert("crun".to_owned(), Some("it fails".to_owned()));
         runtimes.known().insert("kata-fc".to_owned(), None);
         runtimes.known().insert("runc".to_owned(), Some("the default was tried by itself".to_owned()));
-        assert_eq!(runtimes.offered(&meeting), ["runc", "youki", "kata-fc"]);
+        assert_eq!(runtimes.offered(&info), ["runc", "youki", "kata-fc"]);
     }
 
     #[test]
     fn an_engine_that_was_away_says_nothing_about_a_runtime() {
         let failed = DriverError::Failed { message: "no".into(), output: vec![] };
-        assert_eq!(flaw(Err(failed)).expect("known").as_deref(), Some("no"));
-        assert_eq!(flaw(Ok(())).expect("known"), None);
-        assert!(flaw(Err(DriverError::Unavailable { message: "away".into() })).is_err());
+        assert_eq!(flaw_of(Err(failed)).expect("known").as_deref(), Some("no"));
+        assert_eq!(flaw_of(Ok(())).expect("known"), None);
+        assert!(flaw_of(Err(DriverError::Unavailable { message: "away".into() })).is_err());
     }
 }

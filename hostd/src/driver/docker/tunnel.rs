@@ -37,24 +37,24 @@ async fn switch(control: Box<dyn Stream>, port: u16) -> io::Result<Box<dyn Strea
         .header(UPGRADE, PROTOCOL)
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;
-    let answer = sender.send_request(request).await.map_err(io::Error::other)?;
-    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Err(refusal(answer).await);
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return Err(refusal(response).await);
     }
-    let upgraded = hyper::upgrade::on(answer).await.map_err(io::Error::other)?;
+    let upgraded = hyper::upgrade::on(response).await.map_err(io::Error::other)?;
     Ok(Box::new(TokioIo::new(upgraded)))
 }
 
 /// As a connection to such a port would have ended.
-async fn refusal(answer: Response<Incoming>) -> io::Error {
-    let status = answer.status();
-    let body = Limited::new(answer.into_body(), REFUSAL_MAX_BYTES).collect().await;
-    let said = body.ok().and_then(|body| serde_json::from_slice::<ErrorBody>(&body.to_bytes()).ok());
-    match said {
-        Some(said) if said.error.code == ErrorCode::PortClosed => {
-            io::Error::new(io::ErrorKind::ConnectionRefused, said.error.message)
+async fn refusal(response: Response<Incoming>) -> io::Error {
+    let status = response.status();
+    let body = Limited::new(response.into_body(), REFUSAL_MAX_BYTES).collect().await;
+    let reply = body.ok().and_then(|body| serde_json::from_slice::<ErrorBody>(&body.to_bytes()).ok());
+    match reply {
+        Some(reply) if reply.error.code == ErrorCode::PortClosed => {
+            io::Error::new(io::ErrorKind::ConnectionRefused, reply.error.message)
         }
-        Some(said) => io::Error::other(said.error.message),
+        Some(reply) => io::Error::other(reply.error.message),
         None => io::Error::other(format!("the sandbox opens no tunnel: {status}")),
     }
 }
@@ -65,12 +65,12 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     /// One who answers once, and then says back what it hears.
-    async fn runtimed(mut outside: DuplexStream, answer: &'static str) -> String {
+    async fn runtimed(mut outside: DuplexStream, response: &'static str) -> String {
         let mut head = vec![];
         while !head.ends_with(b"\r\n\r\n") {
             head.push(outside.read_u8().await.expect("a request"));
         }
-        outside.write_all(answer.as_bytes()).await.expect("written");
+        outside.write_all(response.as_bytes()).await.expect("written");
         let (mut from, mut to) = tokio::io::split(outside);
         let _ = tokio::io::copy(&mut from, &mut to).await;
         String::from_utf8(head).expect("a head is text").to_ascii_lowercase()
@@ -97,15 +97,15 @@ mod tests {
     async fn a_closed_port_is_one_and_anything_else_is_an_error() {
         let closed = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: application/json\r\ncontent-length: 77\r\n\r\n\
             {\"error\":{\"code\":\"port_closed\",\"message\":\"nothing listens\",\"retryable\":true}}";
-        for (answer, kind) in [
+        for (response, kind) in [
             (closed, io::ErrorKind::ConnectionRefused),
             ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", io::ErrorKind::Other),
             ("garbage\r\n\r\n", io::ErrorKind::Other),
         ] {
             let (near, far) = duplex(4096);
-            tokio::spawn(runtimed(far, answer));
+            tokio::spawn(runtimed(far, response));
             let error = open(Box::new(near), 1).await.err().expect("no tunnel");
-            assert_eq!(error.kind(), kind, "{answer}: {error}");
+            assert_eq!(error.kind(), kind, "{response}: {error}");
         }
     }
 }

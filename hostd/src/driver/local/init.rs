@@ -3,9 +3,9 @@
 
 use super::{
     files,
-    kernel::{has_ended, pidfd_open},
     layout::SandboxDir,
     limits::KERNEL_FILE_MAX_BYTES,
+    pidfd::{has_exited, pidfd_open},
 };
 use std::{io, os::fd::OwnedFd, path::PathBuf};
 
@@ -19,7 +19,7 @@ pub struct Init {
 
 impl Init {
     /// The PID 1 of this sandbox, if it is alive. `belongs` tells by a process's `/proc/<pid>/cgroup`.
-    pub fn find(dir: &SandboxDir, belongs: impl FnOnce(&str) -> bool) -> io::Result<Option<Self>> {
+    pub fn find(dir: &SandboxDir, in_cgroup: impl FnOnce(&str) -> bool) -> io::Result<Option<Self>> {
         let text = match files::read_text(&dir.pid(), 64) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -27,10 +27,10 @@ impl Init {
         };
         // Empty when the runtime died while it wrote.
         let Some(pid) = text.trim().parse::<i32>().ok().filter(|pid| *pid > 0) else { return Ok(None) };
-        Self::check(pid, belongs)
+        Self::check(pid, in_cgroup)
     }
 
-    pub fn check(pid: i32, belongs: impl FnOnce(&str) -> bool) -> io::Result<Option<Self>> {
+    pub fn check(pid: i32, in_cgroup: impl FnOnce(&str) -> bool) -> io::Result<Option<Self>> {
         let pidfd = match pidfd_open(pid) {
             Ok(pidfd) => pidfd,
             Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => return Ok(None),
@@ -43,7 +43,7 @@ impl Init {
         };
         let Some(start_time) = start_time(&stat) else { return Ok(None) };
         // Asked last: alive now means that all of the above was about this process.
-        let ours = is_first(&status) && belongs(&cgroup) && !has_ended(&pidfd);
+        let ours = is_pid_1(&status) && in_cgroup(&cgroup) && !has_exited(&pidfd);
         Ok(ours.then_some(Self { pid, start_time, pidfd }))
     }
 
@@ -62,7 +62,7 @@ fn start_time(stat: &str) -> Option<u64> {
 }
 
 /// `NSpid: 4711 1`: one namespace below ours, and the first in it.
-fn is_first(status: &str) -> bool {
+fn is_pid_1(status: &str) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let pids: Vec<&str> = line.unwrap_or("").split_whitespace().collect();
     matches!(pids.as_slice(), [_, "1"])
@@ -81,7 +81,7 @@ mod tests {
             ("NSpid:\t4711\t5\t1", false),
             ("", false),
         ] {
-            assert_eq!(is_first(&format!("Name:\tx\n{line}\n")), expected, "{line:?}");
+            assert_eq!(is_pid_1(&format!("Name:\tx\n{line}\n")), expected, "{line:?}");
         }
     }
 

@@ -3,28 +3,28 @@
 //!
 //! **Invariant:** nothing here asks a daemon. What runs is seen by its process.
 
-pub mod badge;
+pub mod blueprint_checks;
 pub mod cgroup;
-pub mod dial;
-pub mod ending;
+pub mod chown_tree;
+pub mod disk_usage;
 pub mod files;
 #[cfg(test)]
 pub mod fixture;
-pub mod ground;
-pub mod ids;
+pub mod host_checks;
+pub mod id_map;
 pub mod images;
 pub mod init;
-pub mod kernel;
+pub mod init_exit;
 pub mod layout;
 pub mod limits;
-pub mod measure;
-mod netns;
-pub mod owner;
+mod netns_sockets;
 pub mod pid_namespace;
-pub mod request;
+pub mod pidfd;
+pub mod probe_sandbox;
+pub mod remove_tree;
+pub mod sandbox_dialer;
 pub mod seccomp;
-mod syscalls;
+pub mod signed_badge;
+mod syscall_table;
 pub mod trash;
-pub mod tree;
-pub mod trial;
 pub mod workspace;

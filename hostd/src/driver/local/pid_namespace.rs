@@ -1,6 +1,6 @@
 //! The PID namespace that hostd lives in.
 
-use super::{super::DriverError, files::failed, ground::unavailable};
+use super::{super::DriverError, files::failed, host_checks::unavailable};
 use crate::core::PidNamespace;
 use std::{os::unix::fs::MetadataExt, path::Path};
 

@@ -7,8 +7,8 @@
 //! refused with EPERM? ──no──▶ refused with EAFNOSUPPORT? ──no──▶ allowed? ──no──▶ ENOSYS
 //! ```
 
-use super::syscalls::{
-    ALLOWED, ALLOWED_OLD, CONDITIONAL, ENOSYS, EPERM, REFUSED, REFUSED_OLD, Verdict, When,
+use super::syscall_table::{
+    ALLOWED, ALLOWED_OLD, ArgCondition, CONDITIONAL, ENOSYS, EPERM, REFUSED, REFUSED_OLD, SyscallAction,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use oci_spec::runtime::{
@@ -38,8 +38,8 @@ pub enum SeccompError {
 }
 
 /// As crun takes it in an annotation.
-pub fn program_base64() -> Result<String, SeccompError> {
-    let program = program()?;
+pub fn bpf_base64() -> Result<String, SeccompError> {
+    let program = bpf_program()?;
     let bytes: Vec<u8> = program.iter().flat_map(encode).collect();
     Ok(STANDARD.encode(bytes))
 }
@@ -50,10 +50,10 @@ fn encode(instruction: &sock_filter) -> [u8; 8] {
     [code_0, code_1, instruction.jt, instruction.jf, k_0, k_1, k_2, k_3]
 }
 
-fn program() -> Result<BpfProgram, SeccompError> {
-    let mut program = layer(Verdict::Allow)?;
+fn bpf_program() -> Result<BpfProgram, SeccompError> {
+    let mut program = program_for(SyscallAction::Allow)?;
     for refusal in refusals() {
-        program = before(layer(Verdict::Refuse(refusal))?, &program);
+        program = chain_programs(program_for(SyscallAction::Refuse(refusal))?, &program);
     }
     match program.len() {
         length if length > PROGRAM_MAX_INSTRUCTIONS => Err(SeccompError::TooLong(length)),
@@ -64,8 +64,8 @@ fn program() -> Result<BpfProgram, SeccompError> {
 /// Every error number but that of what does not exist.
 fn refusals() -> Vec<u16> {
     let conditional = CONDITIONAL.iter().filter_map(|(_, _, verdict, _, _)| match verdict {
-        Verdict::Allow => None,
-        Verdict::Refuse(number) => Some(*number),
+        SyscallAction::Allow => None,
+        SyscallAction::Refuse(number) => Some(*number),
     });
     let mut numbers: Vec<u16> = conditional.chain([EPERM]).collect();
     numbers.sort_unstable();
@@ -74,9 +74,9 @@ fn refusals() -> Vec<u16> {
 }
 
 /// The program for one verdict.
-fn layer(verdict: Verdict) -> Result<BpfProgram, SeccompError> {
+fn program_for(verdict: SyscallAction) -> Result<BpfProgram, SeccompError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for (_, number) in unconditional(verdict) {
+    for (_, number) in unconditional_calls(verdict) {
         rules.insert(number, vec![]);
     }
     for (_, number, _, index, cases) in CONDITIONAL.iter().filter(|row| row.2 == verdict) {
@@ -85,34 +85,34 @@ fn layer(verdict: Verdict) -> Result<BpfProgram, SeccompError> {
         }
     }
     let (matched, other) = match verdict {
-        Verdict::Allow => (SeccompAction::Allow, SeccompAction::Errno(ENOSYS.into())),
-        Verdict::Refuse(number) => (SeccompAction::Errno(number.into()), SeccompAction::Allow),
+        SyscallAction::Allow => (SeccompAction::Allow, SeccompAction::Errno(ENOSYS.into())),
+        SyscallAction::Refuse(number) => (SeccompAction::Errno(number.into()), SeccompAction::Allow),
     };
     let arch = std::env::consts::ARCH.try_into()?;
     Ok(SeccompFilter::new(rules, other, matched, arch)?.try_into()?)
 }
 
-fn unconditional(verdict: Verdict) -> Vec<(&'static str, i64)> {
+fn unconditional_calls(verdict: SyscallAction) -> Vec<(&'static str, i64)> {
     match verdict {
-        Verdict::Allow => [ALLOWED, ALLOWED_OLD].concat(),
-        Verdict::Refuse(EPERM) => [REFUSED, REFUSED_OLD].concat(),
-        Verdict::Refuse(_) => vec![],
+        SyscallAction::Allow => [ALLOWED, ALLOWED_OLD].concat(),
+        SyscallAction::Refuse(EPERM) => [REFUSED, REFUSED_OLD].concat(),
+        SyscallAction::Refuse(_) => vec![],
     }
 }
 
 /// Arguments are compared as the 32 bits that the kernel looks at.
-fn condition(index: u8, when: When) -> Result<SeccompCondition, SeccompError> {
+fn condition(index: u8, when: ArgCondition) -> Result<SeccompCondition, SeccompError> {
     let (operator, value) = match when {
-        When::Is(value) => (SeccompCmpOp::Eq, value),
-        When::AtLeast(value) => (SeccompCmpOp::Ge, value),
-        When::Clear(bits) => (SeccompCmpOp::MaskedEq(bits), 0),
-        When::Set(bits) => (SeccompCmpOp::MaskedEq(bits), bits),
+        ArgCondition::Equals(value) => (SeccompCmpOp::Eq, value),
+        ArgCondition::AtLeast(value) => (SeccompCmpOp::Ge, value),
+        ArgCondition::Clear(bits) => (SeccompCmpOp::MaskedEq(bits), 0),
+        ArgCondition::Set(bits) => (SeccompCmpOp::MaskedEq(bits), bits),
     };
     Ok(SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value)?)
 }
 
 /// One program after another: where the first allows, the second decides.
-fn before(mut first: BpfProgram, second: &[sock_filter]) -> BpfProgram {
+fn chain_programs(mut first: BpfProgram, second: &[sock_filter]) -> BpfProgram {
     let length = first.len();
     let allow = u32::from(SeccompAction::Allow);
     for (at, instruction) in first.iter_mut().enumerate() {
@@ -126,24 +126,28 @@ fn before(mut first: BpfProgram, second: &[sock_filter]) -> BpfProgram {
 
 /// The same for container engines. Docker 20.10 answers EPERM by default whatever is asked for, and glibc starts
 /// threads in the old way only when it is told that there is no new one: that call is named.
-pub fn list_for_engines() -> Result<LinuxSeccomp, SeccompError> {
-    let mut list = list()?;
+pub fn engine_profile() -> Result<LinuxSeccomp, SeccompError> {
+    let mut list = oci_profile()?;
     let mut calls = list.syscalls().clone().unwrap_or_default();
-    calls.push(call(vec!["clone3".to_owned()], Verdict::Refuse(ENOSYS), None)?);
+    calls.push(syscall_rule(vec!["clone3".to_owned()], SyscallAction::Refuse(ENOSYS), None)?);
     list.set_syscalls(Some(calls));
     Ok(list)
 }
 
 /// As `linux.seccomp`, for runtimes that compile it themselves.
-pub fn list() -> Result<LinuxSeccomp, SeccompError> {
+pub fn oci_profile() -> Result<LinuxSeccomp, SeccompError> {
     let mut calls = vec![];
-    for verdict in [Verdict::Allow, Verdict::Refuse(EPERM)] {
-        let names = unconditional(verdict).iter().map(|(name, _)| plain(name)).collect();
-        calls.push(call(names, verdict, None)?);
+    for verdict in [SyscallAction::Allow, SyscallAction::Refuse(EPERM)] {
+        let names = unconditional_calls(verdict).iter().map(|(name, _)| syscall_name(name)).collect();
+        calls.push(syscall_rule(names, verdict, None)?);
     }
     for (name, _, verdict, index, cases) in CONDITIONAL {
         for case in *cases {
-            calls.push(call(vec![plain(name)], *verdict, Some(argument(*index, *case)?))?);
+            calls.push(syscall_rule(
+                vec![syscall_name(name)],
+                *verdict,
+                Some(argument_condition(*index, *case)?),
+            )?);
         }
     }
     let arch = match std::env::consts::ARCH {
@@ -158,19 +162,21 @@ pub fn list() -> Result<LinuxSeccomp, SeccompError> {
         .build()?)
 }
 
-fn plain(name: &str) -> String {
+fn syscall_name(name: &str) -> String {
     name.trim_start_matches("SYS_").to_owned()
 }
 
-fn call(
+fn syscall_rule(
     names: Vec<String>,
-    verdict: Verdict,
+    verdict: SyscallAction,
     argument: Option<LinuxSeccompArg>,
 ) -> Result<LinuxSyscall, SeccompError> {
     let mut call = LinuxSyscallBuilder::default().names(names);
     call = match verdict {
-        Verdict::Allow => call.action(LinuxSeccompAction::ScmpActAllow),
-        Verdict::Refuse(number) => call.action(LinuxSeccompAction::ScmpActErrno).errno_ret(u32::from(number)),
+        SyscallAction::Allow => call.action(LinuxSeccompAction::ScmpActAllow),
+        SyscallAction::Refuse(number) => {
+            call.action(LinuxSeccompAction::ScmpActErrno).errno_ret(u32::from(number))
+        }
     };
     if let Some(argument) = argument {
         call = call.args(vec![argument]);
@@ -178,12 +184,12 @@ fn call(
     Ok(call.build()?)
 }
 
-fn argument(index: u8, when: When) -> Result<LinuxSeccompArg, SeccompError> {
+fn argument_condition(index: u8, when: ArgCondition) -> Result<LinuxSeccompArg, SeccompError> {
     let (operator, value, second) = match when {
-        When::Is(value) => (LinuxSeccompOperator::ScmpCmpEq, value, None),
-        When::AtLeast(value) => (LinuxSeccompOperator::ScmpCmpGe, value, None),
-        When::Clear(bits) => (LinuxSeccompOperator::ScmpCmpMaskedEq, bits, Some(0)),
-        When::Set(bits) => (LinuxSeccompOperator::ScmpCmpMaskedEq, bits, Some(bits)),
+        ArgCondition::Equals(value) => (LinuxSeccompOperator::ScmpCmpEq, value, None),
+        ArgCondition::AtLeast(value) => (LinuxSeccompOperator::ScmpCmpGe, value, None),
+        ArgCondition::Clear(bits) => (LinuxSeccompOperator::ScmpCmpMaskedEq, bits, Some(0)),
+        ArgCondition::Set(bits) => (LinuxSeccompOperator::ScmpCmpMaskedEq, bits, Some(bits)),
     };
     let mut argument = LinuxSeccompArgBuilder::default().index(index as usize).value(value).op(operator);
     if let Some(second) = second {

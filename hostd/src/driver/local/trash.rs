@@ -1,7 +1,7 @@
 //! What was on its way out when hostd ended. Whichever driver put it there, it is taken away when the next one
 //! begins.
 
-use super::{layout::Layout, tree};
+use super::{layout::Layout, remove_tree};
 use std::{io, path::Path};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -9,7 +9,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// for it; what is not done is found by the next hostd.
 pub fn empty(data: &Path) -> JoinHandle<()> {
     let trash = Layout::trash_of(data);
-    let stale = tree::stale(&trash).unwrap_or_else(|error| {
+    let stale = remove_tree::trash_entries(&trash).unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
             tracing::warn!(path = %trash.display(), %error, "could not look into the trash");
         }
@@ -17,7 +17,7 @@ pub fn empty(data: &Path) -> JoinHandle<()> {
     });
     spawn_blocking(move || {
         for path in stale {
-            if let Err(error) = tree::remove(&path) {
+            if let Err(error) = remove_tree::remove_tree(&path) {
                 tracing::warn!(path = %path.display(), %error, "could not empty the trash");
             }
         }

@@ -5,7 +5,7 @@ use super::{
     files::{self, failed},
     layout::Layout,
     limits::SANDBOX_UID,
-    tree,
+    remove_tree,
 };
 use protocol::api::SandboxId;
 use std::os::unix::fs::lchown;
@@ -36,17 +36,17 @@ pub fn remove_files(layout: &Layout, sandbox: &SandboxId, keep_workspace: bool) 
     let dir = layout.sandbox(sandbox);
     let workspace = (!keep_workspace).then_some(workspace.as_path());
     for path in workspace.into_iter().chain([dir.path()]) {
-        let gone = tree::discard(path, &layout.trash()).map_err(failed("remove the sandbox"))?;
+        let gone = remove_tree::move_to_trash(path, &layout.trash()).map_err(failed("remove the sandbox"))?;
         if let Some(gone) = gone {
-            tree::remove(&gone).map_err(failed("remove the sandbox"))?;
+            remove_tree::remove_tree(&gone).map_err(failed("remove the sandbox"))?;
         }
     }
     Ok(())
 }
 
 pub fn reset(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
-    let gone = tree::discard(&layout.workspace(sandbox), &layout.trash());
+    let gone = remove_tree::move_to_trash(&layout.workspace(sandbox), &layout.trash());
     let gone = gone.map_err(failed("empty the workspace"))?;
     make(layout, sandbox)?;
-    gone.map_or(Ok(()), |gone| tree::remove(&gone)).map_err(failed("empty the workspace"))
+    gone.map_or(Ok(()), |gone| remove_tree::remove_tree(&gone)).map_err(failed("empty the workspace"))
 }

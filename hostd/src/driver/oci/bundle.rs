@@ -4,8 +4,8 @@
 use super::{
     images::RUNTIMED_INSIDE,
     limits::{CPU_PERIOD_US, CPUS_MIN, UID_RANGE},
-    mounts::Seen,
-    recipe::Recipe,
+    mounts::SandboxMounts,
+    runtime_profile::RuntimeProfile,
     seccomp::{self, SeccompError},
 };
 use oci_spec::{
@@ -42,8 +42,8 @@ const BPF_ANNOTATION: &str = "run.oci.seccomp_bpf_data";
 
 /// Everything a bundle is made from.
 pub struct Bundle<'a> {
-    pub recipe: &'a Recipe,
-    pub seen: Seen<'a>,
+    pub profile: &'a RuntimeProfile,
+    pub mounts: SandboxMounts<'a>,
     pub hostname: &'a str,
     pub uid_base: u32,
     pub limits: &'a Limits,
@@ -59,14 +59,14 @@ pub struct Bundle<'a> {
 impl Bundle<'_> {
     pub fn config(&self) -> Result<Vec<u8>, SeccompError> {
         let mut annotations = HashMap::new();
-        if self.recipe.precompiled {
+        if self.profile.precompiled {
             annotations.insert(BPF_ANNOTATION.to_owned(), self.filter.to_owned());
         }
-        let root = RootBuilder::default().path(&self.seen.rootfs.path).readonly(true).build()?;
+        let root = RootBuilder::default().path(&self.mounts.rootfs.path).readonly(true).build()?;
         let spec = SpecBuilder::default()
             .version("1.0.2")
             .root(root)
-            .mounts(self.seen.mounts()?)
+            .mounts(self.mounts.mounts()?)
             .process(self.process()?)
             .hostname(self.hostname)
             .linux(self.linux()?)
@@ -114,14 +114,14 @@ impl Bundle<'_> {
             .namespaces(namespaces()?)
             .masked_paths(text(&MASKED))
             .readonly_paths(text(&READ_ONLY));
-        if !self.recipe.join {
+        if !self.profile.join {
             linux = linux.cgroups_path(&self.cgroups_path).resources(self.resources()?);
         }
-        if !self.recipe.precompiled {
-            linux = linux.seccomp(seccomp::list()?);
+        if !self.profile.precompiled {
+            linux = linux.seccomp(seccomp::oci_profile()?);
         }
         let mut linux = linux.build()?;
-        if self.recipe.join {
+        if self.profile.join {
             linux.set_resources(None);
         }
         Ok(linux)

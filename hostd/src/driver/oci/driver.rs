@@ -5,19 +5,19 @@ use super::{
         ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxLabel, Stream,
         Target, Transport,
     },
-    badge::{BadBadge, Kept, Sealer},
-    cgroup::{Group, Hierarchies},
-    dial::{Live, Reach},
+    cgroup::{Cgroup, Hierarchies},
+    disk_usage,
     files::failed,
-    images::Images,
+    images::ImageStore,
     init::Init,
     layout::{Layout, SandboxDir},
-    measure,
-    ranges::Ranges,
-    recipe::Recipe,
-    sealed::Sealed,
+    runtime_profile::RuntimeProfile,
+    sandbox_dialer::{RunningSandbox, SandboxDialer},
+    sealed_program::SealedProgram,
+    signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
+    uid_ranges::UidRanges,
 };
-use crate::core::{Blueprint, Members, PidNamespace, lives_elsewhere};
+use crate::core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use async_trait::async_trait;
 use protocol::api::{Capabilities, SandboxId, StatsView};
 use std::{collections::HashMap, io, net::SocketAddr, path::PathBuf, sync::Arc, sync::Mutex};
@@ -26,77 +26,84 @@ use tokio::net::TcpListener;
 /// The embedded driver. A handle: clones share everything.
 #[derive(Clone)]
 pub struct Oci {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<OciInner>,
 }
 
-pub struct Inner {
+pub struct OciInner {
     pub layout: Layout,
-    pub sealer: Sealer,
-    pub recipe: Recipe,
+    pub signer: InstanceSigner,
+    pub profile: RuntimeProfile,
     /// What is run in place of the recipe's program.
-    pub sealed: Option<Sealed>,
+    pub sealed_program: Option<SealedProgram>,
     pub hierarchies: Hierarchies,
     /// Where hostd lives.
     pub pid_namespace: PidNamespace,
-    pub images: Images,
-    pub ranges: Ranges,
+    pub images: ImageStore,
+    pub uid_ranges: UidRanges,
     pub runtimed: PathBuf,
     pub launcher: PathBuf,
     /// The seccomp filter, compiled.
     pub filter: String,
     pub nofile: u64,
-    pub reach: Reach,
+    pub dialer: SandboxDialer,
     /// How often the kernel had killed for memory when PID 1 was last seen alive: those were others.
-    pub oom_seen: Mutex<HashMap<SandboxId, u64>>,
+    pub oom_kills_seen: Mutex<HashMap<SandboxId, u64>>,
     /// How PID 1 ended, as `wait` gives it.
-    pub ended: Mutex<HashMap<SandboxId, i32>>,
+    pub exit_statuses: Mutex<HashMap<SandboxId, i32>>,
     pub description: String,
     pub warnings: Vec<String>,
 }
 
-impl Inner {
+impl OciInner {
     pub fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
         self.layout.sandbox(sandbox)
     }
 
-    pub fn group(&self, sandbox: &SandboxId) -> Group {
-        self.hierarchies.of(sandbox)
+    pub fn cgroup(&self, sandbox: &SandboxId) -> Cgroup {
+        self.hierarchies.for_sandbox(sandbox)
     }
 
-    fn live(&self, sandbox: &SandboxId) -> io::Result<Arc<Live>> {
-        let (dir, group) = (self.dir(sandbox), self.group(sandbox));
-        self.reach.live(sandbox, || match Init::find(&dir, |cgroup| group.has(cgroup))? {
-            Some(init) => Ok(Some(init)),
-            None => self.refuse_elsewhere(sandbox, false).map(|()| None).map_err(io::Error::other),
+    fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
+        let (dir, group) = (self.dir(sandbox), self.cgroup(sandbox));
+        self.dialer.running_sandbox(sandbox, || {
+            match Init::find(&dir, |cgroup| group.contains_process(cgroup))? {
+                Some(init) => Ok(Some(init)),
+                None => self.refuse_other_namespace(sandbox, false).map(|()| None).map_err(io::Error::other),
+            }
         })
     }
 
     /// Whether a sandbox whose PID 1 was not found lives in another PID namespace.
-    pub fn lives_elsewhere(&self, sandbox: &SandboxId, kept: Option<&Kept>, launching: bool) -> bool {
-        let launched_in = kept.and_then(|kept| kept.pid_namespace);
+    pub fn is_in_other_namespace(
+        &self,
+        sandbox: &SandboxId,
+        record: Option<&BadgeRecord>,
+        launching: bool,
+    ) -> bool {
+        let launched_in = record.and_then(|record| record.pid_namespace);
         // The usual case, without a look at the groups.
         if launched_in == Some(self.pid_namespace) {
             return false;
         }
-        let members = if launching { Members::Launching } else { self.group(sandbox).members() };
-        lives_elsewhere(launched_in, self.pid_namespace, members)
+        let members = if launching { SandboxProcesses::Launching } else { self.cgroup(sandbox).members() };
+        is_in_other_namespace(launched_in, self.pid_namespace, members)
     }
 
     /// Refuses to touch a sandbox whose PID 1 was not found and that lives in another PID namespace.
-    pub fn refuse_elsewhere(&self, sandbox: &SandboxId, launching: bool) -> Result<(), DriverError> {
+    pub fn refuse_other_namespace(&self, sandbox: &SandboxId, launching: bool) -> Result<(), DriverError> {
         // A badge that cannot be read does not say; what the kernel lists does.
-        let kept = self.sealer.read(&self.dir(sandbox), sandbox).ok();
-        if self.lives_elsewhere(sandbox, kept.as_ref(), launching) {
+        let record = self.signer.read(&self.dir(sandbox), sandbox).ok();
+        if self.is_in_other_namespace(sandbox, record.as_ref(), launching) {
             return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
         }
         Ok(())
     }
 
     /// What is kept about a sandbox; nothing where it was never made.
-    pub fn kept(&self, sandbox: &SandboxId) -> Result<Option<Kept>, DriverError> {
-        match self.sealer.read(&self.dir(sandbox), sandbox) {
-            Ok(kept) => Ok(Some(kept)),
-            Err(BadBadge::Missing) => Ok(None),
+    pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
+        match self.signer.read(&self.dir(sandbox), sandbox) {
+            Ok(record) => Ok(Some(record)),
+            Err(BadgeError::Missing) => Ok(None),
             Err(bad) => {
                 Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
             }
@@ -104,9 +111,9 @@ impl Inner {
     }
 
     /// Runs what takes time elsewhere. Goes on to its end when the caller goes away.
-    pub async fn blocking<T: Send + 'static>(
+    pub async fn spawn_blocking<T: Send + 'static>(
         self: &Arc<Self>,
-        work: impl FnOnce(&Inner) -> Result<T, DriverError> + Send + 'static,
+        work: impl FnOnce(&OciInner) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, DriverError> {
         let inner = Arc::clone(self);
         let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
@@ -116,7 +123,7 @@ impl Inner {
 
 impl Oci {
     /// Root file systems: to import, list and remove them.
-    pub fn images(&self) -> &Images {
+    pub fn images(&self) -> &ImageStore {
         &self.inner.images
     }
 }
@@ -125,11 +132,11 @@ impl Oci {
 impl Transport for Oci {
     async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
         let inner = &self.inner;
-        inner.reach.dial(&inner.live(sandbox)?, &inner.dir(sandbox).control(), target).await
+        inner.dialer.dial(&inner.running_sandbox(sandbox)?, &inner.dir(sandbox).control(), target).await
     }
 
     async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
-        self.inner.reach.listen(&self.inner.live(sandbox)?, at).await
+        self.inner.dialer.listen(&self.inner.running_sandbox(sandbox)?, at).await
     }
 }
 
@@ -148,14 +155,14 @@ impl Driver for Oci {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Capabilities {
-            networks: words(&["none", "proxy"]),
-            limits: words(&["memory_mb", "cpus", "pids"]),
+            networks: strings(&["none", "proxy"]),
+            limits: strings(&["memory_mb", "cpus", "pids"]),
             pause: true,
-            runtimes: vec![self.inner.recipe.name()],
-            images: words(&["host", "imported"]),
-            isolation: words(&["a user namespace of its own", "seccomp", "read-only root"]),
+            runtimes: vec![self.inner.profile.name()],
+            images: strings(&["host", "imported"]),
+            isolation: strings(&["a user namespace of its own", "seccomp", "read-only root"]),
         }
     }
 
@@ -209,19 +216,21 @@ impl Driver for Oci {
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
         let path = self.inner.layout.workspace(sandbox);
-        self.inner.blocking(move |_| measure::bytes(&path).map_err(failed("measure the workspace"))).await
+        self.inner
+            .spawn_blocking(move |_| disk_usage::tree_bytes(&path).map_err(failed("measure the workspace")))
+            .await
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
-        self.inner.group(sandbox).stats().map_err(failed(format!("read the counters of {sandbox}")))
+        self.inner.cgroup(sandbox).stats().map_err(failed(format!("read the counters of {sandbox}")))
     }
 
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
-        self.inner.blocking(|inner| inner.list()).await
+        self.inner.spawn_blocking(|inner| inner.list()).await
     }
 }
 
-impl Inner {
+impl OciInner {
     /// Every directory of ours, by what its badge says.
     pub fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let mut found = vec![];
@@ -230,8 +239,8 @@ impl Inner {
                 found.push(FoundSandbox::Suspect { name, why: "its name is no id".to_owned() });
                 continue;
             };
-            found.push(match self.sealer.read(&self.dir(&sandbox), &sandbox) {
-                Ok(Kept { badge, blueprint, .. }) => ours(badge, blueprint),
+            found.push(match self.signer.read(&self.dir(&sandbox), &sandbox) {
+                Ok(BadgeRecord { badge, blueprint, .. }) => ours(badge, blueprint),
                 Err(bad) => FoundSandbox::Suspect { name, why: bad.to_string() },
             });
         }
@@ -244,7 +253,7 @@ impl Inner {
         let mut names = vec![];
         for entry in std::fs::read_dir(self.layout.sandboxes()).map_err(list())? {
             let name = entry.map_err(list())?.file_name().to_string_lossy().into_owned();
-            if name != "run" && name != super::trial::PROBE_ID {
+            if name != "run" && name != super::probe_sandbox::PROBE_ID {
                 names.push(name);
             }
         }

@@ -20,23 +20,26 @@
 //! **Invariant:** `control/` and the workspace can be written from inside; no path in them is followed.
 
 use super::local::{
-    badge, cgroup, dial, ending, files, ground, ids, images, init, layout, limits, measure, owner,
-    pid_namespace, request, seccomp, tree, trial, workspace,
+    blueprint_checks, cgroup, chown_tree, disk_usage, files, host_checks, id_map, images, init, init_exit,
+    layout, limits, pid_namespace, probe_sandbox, remove_tree, sandbox_dialer, seccomp, signed_badge,
+    workspace,
 };
 
-mod bring_up;
 mod bundle;
-mod death;
+mod destroy;
 mod driver;
-mod end;
+mod freeze;
+mod inspect;
+mod launch;
 mod mounts;
-mod open;
+mod open_driver;
 mod probe;
-mod ranges;
-mod recipe;
-mod sealed;
-mod spawn;
+mod runtime_profile;
+mod sealed_program;
+mod spawn_runtime;
+mod terminate;
+mod uid_ranges;
 
-pub use super::local::images::{Images, Listed};
+pub use super::local::images::{ImageRecord, ImageStore};
 pub use driver::Oci;
-pub use open::{HostImage, OciConfig, programs};
+pub use open_driver::{HostImage, OciConfig, programs};

@@ -1,7 +1,7 @@
 //! What a sandbox sees, mount by mount.
 
 use super::{
-    cgroup::Group,
+    cgroup::Cgroup,
     images::{RUNTIMED_INSIDE, Rootfs},
     layout::SandboxDir,
     limits::{DEV_TMPFS_BYTES, SHM_PERCENT, SYS_TMPFS_BYTES, TERMINALS_MAX, TMP_PERCENT, VAR_TMP_PERCENT},
@@ -12,17 +12,17 @@ use oci_spec::{
 };
 use std::path::{Path, PathBuf};
 
-pub struct Seen<'a> {
+pub struct SandboxMounts<'a> {
     pub rootfs: &'a Rootfs,
     pub dir: &'a SandboxDir,
     pub workspace: &'a Path,
     pub runtimed: &'a Path,
-    pub group: &'a Group,
+    pub group: &'a Cgroup,
     pub memory_bytes: u64,
     pub idmapped: bool,
 }
 
-impl Seen<'_> {
+impl SandboxMounts<'_> {
     pub fn mounts(&self) -> Result<Vec<Mount>, OciSpecError> {
         let mut mounts = vec![];
         for (from, to) in &self.rootfs.binds {
@@ -30,7 +30,7 @@ impl Seen<'_> {
         }
         mounts.push(bind(self.runtimed, Path::new(RUNTIMED_INSIDE), &["ro", "nosuid", "nodev"])?);
         mounts.extend(kernel_mounts(self.memory_bytes)?);
-        for (from, to) in self.group.visible() {
+        for (from, to) in self.group.counter_mounts() {
             mounts.push(bind(&from, &to, &["ro", "nosuid", "nodev", "noexec"])?);
         }
         let (control, public) = (self.dir.control(), self.dir.public());

@@ -3,17 +3,17 @@
 use super::{
     super::{Driver, DriverError},
     driver::Oci,
-    ending::stdio_lines,
-    trial,
+    init_exit::stdio_lines,
+    probe_sandbox,
 };
 use protocol::api::SandboxId;
 
 impl Oci {
     pub(super) async fn probe(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        let handle = self.launch(&trial::order(sandbox, self.name())).await?;
+        let handle = self.launch(&probe_sandbox::probe_order(sandbox, self.name())).await?;
         let pid = handle.0["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
-        trial::check_hardening(pid)?;
-        if trial::answers(self, sandbox).await {
+        probe_sandbox::check_hardening(pid)?;
+        if probe_sandbox::wait_until_answering(self, sandbox).await {
             return Ok(());
         }
         let output = stdio_lines(&self.inner.dir(sandbox));

@@ -113,7 +113,7 @@ async fn a_death_is_kept_on_sandbox_attempt_and_tasks_until_the_next() {
     // Whoever ends what was in it says why; what was not in it is not concerned.
     let done = store.conclude_task(runs, TaskEnding::Lost, 3_001).await.unwrap();
     let said = done.result.unwrap().message.unwrap();
-    assert_eq!(said, format!("the sandbox ended under it: {}", oom.sentence(None)));
+    assert_eq!(said, format!("the sandbox ended under it: {}", oom.message(None)));
     assert_eq!(store.task_by_number(waits).await.unwrap().unwrap().death, None);
 
     // It survives whatever comes, except the next death.

@@ -5,10 +5,9 @@
 //! nobody is connected.
 
 use super::{
-    EngineError,
-    limits::{ANSWER_MAX_BYTES, ANSWER_WITHIN},
-    version::Agreement,
-    words,
+    EngineError, error_response,
+    limits::{RESPONSE_DEADLINE, RESPONSE_MAX_BYTES},
+    version::NegotiatedVersion,
 };
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt as _};
@@ -34,7 +33,7 @@ use std::{
 };
 use tokio::time::timeout;
 
-type Payload = UnsyncBoxBody<Bytes, io::Error>;
+type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A root file system on its way to the engine.
 pub type Tar = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -44,51 +43,51 @@ pub type Tar = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
-    client: Client<UnixConnector, Payload>,
+    client: Client<UnixConnector, RequestBody>,
     socket: String,
     /// The socket as hyperlocal writes it in an address.
     authority: Option<Authority>,
-    agreed: Mutex<Option<Agreement>>,
+    negotiated: Mutex<Option<NegotiatedVersion>>,
 }
 
 /// A question.
-pub struct Ask {
+pub struct EngineRequest {
     what: &'static str,
     method: Method,
     path: String,
-    within: Duration,
+    deadline: Duration,
     /// Of the answer.
-    most_bytes: usize,
-    body: Payload,
-    kind: Option<&'static str>,
+    max_bytes: usize,
+    body: RequestBody,
+    content_type: Option<&'static str>,
 }
 
-impl Ask {
+impl EngineRequest {
     /// `what` reads after "could not".
     pub fn new(what: &'static str, method: Method, path: impl Into<String>) -> Self {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        let (within, most_bytes) = (ANSWER_WITHIN, ANSWER_MAX_BYTES);
-        Self { what, method, path: path.into(), within, most_bytes, body, kind: None }
+        let (deadline, max_bytes) = (RESPONSE_DEADLINE, RESPONSE_MAX_BYTES);
+        Self { what, method, path: path.into(), deadline, max_bytes, body, content_type: None }
     }
 
-    pub fn at_most(self, most_bytes: usize) -> Self {
-        Self { most_bytes, ..self }
+    pub fn max_bytes(self, max_bytes: usize) -> Self {
+        Self { max_bytes, ..self }
     }
 
-    pub fn within(self, within: Duration) -> Self {
-        Self { within, ..self }
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
     }
 
     pub fn json(self, value: &impl Serialize) -> Result<Self, EngineError> {
         let bytes = serde_json::to_vec(value)
             .map_err(|error| EngineError::Refused { what: self.what, message: error.to_string() })?;
         let body = Full::from(bytes).map_err(|never| match never {}).boxed_unsync();
-        Ok(Self { body, kind: Some("application/json"), ..self })
+        Ok(Self { body, content_type: Some("application/json"), ..self })
     }
 
     pub fn tar(self, tar: Tar) -> Self {
         let body = StreamBody::new(tar.map_ok(Frame::data)).boxed_unsync();
-        Self { body, kind: Some("application/x-tar"), ..self }
+        Self { body, content_type: Some("application/x-tar"), ..self }
     }
 }
 
@@ -99,23 +98,29 @@ impl Engine {
         let address: Uri = hyperlocal::Uri::new(socket, "/").into();
         let authority = address.authority().cloned();
         let socket = socket.display().to_string();
-        Self(Arc::new(Inner { client, socket, authority, agreed: Mutex::new(None) }))
+        Self(Arc::new(Inner { client, socket, authority, negotiated: Mutex::new(None) }))
     }
 
     /// Asks, in the version that was agreed on, and reads the whole answer.
-    pub(super) async fn ask(&self, ask: Ask) -> Result<Bytes, EngineError> {
-        let ask = self.in_version(ask).await?;
-        self.ask_plainly(ask).await
+    pub(super) async fn call(&self, request: EngineRequest) -> Result<Bytes, EngineError> {
+        let request = self.with_version(request).await?;
+        self.call_unversioned(request).await
     }
 
-    pub(super) async fn ask_json<T: DeserializeOwned>(&self, ask: Ask) -> Result<T, EngineError> {
-        let what = ask.what;
-        parsed(what, &self.ask(ask).await?)
+    pub(super) async fn call_json<T: DeserializeOwned>(
+        &self,
+        request: EngineRequest,
+    ) -> Result<T, EngineError> {
+        let what = request.what;
+        parse_json(what, &self.call(request).await?)
     }
 
     /// The same; there may be no such thing.
-    pub(super) async fn find<T: DeserializeOwned>(&self, ask: Ask) -> Result<Option<T>, EngineError> {
-        match self.ask_json(ask).await {
+    pub(super) async fn call_optional<T: DeserializeOwned>(
+        &self,
+        request: EngineRequest,
+    ) -> Result<Option<T>, EngineError> {
+        match self.call_json(request).await {
             Ok(found) => Ok(Some(found)),
             Err(EngineError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
@@ -123,113 +128,115 @@ impl Engine {
     }
 
     /// Asks, and leaves the answer to be read as it comes.
-    pub(super) async fn open(&self, ask: Ask) -> Result<Incoming, EngineError> {
-        let ask = self.in_version(ask).await?;
-        let (what, within, most) = (ask.what, ask.within, ask.most_bytes);
+    pub(super) async fn stream(&self, request: EngineRequest) -> Result<Incoming, EngineError> {
+        let request = self.with_version(request).await?;
+        let (what, deadline, max_bytes) = (request.what, request.deadline, request.max_bytes);
         let exchange = async {
-            let response = self.send(ask).await?;
+            let response = self.send(request).await?;
             let status = response.status();
             if status.is_success() {
                 return Ok(response.into_body());
             }
-            let body = self.whole(what, most, response).await?;
-            Err(self.refusal(what, status, &body))
+            let body = self.read_body(what, max_bytes, response).await?;
+            Err(self.response_error(what, status, &body))
         };
-        timeout(within, exchange).await.unwrap_or_else(|_| Err(late(what, within)))
+        timeout(deadline, exchange).await.unwrap_or_else(|_| Err(timed_out(what, deadline)))
     }
 
     /// Without the agreed version in the address.
-    pub(super) async fn ask_plainly(&self, ask: Ask) -> Result<Bytes, EngineError> {
-        let (what, within, most) = (ask.what, ask.within, ask.most_bytes);
+    pub(super) async fn call_unversioned(&self, request: EngineRequest) -> Result<Bytes, EngineError> {
+        let (what, deadline, max_bytes) = (request.what, request.deadline, request.max_bytes);
         let exchange = async {
-            let response = self.send(ask).await?;
+            let response = self.send(request).await?;
             let status = response.status();
-            let body = self.whole(what, most, response).await?;
+            let body = self.read_body(what, max_bytes, response).await?;
             // "Not modified" is how Docker says that it was so already.
             if status.is_success() || status == StatusCode::NOT_MODIFIED {
                 return Ok(body);
             }
-            Err(self.refusal(what, status, &body))
+            Err(self.response_error(what, status, &body))
         };
-        timeout(within, exchange).await.unwrap_or_else(|_| Err(late(what, within)))
+        timeout(deadline, exchange).await.unwrap_or_else(|_| Err(timed_out(what, deadline)))
     }
 
     /// What was agreed on, or is agreed on now.
-    pub(super) async fn agreement(&self) -> Result<Agreement, EngineError> {
-        let agreed = *self.0.agreed.lock().unwrap_or_else(PoisonError::into_inner);
-        match agreed {
-            Some(agreement) => Ok(agreement),
-            None => self.agree().await,
+    pub(super) async fn negotiated(&self) -> Result<NegotiatedVersion, EngineError> {
+        let negotiated = *self.0.negotiated.lock().unwrap_or_else(PoisonError::into_inner);
+        match negotiated {
+            Some(negotiated) => Ok(negotiated),
+            None => self.negotiate().await,
         }
     }
 
     pub async fn is_podman(&self) -> Result<bool, EngineError> {
-        Ok(self.agreement().await?.podman)
+        Ok(self.negotiated().await?.podman)
     }
 
-    pub(super) fn agree_on(&self, agreement: Option<Agreement>) {
-        *self.0.agreed.lock().unwrap_or_else(PoisonError::into_inner) = agreement;
+    pub(super) fn set_negotiated(&self, negotiated: Option<NegotiatedVersion>) {
+        *self.0.negotiated.lock().unwrap_or_else(PoisonError::into_inner) = negotiated;
     }
 
-    async fn in_version(&self, ask: Ask) -> Result<Ask, EngineError> {
-        let api = self.agreement().await?.api;
-        Ok(Ask { path: format!("/v{api}{}", ask.path), ..ask })
+    async fn with_version(&self, request: EngineRequest) -> Result<EngineRequest, EngineError> {
+        let api = self.negotiated().await?.api;
+        Ok(EngineRequest { path: format!("/v{api}{}", request.path), ..request })
     }
 
-    async fn send(&self, ask: Ask) -> Result<Response<Incoming>, EngineError> {
-        let unfit = |error: hyper::http::Error| EngineError::Refused {
-            what: ask.what,
+    async fn send(&self, request: EngineRequest) -> Result<Response<Incoming>, EngineError> {
+        let invalid_uri = |error: hyper::http::Error| EngineError::Refused {
+            what: request.what,
             message: format!("no such address: {error}"),
         };
         let authority =
             self.0.authority.clone().ok_or_else(|| self.unreachable("its path cannot be used"))?;
-        let uri = Uri::builder().scheme("unix").authority(authority).path_and_query(ask.path);
-        let mut request =
-            Request::builder().method(ask.method).uri(uri.build().map_err(unfit)?).header(HOST, "engine");
-        if let Some(kind) = ask.kind {
-            request = request.header(CONTENT_TYPE, kind);
+        let uri = Uri::builder().scheme("unix").authority(authority).path_and_query(request.path);
+        let mut http = Request::builder()
+            .method(request.method)
+            .uri(uri.build().map_err(invalid_uri)?)
+            .header(HOST, "engine");
+        if let Some(content_type) = request.content_type {
+            http = http.header(CONTENT_TYPE, content_type);
         }
-        let request = request.body(ask.body).map_err(unfit)?;
-        self.0.client.request(request).await.map_err(|error| self.broken(ask.what, &error))
+        let http = http.body(request.body).map_err(invalid_uri)?;
+        self.0.client.request(http).await.map_err(|error| self.connection_error(request.what, &error))
     }
 
-    async fn whole(
+    async fn read_body(
         &self,
         what: &'static str,
-        most: usize,
+        max_bytes: usize,
         response: Response<Incoming>,
     ) -> Result<Bytes, EngineError> {
-        match Limited::new(response.into_body(), most).collect().await {
+        match Limited::new(response.into_body(), max_bytes).collect().await {
             Ok(body) => Ok(body.to_bytes()),
             Err(error) if error.is::<LengthLimitError>() => {
-                Err(EngineError::Garbled { what, why: format!("longer than {most} bytes") })
+                Err(EngineError::InvalidResponse { what, why: format!("longer than {max_bytes} bytes") })
             }
-            Err(error) => Err(self.broken(what, error.as_ref())),
+            Err(error) => Err(self.connection_error(what, error.as_ref())),
         }
     }
 
-    fn refusal(&self, what: &'static str, status: StatusCode, body: &[u8]) -> EngineError {
-        let refusal = words::refusal(what, status, body);
+    fn response_error(&self, what: &'static str, status: StatusCode, body: &[u8]) -> EngineError {
+        let refusal = error_response::error_of(what, status, body);
         // The daemon was replaced by one of another version: whoever asks next agrees anew.
         if let EngineError::Refused { message, .. } = &refusal
             && message.starts_with("client version ")
         {
-            self.agree_on(None);
+            self.set_negotiated(None);
             return self.unreachable(message);
         }
         refusal
     }
 
     /// The connection failed, or what came over it is no HTTP.
-    pub(super) fn broken(&self, what: &'static str, error: &(dyn Error + 'static)) -> EngineError {
+    pub(super) fn connection_error(&self, what: &'static str, error: &(dyn Error + 'static)) -> EngineError {
         let causes = causes(error);
-        let why = causes.last().map(|cause| words::short(&cause.to_string())).unwrap_or_default();
-        let nonsense = causes.iter().any(|cause| {
+        let why = causes.last().map(|cause| error_response::sanitize(&cause.to_string())).unwrap_or_default();
+        let is_not_http = causes.iter().any(|cause| {
             let http = cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse);
             let bytes = cause.downcast_ref::<io::Error>().map(io::Error::kind);
             http || matches!(bytes, Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput))
         });
-        if nonsense { EngineError::Garbled { what, why } } else { self.unreachable(&why) }
+        if is_not_http { EngineError::InvalidResponse { what, why } } else { self.unreachable(&why) }
     }
 
     fn unreachable(&self, why: &str) -> EngineError {
@@ -247,11 +254,13 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)
     causes
 }
 
-pub fn parsed<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, EngineError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| EngineError::Garbled { what, why: words::short(&error.to_string()) })
+pub fn parse_json<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, EngineError> {
+    serde_json::from_slice(bytes).map_err(|error| EngineError::InvalidResponse {
+        what,
+        why: error_response::sanitize(&error.to_string()),
+    })
 }
 
-pub fn late(what: &'static str, within: Duration) -> EngineError {
-    EngineError::TimedOut { what, after_ms: u64::try_from(within.as_millis()).unwrap_or(u64::MAX) }
+pub fn timed_out(what: &'static str, deadline: Duration) -> EngineError {
+    EngineError::TimedOut { what, after_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX) }
 }

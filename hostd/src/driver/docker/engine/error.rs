@@ -21,27 +21,27 @@ pub enum EngineError {
     Failed { what: &'static str, message: String },
     /// What it said makes no sense, or is too large.
     #[error("the container engine's answer cannot be used ({what}): {why}")]
-    Garbled { what: &'static str, why: String },
+    InvalidResponse { what: &'static str, why: String },
     /// Its versions of the API are not ours.
     #[error("the container engine speaks versions {min} to {max} of its API; needed is {needed}")]
-    Version { min: String, max: String, needed: String },
+    UnsupportedVersion { min: String, max: String, needed: String },
 }
 
 impl From<EngineError> for DriverError {
     fn from(error: EngineError) -> Self {
         let message = error.to_string();
         match error {
-            EngineError::Unreachable { .. } | EngineError::TimedOut { .. } | EngineError::Version { .. } => {
-                Self::Unavailable { message }
-            }
-            EngineError::Failed { message: said, .. } if said.contains("no space left on device") => {
+            EngineError::Unreachable { .. }
+            | EngineError::TimedOut { .. }
+            | EngineError::UnsupportedVersion { .. } => Self::Unavailable { message },
+            EngineError::Failed { message: text, .. } if text.contains("no space left on device") => {
                 Self::DiskFull
             }
             EngineError::NotFound(_)
             | EngineError::Conflict(_)
             | EngineError::Refused { .. }
             | EngineError::Failed { .. }
-            | EngineError::Garbled { .. } => Self::Failed { message, output: vec![] },
+            | EngineError::InvalidResponse { .. } => Self::Failed { message, output: vec![] },
         }
     }
 }

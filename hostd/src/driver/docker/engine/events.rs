@@ -2,10 +2,10 @@
 
 use super::{
     EngineError, EngineEvent,
-    client::{Ask, Engine, parsed},
-    limits::LIST_WITHIN,
-    lines::Lines,
-    path,
+    client::{Engine, EngineRequest, parse_json},
+    limits::LIST_DEADLINE,
+    line_reader::LineReader,
+    request_path,
 };
 use futures_util::{Stream, stream};
 use hyper::Method;
@@ -23,7 +23,7 @@ pub type Events = Pin<Box<dyn Stream<Item = Result<EngineEvent, EngineError>> + 
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Told {
+struct EventLine {
     #[serde(default)]
     r#type: String,
     #[serde(default)]
@@ -46,9 +46,9 @@ impl Engine {
     pub async fn events(&self, label: &str) -> Result<Events, EngineError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
-        let path = format!("/events?since={since}&{}", path::labelled_containers(label));
-        let body = self.open(Ask::new(WHAT, Method::GET, path).within(LIST_WITHIN)).await?;
-        let lines = Lines::of(self, WHAT, body, None);
+        let path = format!("/events?since={since}&{}", request_path::container_label_filter(label));
+        let body = self.stream(EngineRequest::new(WHAT, Method::GET, path).deadline(LIST_DEADLINE)).await?;
+        let lines = LineReader::of(self, WHAT, body, None);
         Ok(Box::pin(stream::unfold(Some(lines), |lines| async {
             let mut lines = lines?;
             match next(&mut lines).await {
@@ -60,7 +60,7 @@ impl Engine {
     }
 }
 
-async fn next(lines: &mut Lines) -> Result<Option<EngineEvent>, EngineError> {
+async fn next(lines: &mut LineReader) -> Result<Option<EngineEvent>, EngineError> {
     while let Some(line) = lines.next().await? {
         if let Some(event) = event(&line)? {
             return Ok(Some(event));
@@ -71,15 +71,15 @@ async fn next(lines: &mut Lines) -> Result<Option<EngineEvent>, EngineError> {
 
 /// None when it is about something else.
 fn event(line: &[u8]) -> Result<Option<EngineEvent>, EngineError> {
-    let told: Told = parsed(WHAT, line)?;
-    let Some(actor) = told.actor.filter(|actor| told.r#type == "container" && !actor.id.is_empty()) else {
+    let line: EventLine = parse_json(WHAT, line)?;
+    let Some(actor) = line.actor.filter(|actor| line.r#type == "container" && !actor.id.is_empty()) else {
         return Ok(None);
     };
     // Podman has words of its own.
-    let action = match told.action.as_str() {
+    let action = match line.action.as_str() {
         "died" => "die".to_owned(),
         "remove" => "destroy".to_owned(),
-        _ => told.action,
+        _ => line.action,
     };
     Ok(Some(EngineEvent { action, container: actor.id, attributes: actor.attributes.unwrap_or_default() }))
 }
@@ -95,15 +95,15 @@ mod tests {
                 r#"{{"status":"x","Type":"{kind}","Action":"{action}","Actor":{{"ID":"c1","Attributes":{{"exitCode":"137","a":"b"}}}},"time":1}}"#
             )
         };
-        for (told, action) in
+        for (given, action) in
             [("die", "die"), ("died", "die"), ("remove", "destroy"), ("destroy", "destroy"), ("oom", "oom")]
         {
-            let event = event(line("container", told).as_bytes()).unwrap().unwrap();
+            let event = event(line("container", given).as_bytes()).unwrap().unwrap();
             assert_eq!((event.action.as_str(), event.container.as_str()), (action, "c1"));
             assert_eq!(event.attributes["exitCode"], "137");
         }
         assert_eq!(event(line("network", "connect").as_bytes()).unwrap(), None);
         assert_eq!(event(b"{}").unwrap(), None);
-        assert!(matches!(event(b"not json"), Err(EngineError::Garbled { .. })));
+        assert!(matches!(event(b"not json"), Err(EngineError::InvalidResponse { .. })));
     }
 }

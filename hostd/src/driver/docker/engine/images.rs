@@ -2,12 +2,12 @@
 
 use super::{
     EngineError, Image,
-    client::{Ask, Engine, Tar, late, parsed},
-    limits::{IMPORT_WITHIN, PULL_SILENCE, PULL_WITHIN, TELL_EVERY},
-    lines::Lines,
-    path,
-    progress::{Pulled, Step},
-    words,
+    client::{Engine, EngineRequest, Tar, parse_json, timed_out},
+    error_response,
+    limits::{IMPORT_DEADLINE, PULL_DEADLINE, PULL_IDLE_TIMEOUT, REPORT_EVERY},
+    line_reader::LineReader,
+    pull_progress::{ProgressLine, PullProgress},
+    request_path,
 };
 use futures_util::StreamExt as _;
 use hyper::Method;
@@ -17,17 +17,20 @@ use tokio::time::{Instant, timeout};
 const PULL: &str = "pull the image";
 const IMPORT: &str = "import the image";
 /// The API that only Podman has, of any version since 4.
-const PODMANS_OWN: &str = "/v4.0.0/libpod";
+const LIBPOD_API: &str = "/v4.0.0/libpod";
 
 impl Engine {
     pub async fn image(&self, name: &str) -> Result<Option<Image>, EngineError> {
-        self.find(Ask::new("inspect the image", Method::GET, path::image(name)?)).await
+        self.call_optional(EngineRequest::new("inspect the image", Method::GET, request_path::image(name)?))
+            .await
     }
 
     /// Fetches an image from where its name says; tells how far it is, in words. `NotFound`: there is none, or
     /// it is not for us.
-    pub async fn pull(&self, name: &str, tell: &(dyn Fn(&str) + Send + Sync)) -> Result<(), EngineError> {
-        timeout(PULL_WITHIN, self.pulled(name, tell)).await.unwrap_or_else(|_| Err(late(PULL, PULL_WITHIN)))
+    pub async fn pull(&self, name: &str, report: &(dyn Fn(&str) + Send + Sync)) -> Result<(), EngineError> {
+        timeout(PULL_DEADLINE, self.pull_to_end(name, report))
+            .await
+            .unwrap_or_else(|_| Err(timed_out(PULL, PULL_DEADLINE)))
     }
 
     /// Makes an image `name:tag` of a root file system as a tar archive.
@@ -37,20 +40,21 @@ impl Engine {
         let tar = tar.inspect(move |piece| {
             if let Err(error) = piece {
                 // The first one counts.
-                seen.get_or_init(|| words::short(&error.to_string()));
+                seen.get_or_init(|| error_response::sanitize(&error.to_string()));
             }
         });
-        let ask =
-            |path: String| Ask::new(IMPORT, Method::POST, path).within(IMPORT_WITHIN).tar(Box::pin(tar));
-        let image = path::value(&format!("{name}:{tag}"));
-        let answer = if self.agreement().await?.podman {
-            // What it takes by Docker's address, it leaves in its temporary directory for ever.
-            self.ask_plainly(ask(format!("{PODMANS_OWN}/images/import?reference={image}"))).await
-        } else {
-            let tag = path::value(tag);
-            self.ask(ask(format!("/images/create?fromSrc=-&repo={image}&tag={tag}"))).await
+        let request = |path: String| {
+            EngineRequest::new(IMPORT, Method::POST, path).deadline(IMPORT_DEADLINE).tar(Box::pin(tar))
         };
-        let answer = match answer {
+        let image = request_path::query_value(&format!("{name}:{tag}"));
+        let response = if self.negotiated().await?.podman {
+            // What it takes by Docker's address, it leaves in its temporary directory for ever.
+            self.call_unversioned(request(format!("{LIBPOD_API}/images/import?reference={image}"))).await
+        } else {
+            let tag = request_path::query_value(tag);
+            self.call(request(format!("/images/create?fromSrc=-&repo={image}&tag={tag}"))).await
+        };
+        let response = match response {
             // A connection that we broke ourselves is not the engine's fault.
             Err(error) => {
                 return Err(match failure.get() {
@@ -58,28 +62,33 @@ impl Engine {
                     None => error,
                 });
             }
-            Ok(answer) => answer,
+            Ok(response) => response,
         };
-        answer
+        response
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.iter().all(u8::is_ascii_whitespace))
-            .try_for_each(|line| check(IMPORT, &parsed(IMPORT, line)?))
+            .try_for_each(|line| check_line(IMPORT, &parse_json(IMPORT, line)?))
     }
 
-    async fn pulled(&self, name: &str, tell: &(dyn Fn(&str) + Send + Sync)) -> Result<(), EngineError> {
-        let name = tagged(name);
-        let path = format!("/images/create?fromImage={}", path::value(&name));
-        let body = self.open(Ask::new(PULL, Method::POST, path).within(PULL_SILENCE)).await?;
-        let mut lines = Lines::of(self, PULL, body, Some(PULL_SILENCE));
-        let mut pulled = Pulled::default();
-        let mut told: Option<Instant> = None;
+    async fn pull_to_end(
+        &self,
+        name: &str,
+        report: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<(), EngineError> {
+        let name = with_tag(name);
+        let path = format!("/images/create?fromImage={}", request_path::query_value(&name));
+        let body =
+            self.stream(EngineRequest::new(PULL, Method::POST, path).deadline(PULL_IDLE_TIMEOUT)).await?;
+        let mut lines = LineReader::of(self, PULL, body, Some(PULL_IDLE_TIMEOUT));
+        let mut pulled = PullProgress::default();
+        let mut reported_at: Option<Instant> = None;
         while let Some(line) = lines.next().await? {
-            let step: Step = parsed(PULL, &line)?;
-            check(PULL, &step)?;
-            pulled.hear(&step);
-            if told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
-                tell(&pulled.text(&name));
-                told = Some(Instant::now());
+            let step: ProgressLine = parse_json(PULL, &line)?;
+            check_line(PULL, &step)?;
+            pulled.record(&step);
+            if reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+                report(&pulled.summary(&name));
+                reported_at = Some(Instant::now());
             }
         }
         // An answer that was cut where a line ends looks like a whole one.
@@ -91,12 +100,12 @@ impl Engine {
 }
 
 /// Without a tag Docker fetches all there are.
-fn tagged(name: &str) -> String {
+fn with_tag(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or(name);
     if last.contains([':', '@']) { name.to_owned() } else { format!("{name}:latest") }
 }
 
-fn check(what: &'static str, step: &Step) -> Result<(), EngineError> {
+fn check_line(what: &'static str, step: &ProgressLine) -> Result<(), EngineError> {
     match step.failure() {
         None => Ok(()),
         Some(message) if is_missing(&message) => Err(EngineError::NotFound(message)),
@@ -124,7 +133,7 @@ mod tests {
             ("host:5000/app:1", "host:5000/app:1"),
             ("app@sha256:00", "app@sha256:00"),
         ] {
-            assert_eq!(tagged(name), full);
+            assert_eq!(with_tag(name), full);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{
     EngineError,
-    client::{Ask, Engine},
-    limits::{LIST_WITHIN, LOG_LINE_MAX_BYTES, LOG_MAX_BYTES, LOG_SILENCE},
-    path,
+    client::{Engine, EngineRequest},
+    limits::{LIST_DEADLINE, LOG_IDLE_TIMEOUT, LOG_LINE_MAX_BYTES, LOG_MAX_BYTES},
+    request_path,
 };
 use bytes::BytesMut;
 use http_body_util::BodyExt as _;
@@ -19,15 +19,16 @@ impl Engine {
     /// The last lines of what it printed; none when it is gone.
     pub async fn logs(&self, container: &str, lines: usize) -> Result<Vec<String>, EngineError> {
         let query = format!("/logs?stdout=true&stderr=true&tail={lines}");
-        let ask = Ask::new(WHAT, Method::GET, path::container(container, &query)?).within(LIST_WITHIN);
-        let mut body = match self.open(ask).await {
+        let request = EngineRequest::new(WHAT, Method::GET, request_path::container(container, &query)?)
+            .deadline(LIST_DEADLINE);
+        let mut body = match self.stream(request).await {
             Err(EngineError::NotFound(_)) => return Ok(vec![]),
             opened => opened?,
         };
         let mut bytes = BytesMut::new();
         // What came is worth more than an error that more did not.
         while bytes.len() < LOG_MAX_BYTES {
-            let Ok(Some(Ok(frame))) = timeout(LOG_SILENCE, body.frame()).await else { break };
+            let Ok(Some(Ok(frame))) = timeout(LOG_IDLE_TIMEOUT, body.frame()).await else { break };
             if let Ok(data) = frame.into_data() {
                 bytes.extend_from_slice(&data);
             }

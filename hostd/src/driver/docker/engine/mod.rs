@@ -6,21 +6,21 @@
 mod client;
 mod containers;
 mod error;
+mod error_response;
 mod events;
 #[cfg(test)]
-pub mod fake;
+pub mod fake_engine;
 mod images;
 mod limits;
-mod lines;
+mod line_reader;
 mod logs;
 mod networks;
-mod path;
-mod progress;
+mod pull_progress;
+mod request_path;
 #[cfg(test)]
 mod tests;
 mod types;
 mod version;
-mod words;
 
 pub use client::{Engine, Tar};
 pub use error::EngineError;

@@ -2,9 +2,9 @@
 
 use super::{
     CreateNetwork, EngineError, Network,
-    client::{Ask, Engine},
-    limits::WORK_WITHIN,
-    path,
+    client::{Engine, EngineRequest},
+    limits::WORK_DEADLINE,
+    request_path,
 };
 use hyper::Method;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Docker before 25 makes a second network of a name unless it is told not to.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Once<'a> {
+struct CreateUniqueNetwork<'a> {
     #[serde(flatten)]
     network: &'a CreateNetwork,
     check_duplicate: bool,
@@ -20,20 +20,26 @@ struct Once<'a> {
 
 impl Engine {
     pub async fn network(&self, name: &str) -> Result<Option<Network>, EngineError> {
-        self.find(Ask::new("inspect the network", Method::GET, path::network(name)?)).await
+        self.call_optional(EngineRequest::new(
+            "inspect the network",
+            Method::GET,
+            request_path::network(name)?,
+        ))
+        .await
     }
 
     /// `Conflict`: there is one of that name.
     pub async fn create_network(&self, network: &CreateNetwork) -> Result<(), EngineError> {
-        let once = Once { network, check_duplicate: true };
-        let ask = Ask::new("create the network", Method::POST, "/networks/create");
-        self.ask(ask.within(WORK_WITHIN).json(&once)?).await.map(drop)
+        let unique = CreateUniqueNetwork { network, check_duplicate: true };
+        let request = EngineRequest::new("create the network", Method::POST, "/networks/create");
+        self.call(request.deadline(WORK_DEADLINE).json(&unique)?).await.map(drop)
     }
 
     /// One that is gone is removed. `Conflict`: a container uses it.
     pub async fn remove_network(&self, name: &str) -> Result<(), EngineError> {
-        let ask = Ask::new("remove the network", Method::DELETE, path::network(name)?).within(WORK_WITHIN);
-        match self.ask(ask).await {
+        let request = EngineRequest::new("remove the network", Method::DELETE, request_path::network(name)?)
+            .deadline(WORK_DEADLINE);
+        match self.call(request).await {
             Ok(_) | Err(EngineError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Who answered.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Meeting {
+pub struct EngineInfo {
     /// `Docker 20.10.24` or `Podman 4.3.1`, for people.
     pub version: String,
     pub podman: bool,
@@ -108,10 +108,10 @@ pub struct LogConfig {
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Inspected {
+pub struct InspectedContainer {
     pub id: String,
     pub name: String,
-    pub state: ContainerState,
+    pub state: InspectedState,
     pub config: InspectedConfig,
 }
 
@@ -124,7 +124,7 @@ pub struct InspectedConfig {
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub struct ContainerState {
+pub struct InspectedState {
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`; Podman: `configured`,
     /// `initialized`, `stopped`, `stopping` too.
     pub status: String,
@@ -142,7 +142,7 @@ pub struct ContainerState {
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Listed {
+pub struct ListedContainer {
     pub id: String,
     #[serde(default)]
     pub names: Vec<String>,

@@ -1,10 +1,10 @@
 //! Who answers, and in which version of the API.
 
 use super::{
-    EngineError, Meeting,
-    client::{Ask, Engine, parsed},
-    limits::{LIST_WITHIN, PING_WITHIN},
-    words,
+    EngineError, EngineInfo,
+    client::{Engine, EngineRequest, parse_json},
+    error_response,
+    limits::{LIST_DEADLINE, PING_DEADLINE},
 };
 use hyper::Method;
 use serde::Deserialize;
@@ -13,8 +13,8 @@ use std::{
     fmt,
 };
 
-const ASK_VERSION: &str = "say its version";
-const ASK_ABOUT: &str = "describe itself";
+const GET_VERSION: &str = "say its version";
+const GET_INFO: &str = "describe itself";
 
 /// Docker 20.10, and what Podman speaks.
 const OLDEST: Api = Api { major: 1, minor: 41 };
@@ -30,7 +30,7 @@ pub struct Api {
 
 /// What holds until the daemon is another.
 #[derive(Debug, Clone, Copy)]
-pub struct Agreement {
+pub struct NegotiatedVersion {
     pub api: Api,
     pub podman: bool,
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Api {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Version {
+struct VersionResponse {
     #[serde(default)]
     version: String,
     api_version: String,
@@ -69,7 +69,7 @@ struct Component {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct About {
+struct InfoResponse {
     default_runtime: String,
     /// Only the names matter.
     runtimes: Option<BTreeMap<String, serde::de::IgnoredAny>>,
@@ -84,68 +84,70 @@ struct About {
 impl Engine {
     /// Asks who it is and agrees on a version of the API: ours or theirs, whichever is lower. To be asked
     /// again whenever the daemon was away: it may have been replaced.
-    pub async fn meet(&self) -> Result<Meeting, EngineError> {
-        let (version, agreement) = self.version().await?;
-        self.agree_on(Some(agreement));
-        let about = self.ask_json(Ask::new(ASK_ABOUT, Method::GET, "/info").within(LIST_WITHIN)).await?;
-        Ok(meeting(&version, agreement, about))
+    pub async fn connect(&self) -> Result<EngineInfo, EngineError> {
+        let (version, negotiated) = self.version().await?;
+        self.set_negotiated(Some(negotiated));
+        let info = self
+            .call_json(EngineRequest::new(GET_INFO, Method::GET, "/info").deadline(LIST_DEADLINE))
+            .await?;
+        Ok(engine_info(&version, negotiated, info))
     }
 
     /// Whether it is there at all.
     pub async fn ping(&self) -> Result<(), EngineError> {
-        let ask = Ask::new("give a sign of life", Method::GET, "/_ping").within(PING_WITHIN);
-        self.ask_plainly(ask).await.map(drop)
+        let request =
+            EngineRequest::new("give a sign of life", Method::GET, "/_ping").deadline(PING_DEADLINE);
+        self.call_unversioned(request).await.map(drop)
     }
 
-    pub(super) async fn agree(&self) -> Result<Agreement, EngineError> {
-        let (_, agreement) = self.version().await?;
-        self.agree_on(Some(agreement));
-        Ok(agreement)
+    pub(super) async fn negotiate(&self) -> Result<NegotiatedVersion, EngineError> {
+        let (_, negotiated) = self.version().await?;
+        self.set_negotiated(Some(negotiated));
+        Ok(negotiated)
     }
 
-    async fn version(&self) -> Result<(Version, Agreement), EngineError> {
-        let answer = self.ask_plainly(Ask::new(ASK_VERSION, Method::GET, "/version")).await?;
-        let version: Version = parsed(ASK_VERSION, &answer)?;
-        let api = common(&version.min_api_version, &version.api_version)?;
+    async fn version(&self) -> Result<(VersionResponse, NegotiatedVersion), EngineError> {
+        let answer = self.call_unversioned(EngineRequest::new(GET_VERSION, Method::GET, "/version")).await?;
+        let version: VersionResponse = parse_json(GET_VERSION, &answer)?;
+        let api = highest_common(&version.min_api_version, &version.api_version)?;
         let podman = version.components.iter().any(|component| component.name.starts_with("Podman"));
-        Ok((version, Agreement { api, podman }))
+        Ok((version, NegotiatedVersion { api, podman }))
     }
 }
 
 /// The newest version that both speak.
-fn common(min: &str, max: &str) -> Result<Api, EngineError> {
-    let unfit = || EngineError::Version {
-        min: words::short(min),
-        max: words::short(max),
+fn highest_common(min: &str, max: &str) -> Result<Api, EngineError> {
+    let unsupported = || EngineError::UnsupportedVersion {
+        min: error_response::sanitize(min),
+        max: error_response::sanitize(max),
         needed: format!("one of {OLDEST} to {NEWEST}"),
     };
-    let theirs = Api::parse(max).ok_or_else(unfit)?;
+    let theirs = Api::parse(max).ok_or_else(unsupported)?;
     // Very old ones do not say their oldest; they are too old by their newest.
-    let oldest = if min.is_empty() { OLDEST } else { Api::parse(min).ok_or_else(unfit)? };
+    let oldest = if min.is_empty() { OLDEST } else { Api::parse(min).ok_or_else(unsupported)? };
     let api = theirs.min(NEWEST);
-    if api < OLDEST || api < oldest { Err(unfit()) } else { Ok(api) }
+    if api < OLDEST || api < oldest { Err(unsupported()) } else { Ok(api) }
 }
 
-fn meeting(version: &Version, agreement: Agreement, about: About) -> Meeting {
-    let Agreement { api, podman } = agreement;
+fn engine_info(version: &VersionResponse, negotiated: NegotiatedVersion, info: InfoResponse) -> EngineInfo {
+    let NegotiatedVersion { api, podman } = negotiated;
     let name = if podman { "Podman" } else { "Docker" };
-    let others: BTreeSet<String> = about.runtimes.unwrap_or_default().into_keys().collect();
-    let mut runtimes: Vec<String> =
-        others.into_iter().filter(|name| *name != about.default_runtime).collect();
-    if !about.default_runtime.is_empty() {
-        runtimes.insert(0, about.default_runtime);
+    let others: BTreeSet<String> = info.runtimes.unwrap_or_default().into_keys().collect();
+    let mut runtimes: Vec<String> = others.into_iter().filter(|name| *name != info.default_runtime).collect();
+    if !info.default_runtime.is_empty() {
+        runtimes.insert(0, info.default_runtime);
     }
-    Meeting {
-        version: format!("{name} {}", words::short(&version.version)),
+    EngineInfo {
+        version: format!("{name} {}", error_response::sanitize(&version.version)),
         podman,
         api: api.to_string(),
         runtimes,
-        security: about.security_options.unwrap_or_default(),
-        root_dir: about.docker_root_dir,
-        cgroup_version: about.cgroup_version.parse().unwrap_or(0),
-        memory_limit: about.memory_limit,
-        pids_limit: about.pids_limit,
-        cpu_limit: about.cpu_cfs_quota,
+        security: info.security_options.unwrap_or_default(),
+        root_dir: info.docker_root_dir,
+        cgroup_version: info.cgroup_version.parse().unwrap_or(0),
+        memory_limit: info.memory_limit,
+        pids_limit: info.pids_limit,
+        cpu_limit: info.cpu_cfs_quota,
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_newest_version_that_both_speak() {
-        for (min, max, agreed) in [
+        for (min, max, negotiated) in [
             ("1.12", "1.41", Some("1.41")),
             ("1.24", "1.43", Some("1.43")),
             ("1.44", "1.52", Some("1.51")),
@@ -168,8 +170,8 @@ mod tests {
             ("1.24", "one", None),
             ("1.24", "1.99999999", None),
         ] {
-            let found = common(min, max).ok().map(|api| api.to_string());
-            assert_eq!(found.as_deref(), agreed, "{min} to {max}");
+            let found = highest_common(min, max).ok().map(|api| api.to_string());
+            assert_eq!(found.as_deref(), negotiated, "{min} to {max}");
         }
     }
 }

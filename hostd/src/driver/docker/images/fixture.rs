@@ -1,19 +1,19 @@
 //! Images of an engine that is not there.
 
-use super::{super::engine::Engine, Images, Registries};
+use super::{super::engine::Engine, EngineImages, RegistryAllowlist};
 use crate::driver::local::{
-    images::{self, HostRoot},
+    images::{self, HostRootfs},
     layout::Layout,
 };
 use std::{fs, path::Path};
 
 /// With a host of one empty directory, below `dir`.
-pub fn images(engine: &Engine, dir: &Path) -> Images {
+pub fn images(engine: &Engine, dir: &Path) -> EngineImages {
     let layout = Layout::new(dir.join("data"), "docker");
     let root = dir.join("host");
     for path in [layout.data().to_owned(), layout.trash(), root.join("usr/local"), root.join("etc/ssl")] {
         fs::create_dir_all(path).expect("made");
     }
-    let here = images::Images::open(&layout, &HostRoot { root, allow: vec![] }, None).expect("opened");
-    Images::new(engine.clone(), here, Registries::new(vec![]))
+    let store = images::ImageStore::open(&layout, &HostRootfs { root, allow: vec![] }, None).expect("opened");
+    EngineImages::new(engine.clone(), store, RegistryAllowlist::new(vec![]))
 }

@@ -1,9 +1,9 @@
 //! Starts a container, and waits for what the engine is slow to notice.
 
 use super::super::{
-    driver::Inner,
-    engine::{EngineError, Inspected},
-    limits::{NOTICE_POLL_MS, NOTICE_START_MAX_MS},
+    driver::DockerInner,
+    engine::{EngineError, InspectedContainer},
+    limits::{ENGINE_POLL_MS, START_LAG_MAX_MS},
 };
 use crate::driver::DriverError;
 use std::{sync::Arc, time::Duration};
@@ -19,18 +19,18 @@ pub(super) enum Started {
     Outdated { why: String },
 }
 
-impl Inner {
+impl DockerInner {
     pub(super) async fn start(self: &Arc<Self>, container: &str) -> Result<Started, DriverError> {
         match self.engine.start(container).await {
             Ok(()) => Ok(Started::Tried),
             Err(EngineError::Conflict(_)) => Ok(Started::Busy),
-            Err(EngineError::NotFound(why)) => self.without_what_is_gone(container, why).await,
-            Err(EngineError::Failed { message, .. }) if lost_its_network(&message) => {
-                self.without_what_is_gone(container, message).await
+            Err(EngineError::NotFound(why)) => self.remove_outdated(container, why).await,
+            Err(EngineError::Failed { message, .. }) if is_missing_network(&message) => {
+                self.remove_outdated(container, message).await
             }
             // An engine that was killed while it started it, and began anew without it: so do we.
             Err(EngineError::Failed { message, .. }) if message.contains("already exists") => {
-                self.scrap_container(container).await?;
+                self.remove_container_and_strays(container).await?;
                 Ok(Started::Tried)
             }
             Err(error @ EngineError::Failed { .. }) => {
@@ -45,14 +45,17 @@ impl Inner {
     }
 
     /// With what runs in it and the engine does not know of.
-    pub(super) async fn scrap_container(self: &Arc<Self>, container: &str) -> Result<(), DriverError> {
-        self.end_strays(container).await?;
+    pub(super) async fn remove_container_and_strays(
+        self: &Arc<Self>,
+        container: &str,
+    ) -> Result<(), DriverError> {
+        self.kill_strays(container).await?;
         self.remove_by_id(container).await
     }
 
     /// Either somebody removed the container, or it is there and what is missing is its network: containers
     /// hold on to the id of that, not to its name.
-    async fn without_what_is_gone(&self, container: &str, why: String) -> Result<Started, DriverError> {
+    async fn remove_outdated(&self, container: &str, why: String) -> Result<Started, DriverError> {
         if self.engine.inspect(container).await?.is_none() {
             return Ok(Started::Tried);
         }
@@ -61,14 +64,18 @@ impl Inner {
     }
 
     /// Waits until the engine says something else.
-    pub(super) async fn noticed(&self, name: &str, seen: &Inspected) -> Result<(), DriverError> {
-        let deadline = Instant::now() + Duration::from_millis(NOTICE_START_MAX_MS);
-        let mut pause = Duration::from_millis(NOTICE_POLL_MS);
+    pub(super) async fn wait_for_change(
+        &self,
+        name: &str,
+        seen: &InspectedContainer,
+    ) -> Result<(), DriverError> {
+        let deadline = Instant::now() + Duration::from_millis(START_LAG_MAX_MS);
+        let mut pause = Duration::from_millis(ENGINE_POLL_MS);
         loop {
-            let mark = self.mirror.mark(name);
-            let _ = timeout(pause, self.mirror.moved(name, &mark)).await;
-            pause = pause.saturating_mul(2).min(Duration::from_millis(NOTICE_POLL_MS * 32));
-            let found = self.mirror.ask(name).await?;
+            let mark = self.cache.version(name);
+            let _ = timeout(pause, self.cache.changed_since(name, &mark)).await;
+            pause = pause.saturating_mul(2).min(Duration::from_millis(ENGINE_POLL_MS * 32));
+            let found = self.cache.refresh(name).await?;
             if found.is_none_or(|found| found.id != seen.id || found.state != seen.state) {
                 return Ok(());
             }
@@ -80,7 +87,7 @@ impl Inner {
         }
     }
 
-    pub(super) async fn ended_at_once(&self, container: &str) -> DriverError {
+    pub(super) async fn exited_at_once(&self, container: &str) -> DriverError {
         let output = self.last_lines(container).await;
         let why = output.last().map_or_else(|| "it printed nothing".to_owned(), Clone::clone);
         DriverError::Failed { message: format!("PID 1 ended as soon as it was started: {why}"), output }
@@ -88,7 +95,7 @@ impl Inner {
 }
 
 /// Engines differ in the status, hardly in the words.
-pub(super) fn lost_its_network(message: &str) -> bool {
+pub(super) fn is_missing_network(message: &str) -> bool {
     let words = message.to_ascii_lowercase();
     words.contains("network") && ["not found", "no such network"].iter().any(|gone| words.contains(gone))
 }
@@ -106,7 +113,7 @@ mod tests {
             ("exec: \"/.runtimed\": executable file not found in $PATH", false),
             ("OCI runtime create failed: network is unreachable", false),
         ] {
-            assert_eq!(lost_its_network(message), expected, "{message}");
+            assert_eq!(is_missing_network(message), expected, "{message}");
         }
     }
 }

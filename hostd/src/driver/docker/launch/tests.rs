@@ -2,30 +2,34 @@ use super::*;
 
 #[test]
 fn what_comes_next_depends_on_what_is_there() {
-    let run = Run { nonce: "n".into(), cleared: Some("1".into()), ..Run::default() };
-    let state = |status: &str, started_at: &str| ContainerState {
+    let run = RunRecord { nonce: "n".into(), cleared_start: Some("1".into()), ..RunRecord::default() };
+    let state = |status: &str, started_at: &str| InspectedState {
         status: status.into(),
         started_at: started_at.into(),
-        ..ContainerState::default()
+        ..InspectedState::default()
     };
-    assert_eq!(next(&run, None, false), Next::Make);
-    for (status, started_at, whose, same, expected) in [
-        ("created", "", Whose::Foreign, true, Next::Taken),
-        ("running", "9", Whose::Foreign, true, Next::Taken),
-        ("created", "", Whose::Ours, true, Next::Start),
-        ("created", "", Whose::Ours, false, Next::Remove),
-        ("exited", "1", Whose::Ours, true, Next::Start),
-        ("exited", "1", Whose::Ours, false, Next::Remove),
-        ("dead", "1", Whose::Ours, true, Next::Remove),
-        ("removing", "1", Whose::Ours, true, Next::Wait),
-        ("running", "1", Whose::Ours, true, Next::Wait),
-        ("running", "2", Whose::Ours, true, Next::Adopt),
-        ("running", "2", Whose::Ours, false, Next::Adopt),
-        ("running", "2", Whose::Older, true, Next::Remove),
-        ("created", "", Whose::Older, false, Next::Remove),
-        ("removing", "2", Whose::Older, true, Next::Wait),
+    assert_eq!(next_step(&run, None, false), LaunchStep::Create);
+    for (status, started_at, ownership, same_config, expected) in [
+        ("created", "", Ownership::Foreign, true, LaunchStep::RefuseName),
+        ("running", "9", Ownership::Foreign, true, LaunchStep::RefuseName),
+        ("created", "", Ownership::Ours, true, LaunchStep::Start),
+        ("created", "", Ownership::Ours, false, LaunchStep::Remove),
+        ("exited", "1", Ownership::Ours, true, LaunchStep::Start),
+        ("exited", "1", Ownership::Ours, false, LaunchStep::Remove),
+        ("dead", "1", Ownership::Ours, true, LaunchStep::Remove),
+        ("removing", "1", Ownership::Ours, true, LaunchStep::Wait),
+        ("running", "1", Ownership::Ours, true, LaunchStep::Wait),
+        ("running", "2", Ownership::Ours, true, LaunchStep::Adopt),
+        ("running", "2", Ownership::Ours, false, LaunchStep::Adopt),
+        ("running", "2", Ownership::Earlier, true, LaunchStep::Remove),
+        ("created", "", Ownership::Earlier, false, LaunchStep::Remove),
+        ("removing", "2", Ownership::Earlier, true, LaunchStep::Wait),
     ] {
         let state = state(status, started_at);
-        assert_eq!(next(&run, Some((&state, whose)), same), expected, "{status} {whose:?} {same}");
+        assert_eq!(
+            next_step(&run, Some((&state, ownership)), same_config),
+            expected,
+            "{status} {ownership:?} {same_config}"
+        );
     }
 }

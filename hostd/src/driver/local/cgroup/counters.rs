@@ -1,10 +1,10 @@
 //! What the kernel counted about a sandbox.
 
-use super::{Group, hierarchy::Version};
+use super::{Cgroup, hierarchy::Version};
 use protocol::api::StatsView;
 use std::io;
 
-impl Group {
+impl Cgroup {
     pub fn stats(&self) -> io::Result<StatsView> {
         // Absent is an error for one file, so that a sandbox that is not there has no numbers.
         let names = Names::of(self.version);

@@ -1,7 +1,7 @@
 //! The control groups of one sandbox: made, limited, frozen, emptied, removed.
 
 use super::hierarchy::{Hierarchy, Version};
-use crate::core::Members;
+use crate::core::SandboxProcesses;
 use crate::driver::local::{
     files,
     limits::{CPU_PERIOD_US, CPUS_MIN, KERNEL_FILE_MAX_BYTES, KILL_ROUNDS_MAX},
@@ -30,16 +30,16 @@ const DEVICES: [&str; 8] = [
 ];
 
 #[derive(Debug, Clone)]
-pub struct Group {
+pub struct Cgroup {
     pub(super) version: Version,
-    pub(super) places: Vec<(Hierarchy, PathBuf)>,
-    pub(super) others: Vec<PathBuf>,
+    pub(super) dirs: Vec<(Hierarchy, PathBuf)>,
+    pub(super) other_dirs: Vec<PathBuf>,
 }
 
-impl Group {
+impl Cgroup {
     /// Makes the directories and writes the limits. May be repeated.
     pub fn make(&self, limits: &Limits) -> io::Result<()> {
-        for (hierarchy, dir) in &self.places {
+        for (hierarchy, dir) in &self.dirs {
             if self.version == Version::V2 {
                 delegate(&hierarchy.mounted_at, dir)?;
             }
@@ -87,11 +87,11 @@ impl Group {
             Version::V1 => "tasks",
             Version::V2 => "cgroup.procs",
         };
-        self.places.iter().map(|(_, dir)| dir.join(name)).collect()
+        self.dirs.iter().map(|(_, dir)| dir.join(name)).collect()
     }
 
     /// Directories with counters, and the place below `/sys/fs/cgroup` where a sandbox sees them.
-    pub fn visible(&self) -> Vec<(PathBuf, PathBuf)> {
+    pub fn counter_mounts(&self) -> Vec<(PathBuf, PathBuf)> {
         let counts = |hierarchy: &Hierarchy| {
             hierarchy
                 .controllers
@@ -99,7 +99,7 @@ impl Group {
                 .any(|name| ["memory", "pids", "cpu", "cpuacct"].contains(&name.as_str()))
         };
         let root = Path::new("/sys/fs/cgroup");
-        let visible = self.places.iter().filter(|(hierarchy, _)| counts(hierarchy));
+        let visible = self.dirs.iter().filter(|(hierarchy, _)| counts(hierarchy));
         visible
             .map(|(hierarchy, dir)| match self.version {
                 Version::V1 => (dir.clone(), root.join(hierarchy.controllers.join(","))),
@@ -109,11 +109,11 @@ impl Group {
     }
 
     pub fn exists(&self) -> bool {
-        self.places.iter().any(|(_, dir)| dir.exists())
+        self.dirs.iter().any(|(_, dir)| dir.exists())
     }
 
     /// Whether a line of `/proc/<pid>/cgroup` for our hierarchies names this group.
-    pub fn has(&self, proc_cgroup: &str) -> bool {
+    pub fn contains_process(&self, proc_cgroup: &str) -> bool {
         let Some(dir) = self.dir("pids").or_else(|| self.dir("memory")) else { return false };
         let mut tail = dir.components().rev();
         let (Some(id), Some(parent)) = (tail.next(), tail.next()) else { return false };
@@ -142,14 +142,14 @@ impl Group {
     }
 
     /// Whether there are processes in it, and whether they have numbers here.
-    pub fn members(&self) -> Members {
+    pub fn members(&self) -> SandboxProcesses {
         let pids = self.pids();
         let counted = || self.get("pids", "pids.current").is_ok_and(|count| count.trim() != "0");
         match pids.first() {
-            Some(0) => Members::Hidden,
-            Some(_) => Members::Listed,
-            None if counted() => Members::Counted,
-            None => Members::None,
+            Some(0) => SandboxProcesses::Hidden,
+            Some(_) => SandboxProcesses::Listed,
+            None if counted() => SandboxProcesses::Counted,
+            None => SandboxProcesses::None,
         }
     }
 
@@ -167,7 +167,7 @@ impl Group {
         false
     }
 
-    pub fn freeze(&self, frozen: bool) -> io::Result<()> {
+    pub fn set_frozen(&self, frozen: bool) -> io::Result<()> {
         match (self.version, frozen) {
             (Version::V1, true) => self.set("freezer", "freezer.state", "FROZEN"),
             (Version::V2, true) => self.set("memory", "cgroup.freeze", "1"),
@@ -201,12 +201,12 @@ impl Group {
     }
 
     fn all_dirs(&self) -> impl Iterator<Item = &PathBuf> {
-        self.places.iter().map(|(_, dir)| dir).chain(&self.others)
+        self.dirs.iter().map(|(_, dir)| dir).chain(&self.other_dirs)
     }
 
     pub(super) fn dir(&self, controller: &str) -> Option<&Path> {
         let has = |hierarchy: &Hierarchy| hierarchy.controllers.iter().any(|name| name == controller);
-        self.places.iter().find(|(hierarchy, _)| has(hierarchy)).map(|(_, dir)| dir.as_path())
+        self.dirs.iter().find(|(hierarchy, _)| has(hierarchy)).map(|(_, dir)| dir.as_path())
     }
 
     fn set(&self, controller: &str, file: &str, value: &str) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Which hierarchies this host has, and where they are mounted.
 
-use super::Group;
+use super::Cgroup;
 use protocol::api::SandboxId;
 use std::{
     io,
@@ -30,7 +30,7 @@ pub struct Hierarchies {
     version: Version,
     used: Vec<Hierarchy>,
     /// Other hierarchies beside those of v1: runc makes groups there too.
-    others: Vec<PathBuf>,
+    other_dirs: Vec<PathBuf>,
     /// A v2 hierarchy beside those of v1: some runtimes refuse to run when they see one.
     unified: Option<PathBuf>,
     parent: String,
@@ -50,7 +50,7 @@ impl Hierarchies {
 
     fn from_mountinfo(text: &str, instance: &str, read: impl Fn(&Path) -> String) -> Option<Self> {
         let mut used: Vec<Hierarchy> = Vec::new();
-        let mut others = Vec::new();
+        let mut other_dirs = Vec::new();
         let mut unified = None;
         for (kind, at, options) in text.lines().filter_map(parse_mount) {
             if kind == "cgroup2" {
@@ -60,7 +60,7 @@ impl Hierarchies {
             let names = options.split(',').filter(|name| WANTED.contains(name));
             let controllers: Vec<String> = names.map(str::to_owned).collect();
             if controllers.is_empty() {
-                others.push(at);
+                other_dirs.push(at);
             } else if !used.iter().any(|known| known.controllers == controllers) {
                 used.push(Hierarchy { controllers, mounted_at: at });
             }
@@ -68,15 +68,15 @@ impl Hierarchies {
         let parent = format!("slipway-{instance}");
         let has = |name: &&str| used.iter().any(|h| h.controllers.iter().any(|c| c == *name));
         if NEEDED.iter().all(has) {
-            others.extend(unified.clone());
-            return Some(Self { version: Version::V1, used, others, unified, parent });
+            other_dirs.extend(unified.clone());
+            return Some(Self { version: Version::V1, used, other_dirs, unified, parent });
         }
         let root = unified?;
         let listed = read(&root.join("cgroup.controllers"));
         let controllers: Vec<String> = listed.split_whitespace().map(str::to_owned).collect();
         let enough = ["memory", "pids"].iter().all(|name| controllers.iter().any(|c| c == name));
         let used = vec![Hierarchy { controllers, mounted_at: root }];
-        enough.then_some(Self { version: Version::V2, used, others: Vec::new(), unified: None, parent })
+        enough.then_some(Self { version: Version::V2, used, other_dirs: Vec::new(), unified: None, parent })
     }
 
     /// What runtimes must not see.
@@ -89,18 +89,18 @@ impl Hierarchies {
         format!("/{}/{sandbox}", self.parent)
     }
 
-    pub fn of(&self, sandbox: &SandboxId) -> Group {
+    pub fn for_sandbox(&self, sandbox: &SandboxId) -> Cgroup {
         let below = |at: &Path| at.join(&self.parent).join(sandbox.as_str());
-        let places = self.used.iter().map(|h| (h.clone(), below(&h.mounted_at))).collect();
-        let others = self.others.iter().map(|at| below(at)).collect();
-        Group { version: self.version, places, others }
+        let dirs = self.used.iter().map(|h| (h.clone(), below(&h.mounted_at))).collect();
+        let other_dirs = self.other_dirs.iter().map(|at| below(at)).collect();
+        Cgroup { version: self.version, dirs, other_dirs }
     }
 }
 
 impl Hierarchies {
     /// The groups that a process is in, by its `/proc/<pid>/cgroup`: those of a sandbox that somebody else
     /// made them for.
-    pub fn of_process(&self, proc_cgroup: &str) -> Group {
+    pub fn of_process(&self, proc_cgroup: &str) -> Cgroup {
         let path_of = |hierarchy: &Hierarchy| {
             let named = |controllers: &str| match self.version {
                 Version::V1 => {
@@ -120,7 +120,11 @@ impl Hierarchies {
             let plain = !below.split('/').any(|part| part == "..");
             plain.then(|| (hierarchy.clone(), hierarchy.mounted_at.join(below.trim_start_matches('/'))))
         };
-        Group { version: self.version, places: self.used.iter().filter_map(place).collect(), others: vec![] }
+        Cgroup {
+            version: self.version,
+            dirs: self.used.iter().filter_map(place).collect(),
+            other_dirs: vec![],
+        }
     }
 }
 
@@ -151,12 +155,12 @@ mod tests {
                   4 0 0:4 / /c/freezer rw - cgroup c rw,freezer\n";
         let found = Hierarchies::from_mountinfo(v1, "x", |_| String::new()).expect("enough");
         let group = found.of_process("9:pids:/docker/abc\n8:memory:/docker/abc\n7:freezer:/../abc\n");
-        let places: Vec<PathBuf> = group.places.into_iter().map(|(_, place)| place).collect();
-        assert_eq!(places, [PathBuf::from("/c/memory/docker/abc"), "/c/pids/docker/abc".into()]);
+        let dirs: Vec<PathBuf> = group.dirs.into_iter().map(|(_, place)| place).collect();
+        assert_eq!(dirs, [PathBuf::from("/c/memory/docker/abc"), "/c/pids/docker/abc".into()]);
         let v2 = "6 0 0:6 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         let found = Hierarchies::from_mountinfo(v2, "x", |_| "memory pids".to_owned()).expect("enough");
         let group = found.of_process("0::/system.slice/docker-abc.scope\n");
-        assert_eq!(group.places[0].1, PathBuf::from("/sys/fs/cgroup/system.slice/docker-abc.scope"));
+        assert_eq!(group.dirs[0].1, PathBuf::from("/sys/fs/cgroup/system.slice/docker-abc.scope"));
     }
 
     #[test]

@@ -5,5 +5,5 @@ mod counters;
 mod group;
 mod hierarchy;
 
-pub use group::Group;
+pub use group::Cgroup;
 pub use hierarchy::Hierarchies;

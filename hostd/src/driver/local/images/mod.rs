@@ -1,15 +1,15 @@
 //! Root file systems: imported ones, and `host`, which is made of the host's own programs. Unpacked
 //! once, shared by all sandboxes, never written to again.
 
-mod copy;
-mod host;
-mod pack;
-mod points;
+mod copy_tree;
+mod host_image;
+mod mount_points;
+mod pack_tar;
 mod store;
-mod unpack;
+mod unpack_tar;
 mod zstd;
 
-pub use host::HostRoot;
-pub use pack::pack;
-pub use points::RUNTIMED_INSIDE;
-pub use store::{HOST, Images, Listed, Rootfs};
+pub use host_image::HostRootfs;
+pub use mount_points::RUNTIMED_INSIDE;
+pub use pack_tar::pack_tar;
+pub use store::{HOST, ImageRecord, ImageStore, Rootfs};

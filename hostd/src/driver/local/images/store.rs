@@ -1,13 +1,13 @@
 //! `<data>/images/<name>/rootfs`.
 
-use super::{HostRoot, copy, points, unpack};
+use super::{HostRootfs, copy_tree, mount_points, unpack_tar};
 use crate::driver::{
     DriverError,
     local::{
         files::{self, failed},
         layout::Layout,
         limits::IMAGE_NAME_MAX_BYTES,
-        tree,
+        remove_tree,
     },
 };
 use protocol::AGENTS_DIR;
@@ -29,14 +29,14 @@ pub struct Rootfs {
 
 /// An image as it is listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ImageRecord {
     pub name: String,
     pub created_ms: u64,
     pub size_bytes: u64,
 }
 
 #[derive(Clone)]
-pub struct Images {
+pub struct ImageStore {
     layout: Layout,
     host: Rootfs,
     /// For every image.
@@ -48,8 +48,8 @@ const ABOUT_MAX_BYTES: u64 = 4096;
 /// The image that is always there.
 pub const HOST: &str = "host";
 
-impl Images {
-    pub fn open(layout: &Layout, host: &HostRoot, agents: Option<PathBuf>) -> Result<Self, DriverError> {
+impl ImageStore {
+    pub fn open(layout: &Layout, host: &HostRootfs, agents: Option<PathBuf>) -> Result<Self, DriverError> {
         files::make_dir(&layout.images(), 0o711).map_err(failed("make the image directory"))?;
         let host = host.build(&layout.images().join(HOST)).map_err(failed("make the image of the host"))?;
         Ok(Self { layout: layout.clone(), host, agents })
@@ -60,26 +60,26 @@ impl Images {
             return Ok(self.with_agents(self.host.clone()));
         }
         let missing = || DriverError::ImageMissing { name: name.to_owned(), why: None };
-        let path = self.place(name).map_err(|_| missing())?.join("rootfs");
+        let path = self.image_dir(name).map_err(|_| missing())?.join("rootfs");
         let found = path.is_dir().then(|| self.with_agents(Rootfs { path, binds: vec![] }));
         found.ok_or_else(missing)
     }
 
     /// Whether it is one of these, and not one that an engine may have.
     pub fn has(&self, name: &str) -> bool {
-        name == HOST || self.place(name).is_ok_and(|place| place.join("rootfs").is_dir())
+        name == HOST || self.image_dir(name).is_ok_and(|place| place.join("rootfs").is_dir())
     }
 
     /// What differs when there is another image of the same name.
-    pub fn stamp(&self, name: &str) -> Result<String, DriverError> {
+    pub fn version_tag(&self, name: &str) -> Result<String, DriverError> {
         if name == HOST {
             let made = self.host.path.parent().and_then(Path::file_name).unwrap_or_default();
             return Ok(made.to_string_lossy().into_owned());
         }
-        let about = self.place(name)?.join("image.json");
+        let about = self.image_dir(name)?.join("image.json");
         let text =
             files::read(&about, ABOUT_MAX_BYTES).map_err(failed(format!("read about the image {name}")))?;
-        let listed: Listed = serde_json::from_slice(&text).map_err(|error| DriverError::Damaged {
+        let listed: ImageRecord = serde_json::from_slice(&text).map_err(|error| DriverError::Damaged {
             message: format!("what is kept about the image {name} cannot be read: {error}"),
         })?;
         Ok(format!("{:x}", listed.created_ms))
@@ -87,7 +87,7 @@ impl Images {
 
     /// The directory of agents, if there is one for everybody.
     pub fn agents(&self) -> Option<(PathBuf, PathBuf)> {
-        let agents = self.agents.as_deref().filter(|dir| is_open(dir))?;
+        let agents = self.agents.as_deref().filter(|dir| is_world_readable(dir))?;
         Some((agents.to_owned(), PathBuf::from(AGENTS_DIR)))
     }
 
@@ -101,7 +101,7 @@ impl Images {
                 if meta.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
             })
         } else {
-            points::directory(&rootfs.path, AGENTS_DIR)
+            mount_points::make_directory(&rootfs.path, AGENTS_DIR)
         };
         match place {
             Ok(()) => rootfs.binds.push((agents, inside)),
@@ -113,8 +113,8 @@ impl Images {
     }
 
     /// Takes in a directory, or a tar archive, plain or compressed with gzip or zstd. Blocks.
-    pub fn import(&self, name: &str, source: &Path) -> Result<Listed, DriverError> {
-        let place = self.place(name)?;
+    pub fn import(&self, name: &str, source: &Path) -> Result<ImageRecord, DriverError> {
+        let place = self.image_dir(name)?;
         if place.exists() {
             return Err(refused(format!("there is an image {name} already: remove it first")));
         }
@@ -124,31 +124,34 @@ impl Images {
             Ok(listed)
         });
         if made.is_err() {
-            let _ = tree::remove(&temporary);
+            let _ = remove_tree::remove_tree(&temporary);
         }
         made
     }
 
-    fn fill(&self, name: &str, source: &Path, temporary: &Path) -> Result<Listed, DriverError> {
+    fn fill(&self, name: &str, source: &Path, temporary: &Path) -> Result<ImageRecord, DriverError> {
         let rootfs = temporary.join("rootfs");
         let made = files::make_dir(temporary, 0o711).and_then(|()| files::make_dir(&rootfs, 0o755));
         made.map_err(failed("make the image directory"))?;
         let what = std::fs::metadata(source)
             .map_err(|error| refused(format!("{} cannot be read: {error}", source.display())))?;
-        let size_bytes =
-            if what.is_dir() { copy::directory(source, &rootfs) } else { unpack::archive(source, &rootfs) };
-        let size_bytes = size_bytes.map_err(|error| taken_in(source, &error))?;
-        points::make(&rootfs)
+        let size_bytes = if what.is_dir() {
+            copy_tree::copy_tree(source, &rootfs)
+        } else {
+            unpack_tar::unpack_archive(source, &rootfs)
+        };
+        let size_bytes = size_bytes.map_err(|error| import_error(source, &error))?;
+        mount_points::make_all(&rootfs)
             .map_err(|error| refused(format!("the image has no place to mount: {error}")))?;
         let created_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let listed = Listed { name: name.to_owned(), created_ms, size_bytes };
+        let listed = ImageRecord { name: name.to_owned(), created_ms, size_bytes };
         let text = serde_json::to_vec(&listed).map_err(io::Error::from);
         text.and_then(|text| files::replace(&temporary.join("image.json"), &text, 0o644))
             .map_err(failed("describe the image"))?;
         Ok(listed)
     }
 
-    pub fn list(&self) -> Result<Vec<Listed>, DriverError> {
+    pub fn list(&self) -> Result<Vec<ImageRecord>, DriverError> {
         let mut found = vec![];
         for entry in std::fs::read_dir(self.layout.images()).map_err(failed("list images"))? {
             let path = entry.map_err(failed("list images"))?.path().join("image.json");
@@ -156,19 +159,20 @@ impl Images {
                 files::read(&path, ABOUT_MAX_BYTES).ok().and_then(|text| serde_json::from_slice(&text).ok());
             found.extend(listed);
         }
-        found.sort_by(|a: &Listed, b| a.name.cmp(&b.name));
+        found.sort_by(|a: &ImageRecord, b| a.name.cmp(&b.name));
         Ok(found)
     }
 
     /// Whoever calls this has seen that no sandbox is made of it.
     pub fn remove(&self, name: &str) -> Result<(), DriverError> {
-        let place = self.place(name)?;
-        let gone = tree::discard(&place, &self.layout.trash()).map_err(failed("remove the image"))?;
+        let place = self.image_dir(name)?;
+        let gone =
+            remove_tree::move_to_trash(&place, &self.layout.trash()).map_err(failed("remove the image"))?;
         let gone = gone.ok_or_else(|| DriverError::ImageMissing { name: name.to_owned(), why: None })?;
-        tree::remove(&gone).map_err(failed("remove the image"))
+        remove_tree::remove_tree(&gone).map_err(failed("remove the image"))
     }
 
-    fn place(&self, name: &str) -> Result<PathBuf, DriverError> {
+    fn image_dir(&self, name: &str) -> Result<PathBuf, DriverError> {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
         let begins_well = name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
         if !begins_well || name.len() > IMAGE_NAME_MAX_BYTES || !name.bytes().all(plain) || name == HOST {
@@ -183,7 +187,7 @@ impl Images {
 }
 
 /// Whether a directory is there for everybody. One that is not would keep every sandbox from starting.
-fn is_open(dir: &Path) -> bool {
+fn is_world_readable(dir: &Path) -> bool {
     std::fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o005 == 0o005)
 }
 
@@ -191,7 +195,7 @@ fn refused(message: String) -> DriverError {
     DriverError::Refused { field: "image", message, supported: vec![] }
 }
 
-fn taken_in(source: &Path, error: &io::Error) -> DriverError {
+fn import_error(source: &Path, error: &io::Error) -> DriverError {
     match error.kind() {
         io::ErrorKind::StorageFull => DriverError::DiskFull,
         _ => refused(format!("{} could not be taken in: {error}", source.display())),

@@ -44,7 +44,7 @@ fn verdict(program: &[sock_filter], number: i64, arguments: [u64; 6]) -> u32 {
 
 #[test]
 fn the_program_decides_as_the_table_says() {
-    let program = program().expect("compiles");
+    let program = bpf_program().expect("compiles");
     let refused = |number: i32| ERRNO | number as u32;
     for (what, number, first, expected) in [
         ("read", libc::SYS_read, 0, ALLOW),
@@ -79,7 +79,7 @@ fn the_program_decides_as_the_table_says() {
 
 #[test]
 fn engines_are_told_by_name_that_there_is_no_clone3() {
-    let list = serde_json::to_value(list_for_engines().expect("a list")).expect("JSON");
+    let list = serde_json::to_value(engine_profile().expect("a list")).expect("JSON");
     let calls = list["syscalls"].as_array().expect("calls");
     let named = |call: &&serde_json::Value| {
         call["names"].as_array().is_some_and(|names| names.iter().any(|name| name == "clone3"))
@@ -90,13 +90,13 @@ fn engines_are_told_by_name_that_there_is_no_clone3() {
 
 #[test]
 fn both_forms_come_from_the_same_table() {
-    let list = serde_json::to_value(list().expect("a list")).expect("JSON");
+    let list = serde_json::to_value(oci_profile().expect("a list")).expect("JSON");
     assert_eq!(list["defaultAction"], "SCMP_ACT_ERRNO");
     assert_eq!(list["defaultErrnoRet"], libc::ENOSYS);
     let allowed = list["syscalls"][0]["names"].as_array().expect("names").len();
     assert_eq!(allowed, ALLOWED.len() + ALLOWED_OLD.len());
-    let both: Vec<_> = unconditional(Verdict::Allow);
-    for (name, number) in unconditional(Verdict::Refuse(EPERM)) {
+    let both: Vec<_> = unconditional_calls(SyscallAction::Allow);
+    for (name, number) in unconditional_calls(SyscallAction::Refuse(EPERM)) {
         assert!(!both.iter().any(|(_, allowed)| *allowed == number), "{name} is in both");
     }
 }

@@ -1,30 +1,31 @@
 mod config {
     use crate::driver::local::fixture::{badge, blueprint};
     use crate::driver::oci::{
-        bundle::Bundle, cgroup::Hierarchies, images::Rootfs, layout::Layout, mounts::Seen, recipe::Recipe,
+        bundle::Bundle, cgroup::Hierarchies, images::Rootfs, layout::Layout, mounts::SandboxMounts,
+        runtime_profile::RuntimeProfile,
     };
     use serde_json::Value;
     use std::path::Path;
 
-    fn config(recipe: &Recipe) -> Value {
+    fn config(profile: &RuntimeProfile) -> Value {
         let (badge, blueprint) = (badge(), blueprint());
         let layout = Layout::new("/data".into(), "oci");
         let (dir, workspace) = (layout.sandbox(&badge.sandbox), layout.workspace(&badge.sandbox));
         let rootfs = Rootfs { path: "/data/root".into(), binds: vec![("/usr".into(), "/usr".into())] };
         let hierarchies = Hierarchies::discover("x").expect("tests run where control groups are");
-        let group = hierarchies.of(&badge.sandbox);
-        let seen = Seen {
+        let group = hierarchies.for_sandbox(&badge.sandbox);
+        let mounts = SandboxMounts {
             rootfs: &rootfs,
             dir: &dir,
             workspace: &workspace,
             runtimed: Path::new("/bin/runtimed"),
             group: &group,
             memory_bytes: 512 << 20,
-            idmapped: recipe.idmapped,
+            idmapped: profile.idmapped,
         };
         let bundle = Bundle {
-            recipe,
-            seen,
+            profile,
+            mounts,
             hostname: badge.sandbox.as_str(),
             uid_base: 1 << 28,
             limits: &blueprint.limits,
@@ -41,14 +42,14 @@ mod config {
         mounts.iter().find(|mount| mount["destination"] == at).unwrap_or_else(|| panic!("no mount at {at}"))
     }
 
-    fn recipe(program: &str) -> Recipe {
-        Recipe::candidates(Path::new(program)).remove(0)
+    fn profile(program: &str) -> RuntimeProfile {
+        RuntimeProfile::candidates(Path::new(program)).remove(0)
     }
 
     #[test]
     fn a_sandbox_is_confined_whatever_runs_it() {
         for program in ["/usr/bin/crun", "/usr/sbin/runc", "/usr/bin/youki"] {
-            let config = config(&recipe(program));
+            let config = config(&profile(program));
             let process = &config["process"];
             assert_eq!(process["noNewPrivileges"], true, "{program}");
             assert_eq!(process["args"], serde_json::json!(["/.runtimed"]));
@@ -71,10 +72,10 @@ mod config {
 
     #[test]
     fn each_runtime_gets_what_it_understands() {
-        let crun = config(&recipe("/usr/bin/crun"));
+        let crun = config(&profile("/usr/bin/crun"));
         assert!(mount(&crun, "/home/sandbox")["options"].to_string().contains("idmap"));
         assert!(crun["linux"]["cgroupsPath"].is_null() && crun["linux"]["resources"].is_null());
-        let runc = config(&recipe("/usr/sbin/runc"));
+        let runc = config(&profile("/usr/sbin/runc"));
         assert!(!mount(&runc, "/home/sandbox")["options"].to_string().contains("idmap"));
         assert_eq!(runc["linux"]["cgroupsPath"], "/slipway-x/01jb9xyzabcdefghjkmnpqrstv");
         assert_eq!(runc["linux"]["resources"]["cpu"]["quota"], 10_000);

@@ -2,16 +2,16 @@ use super::*;
 use std::{fs, os::unix::fs::symlink};
 use tar::{Builder, EntryType, Header};
 
-struct Place {
+struct ImageStoreFixture {
     dir: tempfile::TempDir,
-    images: Images,
+    images: ImageStore,
 }
 
-fn place() -> Place {
-    place_with(None)
+fn fixture() -> ImageStoreFixture {
+    fixture_with(None)
 }
 
-fn place_with(agents: Option<PathBuf>) -> Place {
+fn fixture_with(agents: Option<PathBuf>) -> ImageStoreFixture {
     let dir = tempfile::tempdir().expect("a directory");
     let layout = Layout::new(dir.path().join("data"), "oci");
     for path in [layout.data().to_owned(), layout.trash()] {
@@ -23,8 +23,8 @@ fn place_with(agents: Option<PathBuf>) -> Place {
     fs::create_dir_all(root.join("lib")).expect("made");
     symlink("usr/bin", root.join("bin")).expect("linked");
     fs::create_dir_all(root.join("opt/tool")).expect("made");
-    let host = HostRoot { allow: vec![root.join("opt/tool")], root };
-    Place { images: Images::open(&layout, &host, agents).expect("opened"), dir }
+    let host = HostRootfs { allow: vec![root.join("opt/tool")], root };
+    ImageStoreFixture { images: ImageStore::open(&layout, &host, agents).expect("opened"), dir }
 }
 
 /// One entry, whatever its name may be.
@@ -40,20 +40,20 @@ fn entry(builder: &mut Builder<Vec<u8>>, kind: EntryType, name: &str, link: &str
     builder.append(&header, body).expect("in memory");
 }
 
-fn import(place: &Place, entries: &[(EntryType, &str, &str)]) -> Result<Listed, String> {
+fn import(fixture: &ImageStoreFixture, entries: &[(EntryType, &str, &str)]) -> Result<ImageRecord, String> {
     let mut builder = Builder::new(vec![]);
     for (kind, name, link) in entries {
         entry(&mut builder, *kind, name, link);
     }
-    let path = place.dir.path().join("image.tar");
+    let path = fixture.dir.path().join("image.tar");
     fs::write(&path, builder.into_inner().expect("in memory")).expect("written");
-    place.images.import("one", &path).map_err(|error| error.to_string())
+    fixture.images.import("one", &path).map_err(|error| error.to_string())
 }
 
 #[test]
 fn an_image_has_its_files_and_places_to_mount() {
     use EntryType::{Directory, Link, Regular, Symlink};
-    let place = place();
+    let fixture = fixture();
     let entries = [
         (Directory, "bin/", ""),
         (Regular, "bin/tool", ""),
@@ -63,9 +63,9 @@ fn an_image_has_its_files_and_places_to_mount() {
         (EntryType::Char, "dev/null", ""),
         (EntryType::Fifo, "fifo", ""),
     ];
-    let listed = import(&place, &entries).expect("imported");
+    let listed = import(&fixture, &entries).expect("imported");
     assert_eq!(listed.size_bytes, 2);
-    let root = place.images.find("one").expect("there").path;
+    let root = fixture.images.find("one").expect("there").path;
     for name in ["bin/tool", "bin/same", "absolute", ".runtimed"] {
         assert!(root.join(name).is_file(), "{name}");
     }
@@ -73,11 +73,11 @@ fn an_image_has_its_files_and_places_to_mount() {
         assert!(root.join(name).is_dir(), "{name}");
     }
     assert!(!root.join("dev/null").exists() && !root.join("fifo").exists());
-    assert_eq!(place.images.list().expect("listed"), [listed]);
-    assert!(import(&place, &entries).expect_err("twice").contains("already"));
-    place.images.remove("one").expect("removed");
-    assert!(matches!(place.images.find("one"), Err(DriverError::ImageMissing { .. })));
-    assert!(matches!(place.images.remove("one"), Err(DriverError::ImageMissing { .. })));
+    assert_eq!(fixture.images.list().expect("listed"), [listed]);
+    assert!(import(&fixture, &entries).expect_err("twice").contains("already"));
+    fixture.images.remove("one").expect("removed");
+    assert!(matches!(fixture.images.find("one"), Err(DriverError::ImageMissing { .. })));
+    assert!(matches!(fixture.images.remove("one"), Err(DriverError::ImageMissing { .. })));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_archive_may_be_compressed() {
     use flate2::{Compression, write::GzEncoder};
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
     use std::io::Write;
-    let place = place();
+    let fixture = fixture();
     let mut builder = Builder::new(vec![]);
     entry(&mut builder, EntryType::Regular, "bin/tool", "");
     let plain = builder.into_inner().expect("in memory");
@@ -94,21 +94,21 @@ fn an_archive_may_be_compressed() {
     let gzip = gzip.finish().expect("in memory");
     let zstd = compress_to_vec(&plain[..], CompressionLevel::Fastest);
     let take = |name: &str, bytes: &[u8]| {
-        let path = place.dir.path().join(name);
+        let path = fixture.dir.path().join(name);
         fs::write(&path, bytes).expect("written");
-        place.images.import(name, &path).map_err(|error| error.to_string())
+        fixture.images.import(name, &path).map_err(|error| error.to_string())
     };
     // The end of a plain archive is zeros, which none of it needs.
     for (name, bytes, needed) in
         [("plain", &plain, 513), ("gzip", &gzip, gzip.len()), ("zstd", &zstd, zstd.len())]
     {
         assert_eq!(take(name, bytes).map(|listed| listed.size_bytes), Ok(1), "{name}");
-        let tool = place.images.find(name).expect("there").path.join("bin/tool");
+        let tool = fixture.images.find(name).expect("there").path.join("bin/tool");
         assert_eq!(fs::read(tool).expect("there"), b"x", "{name}");
         for end in [needed / 2, needed - 1] {
             let cut = take("cut", &bytes[..end]).expect_err(name);
             assert!(cut.contains("could not be taken in"), "{name} {end}: {cut}");
-            assert!(place.images.find("cut").is_err(), "{name} {end}");
+            assert!(fixture.images.find("cut").is_err(), "{name} {end}");
         }
     }
     let said = take("other", b"\xfd7zXZ\0\0").expect_err("not understood");
@@ -119,7 +119,7 @@ fn an_archive_may_be_compressed() {
 fn a_small_archive_that_becomes_large_is_refused() {
     use crate::driver::local::limits::{IMAGE_HEADERS_MAX_BYTES, IMAGE_MAX_BYTES};
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-    let place = place();
+    let fixture = fixture();
     let header = |kind: EntryType, size: u64| {
         let mut header = Header::new_gnu();
         header.set_path("file").expect("short");
@@ -137,11 +137,11 @@ fn a_small_archive_that_becomes_large_is_refused() {
         ("a name", name, "1024 KiB"),
         ("an extended header", extended, "1024 KiB"),
     ] {
-        let path = place.dir.path().join("bomb");
+        let path = fixture.dir.path().join("bomb");
         fs::write(&path, compress_to_vec(&tar[..], CompressionLevel::Fastest)).expect("written");
-        let error = place.images.import("bomb", &path).expect_err(what).to_string();
+        let error = fixture.images.import("bomb", &path).expect_err(what).to_string();
         assert!(error.contains(said), "{what}: {error}");
-        assert_eq!(fs::read_dir(place.images.layout.trash()).expect("there").count(), 0, "{what}");
+        assert_eq!(fs::read_dir(fixture.images.layout.trash()).expect("there").count(), 0, "{what}");
     }
 }
 
@@ -149,7 +149,7 @@ fn a_small_archive_that_becomes_large_is_refused() {
 #[test]
 fn no_image_brings_set_id_programs_or_files_that_anybody_may_write() {
     use std::os::unix::fs::PermissionsExt;
-    let place = place();
+    let fixture = fixture();
     let mut builder = Builder::new(vec![]);
     for (kind, name) in [(EntryType::Regular, "tool"), (EntryType::Directory, "open/")] {
         let mut header = Header::new_gnu();
@@ -160,17 +160,17 @@ fn no_image_brings_set_id_programs_or_files_that_anybody_may_write() {
         header.set_cksum();
         builder.append(&header, &b""[..]).expect("in memory");
     }
-    let archive = place.dir.path().join("image.tar");
+    let archive = fixture.dir.path().join("image.tar");
     fs::write(&archive, builder.into_inner().expect("in memory")).expect("written");
-    let directory = place.dir.path().join("image");
+    let directory = fixture.dir.path().join("image");
     fs::create_dir_all(directory.join("open")).expect("made");
     fs::write(directory.join("tool"), "").expect("written");
     for name in ["tool", "open"] {
         fs::set_permissions(directory.join(name), fs::Permissions::from_mode(0o6777)).expect("set");
     }
     for (image, source) in [("packed", &archive), ("plain", &directory)] {
-        place.images.import(image, source).expect("imported");
-        let root = place.images.find(image).expect("there").path;
+        fixture.images.import(image, source).expect("imported");
+        let root = fixture.images.find(image).expect("there").path;
         for name in ["tool", "open"] {
             let mode = fs::metadata(root.join(name)).expect("there").permissions().mode();
             assert_eq!(mode & 0o6002, 0, "{image} {name} {mode:o}");
@@ -197,43 +197,43 @@ fn nothing_leaves_the_image() {
         ("runtimed as a link", vec![(Symlink, ".runtimed", file.as_str())]),
         ("a directory through a link", vec![(Symlink, "a", target.as_str()), (Directory, "a/d", "")]),
     ] {
-        let place = place();
-        assert!(import(&place, &entries).is_err(), "{what}");
-        assert!(place.images.find("one").is_err(), "{what}");
+        let fixture = fixture();
+        assert!(import(&fixture, &entries).is_err(), "{what}");
+        assert!(fixture.images.find("one").is_err(), "{what}");
         let left: Vec<_> =
             fs::read_dir(outside.path()).expect("there").flatten().map(|e| e.file_name()).collect();
         assert_eq!(left, ["secret"], "{what}");
         assert_eq!(fs::read_to_string(&file).expect("there"), "secret", "{what}");
-        assert_eq!(fs::read_dir(place.images.layout.trash()).expect("there").count(), 0, "{what}");
+        assert_eq!(fs::read_dir(fixture.images.layout.trash()).expect("there").count(), 0, "{what}");
     }
 }
 
 #[test]
 fn a_directory_is_copied_without_following_links() {
-    let place = place();
-    let source = place.dir.path().join("source");
+    let fixture = fixture();
+    let source = fixture.dir.path().join("source");
     fs::create_dir_all(source.join("usr/bin")).expect("made");
     fs::write(source.join("usr/bin/tool"), "x").expect("written");
     symlink("/etc/shadow", source.join("link")).expect("linked");
-    place.images.import("two", &source).expect("imported");
-    let root = place.images.find("two").expect("there").path;
+    fixture.images.import("two", &source).expect("imported");
+    let root = fixture.images.find("two").expect("there").path;
     assert_eq!(fs::read_link(root.join("link")).expect("a link"), Path::new("/etc/shadow"));
     assert!(root.join("usr/bin/tool").is_file());
 }
 
 #[test]
 fn a_name_is_no_path() {
-    let place = place();
+    let fixture = fixture();
     for bad in ["", "host", "../x", "a/b", ".hidden", "A", "-x", &"a".repeat(65)] {
-        assert!(place.images.import(bad, Path::new("/nowhere")).is_err(), "{bad:?}");
-        assert!(bad == "host" || place.images.find(bad).is_err(), "{bad:?}");
+        assert!(fixture.images.import(bad, Path::new("/nowhere")).is_err(), "{bad:?}");
+        assert!(bad == "host" || fixture.images.find(bad).is_err(), "{bad:?}");
     }
 }
 
 #[test]
 fn the_host_is_seen_only_where_it_is_meant_to_be() {
-    let place = place();
-    let host = place.images.find("host").expect("always there");
+    let fixture = fixture();
+    let host = fixture.images.find("host").expect("always there");
     let to: Vec<_> = host.binds.iter().map(|(_, to)| to.to_str().expect("text")).collect();
     assert_eq!(to, ["/usr", "/usr/local", "/lib", "/etc/ssl", "/opt/tool"]);
     assert!(host.binds[1].0.ends_with("local") && !host.binds[1].0.ends_with("usr/local"), "covered");
@@ -250,18 +250,18 @@ fn agents_are_in_every_image_that_has_a_place_for_them() {
     fs::create_dir(&agents).expect("made");
     fs::set_permissions(&agents, fs::Permissions::from_mode(0o755)).expect("its mode");
     let bind = (agents.clone(), PathBuf::from(AGENTS_DIR));
-    let place = place_with(Some(agents.clone()));
-    let host = place.images.find(HOST).expect("always there");
+    let fixture = fixture_with(Some(agents.clone()));
+    let host = fixture.images.find(HOST).expect("always there");
     assert_eq!(host.binds.last(), Some(&bind));
     assert!(host.path.join("opt/slipway/agents").is_dir(), "a place to mount");
-    import(&place, &[(Directory, "bin/", "")]).expect("taken in");
-    let plain = place.images.find("one").expect("it is there");
+    import(&fixture, &[(Directory, "bin/", "")]).expect("taken in");
+    let plain = fixture.images.find("one").expect("it is there");
     assert_eq!(plain.binds, [bind]);
     fs::set_permissions(&agents, fs::Permissions::from_mode(0o700)).expect("its mode");
-    assert_eq!(place.images.find("one").expect("it is there").binds, [], "nobody can get there");
+    assert_eq!(fixture.images.find("one").expect("it is there").binds, [], "nobody can get there");
     fs::set_permissions(&agents, fs::Permissions::from_mode(0o755)).expect("its mode");
-    place.images.remove("one").expect("gone");
+    fixture.images.remove("one").expect("gone");
     // It keeps what it has, and nothing is made where its link leads.
-    import(&place, &[(Symlink, "opt", "/etc")]).expect("taken in");
-    assert_eq!(place.images.find("one").expect("it is there").binds, []);
+    import(&fixture, &[(Symlink, "opt", "/etc")]).expect("taken in");
+    assert_eq!(fixture.images.find("one").expect("it is there").binds, []);
 }

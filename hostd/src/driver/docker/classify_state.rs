@@ -1,0 +1,221 @@
+//! What a container's state means for its sandbox, given what is known of its runs. Nothing is asked here.
+
+use super::{engine::InspectedState, limits::OOM_EVENT_AGE_MAX_MS, run_record::RunRecord};
+use protocol::api::DeathCause;
+
+/// A state in our words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContainerPhase {
+    /// Made, and never started.
+    Created,
+    Running,
+    Exited,
+    /// On its way out.
+    Removing,
+}
+
+pub fn container_phase(state: &InspectedState) -> ContainerPhase {
+    match state.status.as_str() {
+        "created" | "configured" | "initialized" => ContainerPhase::Created,
+        "running" | "paused" | "restarting" | "stopping" => ContainerPhase::Running,
+        "removing" => ContainerPhase::Removing,
+        "exited" | "stopped" | "dead" => ContainerPhase::Exited,
+        // A word of another version.
+        _ if state.running || state.paused => ContainerPhase::Running,
+        _ => ContainerPhase::Exited,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunState {
+    /// Nothing runs, and nothing is to be dealt with.
+    Absent,
+    Alive,
+    Dead,
+    /// It ran, and is not there any more.
+    Removed,
+}
+
+/// `state` is that of the sandbox's own container, if there is one.
+pub fn classify(run: &RunRecord, state: Option<&InspectedState>) -> RunState {
+    let gone = if run.has_uncleared_start() { RunState::Removed } else { RunState::Absent };
+    let Some(state) = state else { return gone };
+    match container_phase(state) {
+        // After a reboot of the host Podman knows no more of it.
+        ContainerPhase::Created if run.has_uncleared_start() => RunState::Dead,
+        ContainerPhase::Created => RunState::Absent,
+        ContainerPhase::Removing => gone,
+        // The engine may not have noticed yet that it ended.
+        ContainerPhase::Running | ContainerPhase::Exited if run.has_cleared(&state.started_at) => {
+            RunState::Absent
+        }
+        ContainerPhase::Running => RunState::Alive,
+        ContainerPhase::Exited => RunState::Dead,
+    }
+}
+
+/// What there is to judge a death by.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeathEvidence<'a> {
+    /// Absent when the container is gone.
+    pub state: Option<&'a InspectedState>,
+    /// runtimed said that it shuts down.
+    pub shut_down_cleanly: bool,
+    /// It died while the engine that owns it was away, or with the host.
+    pub backend_away: bool,
+    /// The container runs again already: what the engine says is about another run.
+    pub restarted: bool,
+    /// Whether the kernel killed for memory since it was last seen to run, if it could be asked.
+    pub oom_kill_counted: Option<bool>,
+    /// It was seen to run after a kill for memory, of a job.
+    pub oom_killed_before: bool,
+    /// How long ago the engine told that memory was short, if it did.
+    pub oom_event_age_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeathOutcome {
+    pub cause: DeathCause,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+}
+
+/// By SIGKILL, and not for memory.
+pub fn was_killed(state: &InspectedState) -> bool {
+    state.exit_code == 128 + i64::from(SIGKILL) && !state.oom_killed
+}
+
+/// What the engine says when it lost track of a container.
+const EXIT_UNKNOWN: i64 = 255;
+const SIGKILL: i32 = 9;
+
+pub fn death_outcome(evidence: &DeathEvidence<'_>) -> DeathOutcome {
+    let Some(state) = evidence.state else {
+        return DeathOutcome { cause: DeathCause::Removed, exit_code: None, signal: None };
+    };
+    if evidence.restarted {
+        return DeathOutcome { cause: DeathCause::Backend, exit_code: None, signal: None };
+    }
+    let code = state.exit_code;
+    let signal = i32::try_from(code - 128).ok().filter(|signal| (1..=64).contains(signal));
+    let exit_code = i32::try_from(code).ok().filter(|_| signal.is_none());
+    // The engine remembers any kill for memory, also of other processes, long before; and forgets some.
+    let told = evidence.oom_event_age_ms.is_some_and(|ms| ms <= OOM_EVENT_AGE_MAX_MS);
+    let oom = evidence.oom_kill_counted.unwrap_or(state.oom_killed && (told || !evidence.oom_killed_before));
+    let cause = if evidence.shut_down_cleanly {
+        DeathCause::ShutDown
+    } else if oom && signal == Some(SIGKILL) {
+        DeathCause::Oom
+    } else if evidence.backend_away || code == EXIT_UNKNOWN {
+        DeathCause::Backend
+    } else if signal.is_some() {
+        DeathCause::Killed
+    } else {
+        DeathCause::Exited
+    };
+    DeathOutcome { cause, exit_code, signal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(status: &str, started_at: &str) -> InspectedState {
+        InspectedState { status: status.into(), started_at: started_at.into(), ..InspectedState::default() }
+    }
+
+    fn run(seen: Option<&str>, cleared: Option<&str>) -> RunRecord {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        RunRecord { observed_start: text(seen), cleared_start: text(cleared), ..RunRecord::default() }
+    }
+
+    #[test]
+    fn a_state_means_something_only_beside_what_was_seen() {
+        use RunState::{Absent, Alive, Dead, Removed};
+        let (never, open, dealt_with) = (run(None, None), run(Some("1"), None), run(Some("1"), Some("1")));
+        for (run, there, expected) in [
+            // hostd died between the nonce and the container, or between the container and its start.
+            (&never, None, Absent),
+            (&never, Some(("created", "")), Absent),
+            (&never, Some(("configured", "")), Absent),
+            // Or between the start and the pid file.
+            (&never, Some(("running", "1")), Alive),
+            (&never, Some(("exited", "1")), Dead),
+            (&open, Some(("running", "1")), Alive),
+            (&open, Some(("paused", "1")), Alive),
+            (&open, Some(("exited", "1")), Dead),
+            (&open, Some(("stopped", "1")), Dead),
+            (&open, Some(("dead", "1")), Dead),
+            (&open, None, Removed),
+            (&open, Some(("removing", "1")), Removed),
+            (&open, Some(("created", "")), Dead),
+            (&dealt_with, Some(("created", "")), Absent),
+            (&dealt_with, None, Absent),
+            (&dealt_with, Some(("removing", "1")), Absent),
+            (&dealt_with, Some(("exited", "1")), Absent),
+            // The engine is slow to notice that we ended it.
+            (&dealt_with, Some(("running", "1")), Absent),
+            // Somebody started it again.
+            (&dealt_with, Some(("running", "2")), Alive),
+            (&dealt_with, Some(("exited", "2")), Dead),
+            (&dealt_with, Some(("a word of tomorrow", "2")), Dead),
+        ] {
+            let there = there.map(|(status, started_at)| state(status, started_at));
+            assert_eq!(classify(run, there.as_ref()), expected, "{run:?} {there:?}");
+        }
+    }
+
+    #[test]
+    fn a_death_has_the_cause_that_the_evidence_shows() {
+        use DeathCause::{Backend, Exited, Killed, Oom, Removed, ShutDown};
+        let ended = |exit_code, oom_killed| InspectedState { exit_code, oom_killed, ..state("exited", "1") };
+        let followed = DeathEvidence::default();
+        let away = DeathEvidence { backend_away: true, ..followed };
+        let shut_down_cleanly = DeathEvidence { shut_down_cleanly: true, ..followed };
+        let counted = |oom| DeathEvidence { oom_kill_counted: Some(oom), ..followed };
+        let short = |ms| DeathEvidence { oom_event_age_ms: Some(ms), ..followed };
+        for (evidence, state, cause, exit_code, signal) in [
+            (followed, None, Removed, None, None),
+            (shut_down_cleanly, Some(ended(0, false)), ShutDown, Some(0), None),
+            (
+                DeathEvidence { shut_down_cleanly: true, ..away },
+                Some(ended(143, false)),
+                ShutDown,
+                None,
+                Some(15),
+            ),
+            (followed, Some(ended(137, false)), Killed, None, Some(9)),
+            (followed, Some(ended(1, false)), Exited, Some(1), None),
+            (followed, Some(ended(0, false)), Exited, Some(0), None),
+            (short(5), Some(ended(137, true)), Oom, None, Some(9)),
+            (followed, Some(ended(137, true)), Oom, None, Some(9)),
+            // An old kill of a job, and then somebody killed PID 1.
+            (
+                DeathEvidence { oom_killed_before: true, ..short(60_000) },
+                Some(ended(137, true)),
+                Killed,
+                None,
+                Some(9),
+            ),
+            (
+                DeathEvidence { oom_killed_before: true, ..short(5) },
+                Some(ended(137, true)),
+                Oom,
+                None,
+                Some(9),
+            ),
+            (counted(false), Some(ended(137, true)), Killed, None, Some(9)),
+            // Podman often does not know.
+            (counted(true), Some(ended(137, false)), Oom, None, Some(9)),
+            (counted(true), Some(ended(1, false)), Exited, Some(1), None),
+            (DeathEvidence { restarted: true, ..followed }, Some(ended(0, false)), Backend, None, None),
+            (short(5), Some(ended(1, true)), Exited, Some(1), None),
+            (away, Some(ended(137, false)), Backend, None, Some(9)),
+            (followed, Some(ended(255, false)), Backend, Some(255), None),
+        ] {
+            let evidence = DeathEvidence { state: state.as_ref(), ..evidence };
+            let found = death_outcome(&evidence);
+            assert_eq!(found, DeathOutcome { cause, exit_code, signal }, "{evidence:?}");
+        }
+    }
+}

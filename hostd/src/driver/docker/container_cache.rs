@@ -1,0 +1,223 @@
+//! What the engine said of our containers: kept up by what it tells, so that nobody has to ask it.
+//!
+//! ```text
+//!            connect: follow, then list            an event: inspect
+//!   away ───────────────────────────────▶ up ◀──────────────────────┐
+//!    ▲                                     │ └──────────────────────┘
+//!    └────────── the stream ended ─────────┘
+//! ```
+//!
+//! **Invariant:** it says what the engine knew a moment ago, never what is true: whoever acts on the end of a
+//! sandbox asks again, and whether PID 1 lives the kernel says.
+
+use super::{
+    engine::{Engine, EngineError, InspectedContainer},
+    labels::Labels,
+    limits::INSPECTS_MAX,
+};
+use crate::driver::DriverError;
+use futures_util::{StreamExt, stream};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+use tokio::sync::watch;
+
+pub struct ContainerCache {
+    engine: Engine,
+    /// What our containers have.
+    filter: String,
+    state: Mutex<CacheState>,
+    /// Counts changes.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct CacheState {
+    up: bool,
+    why_down: String,
+    /// Counts connections: whoever waits looks again after each.
+    connections: u64,
+    /// By name.
+    containers: HashMap<String, InspectedContainer>,
+    /// When the engine last told that memory was short, by id; only of this connection.
+    ooms: HashMap<String, Instant>,
+}
+
+/// What came of a question about one container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refresh {
+    Done,
+    /// It was not answered in time, though the engine is there.
+    TimedOut,
+}
+
+/// What was seen, to be compared with what is seen later.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ContainerVersion {
+    connections: u64,
+    container: Option<(String, String, bool, i64, String)>,
+}
+
+impl ContainerCache {
+    pub fn new(engine: Engine, filter: String) -> Self {
+        let why_down = "it was not reached yet".to_owned();
+        let state = Mutex::new(CacheState { why_down, ..CacheState::default() });
+        Self { engine, filter, state, changed: watch::channel(0).0 }
+    }
+
+    /// Whether what is here is what the engine says.
+    pub fn check_connected(&self) -> Result<(), DriverError> {
+        let state = self.state();
+        if state.up {
+            return Ok(());
+        }
+        Err(DriverError::Unavailable { message: state.why_down.clone() })
+    }
+
+    pub fn get(&self, name: &str) -> Option<InspectedContainer> {
+        self.state().containers.get(name).cloned()
+    }
+
+    pub fn all(&self) -> Vec<InspectedContainer> {
+        let mut all: Vec<InspectedContainer> = self.state().containers.values().cloned().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    pub fn by_id(&self, id: &str) -> Option<InspectedContainer> {
+        self.state().containers.values().find(|known| known.id == id).cloned()
+    }
+
+    /// How long ago memory was short in a container, if the engine told.
+    pub fn oom_event_age_ms(&self, container: &str) -> Option<u64> {
+        let told = self.state().ooms.get(container)?.elapsed();
+        Some(u64::try_from(told.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub fn version(&self, name: &str) -> ContainerVersion {
+        let state = self.state();
+        let container = state.containers.get(name).map(|found| {
+            let state = &found.state;
+            let (status, started_at) = (state.status.clone(), state.started_at.clone());
+            (found.id.clone(), status, state.paused, state.pid, started_at)
+        });
+        ContainerVersion { connections: state.connections, container }
+    }
+
+    /// Returns when something else is seen than what was marked.
+    pub async fn changed_since(&self, name: &str, version: &ContainerVersion) {
+        let mut changes = self.changed.subscribe();
+        // Closed only with the mirror itself.
+        while self.version(name) == *version && changes.changed().await.is_ok() {}
+    }
+
+    /// Asks the engine now.
+    pub async fn refresh(&self, container: &str) -> Result<Option<InspectedContainer>, EngineError> {
+        let found = self.engine.inspect(container).await?.map(strip_slash);
+        self.change(|state| match &found {
+            Some(found) if has_label(labels_of(found), &self.filter) => {
+                state.containers.retain(|name, known| known.id != found.id || *name == found.name);
+                state.containers.insert(found.name.clone(), found.clone());
+            }
+            // Not one of this instance.
+            Some(_) => {}
+            None => {
+                state.containers.retain(|name, known| name != container && known.id != container);
+                state.ooms.remove(container);
+            }
+        });
+        Ok(found)
+    }
+
+    /// All there are, each asked about: a list does not tell when one was started.
+    pub async fn relist(&self) -> Result<(), EngineError> {
+        let listed = self.engine.list(&self.filter).await?;
+        let ids: HashSet<&str> = listed.iter().map(|listed| listed.id.as_str()).collect();
+        self.change(|state| state.containers.retain(|_, known| ids.contains(known.id.as_str())));
+        let changed = listed.into_iter().filter(|listed| !self.is_current(&listed.id, &listed.state));
+        let refreshes: Vec<_> =
+            changed.map(|listed| async move { self.try_refresh(&listed.id).await }).collect();
+        let mut results = stream::iter(refreshes).buffer_unordered(INSPECTS_MAX);
+        while let Some(result) = results.next().await {
+            result?;
+        }
+        Ok(())
+    }
+
+    /// An engine that stumbles over one container is not away: what is kept of that one stays as it was.
+    pub async fn try_refresh(&self, container: &str) -> Result<Refresh, EngineError> {
+        match self.refresh(container).await {
+            Ok(_) => Ok(Refresh::Done),
+            Err(error @ EngineError::Unreachable { .. }) => Err(error),
+            Err(error) => {
+                tracing::warn!(container, %error, "the container engine does not tell about a container");
+                if !matches!(error, EngineError::TimedOut { .. }) {
+                    return Ok(Refresh::Done);
+                }
+                self.engine.ping().await.map(|()| Refresh::TimedOut)
+            }
+        }
+    }
+
+    /// One that stands still need not be asked again.
+    fn is_current(&self, id: &str, listed: &str) -> bool {
+        let state = self.state();
+        state.up && state.containers.values().any(|known| known.id == id && known.state.status == listed)
+    }
+
+    pub fn record_oom(&self, container: &str) {
+        self.state().ooms.insert(container.to_owned(), Instant::now());
+    }
+
+    /// The engine is followed, and all was listed.
+    pub fn set_connected(&self) {
+        self.change(|state| {
+            state.up = true;
+            state.connections += 1;
+        });
+    }
+
+    pub fn set_disconnected(&self, why: String) {
+        self.change(|state| {
+            state.up = false;
+            state.why_down = why;
+            state.ooms.clear();
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut CacheState)) {
+        change(&mut self.state());
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn state(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+static NO_LABELS: Labels = Labels::new();
+
+pub fn labels_of(container: &InspectedContainer) -> &Labels {
+    container.config.labels.as_ref().unwrap_or(&NO_LABELS)
+}
+
+/// `name=value`
+fn has_label(labels: &Labels, filter: &str) -> bool {
+    let (name, value) = filter.split_once('=').unwrap_or((filter, ""));
+    labels.get(name).is_some_and(|found| found == value)
+}
+
+/// Docker writes a slash before it.
+fn strip_slash(mut container: InspectedContainer) -> InspectedContainer {
+    container.name = container.name.trim_start_matches('/').to_owned();
+    container
+}
+
+/// Whether what happened can have changed what is kept here.
+pub fn changes_state(action: &str) -> bool {
+    const IDLE: [&str; 8] =
+        ["attach", "detach", "top", "resize", "copy", "archive-path", "extract-to-dir", "export"];
+    !action.starts_with("exec_") && !action.starts_with("health_status") && !IDLE.contains(&action)
+}

@@ -1,0 +1,117 @@
+//! Removes a sandbox with its container, network and files; empties its workspace; removes containers that an engine
+//! created after their sandbox was erased.
+
+use super::{
+    super::{
+        ContainerState, DriverError,
+        local::{init_exit::terminate_init, workspace},
+    },
+    classify_state::{ContainerPhase, container_phase},
+    container_cache::labels_of,
+    driver::DockerInner,
+    engine::InspectedContainer,
+    labels,
+    limits::LAUNCH_LOCK_WAIT_MAX_MS,
+    run_record::RunRecord,
+};
+use protocol::api::{Network, SandboxId};
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+impl DockerInner {
+    pub async fn destroy(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        keep_workspace: bool,
+    ) -> Result<(), DriverError> {
+        // What is not ours is not touched: its badge says so.
+        self.read_badge(sandbox)?;
+        self.erase_unchecked(sandbox, keep_workspace).await
+    }
+
+    /// Removes one without a look at its badge. The container first: as long as it is there, so is what it
+    /// is known by.
+    pub async fn erase_unchecked(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        keep_workspace: bool,
+    ) -> Result<(), DriverError> {
+        let _lock =
+            timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(sandbox)).await;
+        let dir = self.dir(sandbox);
+        let run = RunRecord::read(&dir)?;
+        // A badge that cannot be read does not say that it had none.
+        let had_network = self
+            .read_badge(sandbox)
+            .map_or(true, |record| record.is_some_and(|record| record.blueprint.network == Network::Open));
+        if let Some(run) = &run {
+            if let Some(init) = self.init_of(&dir, run)? {
+                self.thaw_for_termination(&init, run).await?;
+                terminate_init(&init, 0).await?;
+            }
+            self.dialer.forget(sandbox);
+            self.remove_container(sandbox, run).await?;
+            self.erased.remember(&run.nonce, run.container.is_none())?;
+        }
+        if had_network {
+            self.networks.release(sandbox).await?;
+        }
+        self.last_inspects.forget(sandbox);
+        let id = *sandbox;
+        self.spawn_blocking(move |inner| workspace::remove_files(&inner.layout, &id, keep_workspace)).await
+    }
+
+    async fn remove_container(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        run: &RunRecord,
+    ) -> Result<(), DriverError> {
+        let ours = |found: &InspectedContainer| {
+            self.is_ours(sandbox, run, found) || self.was_ours_before(sandbox, run, found)
+        };
+        let found = self.cache.refresh(&self.name(sandbox)).await?;
+        let Some(found) = found.filter(ours) else { return Ok(()) };
+        if container_phase(&found.state) == ContainerPhase::Running
+            && self.runs_in_other_namespace(sandbox, &found)?
+        {
+            return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
+        }
+        if container_phase(&found.state) == ContainerPhase::Created {
+            self.kill_strays(&found.id).await?;
+        }
+        self.remove_by_id(&found.id).await
+    }
+
+    pub async fn reset_workspace(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
+        if matches!(self.inspect(sandbox).await?, ContainerState::Running { .. } | ContainerState::Launching)
+        {
+            let message = format!("sandbox {sandbox} runs: stop it first");
+            return Err(DriverError::Failed { message, output: vec![] });
+        }
+        let id = *sandbox;
+        self.spawn_blocking(move |inner| workspace::reset(&inner.layout, &id)).await
+    }
+
+    /// Removes what an engine made after its sandbox was removed: it had been asked before, and was slow.
+    pub fn remove_erased(self: &Arc<Self>) {
+        self.cache.all().into_iter().for_each(|container| self.remove_if_erased(container));
+    }
+
+    pub fn remove_if_erased(self: &Arc<Self>, container: InspectedContainer) {
+        if !self.belongs_to_erased(&container) {
+            return;
+        }
+        let inner = Arc::clone(self);
+        // Bounded by the engine's deadlines; what is not done is tried after the next event.
+        tokio::spawn(async move {
+            let removed = inner.engine.remove(&container.id).await;
+            let gone = removed.is_ok() && inner.cache.refresh(&container.id).await.is_ok();
+            tracing::info!(container = container.name, gone, "a container came after its sandbox went");
+        });
+    }
+
+    fn belongs_to_erased(&self, container: &InspectedContainer) -> bool {
+        let claim = labels::read(&self.signer, &container.name, labels_of(container));
+        claim.is_ok_and(|claim| self.erased.contains(&claim.nonce))
+    }
+}

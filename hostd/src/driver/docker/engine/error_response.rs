@@ -1,0 +1,106 @@
+//! What the engine says, in a form that can be shown.
+
+use super::{EngineError, limits::MESSAGE_MAX_CHARS};
+use hyper::StatusCode;
+use serde::Deserialize;
+
+/// On one line, without control characters, cut.
+pub fn sanitize(text: &str) -> String {
+    let clean: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_MAX_CHARS).collect();
+    clean.trim().to_owned()
+}
+
+#[derive(Deserialize)]
+struct ErrorMessage {
+    message: String,
+}
+
+/// `{"message":…}`, with more beside it from Podman; old ones answer in plain text.
+pub fn message_of(body: &[u8]) -> String {
+    match serde_json::from_slice::<ErrorMessage>(body) {
+        Ok(ErrorMessage { message }) => sanitize(&message),
+        Err(_) => sanitize(&String::from_utf8_lossy(body)),
+    }
+}
+
+/// What an answer that is no success means.
+pub fn error_of(what: &'static str, status: StatusCode, body: &[u8]) -> EngineError {
+    let message = match message_of(body) {
+        silence if silence.is_empty() => status.to_string(),
+        message => message,
+    };
+    match status.as_u16() {
+        404 => EngineError::NotFound(message),
+        409 => EngineError::Conflict(message),
+        _ if is_conflict(&message) => EngineError::Conflict(message),
+        // Podman 4, of one that is being removed.
+        500 if message.contains("no such container") => EngineError::NotFound(message),
+        400..500 => EngineError::Refused { what, message },
+        500..600 => EngineError::Failed { what, message },
+        _ => EngineError::InvalidResponse { what, why: format!("status {status}") },
+    }
+}
+
+/// Conflicts that come as 403 from Docker, and as 500 from Podman 4.
+fn is_conflict(message: &str) -> bool {
+    [
+        "is not paused",
+        "container state improper",
+        "that name is already in use",
+        "network already exists",
+        "network is being used",
+        "has active endpoints",
+    ]
+    .iter()
+    .any(|known| message.contains(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_engines_say_the_same_in_their_ways() {
+        let name = |status: u16, body: &str| {
+            let status = StatusCode::from_u16(status).unwrap();
+            match error_of("do it", status, body.as_bytes()) {
+                EngineError::NotFound(message) => ("not found", message),
+                EngineError::Conflict(message) => ("conflict", message),
+                EngineError::Refused { message, .. } => ("refused", message),
+                EngineError::Failed { message, .. } => ("failed", message),
+                EngineError::InvalidResponse { why, .. } => ("garbled", why),
+                other => panic!("{other:?}"),
+            }
+        };
+        let cases = [
+            (404, r#"{"message":"No such container: x"}"#, "not found", "No such container: x"),
+            (409, r#"{"message":"Conflict."}"#, "conflict", "Conflict."),
+            (
+                500,
+                r#"{"cause":"no such container","message":"c1 does not exist in database: no such container","response":500}"#,
+                "not found",
+                "c1 does not exist in database: no such container",
+            ),
+            (
+                500,
+                r#"{"cause":"that name is already in use","message":"c1: that name is already in use","response":500}"#,
+                "conflict",
+                "c1: that name is already in use",
+            ),
+            (500, r#"{"message":"Container 1 is not paused"}"#, "conflict", "Container 1 is not paused"),
+            (400, "client version 1.11 is too old\n", "refused", "client version 1.11 is too old"),
+            (500, "", "failed", "500 Internal Server Error"),
+            (503, "<html>\u{1b}[31mno", "failed", "<html> [31mno"),
+            (301, "", "garbled", "status 301 Moved Permanently"),
+        ];
+        for (status, body, kind, text) in cases {
+            assert_eq!(name(status, body), (kind, text.to_owned()), "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_has_a_largest_size() {
+        assert_eq!(message_of(&b"x".repeat(1_000_000)).len(), MESSAGE_MAX_CHARS);
+    }
+}

@@ -1,0 +1,114 @@
+//! An answer that comes line by line: events, and how far a pull is.
+
+use super::{
+    EngineError,
+    client::{Engine, timed_out},
+    limits::LINE_MAX_BYTES,
+};
+use bytes::{Buf as _, Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use std::time::Duration;
+use tokio::time::timeout;
+
+pub struct LineReader {
+    engine: Engine,
+    what: &'static str,
+    body: Incoming,
+    /// Between two pieces of the answer; none waits for ever.
+    idle_timeout: Option<Duration>,
+    buffer: BytesMut,
+    /// How much of the buffer holds no end of a line.
+    scanned: usize,
+    /// The line that the buffer begins with is too long to be used.
+    skipping: bool,
+    ended: bool,
+}
+
+impl LineReader {
+    pub fn of(engine: &Engine, what: &'static str, body: Incoming, idle_timeout: Option<Duration>) -> Self {
+        let buffer = BytesMut::new();
+        Self {
+            engine: engine.clone(),
+            what,
+            body,
+            idle_timeout,
+            buffer,
+            scanned: 0,
+            skipping: false,
+            ended: false,
+        }
+    }
+
+    /// The next line that is not empty, and not longer than is read. After an error there is none.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
+        let next = self.next_line().await;
+        self.ended |= next.is_err();
+        next
+    }
+
+    async fn next_line(&mut self) -> Result<Option<Bytes>, EngineError> {
+        loop {
+            if let Some(line) = self.line() {
+                let too_long = std::mem::take(&mut self.skipping);
+                if too_long || line.iter().all(u8::is_ascii_whitespace) {
+                    continue;
+                }
+                return Ok(Some(line));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            if self.buffer.len() > LINE_MAX_BYTES {
+                tracing::warn!(
+                    what = self.what,
+                    LINE_MAX_BYTES,
+                    "a line of the container engine is too long"
+                );
+                self.skipping = true;
+                self.buffer.clear();
+                self.scanned = 0;
+            }
+            self.read().await?;
+        }
+    }
+
+    /// The first line of the buffer; at the end of the answer also one without an end.
+    fn line(&mut self) -> Option<Bytes> {
+        if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
+            let line = self.buffer.split_to(self.scanned + at).freeze();
+            self.buffer.advance(1);
+            self.scanned = 0;
+            return Some(line);
+        }
+        self.scanned = self.buffer.len();
+        if !self.ended || self.buffer.is_empty() {
+            return None;
+        }
+        self.scanned = 0;
+        Some(self.buffer.split().freeze())
+    }
+
+    async fn read(&mut self) -> Result<(), EngineError> {
+        let frame = match self.idle_timeout {
+            Some(idle_timeout) => timeout(idle_timeout, self.body.frame())
+                .await
+                .map_err(|_| timed_out(self.what, idle_timeout))?,
+            None => self.body.frame().await,
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    self.buffer.extend_from_slice(&data);
+                }
+            }
+            Some(Err(error)) => {
+                self.buffer.clear();
+                self.scanned = 0;
+                return Err(self.engine.connection_error(self.what, &error));
+            }
+            None => self.ended = true,
+        }
+        Ok(())
+    }
+}

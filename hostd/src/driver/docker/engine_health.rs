@@ -1,0 +1,98 @@
+//! What is thought of the engine: away, being tried out, not good enough, or good.
+
+use super::{engine::EngineInfo, engine_checks::IdMap, limits::ENGINE_READY_WAIT_MAX_MS};
+use crate::driver::DriverError;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::watch, time::timeout};
+
+/// What was found out about an engine that runs sandboxes as it should.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FitEngine {
+    pub info: EngineInfo,
+    pub id_map: IdMap,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub enum EngineHealth {
+    /// Nothing was tried yet.
+    Untested,
+    Unreachable {
+        why: String,
+    },
+    Unfit {
+        engine: String,
+        why: String,
+    },
+    Fit(Arc<FitEngine>),
+}
+
+pub struct EngineHealthWatch {
+    current: watch::Sender<EngineHealth>,
+    /// The last good one: good again as soon as it is back.
+    last_fit: Mutex<Option<Arc<FitEngine>>>,
+}
+
+impl EngineHealthWatch {
+    pub fn new() -> Self {
+        Self { current: watch::channel(EngineHealth::Untested).0, last_fit: Mutex::default() }
+    }
+
+    pub fn set(&self, health: EngineHealth) {
+        if let EngineHealth::Fit(fit_engine) = &health {
+            *self.last_fit.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(fit_engine));
+        }
+        self.current.send_replace(health);
+    }
+
+    /// One that does not fit does not get better by going away.
+    pub fn set_unreachable(&self, why: String) {
+        self.set(EngineHealth::Unreachable { why });
+    }
+
+    /// Whether the one that is back is the one that was good.
+    pub fn restore_if_same(&self, info: &EngineInfo) -> bool {
+        let last_fit = self.last_fit();
+        let Some(fit_engine) = last_fit.filter(|fit_engine| fit_engine.info == *info) else { return false };
+        self.set(EngineHealth::Fit(fit_engine));
+        true
+    }
+
+    pub fn current(&self) -> EngineHealth {
+        self.current.borrow().clone()
+    }
+
+    /// The last good one, also while it is away.
+    pub fn last_fit(&self) -> Option<Arc<FitEngine>> {
+        self.last_fit.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn require_fit(&self) -> Result<Arc<FitEngine>, DriverError> {
+        let message = match self.current() {
+            EngineHealth::Fit(fit_engine) => return Ok(fit_engine),
+            EngineHealth::Untested => "the container engine is being tried out".to_owned(),
+            EngineHealth::Unreachable { why } => why,
+            EngineHealth::Unfit { engine, why } => format!("{engine} does not run a sandbox here: {why}"),
+        };
+        Err(DriverError::Unavailable { message })
+    }
+
+    /// The same; one that is not ready is given a moment.
+    pub async fn wait_until_fit(&self) -> Result<Arc<FitEngine>, DriverError> {
+        let mut current = self.current.subscribe();
+        let fit = current.wait_for(|health| matches!(health, EngineHealth::Fit(_)));
+        // Late or not, what is so then is the answer.
+        let _ = timeout(Duration::from_millis(ENGINE_READY_WAIT_MAX_MS), fit).await;
+        self.require_fit()
+    }
+
+    /// Until something is known.
+    pub async fn wait_until_tested(&self) {
+        let mut current = self.current.subscribe();
+        // An error means that nobody will ever know more.
+        let _ = current.wait_for(|health| !matches!(health, EngineHealth::Untested)).await;
+    }
+}

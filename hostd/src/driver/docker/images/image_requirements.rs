@@ -1,0 +1,139 @@
+//! What an image wants of the container that is made from it, and whether that can be.
+
+use super::super::{
+    container_paths::{OUR_MOUNTS, TMPFS_MOUNTS, is_below},
+    engine::Image,
+    limits::{IMAGE_LABELS_MAX_BYTES, IMAGE_VARIABLES_MAX, IMAGE_VOLUMES_MAX, VOLUME_PATH_MAX_BYTES},
+};
+
+/// The kernel's own: an engine has its hands full with them.
+const KERNEL_PATHS: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// How the variables begin that PID 1 reads.
+const RUNTIMED_PREFIX: &str = "RUNTIMED_";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageRequirements {
+    /// Where it wants to write what is not of the image.
+    pub volumes: Vec<String>,
+    /// Names of variables by which it would speak to PID 1.
+    pub variables: Vec<String>,
+}
+
+impl ImageRequirements {
+    /// Why it cannot be used, where it cannot.
+    pub fn of(image: &Image) -> Result<Self, String> {
+        let Some(config) = &image.config else { return Ok(Self::default()) };
+        let labels = config.labels.iter().flatten();
+        let bytes: usize = labels.map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > IMAGE_LABELS_MAX_BYTES {
+            return Err(format!("it has more than {} KiB of labels", IMAGE_LABELS_MAX_BYTES >> 10));
+        }
+        let wanted = config.volumes.iter().flatten().map(|(path, _)| path.as_str());
+        if wanted.clone().count() > IMAGE_VOLUMES_MAX {
+            return Err(format!("it has more than {IMAGE_VOLUMES_MAX} volumes"));
+        }
+        let mut volumes = wanted.map(volume).collect::<Result<Vec<_>, _>>()?;
+        // There is memory already.
+        volumes.retain(|path| !TMPFS_MOUNTS.contains(&path.as_str()));
+        volumes.sort();
+        volumes.dedup();
+        let pairs = config.env.iter().flatten();
+        let names = pairs.map(|pair| pair.split_once('=').map_or(pair.as_str(), |(name, _)| name));
+        let variables: Vec<String> =
+            names.filter(|name| name.starts_with(RUNTIMED_PREFIX)).map(str::to_owned).collect();
+        if variables.len() > IMAGE_VARIABLES_MAX {
+            return Err(format!("it has more than {IMAGE_VARIABLES_MAX} variables {RUNTIMED_PREFIX}…"));
+        }
+        Ok(Self { volumes, variables })
+    }
+}
+
+/// The place of a volume, in its shortest form.
+fn volume(path: &str) -> Result<String, String> {
+    let strange = |c: char| c.is_control() || matches!(c, ':' | ',' | '\\');
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    if !path.starts_with('/')
+        || path.len() > VOLUME_PATH_MAX_BYTES
+        || path.contains(strange)
+        || parts.contains(&"..")
+    {
+        return Err(format!("its volume {path:?} is no plain path"));
+    }
+    let path = format!("/{}", parts.join("/"));
+    if TMPFS_MOUNTS.contains(&path.as_str()) {
+        return Ok(path);
+    }
+    let meets = |own: &&str| path == *own || is_below(&path, own) || is_below(own, &path);
+    match OUR_MOUNTS.into_iter().chain(KERNEL_PATHS).find(meets) {
+        Some(own) => Err(format!("its volume {path} would be in the way of {own}")),
+        None => Ok(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn requirements(config: &serde_json::Value) -> Result<ImageRequirements, String> {
+        let image: Image = serde_json::from_value(json!({"Id": "sha256:1", "Config": config})).expect("JSON");
+        ImageRequirements::of(&image)
+    }
+
+    #[test]
+    fn volumes_that_are_in_nobodys_way_are_taken() {
+        for (path, expected) in [
+            ("/data", Some("/data")),
+            ("//var/./lib/x/", Some("/var/lib/x")),
+            ("/run/postgresql", Some("/run/postgresql")),
+            ("/home/sandboxes", Some("/home/sandboxes")),
+            ("/tmp", None),
+        ] {
+            let volumes = requirements(&json!({"Volumes": {path: {}}})).expect("taken").volumes;
+            assert_eq!(volumes.first().map(String::as_str), expected, "{path}");
+        }
+        for path in [
+            "/",
+            "",
+            "data",
+            "/a/../run",
+            "/a:b",
+            "/a,b",
+            "/a\nb",
+            "/run",
+            "/run/",
+            "/run/runtimed",
+            "/home",
+            "/run/runtimed/x",
+            "/home/sandbox",
+            "/home/sandbox/workspace",
+            "/.runtimed",
+            "/tmp/x",
+            "/var",
+            "/proc",
+            "/sys/fs",
+            "/dev/shm",
+        ] {
+            assert!(requirements(&json!({"Volumes": {path: {}}})).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn an_image_says_only_so_much_of_itself() {
+        let many = |count: usize| -> serde_json::Map<String, serde_json::Value> {
+            (0..count).map(|n| (format!("/v{n}"), json!({}))).collect()
+        };
+        assert!(requirements(&json!({"Volumes": many(IMAGE_VOLUMES_MAX)})).is_ok());
+        assert!(requirements(&json!({"Volumes": many(IMAGE_VOLUMES_MAX + 1)})).is_err());
+        let label = |bytes: usize| json!({"Labels": {"a": "x".repeat(bytes - 1)}});
+        assert!(requirements(&label(IMAGE_LABELS_MAX_BYTES)).is_ok());
+        assert!(requirements(&label(IMAGE_LABELS_MAX_BYTES + 1)).is_err());
+        assert_eq!(
+            requirements(&json!({"Volumes": null, "Labels": null, "Env": null})),
+            Ok(ImageRequirements::default())
+        );
+        let spoken =
+            requirements(&json!({"Env": ["PATH=/bin", "RUNTIMED_FAULTS=1", "RUNTIMED_X"]})).expect("taken");
+        assert_eq!(spoken.variables, ["RUNTIMED_FAULTS", "RUNTIMED_X"]);
+    }
+}

@@ -1,0 +1,149 @@
+//! One at a time of what many want: the first does it, the others hear how far it is and how it ended.
+//! When the first goes away in the middle, another takes over.
+
+use super::image_error::ImageError;
+use crate::driver::ProgressSink;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::watch;
+
+#[derive(Debug, Clone)]
+enum FlightState {
+    Started,
+    Progress(String),
+    Done(Result<(), ImageError>),
+}
+
+#[derive(Clone, Default)]
+pub struct SingleFlight {
+    flights: Arc<Mutex<HashMap<String, watch::Receiver<FlightState>>>>,
+}
+
+/// Whose turn it is.
+pub enum Flight {
+    Leader(Leader),
+    /// Somebody else did it.
+    Done(Result<(), ImageError>),
+}
+
+/// Whoever does it. Gone, so that another may, when this is dropped.
+pub struct Leader {
+    single_flight: SingleFlight,
+    name: String,
+    state: Arc<watch::Sender<FlightState>>,
+    /// To tell oneself and all who wait.
+    pub progress: ProgressSink,
+}
+
+impl SingleFlight {
+    /// Waits for whoever does it already.
+    pub async fn join(&self, name: &str, progress: &ProgressSink) -> Flight {
+        loop {
+            let state = match self.take(name, progress) {
+                Ok(leader) => return Flight::Leader(leader),
+                Err(state) => state,
+            };
+            if let Some(result) = received(state, progress).await {
+                return Flight::Done(result);
+            }
+        }
+    }
+
+    fn take(&self, name: &str, progress: &ProgressSink) -> Result<Leader, watch::Receiver<FlightState>> {
+        let mut flights = self.lock();
+        if let Some(state) = flights.get(name) {
+            return Err(state.clone());
+        }
+        let (state, listen) = watch::channel(FlightState::Started);
+        flights.insert(name.to_owned(), listen);
+        let state = Arc::new(state);
+        let (own, others) = (progress.clone(), Arc::clone(&state));
+        let progress = ProgressSink::new(move |text| {
+            own.report(text);
+            others.send_replace(FlightState::Progress(text.to_owned()));
+        });
+        Ok(Leader { single_flight: self.clone(), name: name.to_owned(), state, progress })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<FlightState>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Leader {
+    pub fn end(self, result: Result<(), ImageError>) -> Result<(), ImageError> {
+        self.state.send_replace(FlightState::Done(result.clone()));
+        result
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.single_flight.lock().remove(&self.name);
+    }
+}
+
+/// How it ended; nothing when whoever did it went away.
+async fn received(
+    mut state: watch::Receiver<FlightState>,
+    progress: &ProgressSink,
+) -> Option<Result<(), ImageError>> {
+    loop {
+        match &*state.borrow_and_update() {
+            FlightState::Started => {}
+            FlightState::Progress(text) => progress.report(text),
+            FlightState::Done(result) => return Some(result.clone()),
+        }
+        state.changed().await.ok()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+
+    #[tokio::test]
+    async fn many_who_want_the_same_get_it_once_and_hear_of_it() {
+        let (single_flight, done, gate) = (SingleFlight::default(), AtomicUsize::new(0), Semaphore::new(0));
+        let received = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&received);
+        let progress = ProgressSink::new(move |text| {
+            assert_eq!(text, "half");
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        let one = async || match single_flight.join("one", &progress).await {
+            Flight::Done(result) => result,
+            Flight::Leader(leader) => {
+                done.fetch_add(1, Ordering::SeqCst);
+                leader.progress.report("half");
+                gate.acquire().await.expect("open").forget();
+                leader.end(Err(ImageError::DiskFull))
+            }
+        };
+        let all = futures_util::future::join_all((0..20).map(|_| one()));
+        let (all, ()) = tokio::join!(all, async { gate.add_permits(1) });
+        assert!(all.iter().all(|result| *result == Err(ImageError::DiskFull)));
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+        assert_eq!(received.load(Ordering::SeqCst), 20);
+        // What ended is tried anew.
+        gate.add_permits(1);
+        let _ = one().await;
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn when_the_first_goes_away_another_takes_over() {
+        let (single_flight, progress) = (SingleFlight::default(), ProgressSink::default());
+        let Flight::Leader(first) = single_flight.join("one", &progress).await else {
+            panic!("nobody else is there")
+        };
+        let mut second = Box::pin(single_flight.join("one", &progress));
+        assert!(futures_util::poll!(second.as_mut()).is_pending());
+        drop(first);
+        assert!(matches!(second.await, Flight::Leader(_)));
+    }
+}

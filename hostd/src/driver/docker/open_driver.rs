@@ -1,0 +1,160 @@
+//! Opens the driver. An engine that is away is no reason not to: it is waited for from then on.
+
+use super::{
+    super::{
+        DriverError,
+        local::{
+            cgroup::Hierarchies,
+            files::{self, failed},
+            host_checks::{
+                check_host_dirs, check_instance, check_not_shared, host_warnings, make_data_dir,
+                nofile_limit, nproc_limit, unavailable,
+            },
+            images::{self, HostRootfs},
+            layout::Layout,
+            pid_namespace,
+            sandbox_dialer::SandboxDialer,
+            seccomp,
+            signed_badge::InstanceSigner,
+        },
+    },
+    container_cache::ContainerCache,
+    container_config::SeccompProfile,
+    driver::{Docker, DockerInner},
+    engine::Engine,
+    engine_connection::run,
+    engine_health::EngineHealthWatch,
+    erased_launches::ErasedLaunches,
+    images::{EngineImages, RegistryAllowlist},
+    labels,
+    last_inspect::LastInspects,
+    launch_locks::LaunchLocks,
+    limits::OPEN_WAIT_MAX_MS,
+    network::Networks,
+    runtimes::Runtimes,
+    test_containers::TestContainers,
+};
+use sha2::{Digest, Sha256};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+pub struct DockerConfig {
+    pub data_dir: PathBuf,
+    /// Of the engine.
+    pub socket: PathBuf,
+    /// runtimed, static, on this host.
+    pub runtimed: PathBuf,
+    /// Tells apart the hostds of one engine.
+    pub instance: String,
+    /// Authenticates badges and labels.
+    pub key: [u8; 32],
+    /// Directories of /opt and /usr/local that the image `host` has beside /usr.
+    pub host_dirs: Vec<PathBuf>,
+    /// Agents that every sandbox sees, read-only, while they are there.
+    pub agents: Option<PathBuf>,
+    /// From which images may be fetched though they are in a network of ours.
+    pub registries: Vec<String>,
+}
+
+impl Docker {
+    /// Returns when something is known about the engine, or after a while.
+    pub async fn open(config: DockerConfig) -> Result<Self, DriverError> {
+        let inner = Arc::new(DockerInner::open(config)?);
+        let stop = CancellationToken::new();
+        let (record, stopped) = (Arc::clone(&inner), stop.clone());
+        // Ends with the driver, at once: nothing that runs needs it.
+        tokio::spawn(async move { stopped.run_until_cancelled(Box::pin(run(record))).await });
+        let _ = timeout(Duration::from_millis(OPEN_WAIT_MAX_MS), inner.health.wait_until_tested()).await;
+        Ok(Self::new(inner, stop.drop_guard()))
+    }
+}
+
+impl DockerInner {
+    fn open(config: DockerConfig) -> Result<Self, DriverError> {
+        check_instance(&config.instance)?;
+        let pid_namespace = pid_namespace::own()?;
+        let data = make_data_dir(&config.data_dir)?;
+        let host = HostRootfs { root: "/".into(), allow: check_host_dirs(&config.host_dirs)? };
+        let bound: Vec<PathBuf> = host.bound().into_iter().chain(config.agents.clone()).collect();
+        check_not_shared(&data, &bound)?;
+        let runtimed = std::fs::canonicalize(&config.runtimed)
+            .map_err(|error| unavailable(&format!("{}: {error}", config.runtimed.display())))?;
+        for path in [&data, &runtimed].into_iter().chain(&bound) {
+            check_bind_path(path)?;
+        }
+        let layout = Layout::new(data, "docker");
+        for path in [layout.sandboxes(), layout.workspaces(), layout.trash()] {
+            files::make_dir(&path, 0o700).map_err(failed("make the data directory"))?;
+        }
+        let erased = ErasedLaunches::open(layout.data().join("docker-erased"));
+        let seccomp_profile = write_seccomp_profile(&layout)?;
+        let hierarchies =
+            Hierarchies::discover(&config.instance).map_err(failed("find the control groups"))?;
+        let (engine, nofile) = (Engine::at(&config.socket), nofile_limit()?);
+        let filter = labels::filter(&config.instance);
+        let store = images::ImageStore::open(&layout, &host, config.agents)?;
+        let images = EngineImages::new(engine.clone(), store, RegistryAllowlist::new(config.registries));
+        let test_containers = TestContainers::new(engine.clone(), images.clone(), &config.instance);
+        Ok(Self {
+            networks: Networks::new(engine.clone(), test_containers.clone(), &config.instance),
+            test_containers,
+            runtimes: Runtimes::default(),
+            images,
+            layout,
+            signer: InstanceSigner { instance: config.instance, key: config.key },
+            cache: ContainerCache::new(engine.clone(), filter.clone()),
+            filter,
+            socket: config.socket,
+            engine,
+            health: EngineHealthWatch::new(),
+            hierarchies,
+            runtimed,
+            seccomp_profile,
+            nofile,
+            nproc: nproc_limit(),
+            dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
+            launch_locks: LaunchLocks::default(),
+            last_inspects: LastInspects::default(),
+            erased,
+            pid_namespace,
+            boot: boot_id(),
+            warnings: host_warnings(nofile),
+        })
+    }
+}
+
+/// The engine is told of mounts as `from:to:mode`.
+fn check_bind_path(path: &Path) -> Result<(), DriverError> {
+    match path.to_str() {
+        Some(text) if !text.contains(':') => Ok(()),
+        Some(_) | None => Err(unavailable(&format!(
+            "{}: a container engine cannot be told of a path like this",
+            path.display()
+        ))),
+    }
+}
+
+/// The same as on every driver.
+fn write_seccomp_profile(layout: &Layout) -> Result<SeccompProfile, DriverError> {
+    let json = seccomp::engine_profile().map_err(|error| unavailable(&format!("could not {error}")))?;
+    let json = serde_json::to_string(&json).map_err(|error| unavailable(&error.to_string()))?;
+    let hash: String = Sha256::digest(&json).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    // Named by what is in it: a container that was made before keeps what it was made with.
+    let path = layout.data().join(format!("seccomp-{hash}.json"));
+    // One that is there whole is left alone: a full disk has no room for another.
+    let up_to_date = files::read(&path, json.len() as u64).is_ok_and(|bytes| bytes == json.as_bytes());
+    if !up_to_date {
+        files::replace(&path, json.as_bytes(), 0o644).map_err(failed("write the seccomp filter"))?;
+    }
+    Ok(SeccompProfile { json, path })
+}
+
+fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}

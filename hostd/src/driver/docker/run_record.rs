@@ -1,0 +1,133 @@
+//! `run.json`: which container is the sandbox's, and which of its runs was seen to its end.
+//!
+//! Written before a container is made, so that none is ever without it.
+
+use super::{
+    super::local::{
+        files::{self, failed},
+        layout::SandboxDir,
+    },
+    engine::InspectedState,
+    limits::{EARLIER_NONCES_MAX, RUN_RECORD_MAX_BYTES},
+};
+use crate::driver::DriverError;
+use serde::{Deserialize, Serialize};
+use std::{fs::File, io};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// In the labels of the container.
+    pub nonce: String,
+    /// Its id, once it is known.
+    pub container: Option<String>,
+    /// The time of the last start that was seen: it names a run.
+    #[serde(rename = "seen")]
+    pub observed_start: Option<String>,
+    /// The run whose end is dealt with.
+    #[serde(rename = "cleared")]
+    pub cleared_start: Option<String>,
+    /// The boot of the host in which it was seen.
+    #[serde(default)]
+    pub boot: Option<String>,
+    /// What containers that it had before had in their labels, the newest last.
+    #[serde(rename = "older", default)]
+    pub earlier_nonces: Vec<String>,
+}
+
+impl RunRecord {
+    pub fn read(dir: &SandboxDir) -> Result<Option<Self>, DriverError> {
+        let bytes = match files::read(&dir.run(), RUN_RECORD_MAX_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("read what is known of the container")(error)),
+        };
+        // What is not known any more the engine is asked for.
+        let unknown = |error: serde_json::Error| {
+            tracing::warn!(file = %dir.run().display(), %error, "it is not known any more which container it has");
+            Self::default()
+        };
+        Ok(Some(serde_json::from_slice(&bytes).unwrap_or_else(unknown)))
+    }
+
+    /// Whole or not at all. Not yet on the disk.
+    pub fn write(&self, dir: &SandboxDir) -> Result<File, DriverError> {
+        let bytes = serde_json::to_vec(self).map_err(io::Error::from);
+        let written = bytes.and_then(|bytes| files::replace(&dir.run(), &bytes, 0o600));
+        written.map_err(failed("write what is known of the container"))
+    }
+
+    /// On the disk when this returns. Blocks.
+    pub fn write_durably(&self, dir: &SandboxDir) -> Result<(), DriverError> {
+        let synced = self.write(dir)?.sync_all().and_then(|()| File::open(dir.path())?.sync_all());
+        synced.map_err(failed("write what is known of the container"))
+    }
+
+    /// For the next container. One whose making was cut off may still come to be, with the number it had.
+    pub fn for_next_container(old: Option<Self>) -> Self {
+        match old {
+            Some(run) if run.container.is_none() && !run.nonce.is_empty() => run,
+            old => {
+                let nonce = ulid::Ulid::generate().to_string().to_ascii_lowercase();
+                let old = old.unwrap_or_default();
+                let mut earlier_nonces = old.earlier_nonces;
+                earlier_nonces.push(old.nonce);
+                earlier_nonces.retain(|nonce| !nonce.is_empty());
+                earlier_nonces.drain(..earlier_nonces.len().saturating_sub(EARLIER_NONCES_MAX));
+                Self { nonce, earlier_nonces, ..Self::default() }
+            }
+        }
+    }
+
+    /// Whether this is in the labels of its container. Where that is not known any more, a seal must do.
+    pub fn has_nonce(&self, nonce: &str) -> bool {
+        self.nonce == nonce || self.nonce.is_empty()
+    }
+
+    /// Whether that is the run that was seen.
+    pub fn is_observed_start(&self, state: &InspectedState) -> bool {
+        self.observed_start.as_ref() == Some(&state.started_at)
+    }
+
+    /// It ran, and nobody dealt with its end.
+    pub fn has_uncleared_start(&self) -> bool {
+        self.observed_start.is_some() && self.observed_start != self.cleared_start
+    }
+
+    pub fn has_cleared(&self, started_at: &str) -> bool {
+        self.cleared_start.as_deref() == Some(started_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::local::layout::Layout;
+
+    #[test]
+    fn a_number_is_used_until_a_container_has_it_and_remembered_then() {
+        let first = RunRecord::for_next_container(None);
+        assert_eq!(
+            RunRecord::for_next_container(Some(first.clone())),
+            first,
+            "its container may still come to be"
+        );
+        let made = |run: RunRecord| RunRecord { container: Some("c".into()), ..run };
+        let second = RunRecord::for_next_container(Some(made(first.clone())));
+        assert!(second.nonce != first.nonce && second.earlier_nonces == [first.nonce.as_str()]);
+        let last = (0..20).fold(second, |run, _| RunRecord::for_next_container(Some(made(run))));
+        assert_eq!(last.earlier_nonces.len(), EARLIER_NONCES_MAX);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_leaves_the_question_to_the_engine() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let id = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
+        let dir = Layout::new(temp.path().to_owned(), "docker").sandbox(&id);
+        std::fs::create_dir_all(dir.path()).expect("made");
+        assert_eq!(RunRecord::read(&dir).expect("nothing there"), None);
+        std::fs::write(dir.run(), "{\"nonce\":").expect("written");
+        let run = RunRecord::read(&dir).expect("read").expect("there");
+        assert!(run.has_nonce("anything") && !run.has_uncleared_start());
+        assert!(!RunRecord::for_next_container(Some(run)).nonce.is_empty());
+    }
+}

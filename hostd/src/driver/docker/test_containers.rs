@@ -1,0 +1,158 @@
+//! Containers that only sleep, to see what the engine makes of them before it is trusted with a sandbox.
+
+use super::{
+    engine::{CreateContainer, Engine, Healthcheck, HostConfig, LogConfig, RestartPolicy, Ulimit},
+    images::{EngineImages, ImageRequest, PreparedImage},
+    remove_container::remove_with_retry,
+};
+use crate::driver::{
+    DriverError, ProgressSink,
+    local::{files::failed, host_checks::nproc_limit, images::HOST, init::Init},
+};
+use nix::sys::resource::{Resource, getrlimit};
+use std::{collections::BTreeMap, io, sync::Arc};
+
+/// Another label than that of sandboxes: nobody takes one of these for one.
+const LABEL: &str = "dev.slipway.trial";
+/// It ends by itself when hostd is killed before it takes it away.
+const SLEEP_S: &str = "60";
+/// Enough for a runtime that has threads of its own in there.
+const MEMORY_BYTES: u64 = 256 << 20;
+const PIDS: u64 = 256;
+const NOFILE: u64 = 1024;
+
+/// How a container is to be made.
+#[derive(Debug, Clone)]
+pub struct TestContainer {
+    pub network: String,
+    /// The engine's default when absent.
+    pub runtime: Option<String>,
+}
+
+impl TestContainer {
+    pub fn on_network(network: &str) -> Self {
+        Self { network: network.to_owned(), runtime: None }
+    }
+
+    pub fn with_runtime(runtime: &str) -> Self {
+        Self { runtime: Some(runtime.to_owned()), ..Self::on_network("none") }
+    }
+}
+
+#[derive(Clone)]
+pub struct TestContainers {
+    engine: Engine,
+    images: EngineImages,
+    instance: String,
+    /// One at a time: each takes away what an earlier one left.
+    lock: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl TestContainers {
+    pub fn new(engine: Engine, images: EngineImages, instance: &str) -> Self {
+        Self { engine, images, instance: instance.to_owned(), lock: Arc::default() }
+    }
+
+    /// Starts these containers, looks at them, and takes them away. `look` may block.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        test_containers: &[TestContainer],
+        inspect: impl FnOnce(&[Init]) -> Result<T, DriverError> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let _lock = self.lock.lock().await;
+        self.remove_leftovers().await?;
+        let inspected = match self.start(test_containers).await {
+            Ok(inits) => tokio::task::spawn_blocking(move || inspect(&inits))
+                .await
+                .unwrap_or_else(|error| Err(failed("try the container engine")(io::Error::other(error)))),
+            Err(error) => Err(error),
+        };
+        self.remove_leftovers().await?;
+        inspected
+    }
+
+    async fn start(&self, test_containers: &[TestContainer]) -> Result<Vec<Init>, DriverError> {
+        // Of nobody: it is here, and not fetched.
+        let request = ImageRequest { image: HOST, tenant: "", progress: &ProgressSink::default() };
+        let prepared = self.images.prepare(&request).await?;
+        let podman = self.engine.is_podman().await?;
+        let mut inits = vec![];
+        for (number, spec) in test_containers.iter().enumerate() {
+            let name = format!("{}{number}", self.prefix());
+            let container = self.container(&prepared, spec, podman);
+            let id = self.engine.create(&name, &container).await?;
+            self.engine.start(&id).await?;
+            inits.push(self.init(&id).await?);
+        }
+        Ok(inits)
+    }
+
+    async fn init(&self, id: &str) -> Result<Init, DriverError> {
+        let inspected = self.engine.inspect(id).await?;
+        let pid = inspected.and_then(|inspected| i32::try_from(inspected.state.pid).ok()).unwrap_or_default();
+        let found = if pid > 0 { Init::check(pid, |cgroup| cgroup.contains(id)) } else { Ok(None) };
+        found.map_err(failed("look at a container"))?.ok_or_else(|| {
+            let message = format!(
+                "the process {pid} that it started is not seen here as the first of a container: it must run on \
+                 this machine, in its kernel"
+            );
+            DriverError::Failed { message, output: vec![] }
+        })
+    }
+
+    /// What an earlier hostd, or an earlier try, left. A label alone proves nothing: images have them too.
+    async fn remove_leftovers(&self) -> Result<(), DriverError> {
+        let prefix = self.prefix();
+        let is_ours = |name: &String| name.trim_start_matches('/').starts_with(&prefix);
+        for leftover in self.engine.list(&format!("{LABEL}={}", self.instance)).await? {
+            if leftover.names.iter().any(is_ours) {
+                remove_with_retry(&self.engine, &leftover.id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn prefix(&self) -> String {
+        format!("slipway-trial-{}-", self.instance)
+    }
+
+    fn container(&self, prepared: &PreparedImage, spec: &TestContainer, podman: bool) -> CreateContainer {
+        let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let binds = prepared.binds.iter().map(|(from, to)| format!("{}:{}:ro", from.display(), to.display()));
+        CreateContainer {
+            image: prepared.image.clone(),
+            user: "0:0".to_owned(),
+            entrypoint: strings(&["/usr/bin/sleep", SLEEP_S]),
+            working_dir: "/".to_owned(),
+            labels: BTreeMap::from([(LABEL.to_owned(), self.instance.clone())]),
+            stop_signal: "SIGKILL".to_owned(),
+            healthcheck: Healthcheck { test: strings(&["NONE"]) },
+            host_config: HostConfig {
+                binds: binds.collect(),
+                readonly_rootfs: true,
+                cap_drop: strings(&["ALL"]),
+                security_opt: strings(&["no-new-privileges"]),
+                network_mode: spec.network.clone(),
+                runtime: spec.runtime.clone(),
+                memory: MEMORY_BYTES,
+                memory_swap: MEMORY_BYTES,
+                pids_limit: PIDS,
+                shm_size: MEMORY_BYTES,
+                ulimits: ulimits(podman),
+                restart_policy: RestartPolicy { name: "no".to_owned() },
+                log_config: LogConfig { r#type: "json-file".to_owned(), config: BTreeMap::new() },
+                ..HostConfig::default()
+            },
+            ..CreateContainer::default()
+        }
+    }
+}
+
+/// Never above our own, as an engine may not have the right to raise them; Podman's defaults are.
+fn ulimits(podman: bool) -> Vec<Ulimit> {
+    let own = |resource| getrlimit(resource).map_or(NOFILE, |(_, hard)| hard);
+    let limit = |name: &str, most: u64| Ulimit { name: name.to_owned(), soft: most, hard: most };
+    let most = own(Resource::RLIMIT_NOFILE).min(NOFILE);
+    let processes = nproc_limit().filter(|_| podman).map(|most| limit("nproc", most));
+    [limit("nofile", most), limit("core", 0)].into_iter().chain(processes).collect()
+}

@@ -1,0 +1,108 @@
+//! What every driver of this machine needs before it begins: a data directory that sandboxes can be reached
+//! in, and nothing of it in what they see.
+
+use super::{
+    super::DriverError,
+    files::{self, failed},
+    limits::{KERNEL_FILE_MAX_BYTES, NOFILE_LOW, NOFILE_MAX},
+};
+use nix::{
+    libc::RLIM_INFINITY,
+    sys::resource::{Resource, getrlimit},
+};
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+/// The name that tells apart the hostds of one machine is part of other names.
+pub fn check_instance(instance: &str) -> Result<(), DriverError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if instance.is_empty() || instance.len() > 64 || !instance.bytes().all(plain) {
+        return Err(unavailable("the instance must be 1 to 64 letters, digits, - or _"));
+    }
+    Ok(())
+}
+
+/// Open files that a sandbox may have: never more than we may have ourselves.
+pub fn nofile_limit() -> Result<u64, DriverError> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| failed("read our limits")(e.into()))?;
+    Ok(hard.min(NOFILE_MAX))
+}
+
+/// Processes of one user that a sandbox may be told of, where we have a bound ourselves. There are never more
+/// than process ids, and Podman lowers its own limit to those.
+pub fn nproc_limit() -> Option<u64> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NPROC).ok()?;
+    let ids = files::read_text("/proc/sys/kernel/pid_max".as_ref(), KERNEL_FILE_MAX_BYTES).ok()?;
+    (hard != RLIM_INFINITY).then_some(hard.min(ids.trim().parse().ok()?))
+}
+
+/// What does not depend on the runtime, for people.
+pub fn host_warnings(nofile: u64) -> Vec<String> {
+    let mut warnings = vec![];
+    if nofile < NOFILE_LOW {
+        warnings
+            .push(format!("only {nofile} open files for a sandbox: raise the limit of hostd (LimitNOFILE)"));
+    }
+    warnings
+}
+
+pub fn make_data_dir(path: &Path) -> Result<PathBuf, DriverError> {
+    let make = || failed("make the data directory");
+    std::fs::create_dir_all(path).map_err(make())?;
+    let path = std::fs::canonicalize(path).map_err(make())?;
+    // The root of a sandbox is nobody here, and must be able to pass to what is its own.
+    let mode = std::fs::metadata(&path).map_err(make())?.permissions().mode();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode | 0o011)).map_err(make())?;
+    check_traversable(&path)?;
+    Ok(path)
+}
+
+/// The root of a sandbox is nobody on the host: what it mounts or runs must be in reach of everybody.
+pub fn check_traversable(path: &Path) -> Result<(), DriverError> {
+    let blocked =
+        |part: &&Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0);
+    let Some(part) = path.ancestors().find(blocked) else { return Ok(()) };
+    let (path, part) = (path.display(), part.display());
+    Err(unavailable(&format!(
+        "sandboxes cannot reach {path}: make {part} passable (chmod o+x), or use another place"
+    )))
+}
+
+pub fn check_host_dirs(allow: &[PathBuf]) -> Result<Vec<PathBuf>, DriverError> {
+    let check = |path: &PathBuf| {
+        let real = std::fs::canonicalize(path).ok().filter(|real| real.is_dir());
+        let good =
+            real.as_ref() == Some(path) && (path.starts_with("/opt") || path.starts_with("/usr/local"));
+        let must = "must be a directory in /opt or /usr/local, without links";
+        good.then(|| path.clone())
+            .ok_or_else(|| unavailable(&format!("{} cannot be shared: it {must}", path.display())))
+    };
+    allow.iter().map(check).collect()
+}
+
+/// Sandboxes would see each other's files.
+pub fn check_not_shared(data: &Path, bound: &[PathBuf]) -> Result<(), DriverError> {
+    let Some(within) = bound.iter().find(|bound| data.starts_with(bound)) else { return Ok(()) };
+    let (data, within) = (data.display(), within.display());
+    Err(unavailable(&format!("the data directory {data} is in {within}, which sandboxes see: use another")))
+}
+
+pub fn unavailable(message: &str) -> DriverError {
+    DriverError::Unavailable { message: message.to_owned() }
+}
+
+/// The error, its cause and what was printed, in one line.
+pub fn describe_error(error: &DriverError) -> String {
+    let mut text = error.to_string();
+    if let Some(cause) = std::error::Error::source(error) {
+        text = format!("{text}: {cause}");
+    }
+    match error {
+        DriverError::Failed { output, .. } if output.len() > 1 => {
+            format!("{text} [{}]", output.join(" | "))
+        }
+        _ => text,
+    }
+}

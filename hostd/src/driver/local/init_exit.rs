@@ -1,0 +1,144 @@
+//! How sandboxes end: waited for, asked for, and what their own log says about it.
+
+use super::{
+    super::DriverError,
+    files::{self, failed},
+    init::Init,
+    layout::SandboxDir,
+    limits::{
+        EVENTS_FILES_MAX, EVENTS_TAIL_MAX_BYTES, KILL_MAX_MS, OUTPUT_MAX_LINES, POLL_MS, REAPED_MAX_MS,
+        STDIO_TAIL_MAX_BYTES, TERM_EVERY_MS, TERM_FIRST_MS,
+    },
+    pidfd::{exit_status, has_exited, pidfd_signal},
+};
+use nix::sys::signal::Signal;
+use std::{path::PathBuf, time::Duration};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::{Instant, sleep, timeout},
+};
+
+/// Works for every process of this machine, whoever started it.
+#[allow(unsafe_code)]
+pub async fn wait_for_exit(init: Init) -> Result<(), DriverError> {
+    // SAFETY: the descriptor is owned, and stays open and the same until the registration is dropped.
+    let watched = unsafe { AsyncFd::register_with_interest(init.pidfd, Interest::READABLE) };
+    let watched = watched.map_err(|error| failed("watch PID 1")(error.into()))?;
+    // It becomes readable once and stays so.
+    watched.readable().await.map(drop).map_err(failed("wait for PID 1"))
+}
+
+/// The same, and how it ended, as `wait` gives it: whoever is its parent reaps it a moment later.
+pub async fn wait_for_exit_status(init: Init) -> Result<Option<i32>, DriverError> {
+    let pidfd = init.pidfd.try_clone().map_err(failed("watch PID 1"))?;
+    wait_for_exit(init).await?;
+    let mut status = None;
+    let reaped = || {
+        status = exit_status(&pidfd);
+        Ok(status.is_some())
+    };
+    poll_until(REAPED_MAX_MS, reaped).await?;
+    Ok(status)
+}
+
+/// Asks PID 1 to end, again and again: until it is ready to hear a signal, it loses it. Then kills it.
+pub async fn terminate_init(init: &Init, grace_ms: u64) -> Result<(), DriverError> {
+    let copy = || init.pidfd.try_clone().map_err(failed("watch PID 1"));
+    let deadline = Instant::now() + Duration::from_millis(grace_ms);
+    let mut pause = Duration::from_millis(TERM_FIRST_MS);
+    while Instant::now() < deadline && !has_exited(&init.pidfd) {
+        pidfd_signal(&init.pidfd, Signal::SIGTERM).map_err(failed("ask PID 1 to end"))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let watched = Init { pidfd: copy()?, ..*init };
+        // A wait that was cut off is begun again.
+        let _ = timeout(left.min(pause), wait_for_exit(watched)).await;
+        pause = (pause * 2).min(Duration::from_millis(TERM_EVERY_MS));
+    }
+    if has_exited(&init.pidfd) {
+        return Ok(());
+    }
+    pidfd_signal(&init.pidfd, Signal::SIGKILL).map_err(failed("kill PID 1"))?;
+    let watched = Init { pidfd: copy()?, ..*init };
+    match timeout(Duration::from_millis(KILL_MAX_MS), wait_for_exit(watched)).await {
+        Ok(ended) => ended,
+        Err(_) => Err(DriverError::TimedOut { what: "killing PID 1", after_ms: KILL_MAX_MS }),
+    }
+}
+
+/// Tries until it is so, for a limited time; whether it came to be so.
+pub async fn poll_until(
+    max_ms: u64,
+    mut is_done: impl FnMut() -> Result<bool, DriverError>,
+) -> Result<bool, DriverError> {
+    let deadline = Instant::now() + Duration::from_millis(max_ms);
+    let mut wait = Duration::from_micros(100);
+    while !is_done()? {
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        sleep(wait).await;
+        wait = (wait * 2).min(Duration::from_millis(POLL_MS));
+    }
+    Ok(true)
+}
+
+/// Whether the newest boot of runtimed said that it shuts down. What is there was written from inside:
+/// it is read within bounds, and nonsense means no.
+pub fn shut_down_cleanly(dir: &SandboxDir) -> bool {
+    let Some(newest) = newest_events(dir) else { return false };
+    let bytes = files::read_tail(&newest, EVENTS_TAIL_MAX_BYTES).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    // `checksum cursor kind json`
+    text.lines().any(|line| line.split(' ').nth(2) == Some("shutdown"))
+}
+
+/// Every boot begins a new file; names sort by age.
+fn newest_events(dir: &SandboxDir) -> Option<PathBuf> {
+    let events = dir.control().join("events");
+    if !std::fs::symlink_metadata(&events).is_ok_and(|meta| meta.is_dir()) {
+        return None;
+    }
+    let names = std::fs::read_dir(&events).ok()?.take(EVENTS_FILES_MAX).flatten();
+    let logs = names.map(|entry| entry.file_name()).filter(|name| name.as_encoded_bytes().ends_with(b".log"));
+    logs.max().map(|name| events.join(name))
+}
+
+/// What PID 1, or the runtime in its place, printed.
+pub fn stdio_lines(dir: &SandboxDir) -> Vec<String> {
+    let bytes = files::read_tail(&dir.stdio(), STDIO_TAIL_MAX_BYTES).unwrap_or_default();
+    last_lines(&bytes, OUTPUT_MAX_LINES)
+}
+
+/// The last lines of what a program printed, for people.
+pub fn last_lines(bytes: &[u8], max: usize) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(max)..].iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::local::layout::Layout;
+
+    #[test]
+    fn only_what_the_newest_boot_said_counts() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let id = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
+        let dir = Layout::new(temp.path().to_owned(), "oci").sandbox(&id);
+        assert!(!shut_down_cleanly(&dir), "nothing there");
+        let events = dir.control().join("events");
+        std::fs::create_dir_all(&events).expect("made");
+        let write = |name: &str, text: &str| std::fs::write(events.join(name), text).expect("written");
+        write(
+            "0001-0001.log",
+            "00000000 1.1 boot {}\n00000000 1.2 shutdown {}\n00000000 1.3 exec.ended {}\n",
+        );
+        assert!(shut_down_cleanly(&dir));
+        write("0002-0001.log", "00000000 2.1 boot {}\n00000000 2.2 exec.ended {\"shutdown\": 1}\n\u{0}\n");
+        assert!(!shut_down_cleanly(&dir), "an earlier boot's word");
+        std::os::unix::fs::symlink(events.join("0001-0001.log"), events.join("0003-0001.log"))
+            .expect("linked");
+        assert!(!shut_down_cleanly(&dir), "a link is not followed");
+    }
+}

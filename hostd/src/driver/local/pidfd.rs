@@ -1,0 +1,87 @@
+//! The few system calls that no crate we use wraps.
+
+use super::files::errno;
+use nix::{
+    errno::Errno,
+    libc,
+    poll::{PollFd, PollFlags, PollTimeout},
+};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+};
+
+/// A descriptor of a process: it never means another one, however ids are used again.
+#[allow(unsafe_code)]
+pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers, touches no memory of ours.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) }).map_err(errno)?;
+    // SAFETY: the kernel made this descriptor for us just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// No such process any more is no error: it is what was wanted or will be seen.
+#[allow(unsafe_code)]
+pub fn pidfd_signal(pidfd: &OwnedFd, signal: nix::sys::signal::Signal) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open; a null siginfo means "as kill would".
+    let sent =
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal as i32, none, 0) };
+    match Errno::result(sent) {
+        Ok(_) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(errno(error)),
+    }
+}
+
+/// How a process ended that is nobody's child here, once it was reaped: as `wait` gives it. Kernels before
+/// 6.15 do not tell.
+#[allow(unsafe_code)]
+pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+    // SAFETY: the number names the size of what is pointed to, which is ours and lives on.
+    let asked = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
+    (asked == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// `struct pidfd_info` of the kernel, as it first was.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    ids: [u32; 11],
+    exit_code: i32,
+}
+
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+/// `_IOWR(0xff, 11, 64 bytes)`.
+const PIDFD_GET_INFO: libc::c_ulong = 0xC040_FF0B;
+
+/// Whether the process has ended. Does not wait.
+pub fn has_exited(pidfd: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    matches!(nix::poll::poll(&mut polled, PollTimeout::ZERO), Ok(ready) if ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn how_a_process_ended_is_known_once_it_is_reaped_where_the_kernel_tells() {
+        for (script, expected) in [("exit 3", 3 << 8), ("kill -9 $$", 9)] {
+            let mut child = Command::new("sh")
+                .args(["-c", &format!("read x; {script}")])
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .expect("sh");
+            let pidfd = pidfd_open(i32::try_from(child.id()).expect("a pid")).expect("a descriptor");
+            assert_eq!(exit_status(&pidfd), None, "it runs");
+            drop(child.stdin.take());
+            child.wait().expect("it ends");
+            let told = exit_status(&pidfd);
+            assert!(told.is_none() || told == Some(expected), "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The sandbox that a backend has to run before it is trusted with others: a whole one, hardened as asked
+//! for, answering.
+
+use super::{
+    super::{Driver, DriverError, LaunchRequest, ProgressSink, SandboxLabel, Target},
+    files::{self, failed},
+    init::proc_of,
+    limits::{KERNEL_FILE_MAX_BYTES, POLL_MS, PROBE_ANSWER_MAX_MS},
+};
+use crate::core::Blueprint;
+use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// No sandbox of anybody: its time would be the beginning of 1970.
+pub const PROBE_ID: &str = "00000000000000000000000000";
+/// What PID 1 must have: SETUID, SETGID and KILL, and a filter.
+const STATUS_EXPECTED: [(&str, &str); 4] = [
+    ("CapBnd:", "00000000000000e0"),
+    ("CapEff:", "00000000000000e0"),
+    ("NoNewPrivs:", "1"),
+    ("Seccomp:", "2"),
+];
+
+pub fn probe_id() -> SandboxId {
+    PROBE_ID.parse().expect("twenty-six zeros are an id")
+}
+
+/// Whether it answers in time.
+pub async fn wait_until_answering(driver: &dyn Driver, sandbox: &SandboxId) -> bool {
+    let answered = async {
+        while driver.dial(sandbox, Target::Control).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(POLL_MS)).await;
+        }
+    };
+    timeout(Duration::from_millis(PROBE_ANSWER_MAX_MS), answered).await.is_ok()
+}
+
+/// A runtime that ignores what it does not know would run a sandbox that is none.
+pub fn check_hardening(pid: i32) -> Result<(), DriverError> {
+    let status = proc_of(pid).join("status");
+    let text = files::read_text(&status, KERNEL_FILE_MAX_BYTES).map_err(failed("look at PID 1"))?;
+    for (name, expected) in STATUS_EXPECTED {
+        let found = text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        if found != Some(expected) {
+            let found = found.unwrap_or("nothing");
+            let message = format!("it does not confine: {name} {found} in place of {expected}");
+            return Err(DriverError::Failed { message, output: vec![] });
+        }
+    }
+    Ok(())
+}
+
+pub fn probe_order(sandbox: &SandboxId, driver: &str) -> LaunchRequest {
+    let label = |text: &str| Label::parse(text).expect("a plain word is a label");
+    let owner = Owner { tenant: label("slipway"), principal: label("slipway"), project: label("probe") };
+    let badge = SandboxLabel {
+        sandbox: *sandbox,
+        name: "probe".to_owned(),
+        owner,
+        scope: None,
+        created_ms: 0,
+        details: None,
+    };
+    let blueprint = Blueprint {
+        driver: driver.to_owned(),
+        runtime: None,
+        image: "host".to_owned(),
+        ports: vec![],
+        services: vec![],
+        limits: Limits { memory_mb: 64, cpus: 1.0, pids: 64, disk_mb: None },
+        network: Network::None,
+        egress: Default::default(),
+        idle_policy: IdlePolicy::Sleep,
+        visibility: None,
+        preview_headers: PreviewHeaders::Localhost,
+        ttl_ms: None,
+    };
+    LaunchRequest {
+        label: badge,
+        attempt: 1,
+        blueprint: Arc::new(blueprint),
+        progress: ProgressSink::default(),
+    }
+}

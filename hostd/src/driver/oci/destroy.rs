@@ -1,0 +1,55 @@
+//! Removes a sandbox with everything it left, and empties its workspace.
+
+use super::{
+    super::{ContainerState, DriverError},
+    driver::OciInner,
+    workspace,
+};
+use protocol::api::SandboxId;
+use std::sync::Arc;
+
+impl OciInner {
+    pub async fn destroy(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        keep_workspace: bool,
+    ) -> Result<(), DriverError> {
+        // What is not ours is not touched: its badge says so.
+        let record = self.read_badge(sandbox)?;
+        match self.inspect(sandbox)? {
+            ContainerState::Running { .. } | ContainerState::Launching => self.terminate(sandbox, 0).await?,
+            ContainerState::OtherPidNamespace => {
+                return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
+            }
+            ContainerState::Absent | ContainerState::Dead(_) => {}
+        }
+        self.remove_container(sandbox).await?;
+        self.discard(sandbox, keep_workspace).await?;
+        if let Some(record) = record {
+            self.uid_ranges.release(record.uid_base);
+        }
+        Ok(())
+    }
+
+    /// Removes one without a look at its badge.
+    pub async fn erase_unchecked(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.terminate(sandbox, 0).await?;
+        self.remove_container(sandbox).await?;
+        self.discard(sandbox, false).await
+    }
+
+    async fn discard(self: &Arc<Self>, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+        let id = *sandbox;
+        self.spawn_blocking(move |inner| workspace::remove_files(&inner.layout, &id, keep_workspace)).await
+    }
+
+    pub async fn reset_workspace(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.refuse_other_namespace(sandbox, false)?;
+        if matches!(self.inspect(sandbox)?, ContainerState::Running { .. } | ContainerState::Launching) {
+            let message = format!("sandbox {sandbox} runs: stop it first");
+            return Err(DriverError::Failed { message, output: vec![] });
+        }
+        let id = *sandbox;
+        self.spawn_blocking(move |inner| workspace::reset(&inner.layout, &id)).await
+    }
+}
