@@ -44,14 +44,14 @@ const LARGE_BODY_MIN_BYTES: u64 = 256 << 10;
 /// A piece below this is copied while others wait before it, so that it does not hold a whole read buffer.
 const COPIED_MAX_BYTES: usize = 8 << 10;
 /// Bytes read at once where no HTTP is spoken.
-pub const PIECE_BYTES: usize = 16 << 10;
+pub const CHUNK_BYTES: usize = 16 << 10;
 
 static LARGE_BODIES: Semaphore = Semaphore::const_new(LARGE_BODIES_MAX);
 
 /// The bytes that come next; none at the end. Reads to the stack: a wait holds no buffer.
-pub async fn read_piece(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes> {
+pub async fn read_chunk(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes> {
     poll_fn(|cx| {
-        let mut space = [MaybeUninit::uninit(); PIECE_BYTES];
+        let mut space = [MaybeUninit::uninit(); CHUNK_BYTES];
         let mut buffer = ReadBuf::uninit(&mut space);
         ready!(Pin::new(&mut *from).poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
@@ -109,7 +109,7 @@ impl WriteWindow {
 
 /// The connection that the body of a response comes from; an extension of the response.
 #[derive(Clone)]
-pub struct Source(pub Arc<WriteWindow>);
+pub struct SourceWindow(pub Arc<WriteWindow>);
 
 /// One body on its way to a connection.
 pub struct Transfer {

@@ -7,19 +7,18 @@ use crate::{
     api::{self, Api, ImageBackend, Listener},
     command::Failure,
     config::{self, Config},
-    core::{Defaults, Passes, Previews, Scheme},
-    crew::Crew,
+    connection_threads::ConnectionThreads,
+    core::{Defaults, PassSigner, Previews, Scheme},
     disk_room::DiskRoom,
-    edge::{self, Edge, EdgeParts, Gate, Tls},
+    edge::{self, Edge, EdgeParts, PreviewAuth, Tls},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
     identity_files::{IdentityFiles, prepare},
-    inside::Inside,
-    limits,
-    links::Links,
-    memory,
+    inside::InsideServer,
+    limits, memory,
     models::Models,
     outside::Outside,
+    preview_links::PreviewLinks,
     reconcile::{Fleet, FleetParts, Timing},
     store::{OpenError, Store},
 };
@@ -130,16 +129,17 @@ async fn run(config: Config) -> Result<(), Failure> {
     let model_idle = Duration::from_secs(config.model_idle_s);
     let gateway = Gateway::new(models.clone(), outside.clone()).with_idle(model_idle);
     let egress = egress(&config, &store, &previews, outside).await?;
-    let crew = Crew::start("inside").map_err(|error| failed("start the threads of its doors", &error))?;
-    let inside = Inside::new(previews.clone(), gateway, egress.clone()).served_by(crew);
+    let threads = ConnectionThreads::start("inside")
+        .map_err(|error| failed("start the threads of its doors", &error))?;
+    let inside = InsideServer::new(previews.clone(), gateway, egress.clone()).served_by(threads);
     let defaults = defaults(&config, default);
     let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside, models, agents, disk };
     let fleet = Fleet::open(parts).await.map_err(|error| Failure::Failed(error.to_string()))?;
 
     let closing = CancellationToken::new();
-    let links = Links::new(store.clone(), Passes::new(&files.key, previews.clone()));
-    let gate = Gate::new(links.clone(), &files.admin_token, previews.clone(), fleet.clock());
-    let parts = EdgeParts { fleet: fleet.clone(), previews: previews.clone(), gate, tls };
+    let links = PreviewLinks::new(store.clone(), PassSigner::new(&files.key, previews.clone()));
+    let auth = PreviewAuth::new(links.clone(), &files.admin_token, previews.clone(), fleet.clock());
+    let parts = EdgeParts { fleet: fleet.clone(), previews: previews.clone(), auth, tls };
     let edge = Edge::start(parts, closing.clone())
         .map_err(|error| failed("start the threads of previews", &error))?;
     let settings = settings(&config, &files, images, previews, links);
@@ -236,7 +236,7 @@ fn settings(
     files: &IdentityFiles,
     images: ImageBackend,
     previews: Previews,
-    links: Links,
+    links: PreviewLinks,
 ) -> api::Settings {
     api::Settings {
         admin_hash: api::token_hash(&files.admin_token),

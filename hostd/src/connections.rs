@@ -1,12 +1,12 @@
 //! Connections of a listener: accepted up to a limit, each a task, all of them owned here and ended in
 //! order when hostd shuts down.
 
-mod shares;
+mod per_ip_limit;
 
-pub use shares::Origin;
+pub use per_ip_limit::IpPrefix;
 
-use crate::crew::Crew;
-use shares::Shares;
+use crate::connection_threads::ConnectionThreads;
+use per_ip_limit::PerIpLimit;
 use std::{
     io,
     sync::{
@@ -37,69 +37,70 @@ pub trait Accept {
     type Peer: Send + 'static;
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Io, Self::Peer)>> + Send;
     /// Who may have only a share of them.
-    fn origin(_: &Self::Peer) -> Option<Origin> {
+    fn limited_ip(_: &Self::Peer) -> Option<IpPrefix> {
         None
     }
 }
 
 /// How many there may be, and how they end.
-pub struct Crowd {
-    pub most: usize,
+pub struct ServeOptions {
+    pub connections_max: usize,
     /// Whether one too many waits in the kernel's queue: then others are ended for it, and soon.
-    pub waits: bool,
+    pub queue_when_full: bool,
     /// Of one origin.
-    pub share: usize,
+    pub per_ip_max: usize,
     /// What one too many is told.
-    pub full: &'static [u8],
+    pub full_response: &'static [u8],
     /// How long they may take to end.
-    pub drain: Duration,
+    pub drain_max: Duration,
     /// How many were one too many.
-    pub refused: &'static AtomicU64,
+    pub refused_count: &'static AtomicU64,
     /// Who serves them; whoever accepts them if nobody is named.
-    pub crew: Option<Crew>,
+    pub threads: Option<ConnectionThreads>,
 }
 
 /// Serves until told to stop; then waits, so long, for connections to end.
 pub async fn serve<L, F>(
     listener: L,
-    crowd: Crowd,
-    talk: impl Fn(L::Io, L::Peer) -> F,
+    options: ServeOptions,
+    handle: impl Fn(L::Io, L::Peer) -> F,
     shutdown: CancellationToken,
 ) where
     L: Accept,
     F: Future<Output = ()> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(crowd.most));
-    let shares = Shares::default();
+    let permits = Arc::new(Semaphore::new(options.connections_max));
+    let per_ip = PerIpLimit::default();
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut connections = JoinSet::new();
     loop {
         let arrived = async {
-            let place = if crowd.waits { places.clone().acquire_owned().await.ok() } else { None };
-            (place, listener.accept().await)
+            let permit =
+                if options.queue_when_full { permits.clone().acquire_owned().await.ok() } else { None };
+            (permit, listener.accept().await)
         };
         tokio::select! {
             biased;
-            // All of these only wait; a connection is either accepted or still in the kernel's queue, and a place
+            // All of these only wait; a connection is either accepted or still in the kernel's queue, and a permit
             // that was not used is given back.
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next() => report(ended),
-            (place, accepted) = arrived => match accepted {
+            (permit, accepted) = arrived => match accepted {
                 Ok((stream, peer)) => {
-                    let share = shares.take(L::origin(&peer), crowd.share);
-                    let place = place.or_else(|| places.clone().try_acquire_owned().ok());
-                    let Some(place) = place.zip(share) else {
-                        crowd.refused.fetch_add(1, Ordering::Relaxed);
-                        refuse(stream, crowd.full, &refusals, &mut connections);
+                    let share = per_ip.take(L::limited_ip(&peer), options.per_ip_max);
+                    let permit = permit.or_else(|| permits.clone().try_acquire_owned().ok());
+                    let Some(permit) = permit.zip(share) else {
+                        options.refused_count.fetch_add(1, Ordering::Relaxed);
+                        refuse(stream, options.full_response, &refusals, &mut connections);
                         continue;
                     };
-                    let talking = talk(stream, peer);
+                    let handling = handle(stream, peer);
                     let served = async move {
-                        talking.await;
-                        drop(place);
+                        handling.await;
+                        drop(permit);
                     };
-                    match &crowd.crew {
-                        Some(crew) => crew.spawn(&mut connections, served),
+                    match &options.threads {
+                        Some(threads) => threads.spawn(&mut connections, served),
                         None => drop(connections.spawn(served)),
                     }
                 }
@@ -116,7 +117,7 @@ pub async fn serve<L, F>(
             report(ended);
         }
     };
-    if timeout(crowd.drain, drained).await.is_err() {
+    if timeout(options.drain_max, drained).await.is_err() {
         warn!(left = connections.len(), "connections were cut off by the shutdown");
         connections.shutdown().await;
     }
@@ -130,7 +131,7 @@ fn report(ended: Result<(), JoinError>) {
     }
 }
 
-/// Tells a client that there is no place, if few enough are being told.
+/// Tells a client that there is no permit, if few enough are being told.
 fn refuse(
     mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     full: &'static [u8],
@@ -154,7 +155,7 @@ fn refuse(
 /// An answer in bytes must be whole.
 #[cfg(test)]
 #[track_caller]
-pub fn check_said_by_hand(full: &[u8]) {
+pub fn check_raw_response(full: &[u8]) {
     let text = std::str::from_utf8(full).expect("text");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
@@ -172,9 +173,9 @@ mod tests {
 
     static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-    struct From(Mutex<mpsc::Receiver<(DuplexStream, IpAddr)>>);
+    struct FakeListener(Mutex<mpsc::Receiver<(DuplexStream, IpAddr)>>);
 
-    impl Accept for From {
+    impl Accept for FakeListener {
         type Io = DuplexStream;
         type Peer = IpAddr;
 
@@ -182,8 +183,8 @@ mod tests {
             self.0.lock().await.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
         }
 
-        fn origin(peer: &IpAddr) -> Option<Origin> {
-            Origin::of(*peer)
+        fn limited_ip(peer: &IpAddr) -> Option<IpPrefix> {
+            IpPrefix::of(*peer)
         }
     }
 
@@ -191,15 +192,22 @@ mod tests {
     async fn one_address_cannot_take_all_places() {
         let (arrive, arriving) = mpsc::channel(1);
         let shutdown = CancellationToken::new();
-        let drain = Duration::ZERO;
-        let crowd =
-            Crowd { most: 4, waits: false, share: 2, full: b"full", drain, refused: &REFUSED, crew: None };
-        let talk = async |mut stream: DuplexStream| {
+        let options = ServeOptions {
+            connections_max: 4,
+            queue_when_full: false,
+            per_ip_max: 2,
+            full_response: b"full",
+            drain_max: Duration::ZERO,
+            refused_count: &REFUSED,
+            threads: None,
+        };
+        let handle = async |mut stream: DuplexStream| {
             let _ = stream.write_all(b"here").await;
             pending::<()>().await;
         };
-        let listener = From(Mutex::new(arriving));
-        let serving = tokio::spawn(serve(listener, crowd, move |stream, _| talk(stream), shutdown.clone()));
+        let listener = FakeListener(Mutex::new(arriving));
+        let serving =
+            tokio::spawn(serve(listener, options, move |stream, _| handle(stream), shutdown.clone()));
         let mut kept = Vec::new();
         for (address, wanted) in [
             ("192.0.2.1", b"here"),

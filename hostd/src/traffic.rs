@@ -4,7 +4,7 @@
 //! Tell first, then ask for the sandbox (`Fleet::awake`), then pass on: whoever puts it to sleep looks here
 //! after he looked for leases.
 
-use crate::core::{IdleTimes, Pulse};
+use crate::core::{HeartbeatDetector, IdleTimes};
 use std::{
     sync::{
         Arc,
@@ -21,11 +21,11 @@ const BEGIN_MS: u64 = 1 << 40;
 /// Shared by the edge, which tells, and the owner of the sandbox, which asks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Traffic {
-    counted: Arc<Counted>,
+    counters: Arc<Counters>,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct Counters {
     start: Instant,
     /// When somebody last did something.
     last_ms: AtomicU64,
@@ -41,7 +41,7 @@ struct Counted {
 impl Default for Traffic {
     /// Nobody was ever here, and nothing is known of the inside.
     fn default() -> Self {
-        let counted = Counted {
+        let counters = Counters {
             start: Instant::now(),
             last_ms: AtomicU64::new(0),
             moved_ms: AtomicU64::new(0),
@@ -49,29 +49,29 @@ impl Default for Traffic {
             inside_ms: AtomicU64::new(BEGIN_MS),
             streams: AtomicUsize::new(0),
         };
-        Self { counted: Arc::new(counted) }
+        Self { counters: Arc::new(counters) }
     }
 }
 
 impl Traffic {
     /// Somebody did something now.
     pub fn touch(&self) {
-        self.touched(self.now_ms());
+        self.record_activity(self.now_ms());
     }
 
-    fn touched(&self, now_ms: u64) {
-        self.counted.last_ms.fetch_max(now_ms, Ordering::SeqCst);
-        self.counted.moved_ms.fetch_max(now_ms, Ordering::SeqCst);
+    fn record_activity(&self, now_ms: u64) {
+        self.counters.last_ms.fetch_max(now_ms, Ordering::SeqCst);
+        self.counters.moved_ms.fetch_max(now_ms, Ordering::SeqCst);
     }
 
     /// It is woken now: it stays awake for a moment, which counts for nothing more.
-    pub fn stir(&self) {
-        self.counted.moved_ms.fetch_max(self.now_ms(), Ordering::SeqCst);
+    pub fn record_wake(&self) {
+        self.counters.moved_ms.fetch_max(self.now_ms(), Ordering::SeqCst);
     }
 
     /// Something went on inside until so long ago.
-    pub fn inside(&self, ago_ms: u64) {
-        self.counted.inside_ms.store(self.now_ms().saturating_sub(ago_ms), Ordering::SeqCst);
+    pub fn record_inside_activity(&self, ago_ms: u64) {
+        self.counters.inside_ms.store(self.now_ms().saturating_sub(ago_ms), Ordering::SeqCst);
     }
 
     /// Since somebody last did something.
@@ -81,63 +81,63 @@ impl Traffic {
 
     /// Answers and upgraded connections that are open.
     pub fn streams(&self) -> usize {
-        self.counted.streams.load(Ordering::SeqCst)
+        self.counters.streams.load(Ordering::SeqCst)
     }
 
     /// For how long nothing happened.
     pub fn quiet(&self) -> IdleTimes {
         let now_ms = self.now_ms();
         let since = |time: &AtomicU64| now_ms.saturating_sub(time.load(Ordering::SeqCst));
-        let counted = &self.counted;
+        let counters = &self.counters;
         let streams = self.streams();
         IdleTimes {
             streams,
-            silent_ms: since(&counted.last_ms),
-            still_ms: since(&counted.moved_ms),
-            alone_ms: if streams == 0 { since(&counted.alone_ms) } else { 0 },
-            inside_ms: since(&counted.inside_ms),
+            silent_ms: since(&counters.last_ms),
+            still_ms: since(&counters.moved_ms),
+            alone_ms: if streams == 0 { since(&counters.alone_ms) } else { 0 },
+            inside_ms: since(&counters.inside_ms),
         }
     }
 
     /// One more, as long as this lives. To open one counts.
-    pub fn stream(&self) -> Stream {
+    pub fn stream(&self) -> PreviewStream {
         let now_ms = self.now_ms();
-        self.touched(now_ms);
-        self.counted.streams.fetch_add(1, Ordering::SeqCst);
-        Stream { traffic: self.clone(), pulse: Pulse::new(now_ms) }
+        self.record_activity(now_ms);
+        self.counters.streams.fetch_add(1, Ordering::SeqCst);
+        PreviewStream { traffic: self.clone(), heartbeat: HeartbeatDetector::new(now_ms) }
     }
 
     fn now_ms(&self) -> u64 {
-        let run_ms = u64::try_from(self.counted.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let run_ms = u64::try_from(self.counters.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         BEGIN_MS.saturating_add(run_ms)
     }
 }
 
 /// An answer, or an upgraded connection, that is open.
 #[derive(Debug)]
-pub struct Stream {
+pub struct PreviewStream {
     traffic: Traffic,
-    pulse: Pulse,
+    heartbeat: HeartbeatDetector,
 }
 
-impl Stream {
+impl PreviewStream {
     /// So many bytes came from the browser, or went to it. The heartbeat of a page counts for nothing.
-    pub fn moved(&mut self, bytes: usize) {
+    pub fn record_bytes(&mut self, bytes: usize) {
         let now_ms = self.traffic.now_ms();
-        if self.pulse.moved(bytes, now_ms) {
-            self.traffic.touched(now_ms);
+        if self.heartbeat.is_activity(bytes, now_ms) {
+            self.traffic.record_activity(now_ms);
         } else {
-            self.traffic.counted.moved_ms.fetch_max(now_ms, Ordering::SeqCst);
+            self.traffic.counters.moved_ms.fetch_max(now_ms, Ordering::SeqCst);
         }
     }
 }
 
-impl Drop for Stream {
+impl Drop for PreviewStream {
     fn drop(&mut self) {
-        let counted = &self.traffic.counted;
+        let counters = &self.traffic.counters;
         // The time before the number: nobody is alone for longer than he is.
-        counted.alone_ms.fetch_max(self.traffic.now_ms(), Ordering::SeqCst);
-        counted.streams.fetch_sub(1, Ordering::SeqCst);
+        counters.alone_ms.fetch_max(self.traffic.now_ms(), Ordering::SeqCst);
+        counters.streams.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -146,59 +146,59 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    async fn pass(ms: u64) {
+    async fn elapse(ms: u64) {
         advance(Duration::from_millis(ms)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn requests_and_bytes_end_the_silence_and_heartbeats_do_not() {
         let traffic = Traffic::default();
-        pass(50).await;
+        elapse(50).await;
         assert!(traffic.quiet().silent_ms > BEGIN_MS, "nobody was here yet");
         traffic.touch();
-        pass(10).await;
+        elapse(10).await;
         let quiet = traffic.quiet();
         assert_eq!((quiet.silent_ms, quiet.still_ms, quiet.streams), (10, 10, 0));
         let mut stream = traffic.stream();
         assert_eq!(traffic.silent_for(), Duration::ZERO, "to open a stream counts");
         for _ in 0..10 {
-            pass(30_000).await;
-            stream.moved(21);
+            elapse(30_000).await;
+            stream.record_bytes(21);
         }
         let quiet = traffic.quiet();
         assert_eq!((quiet.silent_ms, quiet.still_ms, quiet.streams), (300_000, 0, 1));
-        pass(100).await;
-        stream.moved(4_000);
-        pass(7).await;
+        elapse(100).await;
+        stream.record_bytes(4_000);
+        elapse(7).await;
         assert_eq!((traffic.quiet().silent_ms, traffic.quiet().still_ms), (7, 7));
-        traffic.stir();
+        traffic.record_wake();
         assert_eq!((traffic.quiet().silent_ms, traffic.quiet().still_ms), (7, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_alone_since_the_last_stream_ended() {
         let traffic = Traffic::default();
-        pass(70).await;
+        elapse(70).await;
         assert_eq!(traffic.quiet().alone_ms, 70);
         let (first, second) = (traffic.stream(), traffic.stream());
-        pass(5).await;
+        elapse(5).await;
         drop(first);
         assert_eq!((traffic.streams(), traffic.quiet().alone_ms), (1, 0));
-        pass(5).await;
+        elapse(5).await;
         drop(second);
-        pass(3).await;
+        elapse(3).await;
         assert_eq!((traffic.streams(), traffic.quiet().alone_ms, traffic.quiet().silent_ms), (0, 3, 13));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_went_on_inside_may_be_older_than_this() {
         let traffic = Traffic::default();
-        pass(10).await;
+        elapse(10).await;
         assert_eq!(traffic.quiet().inside_ms, 10);
-        traffic.inside(5_000);
-        pass(1).await;
+        traffic.record_inside_activity(5_000);
+        elapse(1).await;
         assert_eq!((traffic.quiet().inside_ms, traffic.quiet().idle_ms()), (5_001, 5_001));
-        traffic.inside(u64::MAX);
+        traffic.record_inside_activity(u64::MAX);
         assert!(traffic.quiet().inside_ms >= BEGIN_MS);
     }
 }

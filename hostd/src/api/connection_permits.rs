@@ -5,7 +5,7 @@
 use super::error::CallError;
 use crate::core::{
     Identity,
-    connection_admission::{Admission, ConnectionId, Full, Places, Verdict},
+    connection_admission::{Admission, AdmissionDecision, AdmissionLimits, ConnectionId, LimitReached},
 };
 use protocol::api::{ApiErrorCode, Label};
 use std::{
@@ -53,7 +53,7 @@ pub enum Eviction {
 }
 
 impl ConnectionLimiter {
-    pub fn new(places: Places) -> Self {
+    pub fn new(places: AdmissionLimits) -> Self {
         let state = State { admission: Admission::new(places), evictions: HashMap::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -93,12 +93,12 @@ impl ConnectionPermit {
         let principal = (caller.tenant.clone(), caller.principal.clone());
         let mut state = self.limiter.state();
         let full = match state.admission.identify(self.id, &principal, caller.operator) {
-            Verdict::Admitted => None,
-            Verdict::InPlaceOf(replaced) => {
+            AdmissionDecision::Admitted => None,
+            AdmissionDecision::Replacing(replaced) => {
                 state.evict(Some(replaced));
                 None
             }
-            Verdict::Refused(full) => Some(full),
+            AdmissionDecision::Refused(full) => Some(full),
         };
         drop(state);
         self.authenticated.store(full.is_none(), Relaxed);
@@ -120,13 +120,13 @@ impl ConnectionPermit {
     }
 }
 
-fn too_many(full: Full) -> CallError {
+fn too_many(full: LimitReached) -> CallError {
     let message = match full {
-        Full::Share { mine } => format!(
+        LimitReached::PerCaller { mine } => format!(
             "this principal has {mine} connections to the API, its share of those that are left; close streams or \
              reuse connections, then try again"
         ),
-        Full::All { callers } => format!(
+        LimitReached::All { callers } => format!(
             "all {callers} connections of the API are in use; try again in a moment, or use hostd's Unix socket on \
              the host"
         ),

@@ -6,7 +6,7 @@ use super::{
     listening_ports,
     views::{self, ok},
 };
-use crate::core::{Preview, can_be_reached};
+use crate::core::{Preview, is_reachable_from_preview};
 use protocol::{
     ListeningPort,
     api::{ApiErrorCode, Page, PortView, SandboxStatus},
@@ -27,7 +27,7 @@ pub async fn ports(call: Call) -> CallResult {
     let previews = &call.api.settings.previews;
     let view = |listening: ListeningPort| {
         let preview = Preview { sandbox: id, port: listening.port };
-        let preview = can_be_reached(&listening).then(|| previews.url(&preview));
+        let preview = is_reachable_from_preview(&listening).then(|| previews.url(&preview));
         PortView { listening, preview }
     };
     Ok(ok(&Page { items: all.into_iter().map(view).collect(), next: None }))

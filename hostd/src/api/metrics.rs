@@ -64,7 +64,7 @@ impl Metrics {
         for (name, help, value) in [
             ("slipway_preview_requests_total", "Requests that an app answered.", &edge::SERVED),
             ("slipway_preview_held_total", "Requests that were held for a sandbox.", &edge::HELD),
-            ("slipway_preview_excused_total", "Requests that no app answered.", &edge::EXCUSED),
+            ("slipway_preview_excused_total", "Requests that no app answered.", &edge::ERROR_PAGES),
             ("slipway_preview_upgrades_total", "Connections that were upgraded.", &edge::UPGRADED),
             ("slipway_preview_connections_refused_total", "Connections over the limit.", &edge::REFUSED),
         ] {

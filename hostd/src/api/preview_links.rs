@@ -6,7 +6,10 @@ use super::{
     views::{self, ok},
 };
 use crate::{
-    core::{LinkId, Pass, Preview, Purpose, TransitionRefused, parse_duration_ms, rfc3339, url_with_pass},
+    core::{
+        LinkId, PassPurpose, Preview, PreviewPass, TransitionRefused, parse_duration_ms, rfc3339,
+        url_with_pass,
+    },
     limits,
     store::{LinkMade, LinkRecord, limits as store},
 };
@@ -33,10 +36,10 @@ pub async fn create(call: Call) -> CallResult {
         revoked_ms: None,
     };
     let settings = &call.api.settings;
-    let pass = Pass { link: link.id, preview, expires_ms: link.expires_ms };
-    let token = settings.links.pass(&pass, Purpose::Link);
+    let pass = PreviewPass { link: link.id, preview, expires_ms: link.expires_ms };
+    let token = settings.links.pass_text(&pass, PassPurpose::Link);
     let url = url_with_pass(&settings.previews.url(&preview), path.as_deref().unwrap_or("/"), &token)?;
-    match settings.links.make(link.clone()).await? {
+    match settings.links.create(link.clone()).await? {
         LinkMade::Made => {}
         LinkMade::Gone => return Err(TransitionRefused::Destroyed.into()),
         LinkMade::TooMany => {

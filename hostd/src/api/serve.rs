@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     backpressure::{WindowBody, WindowIo, WriteWindow},
-    connections::{self, Accept, Crowd, Origin},
-    core::connection_admission::Places,
+    connections::{self, Accept, IpPrefix, ServeOptions},
+    core::connection_admission::AdmissionLimits,
     driver::Stream,
     limits,
 };
@@ -68,9 +68,9 @@ impl Accept for Listener {
         }
     }
 
-    fn origin(peer: &Peer) -> Option<Origin> {
+    fn limited_ip(peer: &Peer) -> Option<IpPrefix> {
         match peer {
-            Peer::Tcp { from, .. } => Origin::of(from.ip()),
+            Peer::Tcp { from, .. } => IpPrefix::of(from.ip()),
             Peer::Unix { .. } => None,
         }
     }
@@ -91,15 +91,22 @@ pub fn connections_max() -> usize {
 async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown: CancellationToken) {
     let drain = Duration::from_millis(api::DRAIN_MAX_MS);
     let admissions = match &listener {
-        Listener::Tcp(_) => Some(ConnectionLimiter::new(Places::of(all))),
+        Listener::Tcp(_) => Some(ConnectionLimiter::new(AdmissionLimits::of(all))),
         Listener::Unix(_) => None,
     };
     // Those whose place another one got need a moment to end.
     let waits = admissions.is_some();
     let most = if waits { all + all.div_ceil(4) } else { all };
     let share = all.div_ceil(api::PER_IP_FRACTION);
-    let crowd =
-        Crowd { most, waits, share, full: FULL_RESPONSE, drain, refused: &CONNECTIONS_REFUSED, crew: None };
+    let options = ServeOptions {
+        connections_max: most,
+        queue_when_full: waits,
+        per_ip_max: share,
+        full_response: FULL_RESPONSE,
+        drain_max: drain,
+        refused_count: &CONNECTIONS_REFUSED,
+        threads: None,
+    };
     let closing = shutdown.clone();
     let on_connection = move |stream, peer| {
         let (router, closing) = (router.clone(), closing.clone());
@@ -112,7 +119,7 @@ async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown:
             serving.await;
         }
     };
-    connections::serve(listener, crowd, on_connection, shutdown).await;
+    connections::serve(listener, options, on_connection, shutdown).await;
 }
 
 /// Returns when the connection must end for another one.
@@ -293,6 +300,6 @@ mod tests {
 
     #[test]
     fn the_answer_that_is_said_by_hand_is_an_answer() {
-        connections::check_said_by_hand(FULL_RESPONSE);
+        connections::check_raw_response(FULL_RESPONSE);
     }
 }

@@ -4,7 +4,7 @@ use super::{
     agent_versions::AgentVersions, audit_writer::AuditWriter, images::ImageBackend, key_locks::KeyLocks,
     limits, metrics::Metrics, stream_limits::StreamLimits, warm_agents::WarmAgents,
 };
-use crate::{core::Previews, links::Links, reconcile::Fleet};
+use crate::{core::Previews, preview_links::PreviewLinks, reconcile::Fleet};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -29,7 +29,7 @@ pub struct Settings {
     pub instance: String,
     pub data_dir: PathBuf,
     pub images: ImageBackend,
-    pub links: Links,
+    pub links: PreviewLinks,
 }
 
 pub struct Api {

@@ -5,7 +5,7 @@
 use super::{call::Call, error::CallError, serve::connections_max};
 use crate::core::{
     Identity,
-    connection_admission::{Places, is_fair},
+    connection_admission::{AdmissionLimits, is_within_fair_share},
 };
 use protocol::api::{ApiErrorCode, Label};
 use std::{
@@ -40,7 +40,7 @@ pub struct StreamPermit {
 
 impl Default for StreamLimits {
     fn default() -> Self {
-        let max = Places::of(connections_max()).streams();
+        let max = AdmissionLimits::of(connections_max()).streams();
         Self { tcp: StreamPermits::new(max), unix: StreamPermits::new(max) }
     }
 }
@@ -70,7 +70,7 @@ impl StreamPermits {
             );
             return Err(CallError::new(ApiErrorCode::TooMany, message));
         }
-        if !is_fair(mine, free) {
+        if !is_within_fair_share(mine, free) {
             let message = format!(
                 "this principal watches {mine} events and terminals at once, its share of those that are left; \
                  close some"

@@ -2,7 +2,7 @@
 //! not waited for: its parts are passed on as they come, so that no more than one read is held for a viewer.
 
 use super::limits;
-use crate::backpressure::read_piece;
+use crate::backpressure::read_chunk;
 use bytes::{Buf as _, Bytes, BytesMut};
 use protocol::TerminalFrameHeader;
 use std::io;
@@ -27,7 +27,7 @@ impl<R: AsyncRead + Unpin> TerminalFrames<R> {
             if let Some(part) = self.part()? {
                 return Ok(Some(part));
             }
-            let received = read_piece(&mut self.from).await?;
+            let received = read_chunk(&mut self.from).await?;
             if received.is_empty() {
                 return Ok(None);
             }
@@ -66,7 +66,7 @@ impl<R: AsyncRead + Unpin> TerminalFrames<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backpressure::PIECE_BYTES;
+    use crate::backpressure::CHUNK_BYTES;
 
     #[tokio::test]
     async fn no_byte_of_a_frame_is_lost_however_it_is_cut() {
@@ -95,7 +95,7 @@ mod tests {
         let mut frames = TerminalFrames::new(wire.as_slice());
         let mut next = 7;
         while let Some((at, bytes)) = frames.next().await.unwrap() {
-            assert!(at == next && bytes.len() <= PIECE_BYTES, "{} bytes at {at}", bytes.len());
+            assert!(at == next && bytes.len() <= CHUNK_BYTES, "{} bytes at {at}", bytes.len());
             next += bytes.len() as u64;
         }
         assert_eq!(next, 7 + length as u64);

@@ -9,7 +9,7 @@
 //! of the log; one who is dead is found by his silence.
 
 use super::{limits, terminal_frames::TerminalFrames};
-use crate::backpressure::PIECE_BYTES;
+use crate::backpressure::CHUNK_BYTES;
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use protocol::{
@@ -34,7 +34,7 @@ const REASON_MAX_BYTES: usize = 123;
 /// Allocated for every viewer; keys are short.
 const READ_BUFFER_BYTES: usize = 4 << 10;
 /// One frame of output that waits for the socket, and what is said around it.
-const WRITE_BUFFER_MAX_BYTES: usize = 2 * PIECE_BYTES;
+const WRITE_BUFFER_MAX_BYTES: usize = 2 * CHUNK_BYTES;
 
 /// How it came to an end.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
-//! Which connections the API keeps when there are more than it has places for.
+//! Which connections the API keeps when there are more than it has limits for.
 //!
 //! ```text
 //!  accepted ──▶ stranger ──a request was authenticated──▶ caller, or administrator in a reserved place
-//!                  │ places run out: the one idle for longest,      │ over its share: its own connection
+//!                  │ limits run out: the one idle for longest,      │ over its share: its own connection
 //!                  ▼ else the oldest, is evicted                    ▼ idle for longest is evicted, else refused
 //! ```
 //!
 //! A stranger that just came is always let in, so health checks are answered however many others hang around. A
-//! principal may have as many connections as it leaves free: one gets half of all places, two get a third each,
+//! principal may have as many connections as it leaves free: one gets half of all limits, two get a third each,
 //! and some are free for the next one.
 
 use std::{
@@ -17,20 +17,20 @@ use std::{
 
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Places {
+pub struct AdmissionLimits {
     /// On which no request was authenticated yet.
-    pub strangers: usize,
+    pub unauthenticated: usize,
     /// Of all principals.
     pub callers: usize,
     /// Of the administrator, beside those.
     pub reserved: usize,
 }
 
-impl Places {
+impl AdmissionLimits {
     /// Divides up so many.
     pub fn of(all: usize) -> Self {
-        let (strangers, reserved) = ((all / 8).max(1), (all / 16).max(1));
-        Self { strangers, reserved, callers: all.saturating_sub(strangers + reserved).max(1) }
+        let (unauthenticated, reserved) = ((all / 8).max(1), (all / 16).max(1));
+        Self { unauthenticated, reserved, callers: all.saturating_sub(unauthenticated + reserved).max(1) }
     }
 
     /// Those of callers that may be streams, so that calls still come through.
@@ -40,7 +40,7 @@ impl Places {
 }
 
 /// Whether a principal that has `mine` may have one more when so many are free.
-pub fn is_fair(mine: usize, free: usize) -> bool {
+pub fn is_within_fair_share(mine: usize, free: usize) -> bool {
     mine < free
 }
 
@@ -48,32 +48,32 @@ pub fn is_fair(mine: usize, free: usize) -> bool {
 pub struct ConnectionId(u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdmissionDecision {
     Admitted,
     /// In the place of another one, which must be closed.
-    InPlaceOf(ConnectionId),
-    Refused(Full),
+    Replacing(ConnectionId),
+    Refused(LimitReached),
 }
 
-/// Which places are taken.
+/// Which limits are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Full {
+pub enum LimitReached {
     /// Of this principal: it has so many.
-    Share { mine: usize },
+    PerCaller { mine: usize },
     /// Of everybody: there are so many.
     All { callers: usize },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Holder<W> {
-    Stranger,
+enum ConnectionClass<W> {
+    Unauthenticated,
     Caller(W),
     Administrator,
 }
 
 #[derive(Debug)]
 struct Connection<W> {
-    holder: Holder<W>,
+    class: ConnectionClass<W>,
     /// Requests on it that have no whole answer yet.
     busy: usize,
     /// When it became idle, counted in changes.
@@ -83,84 +83,88 @@ struct Connection<W> {
 /// All connections, of principals that `W` tells apart.
 #[derive(Debug)]
 pub struct Admission<W> {
-    places: Places,
+    limits: AdmissionLimits,
     connections: BTreeMap<ConnectionId, Connection<W>>,
-    strangers: usize,
+    unauthenticated: usize,
     callers: HashMap<W, usize>,
     callers_all: usize,
     administrators: usize,
     /// Grows with each change: the order in which they happened.
-    changes: u64,
+    ticks: u64,
 }
 
 impl<W: Clone + Eq + Hash> Admission<W> {
-    pub fn new(places: Places) -> Self {
+    pub fn new(limits: AdmissionLimits) -> Self {
         Self {
-            places,
+            limits,
             connections: BTreeMap::new(),
-            strangers: 0,
+            unauthenticated: 0,
             callers: HashMap::new(),
             callers_all: 0,
             administrators: 0,
-            changes: 0,
+            ticks: 0,
         }
     }
 
     /// A new connection, and the stranger that must be closed for it.
     pub fn open(&mut self) -> (ConnectionId, Option<ConnectionId>) {
-        let is_stranger = |connection: &Connection<W>| connection.holder == Holder::Stranger;
-        let evicted = if self.strangers < self.places.strangers {
+        let is_unauthenticated =
+            |connection: &Connection<W>| connection.class == ConnectionClass::Unauthenticated;
+        let evicted = if self.unauthenticated < self.limits.unauthenticated {
             None
         } else {
-            self.idle_longest(is_stranger).or_else(|| {
+            self.idle_longest(is_unauthenticated).or_else(|| {
                 let mut all = self.connections.iter();
-                all.find(|(_, connection)| is_stranger(connection)).map(|(id, _)| *id)
+                all.find(|(_, connection)| is_unauthenticated(connection)).map(|(id, _)| *id)
             })
         };
         if let Some(evicted) = evicted {
             self.close(evicted);
         }
-        let since = self.change();
+        let since = self.tick();
         let id = ConnectionId(since);
-        self.connections.insert(id, Connection { holder: Holder::Stranger, busy: 0, idle_since: since });
-        self.strangers += 1;
+        self.connections
+            .insert(id, Connection { class: ConnectionClass::Unauthenticated, busy: 0, idle_since: since });
+        self.unauthenticated += 1;
         (id, evicted)
     }
 
     /// A request on it was authenticated.
-    pub fn identify(&mut self, id: ConnectionId, who: &W, administrator: bool) -> Verdict {
+    pub fn identify(&mut self, id: ConnectionId, who: &W, administrator: bool) -> AdmissionDecision {
         let Some(connection) = self.connections.get(&id) else {
             // Evicted meanwhile: it is being closed.
-            return Verdict::Refused(Full::All { callers: self.places.callers });
+            return AdmissionDecision::Refused(LimitReached::All { callers: self.limits.callers });
         };
-        if connection.holder == Holder::Caller(who.clone())
-            || administrator && connection.holder == Holder::Administrator
+        if connection.class == ConnectionClass::Caller(who.clone())
+            || administrator && connection.class == ConnectionClass::Administrator
         {
-            return Verdict::Admitted;
+            return AdmissionDecision::Admitted;
         }
         // It gives back the place that it had, also where it gets no other one.
-        self.seat(id, Holder::Stranger);
+        self.assign(id, ConnectionClass::Unauthenticated);
         let mine = self.callers.get(who).copied().unwrap_or_default();
-        if is_fair(mine, self.places.callers.saturating_sub(self.callers_all)) {
-            self.seat(id, Holder::Caller(who.clone()));
-            return Verdict::Admitted;
+        if is_within_fair_share(mine, self.limits.callers.saturating_sub(self.callers_all)) {
+            self.assign(id, ConnectionClass::Caller(who.clone()));
+            return AdmissionDecision::Admitted;
         }
-        if administrator && self.administrators < self.places.reserved {
-            self.seat(id, Holder::Administrator);
-            return Verdict::Admitted;
+        if administrator && self.administrators < self.limits.reserved {
+            self.assign(id, ConnectionClass::Administrator);
+            return AdmissionDecision::Admitted;
         }
-        let replaced = self.idle_longest(|connection| match &connection.holder {
-            Holder::Caller(other) => mine == 0 || other == who,
-            Holder::Stranger | Holder::Administrator => false,
+        let replaced = self.idle_longest(|connection| match &connection.class {
+            ConnectionClass::Caller(other) => mine == 0 || other == who,
+            ConnectionClass::Unauthenticated | ConnectionClass::Administrator => false,
         });
         match replaced {
             Some(replaced) => {
                 self.close(replaced);
-                self.seat(id, Holder::Caller(who.clone()));
-                Verdict::InPlaceOf(replaced)
+                self.assign(id, ConnectionClass::Caller(who.clone()));
+                AdmissionDecision::Replacing(replaced)
             }
-            None if mine == 0 => Verdict::Refused(Full::All { callers: self.places.callers }),
-            None => Verdict::Refused(Full::Share { mine }),
+            None if mine == 0 => {
+                AdmissionDecision::Refused(LimitReached::All { callers: self.limits.callers })
+            }
+            None => AdmissionDecision::Refused(LimitReached::PerCaller { mine }),
         }
     }
 
@@ -173,7 +177,7 @@ impl<W: Clone + Eq + Hash> Admission<W> {
 
     /// A request on it has its whole answer.
     pub fn end(&mut self, id: ConnectionId) {
-        let now = self.change();
+        let now = self.tick();
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.busy = connection.busy.saturating_sub(1);
             connection.idle_since = now;
@@ -182,7 +186,7 @@ impl<W: Clone + Eq + Hash> Admission<W> {
 
     pub fn close(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.remove(&id) {
-            self.leave(&connection.holder);
+            self.release(&connection.class);
         }
     }
 
@@ -191,26 +195,26 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         idle.min_by_key(|(_, connection)| connection.idle_since).map(|(id, _)| *id)
     }
 
-    fn seat(&mut self, id: ConnectionId, holder: Holder<W>) {
-        match &holder {
-            Holder::Stranger => self.strangers += 1,
-            Holder::Administrator => self.administrators += 1,
-            Holder::Caller(who) => {
+    fn assign(&mut self, id: ConnectionId, class: ConnectionClass<W>) {
+        match &class {
+            ConnectionClass::Unauthenticated => self.unauthenticated += 1,
+            ConnectionClass::Administrator => self.administrators += 1,
+            ConnectionClass::Caller(who) => {
                 *self.callers.entry(who.clone()).or_default() += 1;
                 self.callers_all += 1;
             }
         }
         if let Some(connection) = self.connections.get_mut(&id) {
-            let before = std::mem::replace(&mut connection.holder, holder);
-            self.leave(&before);
+            let before = std::mem::replace(&mut connection.class, class);
+            self.release(&before);
         }
     }
 
-    fn leave(&mut self, holder: &Holder<W>) {
-        match holder {
-            Holder::Stranger => self.strangers -= 1,
-            Holder::Administrator => self.administrators -= 1,
-            Holder::Caller(who) => {
+    fn release(&mut self, class: &ConnectionClass<W>) {
+        match class {
+            ConnectionClass::Unauthenticated => self.unauthenticated -= 1,
+            ConnectionClass::Administrator => self.administrators -= 1,
+            ConnectionClass::Caller(who) => {
                 self.callers_all -= 1;
                 if let Some(count) = self.callers.get_mut(who) {
                     *count -= 1;
@@ -222,9 +226,9 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         }
     }
 
-    fn change(&mut self) -> u64 {
-        self.changes += 1;
-        self.changes
+    fn tick(&mut self) -> u64 {
+        self.ticks += 1;
+        self.ticks
     }
 }
 

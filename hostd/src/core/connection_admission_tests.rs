@@ -1,9 +1,9 @@
 use super::*;
 
-const PLACES: Places = Places { strangers: 3, callers: 8, reserved: 2 };
+const LIMITS: AdmissionLimits = AdmissionLimits { unauthenticated: 3, callers: 8, reserved: 2 };
 
 fn admission() -> Admission<&'static str> {
-    Admission::new(PLACES)
+    Admission::new(LIMITS)
 }
 
 /// So many connections of one principal, or as many as it gets.
@@ -12,7 +12,7 @@ fn fill(admission: &mut Admission<&'static str>, who: &'static str, most: usize)
     while held.len() < most {
         let (id, _) = admission.open();
         admission.begin(id);
-        if admission.identify(id, &who, false) != Verdict::Admitted {
+        if admission.identify(id, &who, false) != AdmissionDecision::Admitted {
             admission.close(id);
             break;
         }
@@ -23,13 +23,13 @@ fn fill(admission: &mut Admission<&'static str>, who: &'static str, most: usize)
 
 #[test]
 fn places_are_divided_up() {
-    for (all, strangers, reserved, callers) in
+    for (all, unauthenticated, reserved, callers) in
         [(8192, 1024, 512, 6656), (128, 16, 8, 104), (16, 2, 1, 13), (1, 1, 1, 1), (0, 1, 1, 1)]
     {
-        assert_eq!(Places::of(all), Places { strangers, callers, reserved }, "{all}");
+        assert_eq!(AdmissionLimits::of(all), AdmissionLimits { unauthenticated, callers, reserved }, "{all}");
     }
-    assert_eq!(Places::of(8192).streams(), 5824);
-    assert_eq!(Places::of(1).streams(), 1);
+    assert_eq!(AdmissionLimits::of(8192).streams(), 5824);
+    assert_eq!(AdmissionLimits::of(1).streams(), 1);
 }
 
 #[test]
@@ -65,10 +65,17 @@ fn a_principal_may_have_as_many_as_it_leaves_free() {
     assert_eq!(fill(&mut admission, "bob", 100).len(), 2);
     assert_eq!(fill(&mut admission, "cid", 100).len(), 1);
     let (id, _) = admission.open();
-    assert_eq!(admission.identify(id, &"ann", false), Verdict::Refused(Full::Share { mine: 4 }));
-    assert_eq!(admission.identify(id, &"dot", false), Verdict::Admitted);
+    assert_eq!(
+        admission.identify(id, &"ann", false),
+        AdmissionDecision::Refused(LimitReached::PerCaller { mine: 4 })
+    );
+    assert_eq!(admission.identify(id, &"dot", false), AdmissionDecision::Admitted);
     let (newest, _) = admission.open();
-    assert_eq!(admission.identify(newest, &"eve", false), Verdict::InPlaceOf(id), "it is the only idle one");
+    assert_eq!(
+        admission.identify(newest, &"eve", false),
+        AdmissionDecision::Replacing(id),
+        "it is the only idle one"
+    );
 }
 
 #[test]
@@ -82,24 +89,33 @@ fn over_its_share_a_principal_gives_up_its_own_idle_connections() {
     for gone in [held[2], held[1]] {
         let (id, _) = admission.open();
         admission.begin(id);
-        assert_eq!(admission.identify(id, &"ann", false), Verdict::InPlaceOf(gone));
+        assert_eq!(admission.identify(id, &"ann", false), AdmissionDecision::Replacing(gone));
     }
     let (id, _) = admission.open();
-    assert_eq!(admission.identify(id, &"ann", false), Verdict::Refused(Full::Share { mine: 4 }));
+    assert_eq!(
+        admission.identify(id, &"ann", false),
+        AdmissionDecision::Refused(LimitReached::PerCaller { mine: 4 })
+    );
 }
 
 #[test]
 fn when_all_are_busy_only_the_administrator_gets_in() {
-    let places = Places { strangers: 3, callers: 2, reserved: 1 };
-    let mut admission = Admission::new(places);
+    let limits = AdmissionLimits { unauthenticated: 3, callers: 2, reserved: 1 };
+    let mut admission = Admission::new(limits);
     fill(&mut admission, "ann", 1);
     fill(&mut admission, "bob", 1);
     let (id, _) = admission.open();
-    assert_eq!(admission.identify(id, &"cid", false), Verdict::Refused(Full::All { callers: 2 }));
-    assert_eq!(admission.identify(id, &"root", true), Verdict::Admitted);
-    assert_eq!(admission.identify(id, &"root", true), Verdict::Admitted, "the next request on it");
+    assert_eq!(
+        admission.identify(id, &"cid", false),
+        AdmissionDecision::Refused(LimitReached::All { callers: 2 })
+    );
+    assert_eq!(admission.identify(id, &"root", true), AdmissionDecision::Admitted);
+    assert_eq!(admission.identify(id, &"root", true), AdmissionDecision::Admitted, "the next request on it");
     let (id, _) = admission.open();
-    assert_eq!(admission.identify(id, &"root", true), Verdict::Refused(Full::All { callers: 2 }));
+    assert_eq!(
+        admission.identify(id, &"root", true),
+        AdmissionDecision::Refused(LimitReached::All { callers: 2 })
+    );
 }
 
 #[test]
@@ -107,13 +123,13 @@ fn a_connection_that_changes_its_token_counts_once_and_what_is_closed_counts_no_
     let mut admission = admission();
     let (id, _) = admission.open();
     for who in ["ann", "bob", "bob", "ann"] {
-        assert_eq!(admission.identify(id, &who, false), Verdict::Admitted);
+        assert_eq!(admission.identify(id, &who, false), AdmissionDecision::Admitted);
     }
-    assert_eq!((admission.callers_all, admission.strangers, admission.callers.len()), (1, 0, 1));
+    assert_eq!((admission.callers_all, admission.unauthenticated, admission.callers.len()), (1, 0, 1));
     admission.close(id);
     admission.close(id);
-    assert_eq!((admission.callers_all, admission.strangers, admission.callers.len()), (0, 0, 0));
-    assert!(matches!(admission.identify(id, &"ann", false), Verdict::Refused(_)), "it was evicted");
+    assert_eq!((admission.callers_all, admission.unauthenticated, admission.callers.len()), (0, 0, 0));
+    assert!(matches!(admission.identify(id, &"ann", false), AdmissionDecision::Refused(_)), "it was evicted");
     admission.begin(id);
     admission.end(id);
     assert!(admission.connections.is_empty());

@@ -40,7 +40,7 @@ pub fn pass_cookies(scheme: Scheme, headers: &HeaderMap) -> impl Iterator<Item =
 }
 
 /// Takes our cookies out of a request. The others stay, in one header: HTTP/2 splits it.
-pub fn without_pass_cookies(headers: &mut HeaderMap) {
+pub fn strip_pass_cookies(headers: &mut HeaderMap) {
     let mut values = headers.get_all(COOKIE).iter();
     match (values.next(), values.next()) {
         (None, _) => return,
@@ -57,7 +57,7 @@ pub fn without_pass_cookies(headers: &mut HeaderMap) {
 
 /// Cookies that an app sets stay with its hostname, and none of them is named as ours: no preview sets
 /// cookies for its neighbours, or signs its visitors out.
-pub fn keep_host_only(headers: &mut HeaderMap) {
+pub fn make_cookies_host_only(headers: &mut HeaderMap) {
     let harmless =
         |value: &HeaderValue| host_only(value.as_bytes()).is_some_and(|kept| kept == value.as_bytes());
     if headers.get_all(SET_COOKIE).iter().all(harmless) {
@@ -163,7 +163,7 @@ mod tests {
         ];
         for (given, expected) in table {
             let mut headers = headers(&COOKIE, given);
-            without_pass_cookies(&mut headers);
+            strip_pass_cookies(&mut headers);
             assert_eq!(texts(&headers, &COOKIE), expected, "{given:?}");
         }
     }
@@ -182,7 +182,7 @@ mod tests {
         ];
         for (given, expected) in table {
             let mut headers = headers(&SET_COOKIE, given);
-            keep_host_only(&mut headers);
+            make_cookies_host_only(&mut headers);
             assert_eq!(texts(&headers, &SET_COOKIE), expected, "{given:?}");
         }
     }
@@ -203,13 +203,13 @@ mod tests {
             let lines = [first.concat(), second.concat()];
             let given: Vec<&str> = lines.iter().map(String::as_str).collect();
             let mut request = headers(&COOKIE, &given);
-            without_pass_cookies(&mut request);
+            strip_pass_cookies(&mut request);
             prop_assert!(request.get_all(COOKIE).iter().count() <= 1);
             for scheme in [Scheme::Http, Scheme::Https] {
                 prop_assert_eq!(pass_cookies(scheme, &request).count(), 0);
             }
             let mut answer = headers(&SET_COOKIE, &given);
-            keep_host_only(&mut answer);
+            make_cookies_host_only(&mut answer);
             for value in texts(&answer, &SET_COOKIE) {
                 let mut parts = value.split(';');
                 prop_assert!(!is_ours(parts.next().unwrap_or_default().as_bytes()));

@@ -13,17 +13,17 @@ mod driver_name;
 mod duration;
 pub mod edge;
 pub mod egress;
-mod explain;
+mod error_page;
 mod grant;
-mod heartbeat;
 mod idle;
+mod idle_traffic;
 pub mod json_schema;
 mod model_choice;
-mod pass;
-mod pass_url;
 mod pid_namespace;
 mod plan;
 mod preview;
+mod preview_pass;
+mod preview_pass_url;
 mod rate_limit;
 mod retry;
 mod sandbox;
@@ -38,7 +38,7 @@ pub use blueprint::{
     ttl_ms,
 };
 pub use budget::{Account, Bounds, Spent};
-pub use cookie::{keep_host_only, pass_cookie, pass_cookies, without_pass_cookies};
+pub use cookie::{make_cookies_host_only, pass_cookie, pass_cookies, strip_pass_cookies};
 pub use credential::{ADMIN_PREFIX, CredentialScanner, TOKEN_PREFIX};
 pub use death::Death;
 pub use disk_room::{DiskSample, DiskThresholds, Growth, fastest_growing};
@@ -46,19 +46,22 @@ pub use drift::{Drift, drift, restarted};
 pub use driver_name::{UNSUPPORTED_DRIVERS, unsupported_driver};
 pub use duration::{parse_duration_ms, rfc3339};
 #[cfg(test)]
-pub use explain::cases;
-pub use explain::{
-    Cause, Explanation, Facts, Lines, Link, Patience, Progress, can_be_reached, explain, progress,
+pub use error_page::cases as error_page_cases;
+pub use error_page::{
+    ErrorPage, LogExcerpt, NoResponse, OtherPreview, PreviewFacts, WaitMode, WaitProgress, explain,
+    is_reachable_from_preview, progress,
 };
 pub use grant::{GrantedModel, Terms};
-pub use heartbeat::Pulse;
 pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_inside_ms};
+pub use idle_traffic::HeartbeatDetector;
 pub use model_choice::{Offered, choose, missing};
-pub use pass::{BadPass, LinkId, PASS_PREFIX, Pass, Passes, Purpose};
-pub use pass_url::{Cleared, PATH_MAX_BYTES as PREVIEW_PATH_MAX_BYTES, cleared, url_with_pass};
 pub use pid_namespace::{PidNamespace, SandboxProcesses, is_in_other_namespace};
 pub use plan::{Desired, Observed, PlanStep, plan};
 pub use preview::{Preview, Previews, Scheme};
+pub use preview_pass::{LinkId, PASS_PREFIX, PassError, PassPurpose, PassSigner, PreviewPass};
+pub use preview_pass_url::{
+    PATH_MAX_BYTES as PREVIEW_PATH_MAX_BYTES, StrippedUrl, strip_passes, url_with_pass,
+};
 pub use rate_limit::{Rate, RateLimiter};
 pub use retry::{Backoff, Nature, Next, nature, nature_of_kind, next};
 pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};

@@ -7,8 +7,8 @@ pub const HEAD_MAX_BYTES: usize = 64 << 10;
 /// How long a browser may take to send a head, also the next one on a connection it keeps.
 pub const HEAD_MAX: Duration = Duration::from_secs(30);
 /// How long an app may take to begin its answer, once it has the request.
-pub const ANSWER_MAX_MS: u64 = 300_000;
-pub const ANSWER_MAX: Duration = Duration::from_millis(ANSWER_MAX_MS);
+pub const RESPONSE_MAX_MS: u64 = 300_000;
+pub const RESPONSE_MAX: Duration = Duration::from_millis(RESPONSE_MAX_MS);
 /// How long a request may be held for a sandbox on its way up.
 pub const HOLD_MAX: Duration = Duration::from_secs(30);
 /// How often a sandbox is woken that others put to sleep meanwhile.
@@ -18,26 +18,26 @@ pub const NAVIGATION_HOLD_MAX: Duration = Duration::from_secs(1);
 /// How long a port may take to be listened on once its sandbox is up.
 pub const LISTEN_MAX: Duration = Duration::from_secs(120);
 /// Flights of one sandbox at once: one for each port that somebody waits for.
-pub const FLIGHTS_MAX: usize = 8;
+pub const WAKES_MAX: usize = 8;
 /// How long one goes on that nobody watches: whoever is told to come again does.
 pub const UNWATCHED_MAX: Duration = Duration::from_secs(5);
 /// Between two tries of a port: first, longest.
 pub const TRY_MIN: Duration = Duration::from_millis(1);
 pub const TRY_MAX: Duration = Duration::from_millis(50);
 /// When runtimed is first asked what is on its way, and then how often.
-pub const ASK_FIRST: Duration = Duration::from_millis(20);
-pub const ASK_EVERY: Duration = Duration::from_millis(250);
+pub const STATUS_FIRST: Duration = Duration::from_millis(20);
+pub const STATUS_EVERY: Duration = Duration::from_millis(250);
 /// When an app's end is asked whether it has a request, and then how often until it has.
-pub const UNHEARD_MAX: Duration = Duration::from_millis(300);
+pub const DELIVERY_PROBE_EVERY: Duration = Duration::from_millis(300);
 /// How long a request keeps its turn at a port; a slow answer must not hold up the others.
-pub const TURN_MAX: Duration = Duration::from_secs(2);
+pub const PERMIT_MAX: Duration = Duration::from_secs(2);
 /// How long a line may have been idle for a request that must not be sent twice.
 pub const IDLE_UNREPEATABLE_MAX: Duration = Duration::from_secs(1);
 /// Descriptors that are not for previews, and those that a visit takes.
 pub const DESCRIPTORS_KEPT: u64 = 4096;
 pub const DESCRIPTORS_PER_VISIT: u64 = 2;
 /// The part of all connections that one sandbox, or one address that is not loopback, may have.
-pub const SHARE: usize = 2;
+pub const PEER_SHARE: usize = 2;
 /// Streams of one HTTP/2 connection.
 pub const STREAMS_MAX: u32 = 32;
 /// How long requests in flight may take when hostd shuts down.
@@ -45,14 +45,14 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// How long a browser may take nothing of what is sent to it.
 pub const PEER_SILENT_MAX_MS: u32 = 5 * 60_000;
 /// A connection on which nothing moves is asked so often whether its other end is there.
-pub const ALIVE_ASK_S: u32 = 60;
+pub const KEEPALIVE_S: u32 = 60;
 /// How long the other half of an upgraded connection goes on when one has ended.
 pub const HALF_CLOSED_MAX: Duration = Duration::from_secs(300);
 /// Pages that wait for a port at once, and between two looks for them.
-pub const WAITERS_MAX: usize = 512;
-pub const WAITER_LOOK: Duration = Duration::from_millis(500);
+pub const WAITING_PAGES_MAX: usize = 512;
+pub const WAITING_PAGE_LOOK: Duration = Duration::from_millis(500);
 /// How long one waits, and between two signs of life.
-pub const WAITER_MAX: Duration = Duration::from_secs(30 * 60);
+pub const WAITING_PAGE_MAX: Duration = Duration::from_secs(30 * 60);
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Between two looks for lines that nobody uses any more.
 pub const PRUNE_EVERY: Duration = Duration::from_secs(15);

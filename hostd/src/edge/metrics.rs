@@ -6,7 +6,7 @@ pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 /// Requests that an app answered, that were held first, and that were answered with an excuse.
 pub static SERVED: AtomicU64 = AtomicU64::new(0);
 pub static HELD: AtomicU64 = AtomicU64::new(0);
-pub static EXCUSED: AtomicU64 = AtomicU64::new(0);
+pub static ERROR_PAGES: AtomicU64 = AtomicU64::new(0);
 /// Connections that were upgraded.
 pub static UPGRADED: AtomicU64 = AtomicU64::new(0);
 

@@ -1,37 +1,35 @@
-//! Previews: every port of a sandbox under a hostname of its own, awake when someone looks.
+//! Previews: every port of a sandbox under a hostname of its own, woken when a request comes.
 //!
 //! ```text
-//!  browser ──▶ serve ──▶ visit ──▶ gate ──▶ hold (asleep? wake it, once) ──▶ pass ──▶ line ──▶ app
-//!                │                            │ too long, or it failed          │ 101
-//!                │                            ▼                                 ▼
-//!                │                          page: what happens, or why not    splice
-//!                └── one task per connection; the line to the app is driven by the same task
+//!  browser ──▶ serve ──▶ request ──▶ auth ──▶ wake (asleep? once for all requests) ──▶ forward ──▶ app
+//!                │                              │ too slow, or failed                    │ 101
+//!                │                              ▼                                        ▼
+//!                │                            error_page: what happens, or why not     splice
+//!                └── one task per connection; it drives the connection to the app, too
 //! ```
 //!
-//! Trusts nothing that comes from either side; changes no sandbox except by asking its owner.
+//! Trusts nothing that comes from either side; changes no sandbox except by asking its `SandboxActor`.
 
-mod begun;
-mod body;
-mod excuse;
-mod gate;
-mod hold;
+mod auth;
+mod error_page;
+mod forward;
 pub mod limits;
 pub mod metrics;
-mod page;
-mod pass;
-mod patience;
-mod rouse;
+mod peeked;
+mod progress_stream;
+mod request;
+mod response_body;
+mod response_timeout;
 mod serve;
+mod smuggling_guard;
 mod splice;
 mod state;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod visit;
-mod wait;
-mod wary;
+mod wake;
 
-pub use gate::Gate;
+pub use auth::PreviewAuth;
 pub use serve::serve;
 pub use state::{Edge, EdgeParts};
 pub use tls::Tls;

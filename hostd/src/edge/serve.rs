@@ -1,18 +1,18 @@
 //! Connections of browsers: HTTP/1.1 and HTTP/2, in clear text or by TLS, one task for each.
 
 use super::{
-    begun::Begun,
-    body::Answer,
     limits, metrics,
+    peeked::PeekedStream,
+    request::{ClientConnection, HandedOver, handle},
+    response_body::ResponseBody,
+    smuggling_guard::{HeadRecorder, RecordedHeads},
     splice::{AppEnd, splice},
     state::Edge,
     tls::Tls,
-    visit::{Arrival, HandedOver, visit},
-    wary::{Heads, Wary},
 };
 use crate::{
     backpressure::{Transfer, WindowBody, WindowIo, WriteWindow},
-    connections::{self, Accept, Crowd, Origin},
+    connections::{self, Accept, IpPrefix, ServeOptions},
 };
 use bytes::Bytes;
 use hyper::{
@@ -42,32 +42,32 @@ Connection: close\r\nRetry-After: 1\r\n\r\n\
 
 /// Serves until told to stop; then waits, so long, for requests in flight.
 pub async fn serve(listener: TcpListener, edge: Arc<Edge>) {
-    let crowd = Crowd {
-        most: edge.connections_max,
-        waits: false,
-        share: edge.share(),
-        full: FULL,
-        drain: limits::DRAIN_MAX,
-        refused: &metrics::REFUSED,
-        crew: Some(edge.crew.clone()),
+    let options = ServeOptions {
+        connections_max: edge.connections_max,
+        queue_when_full: false,
+        per_ip_max: edge.per_peer_max(),
+        full_response: FULL,
+        drain_max: limits::DRAIN_MAX,
+        refused_count: &metrics::REFUSED,
+        threads: Some(edge.threads.clone()),
     };
     let closing = edge.closing.clone();
-    let talk = move |stream: TcpStream, _| {
+    let serve_connection = move |stream: TcpStream, _| {
         // It lets go of this thread, and is taken up by the one that serves it.
         let (stream, edge) = (stream.into_std(), edge.clone());
         async move {
             match stream.and_then(TcpStream::from_std) {
-                Ok(stream) => talk(stream, edge).await,
+                Ok(stream) => serve_connection(stream, edge).await,
                 Err(error) => debug!(%error, "could not take up a connection"),
             }
         }
     };
-    connections::serve(Browsers(listener), crowd, talk, closing).await;
+    connections::serve(EdgeListener(listener), options, serve_connection, closing).await;
 }
 
-struct Browsers(TcpListener);
+struct EdgeListener(TcpListener);
 
-impl Accept for Browsers {
+impl Accept for EdgeListener {
     type Io = TcpStream;
     type Peer = IpAddr;
 
@@ -76,56 +76,56 @@ impl Accept for Browsers {
         stream.set_nodelay(true)?;
         // Upgraded connections may be silent for ever; who is gone must be noticed all the same.
         setsockopt(&stream, KeepAlive, &true)?;
-        setsockopt(&stream, TcpKeepIdle, &limits::ALIVE_ASK_S)?;
-        setsockopt(&stream, TcpKeepInterval, &limits::ALIVE_ASK_S)?;
+        setsockopt(&stream, TcpKeepIdle, &limits::KEEPALIVE_S)?;
+        setsockopt(&stream, TcpKeepInterval, &limits::KEEPALIVE_S)?;
         setsockopt(&stream, TcpKeepCount, &3)?;
         setsockopt(&stream, TcpUserTimeout, &limits::PEER_SILENT_MAX_MS)?;
         Ok((stream, from.ip()))
     }
 
-    fn origin(from: &IpAddr) -> Option<Origin> {
-        Origin::of(*from)
+    fn limited_ip(from: &IpAddr) -> Option<IpPrefix> {
+        IpPrefix::of(*from)
     }
 }
 
-async fn talk(stream: TcpStream, edge: Arc<Edge>) {
+async fn serve_connection(stream: TcpStream, edge: Arc<Edge>) {
     let ended = match &edge.tls {
-        Some(tls) => talk_by_tls(stream, tls.clone(), edge).await,
-        None => talk_in_clear(stream, edge).await,
+        Some(tls) => serve_tls(stream, tls.clone(), edge).await,
+        None => serve_clear_text(stream, edge).await,
     };
     if let Err(error) = ended {
         debug!(%error, "a connection to a preview ended badly");
     }
 }
 
-async fn talk_in_clear(stream: TcpStream, edge: Arc<Edge>) -> io::Result<()> {
-    let (second, stream) = tokio::select! {
+async fn serve_clear_text(stream: TcpStream, edge: Arc<Edge>) -> io::Result<()> {
+    let (http2, stream) = tokio::select! {
         // Nothing was asked yet.
         () = edge.closing.cancelled() => return Ok(()),
-        begun = timeout(limits::HEAD_MAX, Begun::hear(stream)) => begun??,
+        peeked = timeout(limits::HEAD_MAX, PeekedStream::detect_http2(stream)) => peeked??,
     };
-    talk_http(second, stream, edge).await
+    serve_http(http2, stream, edge).await
 }
 
-async fn talk_by_tls(stream: TcpStream, tls: Tls, edge: Arc<Edge>) -> io::Result<()> {
+async fn serve_tls(stream: TcpStream, tls: Tls, edge: Arc<Edge>) -> io::Result<()> {
     let stream = tokio::select! {
         // Nothing was asked yet.
         () = edge.closing.cancelled() => return Ok(()),
         stream = tls.accept(stream) => stream?,
     };
-    let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    talk_http(second, stream, edge).await
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    serve_http(http2, stream, edge).await
 }
 
 /// Boxed: what HTTP needs is given back before a connection becomes something else.
-async fn talk_http<T>(second: bool, stream: T, edge: Arc<Edge>) -> io::Result<()>
+async fn serve_http<T>(http2: bool, stream: T, edge: Arc<Edge>) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    if second {
-        return Box::pin(talk_http2(stream, edge)).await;
+    if http2 {
+        return Box::pin(serve_http2(stream, edge)).await;
     }
-    let upgraded = Box::pin(talk_http1(stream, edge.clone())).await?;
+    let upgraded = Box::pin(serve_http1(stream, edge.clone())).await?;
     let Some(Upgraded { stream, sent, app }) = upgraded else { return Ok(()) };
     let spliced = Box::pin(splice(stream, sent, app, &edge.fleet));
     // When hostd ends both ends see it closed, as when it is killed.
@@ -140,23 +140,23 @@ struct Upgraded<T> {
     app: AppEnd,
 }
 
-async fn talk_http1<T>(stream: T, edge: Arc<Edge>) -> io::Result<Option<Upgraded<T>>>
+async fn serve_http1<T>(stream: T, edge: Arc<Edge>) -> io::Result<Option<Upgraded<T>>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let heads = Arc::new(Heads::default());
+    let heads = Arc::new(RecordedHeads::default());
     let window = Arc::<WriteWindow>::default();
-    let arrival = Arc::new(Arrival::by_http1(edge.clone(), heads.clone(), window.clone()));
+    let client = Arc::new(ClientConnection::http1(edge.clone(), heads.clone(), window.clone()));
     let service = {
-        let (arrival, window) = (arrival.clone(), window.clone());
+        let (client, window) = (client.clone(), window.clone());
         service_fn(move |request: Request<Incoming>| {
-            let (visit, window) = (visit(arrival.clone(), request), window.clone());
+            let (response, window) = (handle(client.clone(), request), window.clone());
             Box::pin(async move {
-                let bounded = |body: Answer| {
+                let bounded = |body: ResponseBody| {
                     let transfer = Transfer::new(body.source(), window);
                     WindowBody::new(body, transfer)
                 };
-                Ok::<_, HandedOver>(visit.await?.map(bounded))
+                Ok::<_, HandedOver>(response.await?.map(bounded))
             })
         })
     };
@@ -164,7 +164,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits::HEAD_MAX)
         .max_header_size(limits::HEAD_MAX_BYTES)
-        .serve_connection(TokioIo::new(WindowIo::new(Wary::new(stream, heads), window)), service);
+        .serve_connection(TokioIo::new(WindowIo::new(HeadRecorder::new(stream, heads), window)), service);
     let ended = tokio::select! {
         ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => ended,
         // The request in flight is finished below, and no other one is begun.
@@ -175,7 +175,7 @@ where
     };
     let parts = connection.into_parts();
     let mut stream = parts.io.into_inner().into_inner().stream;
-    if let Some(app) = arrival.taken() {
+    if let Some(app) = client.take_app_end() {
         return Ok(Some(Upgraded { stream, sent: parts.read_buf, app }));
     }
     ended.map_err(io::Error::other)?;
@@ -183,22 +183,22 @@ where
     Ok(None)
 }
 
-pub(super) async fn talk_http2<T>(stream: T, edge: Arc<Edge>) -> io::Result<()>
+pub(super) async fn serve_http2<T>(stream: T, edge: Arc<Edge>) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let arrival = Arc::new(Arrival::by_http2(edge.clone()));
+    let client = Arc::new(ClientConnection::http2(edge.clone()));
     let asked = Arc::new(Notify::new());
     let service = {
         let asked = asked.clone();
         service_fn(move |request: Request<Incoming>| {
             asked.notify_one();
-            Box::pin(visit(arrival.clone(), request))
+            Box::pin(handle(client.clone(), request))
         })
     };
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .keep_alive_interval(Duration::from_secs(limits::ALIVE_ASK_S.into()))
+        .keep_alive_interval(Duration::from_secs(limits::KEEPALIVE_S.into()))
         .max_concurrent_streams(limits::STREAMS_MAX)
         .max_header_list_size(u32::try_from(limits::HEAD_MAX_BYTES).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);
@@ -221,6 +221,6 @@ mod tests {
 
     #[test]
     fn the_answer_that_is_said_by_hand_is_an_answer() {
-        crate::connections::check_said_by_hand(FULL);
+        crate::connections::check_raw_response(FULL);
     }
 }

@@ -1,11 +1,11 @@
 //! An upgraded connection: bytes both ways, whatever they mean. A buffer exists only while something is in
 //! it, so a silent one costs its two sockets and little else.
 
-use super::{limits::HALF_CLOSED_MAX, rouse::rouse};
+use super::{limits::HALF_CLOSED_MAX, wake::thaw_same_epoch};
 use crate::{
-    backpressure::read_piece,
+    backpressure::read_chunk,
     reconcile::{Fleet, RequestPermit},
-    upstream::Taken,
+    upstream::UpgradedConnection,
 };
 use bytes::Bytes;
 use std::{
@@ -19,7 +19,7 @@ use tokio::{
 
 /// The app's end, and what belongs to it.
 pub struct AppEnd {
-    pub taken: Taken,
+    pub connection: UpgradedConnection,
     pub visit: RequestPermit,
 }
 
@@ -28,36 +28,36 @@ pub async fn splice<T>(browser: T, sent: Bytes, app: AppEnd, fleet: &Fleet) -> i
 where
     T: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let AppEnd { taken: Taken { stream, said, epoch, place: _place }, visit } = app;
+    let AppEnd { connection: UpgradedConnection { stream, read_ahead, epoch, permit: _permit }, visit } = app;
     let site = visit.site();
     let (mut from_browser, mut to_browser) = split(browser);
     let (mut from_app, mut to_app) = split(stream);
     let mut traffic = site.traffic.stream();
     let inward = async {
-        let mut piece = sent;
+        let mut chunk = sent;
         loop {
-            if !piece.is_empty() {
-                traffic.moved(piece.len());
-                rouse(site, fleet, epoch).await?;
-                to_app.write_all(&piece).await?;
+            if !chunk.is_empty() {
+                traffic.record_bytes(chunk.len());
+                thaw_same_epoch(site, fleet, epoch).await?;
+                to_app.write_all(&chunk).await?;
             }
             // What was passed on is not held while nothing comes.
-            drop(mem::take(&mut piece));
-            piece = read_piece(&mut from_browser).await?;
-            if piece.is_empty() {
+            drop(mem::take(&mut chunk));
+            chunk = read_chunk(&mut from_browser).await?;
+            if chunk.is_empty() {
                 return to_app.shutdown().await;
             }
         }
     };
     let outward = async {
-        let mut piece = said;
+        let mut chunk = read_ahead;
         loop {
-            to_browser.write_all(&piece).await?;
+            to_browser.write_all(&chunk).await?;
             // TLS may keep what it could not send at once.
             to_browser.flush().await?;
-            drop(mem::take(&mut piece));
-            piece = read_piece(&mut from_app).await?;
-            if piece.is_empty() {
+            drop(mem::take(&mut chunk));
+            chunk = read_chunk(&mut from_app).await?;
+            if chunk.is_empty() {
                 return to_browser.shutdown().await;
             }
         }

@@ -1,9 +1,9 @@
 //! What all visits share.
 
-use super::{gate::Gate, hold::Flights, limits, tls::Tls};
+use super::{auth::PreviewAuth, limits, tls::Tls, wake::Wakes};
 use crate::{
+    connection_threads::ConnectionThreads,
     core::Previews,
-    crew::Crew,
     reconcile::{Fleet, PreviewTarget, RequestPermit},
 };
 use nix::sys::resource::{Resource, getrlimit};
@@ -15,48 +15,48 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub struct EdgeParts {
     pub fleet: Fleet,
     pub previews: Previews,
-    pub gate: Gate,
+    pub auth: PreviewAuth,
     pub tls: Option<Tls>,
 }
 
 pub struct Edge {
     pub(super) fleet: Fleet,
     pub(super) previews: Previews,
-    pub(super) gate: Gate,
+    pub(super) auth: PreviewAuth,
     /// Without it, in clear text.
     pub(super) tls: Option<Tls>,
-    pub(super) flights: Flights,
+    pub(super) wakes: Wakes,
     /// Visits that there may be at once.
     pub(super) visits: Arc<Semaphore>,
     /// Pages that wait for a port.
-    pub(super) waiters: Arc<Semaphore>,
+    pub(super) waiting_pages: Arc<Semaphore>,
     /// What outlives the request that began it.
     pub(super) work: TaskTracker,
     pub(super) closing: CancellationToken,
     pub(super) connections_max: usize,
-    pub(super) crew: Crew,
+    pub(super) threads: ConnectionThreads,
 }
 
 impl Edge {
     pub fn start(parts: EdgeParts, closing: CancellationToken) -> io::Result<Arc<Self>> {
-        let EdgeParts { fleet, previews, gate, tls } = parts;
-        let (flights, work, connections_max) = (Flights::default(), TaskTracker::new(), connections_max());
+        let EdgeParts { fleet, previews, auth, tls } = parts;
+        let (wakes, work, connections_max) = (Wakes::default(), TaskTracker::new(), connections_max());
         // Each has one descriptor at the app's end: as many as there are for connections.
         let visits = Arc::new(Semaphore::new(connections_max));
-        let waiters = Arc::new(Semaphore::new(limits::WAITERS_MAX));
-        let crew = Crew::start("edge")?;
+        let waiting_pages = Arc::new(Semaphore::new(limits::WAITING_PAGES_MAX));
+        let threads = ConnectionThreads::start("edge")?;
         Ok(Arc::new(Self {
             fleet,
             previews,
-            gate,
+            auth,
             tls,
-            flights,
+            wakes,
             visits,
-            waiters,
+            waiting_pages,
             work,
             closing,
             connections_max,
-            crew,
+            threads,
         }))
     }
 
@@ -69,20 +69,20 @@ impl Edge {
                 () = sleep(limits::PRUNE_EVERY) => {}
             }
             for site in self.fleet.preview_targets() {
-                site.lines.prune();
+                site.connections.prune();
             }
         }
     }
 
     /// One more visit, unless there are too many, of this sandbox or of all.
     pub(super) fn visit(&self, site: &Arc<PreviewTarget>) -> Option<RequestPermit> {
-        let place = self.visits.clone().try_acquire_owned().ok()?;
-        site.visit(self.share(), place)
+        let permit = self.visits.clone().try_acquire_owned().ok()?;
+        site.visit(self.per_peer_max(), permit)
     }
 
     /// What one sandbox, or one address, may have.
-    pub(super) fn share(&self) -> usize {
-        self.connections_max / limits::SHARE
+    pub(super) fn per_peer_max(&self) -> usize {
+        self.connections_max / limits::PEER_SHARE
     }
 }
 

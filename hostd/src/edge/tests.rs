@@ -1,18 +1,16 @@
 //! An edge over sandboxes in memory: they run, nothing listens in them, and what they tell is not understood.
 
 use super::{
-    Edge, EdgeParts, Gate,
-    excuse::{Unserved, Visitor},
-    limits,
-    page::Reader,
-    pass::Trouble,
-    serve,
-    serve::talk_http2,
+    Edge, EdgeParts, PreviewAuth,
+    error_page::{Format, Visitor},
+    forward::dial_failed,
+    limits, serve,
+    serve::serve_http2,
 };
 use crate::{
-    core::{Passes, Preview, Previews, Scheme},
+    core::{PassSigner, Preview, Previews, Scheme},
     driver::{Driver, fake::FakeDriver},
-    links::Links,
+    preview_links::PreviewLinks,
     reconcile::{
         Clock, PreviewTarget, Timing,
         tests::fixture::{new_sandbox, open, timing},
@@ -35,14 +33,14 @@ use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct World {
+struct EdgeFixture {
     edge: Arc<Edge>,
     driver: Arc<FakeDriver>,
     closing: CancellationToken,
     _dir: TempDir,
 }
 
-impl World {
+impl EdgeFixture {
     async fn new() -> Self {
         let (dir, driver) = (tempfile::tempdir().unwrap(), Arc::new(FakeDriver::default()));
         // Nobody interferes.
@@ -54,10 +52,10 @@ impl World {
             port: 80,
             visibility: Visibility::Public,
         };
-        let links = Links::new(fleet.store().clone(), Passes::new(&[7; 32], previews.clone()));
-        let gate = Gate::new(links, "slipway_admin", previews.clone(), Clock::new());
+        let links = PreviewLinks::new(fleet.store().clone(), PassSigner::new(&[7; 32], previews.clone()));
+        let auth = PreviewAuth::new(links, "slipway_admin", previews.clone(), Clock::new());
         let closing = CancellationToken::new();
-        let edge = Edge::start(EdgeParts { fleet, previews, gate, tls: None }, closing.clone()).unwrap();
+        let edge = Edge::start(EdgeParts { fleet, previews, auth, tls: None }, closing.clone()).unwrap();
         Self { edge, driver, closing, _dir: dir }
     }
 
@@ -70,7 +68,10 @@ impl World {
     }
 
     /// Connections that have said this, and what serves them.
-    async fn said<const N: usize>(&self, first: [&[u8]; N]) -> ([TcpStream; N], impl Future<Output = ()>) {
+    async fn connected<const N: usize>(
+        &self,
+        first: [&[u8]; N],
+    ) -> ([TcpStream; N], impl Future<Output = ()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(serve(listener, self.edge.clone()));
@@ -90,77 +91,80 @@ impl World {
 
 #[tokio::test]
 async fn a_sandbox_has_few_flights_and_none_that_nobody_watches() {
-    let world = World::new().await;
-    let (site, other) = (world.site(1).await, world.site(2).await);
-    let fly = |site: &Arc<PreviewTarget>, port| world.edge.flight(site, Preview { sandbox: site.id, port });
-    let most = u16::try_from(limits::FLIGHTS_MAX).unwrap();
-    let flights: Vec<_> = (0..most).map(|number| fly(&site, 3000 + number)).collect();
-    assert!(flights.iter().all(Option::is_some));
-    assert!(fly(&site, 4000).is_none(), "one too many");
-    assert!(fly(&site, 3000).is_some(), "which goes already");
-    assert!(fly(&other, 4000).is_some(), "of another sandbox");
-    let watched = world.edge.going(Preview { sandbox: site.id, port: 3000 });
-    drop(flights);
+    let fixture = EdgeFixture::new().await;
+    let (site, other) = (fixture.site(1).await, fixture.site(2).await);
+    let wake = |site: &Arc<PreviewTarget>, port| fixture.edge.wake(site, Preview { sandbox: site.id, port });
+    let most = u16::try_from(limits::WAKES_MAX).unwrap();
+    let wakes: Vec<_> = (0..most).map(|number| wake(&site, 3000 + number)).collect();
+    assert!(wakes.iter().all(Option::is_some));
+    assert!(wake(&site, 4000).is_none(), "one too many");
+    assert!(wake(&site, 3000).is_some(), "which goes already");
+    assert!(wake(&other, 4000).is_some(), "of another sandbox");
+    let watched = fixture.edge.running_wake(Preview { sandbox: site.id, port: 3000 });
+    drop(wakes);
     let few = async {
-        while fly(&site, 4000).is_none() {
+        while wake(&site, 4000).is_none() {
             sleep(Duration::from_millis(50)).await;
         }
     };
     timeout(PATIENCE, few).await.expect("they go on without anybody");
-    assert!(watched.is_some() && world.edge.going(Preview { sandbox: site.id, port: 3000 }).is_some());
-    world.closing.cancel();
+    assert!(
+        watched.is_some() && fixture.edge.running_wake(Preview { sandbox: site.id, port: 3000 }).is_some()
+    );
+    fixture.closing.cancel();
 }
 
 #[tokio::test]
 async fn who_waits_for_a_silent_sandbox_to_tell_does_not_wait_for_those_before_him() {
-    let world = World::new().await;
-    let site = world.site(1).await;
-    world.driver.freeze(&site.id).await.unwrap();
+    let fixture = EdgeFixture::new().await;
+    let site = fixture.site(1).await;
+    fixture.driver.freeze(&site.id).await.unwrap();
     let begun = Instant::now();
     let told = tokio::join!(site.status(), site.status(), site.status(), site.status(), site.status());
     assert!(matches!(told, (None, None, None, None, None)));
     // Each of them takes two seconds.
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
-    world.closing.cancel();
+    fixture.closing.cancel();
 }
 
 #[tokio::test]
 async fn all_visits_together_have_a_limit_and_pages_that_wait_for_one_sandbox() {
-    let world = World::new().await;
-    let (site, other) = (world.site(1).await, world.site(2).await);
-    let free = world.edge.visits.available_permits();
-    let others = world.edge.visits.clone().try_acquire_many_owned(u32::try_from(free - 1).unwrap()).unwrap();
-    let last = world.edge.visit(&site);
-    assert!(last.is_some() && world.edge.visit(&other).is_none());
+    let fixture = EdgeFixture::new().await;
+    let (site, other) = (fixture.site(1).await, fixture.site(2).await);
+    let free = fixture.edge.visits.available_permits();
+    let others =
+        fixture.edge.visits.clone().try_acquire_many_owned(u32::try_from(free - 1).unwrap()).unwrap();
+    let last = fixture.edge.visit(&site);
+    assert!(last.is_some() && fixture.edge.visit(&other).is_none());
     drop(last);
-    assert!(world.edge.visit(&other).is_some());
+    assert!(fixture.edge.visit(&other).is_some());
     drop(others);
-    let waiting: Vec<_> = std::iter::from_fn(|| site.wait()).take(limits::WAITERS_MAX).collect();
-    assert!(waiting.len() < limits::WAITERS_MAX, "one sandbox takes all places");
+    let waiting: Vec<_> = std::iter::from_fn(|| site.wait()).take(limits::WAITING_PAGES_MAX).collect();
+    assert!(waiting.len() < limits::WAITING_PAGES_MAX, "one sandbox takes all places");
     assert!(other.wait().is_some());
-    world.closing.cancel();
+    fixture.closing.cancel();
 }
 
 #[tokio::test]
 async fn who_has_said_too_little_and_leaves_is_let_go() {
-    let world = World::new().await;
-    let ([mut stream], _serving) = world.said([b"PRI"]).await;
+    let fixture = EdgeFixture::new().await;
+    let ([mut stream], _serving) = fixture.connected([b"PRI"]).await;
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
     let ended = timeout(limits::HEAD_MAX / 2, stream.read_to_end(&mut rest)).await;
     ended.expect("it is kept").unwrap();
-    world.closing.cancel();
+    fixture.closing.cancel();
 }
 
 #[tokio::test]
 async fn who_has_asked_for_nothing_yet_does_not_hold_up_the_end() {
-    let world = World::new().await;
+    let fixture = EdgeFixture::new().await;
     let asks = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let ([mut silent, mut unclear, mut asking], serving) = world.said([b"", b"PRI", asks]).await;
+    let ([mut silent, mut unclear, mut asking], serving) = fixture.connected([b"", b"PRI", asks]).await;
     // The others were accepted before it.
     asking.read_to_end(&mut Vec::new()).await.unwrap();
     let begun = Instant::now();
-    world.closing.cancel();
+    fixture.closing.cancel();
     for stream in [&mut silent, &mut unclear] {
         let read = timeout(PATIENCE, stream.read(&mut [0])).await.expect("it is closed");
         assert!(matches!(read, Ok(0) | Err(_)));
@@ -171,17 +175,17 @@ async fn who_has_asked_for_nothing_yet_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn what_could_not_even_be_tried_is_not_told_as_a_closed_port() {
-    let world = World::new().await;
-    let site = world.site(1).await;
+    let fixture = EdgeFixture::new().await;
+    let site = fixture.site(1).await;
     let preview = Preview { sandbox: site.id, port: 3000 };
-    let visitor = Visitor { preview, reader: Reader::of(&Method::GET, &HeaderMap::new()), known: true };
+    let visitor = Visitor { preview, format: Format::of(&Method::GET, &HeaderMap::new()), trusted: true };
     for (kind, wanted) in [(ErrorKind::ResourceBusy, "too_many"), (ErrorKind::ConnectionRefused, "timed_out")]
     {
-        let unserved = Unserved::Trouble(Trouble::Dial(kind.into()));
-        let answer = world.edge.excuse(&visitor, &site, unserved).await;
+        let unserved = dial_failed(&kind.into());
+        let answer = fixture.edge.error_response(&visitor, &site, unserved).await;
         assert_eq!(answer.headers()["x-slipway-error"], wanted, "{kind}");
     }
-    world.closing.cancel();
+    fixture.closing.cancel();
 }
 
 /// A client of HTTP/2 that is there, and asks for nothing.
@@ -201,11 +205,11 @@ async fn is_there(mut stream: DuplexStream) {
 
 #[tokio::test]
 async fn who_speaks_http_2_and_asks_for_nothing_is_let_go() {
-    let world = World::new().await;
+    let fixture = EdgeFixture::new().await;
     let (theirs, ours) = duplex(64 << 10);
     tokio::time::pause();
-    let talked = async { tokio::join!(is_there(theirs), talk_http2(ours, world.edge.clone())) };
+    let talked = async { tokio::join!(is_there(theirs), serve_http2(ours, fixture.edge.clone())) };
     let (_, ended) = timeout(3 * limits::HEAD_MAX, talked).await.expect("it is kept");
     ended.unwrap();
-    world.closing.cancel();
+    fixture.closing.cancel();
 }

@@ -15,7 +15,7 @@ mod tests;
 
 pub use files::TlsError;
 
-use files::{Pair, Stamps};
+use files::{CertPair, Stamps};
 use std::{
     io,
     path::Path,
@@ -33,28 +33,28 @@ use tracing::{info, warn};
 /// How long a client may take to agree on keys.
 const HANDSHAKE_MAX_MS: u64 = 10_000;
 /// Between two looks at the files.
-const LOOK_EVERY_MS: u64 = 1_000;
+const CHECK_EVERY_MS: u64 = 1_000;
 
 /// A clone is the same one.
 #[derive(Clone)]
 pub struct Tls {
-    pair: Pair,
-    current: Arc<Mutex<Current>>,
+    pair: CertPair,
+    current: Arc<Mutex<CurrentConfig>>,
 }
 
-struct Current {
+struct CurrentConfig {
     config: Arc<ServerConfig>,
     /// What the files were when they were last read, also if they were broken.
     seen: Stamps,
-    looked: Instant,
+    checked: Instant,
 }
 
 impl Tls {
     pub fn load(cert: &Path, key: &Path) -> Result<Self, TlsError> {
-        let pair = Pair { cert: cert.to_owned(), key: key.to_owned() };
+        let pair = CertPair { cert: cert.to_owned(), key: key.to_owned() };
         // Before they are read: what changes meanwhile is seen at the next look.
         let seen = pair.stamps();
-        let current = Current { config: pair.read()?, seen, looked: Instant::now() };
+        let current = CurrentConfig { config: pair.read()?, seen, checked: Instant::now() };
         Ok(Self { pair, current: Arc::new(Mutex::new(current)) })
     }
 
@@ -72,15 +72,15 @@ impl Tls {
     async fn config(&self, now: Instant) -> Arc<ServerConfig> {
         let seen = {
             let mut current = self.current();
-            if now.saturating_duration_since(current.looked) < Duration::from_millis(LOOK_EVERY_MS) {
+            if now.saturating_duration_since(current.checked) < Duration::from_millis(CHECK_EVERY_MS) {
                 return current.config.clone();
             }
             // Whoever comes meanwhile uses what there is.
-            current.looked = now;
+            current.checked = now;
             current.seen
         };
         let pair = self.pair.clone();
-        let found = spawn_blocking(move || look(&pair, seen)).await.ok().flatten();
+        let found = spawn_blocking(move || reload_if_changed(&pair, seen)).await.ok().flatten();
         let mut current = self.current();
         if let Some((seen, config)) = found {
             current.seen = seen;
@@ -95,14 +95,14 @@ impl Tls {
         current.config.clone()
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
+    fn current(&self) -> MutexGuard<'_, CurrentConfig> {
         // Whole after every statement that changes it.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What the files are now, if that is not what they were.
-fn look(pair: &Pair, seen: Stamps) -> Option<(Stamps, Result<Arc<ServerConfig>, TlsError>)> {
+fn reload_if_changed(pair: &CertPair, seen: Stamps) -> Option<(Stamps, Result<Arc<ServerConfig>, TlsError>)> {
     let now = pair.stamps();
     (now != seen).then(|| (now, pair.read()))
 }

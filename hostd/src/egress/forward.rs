@@ -7,7 +7,7 @@ use super::{
     refusal::Refusal,
     trip::{Trip, Way},
 };
-use crate::{backpressure::Source, core::egress::Asked, upstream::BodyError};
+use crate::{backpressure::SourceWindow, core::egress::Asked, upstream::BodyError};
 use axum::body::Body;
 use hyper::{
     HeaderMap, Method, Request, Response, Uri,
@@ -82,7 +82,7 @@ pub async fn pass(
     let (mut parts, body) = answer.into_parts();
     without_hops(&mut parts.headers);
     let body = Counted::new(Some(body), trip, Way::Down);
-    parts.extensions.insert(Source(line.window.clone()));
+    parts.extensions.insert(SourceWindow(line.window.clone()));
     Ok(Response::from_parts(parts, Body::new(Coming { line: Some(line), body, cut })))
 }
 

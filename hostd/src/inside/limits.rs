@@ -19,11 +19,11 @@ pub const HEAD_MAX_BYTES: usize = 64 << 10;
 pub const HEADERS_MAX: usize = 128;
 pub const BODY_MAX_BYTES: usize = 64 << 10;
 pub const BODY_MAX_MS: u64 = 10_000;
-/// After this a connection takes no further request. The answer that is on its way goes on: whoever gives it ends
+/// AfterHttp this a connection takes no further request. The answer that is on its way goes on: whoever gives it ends
 /// it when nothing moves, and this is only for what nobody thought of.
 pub const CONNECTION_MAX_MS: u64 = 300_000;
 pub const LAST_ANSWER_MAX_MS: u64 = 6 * 3_600_000;
-/// After a listener could not be opened: first, longest.
+/// AfterHttp a listener could not be opened: first, longest.
 pub const AGAIN_MIN_MS: u64 = 20;
 pub const AGAIN_MAX_MS: u64 = 5_000;
 /// How long a sandbox that comes up waits for its door. Then it comes up without, and it is tried on.

@@ -5,17 +5,17 @@
 //!  sandboxed code ──127.0.0.1:900──▶ door (one per sandbox) ──▶ route ──▶ answer
 //! ```
 //!
-//! **Who calls is which door accepted**, and never anything in the request: nothing in here looks up a
+//! **Who calls is which door accepted**, and never anything in the request: nothing in context looks up a
 //! sandbox by what a caller says. A door belongs to the owner of its sandbox (`reconcile`), who opens it on
 //! the way up and drops it when the sandbox is gone: its sockets keep the namespace alive.
 
-mod answer;
-mod door;
+mod connection_limits;
 mod limits;
-mod page;
-mod places;
+mod listener;
+mod respond;
 mod route;
 mod status;
+mod status_page;
 
-pub use door::{Door, Inside};
-pub use status::Guest;
+pub use listener::{InsideListener, InsideServer};
+pub use status::ServedSandbox;

@@ -9,7 +9,7 @@ use protocol::{
 
 /// What there is inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
+pub enum Route {
     /// The page about the sandbox.
     Status {
         html: bool,
@@ -22,8 +22,8 @@ pub enum Offer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// A page in a browser can be made to ask here under a name of its own (DNS rebinding).
+pub enum RequestError {
+    /// A page in a browser can be made to ask context under a name of its own (DNS rebinding).
     #[error("this is served as localhost, 127.0.0.1 and [::1] only")]
     Name,
     #[error("there is no such path here; see /")]
@@ -38,7 +38,7 @@ pub enum Refusal {
     TooMany,
 }
 
-impl Refusal {
+impl RequestError {
     pub fn error(self) -> ApiError {
         let code = match self {
             Self::Name => ApiErrorCode::Forbidden,
@@ -52,25 +52,25 @@ impl Refusal {
     }
 }
 
-pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Offer, Refusal> {
+pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Route, RequestError> {
     // Whoever asks a proxy names a host in the request line; without a port that is another server than this.
     let ours = |name: &str| is_ours(name) && name.ends_with(&format!(":{HOSTD_PORT_IN_SANDBOX}"));
     if method == Method::CONNECT || uri.authority().is_some_and(|name| !ours(name.as_str())) {
-        return Ok(Offer::Outside);
+        return Ok(Route::Outside);
     }
     let mut hosts = headers.get_all(HOST).iter().map(|value| value.to_str().unwrap_or_default());
-    let (host, second) = (hosts.next().ok_or(Refusal::Name)?, hosts.next());
+    let (host, second) = (hosts.next().ok_or(RequestError::Name)?, hosts.next());
     let named = uri.authority().map(|authority| authority.as_str());
     if second.is_some() || !is_ours(host) || named.is_some_and(|name| !is_ours(name)) {
-        return Err(Refusal::Name);
+        return Err(RequestError::Name);
     }
-    let offer = match uri.path() {
-        "/" => Offer::Status { html: wants_html(headers) },
-        "/healthz" => Offer::Health,
-        path if path.starts_with("/model/") => return Ok(Offer::Model),
-        _ => return Err(Refusal::Path),
+    let route = match uri.path() {
+        "/" => Route::Status { html: wants_html(headers) },
+        "/healthz" => Route::Health,
+        path if path.starts_with("/model/") => return Ok(Route::Model),
+        _ => return Err(RequestError::Path),
     };
-    if method == Method::GET { Ok(offer) } else { Err(Refusal::Method) }
+    if method == Method::GET { Ok(route) } else { Err(RequestError::Method) }
 }
 
 fn is_ours(authority: &str) -> bool {
@@ -82,7 +82,7 @@ fn is_ours(authority: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<Offer, Refusal> {
+    fn asked(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<Route, RequestError> {
         let mut request = hyper::Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn only_names_of_loopback_are_served() {
         for good in ["localhost", "LOCALHOST:900", "127.0.0.1", "127.0.0.1:900", "[::1]", "[::1]:900"] {
-            assert_eq!(asked("GET", "/healthz", &[("host", good)]), Ok(Offer::Health), "{good}");
+            assert_eq!(asked("GET", "/healthz", &[("host", good)]), Ok(Route::Health), "{good}");
         }
         let bad = [
             "evil.example",
@@ -110,34 +110,34 @@ mod tests {
             "localhost:900:900",
         ];
         for bad in bad {
-            assert_eq!(asked("GET", "/healthz", &[("host", bad)]), Err(Refusal::Name), "{bad}");
+            assert_eq!(asked("GET", "/healthz", &[("host", bad)]), Err(RequestError::Name), "{bad}");
         }
-        assert_eq!(asked("GET", "/", &[]), Err(Refusal::Name), "no Host");
+        assert_eq!(asked("GET", "/", &[]), Err(RequestError::Name), "no Host");
         let twice = [("host", "localhost"), ("host", "localhost")];
-        assert_eq!(asked("GET", "/", &twice), Err(Refusal::Name));
+        assert_eq!(asked("GET", "/", &twice), Err(RequestError::Name));
         // Somebody who asks a proxy: who that is for is judged there.
         for outside in ["http://localhost/healthz", "http://127.0.0.1/healthz", "http://localhost:80/healthz"]
         {
-            assert_eq!(asked("GET", outside, &[("host", "localhost")]), Ok(Offer::Outside), "{outside}");
+            assert_eq!(asked("GET", outside, &[("host", "localhost")]), Ok(Route::Outside), "{outside}");
         }
-        let here = asked("GET", "http://localhost:900/healthz", &[("host", "localhost:900")]);
-        assert_eq!(here, Ok(Offer::Health));
-        assert_eq!(asked("GET", "http://evil.example/", &[("host", "localhost")]), Ok(Offer::Outside));
+        let context = asked("GET", "http://localhost:900/healthz", &[("host", "localhost:900")]);
+        assert_eq!(context, Ok(Route::Health));
+        assert_eq!(asked("GET", "http://evil.example/", &[("host", "localhost")]), Ok(Route::Outside));
     }
 
     #[test]
     fn what_there_is_is_found_and_everything_else_is_refused() {
         let table = [
-            ("GET", "/", Ok(Offer::Status { html: false })),
-            ("GET", "/?x=1", Ok(Offer::Status { html: false })),
-            ("GET", "/healthz", Ok(Offer::Health)),
-            ("GET", "/healthz/", Err(Refusal::Path)),
-            ("GET", "//", Err(Refusal::Path)),
-            ("GET", "/v1/sandboxes", Err(Refusal::Path)),
-            ("POST", "/v1/sandboxes", Err(Refusal::Path)),
-            ("POST", "/", Err(Refusal::Method)),
-            ("HEAD", "/", Err(Refusal::Method)),
-            ("DELETE", "/healthz", Err(Refusal::Method)),
+            ("GET", "/", Ok(Route::Status { html: false })),
+            ("GET", "/?x=1", Ok(Route::Status { html: false })),
+            ("GET", "/healthz", Ok(Route::Health)),
+            ("GET", "/healthz/", Err(RequestError::Path)),
+            ("GET", "//", Err(RequestError::Path)),
+            ("GET", "/v1/sandboxes", Err(RequestError::Path)),
+            ("POST", "/v1/sandboxes", Err(RequestError::Path)),
+            ("POST", "/", Err(RequestError::Method)),
+            ("HEAD", "/", Err(RequestError::Method)),
+            ("DELETE", "/healthz", Err(RequestError::Method)),
         ];
         for (method, uri, expected) in table {
             assert_eq!(asked(method, uri, &[("host", "localhost")]), expected, "{method} {uri}");
@@ -154,7 +154,7 @@ mod tests {
         ];
         for (accept, html) in table {
             let found = asked("GET", "/", &[("host", "localhost"), ("accept", accept)]);
-            assert_eq!(found, Ok(Offer::Status { html }), "{accept}");
+            assert_eq!(found, Ok(Route::Status { html }), "{accept}");
         }
     }
 }

@@ -20,7 +20,7 @@ use std::{
 use tokio::sync::{Semaphore, watch};
 
 /// The sandbox behind a door.
-pub struct Guest {
+pub struct ServedSandbox {
     record: watch::Receiver<Arc<SandboxRecord>>,
     control: Control,
     pub(super) driver: Arc<dyn Driver>,
@@ -45,7 +45,7 @@ pub struct StatusView {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct InnerView {
-    pub services: Vec<ServiceLine>,
+    pub services: Vec<ServiceSummary>,
     /// Queued or running.
     pub tasks: Vec<TaskId>,
     pub busy: bool,
@@ -56,7 +56,7 @@ pub struct InnerView {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct ServiceLine {
+pub struct ServiceSummary {
     pub name: ServiceName,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -65,7 +65,7 @@ pub struct ServiceLine {
     pub restarts: u64,
 }
 
-impl Guest {
+impl ServedSandbox {
     pub fn new(
         record: watch::Receiver<Arc<SandboxRecord>>,
         control: Control,
@@ -135,8 +135,8 @@ fn inner(status: &Status) -> InnerView {
     }
 }
 
-fn line(service: &ServiceView) -> ServiceLine {
-    ServiceLine {
+fn line(service: &ServiceView) -> ServiceSummary {
+    ServiceSummary {
         name: service.name.clone(),
         port: service.port,
         state: service.state.clone(),

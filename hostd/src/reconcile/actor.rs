@@ -18,10 +18,10 @@ use crate::{
     control::Control,
     core::{Desired, Drift, Goal, Observed, Renewal, Transition, TransitionRefused, drift, plan, restarted},
     driver::{ContainerState, Driver, DriverError, Handle},
-    inside::{Door, Guest},
+    inside::{InsideListener, ServedSandbox},
     store::{Change, SandboxRecord, StoreError},
     traffic::Traffic,
-    upstream::Lines,
+    upstream::UpstreamPool,
 };
 use protocol::api::{Problem, SandboxId, SandboxStatus};
 use serde_json::json;
@@ -82,11 +82,11 @@ pub(super) struct SandboxActor {
     /// Follows runtimed's events while this lives.
     pub(super) follower: Option<DropGuard>,
     /// hostd's own port inside, while this lives.
-    pub(super) door: Option<Door>,
+    pub(super) door: Option<InsideListener>,
     /// What browsers do with it.
     pub(super) traffic: Traffic,
     /// What the edge keeps open to its ports.
-    pub(super) lines: Lines,
+    pub(super) connections: UpstreamPool,
     /// When it is looked at next whether it may sleep, and the generation of the record that is for.
     pub(super) idle_check: Option<(u64, Instant)>,
 }
@@ -124,7 +124,7 @@ impl SandboxActor {
             follower: None,
             door: None,
             traffic: Traffic::default(),
-            lines: Lines::default(),
+            connections: UpstreamPool::default(),
             idle_check: None,
         }
     }
@@ -139,8 +139,8 @@ impl SandboxActor {
         self
     }
 
-    pub(super) fn with_upstream(mut self, lines: Lines) -> Self {
-        self.lines = lines;
+    pub(super) fn with_upstream(mut self, connections: UpstreamPool) -> Self {
+        self.connections = connections;
         self
     }
 
@@ -335,7 +335,7 @@ impl SandboxActor {
         self.follower = None;
         self.door = None;
         self.control.close_idle();
-        self.lines.clear();
+        self.connections.clear();
     }
 
     pub(super) async fn handle(&mut self, message: ActorMessage) {
@@ -440,7 +440,7 @@ impl SandboxActor {
             return;
         }
         let (record, control) = (self.publisher.subscribe(), self.control.clone());
-        let guest = Guest::new(record, control, self.driver.clone());
+        let guest = ServedSandbox::new(record, control, self.driver.clone());
         let (door, serve) = self.fleet.inside.open(guest, self.stop());
         self.fleet.tasks.spawn(serve);
         self.door = Some(door);

@@ -17,7 +17,7 @@ use crate::{
     driver::{Driver, DriverError, Drivers},
     egress::Egress,
     gateway::Gateway,
-    inside::Inside,
+    inside::InsideServer,
     limits,
     models::Models,
     store::{NewSandbox, SandboxRecord, Store},
@@ -67,7 +67,7 @@ pub struct FleetParts {
     pub drivers: Drivers,
     pub defaults: Defaults,
     pub timing: Timing,
-    pub inside: Inside,
+    pub inside: InsideServer,
     pub agents: Agents,
     pub models: Models,
     pub disk: DiskRoom,
@@ -83,7 +83,7 @@ pub(super) struct Inner {
     pub drivers: Drivers,
     pub defaults: Defaults,
     pub timing: Timing,
-    pub inside: Inside,
+    pub inside: InsideServer,
     pub agents: Agents,
     pub models: Models,
     pub disk: DiskRoom,
@@ -185,7 +185,7 @@ impl Fleet {
         let driver = self.inner.drivers.get(&record.blueprint.driver);
         let traffic = Traffic::default();
         let target = PreviewTarget::new(watch.clone(), pool.clone(), traffic.clone(), driver.clone());
-        let lines = target.lines.clone();
+        let lines = target.connections.clone();
         let handle = ActorHandle {
             inbox: sender,
             published: Arc::downgrade(&published),
@@ -323,7 +323,7 @@ impl Fleet {
         let handle = self.actor(id).await?.map_err(|_| TransitionRefused::Destroyed)?;
         // Taken before the look: whoever puts it to sleep looks for leases after saying so.
         let control = handle.control(*id);
-        handle.traffic.stir();
+        handle.traffic.record_wake();
         let record = handle.record.borrow().clone();
         reachable(&record)?;
         if record.state.is_up() {

@@ -157,7 +157,7 @@ impl SandboxActor {
         else {
             return Err(FleetError::InProgress);
         };
-        self.traffic.inside(idle_inside_ms(&activity?, self.fleet.clock.now_ms()));
+        self.traffic.record_inside_activity(idle_inside_ms(&activity?, self.fleet.clock.now_ms()));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::{
     control::{Control, ControlError},
     core::Goal,
     driver::{DriverError, LabelDetails, LaunchRequest, SandboxLabel},
-    inside::Door,
+    inside::InsideListener,
     limits,
     store::SandboxRecord,
 };
@@ -119,7 +119,7 @@ impl SandboxActor {
     pub(super) async fn await_ready(&mut self) -> Flow {
         self.open_door();
         let (control, driver, record) = (self.control.clone(), self.driver.clone(), self.record());
-        let opened = self.door.as_ref().map(Door::opened);
+        let opened = self.door.as_ref().map(InsideListener::opened);
         let work = async move {
             let told = async {
                 configure(&control, &record).await?;

@@ -7,7 +7,7 @@ use crate::{
     driver::{Driver, Stream, Target},
     store::SandboxRecord,
     traffic::Traffic,
-    upstream::Lines,
+    upstream::UpstreamPool,
 };
 use protocol::{Status, api::SandboxId};
 use std::{
@@ -29,7 +29,7 @@ const WAITERS_MAX: usize = 64;
 
 pub struct PreviewTarget {
     pub id: SandboxId,
-    pub lines: Lines,
+    pub connections: UpstreamPool,
     pub traffic: Traffic,
     record: watch::Receiver<Arc<SandboxRecord>>,
     pool: ControlPool,
@@ -59,10 +59,10 @@ impl PreviewTarget {
         driver: Arc<dyn Driver>,
     ) -> Self {
         let id = record.borrow().id;
-        let (lines, visits) = (Lines::default(), AtomicUsize::new(0));
+        let (connections, visits) = (UpstreamPool::default(), AtomicUsize::new(0));
         let (told, looked, waiters) =
             (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(WAITERS_MAX)));
-        Self { id, lines, traffic, record, pool, driver, visits, told, looked, waiters }
+        Self { id, connections, traffic, record, pool, driver, visits, told, looked, waiters }
     }
 
     pub fn record(&self) -> Arc<SandboxRecord> {

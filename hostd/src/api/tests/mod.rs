@@ -12,10 +12,10 @@ mod sse;
 use super::{Api, Auth, ImageBackend, Settings, peer::Peer, router, token_hash};
 use crate::{
     agents::Agents,
-    core::{Bounds, Defaults, Passes, Previews, Scheme},
+    core::{Bounds, Defaults, PassSigner, Previews, Scheme},
     driver::{Drivers, fake::FakeDriver},
-    links::Links,
     models::Models,
+    preview_links::PreviewLinks,
     reconcile::{Fleet, FleetParts, Timing, tests::fixture},
     store::Store,
 };
@@ -138,7 +138,7 @@ impl ApiFixture {
         let models =
             Models::load(store.clone(), dir.path(), Bounds::default()).await.expect("nothing is there");
         let inside = fixture::inside(previews.clone(), &store, &models).await;
-        let links = Links::new(store.clone(), Passes::new(&[7; 32], previews.clone()));
+        let links = PreviewLinks::new(store.clone(), PassSigner::new(&[7; 32], previews.clone()));
         let (timing, agents) = (Timing::default(), Agents::default());
         let disk = fixture::endless(dir.path());
         let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents, disk };

@@ -1,14 +1,14 @@
 //! What the edge decides about a request and its answer. Pure.
 
-mod arrival;
-mod guard;
+mod aimd_window;
+mod dangerous_headers;
+mod expected_listener;
 mod request;
 mod rewrite;
-mod strip;
-mod window;
+mod strip_credentials;
 
-pub use arrival::on_its_way;
-pub use guard::without_commands;
-pub use request::{Malformed, Manner, authority};
-pub use rewrite::{Rewrite, end_to_end};
-pub use window::{FIRST as TURNS_FIRST, Window};
+pub use aimd_window::{AimdWindow, INITIAL as WINDOW_INITIAL};
+pub use dangerous_headers::strip_dangerous_headers;
+pub use expected_listener::expects_listener;
+pub use request::{MalformedRequest, RequestKind, RequestTraits, authority};
+pub use rewrite::{HeaderRewrite, strip_hop_by_hop};

@@ -9,13 +9,13 @@ use hyper::{
 /// Why a request is not passed on, whatever it asks for. The connection ends with it: where the next
 /// request would begin is not certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedRequest {
     Host,
     Length,
     Method,
 }
 
-impl Malformed {
+impl MalformedRequest {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Host => "It names no Host, or two, or another one in its first line.",
@@ -26,26 +26,26 @@ impl Malformed {
 }
 
 /// The name the request is for.
-pub fn authority(parts: &Parts) -> Result<&str, Malformed> {
+pub fn authority(parts: &Parts) -> Result<&str, MalformedRequest> {
     if matches!(parts.method, Method::CONNECT | Method::TRACE) {
-        return Err(Malformed::Method);
+        return Err(MalformedRequest::Method);
     }
     let both = parts.headers.contains_key(CONTENT_LENGTH) && parts.headers.contains_key(TRANSFER_ENCODING);
     if both || count(&parts.headers, CONTENT_LENGTH) > 1 || count(&parts.headers, TRANSFER_ENCODING) > 1 {
-        return Err(Malformed::Length);
+        return Err(MalformedRequest::Length);
     }
     let mut hosts = parts.headers.get_all(HOST).iter();
     let named = parts.uri.authority().map(|authority| authority.as_str());
     let host = match (hosts.next(), hosts.next()) {
-        (Some(host), None) => Some(host.to_str().map_err(|_| Malformed::Host)?),
+        (Some(host), None) => Some(host.to_str().map_err(|_| MalformedRequest::Host)?),
         (None, _) if parts.version == Version::HTTP_2 => None,
-        _ => return Err(Malformed::Host),
+        _ => return Err(MalformedRequest::Host),
     };
     match (host, named) {
-        (Some(host), Some(named)) if !host.eq_ignore_ascii_case(named) => Err(Malformed::Host),
+        (Some(host), Some(named)) if !host.eq_ignore_ascii_case(named) => Err(MalformedRequest::Host),
         (Some(host), _) => Ok(host),
         (None, Some(named)) => Ok(named),
-        (None, None) => Err(Malformed::Host),
+        (None, None) => Err(MalformedRequest::Host),
     }
 }
 
@@ -53,24 +53,40 @@ fn count(headers: &HeaderMap, name: impl AsHeaderName) -> usize {
     headers.get_all(name).iter().count()
 }
 
-/// How a request wants to be treated.
+/// What a request is, as far as it matters for how it is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Manner {
-    /// A person reads the answer.
-    pub html: bool,
-    /// A browser opens a page: it can be shown another one meanwhile.
-    pub navigation: bool,
+pub struct RequestTraits {
+    pub kind: RequestKind,
+    pub purpose: RequestPurpose,
     /// The page is shown within another one.
     pub framed: bool,
-    pub upgrade: bool,
-    /// Whether it is worth waking a sandbox for: what a forgotten tab asks by itself, to see whether its
-    /// server is back, is not.
-    pub wakes: bool,
-    /// May be sent again when nobody knows whether it arrived.
-    pub repeatable: bool,
+    /// May be sent again when it is not known whether it arrived.
+    pub idempotent: bool,
 }
 
-impl Manner {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A browser opens a page: it can be shown another one meanwhile.
+    Navigation,
+    Upgrade,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestPurpose {
+    Visit,
+    /// Sent by the script of a forgotten tab to see whether its server is back: not worth waking a sandbox for.
+    Probe,
+}
+
+impl RequestTraits {
+    pub fn wakes(&self) -> bool {
+        match self.purpose {
+            RequestPurpose::Visit => true,
+            RequestPurpose::Probe => false,
+        }
+    }
+
     pub fn of(parts: &Parts) -> Self {
         let headers = &parts.headers;
         let html = listed(headers, ACCEPT, "text/html");
@@ -78,16 +94,21 @@ impl Manner {
         let mode = word(headers, "sec-fetch-mode");
         let get = parts.method == Method::GET;
         let framed = matches!(word(headers, "sec-fetch-dest"), "iframe" | "frame" | "embed" | "object");
-        let asks_only = listed(headers, "sec-websocket-protocol", "vite-ping")
+        let probes = listed(headers, "sec-websocket-protocol", "vite-ping")
             || listed(headers, ACCEPT, "text/x-vite-ping")
             || upgrade && matches!(parts.uri.path(), "/_next/hmr" | "/_next/webpack-hmr");
+        let kind = if upgrade {
+            RequestKind::Upgrade
+        } else if get && html && matches!(mode, "" | "navigate") {
+            RequestKind::Navigation
+        } else {
+            RequestKind::Other
+        };
         Self {
-            html,
-            navigation: get && html && !upgrade && matches!(mode, "" | "navigate"),
+            kind,
+            purpose: if probes { RequestPurpose::Probe } else { RequestPurpose::Visit },
             framed,
-            upgrade,
-            wakes: !asks_only,
-            repeatable: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS),
+            idempotent: matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS),
         }
     }
 }
@@ -131,10 +152,10 @@ mod tests {
             |uri: &str, headers: &[(&str, &str)]| authority(&parts("GET", uri, headers)).map(str::to_owned);
         assert_eq!(named("/", &[("host", "a.b:80")]), Ok("a.b:80".to_owned()));
         assert_eq!(named("http://A.b/", &[("host", "a.b")]), Ok("a.b".to_owned()));
-        assert_eq!(named("http://c.d/", &[("host", "a.b")]), Err(Malformed::Host));
-        assert_eq!(named("/", &[("host", "a.b"), ("host", "a.b")]), Err(Malformed::Host));
-        assert_eq!(named("/", &[]), Err(Malformed::Host));
-        assert_eq!(named("http://a.b/", &[]), Err(Malformed::Host), "HTTP/1.1 has it as a header");
+        assert_eq!(named("http://c.d/", &[("host", "a.b")]), Err(MalformedRequest::Host));
+        assert_eq!(named("/", &[("host", "a.b"), ("host", "a.b")]), Err(MalformedRequest::Host));
+        assert_eq!(named("/", &[]), Err(MalformedRequest::Host));
+        assert_eq!(named("http://a.b/", &[]), Err(MalformedRequest::Host), "HTTP/1.1 has it as a header");
         let mut second = parts("GET", "http://a.b/", &[]);
         second.version = Version::HTTP_2;
         assert_eq!(authority(&second), Ok("a.b"));
@@ -153,22 +174,23 @@ mod tests {
             [("content-length", "4"), ("content-length", "4")],
             [("transfer-encoding", "chunked"), ("transfer-encoding", "identity")],
         ] {
-            assert_eq!(said(&twice), Some(Malformed::Length), "{twice:?}");
+            assert_eq!(said(&twice), Some(MalformedRequest::Length), "{twice:?}");
         }
     }
 
     #[test]
     fn tunnels_are_not_dug() {
         for method in ["CONNECT", "TRACE"] {
-            assert_eq!(authority(&parts(method, "/", &[("host", "a.b")])), Err(Malformed::Method));
+            assert_eq!(authority(&parts(method, "/", &[("host", "a.b")])), Err(MalformedRequest::Method));
         }
     }
 
     #[test]
     fn a_page_that_is_opened_is_told_from_what_it_asks_for_itself() {
         let html = ("accept", "text/html,application/xhtml+xml;q=0.9");
-        let navigates =
-            |method: &str, headers: &[(&str, &str)]| Manner::of(&parts(method, "/", headers)).navigation;
+        let navigates = |method: &str, headers: &[(&str, &str)]| {
+            RequestTraits::of(&parts(method, "/", headers)).kind == RequestKind::Navigation
+        };
         assert!(navigates("GET", &[html]));
         assert!(navigates("GET", &[html, ("sec-fetch-mode", "navigate")]));
         assert!(!navigates("GET", &[html, ("sec-fetch-mode", "cors")]));
@@ -180,7 +202,9 @@ mod tests {
 
     #[test]
     fn an_upgrade_is_asked_for_twice_and_is_never_to_http_2() {
-        let upgrades = |headers: &[(&str, &str)]| Manner::of(&parts("GET", "/", headers)).upgrade;
+        let upgrades = |headers: &[(&str, &str)]| {
+            RequestTraits::of(&parts("GET", "/", headers)).kind == RequestKind::Upgrade
+        };
         assert!(upgrades(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]));
         assert!(upgrades(&[("connection", "upgrade"), ("upgrade", "anything/1")]));
         assert!(!upgrades(&[("upgrade", "websocket")]));
@@ -190,13 +214,13 @@ mod tests {
 
     #[test]
     fn a_tab_that_only_asks_whether_its_server_is_back_wakes_nobody() {
-        let wakes = |headers: &[(&str, &str)]| Manner::of(&parts("GET", "/", headers)).wakes;
+        let wakes = |headers: &[(&str, &str)]| RequestTraits::of(&parts("GET", "/", headers)).wakes();
         assert!(!wakes(&[("sec-websocket-protocol", "vite-ping")]));
         assert!(!wakes(&[("accept", "text/x-vite-ping")]));
         assert!(wakes(&[("sec-websocket-protocol", "vite-hmr")]));
         let socket = [("connection", "upgrade"), ("upgrade", "websocket")];
-        assert!(!Manner::of(&parts("GET", "/_next/hmr?id=1", &socket)).wakes);
-        assert!(Manner::of(&parts("GET", "/socket", &socket)).wakes);
+        assert!(!RequestTraits::of(&parts("GET", "/_next/hmr?id=1", &socket)).wakes());
+        assert!(RequestTraits::of(&parts("GET", "/socket", &socket)).wakes());
         assert!(wakes(&[]));
     }
 }

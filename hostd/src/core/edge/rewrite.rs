@@ -23,7 +23,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 const LOCAL: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"];
 
 /// How one preview is spoken of, outside and inside.
-pub struct Rewrite<'a> {
+pub struct HeaderRewrite<'a> {
     pub previews: &'a Previews,
     pub preview: Preview,
     /// The name in the request; absent where the sandbox was named otherwise.
@@ -31,10 +31,10 @@ pub struct Rewrite<'a> {
     pub policy: PreviewHeaders,
 }
 
-impl Rewrite<'_> {
+impl HeaderRewrite<'_> {
     /// The head as the app gets it.
-    pub fn request(&self, parts: &mut Parts, upgrade: bool) {
-        end_to_end(&mut parts.headers, upgrade);
+    pub fn rewrite_request(&self, parts: &mut Parts, upgrade: bool) {
+        strip_hop_by_hop(&mut parts.headers, upgrade);
         for name in [EXPECT, FORWARDED, PROXY_AUTHORIZATION] {
             parts.headers.remove(name);
         }
@@ -70,8 +70,8 @@ impl Rewrite<'_> {
     }
 
     /// The head of the answer, as the browser gets it.
-    pub fn answer(&self, headers: &mut HeaderMap, framed: bool) {
-        end_to_end(headers, false);
+    pub fn rewrite_response(&self, headers: &mut HeaderMap, framed: bool) {
+        strip_hop_by_hop(headers, false);
         if self.policy == PreviewHeaders::AsSent {
             return;
         }
@@ -110,7 +110,7 @@ impl Rewrite<'_> {
 }
 
 /// Without what is meant for the next hop only.
-pub fn end_to_end(headers: &mut HeaderMap, upgrade: bool) {
+pub fn strip_hop_by_hop(headers: &mut HeaderMap, upgrade: bool) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -200,10 +200,10 @@ mod tests {
         Previews { domain: "localhost".into(), scheme, port: 8080, visibility: Visibility::Public }
     }
 
-    fn with<T>(policy: PreviewHeaders, act: impl FnOnce(&Rewrite<'_>) -> T) -> T {
+    fn with<T>(policy: PreviewHeaders, act: impl FnOnce(&HeaderRewrite<'_>) -> T) -> T {
         let previews = previews(Scheme::Http);
         let preview = Preview { sandbox: ID.parse().expect("an id"), port: 3000 };
-        act(&Rewrite { previews: &previews, preview, authority: Some(HOST_3000), policy })
+        act(&HeaderRewrite { previews: &previews, preview, authority: Some(HOST_3000), policy })
     }
 
     fn request(policy: PreviewHeaders, headers: &[(&str, &str)]) -> Parts {
@@ -213,14 +213,14 @@ mod tests {
             request = request.header(*name, *value);
         }
         let mut parts = request.body(()).expect("a request").into_parts().0;
-        with(policy, |rewrite| rewrite.request(&mut parts, false));
+        with(policy, |rewrite| rewrite.rewrite_request(&mut parts, false));
         parts
     }
 
     fn answered(name: HeaderName, value: &str) -> String {
         let mut headers = HeaderMap::new();
         headers.insert(name.clone(), value.parse().expect("a value"));
-        with(PreviewHeaders::Localhost, |rewrite| rewrite.answer(&mut headers, false));
+        with(PreviewHeaders::Localhost, |rewrite| rewrite.rewrite_response(&mut headers, false));
         headers[name].to_str().expect("text").to_owned()
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-        end_to_end(&mut headers, true);
+        strip_hop_by_hop(&mut headers, true);
         assert_eq!((&headers[CONNECTION], &headers[UPGRADE]), (&text("Upgrade"), &text("websocket")));
     }
 
@@ -300,7 +300,7 @@ mod tests {
             .expect("a request")
             .into_parts()
             .0;
-        with(PreviewHeaders::Localhost, |rewrite| rewrite.request(&mut parts, false));
+        with(PreviewHeaders::Localhost, |rewrite| rewrite.rewrite_request(&mut parts, false));
         assert_eq!(parts.headers.get_all("cookie").iter().collect::<Vec<_>>(), ["a=1; b=2"]);
         assert_eq!(parts.version, Version::HTTP_11);
     }
@@ -332,7 +332,7 @@ mod tests {
             headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
             let policy = "default-src 'self'; frame-ancestors 'none'";
             headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-            with(PreviewHeaders::Localhost, |rewrite| rewrite.answer(&mut headers, framed));
+            with(PreviewHeaders::Localhost, |rewrite| rewrite.rewrite_response(&mut headers, framed));
             headers
         };
         assert!(headers(false).contains_key(X_FRAME_OPTIONS));
@@ -346,9 +346,9 @@ mod tests {
         let previews = previews(Scheme::Https);
         let preview = Preview { sandbox: ID.parse().expect("an id"), port: 3000 };
         let policy = PreviewHeaders::Localhost;
-        let rewrite = Rewrite { previews: &previews, preview, authority: None, policy };
+        let rewrite = HeaderRewrite { previews: &previews, preview, authority: None, policy };
         let mut parts = Request::builder().uri("/").body(()).expect("a request").into_parts().0;
-        rewrite.request(&mut parts, false);
+        rewrite.rewrite_request(&mut parts, false);
         assert_eq!(parts.headers["x-forwarded-proto"], "https");
     }
 }

@@ -1,4 +1,4 @@
-//! The two files: certificate chain and key, read as a whole or refused with what is wrong. Nothing here
+//! The two files: certificate chain and key, read as a whole or refused with what is fault. Nothing here
 //! knows of connections.
 
 use nix::fcntl::OFlag;
@@ -25,22 +25,22 @@ pub(super) const PEM_MAX_BYTES: u64 = 256 << 10;
 /// In the order in which they are preferred.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// One of the two files will not do: the key of the configuration, the file, what is wrong with it.
+/// One of the two files will not do: the key of the configuration, the file, what is fault with it.
 #[derive(Debug, thiserror::Error)]
-#[error("{role}: {} {wrong}", path.display())]
+#[error("{config_key}: {} {fault}", path.display())]
 pub struct TlsError {
-    role: Role,
+    config_key: ConfigKey,
     path: PathBuf,
-    wrong: Wrong,
+    fault: FileFault,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ConfigKey {
     Cert,
     Key,
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for ConfigKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cert => "SLIPWAY_PREVIEW_TLS_CERT",
@@ -50,7 +50,7 @@ impl fmt::Display for Role {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Wrong {
+enum FileFault {
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
     #[error("is no file")]
@@ -73,7 +73,7 @@ enum Wrong {
 
 /// Where the files are.
 #[derive(Debug, Clone)]
-pub(super) struct Pair {
+pub(super) struct CertPair {
     pub cert: PathBuf,
     pub key: PathBuf,
 }
@@ -90,28 +90,28 @@ pub(super) struct Stamp {
 
 pub(super) type Stamps = [Option<Stamp>; 2];
 
-impl Pair {
+impl CertPair {
     /// Through links: they are how certificates are renewed.
     pub(super) fn stamps(&self) -> Stamps {
         [&self.cert, &self.key].map(|path| fs::metadata(path).ok().map(|found| Stamp::new(&found)))
     }
 
     pub(super) fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
-        let cert = |wrong| TlsError { role: Role::Cert, path: self.cert.clone(), wrong };
-        let key = |wrong| TlsError { role: Role::Key, path: self.key.clone(), wrong };
+        let cert = |fault| TlsError { config_key: ConfigKey::Cert, path: self.cert.clone(), fault };
+        let key = |fault| TlsError { config_key: ConfigKey::Key, path: self.key.clone(), fault };
         let chain = read(&self.cert).and_then(|text| chain(&text)).map_err(cert)?;
         let private = read(&self.key).and_then(|text| private(&text)).map_err(key)?;
         let provider = Arc::new(ring::default_provider());
-        // Said apart, so that the file that is wrong is the one that is named.
-        ring::sign::any_supported_type(&private).map_err(|error| key(Wrong::KeyRefused(error)))?;
+        // Said apart, so that the file that is fault is the one that is named.
+        ring::sign::any_supported_type(&private).map_err(|error| key(FileFault::KeyRefused(error)))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| cert(Wrong::Refused(error)))?
+            .map_err(|error| cert(FileFault::Refused(error)))?
             .with_no_client_auth()
             .with_single_cert(chain, private)
             .map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => key(Wrong::Mismatch),
-                error => cert(Wrong::Refused(error)),
+                rustls::Error::InconsistentKeys(_) => key(FileFault::Mismatch),
+                error => cert(FileFault::Refused(error)),
             })?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Ok(Arc::new(config))
@@ -130,28 +130,28 @@ impl Stamp {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Wrong> {
+fn read(path: &Path) -> Result<Vec<u8>, FileFault> {
     // A named pipe would be waited for.
     let mut open = File::options();
     let open = open.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
-    let file = open.open(path).map_err(Wrong::Unreadable)?;
-    if !file.metadata().map_err(Wrong::Unreadable)?.is_file() {
-        return Err(Wrong::NoFile);
+    let file = open.open(path).map_err(FileFault::Unreadable)?;
+    if !file.metadata().map_err(FileFault::Unreadable)?.is_file() {
+        return Err(FileFault::NoFile);
     }
     let mut text = Vec::new();
-    file.take(PEM_MAX_BYTES + 1).read_to_end(&mut text).map_err(Wrong::Unreadable)?;
-    if text.len() as u64 > PEM_MAX_BYTES { Err(Wrong::TooLarge) } else { Ok(text) }
+    file.take(PEM_MAX_BYTES + 1).read_to_end(&mut text).map_err(FileFault::Unreadable)?;
+    if text.len() as u64 > PEM_MAX_BYTES { Err(FileFault::TooLarge) } else { Ok(text) }
 }
 
-fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Wrong> {
+fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileFault> {
     let chain: Vec<_> =
-        CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(Wrong::NoPem)?;
-    if chain.is_empty() { Err(Wrong::NoCertificate) } else { Ok(chain) }
+        CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(FileFault::NoPem)?;
+    if chain.is_empty() { Err(FileFault::NoCertificate) } else { Ok(chain) }
 }
 
-fn private(text: &[u8]) -> Result<PrivateKeyDer<'static>, Wrong> {
+fn private(text: &[u8]) -> Result<PrivateKeyDer<'static>, FileFault> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
-        pem::Error::NoItemsFound => Wrong::NoKey,
-        error => Wrong::NoPem(error),
+        pem::Error::NoItemsFound => FileFault::NoKey,
+        error => FileFault::NoPem(error),
     })
 }

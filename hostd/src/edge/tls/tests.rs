@@ -20,11 +20,11 @@ const WILDCARD: &str = "*.preview.example.com";
 const PREVIEW: &str = "s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.example.com";
 
 /// Pairs in a directory, each with its own name.
-struct Made {
+struct CertFixture {
     dir: TempDir,
 }
 
-impl Made {
+impl CertFixture {
     fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -45,7 +45,7 @@ impl Made {
              [v3]\nbasicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:{host}\n"
         );
         fs::write(&config, text).unwrap();
-        let made = Command::new("openssl")
+        let openssl = Command::new("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
             .args(["-days", "2"])
             .arg("-config")
@@ -56,7 +56,7 @@ impl Made {
             .arg(&cert)
             .output()
             .expect("openssl, of the package of that name");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(openssl.status.success(), "{}", String::from_utf8_lossy(&openssl.stderr));
         (cert, key)
     }
 
@@ -77,7 +77,7 @@ fn point(link: &Path, to: &Path) {
 }
 
 fn later() -> Instant {
-    Instant::now() + Duration::from_millis(2 * LOOK_EVERY_MS)
+    Instant::now() + Duration::from_millis(2 * CHECK_EVERY_MS)
 }
 
 /// What a client that trusts only `cert` sees: the protocol that was agreed on.
@@ -114,8 +114,8 @@ async fn serves(tls: &Tls, at: Instant, cert: &Path) -> bool {
 
 #[tokio::test]
 async fn a_wildcard_covers_every_preview_and_nothing_else() {
-    let made = Made::new();
-    let pair = made.pair("wild", WILDCARD);
+    let certs = CertFixture::new();
+    let pair = certs.pair("wild", WILDCARD);
     let tls = Tls::load(&pair.0, &pair.1).unwrap();
     let now = Instant::now();
     let agreed = connect(tls.config(now).await, &pair.0, PREVIEW).await.unwrap();
@@ -127,8 +127,8 @@ async fn a_wildcard_covers_every_preview_and_nothing_else() {
 
 #[tokio::test]
 async fn bytes_pass_both_ways_after_a_handshake() {
-    let made = Made::new();
-    let pair = made.pair("one", WILDCARD);
+    let certs = CertFixture::new();
+    let pair = certs.pair("one", WILDCARD);
     let tls = Tls::load(&pair.0, &pair.1).unwrap();
     let (stream, accepted) = joined().await;
     let (client, server) = tokio::join!(client(stream, &pair.0, PREVIEW), tls.accept(accepted));
@@ -146,8 +146,8 @@ async fn bytes_pass_both_ways_after_a_handshake() {
 
 #[tokio::test]
 async fn what_is_no_tls_is_refused() {
-    let made = Made::new();
-    let pair = made.pair("one", WILDCARD);
+    let certs = CertFixture::new();
+    let pair = certs.pair("one", WILDCARD);
     let tls = Tls::load(&pair.0, &pair.1).unwrap();
     let (mut plain, accepted) = joined().await;
     plain.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -157,8 +157,8 @@ async fn what_is_no_tls_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_says_nothing_is_let_go() {
-    let made = Made::new();
-    let pair = made.pair("one", WILDCARD);
+    let certs = CertFixture::new();
+    let pair = certs.pair("one", WILDCARD);
     let tls = Tls::load(&pair.0, &pair.1).unwrap();
     let (_silent, accepted) = joined().await;
     let error = tls.accept(accepted).await.expect_err("too late");
@@ -167,12 +167,12 @@ async fn a_client_that_says_nothing_is_let_go() {
 
 #[tokio::test]
 async fn a_renewed_pair_is_taken_up_when_its_link_moves() {
-    let made = Made::new();
-    let (old, new) = (made.pair("old", WILDCARD), made.pair("new", WILDCARD));
-    let tls = made.linked(&old);
+    let certs = CertFixture::new();
+    let (old, new) = (certs.pair("old", WILDCARD), certs.pair("new", WILDCARD));
+    let tls = certs.linked(&old);
     assert!(serves(&tls, later(), &old.0).await);
-    point(&made.path("live.crt"), &new.0);
-    point(&made.path("live.key"), &new.1);
+    point(&certs.path("live.crt"), &new.0);
+    point(&certs.path("live.key"), &new.1);
     assert!(serves(&tls, Instant::now(), &old.0).await, "looked a moment ago");
     assert!(serves(&tls, later() + Duration::from_secs(3), &new.0).await);
     assert!(!serves(&tls, Instant::now(), &old.0).await, "for everybody, not only for who looked");
@@ -180,8 +180,8 @@ async fn a_renewed_pair_is_taken_up_when_its_link_moves() {
 
 #[tokio::test]
 async fn a_renewed_pair_is_taken_up_when_it_is_written_over() {
-    let made = Made::new();
-    let (pair, new) = (made.pair("pair", WILDCARD), made.pair("new", WILDCARD));
+    let certs = CertFixture::new();
+    let (pair, new) = (certs.pair("pair", WILDCARD), certs.pair("new", WILDCARD));
     let tls = Tls::load(&pair.0, &pair.1).unwrap();
     fs::copy(&new.0, &pair.0).unwrap();
     fs::copy(&new.1, &pair.1).unwrap();
@@ -190,10 +190,10 @@ async fn a_renewed_pair_is_taken_up_when_it_is_written_over() {
 
 #[tokio::test]
 async fn a_broken_pair_is_kept_out_until_it_is_whole() {
-    let made = Made::new();
-    let (old, new) = (made.pair("old", WILDCARD), made.pair("new", WILDCARD));
-    let tls = made.linked(&old);
-    let (cert, key) = (made.path("live.crt"), made.path("live.key"));
+    let certs = CertFixture::new();
+    let (old, new) = (certs.pair("old", WILDCARD), certs.pair("new", WILDCARD));
+    let tls = certs.linked(&old);
+    let (cert, key) = (certs.path("live.crt"), certs.path("live.key"));
     let mut at = later();
     let mut next = || {
         at += Duration::from_secs(2);
@@ -213,35 +213,35 @@ async fn a_broken_pair_is_kept_out_until_it_is_whole() {
 
 #[tokio::test]
 async fn a_pair_is_read_when_it_changed_and_only_then() {
-    let made = Made::new();
-    let old = made.pair("old", WILDCARD);
-    let tls = made.linked(&old);
+    let certs = CertFixture::new();
+    let old = certs.pair("old", WILDCARD);
+    let tls = certs.linked(&old);
     let first = tls.config(Instant::now()).await;
     let same = tls.config(later()).await;
     assert!(Arc::ptr_eq(&first, &same));
-    fs::write(made.path("live.crt"), "nonsense").unwrap();
-    let found = look(&tls.pair, tls.current().seen).expect("it changed");
+    fs::write(certs.path("live.crt"), "nonsense").unwrap();
+    let found = reload_if_changed(&tls.pair, tls.current().seen).expect("it changed");
     assert!(found.1.is_err());
-    assert!(look(&tls.pair, found.0).is_none(), "what is broken is said once");
+    assert!(reload_if_changed(&tls.pair, found.0).is_none(), "what is broken is said once");
 }
 
 #[test]
 fn what_is_wrong_names_the_key_the_file_and_the_fault() {
-    let made = Made::new();
-    let (one, two) = (made.pair("one", WILDCARD), made.pair("two", WILDCARD));
+    let certs = CertFixture::new();
+    let (one, two) = (certs.pair("one", WILDCARD), certs.pair("two", WILDCARD));
     let file = |name: &str, text: &[u8]| {
-        fs::write(made.path(name), text).unwrap();
-        made.path(name)
+        fs::write(certs.path(name), text).unwrap();
+        certs.path(name)
     };
     let torn = "-----BEGIN CERTIFICATE-----\nAAAA\n";
     let der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let secret = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let odd = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     let large = vec![b'\n'; usize::try_from(files::PEM_MAX_BYTES).unwrap() + 1];
-    let dir = made.dir.path().to_owned();
+    let dir = certs.dir.path().to_owned();
     for (cert, key, expected) in [
         (
-            made.path("none"),
+            certs.path("none"),
             one.1.clone(),
             "CERT: DIR/none cannot be read: No such file or directory (os error 2)",
         ),
@@ -256,7 +256,7 @@ fn what_is_wrong_names_the_key_the_file_and_the_fault() {
         (file("der", der.as_bytes()), one.1.clone(), "CERT: DIR/der cannot be served: "),
         (
             one.0.clone(),
-            made.path("none"),
+            certs.path("none"),
             "KEY: DIR/none cannot be read: No such file or directory (os error 2)",
         ),
         (
@@ -269,7 +269,7 @@ fn what_is_wrong_names_the_key_the_file_and_the_fault() {
         (one.0.clone(), two.1.clone(), "KEY: DIR/two.key is not the key of the certificate"),
     ] {
         let error = Tls::load(&cert, &key).err().expect(expected).to_string();
-        let said = error.replace(&made.dir.path().display().to_string(), "DIR");
+        let said = error.replace(&certs.dir.path().display().to_string(), "DIR");
         assert!(said.starts_with(&format!("SLIPWAY_PREVIEW_TLS_{expected}")), "{said}\nnot {expected}");
     }
 }

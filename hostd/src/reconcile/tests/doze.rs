@@ -7,7 +7,7 @@ use crate::{
     limits,
     reconcile::{Fleet, SandboxCommand},
     store::EventFilter,
-    traffic::Stream,
+    traffic::PreviewStream,
 };
 use protocol::api::{SandboxId, SandboxSpec, SandboxStatus};
 use std::{
@@ -42,7 +42,7 @@ impl DozeFixture {
         Self { driver, fleet, directory, id }
     }
 
-    fn stream(&self, id: &SandboxId) -> Stream {
+    fn stream(&self, id: &SandboxId) -> PreviewStream {
         self.fleet.traffic(id).expect("it lives").stream()
     }
 

@@ -7,7 +7,7 @@ use crate::{
     driver::{Drivers, fake::FakeDriver},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
-    inside::Inside,
+    inside::InsideServer,
     models::Models,
     outside::{Names, Outside},
     reconcile::{Fleet, FleetParts, Timing},
@@ -66,7 +66,7 @@ pub(crate) fn endless(directory: &Path) -> DiskRoom {
 }
 
 /// With names that nobody has.
-pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -> Inside {
+pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -> InsideServer {
     let outside = Outside::of_names(Names::fixed(|_| vec![]));
     let parts = EgressParts {
         outside: outside.clone(),
@@ -75,7 +75,7 @@ pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -
         exceptions: Exceptions::default(),
         store: store.clone(),
     };
-    Inside::new(previews, Gateway::new(models.clone(), outside), Egress::new(parts))
+    InsideServer::new(previews, Gateway::new(models.clone(), outside), Egress::new(parts))
 }
 
 fn defaults() -> Defaults {

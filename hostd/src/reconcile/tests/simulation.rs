@@ -8,7 +8,7 @@ use crate::{
     driver::fake::{FakeContainer, FakeDriver, Faults, SeededRng},
     reconcile::{Fleet, SandboxCommand},
     store::{EventFilter, SandboxRecord},
-    traffic::Stream,
+    traffic::PreviewStream,
 };
 use protocol::api::{DeathCause, IdlePolicy, ProblemCode, SandboxId, SandboxSpec, SandboxStatus};
 use serde_json::json;
@@ -25,7 +25,7 @@ struct Simulation {
     sandboxes: Vec<SandboxId>,
     idle_ms: u64,
     /// Of browsers; they do not survive hostd.
-    streams: Vec<Stream>,
+    streams: Vec<PreviewStream>,
 }
 
 /// Nobody falls asleep within a test: this is longer than the fake runtimed says that nothing went on.
@@ -112,7 +112,7 @@ impl Simulation {
     fn browse(&mut self) {
         let Some(traffic) = self.pick().and_then(|id| self.fleet.traffic(&id)) else { return };
         match (self.rng.below(3), self.streams.last_mut()) {
-            (0, Some(stream)) => stream.moved(1_000),
+            (0, Some(stream)) => stream.record_bytes(1_000),
             (1, Some(_)) => drop(self.streams.pop()),
             _ => self.streams.push(traffic.stream()),
         }

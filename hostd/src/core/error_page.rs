@@ -1,0 +1,183 @@
+//! Why a preview shows no app: from facts to words. Pure.
+//!
+//! ```text
+//!  state of the sandbox ──▶ sandbox     it is not there, not up, or failed
+//!  what PID 1 knows ──▶ inside ──▶ port ──▶ service     it runs, and nothing listens
+//!  what the app did ──▶ app             something listens, and does not answer
+//! ```
+//!
+//! Everything from inside is hostile: `inside` bounds and tames it once, and whoever prints it escapes it. It
+//! also leaves out what a visitor who is not `trusted` must not see, so nothing after it can tell.
+
+use super::{Goal, Preview, State};
+use protocol::{
+    ListeningPort, ServiceView, Status,
+    api::{ApiErrorCode, PostMortem, Problem, SandboxStatus},
+};
+
+mod app;
+mod collapse;
+mod context;
+mod phrases;
+mod port;
+mod progress;
+mod sandbox;
+mod sanitized_status;
+mod service;
+
+use context::PageContext;
+pub use context::is_reachable_from_preview;
+pub use progress::{WaitMode, WaitProgress, progress};
+
+/// What is trusted about a request that gets no answer of the app.
+#[derive(Debug, Clone)]
+pub struct PreviewFacts<'a> {
+    pub preview: Preview,
+    pub name: &'a str,
+    pub state: &'a State,
+    /// How it ended last while it should have run.
+    pub post_mortem: Option<&'a PostMortem>,
+    /// What bringing it up is busy with.
+    pub progress: Option<&'a str>,
+    /// What PID 1 tells; nothing when it does not answer.
+    pub status: Option<&'a Status>,
+    pub now_ms: u64,
+    pub reason: NoResponse,
+    /// Whether the visitor may see what the sandbox runs and prints: a public preview is open to the world,
+    /// its logs are not.
+    pub trusted: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoResponse {
+    /// Nothing listens.
+    PortClosed,
+    /// It accepted, and did not answer in time.
+    TimedOut { after_ms: u64 },
+    /// It closed the connection before its answer.
+    Closed,
+    /// What it sent is no HTTP.
+    NotHttp,
+    /// The sandbox was not up, or nothing listened, for as long as a request is held.
+    Waking,
+    /// The sandbox could not be woken.
+    WakeFailed { code: ApiErrorCode, message: String },
+}
+
+/// What a visitor is told. `advice` and `text` have commands between backquotes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ErrorPage {
+    pub code: ApiErrorCode,
+    pub status: u16,
+    pub title: String,
+    pub text: String,
+    pub advice: Vec<String>,
+    pub lines: Option<LogExcerpt>,
+    pub links: Vec<OtherPreview>,
+    pub retry_after_s: Option<u64>,
+    pub listening: Vec<ListeningPort>,
+    pub service: Option<ServiceView>,
+    pub problem: Option<Problem>,
+    pub post_mortem: Option<PostMortem>,
+    /// It may come by itself: the page waits for it.
+    pub page_waits: bool,
+    /// What it waits for now.
+    pub step: Option<String>,
+}
+
+/// The end of something that was printed, with repetitions counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogExcerpt {
+    pub of: String,
+    pub lines: Vec<String>,
+}
+
+impl LogExcerpt {
+    /// Nothing where nothing was printed.
+    fn of(of: impl Into<String>, lines: &[String]) -> Option<Self> {
+        (!lines.is_empty()).then(|| Self { of: of.into(), lines: collapse::collapse_repeats(lines) })
+    }
+}
+
+/// Another preview to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherPreview {
+    pub text: String,
+    pub preview: Preview,
+}
+
+impl ErrorPage {
+    pub fn new(code: ApiErrorCode, title: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            status: code.http_status(),
+            title: title.into(),
+            text: text.into(),
+            advice: Vec::new(),
+            lines: None,
+            links: Vec::new(),
+            retry_after_s: None,
+            listening: Vec::new(),
+            service: None,
+            problem: None,
+            post_mortem: None,
+            page_waits: false,
+            step: None,
+        }
+    }
+
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice.push(advice.into());
+        self
+    }
+
+    /// It may come by itself, and a program may ask again after so many seconds.
+    fn page_waits(self, retry_after_s: u64) -> Self {
+        Self { page_waits: true, retry_after_s: Some(retry_after_s), ..self }
+    }
+}
+
+pub fn explain(facts: &PreviewFacts<'_>) -> ErrorPage {
+    let explanation = error_page(facts);
+    let step = match progress(facts, WaitMode::WhileUp) {
+        WaitProgress::Step { text, .. } if explanation.page_waits => Some(text),
+        // Whoever asks for it wakes it.
+        WaitProgress::Asleep if explanation.code == ApiErrorCode::Waking => {
+            Some("waking the sandbox".to_owned())
+        }
+        WaitProgress::Step { .. } | WaitProgress::Ready | WaitProgress::Asleep | WaitProgress::Failed => None,
+    };
+    ErrorPage { step, ..explanation }
+}
+
+fn error_page(facts: &PreviewFacts<'_>) -> ErrorPage {
+    let context = PageContext::new(facts);
+    let state = facts.state;
+    let up = state.is_up();
+    match (&facts.reason, facts.status) {
+        _ if state.status == SandboxStatus::Destroyed => sandbox::destroyed(&context),
+        _ if state.goal == Goal::Destroyed => sandbox::destroying(&context),
+        _ if state.status == SandboxStatus::Error && state.operation.is_none() => {
+            sandbox::failed(&context, state.problem.as_ref(), facts.post_mortem)
+        }
+        // Not woken yet is no failure.
+        (NoResponse::WakeFailed { code, message }, _) if *code != ApiErrorCode::Waking => {
+            sandbox::not_woken(&context, *code, message)
+        }
+        _ if !up => sandbox::on_its_way(&context, state),
+        (NoResponse::TimedOut { after_ms }, _) => app::no_answer(&context, *after_ms),
+        (NoResponse::Closed, _) => app::closed(&context),
+        (NoResponse::NotHttp, _) => app::garbled(&context),
+        (NoResponse::PortClosed | NoResponse::Waking | NoResponse::WakeFailed { .. }, None) => {
+            sandbox::silent(&context)
+        }
+        (NoResponse::PortClosed | NoResponse::Waking | NoResponse::WakeFailed { .. }, Some(_)) => {
+            port::closed(&context)
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod cases;
+#[cfg(test)]
+mod tests;

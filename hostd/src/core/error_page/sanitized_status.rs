@@ -1,0 +1,153 @@
+//! What PID 1 told, made fit to be shown: bounded, tamed, and without what this visitor must not see.
+
+use protocol::{
+    Exit, HOSTD_PORT_IN_SANDBOX, ListeningPort, Process, ServiceState, ServiceView, Status,
+    api::{DeathCause, PostMortem, Problem, ProblemCode},
+    sanitize::{LineSanitizer, one_line},
+};
+
+pub const LINES_MAX: usize = 20;
+const LINE_MAX_CHARS: usize = 400;
+/// Far more than a line of a log that runtimed tells; what is beyond is not looked at.
+const LINE_READ_MAX_BYTES: usize = 8 << 10;
+pub const TEXT_MAX_CHARS: usize = 300;
+const LISTENING_MAX: usize = 32;
+const SERVICES_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct SanitizedStatus {
+    pub services: Vec<ServiceView>,
+    /// By port, without hostd's own.
+    pub ports: Vec<ListeningPort>,
+    pub manifest_error: Option<String>,
+    pub memory_limit_bytes: Option<u64>,
+    pub oom_kills: u64,
+}
+
+impl SanitizedStatus {
+    pub fn of(status: &Status, trusted: bool) -> Self {
+        let theirs = status.ports.iter().filter(|listening| listening.port != HOSTD_PORT_IN_SANDBOX);
+        let mut ports: Vec<ListeningPort> =
+            theirs.take(LISTENING_MAX).map(|port| listening(port, trusted)).collect();
+        ports.sort_by_key(|listening| listening.port);
+        let told = |text: &String| if trusted { text_line(text) } else { String::new() };
+        Self {
+            services: status.services.iter().take(SERVICES_MAX).map(|view| service(view, trusted)).collect(),
+            ports,
+            manifest_error: status.manifest_error.as_ref().map(told),
+            memory_limit_bytes: status.cgroup.memory_limit_bytes,
+            oom_kills: status.cgroup.oom_kills.unwrap_or(0),
+        }
+    }
+}
+
+/// Text of strangers as one line.
+pub fn text_line(text: &str) -> String {
+    one_line(cut(text), TEXT_MAX_CHARS)
+}
+
+/// The last lines of a log, as a terminal would leave them.
+pub fn log(lines: &[String]) -> Vec<String> {
+    let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+    last.iter().map(|line| log_line(line)).collect()
+}
+
+/// What was written over on the line is not shown, except where nothing follows.
+fn log_line(line: &str) -> String {
+    let tame = LineSanitizer::default().push(cut(line));
+    let shown = tame.lines().rfind(|part| !part.trim().is_empty()).unwrap_or_default().trim_end();
+    match shown.char_indices().nth(LINE_MAX_CHARS) {
+        Some(_) => shown.chars().take(LINE_MAX_CHARS - 1).chain(['…']).collect(),
+        None => shown.to_owned(),
+    }
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LINE_READ_MAX_BYTES)]
+}
+
+fn listening(port: &ListeningPort, trusted: bool) -> ListeningPort {
+    let process = port.process.as_ref().filter(|_| trusted);
+    ListeningPort {
+        port: port.port,
+        address: text_line(&port.address),
+        process: process.map(|of| Process { pid: of.pid, command: text_line(&of.command) }),
+    }
+}
+
+fn service(view: &ServiceView, trusted: bool) -> ServiceView {
+    let told = |text: &str| if trusted { text_line(text) } else { String::new() };
+    let state = match &view.state {
+        ServiceState::Unhealthy { since_ms, reason } => {
+            ServiceState::Unhealthy { since_ms: *since_ms, reason: told(reason) }
+        }
+        ServiceState::Waiting { on } => {
+            ServiceState::Waiting { on: on.iter().take(SERVICES_MAX).cloned().collect() }
+        }
+        ServiceState::Starting
+        | ServiceState::Ready { .. }
+        | ServiceState::Backoff { .. }
+        | ServiceState::Stopping
+        | ServiceState::Stopped
+        | ServiceState::FailedDependency { .. } => view.state.clone(),
+    };
+    let last_exit = view.last_exit.clone().map(|exit| match exit {
+        Exit::SpawnFailed { message } => Exit::SpawnFailed { message: told(&message) },
+        other => other,
+    });
+    let last_lines = if trusted { log(&view.last_lines) } else { Vec::new() };
+    let pid = view.pid.filter(|_| trusted);
+    ServiceView { command: told(&view.command), state, pid, last_exit, last_lines, ..view.clone() }
+}
+
+/// To a visitor who is not trusted the reason alone speaks, in a word.
+pub fn post_mortem(told: &PostMortem, trusted: bool) -> PostMortem {
+    if trusted {
+        let (message, last_lines) = (text_line(&told.message), log(&told.last_lines));
+        return PostMortem { message, last_lines, ..told.clone() };
+    }
+    let message = match told.cause {
+        DeathCause::ShutDown => "it was shut down",
+        DeathCause::Oom => "it ran out of memory",
+        DeathCause::Killed => "it was killed",
+        DeathCause::Exited => "it ended by itself",
+        DeathCause::Removed => "it was removed",
+        DeathCause::Backend => "what runs it was started anew",
+        DeathCause::Unknown => "it ended",
+    };
+    PostMortem {
+        at: told.at.clone(),
+        cause: told.cause,
+        message: message.to_owned(),
+        exit_code: None,
+        signal: None,
+        memory_peak_bytes: None,
+        memory_limit_bytes: None,
+        oom_kills: 0,
+        pids_limit_hits: 0,
+        last_lines: Vec::new(),
+        task: None,
+    }
+}
+
+/// To a visitor who is not trusted the code alone speaks.
+pub fn problem(problem: &Problem, trusted: bool) -> Problem {
+    if trusted {
+        let Problem { code, message, output } = problem;
+        return Problem { code: *code, message: text_line(message), output: log(output) };
+    }
+    let message = match problem.code {
+        ProblemCode::Refused => "it cannot be run as it was asked for",
+        ProblemCode::LaunchFailed => "it could not be started",
+        ProblemCode::NotReady => "it was started and did not come up",
+        ProblemCode::DeadlinePassed => "it took too long",
+        ProblemCode::Oom => "it ran out of memory",
+        ProblemCode::Died => "it ended by itself",
+        ProblemCode::Damaged => "it is damaged",
+        ProblemCode::ImageMissing => "its image is missing",
+        ProblemCode::NameTaken => "its name is taken",
+        ProblemCode::DiskFull => "the disk is full",
+        ProblemCode::DriverUnavailable => "what runs it does not answer",
+    };
+    Problem { code: problem.code, message: message.to_owned(), output: Vec::new() }
+}

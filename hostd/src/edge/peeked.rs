@@ -1,0 +1,97 @@
+//! A connection of which something was read already: that is read prefix.
+
+use crate::delegate_write::delegate_write;
+use bytes::{Buf, Bytes};
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+/// What HTTP/2 says prefix.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+
+pub struct PeekedStream<T> {
+    prefix: Bytes,
+    stream: T,
+}
+
+impl<T: AsyncRead + Unpin> PeekedStream<T> {
+    /// Reads until it is certain whether HTTP/2 is spoken.
+    pub async fn detect_http2(mut stream: T) -> io::Result<(bool, Self)> {
+        let (mut prefix, mut length) = ([0; PREFACE.len()], 0);
+        loop {
+            let read = stream.read(&mut prefix[length..]).await?;
+            length += read;
+            let http2 = length == PREFACE.len();
+            if read == 0 || http2 || prefix[..length] != PREFACE[..length] {
+                let http2 = http2 && prefix == PREFACE;
+                return Ok((http2, Self { prefix: Bytes::copy_from_slice(&prefix[..length]), stream }));
+            }
+        }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for PeekedStream<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.prefix.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let length = self.prefix.len().min(buf.remaining());
+        buf.put_slice(&self.prefix[..length]);
+        self.prefix.advance(length);
+        if self.prefix.is_empty() {
+            self.prefix = Bytes::new();
+            // The rest of what came is wanted in the same piece.
+            if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) {
+                read?;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+delegate_write!(PeekedStream<T>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    /// Said in these pieces, and then closed.
+    async fn detected(pieces: &[&[u8]]) -> (bool, Vec<u8>) {
+        let (mut theirs, ours) = duplex(1);
+        let said = async {
+            for piece in pieces {
+                theirs.write_all(piece).await.unwrap();
+            }
+            drop(theirs);
+        };
+        let heard = async {
+            let (http2, mut peeked) = PeekedStream::detect_http2(ours).await.unwrap();
+            let mut all = Vec::new();
+            peeked.read_to_end(&mut all).await.unwrap();
+            (http2, all)
+        };
+        tokio::join!(said, heard).1
+    }
+
+    #[tokio::test]
+    async fn the_two_are_told_apart_and_nothing_is_lost() {
+        for (said, http2) in [
+            (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], true),
+            (b"GET / HTTP/1.1\r\n\r\n", false),
+            (b"PRINT / HTTP/1.1\r\n\r\n", false),
+            (b"PRI * HTTP/2.1\r\n\r\n", false),
+            (b"PRI", false),
+            (b"", false),
+        ] {
+            assert_eq!(detected(&[said]).await, (http2, said.to_vec()), "{said:?}");
+        }
+    }
+}

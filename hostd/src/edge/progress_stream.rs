@@ -1,0 +1,127 @@
+//! The stream that a page listens to while it waits for its app: which step runs, and when to move on. It
+//! only looks: it wakes nobody, and keeps up nobody but whom a request woke.
+
+use super::{
+    error_page::{HEARTBEAT, OPENING, Refusal, Visitor, frame},
+    limits,
+    response_body::ResponseBody,
+    state::Edge,
+    wake::WakeStage,
+};
+use crate::{
+    core::{NoResponse, WaitMode, WaitProgress, progress},
+    reconcile::{PreviewTarget, RequestPermit, WaitPermit},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use hyper::{
+    Response,
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+};
+use std::{sync::Arc, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::sleep,
+};
+
+struct ProgressStream {
+    edge: Arc<Edge>,
+    site: Arc<PreviewTarget>,
+    visitor: Visitor,
+    mode: WaitMode,
+    since: Instant,
+    /// What was sent last, and when.
+    sent: Option<(WaitProgress, Instant)>,
+    done: bool,
+    /// What a request began goes on while somebody looks.
+    _wake: Option<watch::Receiver<WakeStage>>,
+    _permits: (OwnedSemaphorePermit, WaitPermit),
+    _visit: RequestPermit,
+}
+
+impl Edge {
+    pub(super) fn progress_response(
+        self: &Arc<Self>,
+        visitor: Visitor,
+        site: Arc<PreviewTarget>,
+        visit: RequestPermit,
+        mode: WaitMode,
+    ) -> Response<ResponseBody> {
+        let Some(permits) = self.waiting_pages.clone().try_acquire_owned().ok().zip(site.wait()) else {
+            return self.refuse(visitor.format, Refusal::TooMany);
+        };
+        let (since, wake) = (Instant::now(), self.running_wake(visitor.preview));
+        let progress = ProgressStream {
+            edge: self.clone(),
+            site,
+            visitor,
+            mode,
+            since,
+            sent: None,
+            done: false,
+            _wake: wake,
+            _permits: permits,
+            _visit: visit,
+        };
+        let mut response = Response::new(ResponseBody::Events(Box::pin(stream::unfold(progress, next))));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+/// The next thing to say; nothing after the last.
+async fn next(mut stream: ProgressStream) -> Option<(Bytes, ProgressStream)> {
+    if stream.sent.is_none() {
+        let first = stream.observe().await;
+        let bytes = [OPENING, &frame(&first)].concat();
+        return Some((bytes.into(), stream.sending(first)));
+    }
+    while !stream.done {
+        stream.pause().await;
+        let seen = stream.observe().await;
+        match &stream.sent {
+            Some((sent, _)) if *sent != seen => return Some((frame(&seen), stream.sending(seen))),
+            Some((sent, at)) if at.elapsed() > limits::HEARTBEAT => {
+                let sent = sent.clone();
+                return Some((Bytes::from_static(HEARTBEAT), stream.sending(sent)));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+impl ProgressStream {
+    fn sending(mut self, progress: WaitProgress) -> Self {
+        self.done = match progress {
+            WaitProgress::Step { .. } => false,
+            WaitProgress::Ready | WaitProgress::Asleep | WaitProgress::Failed => true,
+        };
+        self.sent = Some((progress, Instant::now()));
+        self
+    }
+
+    async fn pause(&mut self) {
+        let record = self.site.record();
+        tokio::select! {
+            // All of them only wait.
+            () = self.edge.closing.cancelled() => self.done = true,
+            () = self.site.changed(&record) => {}
+            () = sleep(limits::WAITING_PAGE_LOOK) => {}
+        }
+        self.done |= self.since.elapsed() > limits::WAITING_PAGE_MAX;
+    }
+
+    async fn observe(&self) -> WaitProgress {
+        let (site, port) = (&self.site, self.visitor.preview.port);
+        if site.is_up() && site.listens(port).await {
+            return WaitProgress::Ready;
+        }
+        let record = site.record();
+        let status = if record.state.is_up() { site.status().await } else { None };
+        let facts = self.edge.facts(&self.visitor, &record, status.as_deref(), NoResponse::Waking);
+        progress(&facts, self.mode)
+    }
+}

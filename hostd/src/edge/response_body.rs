@@ -1,0 +1,154 @@
+//! Bodies of answers.
+
+use super::wake::thaw_same_epoch;
+use crate::{
+    backpressure::WriteWindow,
+    reconcile::{Fleet, RequestPermit},
+    traffic,
+    upstream::UpstreamConnection,
+};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+pub enum ResponseBody {
+    /// Our own words.
+    Whole(Full<Bytes>),
+    /// Our own, as they come.
+    Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    App(AppBody),
+}
+
+impl ResponseBody {
+    pub fn empty() -> Self {
+        Self::Whole(Full::default())
+    }
+
+    /// The connection that it comes from.
+    pub fn source(&self) -> Option<Arc<WriteWindow>> {
+        match self {
+            Self::Whole(_) | Self::Events(_) => None,
+            Self::App(body) => body.connection.as_ref().map(|connection| connection.window.clone()),
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match &mut *self {
+            Self::Whole(whole) => Pin::new(whole)
+                .poll_frame(cx)
+                .map(|next| next.map(|frame| frame.map_err(|never| match never {}))),
+            Self::Events(events) => {
+                events.poll_next_unpin(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Self::App(body) => body.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(whole) => whole.is_end_stream(),
+            Self::Events(_) => false,
+            Self::App(body) => body.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(whole) => whole.size_hint(),
+            Self::Events(_) => SizeHint::default(),
+            Self::App(body) => body.incoming.size_hint(),
+        }
+    }
+}
+
+/// What an app answers. Drives the connection it comes on, and gives it back at the end.
+pub struct AppBody {
+    incoming: Incoming,
+    connection: Option<Box<UpstreamConnection>>,
+    epoch: u64,
+    port: u16,
+    traffic: traffic::PreviewStream,
+    visit: RequestPermit,
+    fleet: Fleet,
+    /// What is wanted does not come: it is frozen.
+    thawing: Option<Thawing>,
+}
+
+type Thawing = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+impl AppBody {
+    pub fn new(
+        incoming: Incoming,
+        connection: Box<UpstreamConnection>,
+        port: u16,
+        visit: RequestPermit,
+        fleet: Fleet,
+    ) -> Self {
+        let (traffic, epoch) = (visit.site().traffic.stream(), connection.epoch);
+        let connection = Some(connection);
+        let mut body = Self { incoming, connection, epoch, port, traffic, visit, fleet, thawing: None };
+        if body.incoming.is_end_stream() {
+            body.return_to_pool(&mut Context::from_waker(std::task::Waker::noop()));
+        }
+        body
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        // What is there; else what the connection has; else what that brought.
+        let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
+        if next.is_pending()
+            && let Some(connection) = &mut self.connection
+        {
+            connection.drive(cx);
+            next = Pin::new(&mut self.incoming).poll_frame(cx);
+        }
+        match &next {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.traffic.record_bytes(frame.data_ref().map_or(0, Bytes::len));
+                if self.incoming.is_end_stream() {
+                    self.return_to_pool(cx);
+                }
+            }
+            Poll::Ready(None) => self.return_to_pool(cx),
+            Poll::Ready(Some(Err(_))) => {}
+            Poll::Pending => self.thaw(cx),
+        }
+        next.map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
+    }
+
+    /// Somebody reads on, perhaps after a long time.
+    fn thaw(&mut self, cx: &mut Context<'_>) {
+        let site = self.visit.site();
+        // What is on its way down may still end its answer.
+        if self.thawing.is_none() && !site.is_up() && site.record().state.stays_up() {
+            let (site, fleet, epoch) = (site.clone(), self.fleet.clone(), self.epoch);
+            self.thawing = Some(Box::pin(async move { thaw_same_epoch(&site, &fleet, epoch).await }));
+        }
+        if let Some(thawing) = &mut self.thawing
+            && thawing.as_mut().poll(cx).is_ready()
+        {
+            // If that failed, the connection breaks.
+            self.thawing = None;
+        }
+    }
+
+    fn return_to_pool(&mut self, cx: &mut Context<'_>) {
+        if let Some(mut connection) = self.connection.take()
+            && connection.is_reusable(cx)
+        {
+            self.visit.site().connections.put(self.port, connection);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The listeners inside one sandbox and the connections they accepted, all owned by one task.
+//!
+//! ```text
+//!  open ──▶ listen ──▶ accept ──▶ serve_connection (each within its permit and its time) ──▶ a tunnel, if it becomes one
+//!             ▲  │ taken, or not there yet
+//!             └──┘ again, later each time
+//! ```
+//!
+//! Every socket context keeps the network namespace of the sandbox alive, so all of them end with the `InsideListener`.
+
+use super::{
+    connection_limits::{ConnectionLimits, SharedPermits},
+    limits,
+    respond::{AfterHttp, RequestContext, respond},
+    status::ServedSandbox,
+};
+use crate::{
+    backpressure::{SourceWindow, Transfer, WindowBody, WindowIo, WriteWindow},
+    connection_threads::ConnectionThreads,
+    core::Previews,
+    egress::Egress,
+    gateway::{Gateway, Leash},
+};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::{HOSTD_PORT_IN_SANDBOX, api::SandboxId};
+use std::{
+    convert::Infallible,
+    future::pending,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::{JoinError, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{debug, error, info, warn};
+
+/// What is offered to all sandboxes.
+#[derive(Clone)]
+pub struct InsideServer {
+    previews: Arc<Previews>,
+    gateway: Gateway,
+    egress: Egress,
+    shared: SharedPermits,
+    threads: Option<ConnectionThreads>,
+}
+
+/// Open while this lives.
+pub struct InsideListener {
+    _until: DropGuard,
+    opened: watch::Receiver<bool>,
+}
+
+impl InsideServer {
+    pub fn new(previews: Previews, gateway: Gateway, egress: Egress) -> Self {
+        Self {
+            previews: Arc::new(previews),
+            gateway,
+            egress,
+            shared: SharedPermits::of_this_host(),
+            threads: None,
+        }
+    }
+
+    /// Connections are served by these threads instead of by whoever accepts them.
+    pub fn served_by(self, threads: ConnectionThreads) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    pub fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
+    /// The door of one sandbox, and what must run to serve it: until the door is dropped, or all end.
+    pub fn open(
+        &self,
+        sandbox: ServedSandbox,
+        stop: &CancellationToken,
+    ) -> (InsideListener, impl Future<Output = ()> + Send + use<>) {
+        let until = stop.child_token();
+        let (open, opened) = watch::channel(false);
+        let context = RequestContext {
+            passage: self.egress.passage(sandbox.watch()),
+            sandbox: Arc::new(sandbox),
+            previews: self.previews.clone(),
+            rate: Arc::default(),
+            gateway: self.gateway.clone(),
+            egress: self.egress.clone(),
+        };
+        let (permits, threads) = (ConnectionLimits::new(self.shared.clone()), self.threads.clone());
+        let task = ListenerTask { context, permits, open, threads };
+        let door = InsideListener { _until: until.clone().drop_guard(), opened };
+        let serve = async move {
+            // Safe to cut off: connections end with it, which is what is wanted.
+            tokio::select! {
+                () = until.cancelled() => {}
+                () = task.serve() => {}
+            }
+        };
+        (door, serve)
+    }
+}
+
+impl InsideListener {
+    /// Waits, not for ever, until somebody inside would be answered.
+    pub fn opened(&self) -> impl Future<Output = ()> + use<> {
+        let mut opened = self.opened.clone();
+        async move {
+            let wait = opened.wait_for(|open| *open);
+            // Neither is worth more than the sandbox: it comes up all the same.
+            let _ = timeout(Duration::from_millis(limits::OPEN_WAIT_MAX_MS), wait).await;
+        }
+    }
+}
+
+struct ListenerTask {
+    context: RequestContext,
+    permits: ConnectionLimits,
+    open: watch::Sender<bool>,
+    threads: Option<ConnectionThreads>,
+}
+
+struct Listeners {
+    four: TcpListener,
+    six: Option<TcpListener>,
+}
+
+impl ListenerTask {
+    async fn serve(self) {
+        let sandbox = self.context.sandbox.id();
+        let mut pause_ms = limits::AGAIN_MIN_MS;
+        let listeners = loop {
+            match self.listen(&sandbox).await {
+                Ok(listeners) => break listeners,
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    return debug!(%sandbox, "its driver cannot listen inside");
+                }
+                Err(error) => warn!(%sandbox, %error, pause_ms, "could not listen inside; trying again"),
+            }
+            sleep(Duration::from_millis(pause_ms)).await;
+            pause_ms = (pause_ms * 2).min(limits::AGAIN_MAX_MS);
+        };
+        if pause_ms > limits::AGAIN_MIN_MS {
+            info!(%sandbox, "listens inside now");
+        }
+        self.open.send_replace(true);
+        self.accept(&sandbox, &listeners).await;
+    }
+
+    async fn listen(&self, sandbox: &SandboxId) -> io::Result<Listeners> {
+        let at = |ip: IpAddr| self.context.sandbox.driver.listen(sandbox, (ip, HOSTD_PORT_IN_SANDBOX).into());
+        let four = at(Ipv4Addr::LOCALHOST.into()).await?;
+        let six = match at(Ipv6Addr::LOCALHOST.into()).await {
+            Ok(six) => Some(six),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            // Without IPv6, of the kernel or of the namespace.
+            Err(error) => {
+                debug!(%sandbox, %error, "does not listen on IPv6 inside");
+                None
+            }
+        };
+        Ok(Listeners { four, six })
+    }
+
+    async fn accept(&self, sandbox: &SandboxId, listeners: &Listeners) {
+        let mut connections = JoinSet::new();
+        loop {
+            let arrived = async { (self.permits.take().await, listeners.next().await) };
+            let (permit, accepted) = tokio::select! {
+                // Nothing is lost when the other is first: a permit is given back, and a connection that is
+                // not accepted waits in the kernel.
+                arrived = arrived => arrived,
+                Some(ended) = connections.join_next() => {
+                    report(sandbox, ended);
+                    continue;
+                }
+            };
+            match accepted {
+                Ok(stream) => {
+                    let context = self.context.clone();
+                    let served = async move {
+                        match TcpStream::from_std(stream) {
+                            Ok(stream) => serve_connection(stream, context).await,
+                            Err(error) => debug!(%error, "could not take up a connection from inside"),
+                        }
+                        drop(permit);
+                    };
+                    match &self.threads {
+                        Some(threads) => threads.spawn(&mut connections, served),
+                        None => drop(connections.spawn(served)),
+                    }
+                }
+                Err(error) => {
+                    debug!(%sandbox, %error, "could not accept a connection from inside");
+                    sleep(Duration::from_millis(limits::ACCEPT_PAUSE_MS)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Listeners {
+    /// Lets go of this thread, and is taken up by the one that serves it.
+    async fn next(&self) -> io::Result<std::net::TcpStream> {
+        let six = async {
+            match &self.six {
+                Some(six) => six.accept().await,
+                None => pending().await,
+            }
+        };
+        let (stream, _) = tokio::select! {
+            // A connection is accepted or still in the kernel's queue.
+            accepted = self.four.accept() => accepted?,
+            accepted = six => accepted?,
+        };
+        stream.set_nodelay(true)?;
+        stream.into_std()
+    }
+}
+
+async fn serve_connection(stream: TcpStream, context: RequestContext) {
+    let after = AfterHttp::default();
+    let then = after.clone();
+    let leash = Leash::default();
+    let ties = leash.clone();
+    let window = Arc::<WriteWindow>::default();
+    let of_bodies = window.clone();
+    let service = service_fn(move |request| {
+        let answered = respond(context.clone(), (after.clone(), ties.clone()), request);
+        let window = of_bodies.clone();
+        async move {
+            let mut response = answered.await?;
+            let source = response.extensions_mut().remove::<SourceWindow>().map(|source| source.0);
+            let transfer = Transfer::new(source, window);
+            Ok::<_, Infallible>(response.map(|body| WindowBody::new(body, transfer)))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(limits::HEAD_MAX_MS))
+        .max_header_size(limits::HEAD_MAX_BYTES)
+        .max_headers(limits::HEADERS_MAX)
+        .serve_connection(TokioIo::new(WindowIo::new(stream, window)), service)
+        .with_upgrades();
+    let mut connection = Box::pin(connection);
+    let over = Duration::from_millis(limits::CONNECTION_MAX_MS);
+    let served = async move {
+        match timeout(over, connection.as_mut()).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                connection.as_mut().graceful_shutdown();
+                let last = Duration::from_millis(limits::LAST_ANSWER_MAX_MS);
+                timeout(last, connection).await.unwrap_or(Ok(()))
+            }
+        }
+    };
+    let ended = tokio::select! {
+        ended = served => ended,
+        // What is on it is of a task that is over: it ends wherever it is, and its call is told so.
+        () = leash.pulled() => return,
+    };
+    match (ended, then.take()) {
+        // A tunnel: it keeps the permit of its connection.
+        (Ok(()), Some(then)) => then.await,
+        (Ok(()), None) => {}
+        (Err(error), _) => debug!(%error, "a connection from inside ended badly"),
+    }
+}
+
+fn report(sandbox: &SandboxId, ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        error!(%sandbox, %error, "an answer inside panicked; its connection is gone");
+    }
+}
