@@ -4,25 +4,26 @@ mod drivers;
 
 use crate::{
     agents::Agents,
+    allocator,
     api::{self, Api, ImageBackend, Listener},
     command::Failure,
     config::{self, Config},
     connection_threads::ConnectionThreads,
     core::{Defaults, PassSigner, Previews, Scheme},
-    disk_room::DiskRoom,
+    disk_space::DiskSpace,
     edge::{self, Edge, EdgeParts, PreviewAuth, Tls},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
-    identity_files::{IdentityFiles, prepare},
+    identity_files::{IdentityFiles, load_or_create},
     inside::InsideServer,
-    limits, memory,
+    limits,
     models::Models,
     outside::Outside,
     preview_links::PreviewLinks,
     reconcile::{Fleet, FleetParts, Timing},
     store::{OpenError, Store},
 };
-use drivers::Opened;
+use drivers::OpenedDrivers;
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::resource::{Resource, getrlimit, setrlimit},
@@ -49,7 +50,7 @@ const SOCKET: &str = "hostd.sock";
 /// For what still runs in threads when everything else has ended.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
 /// How often old rows are taken away.
-const TIDY_EVERY: Duration = Duration::from_secs(3600);
+const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
 
 pub fn serve(config: Config) -> Result<(), Failure> {
     log_to_stderr();
@@ -109,16 +110,16 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
 }
 
 async fn run(config: Config) -> Result<(), Failure> {
-    let disk = DiskRoom::open(&config.data_dir, config.disk_floor_mb.map(|mb| mb.saturating_mul(1 << 20)));
+    let disk = DiskSpace::open(&config.data_dir, config.disk_floor_mb.map(|mb| mb.saturating_mul(1 << 20)));
     // On a full disk, enough for what is written while it starts.
-    disk.ensure();
-    let files = prepare(&config.data_dir).map_err(|error| failed("write its identity", &error))?;
+    disk.ensure_free();
+    let files = load_or_create(&config.data_dir).map_err(|error| failed("write its identity", &error))?;
     let store = open_store(&config.data_dir.join(DATABASE), &disk).await?;
     let agents =
         Agents::open(config.agents.clone(), config.agents_dir.as_deref(), config.briefing_file.as_deref());
     let agents = agents.map_err(|error| Failure::Usage(error.to_string()))?;
-    disk.ensure();
-    let Opened { drivers, default, images } = drivers::open(&config, &files, &agents).await?;
+    disk.ensure_free();
+    let OpenedDrivers { drivers, default, images } = drivers::open(&config, &files, &agents).await?;
     let timing = Timing { idle_ms: config.idle_s.saturating_mul(1000), ..Timing::default() };
     let tls = tls(&config)?;
     let preview = bind("SLIPWAY_PREVIEW_BIND", config.preview_bind).await?;
@@ -146,29 +147,29 @@ async fn run(config: Config) -> Result<(), Failure> {
     let api = Api::new(fleet.clone(), settings, closing.clone());
     let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
     let address = local_address(&tcp)?;
-    fleet.disk().ensure();
+    fleet.disk().ensure_free();
     let socket = config.data_dir.join(SOCKET);
     let unix = listen_unix_if_room(&socket)?;
     let mut signals = Signals::new()?;
-    let seen = format!("{}://{}", scheme_of(&config).word(), local_address(&preview)?);
-    say_ready(&format!("ready api=http://{address} preview={seen}"));
+    let preview_url = format!("{}://{}", scheme_of(&config).word(), local_address(&preview)?);
+    print_ready(&format!("ready api=http://{address} preview={preview_url}"));
 
     let router = api::router(api.clone());
     let tcp = api::serve(Listener::Tcp(tcp), router.clone(), closing.clone());
     let unix = serve_unix(unix, &socket, router, closing.clone());
     let preview = edge::serve(preview, edge.clone());
     let prune = edge.tidy();
-    let telling = egress.tell(closing.clone());
-    let tidy = tidy(store.clone(), fleet.clone(), closing.clone());
-    let scrub = closing.run_until_cancelled(store.keep_log());
+    let egress_reports = egress.tell(closing.clone());
+    let retention = retention(store.clone(), fleet.clone(), closing.clone());
+    let wal = closing.run_until_cancelled(store.maintain_wal());
     let room = closing.run_until_cancelled(fleet.watch_disk());
-    let memory = closing.run_until_cancelled(memory::give_back_unused());
+    let allocator = closing.run_until_cancelled(allocator::trim_periodically());
     let stop = async {
         let name = signals.next().await;
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, tidy, scrub, room, memory, telling, stop);
+    tokio::join!(tcp, unix, preview, prune, retention, wal, room, allocator, egress_reports, stop);
     api.finish().await;
     fleet.close().await;
     // After the connections of sandboxes, which tell what they moved when they end.
@@ -179,12 +180,12 @@ async fn run(config: Config) -> Result<(), Failure> {
 }
 
 /// On a full disk whatever is released may be taken by a sandbox first: it is tried for a while.
-async fn open_store(path: &Path, disk: &DiskRoom) -> Result<Store, Failure> {
+async fn open_store(path: &Path, disk: &DiskSpace) -> Result<Store, Failure> {
     let deadline = Instant::now() + Duration::from_millis(limits::STORE_OPEN_FULL_MAX_MS);
     loop {
         match Store::open_on(path, disk.clone()) {
             Err(OpenError::Full) if Instant::now() < deadline => {
-                disk.ensure();
+                disk.ensure_free();
                 tokio::time::sleep(Duration::from_millis(limits::STORE_OPEN_RETRY_MS)).await;
             }
             opened => return opened.map_err(|error| Failure::Failed(error.to_string())),
@@ -320,15 +321,15 @@ async fn serve_unix(
     }
 }
 
-async fn tidy(store: Store, fleet: Fleet, closing: CancellationToken) {
+async fn retention(store: Store, fleet: Fleet, closing: CancellationToken) {
     loop {
-        if let Err(error) = store.tidy(fleet.clock().now_ms()).await {
+        if let Err(error) = store.delete_expired(fleet.clock().now_ms()).await {
             warn!(%error, "could not take away old rows");
         }
         tokio::select! {
             // Both only wait.
             () = closing.cancelled() => return,
-            () = tokio::time::sleep(TIDY_EVERY) => {}
+            () = tokio::time::sleep(RETENTION_INTERVAL) => {}
         }
     }
 }
@@ -353,7 +354,7 @@ impl Signals {
     }
 }
 
-fn say_ready(line: &str) {
+fn print_ready(line: &str) {
     // Whoever started it may not read.
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());

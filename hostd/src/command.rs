@@ -46,12 +46,12 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(line)) => said(&line, EXIT_USAGE),
-        Err(Failure::Failed(line)) => said(&line, EXIT_FAILED),
+        Err(Failure::Usage(line)) => exit_with(&line, EXIT_USAGE),
+        Err(Failure::Failed(line)) => exit_with(&line, EXIT_FAILED),
     }
 }
 
-fn said(line: &str, code: u8) -> ExitCode {
+fn exit_with(line: &str, code: u8) -> ExitCode {
     eprintln!("hostd: {line}");
     ExitCode::from(code)
 }

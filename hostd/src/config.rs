@@ -8,7 +8,7 @@ mod tests;
 mod values;
 
 use crate::{
-    agents::Table,
+    agents::AgentTable,
     core::{Bounds, Scheme, egress::Exceptions},
     limits,
 };
@@ -17,7 +17,7 @@ use parsers::{
     tls,
 };
 use std::{fmt, net::SocketAddr, path::PathBuf};
-use values::Values;
+use values::ConfigValues;
 
 pub const DEFAULT_FILE: &str = "/etc/slipway/slipway.toml";
 
@@ -54,7 +54,7 @@ pub struct Config {
     /// Space on the data disk below which nothing new is begun; a part of it unless given.
     pub disk_floor_mb: Option<u64>,
     /// The agents there are, and who does a task that names nobody.
-    pub agents: Table,
+    pub agents: AgentTable,
     /// Where they are installed; a usual place unless given.
     pub agents_dir: Option<PathBuf>,
     /// What they are told first, instead of what is built in.
@@ -81,27 +81,27 @@ pub enum Auth {
 
 /// A wrong value: the key, and what it may be.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BadConfig {
+pub struct ConfigError {
     key: String,
     message: String,
 }
 
-impl fmt::Display for BadConfig {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.key, self.message)
     }
 }
 
-impl std::error::Error for BadConfig {}
+impl std::error::Error for ConfigError {}
 
-fn bad(key: &str, message: impl Into<String>) -> BadConfig {
-    BadConfig { key: key.to_owned(), message: message.into() }
+fn bad(key: &str, message: impl Into<String>) -> ConfigError {
+    ConfigError { key: key.to_owned(), message: message.into() }
 }
 
 impl Config {
     /// Parses the text of the TOML file, if there is one, and the environment, which `env` looks up.
-    pub fn parse(file: Option<&str>, env: impl Fn(&str) -> Option<String>) -> Result<Self, BadConfig> {
-        let values = Values::read(file, &env)?;
+    pub fn parse(file: Option<&str>, env: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let values = ConfigValues::read(file, &env)?;
         let path = |key| values.optional(key)?.map(|path| absolute(key, &path)).transpose();
         let config = Self {
             data_dir: absolute("data_dir", &values.text("data_dir")?)?,
@@ -138,7 +138,7 @@ impl Config {
     }
 
     /// What must hold between values.
-    fn check(self) -> Result<Self, BadConfig> {
+    fn check(self) -> Result<Self, ConfigError> {
         if self.auth == Auth::Off && !self.api_bind.ip().is_loopback() {
             return Err(bad("SLIPWAY_AUTH", "may be off only when SLIPWAY_API_BIND is a loopback address"));
         }

@@ -18,11 +18,12 @@ pub struct IdentityFiles {
     pub admin_token: String,
 }
 
-pub fn prepare(data_dir: &Path) -> io::Result<IdentityFiles> {
-    let instance = kept(&data_dir.join("instance"), || Ok(hex(&random::<8>()?)))?;
-    let key = kept(&data_dir.join("key"), || Ok(hex(&random::<32>()?)))?;
-    let admin_token =
-        kept(&data_dir.join("token"), || Ok(format!("{ADMIN_PREFIX}{}", hex(&random::<TOKEN_BYTES>()?))))?;
+pub fn load_or_create(data_dir: &Path) -> io::Result<IdentityFiles> {
+    let instance = read_or_create(&data_dir.join("instance"), || Ok(hex(&random::<8>()?)))?;
+    let key = read_or_create(&data_dir.join("key"), || Ok(hex(&random::<32>()?)))?;
+    let admin_token = read_or_create(&data_dir.join("token"), || {
+        Ok(format!("{ADMIN_PREFIX}{}", hex(&random::<TOKEN_BYTES>()?)))
+    })?;
     let key = unhex(&key).ok_or_else(|| {
         let why = format!("{} is not a key of 64 hexadecimal digits", data_dir.join("key").display());
         io::Error::new(io::ErrorKind::InvalidData, why)
@@ -31,7 +32,7 @@ pub fn prepare(data_dir: &Path) -> io::Result<IdentityFiles> {
 }
 
 /// What the file says, or what it will say from now on. Written whole or not at all.
-pub(crate) fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
+pub(crate) fn read_or_create(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
     match File::open(path) {
         Ok(file) => {
             let mut text = String::new();
@@ -85,8 +86,8 @@ mod tests {
     #[test]
     fn the_second_start_is_the_same_hostd() {
         let dir = tempfile::tempdir().expect("a directory");
-        let first = prepare(dir.path()).expect("written");
-        let second = prepare(dir.path()).expect("read");
+        let first = load_or_create(dir.path()).expect("written");
+        let second = load_or_create(dir.path()).expect("read");
         assert_eq!(
             (&first.instance, first.key, &first.admin_token),
             (&second.instance, second.key, &second.admin_token)
@@ -94,6 +95,6 @@ mod tests {
         let mode = fs::metadata(dir.path().join("token")).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         fs::write(dir.path().join("key"), "zz").expect("written");
-        assert!(prepare(dir.path()).is_err());
+        assert!(load_or_create(dir.path()).is_err());
     }
 }

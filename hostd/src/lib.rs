@@ -2,6 +2,7 @@
 //! tests can drive its parts; `main.rs` is the program.
 
 pub mod agents;
+mod allocator;
 pub mod api;
 mod backpressure;
 mod boot;
@@ -13,7 +14,7 @@ mod connections;
 pub mod control;
 pub mod core;
 mod delegate_write;
-pub mod disk_room;
+pub mod disk_space;
 pub mod driver;
 pub mod edge;
 pub mod egress;
@@ -23,7 +24,6 @@ mod identity_files;
 pub mod inside;
 pub mod launcher;
 pub mod limits;
-mod memory;
 pub mod models;
 pub mod outside;
 pub mod preview_links;

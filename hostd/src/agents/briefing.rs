@@ -1,8 +1,8 @@
 //! What every agent is told before its first prompt: where it is and how things work there. Pure.
 
 use super::{
-    launch::{APP, HOME},
-    template::{UnknownName, check, fill},
+    invocation::{APP, HOME},
+    template::{UnknownPlaceholder, check, fill},
 };
 use protocol::STATUS_URL;
 
@@ -17,7 +17,7 @@ pub struct Briefing {
 
 /// One sandbox, as a briefing tells of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct BriefingContext<'a> {
     pub cwd: Option<&'a str>,
     /// `none`, `proxy` or `open`.
     pub network: &'a str,
@@ -36,13 +36,13 @@ impl Default for Briefing {
 }
 
 impl Briefing {
-    pub fn new(text: String) -> Result<Self, UnknownName> {
+    pub fn new(text: String) -> Result<Self, UnknownPlaceholder> {
         check(&text, &NAMES)?;
         Ok(Self { text })
     }
 
-    pub fn render(&self, place: &Place<'_>) -> String {
-        let cwd = match place.cwd {
+    pub fn render(&self, context: &BriefingContext<'_>) -> String {
+        let cwd = match context.cwd {
             Some(cwd) if cwd.starts_with('/') => cwd.to_owned(),
             Some(cwd) => format!("{APP}/{cwd}"),
             None => APP.to_owned(),
@@ -52,10 +52,10 @@ impl Briefing {
                 "app" => APP.into(),
                 "home" => HOME.into(),
                 "cwd" => cwd.clone().into(),
-                "network" => network(place.network).into(),
-                "services" => services(&place.services).into(),
-                "ports" => ports(&place.previews).into(),
-                "preview" => place.preview.clone().into(),
+                "network" => network(context.network).into(),
+                "services" => services(&context.services).into(),
+                "ports" => ports(&context.previews).into(),
+                "preview" => context.preview.clone().into(),
                 "status_url" => STATUS_URL.into(),
                 _ => return None,
             })
@@ -100,8 +100,8 @@ mod tests {
 
     const LINES_MAX: usize = 40;
 
-    fn place() -> Place<'static> {
-        Place {
+    fn place() -> BriefingContext<'static> {
+        BriefingContext {
             cwd: None,
             network: "proxy",
             services: vec![("db", None), ("web", Some(5173))],
@@ -114,7 +114,7 @@ mod tests {
     fn it_says_where_the_agent_is_in_few_lines() {
         let text = Briefing::default().render(&place());
         assert!(text.lines().count() <= LINES_MAX, "{}", text.lines().count());
-        for told in [
+        for expected in [
             "You start in /home/sandbox/workspace/app.",
             "AGENTS.md",
             "sandbox.yaml",
@@ -124,7 +124,7 @@ mod tests {
             "http://s-x-N.preview.localhost",
             STATUS_URL,
         ] {
-            assert!(text.contains(told), "{told}: {text}");
+            assert!(text.contains(expected), "{expected}: {text}");
         }
         assert!(!text.contains('{'), "{text}");
     }
@@ -136,7 +136,8 @@ mod tests {
             (Some("/tmp/x"), "open", "You start in /tmp/x.", "has a network"),
         ];
         for (cwd, network, start, reach) in table {
-            let text = Briefing::default().render(&Place { cwd, network, ..Place::default() });
+            let text =
+                Briefing::default().render(&BriefingContext { cwd, network, ..BriefingContext::default() });
             assert!(text.contains(start) && text.contains(reach), "{text}");
             assert!(!text.contains("Services that run already"), "{text}");
         }

@@ -4,17 +4,19 @@
 //!
 //! ```text
 //!  agents.toml ──┐
-//!  configuration ┴▶ Table ──pick──▶ Entry ──launch(connection, briefing, …)──▶ protocol::Agent + environment
+//!  configuration ┴▶ Table ──pick──▶ AgentDefinition ──launch(connection, briefing, …)──▶ protocol::Agent + environment
 //! ```
 
 mod briefing;
-mod handle;
-mod launch;
-mod open;
-mod table;
+mod definitions;
+mod invocation;
+mod load;
+mod registry;
 mod template;
 
-pub use briefing::{Briefing, Place};
-pub use handle::Agents;
-pub use launch::{Connection, Launch, Wish, launch, model_is_plain};
-pub use table::{BadAgent, COMMAND, Entry, Install, Speaks, Table, is_name};
+pub use briefing::{Briefing, BriefingContext};
+pub use definitions::{
+    AgentConfigError, AgentDefinition, AgentProtocol, AgentTable, COMMAND, Install, is_name,
+};
+pub use invocation::{Invocation, InvocationRequest, ModelAccess, invocation, model_is_plain};
+pub use registry::Agents;

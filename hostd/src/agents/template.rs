@@ -6,13 +6,13 @@ use std::borrow::Cow;
 /// A name that nothing is put in for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {{{name}}}; there are: {}", .there_are.iter().map(|name| format!("{{{name}}}")).collect::<Vec<_>>().join(", "))]
-pub struct UnknownName {
+pub struct UnknownPlaceholder {
     pub name: String,
     pub there_are: Vec<&'static str>,
 }
 
 /// Whether every name in it is one of these.
-pub fn check(text: &str, names: &[&'static str]) -> Result<(), UnknownName> {
+pub fn check(text: &str, names: &[&'static str]) -> Result<(), UnknownPlaceholder> {
     let mut unknown = None;
     fill(text, |name| {
         if !names.contains(&name) && unknown.is_none() {
@@ -21,7 +21,7 @@ pub fn check(text: &str, names: &[&'static str]) -> Result<(), UnknownName> {
         None
     });
     match unknown {
-        Some(name) => Err(UnknownName { name, there_are: names.to_vec() }),
+        Some(name) => Err(UnknownPlaceholder { name, there_are: names.to_vec() }),
         None => Ok(()),
     }
 }

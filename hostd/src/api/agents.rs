@@ -9,9 +9,9 @@ use super::{
     views::ok,
 };
 use crate::{
-    agents::{Agents, COMMAND, Entry},
+    agents::{AgentDefinition, Agents, COMMAND},
     control::{Control, ControlError},
-    models::{Dialect, Reach},
+    models::{Dialect, ModelAvailability},
 };
 use hyper::Method;
 use protocol::{
@@ -30,7 +30,7 @@ pub async fn list(call: Call) -> CallResult {
         Some(id) => Some(sandbox_programs(&call, id, &agents).await?),
         None => None,
     };
-    let view = |(name, entry): (&str, &Entry)| view(&agents, name, entry, &reach, inside.as_ref());
+    let view = |(name, entry): (&str, &AgentDefinition)| view(&agents, name, entry, &reach, inside.as_ref());
     let mut items: Vec<AgentView> = agents.table().iter().map(view).collect();
     // Who does a task unless told otherwise comes first.
     items.sort_by_key(|agent| !agent.default);
@@ -48,7 +48,7 @@ async fn sandbox_programs(call: &Call, id: &str, agents: &Agents) -> Result<Sand
     let id = call.sandbox_by(id).await?.id;
     let (record, control) = call.control_of(&id).await?;
     let paths = programs(&control, agents).await?;
-    let found = |(name, entry): (&str, &Entry)| {
+    let found = |(name, entry): (&str, &AgentDefinition)| {
         let path = entry.find.iter().find_map(|program| paths.get(program))?;
         Some((name.to_owned(), path.clone(), entry.version_args.clone()))
     };
@@ -73,8 +73,8 @@ async fn programs(control: &Control, agents: &Agents) -> Result<BTreeMap<String,
 fn view(
     agents: &Agents,
     name: &str,
-    entry: &Entry,
-    reach: &BTreeMap<Dialect, Reach>,
+    entry: &AgentDefinition,
+    reach: &BTreeMap<Dialect, ModelAvailability>,
     inside: Option<&SandboxPrograms>,
 ) -> AgentView {
     let path = match inside {
@@ -85,9 +85,9 @@ fn view(
     let best = entry.dialects.iter().filter_map(|dialect| reach.get(dialect)).max();
     let (connected, has_default) = match best {
         None => (entry.dialects.is_empty(), true),
-        Some(Reach::None) => (false, true),
-        Some(Reach::Named) => (true, false),
-        Some(Reach::Default) => (true, true),
+        Some(ModelAvailability::None) => (false, true),
+        Some(ModelAvailability::Named) => (true, false),
+        Some(ModelAvailability::Default) => (true, true),
     };
     let mut how_to_connect = Vec::new();
     if !installed {

@@ -94,7 +94,7 @@ impl Call {
         let wakes = self.query.flag("wake", true)? && self.caller.allows(Access::Write);
         if wakes {
             // What it is asked to do may be to delete files, and that takes a few bytes of the disk.
-            self.api.fleet.disk().ensure();
+            self.api.fleet.disk().ensure_free();
         }
         let control = if wakes { self.api.fleet.wake(id).await } else { self.api.fleet.control(id).await };
         Ok(control?)

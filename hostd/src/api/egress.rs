@@ -11,7 +11,7 @@ use crate::{
         egress::{DEFAULT_PROFILE, RuleSet},
     },
     egress::{Profiles, ProfilesError},
-    store::{Change, SandboxRecord},
+    store::{SandboxRecord, SandboxUpdate},
 };
 use protocol::{
     ProfileName,
@@ -34,8 +34,8 @@ pub async fn put(call: Call) -> CallResult {
             "this sandbox was not created with network: proxy, so there is nothing that rules are for";
         return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
-    let change = Change { egress: Some(rules), ..Change::default() };
-    let record = call.api.fleet.store().change_sandbox(&record.id, change, call.api.now_ms()).await?;
+    let change = SandboxUpdate { egress: Some(rules), ..SandboxUpdate::default() };
+    let record = call.api.fleet.store().update_sandbox(&record.id, change, call.api.now_ms()).await?;
     // First: what is written is in force, whether or not it can be shown.
     call.api.fleet.publish_change(record.clone());
     Ok(ok(&view(&call, &record).await?))

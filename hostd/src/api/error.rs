@@ -152,10 +152,10 @@ impl From<ModelsError> for CallError {
             |code| ApiError::new(code, &*message).with(|to| to.field = Some("model".to_owned()));
         match error {
             ModelsError::NoModel(_) => about_model(NoModel).into(),
-            ModelsError::Unknown { there_are: names, .. } | ModelsError::Ambiguous { named: names, .. } => {
+            ModelsError::Unknown { available: names, .. } | ModelsError::Ambiguous { named: names, .. } => {
                 about_model(NoModel).with(|to| to.supported = names).into()
             }
-            ModelsError::Speaks { .. } | ModelsError::Unpriced { .. } => about_model(NoModel).into(),
+            ModelsError::DialectMismatch { .. } | ModelsError::Unpriced { .. } => about_model(NoModel).into(),
             ModelsError::BudgetUsedUp(_) => Self::new(BudgetExceeded, message),
             ModelsError::Key { .. } => Self::new(Conflict, message),
             ModelsError::KeyRefused { .. } => {
@@ -164,7 +164,7 @@ impl From<ModelsError> for CallError {
             ModelsError::Seal(source) => {
                 Self { cause: Some(error_chain(&source)), ..Self::new(Conflict, message) }
             }
-            ModelsError::UnderWay(source) => Self::internal(&source),
+            ModelsError::InFlight(source) => Self::internal(&source),
             ModelsError::Invalid { field, message } => Self::invalid(field, message),
             ModelsError::TooMany(_) => Self::new(TooMany, message),
             ModelsError::NotFound => Self::not_found(),

@@ -8,7 +8,7 @@ use super::{
     sse_writer::SseSubscriber,
     views::{no_content, ok},
 };
-use crate::store::{EventFilter, Store, TaskRecord, data_of};
+use crate::store::{EventFilter, Store, TaskRecord, frame_data};
 use protocol::api::{Page, SandboxId};
 use serde_json::Value;
 
@@ -73,7 +73,8 @@ async fn respond(call: &Call, scope: EventScope, after: u64, follow: bool) -> Ca
     let kinds: Vec<String> =
         kinds.split(',').map(str::trim).filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
     let (task, beside) = (scope.task.map(|task| task.number), scope.beside);
-    let filter = EventFilter { tenant, principal, sandbox: scope.sandbox, task, beside, kinds };
+    let filter =
+        EventFilter { tenant, principal, sandbox: scope.sandbox, task, with_host_events: beside, kinds };
     let store = call.api.fleet.store();
     if follow {
         return Ok(SseSubscriber::new(call, filter, after)?.response());
@@ -96,7 +97,7 @@ async fn list(
         let part = store.log(filter.clone(), after).await?;
         for batch in &part.batches {
             let frames = batch.select(after, &filter.kinds);
-            for data in data_of(&frames) {
+            for data in frame_data(&frames) {
                 if items.len() >= limit || bytes >= limits::EVENTS_PAGE_MAX_BYTES {
                     return Ok((items, true));
                 }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     control::{Control, ControlError},
     limits,
-    store::{Begun, ExecEnd, ExecRecord, SandboxRecord},
+    store::{ExecBegun, ExecEnd, ExecRecord, SandboxRecord},
 };
 use axum::response::Response;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -53,10 +53,10 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
     let (sandbox, control) = call.control().await?;
     let row = new_record(call, &sandbox, &create, &request);
     match call.api.fleet.store().begin_exec(row.clone()).await? {
-        Begun::New => {}
-        Begun::Same(record) if record.exit.is_some() => return Ok(ended_exec(call, &record).await),
-        Begun::Same(_) => {}
-        Begun::Conflict => {
+        ExecBegun::New => {}
+        ExecBegun::Same(record) if record.exit.is_some() => return Ok(ended_exec(call, &record).await),
+        ExecBegun::Same(_) => {}
+        ExecBegun::Conflict => {
             let message = format!("another command has the id {id} already; choose another");
             return Err(CallError::new(ApiErrorCode::Conflict, message));
         }

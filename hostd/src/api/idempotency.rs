@@ -8,7 +8,7 @@ use super::{
     limits,
     route::{Idempotency, Route},
 };
-use crate::store::{Claim, Key};
+use crate::store::{IdempotencyClaim, IdempotencyKey};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -32,7 +32,7 @@ pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -
             let message = "Idempotency-Key is refused here: the answer has a secret, which is not kept";
             return Err(CallError::invalid("Idempotency-Key", message));
         }
-        (Some(key), Idempotency::ByKey) => Key {
+        (Some(key), Idempotency::ByKey) => IdempotencyKey {
             tenant: call.caller.tenant.clone(),
             principal: call.caller.principal.clone(),
             route: format!("{} {}", subject.method, subject.path),
@@ -47,23 +47,23 @@ pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -
     let hash: [u8; 32] = Sha256::digest(&call.body).into();
     let now_ms = api.now_ms();
     match api.fleet.store().idempotency_begin(key.clone(), hash, now_ms).await? {
-        Claim::Replay { status, body } => Ok(replay(status, body)),
-        Claim::Mismatch => {
+        IdempotencyClaim::Replay { status, body } => Ok(replay(status, body)),
+        IdempotencyClaim::Mismatch => {
             let message = "this Idempotency-Key came with another body before; use a new key";
             Err(CallError::new(ApiErrorCode::IdempotencyMismatch, message))
         }
-        Claim::New => {
+        IdempotencyClaim::New => {
             call.claimed_ms = Some(now_ms);
             run_and_store(route, key, call).await
         }
-        Claim::Unfinished { since_ms } => {
+        IdempotencyClaim::Unfinished { since_ms } => {
             call.claimed_ms = Some(since_ms);
             run_and_store(route, key, call).await
         }
     }
 }
 
-async fn run_and_store(route: &Route, key: Key, call: Call) -> CallResult {
+async fn run_and_store(route: &Route, key: IdempotencyKey, call: Call) -> CallResult {
     let api = call.api.clone();
     let store = api.fleet.store();
     let answer = (route.handler)(call).await;

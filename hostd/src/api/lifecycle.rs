@@ -6,7 +6,7 @@ use super::{
     limits as api, relay,
     sandboxes::{change, view, wait_settled},
 };
-use crate::{core::ttl_ms, limits, reconcile::SandboxCommand, store::Change};
+use crate::{core::ttl_ms, limits, reconcile::SandboxCommand, store::SandboxUpdate};
 use hyper::{Method, StatusCode};
 use protocol::{HoldRequest, HoldView, api::TtlChange};
 use std::time::Duration;
@@ -58,5 +58,6 @@ pub async fn ttl(call: Call) -> CallResult {
     let requested: TtlChange = call.json()?;
     let ttl_ms = requested.ttl.as_deref().map(ttl_ms).transpose()?;
     let expires_ms = ttl_ms.map(|ttl_ms| call.api.now_ms().saturating_add(ttl_ms));
-    change(&call, &record.id, Change { expires_ms: Some(expires_ms), ..Change::default() }).await
+    change(&call, &record.id, SandboxUpdate { expires_ms: Some(expires_ms), ..SandboxUpdate::default() })
+        .await
 }

@@ -1,6 +1,6 @@
 //! Numbers for Prometheus.
 
-use crate::{disk_room::DiskState, edge::metrics as edge, memory::used_bytes};
+use crate::{allocator::used_bytes, disk_space::DiskState, edge::metrics as edge};
 use hyper::Method;
 use std::{
     collections::BTreeMap,

@@ -2,8 +2,8 @@
 
 use super::{call::Call, error::CallError, task_agent::ChosenAgent};
 use crate::{
-    agents::{Connection, model_is_plain},
-    models::{Dialect, GrantWish, Reach},
+    agents::{ModelAccess, model_is_plain},
+    models::{Dialect, GrantRequest, ModelAvailability},
     store::{SandboxRecord, TaskGrant},
 };
 use protocol::api::{ApiError, ApiErrorCode, TaskCreate};
@@ -15,7 +15,7 @@ pub async fn grant_model(
     create: &TaskCreate,
     choice: ChosenAgent<'_>,
     sandbox: &SandboxRecord,
-) -> Result<Option<(Connection, TaskGrant)>, CallError> {
+) -> Result<Option<(ModelAccess, TaskGrant)>, CallError> {
     if choice.entry.dialects.is_empty() {
         return match create.budget {
             Some(_) => {
@@ -26,7 +26,7 @@ pub async fn grant_model(
             None => Ok(None),
         };
     }
-    let wish = GrantWish {
+    let wish = GrantRequest {
         tenant: &sandbox.owner.tenant,
         model: create.model.clone(),
         dialects: &choice.entry.dialects,
@@ -39,7 +39,7 @@ pub async fn grant_model(
         let error = ApiError::new(ApiErrorCode::NoModel, message);
         return Err(error.with(|detail| detail.field = Some("model".to_owned())).into());
     }
-    let connection = Connection {
+    let connection = ModelAccess {
         dialect: granted.model.dialect,
         provider: granted.model.provider,
         model: granted.model.name,
@@ -49,9 +49,12 @@ pub async fn grant_model(
 }
 
 /// Which models the tasks of this caller have, by what they speak.
-pub fn reachable_models(call: &Call) -> BTreeMap<Dialect, Reach> {
+pub fn reachable_models(call: &Call) -> BTreeMap<Dialect, ModelAvailability> {
     let models = call.api.fleet.models();
-    Dialect::ALL.into_iter().map(|dialect| (dialect, models.reach(&call.caller.tenant, dialect))).collect()
+    Dialect::ALL
+        .into_iter()
+        .map(|dialect| (dialect, models.availability(&call.caller.tenant, dialect)))
+        .collect()
 }
 
 /// What to type where no task has a model without naming it.

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     core::{choose, missing, rfc3339},
     gateway::{Gateway, NoOffer, Offer},
-    models::{Draft, Known, ModelsError},
+    models::{ConfiguredProvider, ModelsError, ProviderDraft},
 };
 use protocol::api::{Label, Page, ProviderSpec, ProviderView};
 
@@ -36,7 +36,7 @@ pub async fn put(call: Call) -> CallResult {
 /// refused key is an error.
 async fn verify_provider(
     gateway: &Gateway,
-    Draft { provider, models, default }: &Draft,
+    ProviderDraft { provider, models, default }: &ProviderDraft,
     spec: &mut ProviderSpec,
 ) -> Result<Option<String>, ModelsError> {
     let offer = match gateway.offer(provider).await {
@@ -79,7 +79,7 @@ pub async fn remove(call: Call) -> CallResult {
     Ok(no_content())
 }
 
-fn view(known: &Known) -> ProviderView {
+fn view(known: &ConfiguredProvider) -> ProviderView {
     let record = &known.record;
     ProviderView {
         name: record.name.clone(),

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     core::{Identity, State, blueprint, check_metadata, check_name},
     reconcile::{FleetError, SandboxCommand},
-    store::{Change, NewSandbox, SandboxFilter, SandboxRecord, Secret, StoreError},
+    store::{NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, StoreError},
 };
 use axum::response::Response;
 use hyper::{StatusCode, header::LOCATION};
@@ -173,12 +173,12 @@ pub async fn patch(call: Call) -> CallResult {
     let SandboxChange { name, metadata } = call.json()?;
     name.as_deref().map(check_name).transpose()?;
     metadata.as_ref().map(check_metadata).transpose()?;
-    change(&call, &record.id, Change { name, metadata, ..Change::default() }).await
+    change(&call, &record.id, SandboxUpdate { name, metadata, ..SandboxUpdate::default() }).await
 }
 
 /// Changes the row and tells the owner of the sandbox.
-pub async fn change(call: &Call, id: &SandboxId, change: Change) -> CallResult {
-    let record = call.api.fleet.store().change_sandbox(id, change, call.api.now_ms()).await?;
+pub async fn change(call: &Call, id: &SandboxId, change: SandboxUpdate) -> CallResult {
+    let record = call.api.fleet.store().update_sandbox(id, change, call.api.now_ms()).await?;
     let response = view(call, &record, StatusCode::OK);
     call.api.fleet.publish_change(record);
     Ok(response)

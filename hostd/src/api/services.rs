@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     core::split_environment,
-    store::{Change, Secret},
+    store::{SandboxUpdate, Secret},
 };
 use hyper::Method;
 use protocol::{ServiceView, ServicesRequest, api::Page};
@@ -30,8 +30,12 @@ pub async fn put(call: Call) -> CallResult {
     let (_, items) =
         control.json::<Vec<ServiceView>>(Method::PUT, &path, Some(&sent), CONTROL_TIMEOUT).await?;
     // What else was changed while runtimed was asked stays.
-    let change = Change { services: Some(services), env: Some(Secret(environment)), ..Change::default() };
-    let changed = call.api.fleet.store().change_sandbox(&record.id, change, call.api.now_ms()).await?;
+    let change = SandboxUpdate {
+        services: Some(services),
+        env: Some(Secret(environment)),
+        ..SandboxUpdate::default()
+    };
+    let changed = call.api.fleet.store().update_sandbox(&record.id, change, call.api.now_ms()).await?;
     call.api.fleet.publish_change(changed);
     Ok(ok(&Page { items, next: None }))
 }

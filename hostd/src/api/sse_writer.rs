@@ -7,7 +7,7 @@ use super::{
     limits,
     stream_limits::StreamPermit,
 };
-use crate::store::{Batch, EventFilter, Following, Store, Topic};
+use crate::store::{EventBatch, EventFilter, Store, Subscription, Topic};
 use axum::{BoxError, body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
@@ -28,7 +28,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 pub struct SseSubscriber {
     store: Store,
-    following: Following,
+    following: Subscription,
     closing: CancellationToken,
     filter: EventFilter,
     /// Everything up to here was sent, or is about to be.
@@ -52,7 +52,7 @@ impl SseSubscriber {
         };
         Ok(Self {
             store: store.clone(),
-            following: store.follow(topic),
+            following: store.subscribe(topic),
             closing: api.closing.clone(),
             filter,
             after,
@@ -120,7 +120,7 @@ impl SseSubscriber {
         Some(joined.freeze())
     }
 
-    fn push_batches<'a>(&mut self, batches: impl Iterator<Item = &'a Batch>) {
+    fn push_batches<'a>(&mut self, batches: impl Iterator<Item = &'a EventBatch>) {
         for batch in batches {
             if self.filter.admits(batch) {
                 let frames = batch.select(self.after, &self.filter.kinds);

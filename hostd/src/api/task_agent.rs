@@ -1,7 +1,7 @@
 //! Which agent does a task, and whether it can do what is asked of it.
 
 use super::error::CallError;
-use crate::agents::{COMMAND, Entry, Speaks, Table, model_is_plain};
+use crate::agents::{AgentDefinition, AgentProtocol, AgentTable, COMMAND, model_is_plain};
 use protocol::{
     Decision, Permissions,
     api::{ApiError, ApiErrorCode, TaskCreate},
@@ -16,11 +16,11 @@ pub const PATTERN_MAX_BYTES: usize = 1 << 10;
 #[derive(Debug, Clone, Copy)]
 pub struct ChosenAgent<'a> {
     pub name: &'a str,
-    pub entry: &'a Entry,
+    pub entry: &'a AgentDefinition,
 }
 
 /// Who was named, or who does what names nobody; refused where it cannot do it.
-pub fn choose<'a>(create: &'a TaskCreate, table: &'a Table) -> Result<ChosenAgent<'a>, CallError> {
+pub fn choose<'a>(create: &'a TaskCreate, table: &'a AgentTable) -> Result<ChosenAgent<'a>, CallError> {
     let unnamed = || if create.command.is_some() { COMMAND } else { table.default_name() };
     let name = create.agent.as_deref().unwrap_or_else(unnamed);
     let entry = table.get(name).ok_or_else(|| unknown(name, table))?;
@@ -33,7 +33,7 @@ pub fn choose<'a>(create: &'a TaskCreate, table: &'a Table) -> Result<ChosenAgen
     Ok(choice)
 }
 
-fn unknown(name: &str, table: &Table) -> CallError {
+fn unknown(name: &str, table: &AgentTable) -> CallError {
     let error = ApiError::new(ApiErrorCode::Unsupported, format!("there is no agent {name:?} here"));
     let with = error.with(|detail| {
         detail.field = Some("agent".to_owned());
@@ -61,7 +61,7 @@ impl ChosenAgent<'_> {
 
     fn check_model(self, create: &TaskCreate) -> Result<(), CallError> {
         let Some(model) = &create.model else { return Ok(()) };
-        if self.entry.dialects.is_empty() && self.entry.speaks != Speaks::Acp {
+        if self.entry.dialects.is_empty() && self.entry.speaks != AgentProtocol::Acp {
             return Err(self.refusal("model", "has no model"));
         }
         if model_is_plain(model) {
@@ -72,9 +72,9 @@ impl ChosenAgent<'_> {
 
     fn check_session(self, create: &TaskCreate) -> Result<(), CallError> {
         let has_sessions = match self.entry.speaks {
-            Speaks::Acp => true,
-            Speaks::StreamJson(_) => !self.entry.args_to_continue.is_empty(),
-            Speaks::Command => false,
+            AgentProtocol::Acp => true,
+            AgentProtocol::StreamJson(_) => !self.entry.args_to_continue.is_empty(),
+            AgentProtocol::Command => false,
         };
         if create.continues == Some(true) && !has_sessions {
             return Err(self.refusal("continue", "has no sessions to go on with"));
@@ -101,7 +101,7 @@ impl ChosenAgent<'_> {
 
     fn check_briefing(self, create: &TaskCreate) -> Result<(), CallError> {
         let Some(briefing) = &create.briefing else { return Ok(()) };
-        if self.entry.speaks == Speaks::Command {
+        if self.entry.speaks == AgentProtocol::Command {
             return Err(self.refusal("briefing", "is given its prompt alone"));
         }
         check_length("briefing", briefing, BRIEFING_MAX_BYTES)

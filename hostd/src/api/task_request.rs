@@ -5,7 +5,9 @@ use super::{
     error::CallError,
     task_agent::{ChosenAgent, check_length, too_large},
 };
-use crate::agents::{Agents, COMMAND, Connection, Launch, Place, Wish, launch};
+use crate::agents::{
+    Agents, BriefingContext, COMMAND, Invocation, InvocationRequest, ModelAccess, invocation,
+};
 use protocol::{Agent, BuildSpec, EnvMap, TaskId, TaskRequest, api::TaskCreate, limits};
 use sha2::{Digest, Sha256};
 
@@ -14,9 +16,9 @@ pub const TIMEOUT_MAX_S: f64 = 86_400.0;
 /// What the agent is told beside what the caller asks for.
 pub struct TaskContext<'a> {
     pub choice: ChosenAgent<'a>,
-    pub connection: Option<&'a Connection>,
+    pub connection: Option<&'a ModelAccess>,
     pub agents: &'a Agents,
-    pub briefing: Place<'a>,
+    pub briefing: BriefingContext<'a>,
     pub sandbox_env: &'a EnvMap,
 }
 
@@ -32,10 +34,10 @@ pub fn request(create: &TaskCreate, id: TaskId, context: &TaskContext<'_>) -> Re
         check_length("build", build, limits::ARG_MAX_BYTES)?;
     }
     let sandbox_env = context.sandbox_env;
-    let Launch { agent, env, firm_env } = agent_launch(create, context);
+    let Invocation { agent, env, enforced_env } = agent_launch(create, context);
     // What leads to the model, and says who decides, is the agent's; the rest the caller may say otherwise.
     let env: EnvMap =
-        env.into_iter().chain(sandbox_env.clone()).chain(create.env.clone()).chain(firm_env).collect();
+        env.into_iter().chain(sandbox_env.clone()).chain(create.env.clone()).chain(enforced_env).collect();
     check_total_size(create, &env)?;
     Ok(TaskRequest {
         id: Some(id),
@@ -52,15 +54,15 @@ pub fn request(create: &TaskCreate, id: TaskId, context: &TaskContext<'_>) -> Re
     })
 }
 
-fn agent_launch(create: &TaskCreate, context: &TaskContext<'_>) -> Launch {
+fn agent_launch(create: &TaskCreate, context: &TaskContext<'_>) -> Invocation {
     let ChosenAgent { name, entry } = context.choice;
     if name == COMMAND {
         let agent = Agent::Command { argv: create.command.clone().unwrap_or_default() };
-        return Launch { agent, env: EnvMap::new(), firm_env: EnvMap::new() };
+        return Invocation { agent, env: EnvMap::new(), enforced_env: EnvMap::new() };
     }
     let usual = || context.agents.briefing().render(&context.briefing);
     let briefing = create.briefing.clone().unwrap_or_else(usual);
-    let wish = Wish {
+    let wish = InvocationRequest {
         program: context.agents.program(entry),
         connection: context.connection,
         model: create.model.as_deref().filter(|_| entry.dialects.is_empty()),
@@ -68,7 +70,7 @@ fn agent_launch(create: &TaskCreate, context: &TaskContext<'_>) -> Launch {
         continues: create.continues.unwrap_or(false),
         permissions: create.permissions.clone().unwrap_or_default(),
     };
-    launch(name, entry, wish)
+    invocation(name, entry, wish)
 }
 
 /// Each variable, and all that the program is started with.

@@ -11,8 +11,8 @@ fn agent(name: &str) -> TaskCreate {
     TaskCreate { prompt: "do it".to_owned(), agent: Some(name.to_owned()), ..TaskCreate::default() }
 }
 
-fn connection() -> Connection {
-    Connection {
+fn connection() -> ModelAccess {
+    ModelAccess {
         dialect: Dialect::Anthropic,
         provider: "anthropic".to_owned(),
         model: "m".to_owned(),
@@ -24,8 +24,13 @@ fn request_of(create: &TaskCreate, sandbox_env: &EnvMap) -> Result<TaskRequest, 
     let (agents, connection) = (Agents::default(), connection());
     let choice = choose(create, agents.table())?;
     let connection = Some(&connection).filter(|_| !choice.entry.dialects.is_empty());
-    let context =
-        TaskContext { choice, connection, agents: &agents, briefing: Place::default(), sandbox_env };
+    let context = TaskContext {
+        choice,
+        connection,
+        agents: &agents,
+        briefing: BriefingContext::default(),
+        sandbox_env,
+    };
     request(create, TaskId::parse("t").expect("a name"), &context)
 }
 

@@ -10,7 +10,7 @@ use super::{
     warm_agents::WarmAgentClaim,
 };
 use crate::{
-    agents::{COMMAND, Place},
+    agents::{BriefingContext, COMMAND},
     core::{Preview, Previews},
     store::{NewTask, SandboxRecord, Secret, TaskBegun, TaskRecord},
 };
@@ -82,11 +82,11 @@ pub fn briefing_context<'a>(
     create: &'a TaskCreate,
     sandbox: &'a SandboxRecord,
     previews: &Previews,
-) -> Place<'a> {
+) -> BriefingContext<'a> {
     const SOME: u16 = u16::MAX;
     let blueprint = &sandbox.blueprint;
     let url = |port| previews.url(&Preview { sandbox: sandbox.id, port });
-    Place {
+    BriefingContext {
         cwd: create.cwd.as_deref(),
         network: network(blueprint.network),
         services: blueprint.services.iter().map(|service| (service.name.as_str(), service.port)).collect(),

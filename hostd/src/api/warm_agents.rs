@@ -13,7 +13,7 @@ use super::{
     views::{json, ok},
 };
 use crate::{
-    agents::{Connection, Speaks},
+    agents::{AgentProtocol, ModelAccess},
     control::{Control, ControlError},
     reconcile::locate_agent,
     store::{SandboxRecord, TaskGrant},
@@ -34,7 +34,7 @@ const KEEP_MS: u64 = 10 * 60 * 1000;
 const WARM_AGENTS_MAX: usize = 10_000;
 
 /// The way to its model, and what is written down about that with its task.
-pub type ModelGrant = Option<(Connection, TaskGrant)>;
+pub type ModelGrant = Option<(ModelAccess, TaskGrant)>;
 
 struct WarmAgent {
     /// As runtimed knows it.
@@ -134,7 +134,7 @@ impl WarmAgentClaim<'_> {
         self.warm.as_ref().map(|warm| warm.name.clone())
     }
 
-    pub fn model_grant(&self) -> Option<&(Connection, TaskGrant)> {
+    pub fn model_grant(&self) -> Option<&(ModelAccess, TaskGrant)> {
         self.warm.as_ref()?.model.as_ref()
     }
 
@@ -181,7 +181,7 @@ pub async fn create(call: Call) -> CallResult {
     };
     let agents = call.api.fleet.agents();
     let choice = task_agent::choose(&create, agents.table())?;
-    if choice.entry.speaks != Speaks::Acp {
+    if choice.entry.speaks != AgentProtocol::Acp {
         let message =
             format!("the agent {} cannot be started before its task: it does not speak acp", choice.name);
         return Err(CallError::invalid("agent", message));

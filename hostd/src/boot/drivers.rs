@@ -25,7 +25,7 @@ const OCI: &str = "oci";
 const DOCKER: &str = "docker";
 
 /// What was opened.
-pub struct Opened {
+pub struct OpenedDrivers {
     pub drivers: Drivers,
     /// The name of the one for sandboxes that name none.
     pub default: &'static str,
@@ -33,7 +33,7 @@ pub struct Opened {
 }
 
 /// What drivers are made of.
-struct Ground<'a> {
+struct DriverInputs<'a> {
     config: &'a Config,
     files: &'a IdentityFiles,
     agents: &'a Agents,
@@ -42,12 +42,12 @@ struct Ground<'a> {
 
 /// The default must work, but for a Docker that is away: that comes back by itself. The other one is there
 /// when it can be.
-pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Result<Opened, Failure> {
-    let ground = Ground { config, files, agents, runtimed: runtimed(config)? };
+pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Result<OpenedDrivers, Failure> {
+    let inputs = DriverInputs { config, files, agents, runtimed: runtimed(config)? };
     // Goes on beside everything else, and ends with hostd at the latest.
     drop(empty_trash(&config.data_dir));
-    let socket = Socket::find(config.docker_socket.as_deref(), Path::exists);
-    let oci = Oci::open(ground.oci()).await;
+    let socket = EngineSocket::find(config.docker_socket.as_deref(), Path::exists);
+    let oci = Oci::open(inputs.oci()).await;
     // No reason to make sandboxes with another driver.
     if matches!(oci, Err(DriverError::DiskFull)) && config.driver != DriverChoice::Docker {
         return Err(disk_full(&config.data_dir));
@@ -69,8 +69,8 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
         }),
     }
     // An engine that nobody named is left alone where it is not needed.
-    if default == DOCKER || socket.given || has_sandboxes(&config.data_dir) {
-        match ground.docker(&socket).await {
+    if default == DOCKER || socket.configured || has_sandboxes(&config.data_dir) {
+        match inputs.docker(&socket).await {
             Ok(docker) => {
                 if matches!(images, ImageBackend::Absent) {
                     images = ImageBackend::new(docker.images().clone());
@@ -96,7 +96,7 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
             warn!(driver = driver.name(), %error, "the driver is away; it is tried again and again");
         }
     }
-    Ok(Opened { drivers: Drivers::new(all).with_absent(absent), default, images })
+    Ok(OpenedDrivers { drivers: Drivers::new(all).with_absent(absent), default, images })
 }
 
 fn disk_full(data_dir: &Path) -> Failure {
@@ -118,7 +118,7 @@ fn default(choice: DriverChoice, oci_works: bool, docker_expected: bool) -> Opti
 }
 
 /// Only `oci` can be missing here: it was asked for, or nothing else is there.
-fn no_driver(config: &Config, error: Option<DriverError>, socket: &Socket) -> Failure {
+fn no_driver(config: &Config, error: Option<DriverError>, socket: &EngineSocket) -> Failure {
     let error = error.map(|error| error.to_string()).unwrap_or_default();
     match (&config.oci_runtime, config.driver) {
         // It was named, and it will not do.
@@ -129,40 +129,40 @@ fn no_driver(config: &Config, error: Option<DriverError>, socket: &Socket) -> Fa
 }
 
 /// Where the engine is spoken to.
-struct Socket {
+struct EngineSocket {
     path: PathBuf,
     /// It was configured, so it will be there.
-    given: bool,
-    there: bool,
+    configured: bool,
+    exists: bool,
 }
 
-impl Socket {
+impl EngineSocket {
     /// As configured, else where Docker has it, else where Podman has it.
-    fn find(given: Option<&Path>, exists: impl Fn(&Path) -> bool) -> Self {
-        if let Some(path) = given {
-            return Self { path: path.to_owned(), given: true, there: exists(path) };
+    fn find(configured: Option<&Path>, exists: impl Fn(&Path) -> bool) -> Self {
+        if let Some(path) = configured {
+            return Self { path: path.to_owned(), configured: true, exists: exists(path) };
         }
         let usual = [DOCKER_SOCKET, PODMAN_SOCKET].map(Path::new);
         let found = usual.into_iter().find(|path| exists(path));
         let path = found.unwrap_or(usual[0]).to_owned();
-        Self { path, given: false, there: found.is_some() }
+        Self { path, configured: false, exists: found.is_some() }
     }
 
     fn expected(&self) -> bool {
-        self.given || self.there
+        self.configured || self.exists
     }
 
     /// Any of these says that an engine is there.
     fn signs(&self) -> Vec<PathBuf> {
         let mut signs = vec![self.path.clone()];
-        if !self.given {
+        if !self.configured {
             signs.extend([DOCKER_SOCKET, PODMAN_SOCKET].map(PathBuf::from));
         }
         signs
     }
 
     fn absent(&self) -> String {
-        if self.there {
+        if self.exists {
             let path = self.path.display();
             return format!(
                 "the engine at {path} is left alone, since nobody named it: start hostd with \
@@ -170,7 +170,7 @@ impl Socket {
             );
         }
         format!(
-            "there was neither {DOCKER_SOCKET} nor {PODMAN_SOCKET} when hostd started: start Docker or Podman, or \
+            "exists was neither {DOCKER_SOCKET} nor {PODMAN_SOCKET} when hostd started: start Docker or Podman, or \
              name its socket with SLIPWAY_DOCKER_SOCKET, and start hostd again"
         )
     }
@@ -190,7 +190,7 @@ fn runtimed(config: &Config) -> Result<PathBuf, Failure> {
     Err(Failure::Usage(format!("SLIPWAY_RUNTIMED: there is no {}; say where runtimed is", path.display())))
 }
 
-impl Ground<'_> {
+impl DriverInputs<'_> {
     fn oci(&self) -> OciConfig {
         OciConfig {
             data_dir: self.config.data_dir.clone(),
@@ -205,7 +205,7 @@ impl Ground<'_> {
         }
     }
 
-    async fn docker(&self, socket: &Socket) -> Result<Docker, DriverError> {
+    async fn docker(&self, socket: &EngineSocket) -> Result<Docker, DriverError> {
         let docker = DockerConfig {
             data_dir: self.config.data_dir.clone(),
             socket: socket.path.clone(),
@@ -252,10 +252,12 @@ mod tests {
             (Some("/x.sock"), &[DOCKER_SOCKET], "/x.sock", true),
             (Some("/x.sock"), &[], "/x.sock", true),
         ];
-        for (given, there, path, expected) in table {
-            let socket = Socket::find(given.map(Path::new), |path| there.iter().any(|there| path == *there));
+        for (configured, exists, path, expected) in table {
+            let socket = EngineSocket::find(configured.map(Path::new), |path| {
+                exists.iter().any(|exists| path == *exists)
+            });
             assert_eq!((socket.path.as_path(), socket.expected()), (Path::new(path), expected));
-            assert_eq!(socket.given, given.is_some());
+            assert_eq!(socket.configured, configured.is_some());
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 /// A key of the TOML file, which is `SLIPWAY_<NAME>` in the environment.
-pub struct Key {
+pub struct ConfigKey {
     pub name: &'static str,
     pub default: DefaultValue,
     pub source: Source,
@@ -33,190 +33,190 @@ pub enum Source {
 use DefaultValue::{Described, Text};
 use Source::{FileOnly, FileOrEnvironment};
 
-pub const KEYS: &[Key] = &[
-    Key {
+pub const KEYS: &[ConfigKey] = &[
+    ConfigKey {
         name: "data_dir",
         default: Text("/var/lib/slipway"),
         source: FileOrEnvironment,
         summary: "directory that holds the database, workspaces and images",
         effect: "The directory that holds everything hostd keeps. One hostd per directory: a second one exits with status 64.",
     },
-    Key {
+    ConfigKey {
         name: "api_bind",
         default: Text("127.0.0.1:9090"),
         source: FileOrEnvironment,
         summary: "address and port of the API",
         effect: "The address of the API. Port 0 picks a free port; the ready line names it.",
     },
-    Key {
+    ConfigKey {
         name: "api_hosts",
         default: Described("none"),
         source: FileOrEnvironment,
         summary: "further host names under which the API may be called, separated by commas",
         effect: "Further names under which the API may be called, beside `localhost`, loopback addresses and the bind address. A request with another `Host` or a foreign `Origin` is refused (DNS rebinding, pages that call local services). In the environment: separated by commas.",
     },
-    Key {
+    ConfigKey {
         name: "auth",
         default: Text("required"),
         source: FileOrEnvironment,
         summary: "required, or off when the API binds loopback only",
         effect: "`off` makes every caller on loopback the operator; refused unless `api_bind` is a loopback address.",
     },
-    Key {
+    ConfigKey {
         name: "driver",
         default: Text("auto"),
         source: FileOrEnvironment,
         summary: "auto, oci or docker: the driver of a sandbox that names none",
         effect: "The driver of a sandbox that names none: `oci`, or `docker` for Docker and Podman ([docker.md](docker.md)). `auto` is `oci`, and `docker` where no OCI runtime works and the socket of an engine exists. Beside `docker`, `oci` is opened too where it works, for sandboxes that ask for it; beside `oci`, an engine is left alone unless `docker_socket` names it.",
     },
-    Key {
+    ConfigKey {
         name: "docker_socket",
         default: Described("`/var/run/docker.sock`, else `/run/podman/podman.sock`"),
         source: FileOrEnvironment,
         summary: "Unix socket of Docker or Podman",
         effect: "The socket of the engine, also as `unix:///path`. `DOCKER_HOST` is not read.",
     },
-    Key {
+    ConfigKey {
         name: "oci_runtime",
         default: Described("the first of crun, runc, youki that runs a probe container"),
         source: FileOrEnvironment,
         summary: "name or path of the OCI runtime",
         effect: "A name or a path. hostd exits when the runtime that is named does not work.",
     },
-    Key {
+    ConfigKey {
         name: "runtimed",
         default: Described("beside hostd"),
         source: FileOrEnvironment,
         summary: "path of the static runtimed that becomes PID 1 of every sandbox",
         effect: "The static runtimed that becomes PID 1 of every sandbox.",
     },
-    Key {
+    ConfigKey {
         name: "image",
         default: Text("host"),
         source: FileOrEnvironment,
         summary: "image of a sandbox that names none",
         effect: "The image of a sandbox that names none.",
     },
-    Key {
+    ConfigKey {
         name: "image_registries",
         default: Described("none"),
         source: FileOrEnvironment,
         summary: "private registries an engine may pull from, separated by commas",
         effect: "Registries (`host` or `host:port`, as in the name of the image) from which an engine may pull although their name is `localhost` or an address that is not public. In the environment: separated by commas. See [docker.md](docker.md).",
     },
-    Key {
+    ConfigKey {
         name: "host_image_dirs",
         default: Described("none"),
         source: FileOrEnvironment,
         summary: "directories the image host shows beside /usr, separated by commas",
         effect: "Directories, such as `/opt/node`, that the image `host` shows beside `/usr`, read-only. In the environment: separated by commas.",
     },
-    Key {
+    ConfigKey {
         name: "agent",
         default: Described("`opencode`"),
         source: FileOrEnvironment,
         summary: "agent of a task that names none",
         effect: "The agent of a task that names none.",
     },
-    Key {
+    ConfigKey {
         name: "agents",
         default: Described("the built-in ones"),
         source: FileOnly,
         summary: "tables [agents.NAME]: agents of your own, and changes to built-in ones",
         effect: "Tables `[agents.NAME]`: agents of your own, and changes to built-in ones: [agents.md](agents.md).",
     },
-    Key {
+    ConfigKey {
         name: "agents_dir",
         default: Described("`/opt/slipway/agents`"),
         source: FileOrEnvironment,
         summary: "directory where agents are installed",
         effect: "The directory where agents are installed (`scripts/agents`). Every sandbox sees it, read-only, at `/opt/slipway/agents`.",
     },
-    Key {
+    ConfigKey {
         name: "briefing_file",
         default: Described("the built-in text"),
         source: FileOrEnvironment,
         summary: "file with the instructions agents get before their first prompt",
         effect: "The instructions agents get before their first prompt.",
     },
-    Key {
+    ConfigKey {
         name: "idle_seconds",
         default: Text("2100"),
         source: FileOrEnvironment,
         summary: "an idle sandbox is stopped after this many seconds",
         effect: "An idle sandbox is stopped after this many seconds, unless its `idle_policy` is `always_on`.",
     },
-    Key {
+    ConfigKey {
         name: "model_idle_seconds",
         default: Text("120"),
         source: FileOrEnvironment,
         summary: "longest silence of a model provider in the middle of an answer",
         effect: "The longest silence of a model provider in the middle of an answer; see [models.md](models.md).",
     },
-    Key {
+    ConfigKey {
         name: "memory_max_mb",
         default: Described("all of the host"),
         source: FileOrEnvironment,
         summary: "most memory one sandbox may ask for",
         effect: "The most memory one sandbox may ask for.",
     },
-    Key {
+    ConfigKey {
         name: "cpus_max",
         default: Described("all of the host"),
         source: FileOrEnvironment,
         summary: "most cores one sandbox may ask for",
         effect: "The most cores one sandbox may ask for.",
     },
-    Key {
+    ConfigKey {
         name: "disk_floor_mb",
         default: Described("a twentieth of the file system, 1 MB to 2 GB"),
         source: FileOrEnvironment,
         summary: "free space on the data disk below which creates and wakes are refused",
         effect: "Free space on the disk of `data_dir` below which creates and wakes are refused (`disk_full`); below half of it sandboxes that grow are stopped. See [a full disk](troubleshooting.md#the-disk-is-full).",
     },
-    Key {
+    ConfigKey {
         name: "task_budget",
         default: Described("none"),
         source: FileOrEnvironment,
         summary: "model use of a task that sets no budget: tokens=2000000,cost_usd=5,requests=500",
         effect: "What a task that sets no budget may use of models, as in `tokens=2000000,cost_usd=5,requests=500`; see [models.md](models.md).",
     },
-    Key {
+    ConfigKey {
         name: "egress_private",
         default: Described("none"),
         source: FileOrEnvironment,
         summary: "private addresses sandboxes may reach, as in 10.0.0.5:443, separated by commas",
         effect: "Addresses that sandboxes may reach through the proxy although they are not public, as in `[\"10.0.0.5:443\"]`; in the environment separated by commas. See [network.md](network.md).",
     },
-    Key {
+    ConfigKey {
         name: "preview_bind",
         default: Text("127.0.0.1:8080"),
         source: FileOrEnvironment,
         summary: "address and port of previews",
         effect: "The address of previews. Beyond loopback they are private unless a sandbox says otherwise.",
     },
-    Key {
+    ConfigKey {
         name: "preview_domain",
         default: Text("localhost"),
         source: FileOrEnvironment,
         summary: "domain of preview host names",
         effect: "The domain of preview addresses: `http://s-<id>-<port>.preview.<domain>`.",
     },
-    Key {
+    ConfigKey {
         name: "preview_public",
         default: Described("as it is served"),
         source: FileOrEnvironment,
         summary: "http or https[:port]: how browsers reach previews behind a proxy",
         effect: "`http` or `https`, with a port if it is not the usual one (`https:8443`): how browsers reach previews when a proxy is in front; see [proxies.md](proxies.md).",
     },
-    Key {
+    ConfigKey {
         name: "preview_tls_cert",
         default: Described("none"),
         source: FileOrEnvironment,
         summary: "certificate chain in PEM: previews are served by TLS",
         effect: "The certificate chain, in PEM: previews are served by TLS. hostd reads it again when it changes; see [proxies.md](proxies.md).",
     },
-    Key {
+    ConfigKey {
         name: "preview_tls_key",
         default: Described("none"),
         source: FileOrEnvironment,
@@ -226,7 +226,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Returns the row of a key.
-pub fn find(name: &str) -> Option<&'static Key> {
+pub fn find(name: &str) -> Option<&'static ConfigKey> {
     KEYS.iter().find(|key| key.name == name)
 }
 
@@ -255,7 +255,7 @@ impl DefaultValue {
 /// Returns the keys as lines of `hostd --help`.
 pub fn help() -> String {
     let mut lines = String::new();
-    for Key { name, default, source, summary, .. } in KEYS {
+    for ConfigKey { name, default, source, summary, .. } in KEYS {
         let name = match source {
             FileOrEnvironment => variable(name),
             FileOnly => format!("[{name}]"),
@@ -268,7 +268,7 @@ pub fn help() -> String {
 /// Returns the keys as the table of docs/configuration.md.
 pub fn markdown() -> String {
     let mut table = String::from("| key | default | effect |\n|---|---|---|\n");
-    for Key { name, default, source, effect, .. } in KEYS {
+    for ConfigKey { name, default, source, effect, .. } in KEYS {
         let only = match source {
             FileOrEnvironment => "",
             FileOnly => " Only in the file.",

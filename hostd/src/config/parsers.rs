@@ -1,8 +1,8 @@
 //! Parsers of single values: a text to what it means, or an error that names the key and what it may be.
 
-use super::{Auth, BadConfig, DriverChoice, bad, keys::variable};
+use super::{Auth, ConfigError, DriverChoice, bad, keys::variable};
 use crate::{
-    agents::{BadAgent, Table},
+    agents::{AgentConfigError, AgentTable},
     core::{
         Bounds, Scheme,
         egress::{Asked, Exceptions},
@@ -11,19 +11,19 @@ use crate::{
 };
 use std::{net::SocketAddr, path::PathBuf};
 
-pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<Table, BadConfig> {
-    let wrong = |BadAgent { key, message }: BadAgent| {
+pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<AgentTable, ConfigError> {
+    let wrong = |AgentConfigError { key, message }: AgentConfigError| {
         // Agents are in the file alone; who is the default may be in the environment.
         bad(&if key == "agent" { variable(&key) } else { key }, message)
     };
-    let table = Table::new(given).map_err(wrong)?;
+    let table = AgentTable::new(given).map_err(wrong)?;
     match default {
         Some(name) => table.with_default(name).map_err(wrong),
         None => Ok(table),
     }
 }
 
-pub fn absolute(key: &str, text: &str) -> Result<PathBuf, BadConfig> {
+pub fn absolute(key: &str, text: &str) -> Result<PathBuf, ConfigError> {
     let path = PathBuf::from(text);
     if path.is_absolute() {
         Ok(path)
@@ -32,13 +32,13 @@ pub fn absolute(key: &str, text: &str) -> Result<PathBuf, BadConfig> {
     }
 }
 
-pub fn address(key: &str, text: &str) -> Result<SocketAddr, BadConfig> {
+pub fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
     text.parse().map_err(|_| {
         bad(&variable(key), format!("must be an address and a port, as in 127.0.0.1:9090, not {text:?}"))
     })
 }
 
-pub fn domain(text: &str) -> Result<String, BadConfig> {
+pub fn domain(text: &str) -> Result<String, ConfigError> {
     let label = |part: &str| {
         let safe = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
         !part.is_empty() && part.len() <= 63 && part.bytes().all(safe)
@@ -49,7 +49,7 @@ pub fn domain(text: &str) -> Result<String, BadConfig> {
     if good { Ok(text.to_ascii_lowercase()) } else { Err(wrong()) }
 }
 
-pub fn public(text: &str) -> Result<(Scheme, u16), BadConfig> {
+pub fn public(text: &str) -> Result<(Scheme, u16), ConfigError> {
     let wrong = || {
         let message =
             format!("must be http or https, with a port if it is another, as in https:8443, not {text:?}");
@@ -65,7 +65,7 @@ pub fn public(text: &str) -> Result<(Scheme, u16), BadConfig> {
     Ok((scheme, port.unwrap_or_else(|| scheme.port())))
 }
 
-pub fn tls(cert: Option<String>, key: Option<String>) -> Result<Option<(PathBuf, PathBuf)>, BadConfig> {
+pub fn tls(cert: Option<String>, key: Option<String>) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
     match (cert, key) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => {
@@ -76,7 +76,7 @@ pub fn tls(cert: Option<String>, key: Option<String>) -> Result<Option<(PathBuf,
     }
 }
 
-pub fn driver(text: &str) -> Result<DriverChoice, BadConfig> {
+pub fn driver(text: &str) -> Result<DriverChoice, ConfigError> {
     match text {
         "auto" => Ok(DriverChoice::Auto),
         "oci" => Ok(DriverChoice::Oci),
@@ -91,7 +91,7 @@ pub fn driver(text: &str) -> Result<DriverChoice, BadConfig> {
 }
 
 /// A path, also in the form that DOCKER_HOST has.
-pub fn docker_socket(text: &str) -> Result<PathBuf, BadConfig> {
+pub fn docker_socket(text: &str) -> Result<PathBuf, ConfigError> {
     let path = PathBuf::from(text.strip_prefix("unix://").unwrap_or(text));
     if path.is_absolute() {
         return Ok(path);
@@ -102,7 +102,7 @@ pub fn docker_socket(text: &str) -> Result<PathBuf, BadConfig> {
     Err(bad("SLIPWAY_DOCKER_SOCKET", message))
 }
 
-pub fn auth(text: &str) -> Result<Auth, BadConfig> {
+pub fn auth(text: &str) -> Result<Auth, ConfigError> {
     match text {
         "required" => Ok(Auth::Required),
         "off" => Ok(Auth::Off),
@@ -110,7 +110,7 @@ pub fn auth(text: &str) -> Result<Auth, BadConfig> {
     }
 }
 
-pub fn registries(list: Vec<String>) -> Result<Vec<String>, BadConfig> {
+pub fn registries(list: Vec<String>) -> Result<Vec<String>, ConfigError> {
     match list.iter().find(|one| Asked::parse(one, Some(443)).is_err()) {
         None => Ok(list),
         Some(wrong) => {
@@ -121,14 +121,14 @@ pub fn registries(list: Vec<String>) -> Result<Vec<String>, BadConfig> {
     }
 }
 
-pub fn exceptions(list: &[String]) -> Result<Exceptions, BadConfig> {
+pub fn exceptions(list: &[String]) -> Result<Exceptions, ConfigError> {
     Exceptions::parse(list).map_err(|error| {
         bad("SLIPWAY_EGRESS_PRIVATE", format!("must be hosts and ports, as in 10.0.0.5:443: {error}"))
     })
 }
 
 /// As in `tokens=2000000,cost_usd=5,requests=500`; what is absent has no bound.
-pub fn budget(text: &str) -> Result<Bounds, BadConfig> {
+pub fn budget(text: &str) -> Result<Bounds, ConfigError> {
     const MICRO: f64 = 1_000_000.0;
     let wrong = || {
         let message = format!("must be as in tokens=2000000,cost_usd=5,requests=500, not {text:?}");

@@ -1,20 +1,20 @@
 //! The values of keys as written: the environment above the TOML file, each read by its type.
 
 use super::{
-    BadConfig, bad,
+    ConfigError, bad,
     keys::{self, DefaultValue, variable},
 };
 use std::str::FromStr;
 use toml::Value;
 
-pub struct Values<'a> {
+pub struct ConfigValues<'a> {
     file: toml::Table,
     env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ConfigValues<'a> {
     /// Reads the file and refuses keys that the table does not have.
-    pub fn read(file: Option<&str>, env: &'a dyn Fn(&str) -> Option<String>) -> Result<Self, BadConfig> {
+    pub fn read(file: Option<&str>, env: &'a dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let file: toml::Table = toml::from_str(file.unwrap_or_default())
             .map_err(|error| bad("configuration file", one_line(&error.to_string())))?;
         match file.keys().find(|name| keys::find(name).is_none()) {
@@ -27,7 +27,7 @@ impl<'a> Values<'a> {
     }
 
     /// Returns a text, or the default of its key.
-    pub fn text(&self, key: &str) -> Result<String, BadConfig> {
+    pub fn text(&self, key: &str) -> Result<String, ConfigError> {
         let written = match (self.env)(&variable(key)) {
             Some(text) => Some(text),
             None => self.in_file(key, "a text", |value| value.as_str().map(str::to_owned))?,
@@ -36,17 +36,17 @@ impl<'a> Values<'a> {
     }
 
     /// Returns a text that may be absent; an empty one is absent.
-    pub fn optional(&self, key: &str) -> Result<Option<String>, BadConfig> {
+    pub fn optional(&self, key: &str) -> Result<Option<String>, ConfigError> {
         Ok(Some(self.text(key)?).filter(|text| !text.is_empty()))
     }
 
     /// Returns a whole number, the default of its key, or nothing where it has none.
-    pub fn integer(&self, key: &str) -> Result<Option<u64>, BadConfig> {
+    pub fn integer(&self, key: &str) -> Result<Option<u64>, ConfigError> {
         self.number(key, |value| value.as_integer().and_then(|number| number.try_into().ok()))
     }
 
     /// Returns a number as [`Self::integer`] does, with a fraction.
-    pub fn decimal(&self, key: &str) -> Result<Option<f64>, BadConfig> {
+    pub fn decimal(&self, key: &str) -> Result<Option<f64>, ConfigError> {
         self.number(key, |value| value.as_float().or_else(|| value.as_integer().map(|number| number as f64)))
     }
 
@@ -54,7 +54,7 @@ impl<'a> Values<'a> {
         &self,
         key: &str,
         read: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Option<T>, BadConfig> {
+    ) -> Result<Option<T>, ConfigError> {
         match (self.env)(&variable(key)).filter(|text| !text.is_empty()) {
             Some(text) => text
                 .parse()
@@ -65,7 +65,7 @@ impl<'a> Values<'a> {
     }
 
     /// Returns a list; in the environment its items are separated by commas.
-    pub fn list(&self, key: &str) -> Result<Vec<String>, BadConfig> {
+    pub fn list(&self, key: &str) -> Result<Vec<String>, ConfigError> {
         if let Some(text) = (self.env)(&variable(key)) {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
             return Ok(parts.map(str::to_owned).collect());
@@ -77,7 +77,7 @@ impl<'a> Values<'a> {
     }
 
     /// Returns a table of the file.
-    pub fn table(&self, key: &str) -> Result<toml::Table, BadConfig> {
+    pub fn table(&self, key: &str) -> Result<toml::Table, ConfigError> {
         Ok(self.in_file(key, "a table", |value| value.as_table().cloned())?.unwrap_or_default())
     }
 
@@ -86,7 +86,7 @@ impl<'a> Values<'a> {
         key: &str,
         kind: &str,
         read: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Option<T>, BadConfig> {
+    ) -> Result<Option<T>, ConfigError> {
         let Some(value) = self.file.get(key) else { return Ok(None) };
         read(value).map(Some).ok_or_else(|| bad(key, format!("must be {kind}, not {value}")))
     }

@@ -124,7 +124,7 @@ impl Teller {
             data: serde_json::to_value(&told).unwrap_or_default(),
         };
         let facts = due.iter().cloned().map(fact).collect();
-        if let Err(error) = self.shared.store.tell_egress(facts, moved.clone(), now_ms).await {
+        if let Err(error) = self.shared.store.record_egress(facts, moved.clone(), now_ms).await {
             warn!(%error, "could not write what left sandboxes");
             for (sandbox, bytes) in moved {
                 self.meter(sandbox).add(bytes);

@@ -8,7 +8,7 @@ use super::{
     reckon::{reckoned_tokens, text_bytes},
     route::{Inference, Verb},
 };
-use crate::models::{Ask, Bounded};
+use crate::models::{ActiveBudgets, CallParams};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub enum BadAsk {
 #[derive(Debug)]
 pub struct Asked {
     pub model: String,
-    pub ask: Ask,
+    pub ask: CallParams,
     /// The model in the body.
     model_at: Option<Range<usize>>,
     /// Members that say how much may be answered, and what they say.
@@ -69,7 +69,7 @@ struct Room {
 
 impl Asked {
     /// What is bounded must be seen here, so what cannot be is refused.
-    pub fn read(call: &Inference, body: &[u8], bounded: Bounded) -> Result<Self, BadAsk> {
+    pub fn read(call: &Inference, body: &[u8], bounded: ActiveBudgets) -> Result<Self, BadAsk> {
         match call {
             Inference::Messages => Self::messages(body, bounded),
             Inference::CountTokens => {
@@ -82,7 +82,7 @@ impl Asked {
         }
     }
 
-    fn messages(body: &[u8], bounded: Bounded) -> Result<Self, BadAsk> {
+    fn messages(body: &[u8], bounded: ActiveBudgets) -> Result<Self, BadAsk> {
         let [model, stream, max, servers, tools] =
             object(body, ["model", "stream", "max_tokens", "mcp_servers", "tools"])?;
         if servers.is_some_and(|servers| !matches!(servers.get(), "null" | "[]")) {
@@ -103,7 +103,7 @@ impl Asked {
         Self::named(body, model)?.streaming(stream).limited(body, &[max], "\"max_tokens\":")
     }
 
-    fn chat(body: &[u8], bounded: Bounded) -> Result<Self, BadAsk> {
+    fn chat(body: &[u8], bounded: ActiveBudgets) -> Result<Self, BadAsk> {
         let names = ["model", "stream", "max_tokens", "max_completion_tokens", "n", "stream_options"];
         let [model, stream, old, max, n, options] = object(body, names)?;
         one_answer(n, "n")?;
@@ -117,7 +117,7 @@ impl Asked {
         asked.told_usage(body, options)?.limited(body, &[max, old], name)
     }
 
-    fn responses(body: &[u8], bounded: Bounded) -> Result<Self, BadAsk> {
+    fn responses(body: &[u8], bounded: ActiveBudgets) -> Result<Self, BadAsk> {
         let [model, stream, max, background, tools] =
             object(body, ["model", "stream", "max_output_tokens", "background", "tools"])?;
         refuse_servers(tools)?;
@@ -136,7 +136,7 @@ impl Asked {
         Self::named(body, model)?.streaming(stream).limited(body, &[max], "\"max_output_tokens\":")
     }
 
-    fn generate(body: &[u8], model: &str, verb: Verb, bounded: Bounded) -> Result<Self, BadAsk> {
+    fn generate(body: &[u8], model: &str, verb: Verb, bounded: ActiveBudgets) -> Result<Self, BadAsk> {
         let [camel, snake] = object(body, ["generationConfig", "generation_config"])?;
         if camel.is_some() && snake.is_some() {
             return Err(BadAsk::Configured);
@@ -161,7 +161,7 @@ impl Asked {
 
     fn of(model: String, body: &[u8]) -> Self {
         let input_tokens = reckoned_tokens(text_bytes(body));
-        let ask = Ask { input_tokens, ..Ask::default() };
+        let ask = CallParams { input_tokens, ..CallParams::default() };
         Self { model, ask, model_at: None, limits: Vec::new(), room: None, edits: Vec::new() }
     }
 
@@ -185,7 +185,7 @@ impl Asked {
     /// Nothing is answered, so nothing is set aside for it.
     fn counting(mut self) -> Self {
         self.ask.max_output_tokens = Some(0);
-        self.ask.only_counts = true;
+        self.ask.count_only = true;
         self
     }
 
@@ -308,7 +308,7 @@ fn refuse_servers(tools: Option<&RawValue>) -> Result<(), BadAsk> {
 }
 
 /// As OpenAI and Gemini call what costs as much as is known.
-fn refuse_tier(tier: Option<&RawValue>, bounded: Bounded) -> Result<(), BadAsk> {
+fn refuse_tier(tier: Option<&RawValue>, bounded: ActiveBudgets) -> Result<(), BadAsk> {
     if bounded.cost { refuse_dearer("service_tier", tier, &["auto", "default", "standard"]) } else { Ok(()) }
 }
 

@@ -10,7 +10,7 @@ use super::{
     origin::Origin,
     tap::{Form, Tap},
 };
-use crate::{core::nature_of_kind, models::Speech, outside::Outside};
+use crate::{core::nature_of_kind, models::ModelApi, outside::Outside};
 use bytes::{Bytes, BytesMut};
 use http_body_util::Full;
 use hyper::{
@@ -29,7 +29,7 @@ pub struct Outgoing {
     pub target: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
-    pub speech: Speech,
+    pub speech: ModelApi,
 }
 
 /// An answer that has begun.

@@ -3,7 +3,7 @@
 use super::{desk::Open, scrub::words, tap::Trouble};
 use crate::{
     core::{Nature, nature_of_kind},
-    models::{Aim, End, Fault, Refused, Speech, Tokens},
+    models::{CallRefusal, CallReport, CallTarget, Fault, ModelApi, TokenUsage},
 };
 use std::{pin::Pin, sync::Arc};
 use tokio::{runtime::Handle, time::Instant};
@@ -12,10 +12,10 @@ use tokio_util::task::TaskTracker;
 pub struct Book {
     /// Until its end is told.
     pub call: Option<Open>,
-    pub aim: Arc<Aim>,
-    pub speech: Speech,
+    pub aim: Arc<CallTarget>,
+    pub speech: ModelApi,
     /// Nothing is made, so nothing depends on it.
-    pub only_counts: bool,
+    pub count_only: bool,
     pub input_tokens: u64,
     pub began: Instant,
     pub attempt: u32,
@@ -32,7 +32,7 @@ impl Book {
         self.aim.provider.key.as_ref().map(|key| key.0.as_str())
     }
 
-    pub fn speech(&self) -> Speech {
+    pub fn speech(&self) -> ModelApi {
         self.speech
     }
 
@@ -40,7 +40,7 @@ impl Book {
         self.input_tokens
     }
 
-    pub fn streamed(&self, output_tokens: u64) -> Result<(), Refused> {
+    pub fn streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
         self.call.as_ref().map_or(Ok(()), |call| call.streamed(output_tokens))
     }
 
@@ -64,16 +64,16 @@ impl Book {
     pub fn close(
         &mut self,
         outcome: Result<(), Fault>,
-        tokens: Option<Tokens>,
+        tokens: Option<TokenUsage>,
         abandoned: bool,
     ) -> Option<Told> {
         let call = self.call.take()?;
-        let tokens = if self.only_counts { Some(Tokens::default()) } else { tokens };
+        let tokens = if self.count_only { Some(TokenUsage::default()) } else { tokens };
         // A provider that cannot count may still answer: nothing is judged by it.
-        let permanent = |fault: Fault| Fault { permanent: fault.permanent && !self.only_counts, ..fault };
-        let abandoned = abandoned || (self.only_counts && outcome.is_err());
+        let permanent = |fault: Fault| Fault { permanent: fault.permanent && !self.count_only, ..fault };
+        let abandoned = abandoned || (self.count_only && outcome.is_err());
         let outcome = outcome.map_err(permanent);
-        let end = End {
+        let end = CallReport {
             attempt: self.attempt,
             status: self.status,
             tokens,

@@ -2,7 +2,8 @@
 //! writes down what he is told.
 
 use crate::models::{
-    Aim, Ask, Bounded, Call, Dialect, End, Fault, Grant, Models, Refused, Speech, TurnedAway,
+    ActiveBudgets, Call, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, Grant, ModelApi,
+    Models, RejectedCall,
 };
 use protocol::api::SandboxId;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub enum Open {
 impl Desk {
     pub fn claim(&self, sandbox: &SandboxId, key: &str) -> Option<Pass> {
         match self {
-            Self::Models(models) => models.claim(sandbox, key).map(Pass::Grant),
+            Self::Models(models) => models.authenticate(sandbox, key).map(Pass::Grant),
             #[cfg(test)]
             Self::Trial(trial) => trial.claim(key).then(|| Pass::Trial(trial.clone())),
         }
@@ -43,43 +44,45 @@ impl Desk {
 }
 
 impl Pass {
-    pub fn aim(&self, speech: Speech, model: &str) -> Result<Aim, Refused> {
+    pub fn aim(&self, speech: ModelApi, model: &str) -> Result<CallTarget, CallRefusal> {
         match self {
-            Self::Grant(grant) => grant.aim(speech, model),
+            Self::Grant(grant) => grant.target(speech, model),
             #[cfg(test)]
             Self::Trial(trial) => trial.aim(model),
         }
     }
 
     /// Returns when the turn of the task has come.
-    pub async fn in_its_turn(&self) -> Result<(), Refused> {
+    pub async fn in_its_turn(&self) -> Result<(), CallRefusal> {
         match self {
-            Self::Grant(grant) => grant.in_its_turn().await,
+            Self::Grant(grant) => grant.wait_until_begun().await,
             #[cfg(test)]
             Self::Trial(trial) => trial.in_its_turn(),
         }
     }
 
     /// What some budget bounds.
-    pub fn bounded(&self) -> Bounded {
+    pub fn bounded(&self) -> ActiveBudgets {
         match self {
-            Self::Grant(grant) => grant.bounded(),
+            Self::Grant(grant) => grant.active_budgets(),
             #[cfg(test)]
             Self::Trial(trial) => trial.bounded(),
         }
     }
 
-    pub async fn begin(&self, aim: &Aim, ask: Ask) -> Result<Open, Refused> {
+    pub async fn begin(&self, aim: &CallTarget, ask: CallParams) -> Result<Open, CallRefusal> {
         match self {
-            Self::Grant(grant) => grant.begin_in_turn(aim, ask).await.map(|call| Open::Call(Box::new(call))),
+            Self::Grant(grant) => {
+                grant.begin_when_free(aim, ask).await.map(|call| Open::Call(Box::new(call)))
+            }
             #[cfg(test)]
             Self::Trial(trial) => trial.begin(ask).map(Open::Trial),
         }
     }
 
-    pub async fn turned_away(&self, call: TurnedAway) {
+    pub async fn turned_away(&self, call: RejectedCall) {
         match self {
-            Self::Grant(grant) => grant.turned_away(call).await,
+            Self::Grant(grant) => grant.record_rejected(call).await,
             #[cfg(test)]
             Self::Trial(trial) => trial.turned_away(call),
         }
@@ -110,7 +113,7 @@ impl Open {
     /// Told when its task is over.
     pub fn over(&self) -> CancellationToken {
         match self {
-            Self::Call(call) => call.over(),
+            Self::Call(call) => call.task_ended(),
             #[cfg(test)]
             Self::Trial(call) => call.over(),
         }
@@ -133,7 +136,7 @@ impl Open {
         }
     }
 
-    pub fn streamed(&self, output_tokens: u64) -> Result<(), Refused> {
+    pub fn streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
         match self {
             Self::Call(call) => call.streamed(output_tokens),
             #[cfg(test)]
@@ -144,13 +147,13 @@ impl Open {
     /// The last word of its answer was passed on.
     pub fn heard_out(&self) {
         match self {
-            Self::Call(call) => call.heard_out(),
+            Self::Call(call) => call.response_delivered(),
             #[cfg(test)]
             Self::Trial(call) => call.heard_out(),
         }
     }
 
-    pub async fn ended(self, end: End) {
+    pub async fn ended(self, end: CallReport) {
         match self {
             Self::Call(call) => call.ended(end).await,
             #[cfg(test)]

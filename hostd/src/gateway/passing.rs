@@ -15,7 +15,7 @@ use super::{
     silence::Silence,
     tap::{Form, Tap},
 };
-use crate::models::{Fault, Refused};
+use crate::models::{CallRefusal, Fault};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use std::{
@@ -34,7 +34,7 @@ pub struct Passing {
     book: Book,
     told_tokens: u64,
     /// More than may be used came: it ends here.
-    refused: Option<Refused>,
+    refused: Option<CallRefusal>,
     /// Its last word has come.
     heard_out: bool,
     silence: Silence,
@@ -155,12 +155,12 @@ impl Passing {
     }
 
     /// Whoever refused has judged the task already: the provider has no fault in it.
-    fn cut_short(&mut self, refused: &Refused) {
+    fn cut_short(&mut self, refused: &CallRefusal) {
         let why = refused.to_string();
         let last = self.last_words(&why);
         let (outcome, abandoned) = match refused {
-            Refused::Ended => (Ok(()), true),
-            Refused::Budget(_) | Refused::Busy | Refused::Waits | Refused::Model { .. } => {
+            CallRefusal::Ended => (Ok(()), true),
+            CallRefusal::Budget(_) | CallRefusal::Busy | CallRefusal::Waits | CallRefusal::Model { .. } => {
                 (Err(self.book.fault(&why, false)), false)
             }
         };

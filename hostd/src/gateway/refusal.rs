@@ -2,7 +2,7 @@
 //! errors of its own shape.
 
 use super::{ask::BadAsk, route::NoRoute};
-use crate::models::{Dialect, Refused, Speech};
+use crate::models::{CallRefusal, Dialect, ModelApi};
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::{
@@ -18,7 +18,7 @@ pub enum Refusal {
     #[error("this key is not good here: it is for one task, from its own sandbox, while it runs")]
     Key,
     #[error(transparent)]
-    Models(#[from] Refused),
+    Models(#[from] CallRefusal),
     #[error(transparent)]
     Ask(#[from] BadAsk),
     #[error("the body is too large")]
@@ -40,16 +40,18 @@ pub enum Refusal {
 impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Route(NoRoute::Path(_)) | Self::Models(Refused::Model { .. }) => StatusCode::NOT_FOUND,
+            Self::Route(NoRoute::Path(_)) | Self::Models(CallRefusal::Model { .. }) => StatusCode::NOT_FOUND,
             Self::Route(NoRoute::Method(..)) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Key | Self::Models(Refused::Ended) => StatusCode::UNAUTHORIZED,
+            Self::Key | Self::Models(CallRefusal::Ended) => StatusCode::UNAUTHORIZED,
             // Not 429: agents would try again.
-            Self::Models(Refused::Budget(_)) => StatusCode::FORBIDDEN,
+            Self::Models(CallRefusal::Budget(_)) => StatusCode::FORBIDDEN,
             Self::Ask(_) | Self::BadBody => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NoBody => StatusCode::REQUEST_TIMEOUT,
             Self::Encoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooMany | Self::Models(Refused::Busy | Refused::Waits) => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooMany | Self::Models(CallRefusal::Busy | CallRefusal::Waits) => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Provider(_) => StatusCode::BAD_GATEWAY,
             Self::ProviderSlow(_) => StatusCode::GATEWAY_TIMEOUT,
         }
@@ -58,10 +60,12 @@ impl Refusal {
     /// In OpenAI's words, for programs.
     fn code(&self) -> Option<&'static str> {
         match self {
-            Self::Key | Self::Models(Refused::Ended) => Some("invalid_api_key"),
-            Self::Models(Refused::Model { .. }) => Some("model_not_found"),
-            Self::Models(Refused::Budget(_)) => Some("budget_exceeded"),
-            Self::TooMany | Self::Models(Refused::Busy | Refused::Waits) => Some("rate_limit_exceeded"),
+            Self::Key | Self::Models(CallRefusal::Ended) => Some("invalid_api_key"),
+            Self::Models(CallRefusal::Model { .. }) => Some("model_not_found"),
+            Self::Models(CallRefusal::Budget(_)) => Some("budget_exceeded"),
+            Self::TooMany | Self::Models(CallRefusal::Busy | CallRefusal::Waits) => {
+                Some("rate_limit_exceeded")
+            }
             Self::Route(_)
             | Self::Ask(_)
             | Self::TooLarge
@@ -145,13 +149,13 @@ fn google_kind(status: u16) -> &'static str {
 }
 
 /// The last event of a stream that is ended by us.
-pub fn last_event(speech: Speech, message: &str) -> Bytes {
+pub fn last_event(speech: ModelApi, message: &str) -> Bytes {
     let text = match speech {
-        Speech::Messages => {
+        ModelApi::Messages => {
             format!("event: error\ndata: {}\n\n", shape(Dialect::Anthropic, 500, None, message))
         }
-        Speech::Chat => format!("data: {}\n\n", shape(Dialect::Openai, 500, Some("server_error"), message)),
-        Speech::Responses => {
+        ModelApi::Chat => format!("data: {}\n\n", shape(Dialect::Openai, 500, Some("server_error"), message)),
+        ModelApi::Responses => {
             // Some listen for the one, some for the other.
             let error = json!({"type": "error", "code": "server_error", "message": message, "param": null});
             let response = json!({"object": "response", "status": "failed",
@@ -159,7 +163,7 @@ pub fn last_event(speech: Speech, message: &str) -> Bytes {
             let failed = json!({"type": "response.failed", "response": response});
             format!("event: error\ndata: {error}\n\nevent: response.failed\ndata: {failed}\n\n")
         }
-        Speech::Generate => format!("data: {}\n\n", shape(Dialect::Gemini, 500, None, message)),
+        ModelApi::Generate => format!("data: {}\n\n", shape(Dialect::Gemini, 500, None, message)),
     };
     text.into()
 }
@@ -190,14 +194,14 @@ mod tests {
 
     #[test]
     fn statuses_tell_agents_whether_to_try_again() {
-        let budget = Refused::Budget("used up".to_owned());
+        let budget = CallRefusal::Budget("used up".to_owned());
         let table = [
             (Refusal::Key, 401),
-            (Refusal::Models(Refused::Ended), 401),
-            (Refusal::Models(Refused::Busy), 429),
-            (Refusal::Models(Refused::Waits), 429),
+            (Refusal::Models(CallRefusal::Ended), 401),
+            (Refusal::Models(CallRefusal::Busy), 429),
+            (Refusal::Models(CallRefusal::Waits), 429),
             (Refusal::Models(budget), 403),
-            (Refusal::Models(Refused::Model { model: "m".to_owned(), there_are: Vec::new() }), 404),
+            (Refusal::Models(CallRefusal::Model { model: "m".to_owned(), available: Vec::new() }), 404),
             (Refusal::Route(NoRoute::Path(Dialect::Openai)), 404),
             (Refusal::Route(NoRoute::Method(Dialect::Openai, "POST")), 405),
             (Refusal::Ask(BadAsk::NoModel), 400),
@@ -218,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_last_event_is_one_that_is_read_as_an_error() {
-        for speech in [Speech::Messages, Speech::Chat, Speech::Responses, Speech::Generate] {
+        for speech in [ModelApi::Messages, ModelApi::Chat, ModelApi::Responses, ModelApi::Generate] {
             let mut tap = Tap::new(speech, Form::Events);
             tap.read(&last_event(speech, "it \"fell\"\nsilent"));
             tap.finish();

@@ -2,7 +2,7 @@
 //! passed on.
 
 use super::limits::MODEL_MAX_BYTES;
-use crate::models::{Dialect, Speech};
+use crate::models::{Dialect, ModelApi};
 use hyper::Method;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,16 +56,16 @@ impl Route {
 }
 
 impl Inference {
-    pub fn speech(&self) -> Speech {
+    pub fn speech(&self) -> ModelApi {
         match self {
-            Self::Messages | Self::CountTokens => Speech::Messages,
-            Self::Chat => Speech::Chat,
-            Self::Responses => Speech::Responses,
-            Self::Generate { .. } => Speech::Generate,
+            Self::Messages | Self::CountTokens => ModelApi::Messages,
+            Self::Chat => ModelApi::Chat,
+            Self::Responses => ModelApi::Responses,
+            Self::Generate { .. } => ModelApi::Generate,
         }
     }
 
-    pub fn only_counts(&self) -> bool {
+    pub fn count_only(&self) -> bool {
         matches!(self, Self::CountTokens | Self::Generate { verb: Verb::Count, .. })
     }
 

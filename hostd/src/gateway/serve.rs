@@ -19,7 +19,7 @@ use super::{
     tries::{Tried, Tries, tries},
 };
 use crate::{
-    models::{Aim, Bounded, Dialect, Models, Refused},
+    models::{ActiveBudgets, CallRefusal, CallTarget, Dialect, Models},
     outside::Outside,
 };
 use axum::body::Body;
@@ -129,9 +129,9 @@ impl Gateway {
     ) -> Result<Response<Body>, Refusal> {
         let pass = self.claim(sandbox, &head)?;
         pass.in_its_turn().await?;
-        let only_counts = call.only_counts();
+        let count_only = call.count_only();
         let answer = self.call_of(&pass, sandbox, (call, head, body)).await;
-        let turned_away = answer.as_ref().err().and_then(|refusal| refusal.turned_away(only_counts));
+        let turned_away = answer.as_ref().err().and_then(|refusal| refusal.turned_away(count_only));
         if let Some(turned_away) = turned_away {
             pass.turned_away(turned_away).await;
         }
@@ -160,7 +160,7 @@ impl Gateway {
             call: Some(open),
             aim: aim.clone(),
             speech: call.speech(),
-            only_counts: asked.ask.only_counts,
+            count_only: asked.ask.count_only,
             input_tokens: asked.ask.input_tokens,
             began: Instant::now(),
             attempt: 1,
@@ -174,7 +174,7 @@ impl Gateway {
                 let mut answer = tokio::select! {
                     answer = self.pass_on(&outgoing, book, place) => answer,
                     // The call ends where it is, and counts as abandoned.
-                    () = over.cancelled() => return Err(Refused::Ended.into()),
+                    () = over.cancelled() => return Err(CallRefusal::Ended.into()),
                 };
                 self.shared.places.answered_for(&sandbox);
                 answer.extensions_mut().insert(Over(over));
@@ -222,7 +222,7 @@ impl Gateway {
 pub(super) async fn read(
     call: &Inference,
     body: &Bytes,
-    bounded: Bounded,
+    bounded: ActiveBudgets,
     held: (Place, Room),
 ) -> Result<(Asked, (Place, Room)), Refusal> {
     if body.len() <= READ_AT_ONCE_MAX_BYTES {
@@ -241,7 +241,12 @@ pub(super) async fn read(
 }
 
 /// Where it goes, and with which head.
-fn addressed(call: &Inference, aim: &Aim, head: &request::Parts, body: Bytes) -> Result<Outgoing, String> {
+fn addressed(
+    call: &Inference,
+    aim: &CallTarget,
+    head: &request::Parts,
+    body: Bytes,
+) -> Result<Outgoing, String> {
     let provider = &aim.provider;
     let base = Base::parse(&provider.base_url).map_err(|error| error.to_string())?;
     let query = key::passed_on(head.uri.query());

@@ -1,6 +1,6 @@
 //! What tenants may use: changed by the administrator of the host.
 
-use super::{Models, ModelsError, desk::now_ms, wish::bounds_of};
+use super::{Models, ModelsError, request::bounds_of, service::now_ms};
 use crate::store::BudgetRecord;
 use protocol::api::{BudgetSpec, Label, TaskBudget};
 
@@ -13,23 +13,23 @@ impl Models {
             return Err(super::error::invalid("tokens", "give a bound of tokens, cost_usd or requests"));
         }
         let now_ms = now_ms();
-        let budget = self.desk.store.put_budget(tenant, bounds, per, now_ms).await?;
+        let budget = self.service.store.put_budget(tenant, bounds, per, now_ms).await?;
         let budget = budget.ok_or(ModelsError::TooMany("budgets"))?;
-        self.desk.accounts().set_budget(&budget, now_ms);
+        self.service.accounts().set_budget(&budget, now_ms);
         Ok(budget)
     }
 
     pub async fn budget(&self, tenant: &Label) -> Result<BudgetRecord, ModelsError> {
-        self.desk.store.budget(tenant, now_ms()).await?.ok_or(ModelsError::NotFound)
+        self.service.store.budget(tenant, now_ms()).await?.ok_or(ModelsError::NotFound)
     }
 
     pub async fn budgets(&self) -> Result<Vec<BudgetRecord>, ModelsError> {
-        Ok(self.desk.store.budgets(now_ms()).await?)
+        Ok(self.service.store.budgets(now_ms()).await?)
     }
 
     pub async fn remove_budget(&self, tenant: &Label) -> Result<(), ModelsError> {
-        let there = self.desk.store.remove_budget(tenant).await?;
-        self.desk.accounts().remove_budget(tenant);
+        let there = self.service.store.remove_budget(tenant).await?;
+        self.service.accounts().remove_budget(tenant);
         if there { Ok(()) } else { Err(ModelsError::NotFound) }
     }
 }

@@ -1,10 +1,10 @@
 //! One call of a model, from the moment it is allowed to its end in the ledger.
 
 use super::{
-    Aim, Ask, End, Fault, Price, Refused, Tokens,
-    desk::{Desk, now_ms},
-    grant::{Pledge, refuse},
-    under_way::{Begun, Slot},
+    CallParams, CallRefusal, CallReport, CallTarget, Fault, Price, TokenUsage,
+    calls_in_flight::{InFlightCall, Slot},
+    grant::{GrantState, exceed_budget},
+    service::{ModelService, now_ms},
 };
 use crate::{
     core::{
@@ -12,7 +12,7 @@ use crate::{
         budget::{Admitted, extend, output_spent, settle},
         provider_failed,
     },
-    store::{CallEnd, Posted, StoreError},
+    store::{CallEnd, QueuedWrite, StoreError},
 };
 use protocol::{FailureReason, ModelCall, ModelCallState, Usage};
 use std::{
@@ -26,10 +26,10 @@ use tracing::error;
 pub struct Call {
     /// The most it may answer now: what it asked for, or what is left.
     pub max_output_tokens: Option<u64>,
-    desk: Arc<Desk>,
-    pledge: Arc<Pledge>,
+    service: Arc<ModelService>,
+    grant_state: Arc<GrantState>,
     number: u64,
-    ask: Ask,
+    params: CallParams,
     /// A budget bounds what it answers.
     bounded: bool,
     provider: String,
@@ -56,43 +56,43 @@ struct Progress {
 }
 
 impl Call {
-    pub(super) fn begun(
-        desk: Arc<Desk>,
-        pledge: Arc<Pledge>,
-        aim: &Aim,
-        (number, ask, admitted): (u64, Ask, Admitted),
+    pub(super) fn begin(
+        service: Arc<ModelService>,
+        grant_state: Arc<GrantState>,
+        target: &CallTarget,
+        (number, params, admitted): (u64, CallParams, Admitted),
     ) -> Self {
         let Admitted { set_aside, max_output_tokens, bounded } = admitted;
-        let output_tokens = set_aside.tokens.saturating_sub(ask.input_tokens);
+        let output_tokens = set_aside.tokens.saturating_sub(params.input_tokens);
         let progress =
             Progress { set_aside, output_tokens, streamed: 0, sent: false, attempt: 1, ended: false };
         let call = Self {
             max_output_tokens,
-            desk,
-            pledge,
+            service,
+            grant_state,
             number,
-            ask,
+            params,
             bounded,
-            provider: aim.provider.name.clone(),
-            has_key: aim.provider.key.is_some(),
-            model: aim.model.clone(),
-            price: aim.price,
+            provider: target.provider.name.clone(),
+            has_key: target.provider.key.is_some(),
+            model: target.model.clone(),
+            price: target.price,
             started: Instant::now(),
             progress: Mutex::new(progress),
             slot: Mutex::default(),
         };
-        if !ask.only_counts {
-            let begun = call.if_cut_off(&progress, call.reckoned(&progress));
-            *call.slot() = call.desk.under_way.begin(&begun);
+        if !params.count_only {
+            let record = call.in_flight_record(&progress, call.estimated_usage(&progress));
+            *call.slot() = call.service.in_flight.begin(&record);
         }
         call
     }
 
     /// What it counts for if hostd is gone before its end.
-    fn if_cut_off(&self, progress: &Progress, tokens: Tokens) -> Begun {
-        Begun {
-            task: self.pledge.task,
-            key_hash: self.pledge.key_hash,
+    fn in_flight_record(&self, progress: &Progress, tokens: TokenUsage) -> InFlightCall {
+        InFlightCall {
+            task: self.grant_state.task,
+            key_hash: self.grant_state.key_hash,
             number: self.number,
             provider: self.provider.clone(),
             model: self.model.clone(),
@@ -106,10 +106,13 @@ impl Call {
     }
 
     /// The agent has the last word of the answer, whenever its end comes.
-    pub fn heard_out(&self) {
+    pub fn response_delivered(&self) {
         let progress = *self.progress();
         if let Some(slot) = &*self.slot() {
-            slot.write(&Begun { whole: true, ..self.if_cut_off(&progress, self.reckoned(&progress)) });
+            slot.write(&InFlightCall {
+                whole: true,
+                ..self.in_flight_record(&progress, self.estimated_usage(&progress))
+            });
         }
     }
 
@@ -117,9 +120,9 @@ impl Call {
         self.slot.lock().expect("no panic while held")
     }
 
-    /// Told when the task is over, and with it this call.
-    pub fn over(&self) -> CancellationToken {
-        self.pledge.over.clone()
+    /// Notified when the task is over, and with it this call.
+    pub fn task_ended(&self) -> CancellationToken {
+        self.grant_state.task_ended.clone()
     }
 
     fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
@@ -139,20 +142,20 @@ impl Call {
             status: fault.status,
             error: Some(fault.message.clone()),
             retry_in_ms: Some(wait_ms),
-            ..self.told()
+            ..self.event()
         };
         let mut progress = self.progress();
         progress.attempt = progress.attempt.max(attempt.saturating_add(1));
         progress.sent = false;
         drop(progress);
         // Only told: one that cannot be written is missed by nobody.
-        drop(self.desk.store.call_retried(self.pledge.task, call, now_ms()));
+        drop(self.service.store.call_retried(self.grant_state.task, call, now_ms()));
     }
 
     /// So many tokens came so far, reckoned. Refused where that is more than may be used.
-    pub fn streamed(&self, output_tokens: u64) -> Result<(), Refused> {
-        if self.pledge.is_closed() {
-            return Err(Refused::Ended);
+    pub fn streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
+        if self.grant_state.is_closed() {
+            return Err(CallRefusal::Ended);
         }
         let mut progress = self.progress();
         progress.streamed = progress.streamed.max(output_tokens);
@@ -161,61 +164,61 @@ impl Call {
         }
         let more =
             output_spent(output_tokens - progress.output_tokens, self.price.unwrap_or_default().output);
-        let whose = self.pledge.whose();
-        let mut accounts = self.desk.accounts();
-        match accounts.with(whose, now_ms(), |accounts| extend(accounts, more)) {
+        let account_key = self.grant_state.account_key();
+        let mut accounts = self.service.accounts();
+        match accounts.with(account_key, now_ms(), |accounts| extend(accounts, more)) {
             Ok(()) => {
                 progress.set_aside = progress.set_aside.and(more);
                 progress.output_tokens = output_tokens;
                 Ok(())
             }
             Err(refusal) => {
-                let message = accounts.explain(whose, refusal);
+                let message = accounts.explain(account_key, refusal);
                 drop(accounts);
-                Err(refuse(&self.desk, &self.pledge, message))
+                Err(exceed_budget(&self.service, &self.grant_state, message))
             }
         }
     }
 
     /// Writes down how it ended, and returns when that is durable. A permanent fault ends the task.
-    pub async fn ended(self, end: End) {
+    pub async fn ended(self, end: CallReport) {
         let fatal = match &end.outcome {
-            Err(fault) if fault.permanent && !end.abandoned && !self.is_of_another(fault) => {
+            Err(fault) if fault.permanent && !end.abandoned && !self.is_other_model(fault) => {
                 Some(self.verdict(fault))
             }
             Ok(()) | Err(_) => None,
         };
         if let Some(verdict) = &fatal {
-            self.pledge.judge(verdict.clone());
+            self.grant_state.set_verdict(verdict.clone());
         }
         let ends = fatal.is_some();
-        let Some(told) = self.finish(&end, fatal) else { return };
-        if let Err(error) = told.written().await {
-            error!(task = self.pledge.task, %error, "a call of a model could not be written down");
+        let Some(pending) = self.finish(&end, fatal) else { return };
+        if let Err(error) = pending.written().await {
+            error!(task = self.grant_state.task, %error, "a call of a model could not be written down");
         }
         if ends {
-            self.pledge.nudge();
+            self.grant_state.nudge();
         }
     }
 
     /// A model is not there that an agent asks for besides its own: it fails without that one, and may go on.
-    fn is_of_another(&self, fault: &Fault) -> bool {
+    fn is_other_model(&self, fault: &Fault) -> bool {
         const NOT_FOUND: Option<u16> = Some(404);
-        let granted = &self.pledge.terms.model;
+        let granted = &self.grant_state.terms.model;
         fault.status == NOT_FOUND && (&self.provider, &self.model) != (&granted.provider, &granted.model)
     }
 
     fn verdict(&self, fault: &Fault) -> Verdict {
-        let catalogue = self.desk.catalogue();
-        let known = catalogue.provider(&self.pledge.tenant, &self.provider);
-        let tenant = known.and_then(|known| known.record.tenant.as_ref());
+        let catalogue = self.service.catalogue();
+        let configured = catalogue.provider(&self.grant_state.tenant, &self.provider);
+        let tenant = configured.and_then(|configured| configured.record.tenant.as_ref());
         let provider = Refuser { name: &self.provider, has_key: self.has_key, tenant };
         let message = provider_failed(provider, fault.status, &fault.message);
         Verdict { reason: FailureReason::ModelFailed, message }
     }
 
     /// Once: counts what it used, and has it written down.
-    fn finish(&self, end: &End, verdict: Option<Verdict>) -> Option<Told> {
+    fn finish(&self, end: &CallReport, verdict: Option<Verdict>) -> Option<PendingEnd> {
         let mut progress = self.progress();
         if std::mem::replace(&mut progress.ended, true) {
             return None;
@@ -225,11 +228,11 @@ impl Call {
         let slot = self.slot().take();
         let tokens = self.used(end, &seen);
         let whole = end.outcome.is_ok() && !end.abandoned;
-        let slot = slot.map(|slot| (slot, Begun { whole, ..self.if_cut_off(&seen, tokens) }));
-        if end.abandoned && self.desk.is_leaving() && !self.pledge.is_settling() {
+        let slot = slot.map(|slot| (slot, InFlightCall { whole, ..self.in_flight_record(&seen, tokens) }));
+        if end.abandoned && self.service.is_shutting_down() && !self.grant_state.is_settling() {
             // It was hostd that went away: the next one finds it, and tells.
-            slot.into_iter().for_each(|(slot, begun)| keep(slot, &begun));
-            self.pledge.call_ended();
+            slot.into_iter().for_each(|(slot, record)| keep(slot, &record));
+            self.grant_state.call_ended();
             return None;
         }
         let cost_micro_usd = self.price.map(|price| price.cost_micro_usd(&tokens));
@@ -237,9 +240,9 @@ impl Call {
         let sum = parts.into_iter().fold(0, u64::saturating_add);
         let used = Spent { tokens: sum, cost_micro_usd: cost_micro_usd.unwrap_or(0), requests: 1 };
         let now_ms = now_ms();
-        let whose = self.pledge.whose();
-        self.desk.accounts().with(whose, now_ms, |accounts| settle(accounts, seen.set_aside, used));
-        self.desk.settled.notify_waiters();
+        let account_key = self.grant_state.account_key();
+        self.service.accounts().with(account_key, now_ms, |accounts| settle(accounts, seen.set_aside, used));
+        self.service.settled.notify_waiters();
         let state = match (&end.outcome, end.abandoned) {
             (_, true) => ModelCallState::Abandoned,
             (Ok(()), false) => ModelCallState::Succeeded,
@@ -252,20 +255,20 @@ impl Call {
             error: end.outcome.as_ref().err().map(|fault| fault.message.clone()),
             first_byte_ms: end.first_byte_ms,
             usage: Some(usage(&tokens, cost_micro_usd, state)),
-            ..self.told()
+            ..self.event()
         };
         let end = CallEnd {
-            task: self.pledge.task,
+            task: self.grant_state.task,
             call,
             used,
             verdict,
-            only_counts: self.ask.only_counts,
-            unheard: false,
+            count_only: self.params.count_only,
+            interrupted: false,
             time_ms: now_ms,
         };
-        let posted = self.desk.store.call_ended(end);
-        self.pledge.call_ended();
-        Some(Told { posted, slot })
+        let write = self.service.store.call_ended(end);
+        self.grant_state.call_ended();
+        Some(PendingEnd { write, slot })
     }
 
     fn duration_ms(&self) -> u64 {
@@ -274,32 +277,32 @@ impl Call {
 
     /// As the provider says, else as we reckon. A call that was refused before an answer came used nothing, nor did
     /// one that ended while no request of it was with the provider.
-    fn used(&self, end: &End, seen: &Progress) -> Tokens {
+    fn used(&self, end: &CallReport, seen: &Progress) -> TokenUsage {
         let refused = end.outcome.is_err() && !end.abandoned;
         let nothing = seen.streamed == 0 && (refused || !seen.sent);
         match end.tokens {
-            Some(tokens) => self.at_least(tokens, seen),
-            None if nothing => Tokens::default(),
-            None => self.reckoned(seen),
+            Some(tokens) => self.with_output_floor(tokens, seen),
+            None if nothing => TokenUsage::default(),
+            None => self.estimated_usage(seen),
         }
     }
 
-    fn reckoned(&self, seen: &Progress) -> Tokens {
-        let (input, output) = (self.ask.input_tokens, seen.streamed);
-        self.at_least(Tokens { input, output, estimated: true, ..Tokens::default() }, seen)
+    fn estimated_usage(&self, seen: &Progress) -> TokenUsage {
+        let (input, output) = (self.params.input_tokens, seen.streamed);
+        self.with_output_floor(TokenUsage { input, output, estimated: true, ..TokenUsage::default() }, seen)
     }
 
     /// Not all that a model makes is seen, so what nobody told counts as all that was allowed. Else whoever leaves in
     /// time, or has the end left out, would have it for nothing.
-    fn at_least(&self, tokens: Tokens, seen: &Progress) -> Tokens {
+    fn with_output_floor(&self, tokens: TokenUsage, seen: &Progress) -> TokenUsage {
         let output = match self.bounded && tokens.estimated {
             true => tokens.output.max(seen.output_tokens),
             false => tokens.output,
         };
-        Tokens { output, ..tokens }
+        TokenUsage { output, ..tokens }
     }
 
-    fn told(&self) -> ModelCall {
+    fn event(&self) -> ModelCall {
         ModelCall {
             call: self.number,
             provider: self.provider.clone(),
@@ -313,7 +316,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         let attempt = self.progress().attempt;
-        let end = End {
+        let end = CallReport {
             attempt,
             status: None,
             tokens: None,
@@ -326,32 +329,32 @@ impl Drop for Call {
 }
 
 /// An end on its way into the ledger.
-struct Told {
-    posted: Posted<()>,
-    slot: Option<(Slot, Begun)>,
+struct PendingEnd {
+    write: QueuedWrite<()>,
+    slot: Option<(Slot, InFlightCall)>,
 }
 
-impl Told {
+impl PendingEnd {
     /// What cannot be written is for the next hostd.
     async fn written(self) -> Result<(), StoreError> {
-        let written = self.posted.written().await;
-        if let (Err(_), Some((slot, begun))) = (&written, self.slot) {
-            keep(slot, &begun);
+        let written = self.write.written().await;
+        if let (Err(_), Some((slot, record))) = (&written, self.slot) {
+            keep(slot, &record);
         }
         written
     }
 }
 
-fn keep(slot: Slot, begun: &Begun) {
-    slot.write(begun);
+fn keep(slot: Slot, record: &InFlightCall) {
+    slot.write(record);
     slot.keep();
 }
 
-impl Begun {
+impl InFlightCall {
     /// Its end, which nobody heard: unless the agent had all of it, whatever it made of it was not the whole answer.
-    pub(super) fn unheard(self, now_ms: u64) -> CallEnd {
+    pub(super) fn interrupted_end(self, now_ms: u64) -> CallEnd {
         let (input, output) = (self.input_tokens, self.output_tokens);
-        let tokens = Tokens { input, output, estimated: true, ..Tokens::default() };
+        let tokens = TokenUsage { input, output, estimated: true, ..TokenUsage::default() };
         let (state, error) = match self.whole {
             true => (ModelCallState::Succeeded, None),
             false => (ModelCallState::Failed, Some("hostd was stopped in the middle of it".to_owned())),
@@ -372,11 +375,11 @@ impl Begun {
             cost_micro_usd: self.cost_micro_usd.unwrap_or(0),
             requests: 1,
         };
-        CallEnd { task: self.task, call, used, unheard: true, time_ms: now_ms, ..CallEnd::default() }
+        CallEnd { task: self.task, call, used, interrupted: true, time_ms: now_ms, ..CallEnd::default() }
     }
 }
 
-fn usage(tokens: &Tokens, cost_micro_usd: Option<u64>, state: ModelCallState) -> Usage {
+fn usage(tokens: &TokenUsage, cost_micro_usd: Option<u64>, state: ModelCallState) -> Usage {
     Usage {
         input_tokens: tokens.input,
         output_tokens: tokens.output,

@@ -1,6 +1,6 @@
 //! Which models there are, and what a name means. Nothing here does anything.
 
-use super::{ModelsError, Price, Provider, seal::SealError};
+use super::{ModelsError, Price, Provider, key_encryption::KeyEncryptionError};
 use crate::store::ProviderRecord;
 use protocol::{
     Dialect,
@@ -14,22 +14,22 @@ const MICRO: f64 = 1_000_000.0;
 
 /// A provider as the gateway uses it, and as it was written down.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct ConfiguredProvider {
     pub record: ProviderRecord,
     pub provider: Arc<Provider>,
     /// Why its key cannot be used.
-    pub problem: Option<SealError>,
+    pub problem: Option<KeyEncryptionError>,
 }
 
 /// All of them, oldest first.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    pub known: Vec<Known>,
+    pub providers: Vec<ConfiguredProvider>,
 }
 
 /// Which models of a dialect tasks have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum ModelAvailability {
     /// No provider that can be used.
     None,
     /// Only those that a task names.
@@ -40,59 +40,59 @@ pub enum Reach {
 
 /// What a name means.
 #[derive(Debug, Clone)]
-pub struct Meant<'a> {
-    pub known: &'a Known,
+pub struct ResolvedModel<'a> {
+    pub configured: &'a ConfiguredProvider,
     /// As its provider calls it.
     pub model: String,
     pub alias: Option<String>,
     pub price: Option<Price>,
 }
 
-impl<'a> Meant<'a> {
-    fn listed(known: &'a Known, spec: &ModelSpec) -> Self {
+impl<'a> ResolvedModel<'a> {
+    fn listed(configured: &'a ConfiguredProvider, spec: &ModelSpec) -> Self {
         let ModelSpec { name, alias, .. } = spec.clone();
-        Self { known, model: name, alias, price: spec.price.as_ref().map(price) }
+        Self { configured, model: name, alias, price: spec.price.as_ref().map(price) }
     }
 
-    fn unlisted(known: &'a Known, model: &str) -> Self {
-        Self { known, model: model.to_owned(), alias: None, price: None }
+    fn unlisted(configured: &'a ConfiguredProvider, model: &str) -> Self {
+        Self { configured, model: model.to_owned(), alias: None, price: None }
     }
 
     /// What an agent is told: many know models by the names of their makers, but not every agent can be told every
     /// name.
-    pub fn told(&self) -> String {
+    pub fn agent_name(&self) -> String {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@+~".contains(&byte);
         let strange = !self.model.bytes().all(plain);
         self.alias.clone().filter(|_| strange).unwrap_or_else(|| self.model.clone())
     }
 
     pub fn full_name(&self) -> String {
-        format!("{}/{}", self.known.record.name, self.model)
+        format!("{}/{}", self.configured.record.name, self.model)
     }
 }
 
-impl Known {
+impl ConfiguredProvider {
     /// One of its models by its name or alias; any where it has no list.
-    pub fn model(&self, name: &str) -> Option<Meant<'_>> {
+    pub fn model(&self, name: &str) -> Option<ResolvedModel<'_>> {
         if name.is_empty() {
             return None;
         }
         if self.record.models.is_empty() {
-            return Some(Meant::unlisted(self, name));
+            return Some(ResolvedModel::unlisted(self, name));
         }
         self.listed(name)
     }
 
-    fn listed(&self, name: &str) -> Option<Meant<'_>> {
+    fn listed(&self, name: &str) -> Option<ResolvedModel<'_>> {
         let spec = self.record.models.iter().find(|spec| is_called(spec, name))?;
-        Some(Meant::listed(self, spec))
+        Some(ResolvedModel::listed(self, spec))
     }
 
     /// For who names none: what it says, or the only one it has.
-    fn default_model(&self) -> Option<Meant<'_>> {
+    fn default_model(&self) -> Option<ResolvedModel<'_>> {
         match (&self.record.default, self.record.models.as_slice()) {
             (Some(name), _) => self.model(name),
-            (None, [only]) => Some(Meant::listed(self, only)),
+            (None, [only]) => Some(ResolvedModel::listed(self, only)),
             (None, _) => None,
         }
     }
@@ -104,75 +104,92 @@ fn is_called(spec: &ModelSpec, name: &str) -> bool {
 
 impl Catalogue {
     /// What tasks of a tenant may use. Its own providers come first, and hide those of everybody with their names.
-    pub fn visible(&self, tenant: &Label) -> Vec<&Known> {
-        let own = |known: &&Known| known.record.tenant.as_ref() == Some(tenant);
-        let hidden = |known: &&Known| {
-            self.known.iter().filter(own).any(|other| other.record.name == known.record.name)
+    pub fn visible(&self, tenant: &Label) -> Vec<&ConfiguredProvider> {
+        let own = |configured: &&ConfiguredProvider| configured.record.tenant.as_ref() == Some(tenant);
+        let hidden = |configured: &&ConfiguredProvider| {
+            self.providers.iter().filter(own).any(|other| other.record.name == configured.record.name)
         };
-        let everybodys = self.known.iter().filter(|known| known.record.tenant.is_none() && !hidden(known));
-        self.known.iter().filter(own).chain(everybodys).collect()
+        let shared = self
+            .providers
+            .iter()
+            .filter(|configured| configured.record.tenant.is_none() && !hidden(configured));
+        self.providers.iter().filter(own).chain(shared).collect()
     }
 
-    pub fn provider(&self, tenant: &Label, name: &str) -> Option<&Known> {
-        self.visible(tenant).into_iter().find(|known| known.record.name == name)
+    pub fn provider(&self, tenant: &Label, name: &str) -> Option<&ConfiguredProvider> {
+        self.visible(tenant).into_iter().find(|configured| configured.record.name == name)
     }
 
     /// The model that a task names, of those that speak one of the dialects. The name of a provider means its default
     /// model, unless a model is called that.
-    pub fn meant(&self, tenant: &Label, name: &str, dialects: &[Dialect]) -> Result<Meant<'_>, ModelsError> {
+    pub fn resolve(
+        &self,
+        tenant: &Label,
+        name: &str,
+        dialects: &[Dialect],
+    ) -> Result<ResolvedModel<'_>, ModelsError> {
         let visible = self.visible(tenant);
-        let speaks = |known: &Known| dialects.contains(&known.record.dialect);
-        let mut found: Vec<Meant<'_>> = visible.iter().filter_map(|known| known.listed(name)).collect();
+        let speaks = |configured: &ConfiguredProvider| dialects.contains(&configured.record.dialect);
+        let mut found: Vec<ResolvedModel<'_>> =
+            visible.iter().filter_map(|configured| configured.listed(name)).collect();
         if let Some((provider, model)) = name.split_once('/') {
-            let named = visible.iter().filter(|known| known.record.name == provider);
-            found.extend(named.filter_map(|known| known.model(model)));
+            let named = visible.iter().filter(|configured| configured.record.name == provider);
+            found.extend(named.filter_map(|configured| configured.model(model)));
         }
         if found.is_empty()
-            && let Some(named) = visible.iter().find(|known| known.record.name == name)
+            && let Some(named) = visible.iter().find(|configured| configured.record.name == name)
         {
             found.push(named.default_model().ok_or_else(|| no_default(&named.record.name))?);
         }
         if found.is_empty() {
-            let any = visible.iter().filter(|known| known.record.models.is_empty() && speaks(known));
-            found.extend(any.filter_map(|known| known.model(name)));
+            let any =
+                visible.iter().filter(|configured| configured.record.models.is_empty() && speaks(configured));
+            found.extend(any.filter_map(|configured| configured.model(name)));
         }
-        let other = found.first().map(|meant| meant.known.record.dialect);
-        found.retain(|meant| speaks(meant.known));
+        let other = found.first().map(|resolved| resolved.configured.record.dialect);
+        found.retain(|resolved| speaks(resolved.configured));
         match (found.as_slice(), other) {
             ([], Some(speaks)) => {
-                Err(ModelsError::Speaks { model: name.to_owned(), speaks, agent: dialects.to_vec() })
+                Err(ModelsError::DialectMismatch { model: name.to_owned(), speaks, agent: dialects.to_vec() })
             }
             ([], None) if visible.is_empty() => Err(no_provider()),
             ([], None) => {
-                let there_are = self.names(tenant, dialects);
-                Err(ModelsError::Unknown { model: name.to_owned(), there_are })
+                let available = self.names(tenant, dialects);
+                Err(ModelsError::Unknown { model: name.to_owned(), available })
             }
             ([_], _) => Ok(found.remove(0)),
             // The same one by two of its names.
-            ([first, rest @ ..], _) if rest.iter().all(|meant| meant.full_name() == first.full_name()) => {
+            ([first, rest @ ..], _)
+                if rest.iter().all(|resolved| resolved.full_name() == first.full_name()) =>
+            {
                 Ok(found.remove(0))
             }
             (several, _) => {
-                let named = several.iter().map(Meant::full_name).take(NAMED_MAX).collect();
+                let named = several.iter().map(ResolvedModel::full_name).take(NAMED_MAX).collect();
                 Err(ModelsError::Ambiguous { model: name.to_owned(), named })
             }
         }
     }
 
     /// The model of a task that names none.
-    pub fn default_model(&self, tenant: &Label, dialects: &[Dialect]) -> Result<Meant<'_>, ModelsError> {
+    pub fn default_model(
+        &self,
+        tenant: &Label,
+        dialects: &[Dialect],
+    ) -> Result<ResolvedModel<'_>, ModelsError> {
         let visible = self.visible(tenant);
         if visible.is_empty() {
             return Err(no_provider());
         }
-        let mut speaking = visible.into_iter().filter(|known| dialects.contains(&known.record.dialect));
-        speaking.find_map(Known::default_model).ok_or_else(|| {
+        let mut speaking =
+            visible.into_iter().filter(|configured| dialects.contains(&configured.record.dialect));
+        speaking.find_map(ConfiguredProvider::default_model).ok_or_else(|| {
             let names = self.names(tenant, dialects);
             ModelsError::NoModel(match names.is_empty() {
                 true => {
-                    let words: Vec<&str> = dialects.iter().map(|dialect| dialect.as_str()).collect();
-                    let words = words.join(" or ");
-                    format!("no provider of models speaks {words}: add one with `slipway model add NAME --dialect …`")
+                    let names: Vec<&str> = dialects.iter().map(|dialect| dialect.as_str()).collect();
+                    let names = names.join(" or ");
+                    format!("no provider of models speaks {names}: add one with `slipway model add NAME --dialect …`")
                 }
                 false => format!(
                     "say which model, or give a provider a default with `slipway model add … --default`; there are: {}",
@@ -185,30 +202,31 @@ impl Catalogue {
     /// What a task can ask for, for an error.
     pub fn names(&self, tenant: &Label, dialects: &[Dialect]) -> Vec<String> {
         let visible = self.visible(tenant);
-        let fits = visible.into_iter().filter(|known| dialects.contains(&known.record.dialect));
+        let fits = visible.into_iter().filter(|configured| dialects.contains(&configured.record.dialect));
         fits.flat_map(views_of).map(|view| view.name).take(NAMED_MAX).collect()
     }
 
     /// Whether tasks of a tenant have a model of this dialect to name, and whether they have one without naming it.
-    pub fn reach(&self, tenant: &Label, dialect: Dialect) -> Reach {
-        let usable = |known: &Known| known.problem().is_none();
-        let mut speaking = self.visible(tenant).into_iter().filter(|known| known.record.dialect == dialect);
+    pub fn availability(&self, tenant: &Label, dialect: Dialect) -> ModelAvailability {
+        let usable = |configured: &ConfiguredProvider| configured.problem().is_none();
+        let mut speaking =
+            self.visible(tenant).into_iter().filter(|configured| configured.record.dialect == dialect);
         if !speaking.any(usable) {
-            return Reach::None;
+            return ModelAvailability::None;
         }
         match self.default_model(tenant, &[dialect]) {
-            Ok(default) if usable(default.known) => Reach::Default,
-            Ok(_) | Err(_) => Reach::Named,
+            Ok(default) if usable(default.configured) => ModelAvailability::Default,
+            Ok(_) | Err(_) => ModelAvailability::Named,
         }
     }
 
     /// What tasks of a tenant may use, for people.
     pub fn views(&self, tenant: &Label) -> Vec<ModelView> {
         let visible = self.visible(tenant);
-        let mut views: Vec<ModelView> = visible.iter().flat_map(|known| views_of(known)).collect();
+        let mut views: Vec<ModelView> = visible.iter().flat_map(|configured| views_of(configured)).collect();
         for dialect in Dialect::ALL {
             let Ok(default) = self.default_model(tenant, &[dialect]) else { continue };
-            let (provider, model) = (&default.known.record.name, &default.model);
+            let (provider, model) = (&default.configured.record.name, &default.model);
             let is_it = |view: &&mut ModelView| {
                 view.provider == *provider && (view.model.as_ref() == Some(model) || view.model.is_none())
             };
@@ -232,8 +250,8 @@ fn no_provider() -> ModelsError {
     ModelsError::NoModel(message.to_owned())
 }
 
-fn views_of(known: &Known) -> Vec<ModelView> {
-    let ProviderRecord { name: provider, dialect, models, .. } = &known.record;
+fn views_of(configured: &ConfiguredProvider) -> Vec<ModelView> {
+    let ProviderRecord { name: provider, dialect, models, .. } = &configured.record;
     let view = |name: String, model: Option<String>, price: Option<ModelPrice>| ModelView {
         name,
         provider: provider.clone(),

@@ -1,6 +1,6 @@
 //! Why models cannot be had, or not changed. The text says what to do next and names no path of the host.
 
-use super::seal::SealError;
+use super::key_encryption::KeyEncryptionError;
 use crate::store::StoreError;
 use protocol::Dialect;
 
@@ -8,12 +8,12 @@ use protocol::Dialect;
 pub enum ModelsError {
     #[error("{0}")]
     NoModel(String),
-    #[error("there is no model {model:?} here; there are: {}", .there_are.join(", "))]
-    Unknown { model: String, there_are: Vec<String> },
+    #[error("there is no model {model:?} here; there are: {}", .available.join(", "))]
+    Unknown { model: String, available: Vec<String> },
     #[error("more than one provider has {model:?}; say which: {}", .named.join(", "))]
     Ambiguous { model: String, named: Vec<String> },
     #[error("{model:?} speaks {}, and the agent speaks {}", .speaks.as_str(), words(.agent))]
-    Speaks { model: String, speaks: Dialect, agent: Vec<Dialect> },
+    DialectMismatch { model: String, speaks: Dialect, agent: Vec<Dialect> },
     #[error(
         "a bound of cost needs a price, and {model:?} has none: give it one with `slipway model add … --price`"
     )]
@@ -21,12 +21,12 @@ pub enum ModelsError {
     #[error("{0}")]
     BudgetUsedUp(String),
     #[error("the key of the provider {provider} cannot be used: {source}")]
-    Key { provider: String, source: SealError },
+    Key { provider: String, source: KeyEncryptionError },
     /// The provider was asked, and said no.
     #[error("{provider} {}: {words}", if *.had_key { "does not take this key" } else { "wants a key" })]
     KeyRefused { provider: String, had_key: bool, words: String },
     #[error("could not seal the key: {0}")]
-    Seal(#[source] SealError),
+    Seal(#[source] KeyEncryptionError),
     #[error("{message}")]
     Invalid { field: &'static str, message: String },
     #[error("there are too many {0}; remove some that are not needed")]
@@ -34,7 +34,7 @@ pub enum ModelsError {
     #[error("there is no such thing here")]
     NotFound,
     #[error("could not read which calls were under way: {0}")]
-    UnderWay(#[source] std::io::Error),
+    InFlight(#[source] std::io::Error),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -17,6 +17,6 @@ pub const SLOTS_MAX: usize = 16 << 10;
 /// How long the end of a task waits for calls that are under way to be written down.
 pub const SETTLE_MAX_MS: u64 = 1_000;
 /// How long a call waits until it is known that its task has begun.
-pub const BEGIN_MAX_MS: u64 = 30_000;
+pub const TASK_BEGIN_WAIT_MAX_MS: u64 = 30_000;
 /// How long a call waits for others that may leave something of a budget.
-pub const TURN_MAX_MS: u64 = 30_000;
+pub const BUDGET_WAIT_MAX_MS: u64 = 30_000;

@@ -8,32 +8,33 @@
 //!                    ◀── what is refused for good, or costs too much, ends the task: a verdict
 //! ```
 
-mod accounts;
+mod budget_accounts;
 mod budgets;
 mod call;
+mod call_types;
+mod calls_in_flight;
 mod catalogue;
-mod desk;
 mod error;
 mod grant;
+mod key_encryption;
 pub mod limits;
 mod providers;
-mod seal;
+mod rejected_call;
+mod request;
+mod service;
 #[cfg(test)]
 mod tests;
-mod turned_away;
-mod under_way;
-mod wish;
-mod words;
 
 pub use call::Call;
-pub use catalogue::{Known, Reach};
-pub use desk::Models;
+pub use call_types::{
+    ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, ModelApi, Price,
+    Provider, ProviderKey, TokenUsage,
+};
+pub use catalogue::{ConfiguredProvider, ModelAvailability};
 pub use error::ModelsError;
 pub use grant::{Grant, OpenGrant};
-pub use providers::{Draft, is_model_name};
-pub use seal::SealError;
-pub use turned_away::TurnedAway;
-pub use wish::{GrantWish, Granted, bounds_of};
-pub use words::{
-    Aim, Ask, Bounded, Dialect, End, Fault, Price, Provider, ProviderKey, Refused, Speech, Tokens,
-};
+pub use key_encryption::KeyEncryptionError;
+pub use providers::{ProviderDraft, is_model_name};
+pub use rejected_call::RejectedCall;
+pub use request::{GrantRequest, NewGrant, bounds_of};
+pub use service::Models;

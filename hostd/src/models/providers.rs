@@ -2,10 +2,10 @@
 
 use super::{
     Models, ModelsError, Provider, ProviderKey,
-    catalogue::{Known, Reach},
-    desk::{about, now_ms},
+    catalogue::{ConfiguredProvider, ModelAvailability},
     error::invalid,
     limits,
+    service::{key_context, now_ms},
 };
 use crate::store::ProviderRecord;
 use hyper::Uri;
@@ -16,7 +16,7 @@ use protocol::{
 use std::net::IpAddr;
 
 /// A provider that is not written yet, with the models that it will have.
-pub struct Draft {
+pub struct ProviderDraft {
     pub provider: Provider,
     pub models: Vec<ModelSpec>,
     pub default: Option<String>,
@@ -24,104 +24,116 @@ pub struct Draft {
 
 impl Models {
     /// Returns the provider as it would be, to be asked first; nothing where the key that it has cannot be used.
-    pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<Draft>, ModelsError> {
-        let known = self.find(spec.tenant.as_ref(), name);
-        let ProviderRecord { dialect, base_url, models, default, .. } = checked(name, spec, known.as_ref())?;
-        let key = match key_change(name, spec, known.as_ref())? {
+    pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<ProviderDraft>, ModelsError> {
+        let configured = self.find(spec.tenant.as_ref(), name);
+        let ProviderRecord { dialect, base_url, models, default, .. } =
+            validated(name, spec, configured.as_ref())?;
+        let key = match key_change(name, spec, configured.as_ref())? {
             KeyChange::Forget => None,
             KeyChange::Set(key) => Some(ProviderKey(key.to_owned())),
-            KeyChange::Keep => match known {
-                Some(known) if known.problem.is_some() => return Ok(None),
-                Some(known) => known.provider.key.clone(),
+            KeyChange::Keep => match configured {
+                Some(configured) if configured.problem.is_some() => return Ok(None),
+                Some(configured) => configured.provider.key.clone(),
                 None => None,
             },
         };
         let provider = Provider { name: name.to_owned(), dialect, base_url, key };
-        Ok(Some(Draft { provider, models, default }))
+        Ok(Some(ProviderDraft { provider, models, default }))
     }
 
     /// Makes a provider, or changes one: key, address and models that it has are kept where none are given.
-    pub async fn put_provider(&self, name: &str, spec: &ProviderSpec) -> Result<Known, ModelsError> {
+    pub async fn put_provider(
+        &self,
+        name: &str,
+        spec: &ProviderSpec,
+    ) -> Result<ConfiguredProvider, ModelsError> {
         // What is read and what is written belong together.
-        let _changing = self.desk.changing.lock().await;
-        let known = self.find(spec.tenant.as_ref(), name);
-        let mut record = checked(name, spec, known.as_ref())?;
-        record.sealed = match key_change(name, spec, known.as_ref())? {
+        let _changing = self.service.changing.lock().await;
+        let configured = self.find(spec.tenant.as_ref(), name);
+        let mut record = validated(name, spec, configured.as_ref())?;
+        record.sealed = match key_change(name, spec, configured.as_ref())? {
             KeyChange::Forget => None,
             KeyChange::Set(key) => {
-                let sealed = self.desk.vault.seal(&about(&record), key);
+                let sealed = self.service.vault.seal(&key_context(&record), key);
                 Some(sealed.map_err(ModelsError::Seal)?)
             }
-            KeyChange::Keep => known.and_then(|known| known.record.sealed),
+            KeyChange::Keep => configured.and_then(|configured| configured.record.sealed),
         };
         let tenant = record.tenant.clone();
-        let written = self.desk.store.put_provider(record).await?;
+        let written = self.service.store.put_provider(record).await?;
         written.ok_or(ModelsError::TooMany("providers of models"))?;
-        self.desk.read_providers().await?;
+        self.service.read_providers().await?;
         self.find(tenant.as_ref(), name).ok_or(ModelsError::NotFound)
     }
 
     pub async fn remove_provider(&self, tenant: Option<&Label>, name: &str) -> Result<(), ModelsError> {
-        let _changing = self.desk.changing.lock().await;
-        let there = self.desk.store.remove_provider(tenant, name).await?;
-        self.desk.read_providers().await?;
+        let _changing = self.service.changing.lock().await;
+        let there = self.service.store.remove_provider(tenant, name).await?;
+        self.service.read_providers().await?;
         if there { Ok(()) } else { Err(ModelsError::NotFound) }
     }
 
     /// All of them, or those that a tenant may use.
-    pub fn providers(&self, tenant: Option<&Label>) -> Vec<Known> {
-        let catalogue = self.desk.catalogue();
+    pub fn providers(&self, tenant: Option<&Label>) -> Vec<ConfiguredProvider> {
+        let catalogue = self.service.catalogue();
         match tenant {
-            None => catalogue.known.clone(),
+            None => catalogue.providers.clone(),
             Some(tenant) => catalogue.visible(tenant).into_iter().cloned().collect(),
         }
     }
 
     /// What tasks of a tenant may use.
     pub fn available(&self, tenant: &Label) -> Vec<ModelView> {
-        self.desk.catalogue().views(tenant)
+        self.service.catalogue().views(tenant)
     }
 
     /// Which models of a dialect tasks of a tenant have.
-    pub fn reach(&self, tenant: &Label, dialect: Dialect) -> Reach {
-        self.desk.catalogue().reach(tenant, dialect)
+    pub fn availability(&self, tenant: &Label, dialect: Dialect) -> ModelAvailability {
+        self.service.catalogue().availability(tenant, dialect)
     }
 
-    fn find(&self, tenant: Option<&Label>, name: &str) -> Option<Known> {
-        let catalogue = self.desk.catalogue();
-        let same = |known: &&Known| known.record.tenant.as_ref() == tenant && known.record.name == name;
-        catalogue.known.iter().find(same).cloned()
+    fn find(&self, tenant: Option<&Label>, name: &str) -> Option<ConfiguredProvider> {
+        let catalogue = self.service.catalogue();
+        let same = |configured: &&ConfiguredProvider| {
+            configured.record.tenant.as_ref() == tenant && configured.record.name == name
+        };
+        catalogue.providers.iter().find(same).cloned()
     }
 }
 
 /// The key is looked at, and not taken. `known` is what has its name now.
-fn checked(name: &str, spec: &ProviderSpec, known: Option<&Known>) -> Result<ProviderRecord, ModelsError> {
+fn validated(
+    name: &str,
+    spec: &ProviderSpec,
+    configured: Option<&ConfiguredProvider>,
+) -> Result<ProviderRecord, ModelsError> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
     if name.is_empty() || name.len() > limits::NAME_MAX_BYTES || !name.bytes().all(plain) {
         let most = limits::NAME_MAX_BYTES;
         let message = format!("must be 1 to {most} of a to z, 0 to 9, '-', '_' and '.'");
         return Err(invalid("name", message));
     }
-    let before = known.map(|known| known.record.dialect);
+    let before = configured.map(|configured| configured.record.dialect);
     let dialect =
         spec.dialect.or(before).or_else(|| Dialect::from_name(name)).ok_or_else(|| {
             invalid("dialect", format!("say what {name} speaks: anthropic, openai or gemini"))
         })?;
-    let base_url = match (&spec.base_url, known) {
+    let base_url = match (&spec.base_url, configured) {
         (Some(url), _) => base_url(url)?,
         // Where it was said, and not implied by what it spoke.
-        (None, Some(known)) if known.record.base_url != default_url(known.record.dialect) => {
-            known.record.base_url.clone()
+        (None, Some(configured)) if configured.record.base_url != default_url(configured.record.dialect) => {
+            configured.record.base_url.clone()
         }
         (None, Some(_) | None) => default_url(dialect).to_owned(),
     };
-    if let (KeyChange::Keep, Some(known)) = (key_change(name, spec, known)?, known) {
-        check_kept_key(&known.record, &base_url)?;
+    if let (KeyChange::Keep, Some(configured)) = (key_change(name, spec, configured)?, configured) {
+        check_kept_key(&configured.record, &base_url)?;
     }
     // Another dialect has other models.
-    let kept = known.filter(|known| spec.models.is_none() && known.record.dialect == dialect);
-    let models = spec.models.clone().or(kept.map(|known| known.record.models.clone())).unwrap_or_default();
-    let default = spec.default.clone().or(kept.and_then(|known| known.record.default.clone()));
+    let kept = configured.filter(|configured| spec.models.is_none() && configured.record.dialect == dialect);
+    let models =
+        spec.models.clone().or(kept.map(|configured| configured.record.models.clone())).unwrap_or_default();
+    let default = spec.default.clone().or(kept.and_then(|configured| configured.record.default.clone()));
     check_models(&models)?;
     let called =
         |name: &String| models.iter().any(|model| model.name == *name || model.alias.as_ref() == Some(name));
@@ -156,7 +168,7 @@ enum KeyChange<'a> {
 fn key_change<'a>(
     name: &str,
     spec: &'a ProviderSpec,
-    known: Option<&Known>,
+    configured: Option<&ConfiguredProvider>,
 ) -> Result<KeyChange<'a>, ModelsError> {
     const NONE: &str = "or no_key (`--no-key`) where it wants none";
     let visible = |key: &str| key.bytes().all(|byte| byte.is_ascii_graphic());
@@ -171,7 +183,7 @@ fn key_change<'a>(
             let message = format!("must be {least} to {most} visible ASCII characters without spaces");
             Err(invalid("key", message))
         }
-        (None, false) if known.is_none() => {
+        (None, false) if configured.is_none() => {
             Err(invalid("key", format!("is missing: {name} is new; give its key, {NONE}")))
         }
         (None, false) => Ok(KeyChange::Keep),
@@ -179,16 +191,16 @@ fn key_change<'a>(
 }
 
 /// A key is good where it was given for. Whoever has it sent elsewhere has to have it.
-fn check_kept_key(known: &ProviderRecord, base_url: &str) -> Result<(), ModelsError> {
-    let (before, after) = (origin(&known.base_url), origin(base_url));
-    if known.sealed.is_none() || (before.is_some() && before == after) {
+fn check_kept_key(configured: &ProviderRecord, base_url: &str) -> Result<(), ModelsError> {
+    let (before, after) = (origin(&configured.base_url), origin(base_url));
+    if configured.sealed.is_none() || (before.is_some() && before == after) {
         return Ok(());
     }
     let shown = |url: &str, origin: Option<(String, String, u16)>| match origin {
         Some((scheme, host, port)) => format!("{scheme}://{host}:{port}"),
         None => url.to_owned(),
     };
-    let (before, after) = (shown(&known.base_url, before), shown(base_url, after));
+    let (before, after) = (shown(&configured.base_url, before), shown(base_url, after));
     let message = format!(
         "the key that is there was given for {before} and is not sent to {after}: give the key again, or \
          no_key for none"
@@ -278,7 +290,7 @@ pub fn is_model_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= limits::NAME_MAX_BYTES && name.bytes().all(good)
 }
 
-impl Known {
+impl ConfiguredProvider {
     /// Why no task can use it, and what to do about that.
     pub fn problem(&self) -> Option<String> {
         if let Some(problem) = &self.problem {

@@ -1,12 +1,15 @@
 //! What models promise, over a real store.
 
-mod cut_off;
-mod kept_key;
-mod names;
+mod interrupted_calls;
+mod kept_provider_key;
+mod model_names;
+mod rejected_call;
 mod spending;
-mod turned_away;
 
-use super::{Aim, Ask, Call, End, Fault, GrantWish, Models, ModelsError, OpenGrant, Refused, Speech, Tokens};
+use super::{
+    Call, CallParams, CallRefusal, CallReport, CallTarget, Fault, GrantRequest, ModelApi, Models,
+    ModelsError, OpenGrant, TokenUsage,
+};
 use crate::{
     core::{Bounds, TaskEnding, TaskLine},
     store::{
@@ -26,7 +29,7 @@ use tokio::sync::Notify;
 const KEY: &str = "sk-the-real-key-of-the-provider";
 const OTHER_KEY: &str = "sk-another-real-key-of-it";
 
-struct World {
+struct ModelsFixture {
     dir: TempDir,
     store: Store,
     models: Models,
@@ -41,7 +44,7 @@ fn provider(key: &str) -> ProviderSpec {
     ProviderSpec { key: Some(key.to_owned()), models: Some(vec![priced("large")]), ..ProviderSpec::default() }
 }
 
-impl World {
+impl ModelsFixture {
     async fn new() -> Self {
         let (dir, store, _) = with_one().await;
         let models =
@@ -51,7 +54,7 @@ impl World {
     }
 
     /// The same after a restart.
-    async fn again(self) -> Self {
+    async fn restarted(self) -> Self {
         let path = self.dir.path().join("slipway.db");
         drop(self.models);
         self.store.close().await;
@@ -64,27 +67,27 @@ impl World {
     /// A task that runs, and the key of its agent.
     async fn task(&self, name: &str, budget: Option<TaskBudget>) -> (TaskRecord, String) {
         let tenant = label("acme");
-        let wish = GrantWish { tenant: &tenant, model: None, dialects: &[Dialect::Openai], budget };
-        let granted = self.models.grant(wish).await.expect("granted");
+        let request = GrantRequest { tenant: &tenant, model: None, dialects: &[Dialect::Openai], budget };
+        let granted = self.models.grant(request).await.expect("granted");
         assert_eq!((granted.model.name.as_str(), granted.model.provider.as_str()), ("large", "openai"));
         let task = NewTask { grant: Some(granted.row), ..new_task(name) };
         let TaskBegun::New(task) = self.store.begin_task(task).await.expect("written") else { panic!("new") };
-        self.store.task_taken(task.number).await.expect("written");
-        (self.store.task_given(task.number).await.expect("written"), granted.key)
+        self.store.mark_task_dispatched(task.number).await.expect("written");
+        (self.store.mark_task_accepted(task.number).await.expect("written"), granted.key)
     }
 
     fn open(&self, task: &TaskRecord) -> (OpenGrant, Arc<Notify>) {
         let nudge = Arc::new(Notify::new());
-        (self.models.open(task, nudge.clone()).expect("it has models"), nudge)
+        (self.models.open_grant(task, nudge.clone()).expect("it has models"), nudge)
     }
 
-    fn begin(&self, key: &str, ask: Ask) -> Result<Call, Refused> {
-        let grant = self.models.claim(&id(1), key).expect("a good key");
-        let aim = grant.aim(Speech::Chat, "large").expect("a model");
-        grant.begin(&aim, ask).inspect(Call::sent)
+    fn begin(&self, key: &str, params: CallParams) -> Result<Call, CallRefusal> {
+        let grant = self.models.authenticate(&id(1), key).expect("a good key");
+        let target = grant.target(ModelApi::Chat, "large").expect("a model");
+        grant.begin(&target, params).inspect(Call::sent)
     }
 
-    async fn done(&self, task: &TaskRecord) -> TaskRecord {
+    async fn finish(&self, task: &TaskRecord) -> TaskRecord {
         let result = protocol::TaskResult {
             status: TaskStatus::Succeeded,
             failure_reason: None,
@@ -96,17 +99,17 @@ impl World {
     }
 }
 
-fn ask(input_tokens: u64, max_output_tokens: Option<u64>, streams: bool) -> Ask {
-    Ask { input_tokens, max_output_tokens, streams, only_counts: false }
+fn params(input_tokens: u64, max_output_tokens: Option<u64>, streams: bool) -> CallParams {
+    CallParams { input_tokens, max_output_tokens, streams, count_only: false }
 }
 
-fn end(tokens: Option<Tokens>, outcome: Result<(), Fault>) -> End {
+fn end(tokens: Option<TokenUsage>, outcome: Result<(), Fault>) -> CallReport {
     let status = Some(if outcome.is_ok() { 200 } else { 401 });
-    End { attempt: 1, status, tokens, first_byte_ms: Some(1), outcome, abandoned: false }
+    CallReport { attempt: 1, status, tokens, first_byte_ms: Some(1), outcome, abandoned: false }
 }
 
-fn used(input: u64, output: u64) -> Option<Tokens> {
-    Some(Tokens { input, output, ..Tokens::default() })
+fn used(input: u64, output: u64) -> Option<TokenUsage> {
+    Some(TokenUsage { input, output, ..TokenUsage::default() })
 }
 
 fn holds(directory: &Path, text: &str) -> Vec<String> {
@@ -120,53 +123,54 @@ fn holds(directory: &Path, text: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_key_is_good_from_its_sandbox_while_its_task_runs() {
-    let world = World::new().await;
-    let (task, key) = world.task("t1", None).await;
+    let fixture = ModelsFixture::new().await;
+    let (task, key) = fixture.task("t1", None).await;
     assert!(key.starts_with("slw-") && key.len() > 40);
-    assert!(world.models.claim(&id(1), &key).is_none(), "not before");
-    let (open, _) = world.open(&task);
-    assert!(world.models.claim(&id(1), &key).is_some());
-    assert!(world.models.claim(&id(2), &key).is_none(), "from another sandbox");
-    assert!(world.models.claim(&id(1), "slw-other").is_none());
-    let grant = world.models.claim(&id(1), &key).expect("good");
+    assert!(fixture.models.authenticate(&id(1), &key).is_none(), "not before");
+    let (open, _) = fixture.open(&task);
+    assert!(fixture.models.authenticate(&id(1), &key).is_some());
+    assert!(fixture.models.authenticate(&id(2), &key).is_none(), "from another sandbox");
+    assert!(fixture.models.authenticate(&id(1), "slw-other").is_none());
+    let grant = fixture.models.authenticate(&id(1), &key).expect("good");
     drop(open);
-    assert!(world.models.claim(&id(1), &key).is_none(), "not after");
-    let aim = grant.aim(Speech::Chat, "large").expect("a model");
-    assert!(matches!(grant.begin(&aim, Ask::default()), Err(Refused::Ended)));
-    assert!(holds(world.dir.path(), &key).is_empty(), "only its hash is kept");
+    assert!(fixture.models.authenticate(&id(1), &key).is_none(), "not after");
+    let target = grant.target(ModelApi::Chat, "large").expect("a model");
+    assert!(matches!(grant.begin(&target, CallParams::default()), Err(CallRefusal::Ended)));
+    assert!(holds(fixture.dir.path(), &key).is_empty(), "only its hash is kept");
 }
 
 #[tokio::test]
 async fn a_task_that_waits_for_its_turn_calls_no_model() {
-    let world = World::new().await;
-    let (task, key) = world.task("t1", None).await;
-    let (open, _) = world.open(&task);
-    let grant = world.models.claim(&id(1), &key).expect("good");
-    assert!(grant.in_its_turn().now_or_never().is_none(), "it waits");
+    let fixture = ModelsFixture::new().await;
+    let (task, key) = fixture.task("t1", None).await;
+    let (open, _) = fixture.open(&task);
+    let grant = fixture.models.authenticate(&id(1), &key).expect("good");
+    assert!(grant.wait_until_begun().now_or_never().is_none(), "it waits");
     open.begun();
-    assert_eq!(grant.in_its_turn().now_or_never(), Some(Ok(())));
+    assert_eq!(grant.wait_until_begun().now_or_never(), Some(Ok(())));
 }
 
 #[tokio::test]
 async fn what_was_used_is_in_the_result_and_survives_a_restart() {
-    let world = World::new().await;
-    let (task, key) = world.task("t1", None).await;
-    let (open, _) = world.open(&task);
-    let call = world.begin(&key, ask(10, None, true)).expect("allowed");
+    let fixture = ModelsFixture::new().await;
+    let (task, key) = fixture.task("t1", None).await;
+    let (open, _) = fixture.open(&task);
+    let call = fixture.begin(&key, params(10, None, true)).expect("allowed");
     let busy = Fault { status: Some(529), message: "busy".to_owned(), permanent: false };
     call.retrying(1, &busy, 100);
-    let tokens = Tokens { input: 1_000_000, output: 500_000, cache_read: 1_000_000, ..Tokens::default() };
-    call.ended(End { attempt: 2, ..end(Some(tokens), Ok(())) }).await;
+    let tokens =
+        TokenUsage { input: 1_000_000, output: 500_000, cache_read: 1_000_000, ..TokenUsage::default() };
+    call.ended(CallReport { attempt: 2, ..end(Some(tokens), Ok(())) }).await;
     drop(open);
-    let world = world.again().await;
-    let task = world.store.task_by_number(task.number).await.expect("read").expect("there");
-    let (open, _) = world.open(&task);
+    let fixture = fixture.restarted().await;
+    let task = fixture.store.task_by_number(task.number).await.expect("read").expect("there");
+    let (open, _) = fixture.open(&task);
     // Went away in the middle: counted as far as it came.
-    let call = world.begin(&key, ask(7, None, true)).expect("allowed");
+    let call = fixture.begin(&key, params(7, None, true)).expect("allowed");
     call.streamed(3).expect("no bound");
     drop(call);
     open.settle().await;
-    let result = world.done(&task).await.result.expect("a result");
+    let result = fixture.finish(&task).await.result.expect("a result");
     let usage = result.usage.expect("calls");
     assert_eq!((usage.calls, usage.retries, usage.failed_calls, usage.estimated), (2, 1, 0, true));
     assert_eq!((usage.input_tokens, usage.output_tokens), (1_000_007, 500_003));
@@ -177,16 +181,16 @@ async fn what_was_used_is_in_the_result_and_survives_a_restart() {
 
 #[tokio::test]
 async fn a_fault_for_good_ends_the_task_with_the_words_of_the_provider() {
-    let world = World::new().await;
-    let (task, key) = world.task("t1", None).await;
-    let (open, nudge) = world.open(&task);
-    let call = world.begin(&key, ask(10, None, false)).expect("allowed");
+    let fixture = ModelsFixture::new().await;
+    let (task, key) = fixture.task("t1", None).await;
+    let (open, nudge) = fixture.open(&task);
+    let call = fixture.begin(&key, params(10, None, false)).expect("allowed");
     let fault = Fault { status: Some(401), message: "invalid key".to_owned(), permanent: true };
     call.ended(end(None, Err(fault))).await;
     nudge.notified().await;
     assert_eq!(open.verdict().map(|verdict| verdict.reason), Some(FailureReason::ModelFailed));
-    assert!(matches!(world.begin(&key, Ask::default()), Err(Refused::Ended)));
-    let done = world.done(&task).await;
+    assert!(matches!(fixture.begin(&key, CallParams::default()), Err(CallRefusal::Ended)));
+    let done = fixture.finish(&task).await;
     assert_eq!((done.status, done.failure_reason), (TaskStatus::Failed, Some(FailureReason::ModelFailed)));
     let result = done.result.expect("a result");
     assert_eq!(
@@ -200,57 +204,57 @@ async fn a_fault_for_good_ends_the_task_with_the_words_of_the_provider() {
 
 #[tokio::test]
 async fn a_model_that_is_not_there_ends_the_task_only_when_it_is_its_own() {
-    let world = World::new().await;
+    let fixture = ModelsFixture::new().await;
     let both = ProviderSpec {
         models: Some(vec![priced("large"), priced("small")]),
         default: Some("large".to_owned()),
         ..ProviderSpec::default()
     };
-    world.models.put_provider("openai", &both).await.expect("changed");
-    let (task, key) = world.task("t1", None).await;
-    let (open, _) = world.open(&task);
-    let grant = world.models.claim(&id(1), &key).expect("good");
-    let gone = |status| Fault { status: Some(status), message: "no".to_owned(), permanent: true };
+    fixture.models.put_provider("openai", &both).await.expect("changed");
+    let (task, key) = fixture.task("t1", None).await;
+    let (open, _) = fixture.open(&task);
+    let grant = fixture.models.authenticate(&id(1), &key).expect("good");
+    let fault = |status| Fault { status: Some(status), message: "no".to_owned(), permanent: true };
     for (model, status, ends) in [("small", 404, false), ("large", 404, true), ("small", 401, true)] {
-        let (task, key) = world.task(&format!("{model}-{status}"), None).await;
-        let (open, _) = world.open(&task);
-        let grant = world.models.claim(&id(1), &key).expect("good");
-        let aim = grant.aim(Speech::Chat, model).expect("a model");
-        let call = grant.begin(&aim, Ask::default()).expect("allowed");
-        call.ended(end(None, Err(gone(status)))).await;
+        let (task, key) = fixture.task(&format!("{model}-{status}"), None).await;
+        let (open, _) = fixture.open(&task);
+        let grant = fixture.models.authenticate(&id(1), &key).expect("good");
+        let target = grant.target(ModelApi::Chat, model).expect("a model");
+        let call = grant.begin(&target, CallParams::default()).expect("allowed");
+        call.ended(end(None, Err(fault(status)))).await;
         assert_eq!(open.verdict().is_some(), ends, "{model} {status}");
     }
     // It went on without it.
-    for (model, outcome) in [("small", Err(gone(404))), ("large", Ok(()))] {
-        let aim = grant.aim(Speech::Chat, model).expect("a model");
-        grant.begin(&aim, Ask::default()).expect("allowed").ended(end(None, outcome)).await;
+    for (model, outcome) in [("small", Err(fault(404))), ("large", Ok(()))] {
+        let target = grant.target(ModelApi::Chat, model).expect("a model");
+        grant.begin(&target, CallParams::default()).expect("allowed").ended(end(None, outcome)).await;
     }
     drop(open);
-    assert_eq!(world.done(&task).await.status, TaskStatus::Succeeded);
+    assert_eq!(fixture.finish(&task).await.status, TaskStatus::Succeeded);
 }
 
 #[tokio::test]
 async fn a_budget_bounds_calls_and_its_end_is_that_of_the_task() {
-    let world = World::new().await;
+    let fixture = ModelsFixture::new().await;
     let budget = TaskBudget { tokens: Some(100), ..TaskBudget::default() };
-    let (task, key) = world.task("t1", Some(budget)).await;
-    let (_open, nudge) = world.open(&task);
-    let first = world.begin(&key, ask(20, Some(30), true)).expect("allowed");
+    let (task, key) = fixture.task("t1", Some(budget)).await;
+    let (_open, nudge) = fixture.open(&task);
+    let first = fixture.begin(&key, params(20, Some(30), true)).expect("allowed");
     assert_eq!(first.max_output_tokens, Some(30));
-    let second = world.begin(&key, ask(20, Some(30), false)).expect("allowed");
+    let second = fixture.begin(&key, params(20, Some(30), false)).expect("allowed");
     assert_eq!(second.max_output_tokens, Some(30));
     first.streamed(30).expect("that much is set aside");
     first.streamed(10).expect("what came before is counted once");
     second.ended(end(used(20, 10), Ok(()))).await;
     first.streamed(50).expect("the other used less than it might have");
-    let Err(Refused::Budget(message)) = first.streamed(51) else { panic!("more than there is") };
+    let Err(CallRefusal::Budget(message)) = first.streamed(51) else { panic!("more than there is") };
     let why = "30 of 100 tokens are used, 70 are set aside for calls under way, and this call would take at least 1 more";
     assert_eq!(message, format!("the budget of this task does not allow more: {why}"));
     nudge.notified().await;
-    assert!(matches!(world.begin(&key, Ask::default()), Err(Refused::Budget(_))));
+    assert!(matches!(fixture.begin(&key, CallParams::default()), Err(CallRefusal::Budget(_))));
     let cut = Fault { status: None, message: message.clone(), permanent: false };
     first.ended(end(None, Err(cut))).await;
-    let done = world.done(&task).await;
+    let done = fixture.finish(&task).await;
     assert_eq!(
         (done.failure_reason, done.result.and_then(|result| result.message)),
         (Some(FailureReason::BudgetExceeded), Some(message))
@@ -259,87 +263,89 @@ async fn a_budget_bounds_calls_and_its_end_is_that_of_the_task() {
 
 #[tokio::test]
 async fn the_budget_of_a_tenant_is_for_all_its_tasks_and_outlives_hostd() {
-    let world = World::new().await;
+    let fixture = ModelsFixture::new().await;
     let spec = BudgetSpec { tokens: None, cost_usd: None, requests: Some(2), per: BudgetPeriod::Total };
-    world.models.put_budget(label("acme"), &spec).await.expect("a good budget");
-    let (one, one_key) = world.task("t1", None).await;
-    let (_one_open, _) = world.open(&one);
-    world.begin(&one_key, Ask::default()).expect("allowed").ended(end(None, Ok(()))).await;
-    let world = world.again().await;
-    let (one, _) = (world.store.task_by_number(one.number).await.expect("read").expect("there"), ());
-    let (_one_open, _) = world.open(&one);
-    let (two, two_key) = world.task("t2", None).await;
-    let (_two_open, nudge) = world.open(&two);
-    let call = world.begin(&one_key, Ask::default()).expect("the second");
-    let Err(Refused::Budget(message)) = world.begin(&two_key, Ask::default()) else { panic!("the third") };
+    fixture.models.put_budget(label("acme"), &spec).await.expect("a good budget");
+    let (one, one_key) = fixture.task("t1", None).await;
+    let (_one_open, _) = fixture.open(&one);
+    fixture.begin(&one_key, CallParams::default()).expect("allowed").ended(end(None, Ok(()))).await;
+    let fixture = fixture.restarted().await;
+    let (one, _) = (fixture.store.task_by_number(one.number).await.expect("read").expect("there"), ());
+    let (_one_open, _) = fixture.open(&one);
+    let (two, two_key) = fixture.task("t2", None).await;
+    let (_two_open, nudge) = fixture.open(&two);
+    let call = fixture.begin(&one_key, CallParams::default()).expect("the second");
+    let Err(CallRefusal::Budget(message)) = fixture.begin(&two_key, CallParams::default()) else {
+        panic!("the third")
+    };
     assert_eq!(message, "the budget of the tenant acme does not allow more: 1 of 2 requests are used");
     nudge.notified().await;
     call.ended(end(None, Ok(()))).await;
     let tenant = label("acme");
-    let wish = GrantWish { tenant: &tenant, model: None, dialects: &Dialect::ALL, budget: None };
-    assert!(matches!(world.models.grant(wish.clone()).await, Err(ModelsError::BudgetUsedUp(_))));
-    world.models.remove_budget(&tenant).await.expect("removed");
-    assert!(world.models.grant(wish).await.is_ok());
+    let request = GrantRequest { tenant: &tenant, model: None, dialects: &Dialect::ALL, budget: None };
+    assert!(matches!(fixture.models.grant(request.clone()).await, Err(ModelsError::BudgetUsedUp(_))));
+    fixture.models.remove_budget(&tenant).await.expect("removed");
+    assert!(fixture.models.grant(request).await.is_ok());
 }
 
 #[tokio::test]
 async fn cost_cannot_be_bounded_where_nobody_knows_it() {
-    let world = World::new().await;
+    let fixture = ModelsFixture::new().await;
     let bare = ProviderSpec { dialect: Some(Dialect::Openai), no_key: true, ..ProviderSpec::default() };
-    world.models.put_provider("local", &bare).await.expect("a good provider");
+    fixture.models.put_provider("local", &bare).await.expect("a good provider");
     let tenant = label("acme");
     let budget = Some(TaskBudget { cost_usd: Some(1.0), ..TaskBudget::default() });
     let model = Some("local/any".to_owned());
-    let wish = GrantWish { tenant: &tenant, model, dialects: &[Dialect::Openai], budget };
-    assert!(matches!(world.models.grant(wish).await, Err(ModelsError::Unpriced { .. })));
+    let request = GrantRequest { tenant: &tenant, model, dialects: &[Dialect::Openai], budget };
+    assert!(matches!(fixture.models.grant(request).await, Err(ModelsError::Unpriced { .. })));
     // Nor by a model that the agent takes in its place.
-    let (task, key) = world.task("t1", budget).await;
-    let (_open, _) = world.open(&task);
-    let grant = world.models.claim(&id(1), &key).expect("good");
-    assert!(matches!(grant.aim(Speech::Chat, "local/any"), Err(Refused::Model { .. })));
-    assert!(grant.aim(Speech::Chat, "large").is_ok());
+    let (task, key) = fixture.task("t1", budget).await;
+    let (_open, _) = fixture.open(&task);
+    let grant = fixture.models.authenticate(&id(1), &key).expect("good");
+    assert!(matches!(grant.target(ModelApi::Chat, "local/any"), Err(CallRefusal::Model { .. })));
+    assert!(grant.target(ModelApi::Chat, "large").is_ok());
 }
 
 #[tokio::test]
 async fn the_key_of_a_provider_is_in_no_file_and_goes_where_it_should() {
-    let world = World::new().await;
-    let (task, key) = world.task("t1", None).await;
-    let (open, _) = world.open(&task);
-    let grant = world.models.claim(&id(1), &key).expect("good");
-    let shown = |aim: &Aim| aim.provider.key.as_ref().map(|key| key.0.clone());
-    assert_eq!(shown(&grant.aim(Speech::Chat, "large").expect("a model")).as_deref(), Some(KEY));
-    world.begin(&key, ask(1, None, false)).expect("allowed").ended(end(used(1, 1), Ok(()))).await;
+    let fixture = ModelsFixture::new().await;
+    let (task, key) = fixture.task("t1", None).await;
+    let (open, _) = fixture.open(&task);
+    let grant = fixture.models.authenticate(&id(1), &key).expect("good");
+    let shown = |target: &CallTarget| target.provider.key.as_ref().map(|key| key.0.clone());
+    assert_eq!(shown(&grant.target(ModelApi::Chat, "large").expect("a model")).as_deref(), Some(KEY));
+    fixture.begin(&key, params(1, None, false)).expect("allowed").ended(end(used(1, 1), Ok(()))).await;
     // Rotated under a task that runs; then something else is changed, and the key stays.
-    world.models.put_provider("openai", &provider(OTHER_KEY)).await.expect("changed");
+    fixture.models.put_provider("openai", &provider(OTHER_KEY)).await.expect("changed");
     let same =
         ProviderSpec { models: Some(vec![priced("large"), priced("small")]), ..ProviderSpec::default() };
-    let known = world.models.put_provider("openai", &same).await.expect("changed");
-    assert_eq!(shown(&grant.aim(Speech::Chat, "small").expect("a model")).as_deref(), Some(OTHER_KEY));
-    assert!(!format!("{known:?}").contains(OTHER_KEY), "it does not print");
-    world.models.remove_provider(None, "openai").await.expect("removed");
-    assert!(matches!(grant.aim(Speech::Chat, "large"), Err(Refused::Model { .. })));
+    let configured = fixture.models.put_provider("openai", &same).await.expect("changed");
+    assert_eq!(shown(&grant.target(ModelApi::Chat, "small").expect("a model")).as_deref(), Some(OTHER_KEY));
+    assert!(!format!("{configured:?}").contains(OTHER_KEY), "it does not print");
+    fixture.models.remove_provider(None, "openai").await.expect("removed");
+    assert!(matches!(grant.target(ModelApi::Chat, "large"), Err(CallRefusal::Model { .. })));
     drop(open);
     for secret in [KEY, OTHER_KEY, &key] {
-        assert!(holds(world.dir.path(), secret).is_empty(), "{:?}", holds(world.dir.path(), secret));
+        assert!(holds(fixture.dir.path(), secret).is_empty(), "{:?}", holds(fixture.dir.path(), secret));
     }
-    let world = world.again().await;
-    assert!(holds(world.dir.path(), KEY).is_empty());
+    let fixture = fixture.restarted().await;
+    assert!(holds(fixture.dir.path(), KEY).is_empty());
 }
 
 #[tokio::test]
 async fn a_lost_key_file_is_a_problem_of_the_provider_that_says_what_to_do() {
-    let world = World::new().await;
-    fs::remove_file(world.dir.path().join("models.key")).expect("it was there");
-    let world = world.again().await;
-    let known = &world.models.providers(None)[0];
-    let problem = known.problem.as_ref().map(ToString::to_string).expect("a problem");
+    let fixture = ModelsFixture::new().await;
+    fs::remove_file(fixture.dir.path().join("models.key")).expect("it was there");
+    let fixture = fixture.restarted().await;
+    let configured = &fixture.models.providers(None)[0];
+    let problem = configured.problem.as_ref().map(ToString::to_string).expect("a problem");
     assert!(problem.contains("models.key is gone") && problem.contains("give the key again"), "{problem}");
     let tenant = label("acme");
-    let wish = GrantWish { tenant: &tenant, model: None, dialects: &Dialect::ALL, budget: None };
-    assert!(matches!(world.models.grant(wish).await, Err(ModelsError::Key { .. })));
+    let request = GrantRequest { tenant: &tenant, model: None, dialects: &Dialect::ALL, budget: None };
+    assert!(matches!(fixture.models.grant(request).await, Err(ModelsError::Key { .. })));
     // Given again, all is well.
-    world.models.put_provider("openai", &provider(KEY)).await.expect("sealed anew");
-    let (task, key) = world.task("t1", None).await;
-    let (_open, _) = world.open(&task);
-    assert!(world.begin(&key, Ask::default()).is_ok());
+    fixture.models.put_provider("openai", &provider(KEY)).await.expect("sealed anew");
+    let (task, key) = fixture.task("t1", None).await;
+    let (_open, _) = fixture.open(&task);
+    assert!(fixture.begin(&key, CallParams::default()).is_ok());
 }

@@ -19,7 +19,7 @@ use crate::{
     core::{Desired, Drift, Goal, Observed, Renewal, Transition, TransitionRefused, drift, plan, restarted},
     driver::{ContainerState, Driver, DriverError, Handle},
     inside::{InsideListener, ServedSandbox},
-    store::{Change, SandboxRecord, StoreError},
+    store::{SandboxRecord, SandboxUpdate, StoreError},
     traffic::Traffic,
     upstream::UpstreamPool,
 };
@@ -223,7 +223,7 @@ impl SandboxActor {
         self.at_rest = false;
         warn!(sandbox = %self.id(), ?drift, "found other than it was left");
         let now_ms = self.fleet.clock.now_ms();
-        let told = self.fleet.store.note(&self.id(), "sandbox.drift", json!(drift), now_ms).await;
+        let told = self.fleet.store.record_event(&self.id(), "sandbox.drift", json!(drift), now_ms).await;
         if let Err(error) = told {
             // It is mended all the same.
             warn!(sandbox = %self.id(), %error, "could not write down what was found");
@@ -319,7 +319,7 @@ impl SandboxActor {
             if let Some(drift) = restarted(&self.record().state).filter(|_| self.at_rest) {
                 self.report_drift(drift).await;
             }
-            let lost = self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await;
+            let lost = self.fleet.store.mark_execs_lost(&self.id(), self.fleet.clock.now_ms()).await;
             if let Err(error) = lost {
                 // They are lost when it stops, at the latest.
                 warn!(sandbox = %self.id(), %error, "could not write down what was lost");
@@ -390,9 +390,9 @@ impl SandboxActor {
 
     pub(super) async fn destroy(&mut self, keep_workspace: bool) -> CommandReply {
         if keep_workspace {
-            let change = Change { keep_workspace: Some(true), ..Change::default() };
+            let change = SandboxUpdate { keep_workspace: Some(true), ..SandboxUpdate::default() };
             let now_ms = self.fleet.clock.now_ms();
-            self.fleet.store.change_sandbox(&self.id(), change, now_ms).await?;
+            self.fleet.store.update_sandbox(&self.id(), change, now_ms).await?;
         }
         self.set_goal(Goal::Destroyed).await
     }
@@ -416,8 +416,8 @@ impl SandboxActor {
         self.at_rest = false;
         // In this order; they may share a commit.
         let (wanted, reached) = tokio::join!(
-            store.move_sandbox(&id, wanted, now_ms),
-            store.move_sandbox(&id, Transition::Reached, now_ms)
+            store.transition_sandbox(&id, wanted, now_ms),
+            store.transition_sandbox(&id, Transition::Reached, now_ms)
         );
         self.publisher.put(Arc::new(wanted?));
         let record = Arc::new(reached?);
@@ -456,9 +456,9 @@ impl SandboxActor {
         self.at_rest = false;
         let now_ms = self.fleet.clock.now_ms();
         let (store, id) = (&self.fleet.store, self.id());
-        let record = match store.move_sandbox(&id, change.clone(), now_ms).await {
+        let record = match store.transition_sandbox(&id, change.clone(), now_ms).await {
             // Room that was set aside has been released meanwhile.
-            Err(StoreError::Full) => store.move_sandbox(&id, change, now_ms).await?,
+            Err(StoreError::Full) => store.transition_sandbox(&id, change, now_ms).await?,
             moved => moved?,
         };
         Ok(self.publish(record))

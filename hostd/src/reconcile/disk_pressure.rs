@@ -9,7 +9,7 @@ use super::{
 use crate::{
     control::Control,
     core::{Growth, fastest_growing},
-    disk_room::DiskState,
+    disk_space::DiskState,
     limits::{DISK_POLL_LOW_MS, DISK_POLL_MS, GROWTH_WINDOW_MS, MEASURE_PAUSE_FACTOR},
     store::{SandboxRecord, StoreError},
 };
@@ -106,7 +106,7 @@ impl Fleet {
         loop {
             let (room, begun) = (self.disk().clone(), Instant::now());
             // It may write; the disk may be slow.
-            let level = spawn_blocking(move || room.tend()).await.map_or(DiskLevel::Ok, |disk| disk.level);
+            let level = spawn_blocking(move || room.refresh()).await.map_or(DiskLevel::Ok, |disk| disk.level);
             let pause_ms = match level {
                 DiskLevel::Ok => {
                     history.clear();

@@ -1,7 +1,7 @@
 //! Why something asked of a sandbox did not happen.
 
 use crate::{
-    control::ControlError, core::TransitionRefused, disk_room::DiskState, driver::DriverError,
+    control::ControlError, core::TransitionRefused, disk_space::DiskState, driver::DriverError,
     store::StoreError,
 };
 use protocol::api::{Problem, SandboxId};

@@ -135,7 +135,7 @@ impl EventFollower {
         let data =
             json!({"after": self.cursor, "oldest": oldest, "reason": "trimmed before it was taken over"});
         let now_ms = self.fleet.clock.now_ms();
-        if let Err(error) = self.fleet.store.note(&self.sandbox, "gap", data, now_ms).await {
+        if let Err(error) = self.fleet.store.record_event(&self.sandbox, "gap", data, now_ms).await {
             warn!(sandbox = %self.sandbox, %error, "could not note a gap");
             return;
         }

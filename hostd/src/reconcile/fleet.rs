@@ -13,7 +13,7 @@ use crate::{
     agents::Agents,
     control::{Control, ControlPool, Lease},
     core::{Defaults, TransitionRefused},
-    disk_room::DiskRoom,
+    disk_space::DiskSpace,
     driver::{Driver, DriverError, Drivers},
     egress::Egress,
     gateway::Gateway,
@@ -70,7 +70,7 @@ pub struct FleetParts {
     pub inside: InsideServer,
     pub agents: Agents,
     pub models: Models,
-    pub disk: DiskRoom,
+    pub disk: DiskSpace,
 }
 
 #[derive(Clone)]
@@ -86,7 +86,7 @@ pub(super) struct Inner {
     pub inside: InsideServer,
     pub agents: Agents,
     pub models: Models,
-    pub disk: DiskRoom,
+    pub disk: DiskSpace,
     /// Which sandbox may be up to make room, while the disk is low.
     pub cleanup_sandbox: CleanupSandbox,
     pub clock: Clock,
@@ -427,13 +427,13 @@ impl Fleet {
 
     /// Ends every owner where it stands; the sandboxes live on.
     pub async fn close(&self) {
-        self.inner.models.leave();
+        self.inner.models.begin_shutdown();
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
     }
 
-    pub fn disk(&self) -> &DiskRoom {
+    pub fn disk(&self) -> &DiskSpace {
         &self.inner.disk
     }
 

@@ -39,7 +39,7 @@ fn is_pointless(_: Goal, now: Goal) -> bool {
 impl SandboxActor {
     pub(super) async fn launch(&mut self) -> Flow {
         self.disconnect();
-        self.fleet.disk.ensure();
+        self.fleet.disk.ensure_free();
         self.begin_attempt().await?;
         let record = self.record();
         let permit = LaunchPermit::default();

@@ -84,7 +84,7 @@ impl SandboxActor {
     async fn write_progress(&mut self, text: &str, news: bool, since_ms: u64) -> Result<(), FleetError> {
         let (id, now_ms) = (self.id(), self.fleet.clock.now_ms());
         if news {
-            self.fleet.store.note(&id, "sandbox.progress", json!({ "text": text }), now_ms).await?;
+            self.fleet.store.record_event(&id, "sandbox.progress", json!({ "text": text }), now_ms).await?;
         }
         let Some(operation) = self.record().state.operation.clone() else { return Ok(()) };
         let timing = &self.fleet.timing;

@@ -229,7 +229,7 @@ impl SandboxActor {
         if record.state.goal == Goal::Stopped {
             self.recover_events_quickly().await?;
             // Whose end was not seen; should it still be learnt from the log of runtimed, that counts.
-            self.fleet.store.lose_execs(&id, self.fleet.clock.now_ms()).await?;
+            self.fleet.store.mark_execs_lost(&id, self.fleet.clock.now_ms()).await?;
         }
         if record.state.goal != Goal::Running || !(self.attempt_open || self.left_open) {
             return self.write(Transition::Reached).await;
@@ -274,7 +274,7 @@ impl SandboxActor {
     async fn lost(&mut self, change: Transition) -> Flow {
         self.disconnect();
         self.recover_events_quickly().await?;
-        self.fleet.store.lose_execs(&self.id(), self.fleet.clock.now_ms()).await?;
+        self.fleet.store.mark_execs_lost(&self.id(), self.fleet.clock.now_ms()).await?;
         self.transition(change).await?;
         Ok(ControlFlow::Break(()))
     }

@@ -66,7 +66,7 @@ mod tests {
     use crate::{
         driver::fake::FakeDriver,
         reconcile::tests::fixture,
-        store::{Change, tests::with_one},
+        store::{SandboxUpdate, tests::with_one},
     };
     use protocol::api::{EgressRules, SandboxSpec};
 
@@ -74,8 +74,8 @@ mod tests {
     async fn what_is_older_does_not_take_the_place_of_what_is_newer() {
         let (_dir, store, id) = with_one().await;
         let first = store.sandbox(&id).await.expect("read").expect("there");
-        let renamed = Change { name: Some("new".to_owned()), ..Change::default() };
-        let second = store.change_sandbox(&id, renamed, 5).await.expect("written");
+        let renamed = SandboxUpdate { name: Some("new".to_owned()), ..SandboxUpdate::default() };
+        let second = store.update_sandbox(&id, renamed, 5).await.expect("written");
         let publisher = RecordPublisher::new(Arc::new(first.clone()));
         let mut seen = publisher.subscribe();
         for (record, name) in [(&second, "new"), (&first, "new"), (&second, "new")] {
@@ -96,8 +96,8 @@ mod tests {
             |number: u32| EgressRules { deny: vec![format!("{number}.test")], ..EgressRules::default() };
         // More than its inbox has room for.
         for number in 0..200 {
-            let change = Change { egress: Some(deny(number)), ..Change::default() };
-            let changed = fleet.store().change_sandbox(&id, change, 5).await.expect("written");
+            let change = SandboxUpdate { egress: Some(deny(number)), ..SandboxUpdate::default() };
+            let changed = fleet.store().update_sandbox(&id, change, 5).await.expect("written");
             fleet.publish_change(changed);
             let site = fleet.preview_target(&id).expect("it is there");
             assert_eq!(site.record().blueprint.egress, deny(number));

@@ -199,7 +199,7 @@ impl TaskRunner {
             Err(message) => return self.conclude(TaskEnding::AgentMissing(message)).await,
         };
         // First: whoever ends it from here on knows that it may be running.
-        if self.fleet.store().task_taken(self.number).await?.done_seq.is_some() {
+        if self.fleet.store().mark_task_dispatched(self.number).await?.done_seq.is_some() {
             return Ok(true);
         }
         self.open_models(task);
@@ -214,13 +214,13 @@ impl TaskRunner {
     }
 
     async fn delivered(&self) -> Result<bool, TaskError> {
-        let task = self.fleet.store().task_given(self.number).await?;
+        let task = self.fleet.store().mark_task_accepted(self.number).await?;
         Ok(task.done_seq.is_some())
     }
 
     /// From here on its agent may call models, when its turn has come.
     fn open_models(&self, task: &TaskRecord) {
-        self.grant.get_or_init(|| self.fleet.models().open(task, self.wakeup.clone()));
+        self.grant.get_or_init(|| self.fleet.models().open_grant(task, self.wakeup.clone()));
         if task.has_begun() {
             self.on_task_started();
         }
@@ -235,7 +235,7 @@ impl TaskRunner {
 
     /// Somebody wants it, or its models allow nothing else. What could not be written down counts too.
     pub(super) fn should_end(&self, task: &TaskRecord) -> bool {
-        task.is_to_end() || self.verdict().is_some()
+        task.must_end() || self.verdict().is_some()
     }
 
     fn verdict(&self) -> Option<&Verdict> {

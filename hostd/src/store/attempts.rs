@@ -1,15 +1,15 @@
 //! Attempts: one row for each try to bring a sandbox up, numbered per sandbox, with its frozen blueprint.
 
 use super::{
+    columns::{ColumnReader, int, json, word},
     error::{Result, StoreError},
     events::{self, NewEvent},
-    handle::{Store, answered},
-    moves::move_in,
+    handle::{Store, receive_reply},
     query::{List, change, one},
     records::{AttemptRecord, SandboxRecord},
-    row::{Fields, int, json, word},
     sandbox_row::{load, update},
-    writer::{Message, Write},
+    transitions::apply_transition,
+    writer::{WriteJob, WriterMessage},
 };
 use crate::{
     core::{Blueprint, Transition},
@@ -40,7 +40,7 @@ impl Store {
             record.blueprint = blueprint;
             insert(conn, &record, relation, AttemptState::Open)?;
             let data = json!({ "attempt": record.attempt, "relation": relation });
-            events::add(conn, &NewEvent::ours(&record, "attempt.started", data))?;
+            events::insert(conn, &NewEvent::of_hostd(&record, "attempt.started", data))?;
             Ok(record.attempt)
         })
         .await
@@ -81,19 +81,21 @@ impl Store {
     ) -> Result<(SandboxRecord, Result<()>)> {
         let id = *id;
         let launch = move |handle| {
-            Write::job("attempt_launched", move |conn| launched(conn, &id, attempt, &handle, now_ms))
+            WriteJob::boxed("attempt_launched", move |conn| launched(conn, &id, attempt, &handle, now_ms))
         };
         let (launch, launched) = handle.map(launch).unzip();
-        let (end, ended) = Write::job("end_attempt", move |conn| ended(conn, &id, attempt, None, now_ms));
-        let (moves, moved) =
-            Write::job("move_sandbox", move |conn| move_in(conn, &id, &Transition::Reached, now_ms));
-        self.send(Message::Jobs(launch.into_iter().chain([end, moves]).collect())).await?;
+        let (end, ended) =
+            WriteJob::boxed("end_attempt", move |conn| ended(conn, &id, attempt, None, now_ms));
+        let (moves, moved) = WriteJob::boxed("move_sandbox", move |conn| {
+            apply_transition(conn, &id, &Transition::Reached, now_ms)
+        });
+        self.send(WriterMessage::Jobs(launch.into_iter().chain([end, moves]).collect())).await?;
         let launched = match launched {
-            Some(launched) => answered(launched).await,
+            Some(launched) => receive_reply(launched).await,
             None => Ok(()),
         };
-        let written = launched.and(answered(ended).await);
-        Ok((answered(moved).await?, written))
+        let written = launched.and(receive_reply(ended).await);
+        Ok((receive_reply(moved).await?, written))
     }
 
     /// Newest first; `after` is the last one of the page before.
@@ -122,7 +124,7 @@ fn launched(conn: &Connection, id: &SandboxId, attempt: u32, handle: &Handle, no
         return Err(StoreError::NotFound);
     }
     record.updated_ms = now_ms;
-    events::add(conn, &NewEvent::ours(&record, "attempt.launched", json!({ "attempt": attempt })))?;
+    events::insert(conn, &NewEvent::of_hostd(&record, "attempt.launched", json!({ "attempt": attempt })))?;
     Ok(())
 }
 
@@ -192,29 +194,29 @@ fn write_end(
     let sql =
         "UPDATE attempts SET state = ?3, problem = ?4, ended_ms = ?5 WHERE sandbox = ?1 AND attempt = ?2";
     let state = word(&state, "the state")?;
-    let told = problem.map(|problem| json(problem, "the problem")).transpose()?;
-    let values = params![record.id.as_str(), attempt, state, told, int(record.updated_ms)];
+    let stored = problem.map(|problem| json(problem, "the problem")).transpose()?;
+    let values = params![record.id.as_str(), attempt, state, stored, int(record.updated_ms)];
     change(conn, sql, values, "end an attempt")?;
     let mut data = json!({ "attempt": attempt });
     if let Some(problem) = problem {
         data["problem"] = json!(problem);
     }
-    events::add(conn, &NewEvent::ours(record, &format!("attempt.{state}"), data)).map(|_| ())
+    events::insert(conn, &NewEvent::of_hostd(record, &format!("attempt.{state}"), data)).map(|_| ())
 }
 
 /// How what the newest attempt brought up ended, as the record tells it.
-pub(super) fn died(conn: &Connection, record: &SandboxRecord) -> Result<()> {
+pub(super) fn record_death(conn: &Connection, record: &SandboxRecord) -> Result<()> {
     let sql = "UPDATE attempts SET post_mortem = ?3 WHERE sandbox = ?1 AND attempt = ?2";
-    let told = record.post_mortem.as_ref().map(|told| json(told, "the post-mortem")).transpose()?;
-    change(conn, sql, params![record.id.as_str(), record.attempt, told], "write an attempt").map(|_| ())
+    let stored = record.post_mortem.as_ref().map(|stored| json(stored, "the post-mortem")).transpose()?;
+    change(conn, sql, params![record.id.as_str(), record.attempt, stored], "write an attempt").map(|_| ())
 }
 
 fn parse(row: &Row<'_>) -> Result<AttemptRecord> {
-    let fields = Fields { row, table: "attempts", key: "sandbox" };
+    let fields = ColumnReader { row, table: "attempts", key: "sandbox" };
     Ok(AttemptRecord {
         attempt: fields.get("attempt")?,
-        relation: fields.word("relation")?,
-        state: fields.word("state")?,
+        relation: fields.parsed("relation")?,
+        state: fields.parsed("state")?,
         blueprint: Arc::new(fields.json("blueprint")?),
         handle: fields.maybe_json("handle")?,
         problem: fields.maybe_json("problem")?,

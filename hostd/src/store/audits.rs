@@ -1,11 +1,11 @@
 //! The audit: who called what, and what came of it.
 
 use super::{
+    columns::{ColumnReader, int},
     error::Result,
     handle::Store,
     query::{List, change},
     records::AuditRecord,
-    row::{Fields, int},
 };
 use protocol::api::Label;
 use rusqlite::{Row, params};
@@ -51,7 +51,7 @@ impl Store {
 }
 
 fn parse(row: &Row<'_>) -> Result<(u64, AuditRecord)> {
-    let fields = Fields { row, table: "audit", key: "number" };
+    let fields = ColumnReader { row, table: "audit", key: "number" };
     let record = AuditRecord {
         time_ms: fields.number("time_ms")?,
         tenant: fields.get("tenant")?,

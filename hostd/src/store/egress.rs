@@ -1,11 +1,11 @@
 //! The way out: profiles of rules, and what sandboxes did with it.
 
 use super::{
+    columns::{ColumnReader, int, json},
     error::{During, Result, StoreError},
-    events::{NewEvent, add},
+    events::{NewEvent, insert},
     handle::Store,
     query::{all, change, one},
-    row::{Fields, int, json},
     sandbox_row::owner_of,
 };
 use protocol::{
@@ -55,27 +55,28 @@ impl Store {
     /// What a sandbox sent and received, as far as it was written down.
     pub async fn egress_bytes(&self, id: &SandboxId) -> Result<u64> {
         let id = *id;
-        let parse = |row: &Row<'_>| Fields { row, table: "sandboxes", key: "id" }.number("egress_bytes");
+        let parse =
+            |row: &Row<'_>| ColumnReader { row, table: "sandboxes", key: "id" }.number("egress_bytes");
         let sql = "SELECT id, egress_bytes FROM sandboxes WHERE id = ?";
         self.read(move |conn| Ok(one(conn, sql, params![id.as_str()], parse)?.unwrap_or(0))).await
     }
 
     /// Writes events, and what was sent and received, together.
-    pub async fn tell_egress(
+    pub async fn record_egress(
         &self,
         facts: Vec<EgressFact>,
         moved: Vec<(SandboxId, u64)>,
         now_ms: u64,
     ) -> Result<()> {
-        self.write("tell_egress", move |conn| {
-            facts.iter().try_for_each(|fact| tell(conn, fact, now_ms))?;
+        self.write("record_egress", move |conn| {
+            facts.iter().try_for_each(|fact| record_fact(conn, fact, now_ms))?;
             moved.iter().try_for_each(|(sandbox, bytes)| count(conn, sandbox, *bytes))
         })
         .await
     }
 }
 
-fn tell(conn: &Connection, fact: &EgressFact, now_ms: u64) -> Result<()> {
+fn record_fact(conn: &Connection, fact: &EgressFact, now_ms: u64) -> Result<()> {
     let owner = match owner_of(conn, &fact.sandbox) {
         // Its row may be gone by now.
         Err(StoreError::NotFound) => return Ok(()),
@@ -91,7 +92,7 @@ fn tell(conn: &Connection, fact: &EgressFact, now_ms: u64) -> Result<()> {
         task,
         data: fact.data.clone(),
     };
-    add(conn, &event).map(|_| ())
+    insert(conn, &event).map(|_| ())
 }
 
 fn count(conn: &Connection, sandbox: &SandboxId, bytes: u64) -> Result<()> {
@@ -110,6 +111,6 @@ fn running(conn: &Connection, sandbox: &SandboxId, task: &TaskId) -> Result<Opti
 }
 
 fn parse(row: &Row<'_>) -> Result<(String, EgressProfile)> {
-    let fields = Fields { row, table: "egress_profiles", key: "name" };
+    let fields = ColumnReader { row, table: "egress_profiles", key: "name" };
     Ok((fields.get("name")?, fields.json("rules")?))
 }

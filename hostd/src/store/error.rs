@@ -34,10 +34,10 @@ pub enum OpenError {
 
 impl OpenError {
     pub(super) fn sqlite(what: &'static str, source: rusqlite::Error) -> Self {
-        match trouble(&source) {
-            Trouble::Full => Self::Full,
-            Trouble::Damage => Self::Corrupt { detail: source.to_string() },
-            Trouble::Other => Self::Sqlite { what, source },
+        match classify(&source) {
+            ErrorClass::Full => Self::Full,
+            ErrorClass::Damage => Self::Corrupt { detail: source.to_string() },
+            ErrorClass::Other => Self::Sqlite { what, source },
         }
     }
 }
@@ -81,10 +81,10 @@ pub enum StoreError {
 
 impl StoreError {
     pub(super) fn sqlite(what: &'static str, source: rusqlite::Error) -> Self {
-        match trouble(&source) {
-            Trouble::Full => Self::Full,
-            Trouble::Damage => Self::Corrupt { source: Arc::new(source) },
-            Trouble::Other => Self::Sqlite { what, source: Arc::new(source) },
+        match classify(&source) {
+            ErrorClass::Full => Self::Full,
+            ErrorClass::Damage => Self::Corrupt { source: Arc::new(source) },
+            ErrorClass::Other => Self::Sqlite { what, source: Arc::new(source) },
         }
     }
 }
@@ -100,30 +100,30 @@ impl<T> During<T> for rusqlite::Result<T> {
     }
 }
 
-enum Trouble {
+enum ErrorClass {
     Full,
     Damage,
     Other,
 }
 
-fn trouble(error: &rusqlite::Error) -> Trouble {
+fn classify(error: &rusqlite::Error) -> ErrorClass {
     // The shared memory beside the log grows too, and says it with a code of its own.
     if error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE) {
-        return Trouble::Full;
+        return ErrorClass::Full;
     }
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => Trouble::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Trouble::Damage,
-        _ => Trouble::Other,
+        Some(ErrorCode::DiskFull) => ErrorClass::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ErrorClass::Damage,
+        _ => ErrorClass::Other,
     }
 }
 
 /// Whether a row was refused because another one has the same values in a unique index.
-pub(super) fn is_taken(error: &rusqlite::Error) -> bool {
+pub(super) fn is_unique_violation(error: &rusqlite::Error) -> bool {
     error.sqlite_extended_error_code() == Some(ffi::SQLITE_CONSTRAINT_UNIQUE)
 }
 
 /// Whether a row was refused because there is one with its id.
-pub(super) fn is_repeated(error: &rusqlite::Error) -> bool {
+pub(super) fn is_primary_key_violation(error: &rusqlite::Error) -> bool {
     error.sqlite_extended_error_code() == Some(ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
 }

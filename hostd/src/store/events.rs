@@ -1,13 +1,13 @@
 //! The log of events: hostd's own, and those taken over from the runtimed of each sandbox, exactly once.
 
 use super::{
+    columns::{ColumnReader, exact, int, json},
     error::{During, Result, StoreError},
-    exec_ends,
+    exec_exits,
     handle::Store,
     limits,
     query::{List, change},
     records::{EventRecord, SandboxRecord},
-    row::{Fields, exact, int, json},
     sandbox_row::{load, owner_of},
 };
 use protocol::{
@@ -27,7 +27,7 @@ pub struct EventFilter {
     /// The row of a task: only what its agent does.
     pub task: Option<i64>,
     /// Of a task: also what hostd tells about it that its agent does not.
-    pub beside: bool,
+    pub with_host_events: bool,
     /// What the kind may start with; any, when empty.
     pub kinds: Vec<String>,
 }
@@ -49,9 +49,9 @@ impl Store {
     }
 
     /// A fact of hostd's own.
-    pub async fn note(&self, id: &SandboxId, kind: &str, data: Value, now_ms: u64) -> Result<()> {
+    pub async fn record_event(&self, id: &SandboxId, kind: &str, data: Value, now_ms: u64) -> Result<()> {
         let (id, kind) = (*id, kind.to_owned());
-        self.write("note", move |conn| {
+        self.write("record_event", move |conn| {
             let owner = owner_of(conn, &id)?;
             let event = NewEvent {
                 sandbox: &id,
@@ -62,7 +62,7 @@ impl Store {
                 task: None,
                 data,
             };
-            add(conn, &event).map(|_| ())
+            insert(conn, &event).map(|_| ())
         })
         .await
     }
@@ -106,14 +106,14 @@ pub(super) struct NewEvent<'a> {
 
 impl<'a> NewEvent<'a> {
     /// A fact of hostd's own about a sandbox that was just changed.
-    pub(super) fn ours(record: &'a SandboxRecord, kind: &'a str, data: Value) -> Self {
+    pub(super) fn of_hostd(record: &'a SandboxRecord, kind: &'a str, data: Value) -> Self {
         let SandboxRecord { id, owner, updated_ms, .. } = record;
         Self { sandbox: id, owner, time_ms: *updated_ms, kind, origin: None, task: None, data }
     }
 }
 
 /// Whether it is new.
-pub(super) fn add(conn: &Connection, event: &NewEvent<'_>) -> Result<bool> {
+pub(super) fn insert(conn: &Connection, event: &NewEvent<'_>) -> Result<bool> {
     let sql = "INSERT INTO events (time_ms, sandbox, tenant, principal, project, kind, origin_epoch,
             origin_seq, task, data)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -145,7 +145,7 @@ fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor>
         }
         // Asked first, because an insert that comes to nothing still uses up a number of the log.
         if event.cursor > followed || !is_there(conn, id, event.cursor)? {
-            take_over(conn, &record, event)?;
+            import(conn, &record, event)?;
         }
         followed = followed.max(event.cursor);
     }
@@ -164,7 +164,7 @@ fn is_there(conn: &Connection, id: &SandboxId, origin: Cursor) -> Result<bool> {
     conn.prepare_cached(sql).and_then(|mut statement| statement.exists(values)).during("look for an event")
 }
 
-fn take_over(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()> {
+fn import(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()> {
     let mut data = serde_json::to_value(&event.fact).map_err(|_| StoreError::Unfit { what: "an event" })?;
     if let Some(fields) = data.as_object_mut() {
         // It has a column of its own.
@@ -179,11 +179,11 @@ fn take_over(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result
         task: None,
         data,
     };
-    if add(conn, &new)? { exec_ends::follow(conn, record, event) } else { Ok(()) }
+    if insert(conn, &new)? { exec_exits::apply_event(conn, record, event) } else { Ok(()) }
 }
 
 fn parse(row: &Row<'_>) -> Result<EventRecord> {
-    let fields = Fields { row, table: "events", key: "seq" };
+    let fields = ColumnReader { row, table: "events", key: "seq" };
     let origin = match (fields.maybe_number("origin_epoch")?, fields.maybe_number("origin_seq")?) {
         (Some(epoch), Some(seq)) => Some(Cursor { epoch, seq }),
         (None, None) => None,

@@ -1,12 +1,12 @@
 //! Execs: written down before they run, so that one id never runs twice.
 
 use super::{
+    columns::{ColumnReader, int, json},
     error::{Result, StoreError},
-    exec_ends::{self, End},
+    exec_exits::{self, End},
     handle::Store,
     query::{List, change, one},
     records::ExecRecord,
-    row::{Fields, int, json},
     sandbox_row::load,
 };
 use protocol::{ExecId, Exit, Hint, api::SandboxId};
@@ -14,7 +14,7 @@ use rusqlite::{Connection, Row, params};
 
 /// What there is for the id of an exec.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Begun {
+pub enum ExecBegun {
     /// Nothing was: run it.
     New,
     /// The same request came before.
@@ -33,7 +33,7 @@ pub struct ExecEnd {
 
 impl Store {
     /// Writes down that a command will be run. For a sandbox that is up: a boot that comes later loses it.
-    pub async fn begin_exec(&self, exec: ExecRecord) -> Result<Begun> {
+    pub async fn begin_exec(&self, exec: ExecRecord) -> Result<ExecBegun> {
         self.write("begin_exec", move |conn| begin(conn, &exec)).await
     }
 
@@ -42,7 +42,7 @@ impl Store {
         let (sandbox, id) = (*sandbox, id.clone());
         self.write("end_exec", move |conn| {
             let end = End { exit: &end.exit, hints: &end.hints, ended_ms: end.ended_ms };
-            if exec_ends::write(conn, &sandbox, &id, &end)? == 0 {
+            if exec_exits::write(conn, &sandbox, &id, &end)? == 0 {
                 find(conn, &sandbox, &id)?.ok_or(StoreError::NotFound)?;
             }
             Ok(())
@@ -51,9 +51,9 @@ impl Store {
     }
 
     /// Every exec of the sandbox that has no end ends as lost. How many that were.
-    pub async fn lose_execs(&self, sandbox: &SandboxId, now_ms: u64) -> Result<usize> {
+    pub async fn mark_execs_lost(&self, sandbox: &SandboxId, now_ms: u64) -> Result<usize> {
         let sandbox = *sandbox;
-        self.write("lose_execs", move |conn| exec_ends::lose(conn, &sandbox, now_ms)).await
+        self.write("lose_execs", move |conn| exec_exits::mark_lost(conn, &sandbox, now_ms)).await
     }
 
     pub async fn exec(&self, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {
@@ -81,11 +81,11 @@ impl Store {
     }
 }
 
-fn begin(conn: &Connection, exec: &ExecRecord) -> Result<Begun> {
+fn begin(conn: &Connection, exec: &ExecRecord) -> Result<ExecBegun> {
     let sandbox = load(conn, &exec.sandbox)?;
     if let Some(earlier) = find(conn, &exec.sandbox, &exec.id)? {
         let same = earlier.request_hash == exec.request_hash;
-        return Ok(if same { Begun::Same(Box::new(earlier)) } else { Begun::Conflict });
+        return Ok(if same { ExecBegun::Same(Box::new(earlier)) } else { ExecBegun::Conflict });
     }
     let sql = "INSERT INTO execs (sandbox, id, tenant, principal, project, attempt, argv, cwd, tty,
             request_hash, started_ms, ended_ms, exit, hints)
@@ -108,7 +108,7 @@ fn begin(conn: &Connection, exec: &ExecRecord) -> Result<Begun> {
         json(&exec.hints, "the hints")?,
     ];
     change(conn, sql, values, "write an exec")?;
-    Ok(Begun::New)
+    Ok(ExecBegun::New)
 }
 
 fn find(conn: &Connection, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {
@@ -117,10 +117,10 @@ fn find(conn: &Connection, sandbox: &SandboxId, id: &ExecId) -> Result<Option<Ex
 }
 
 fn parse(row: &Row<'_>) -> Result<ExecRecord> {
-    let fields = Fields { row, table: "execs", key: "id" };
+    let fields = ColumnReader { row, table: "execs", key: "id" };
     Ok(ExecRecord {
         sandbox: fields.sandbox("sandbox")?,
-        id: fields.word("id")?,
+        id: fields.parsed("id")?,
         argv: fields.json("argv")?,
         cwd: fields.get("cwd")?,
         tty: fields.get("tty")?,

@@ -59,24 +59,24 @@ pub const NAMES: &[&str] = &[
     "store.idempotency_finish.after_commit",
 ];
 
-struct Armed {
+struct ArmedFailpoint {
     name: String,
     nth: u64,
     reached: AtomicU64,
 }
 
-static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+static ARMED: OnceLock<Option<ArmedFailpoint>> = OnceLock::new();
 
-fn armed() -> Option<&'static Armed> {
+fn armed() -> Option<&'static ArmedFailpoint> {
     ARMED.get_or_init(|| parse(&std::env::var(VARIABLE).ok()?)).as_ref()
 }
 
-fn parse(text: &str) -> Option<Armed> {
+fn parse(text: &str) -> Option<ArmedFailpoint> {
     let (name, nth) = match text.rsplit_once(':') {
         None => (text, 1),
         Some((name, nth)) => (name, nth.parse().ok().filter(|nth| *nth > 0)?),
     };
-    Some(Armed { name: name.to_owned(), nth, reached: AtomicU64::new(0) })
+    Some(ArmedFailpoint { name: name.to_owned(), nth, reached: AtomicU64::new(0) })
 }
 
 /// Says that this point is reached. Does not return when it is the chosen one.

@@ -1,17 +1,17 @@
 //! The handle that everybody has.
 
 use super::{
+    connection::open_writer,
     error::{OpenError, Result, StoreError},
-    feed::Feed,
-    in_place::InPlace,
-    journal::JournalRoom,
+    event_feed::Feed,
     limits,
-    open::open_writer,
+    nocow::NoCowGuard,
     reader::Readers,
     task_events::newest_seq,
-    writer::{Message, Write, Writer},
+    wal::WalFile,
+    writer::{WriteJob, Writer, WriterMessage},
 };
-use crate::disk_room::DiskRoom;
+use crate::disk_space::DiskSpace;
 use rusqlite::Connection;
 use std::{
     path::Path,
@@ -39,26 +39,26 @@ use tracing::{error, warn};
 /// half done.
 #[derive(Clone)]
 pub struct Store {
-    shared: Arc<Shared>,
+    inner: Arc<StoreInner>,
 }
 
 /// A write that has its place. It is done whether or not anybody waits for it.
-pub struct Posted<T> {
+pub struct QueuedWrite<T> {
     store: Store,
-    unsent: Option<Message>,
-    answer: oneshot::Receiver<Result<T>>,
+    unsent: Option<WriterMessage>,
+    reply: oneshot::Receiver<Result<T>>,
 }
 
-impl<T> Posted<T> {
+impl<T> QueuedWrite<T> {
     pub async fn written(mut self) -> Result<T> {
         if let Some(message) = self.unsent.take() {
             self.store.send(message).await?;
         }
-        answered(&mut self.answer).await
+        receive_reply(&mut self.reply).await
     }
 }
 
-impl<T> Drop for Posted<T> {
+impl<T> Drop for QueuedWrite<T> {
     fn drop(&mut self) {
         let Some(message) = self.unsent.take() else { return };
         let lost = || warn!("too many writes are waiting: something that happened is not written down");
@@ -74,22 +74,22 @@ impl<T> Drop for Posted<T> {
 }
 
 /// What the writer says.
-pub(super) async fn answered<T>(
-    answer: impl Future<Output = std::result::Result<Result<T>, oneshot::error::RecvError>>,
+pub(super) async fn receive_reply<T>(
+    reply: impl Future<Output = std::result::Result<Result<T>, oneshot::error::RecvError>>,
 ) -> Result<T> {
-    answer.await.unwrap_or(Err(StoreError::Broken))
+    reply.await.unwrap_or(Err(StoreError::Broken))
 }
 
-struct Shared {
-    queue: mpsc::Sender<Message>,
+struct StoreInner {
+    queue: mpsc::Sender<WriterMessage>,
     readers: Readers,
     head: watch::Receiver<u64>,
     feed: Feed,
     /// Told when the write-ahead log may hold what should be gone.
-    stale: Notify,
+    secrets_overwritten: Notify,
     /// Bytes that were written to the log in bulk and not folded since.
-    unfolded: AtomicUsize,
-    much: Notify,
+    wal_bytes: AtomicUsize,
+    wal_grown: Notify,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -100,42 +100,43 @@ impl Store {
     }
 
     /// The same with room set aside on its disk, so that it goes on when that is full.
-    pub fn open_on(path: &Path, disk: DiskRoom) -> std::result::Result<Self, OpenError> {
+    pub fn open_on(path: &Path, disk: DiskSpace) -> std::result::Result<Self, OpenError> {
         Self::open_with(path, Some(disk))
     }
 
-    fn open_with(path: &Path, disk: Option<DiskRoom>) -> std::result::Result<Self, OpenError> {
+    fn open_with(path: &Path, disk: Option<DiskSpace>) -> std::result::Result<Self, OpenError> {
         let conn = {
-            let _in_place = path.parent().and_then(InPlace::below);
+            let _nocow = path.parent().and_then(NoCowGuard::set);
             open_writer(path)?
         };
-        let journal = JournalRoom::new(path, disk);
+        let wal = WalFile::new(path, disk);
         let newest = newest_seq(&conn).map_err(OpenError::Store)?;
         let (head_in, head) = watch::channel(newest);
         let (queue, jobs) = mpsc::channel(limits::WRITE_QUEUE_MAX);
         let feed = Feed::new(newest);
-        let writer = Writer { conn, journal, queue: jobs, head: head_in, feed: feed.clone(), failing: false };
+        let writer = Writer { conn, wal, queue: jobs, head: head_in, feed: feed.clone(), failing: false };
         let thread = thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| OpenError::Io { what: "start the writer of the database", source })?;
         let readers = Readers::new(path.to_owned());
-        let stale = Notify::new();
+        let secrets_overwritten = Notify::new();
         // Whatever was open here before may have left something.
-        stale.notify_one();
-        let (unfolded, much) = (AtomicUsize::new(0), Notify::new());
+        secrets_overwritten.notify_one();
+        let (wal_bytes, wal_grown) = (AtomicUsize::new(0), Notify::new());
         let thread = Mutex::new(Some(thread));
-        let shared = Shared { queue, readers, head, feed, stale, unfolded, much, thread };
-        Ok(Self { shared: Arc::new(shared) })
+        let inner =
+            StoreInner { queue, readers, head, feed, secrets_overwritten, wal_bytes, wal_grown, thread };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Writes what is queued, folds the log into the file and closes it. Other handles get
     /// [`StoreError::Closed`] from then on.
     pub async fn close(self) {
-        self.shared.readers.close().await;
+        self.inner.readers.close().await;
         // Closed already when this fails.
-        let _ = self.shared.queue.send(Message::Close).await;
-        let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = self.inner.queue.send(WriterMessage::Close).await;
+        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
         match tokio::task::spawn_blocking(move || thread.join()).await {
             Ok(Ok(())) => {}
@@ -145,34 +146,34 @@ impl Store {
 
     /// The newest committed event: when it grows, there is more to read.
     pub fn head(&self) -> watch::Receiver<u64> {
-        self.shared.head.clone()
+        self.inner.head.clone()
     }
 
     /// The newest number of the log, or any that is known and not less than `enough`. A reader of the log may
     /// have seen what the head does not say yet.
     pub async fn newest(&self, enough: u64) -> Result<u64> {
-        let known = *self.shared.head.borrow();
+        let known = *self.inner.head.borrow();
         if known >= enough { Ok(known) } else { self.read(newest_seq).await }
     }
 
-    pub(super) fn stale(&self) -> &Notify {
-        &self.shared.stale
+    pub(super) fn secrets_overwritten(&self) -> &Notify {
+        &self.inner.secrets_overwritten
     }
 
-    pub(super) fn much(&self) -> &Notify {
-        &self.shared.much
+    pub(super) fn wal_grown(&self) -> &Notify {
+        &self.inner.wal_grown
     }
 
     /// Much was written: from time to time it is folded.
-    pub(super) fn wrote(&self, bytes: usize) {
-        if self.shared.unfolded.fetch_add(bytes, Ordering::Relaxed) + bytes > limits::FOLD_AFTER_BYTES {
-            self.shared.unfolded.store(0, Ordering::Relaxed);
-            self.shared.much.notify_one();
+    pub(super) fn count_wal_bytes(&self, bytes: usize) {
+        if self.inner.wal_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > limits::CHECKPOINT_AFTER_BYTES {
+            self.inner.wal_bytes.store(0, Ordering::Relaxed);
+            self.inner.wal_grown.notify_one();
         }
     }
 
     pub(super) fn feed(&self) -> &Feed {
-        &self.shared.feed
+        &self.inner.feed
     }
 
     pub(super) async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T>
@@ -180,28 +181,28 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
-        let (job, answer) = Write::job(name, work);
-        self.send(Message::Job(job)).await?;
-        answered(answer).await
+        let (job, reply) = WriteJob::boxed(name, work);
+        self.send(WriterMessage::Job(job)).await?;
+        receive_reply(reply).await
     }
 
     /// The same in the order of the calls: it has its place in the queue when this returns.
-    pub(super) fn post<T, F>(&self, name: &'static str, work: F) -> Posted<T>
+    pub(super) fn post<T, F>(&self, name: &'static str, work: F) -> QueuedWrite<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
-        let (job, answer) = Write::job(name, work);
-        let unsent = match self.shared.queue.try_send(Message::Job(job)) {
+        let (job, reply) = WriteJob::boxed(name, work);
+        let unsent = match self.inner.queue.try_send(WriterMessage::Job(job)) {
             Ok(()) => None,
             Err(TrySendError::Full(message) | TrySendError::Closed(message)) => Some(message),
         };
-        Posted { store: self.clone(), unsent, answer }
+        QueuedWrite { store: self.clone(), unsent, reply }
     }
 
-    pub(super) async fn send(&self, message: Message) -> Result<()> {
+    pub(super) async fn send(&self, message: WriterMessage) -> Result<()> {
         let wait = Duration::from_millis(limits::WRITE_WAIT_MAX_MS);
-        self.shared.queue.send_timeout(message, wait).await.map_err(|error| match error {
+        self.inner.queue.send_timeout(message, wait).await.map_err(|error| match error {
             SendTimeoutError::Timeout(_) => StoreError::Busy,
             SendTimeoutError::Closed(_) => StoreError::Closed,
         })
@@ -212,6 +213,6 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
-        self.shared.readers.read(work).await
+        self.inner.readers.read(work).await
     }
 }

@@ -7,18 +7,18 @@
 //! ```
 
 use super::{
+    columns::{ColumnReader, int},
     error::Result,
     handle::Store,
     limits,
     query::{change, one},
-    row::{Fields, int},
 };
 use protocol::api::Label;
 use rusqlite::{Connection, Row, params};
 
 /// A key means something to one principal on one route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct IdempotencyKey {
     pub tenant: Label,
     pub principal: Label,
     pub route: String,
@@ -27,7 +27,7 @@ pub struct Key {
 
 /// What a call with a key finds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
+pub enum IdempotencyClaim {
     /// The key is this call's: do it, then finish or abandon it.
     New,
     /// It was done; this was the answer.
@@ -39,16 +39,27 @@ pub enum Claim {
 }
 
 impl Store {
-    pub async fn idempotency_begin(&self, key: Key, body_hash: [u8; 32], now_ms: u64) -> Result<Claim> {
+    pub async fn idempotency_begin(
+        &self,
+        key: IdempotencyKey,
+        body_hash: [u8; 32],
+        now_ms: u64,
+    ) -> Result<IdempotencyClaim> {
         self.write("idempotency_begin", move |conn| begin(conn, &key, body_hash, now_ms)).await
     }
 
     /// Keeps the answer for later calls, from now on.
-    pub async fn idempotency_finish(&self, key: Key, status: u16, body: Vec<u8>, now_ms: u64) -> Result<()> {
+    pub async fn idempotency_finish(
+        &self,
+        key: IdempotencyKey,
+        status: u16,
+        body: Vec<u8>,
+        now_ms: u64,
+    ) -> Result<()> {
         self.write("idempotency_finish", move |conn| {
             let sql = "UPDATE idempotency SET status = ?5, body = ?6, since_ms = ?7
                 WHERE tenant = ?1 AND principal = ?2 AND route = ?3 AND key = ?4 AND status IS NULL";
-            let Key { tenant, principal, route, key } = &key;
+            let IdempotencyKey { tenant, principal, route, key } = &key;
             let values = params![tenant.as_str(), principal.as_str(), route, key, status, body, int(now_ms)];
             change(conn, sql, values, "keep an answer").map(|_| ())
         })
@@ -56,11 +67,11 @@ impl Store {
     }
 
     /// The call had no effect: the next one with this key does it.
-    pub async fn idempotency_abandon(&self, key: Key) -> Result<()> {
+    pub async fn idempotency_abandon(&self, key: IdempotencyKey) -> Result<()> {
         self.write("idempotency_abandon", move |conn| {
             let sql = "DELETE FROM idempotency
                 WHERE tenant = ?1 AND principal = ?2 AND route = ?3 AND key = ?4 AND status IS NULL";
-            let Key { tenant, principal, route, key } = &key;
+            let IdempotencyKey { tenant, principal, route, key } = &key;
             let values = params![tenant.as_str(), principal.as_str(), route, key];
             change(conn, sql, values, "drop a key").map(|_| ())
         })
@@ -68,37 +79,46 @@ impl Store {
     }
 }
 
-struct Held {
+struct StoredResponse {
     body_hash: [u8; 32],
-    answer: Option<(u16, Vec<u8>)>,
+    reply: Option<(u16, Vec<u8>)>,
     since_ms: u64,
 }
 
-fn begin(conn: &Connection, key: &Key, body_hash: [u8; 32], now_ms: u64) -> Result<Claim> {
-    let Key { tenant, principal, route, key } = key;
+fn begin(
+    conn: &Connection,
+    key: &IdempotencyKey,
+    body_hash: [u8; 32],
+    now_ms: u64,
+) -> Result<IdempotencyClaim> {
+    let IdempotencyKey { tenant, principal, route, key } = key;
     let place = params![tenant.as_str(), principal.as_str(), route, key];
     let sql = "SELECT * FROM idempotency WHERE tenant = ? AND principal = ? AND route = ? AND key = ?";
-    let held = one(conn, sql, place, parse)?;
-    match held.filter(|held| now_ms.saturating_sub(held.since_ms) < limits::IDEMPOTENCY_KEEP_MS) {
+    let stored = one(conn, sql, place, parse)?;
+    match stored.filter(|stored| now_ms.saturating_sub(stored.since_ms) < limits::IDEMPOTENCY_RETENTION_MS) {
         None => {}
-        Some(held) if held.body_hash != body_hash => return Ok(Claim::Mismatch),
-        Some(Held { answer: None, since_ms, .. }) => return Ok(Claim::Unfinished { since_ms }),
-        Some(Held { answer: Some((status, body)), .. }) => return Ok(Claim::Replay { status, body }),
+        Some(stored) if stored.body_hash != body_hash => return Ok(IdempotencyClaim::Mismatch),
+        Some(StoredResponse { reply: None, since_ms, .. }) => {
+            return Ok(IdempotencyClaim::Unfinished { since_ms });
+        }
+        Some(StoredResponse { reply: Some((status, body)), .. }) => {
+            return Ok(IdempotencyClaim::Replay { status, body });
+        }
     }
     let sql = "INSERT OR REPLACE INTO idempotency (tenant, principal, route, key, body_hash, since_ms)
         VALUES (?, ?, ?, ?, ?, ?)";
     let values = params![tenant.as_str(), principal.as_str(), route, key, body_hash, int(now_ms)];
     change(conn, sql, values, "claim a key")?;
-    Ok(Claim::New)
+    Ok(IdempotencyClaim::New)
 }
 
-fn parse(row: &Row<'_>) -> Result<Held> {
-    let fields = Fields { row, table: "idempotency", key: "key" };
+fn parse(row: &Row<'_>) -> Result<StoredResponse> {
+    let fields = ColumnReader { row, table: "idempotency", key: "key" };
     let status: Option<u16> = fields.get("status")?;
     let body: Option<Vec<u8>> = fields.get("body")?;
-    Ok(Held {
+    Ok(StoredResponse {
         body_hash: fields.get("body_hash")?,
-        answer: status.map(|status| (status, body.unwrap_or_default())),
+        reply: status.map(|status| (status, body.unwrap_or_default())),
         since_ms: fields.number("since_ms")?,
     })
 }

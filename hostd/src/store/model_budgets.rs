@@ -1,12 +1,12 @@
 //! What tenants may use of models, and what they used.
 
 use super::{
+    columns::{ColumnReader, int, json, word},
     error::Result,
     handle::Store,
     limits,
     query::{all, change, one},
     records::BudgetRecord,
-    row::{Fields, int, json, word},
 };
 use crate::core::{Bounds, Spent, rfc3339};
 use protocol::api::{BudgetPeriod, Label};
@@ -26,7 +26,7 @@ impl Store {
         self.write("put_budget", move |conn| {
             let count = "SELECT count(*) AS rows FROM model_budgets WHERE tenant <> ?";
             let others = one(conn, count, params![tenant.as_str()], |row| {
-                Fields { row, table: "model_budgets", key: "rows" }.number("rows")
+                ColumnReader { row, table: "model_budgets", key: "rows" }.number("rows")
             })?;
             if others.unwrap_or(0) >= limits::BUDGETS_MAX {
                 return Ok(None);
@@ -110,7 +110,7 @@ fn with_use(conn: &Connection, budget: BudgetRecord, now_ms: u64) -> Result<Budg
         FROM model_usage WHERE tenant = ?1 AND substr(day, 1, length(?2)) = ?2";
     let period = period(budget.per, now_ms);
     let used = one(conn, sql, params![budget.tenant.as_str(), period], |row| {
-        let fields = Fields { row, table: "model_usage", key: "tenant" };
+        let fields = ColumnReader { row, table: "model_usage", key: "tenant" };
         // Sums of SQLite are no integers: one that is too large would be an error.
         let number = |column| fields.get::<f64>(column).map(|sum| sum as u64);
         Ok(Spent {
@@ -123,11 +123,11 @@ fn with_use(conn: &Connection, budget: BudgetRecord, now_ms: u64) -> Result<Budg
 }
 
 fn parse(row: &Row<'_>) -> Result<BudgetRecord> {
-    let fields = Fields { row, table: "model_budgets", key: "tenant" };
+    let fields = ColumnReader { row, table: "model_budgets", key: "tenant" };
     Ok(BudgetRecord {
-        tenant: fields.word("tenant")?,
+        tenant: fields.parsed("tenant")?,
         bounds: fields.json("bounds")?,
-        per: fields.word("per")?,
+        per: fields.parsed("per")?,
         used: Spent::default(),
     })
 }

@@ -2,12 +2,12 @@
 //! together, or not at all.
 
 use super::{
+    columns::json,
     error::{Result, StoreError},
-    handle::{Posted, Store},
+    handle::{QueuedWrite, Store},
     limits, model_budgets,
     query::change,
     records::TaskRecord,
-    row::json,
     task_events,
     tasks::by_number,
 };
@@ -27,39 +27,39 @@ pub struct CallEnd {
     pub used: Spent,
     pub verdict: Option<Verdict>,
     /// It made nothing, so nothing is judged by it.
-    pub only_counts: bool,
+    pub count_only: bool,
     /// hostd itself went away in the middle of it: told by the next one, which may have done so before.
-    pub unheard: bool,
+    pub interrupted: bool,
     pub time_ms: u64,
 }
 
 impl Store {
     /// Counted also when the task has ended meanwhile; told only while it has not.
-    pub fn call_ended(&self, end: CallEnd) -> Posted<()> {
+    pub fn call_ended(&self, end: CallEnd) -> QueuedWrite<()> {
         self.post("call_ended", move |conn| ended(conn, &end))
     }
 
     /// It is tried again: only told.
-    pub fn call_retried(&self, task: i64, call: ModelCall, time_ms: u64) -> Posted<()> {
+    pub fn call_retried(&self, task: i64, call: ModelCall, time_ms: u64) -> QueuedWrite<()> {
         self.post("call_retried", move |conn| {
             let task = by_number(conn, task)?;
-            if task.done_seq.is_some() || call.call > limits::CALLS_TOLD_MAX {
+            if task.done_seq.is_some() || call.call > limits::CALL_EVENTS_MAX {
                 return Ok(());
             }
-            task_events::append_own(conn, &task, &[told(time_ms, call)?])
+            task_events::append_own(conn, &task, &[call_event(time_ms, call)?])
         })
     }
 
     /// The task cannot succeed any more. The first verdict stays; a task whose end somebody asked for before gets
     /// none.
-    pub fn judge_task(&self, task: i64, verdict: Verdict) -> Posted<()> {
+    pub fn judge_task(&self, task: i64, verdict: Verdict) -> QueuedWrite<()> {
         self.post("judge_task", move |conn| set_verdict(conn, task, &verdict))
     }
 }
 
 fn ended(conn: &Connection, end: &CallEnd) -> Result<()> {
     let task = by_number(conn, end.task)?;
-    if end.unheard && task.seen.has_end_of(end.call.call) {
+    if end.interrupted && task.seen.has_end_of(end.call.call) {
         return Ok(());
     }
     model_budgets::count(conn, &task.owner.tenant, end.used, end.time_ms)?;
@@ -72,7 +72,7 @@ fn ended(conn: &Connection, end: &CallEnd) -> Result<()> {
     if let Some(verdict) = &end.verdict {
         set_verdict(conn, end.task, verdict)?;
     }
-    tell(conn, &task, &seen, end)
+    append_call_events(conn, &task, &seen, end)
 }
 
 fn set_verdict(conn: &Connection, task: i64, verdict: &Verdict) -> Result<()> {
@@ -81,10 +81,10 @@ fn set_verdict(conn: &Connection, task: i64, verdict: &Verdict) -> Result<()> {
     change(conn, sql, params![task, json(verdict, "the verdict")?], WHAT).map(|_| ())
 }
 
-fn tell(conn: &Connection, task: &TaskRecord, seen: &Seen, end: &CallEnd) -> Result<()> {
+fn append_call_events(conn: &Connection, task: &TaskRecord, seen: &Seen, end: &CallEnd) -> Result<()> {
     let mut lines = Vec::new();
-    if end.call.call <= limits::CALLS_TOLD_MAX {
-        lines.push(told(end.time_ms, end.call.clone())?);
+    if end.call.call <= limits::CALL_EVENTS_MAX {
+        lines.push(call_event(end.time_ms, end.call.clone())?);
         if let Some(usage) = seen.usage {
             lines.push(line(end.time_ms, &TaskFact::Usage { usage })?);
         }
@@ -92,7 +92,7 @@ fn tell(conn: &Connection, task: &TaskRecord, seen: &Seen, end: &CallEnd) -> Res
     task_events::append_own(conn, task, &lines)
 }
 
-fn told(time_ms: u64, call: ModelCall) -> Result<TaskLine> {
+fn call_event(time_ms: u64, call: ModelCall) -> Result<TaskLine> {
     line(time_ms, &TaskFact::Model(Box::new(ModelFact::Seen(call))))
 }
 
@@ -106,7 +106,7 @@ fn with_call(mut seen: Seen, end: &CallEnd) -> Seen {
     let of_call = call.usage.unwrap_or_default();
     seen.usage = Some(sum(before, &of_call, call));
     seen.ends(call.call);
-    if !end.only_counts {
+    if !end.count_only {
         seen.called(&call.provider, &call.model);
     }
     let by_itself = match call.state {
@@ -117,13 +117,13 @@ fn with_call(mut seen: Seen, end: &CallEnd) -> Seen {
     // A failure by the order in which they began: one that helped another may end after it. A success says that
     // the model answers after all, whenever it began.
     // And what hostd itself cut off ended after all that it saw.
-    if by_itself && !end.only_counts && (call.call >= seen.last_call || !failed || end.unheard) {
+    if by_itself && !end.count_only && (call.call >= seen.last_call || !failed || end.interrupted) {
         seen.last_call = seen.last_call.max(call.call);
         let why = || call.error.clone().unwrap_or_else(|| "a call of its model failed".to_owned());
         seen.last_failure = failed.then(|| match call.provider.as_str() {
             // Nobody was asked.
             "" => format!("a call of its model was refused: {}", why()),
-            _ if end.unheard => format!("a call of its model was cut off: {}", why()),
+            _ if end.interrupted => format!("a call of its model was cut off: {}", why()),
             provider => format!("the model provider {provider} failed: {}", why()),
         });
     }

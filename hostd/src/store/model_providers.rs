@@ -1,12 +1,12 @@
 //! Who provides models. Keys are here only as the key file opens them.
 
 use super::{
+    columns::{ColumnReader, int, json, word},
     error::{Result, StoreError},
     handle::Store,
     limits,
     query::{all, change, one},
     records::ProviderRecord,
-    row::{Fields, int, json, word},
 };
 use protocol::api::Label;
 use rusqlite::{Connection, Row, params};
@@ -19,7 +19,7 @@ impl Store {
     pub async fn put_provider(&self, provider: ProviderRecord) -> Result<Option<ProviderRecord>> {
         let put = self.write("put_provider", move |conn| put(conn, &provider)).await?;
         // A key that was there before is overwritten.
-        self.stale().notify_one();
+        self.secrets_overwritten().notify_one();
         Ok(put)
     }
 
@@ -37,7 +37,7 @@ impl Store {
                 Ok(change(conn, sql, params![tenant, name], WHAT)? > 0)
             })
             .await?;
-        self.stale().notify_one();
+        self.secrets_overwritten().notify_one();
         Ok(removed)
     }
 }
@@ -50,7 +50,7 @@ fn put(conn: &Connection, provider: &ProviderRecord) -> Result<Option<ProviderRe
     let tenant = tenant_column(provider.tenant.as_ref());
     let count = "SELECT count(*) AS rows FROM model_providers WHERE NOT (tenant = ? AND name = ?)";
     let others = one(conn, count, params![tenant, provider.name], |row| {
-        Fields { row, table: "model_providers", key: "rows" }.number("rows")
+        ColumnReader { row, table: "model_providers", key: "rows" }.number("rows")
     })?;
     if others.unwrap_or(0) >= limits::PROVIDERS_MAX {
         return Ok(None);
@@ -77,13 +77,13 @@ fn put(conn: &Connection, provider: &ProviderRecord) -> Result<Option<ProviderRe
 }
 
 fn parse(row: &Row<'_>) -> Result<ProviderRecord> {
-    let fields = Fields { row, table: "model_providers", key: "name" };
+    let fields = ColumnReader { row, table: "model_providers", key: "name" };
     let tenant: String = fields.get("tenant")?;
     let everybody = tenant.is_empty();
     Ok(ProviderRecord {
-        tenant: if everybody { None } else { Some(fields.word("tenant")?) },
+        tenant: if everybody { None } else { Some(fields.parsed("tenant")?) },
         name: fields.get("name")?,
-        dialect: fields.word("dialect")?,
+        dialect: fields.parsed("dialect")?,
         base_url: fields.get("base_url")?,
         sealed: fields.get("sealed")?,
         models: fields.json("models")?,

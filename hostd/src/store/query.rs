@@ -1,9 +1,9 @@
 //! Queries whose rows are parsed, and whose conditions depend on what was asked for.
 
 use super::{
+    columns::int,
     error::{During, Result},
     limits,
-    row::int,
 };
 use rusqlite::{Connection, Params, Row, params_from_iter, types::Value};
 

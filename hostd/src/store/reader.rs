@@ -1,9 +1,9 @@
 //! A bounded number of connections that read, each used by one thread at a time.
 
 use super::{
+    connection::open_reader,
     error::{During, Result, StoreError},
     limits,
-    open::open_reader,
 };
 use rusqlite::Connection;
 use std::{
@@ -14,14 +14,14 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 
 pub(super) struct Readers {
     path: PathBuf,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
     pub(super) fn new(path: PathBuf) -> Self {
-        let places = Arc::new(Semaphore::new(limits::READERS_MAX));
-        Self { path, places, idle: Arc::default() }
+        let permits = Arc::new(Semaphore::new(limits::READERS_MAX));
+        Self { path, permits, idle: Arc::default() }
     }
 
     pub(super) async fn read<T, F>(&self, work: F) -> Result<T>
@@ -29,11 +29,11 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (path, idle) = (self.path.clone(), Arc::clone(&self.idle));
         let reading = spawn_blocking(move || {
             // It lives as long as the work, also when the caller is gone.
-            let _place = place;
+            let _permit = permit;
             let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let conn = match kept {
                 Some(conn) => conn,
@@ -49,9 +49,9 @@ impl Readers {
     /// Lets the reads under way end, and takes no more.
     pub(super) async fn close(&self) {
         let all = u32::try_from(limits::READERS_MAX).expect("there are few readers");
-        let held = self.places.acquire_many(all).await;
-        self.places.close();
-        drop(held);
+        let stored = self.permits.acquire_many(all).await;
+        self.permits.close();
+        drop(stored);
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

@@ -155,7 +155,7 @@ impl TaskRecord {
     }
 
     /// Somebody asked for its end, or the gateway saw that it cannot succeed.
-    pub fn is_to_end(&self) -> bool {
+    pub fn must_end(&self) -> bool {
         self.cancelling || self.verdict.is_some()
     }
 }

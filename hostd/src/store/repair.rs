@@ -2,8 +2,8 @@
 //! its sandboxes in again. A healthy one is left alone. Must not run beside a hostd.
 
 use super::{
+    connection::{connect, damage},
     error::OpenError,
-    open::{connect, damage},
 };
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use std::{
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Repaired {
+pub enum RepairOutcome {
     /// There is no database.
     Absent,
     /// Nothing is wrong with it; nothing was done.
@@ -23,7 +23,7 @@ pub enum Repaired {
     MovedAside { to: PathBuf, detail: String },
 }
 
-impl fmt::Display for Repaired {
+impl fmt::Display for RepairOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("there is no database, so nothing was done"),
@@ -36,20 +36,20 @@ impl fmt::Display for Repaired {
     }
 }
 
-pub fn repair(path: &Path) -> Result<Repaired, OpenError> {
+pub fn repair(path: &Path) -> Result<RepairOutcome, OpenError> {
     match fs::symlink_metadata(path) {
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Repaired::Absent),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RepairOutcome::Absent),
         Err(source) => return Err(OpenError::Io { what: "look at the database", source }),
     }
     // The connection is closed before anything is moved.
     let found = connect(path).and_then(|conn| damage(&conn, "PRAGMA integrity_check(1)"));
     match found {
-        Ok(None) => Ok(Repaired::Healthy),
+        Ok(None) => Ok(RepairOutcome::Healthy),
         Ok(Some(detail)) | Err(OpenError::Corrupt { detail }) => {
             let to =
                 move_aside(path).map_err(|source| OpenError::Io { what: "move the database", source })?;
-            Ok(Repaired::MovedAside { to, detail })
+            Ok(RepairOutcome::MovedAside { to, detail })
         }
         Err(other) => Err(other),
     }
@@ -59,22 +59,22 @@ pub fn repair(path: &Path) -> Result<Repaired, OpenError> {
 fn move_aside(path: &Path) -> io::Result<PathBuf> {
     let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let aside = format!(".corrupt-{time_ms}");
-    for beside in ["-wal", "-shm"] {
-        let from = with_end(path, beside);
-        let to = with_end(&with_end(path, &aside), beside);
+    for suffix in ["-wal", "-shm"] {
+        let from = with_suffix(path, suffix);
+        let to = with_suffix(&with_suffix(path, &aside), suffix);
         match fs::rename(from, to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    let to = with_end(path, &aside);
+    let to = with_suffix(path, &aside);
     fs::rename(path, &to)?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir)?.sync_all()?;
     Ok(to)
 }
 
-fn with_end(path: &Path, end: &str) -> PathBuf {
+fn with_suffix(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()

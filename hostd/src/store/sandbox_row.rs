@@ -1,10 +1,10 @@
 //! The rows of `sandboxes`, read and written whole.
 
 use super::{
-    error::{Result, StoreError, is_repeated, is_taken},
+    columns::{ColumnReader, exact, int, json, word},
+    error::{Result, StoreError, is_primary_key_violation, is_unique_violation},
     query::{change, one},
     records::{NewSandbox, SandboxRecord, Secret},
-    row::{Fields, exact, int, json, word},
 };
 use crate::core::{Operation, State};
 use protocol::{
@@ -16,7 +16,7 @@ use rusqlite::{Connection, Row, named_params, params};
 pub(super) const SELECT: &str = "SELECT * FROM sandboxes";
 
 pub(super) fn parse(row: &Row<'_>) -> Result<SandboxRecord> {
-    let fields = Fields { row, table: "sandboxes", key: "id" };
+    let fields = ColumnReader { row, table: "sandboxes", key: "id" };
     Ok(SandboxRecord {
         id: fields.sandbox("id")?,
         name: fields.get("name")?,
@@ -39,15 +39,15 @@ pub(super) fn parse(row: &Row<'_>) -> Result<SandboxRecord> {
     })
 }
 
-fn scope(fields: &Fields<'_>) -> Result<Option<SandboxScope>> {
-    let Some(kind) = fields.maybe_word("scope_kind")? else { return Ok(None) };
+fn scope(fields: &ColumnReader<'_>) -> Result<Option<SandboxScope>> {
+    let Some(kind) = fields.maybe_parsed("scope_kind")? else { return Ok(None) };
     let key: String = fields.get("scope_key")?;
-    let key = if key.is_empty() { None } else { Some(fields.word::<Label>("scope_key")?) };
+    let key = if key.is_empty() { None } else { Some(fields.parsed::<Label>("scope_key")?) };
     Ok(Some(SandboxScope { kind, key }))
 }
 
-fn state(fields: &Fields<'_>) -> Result<State> {
-    let operation = match (fields.maybe_word("phase")?, fields.maybe_number("deadline_ms")?) {
+fn state(fields: &ColumnReader<'_>) -> Result<State> {
+    let operation = match (fields.maybe_parsed("phase")?, fields.maybe_number("deadline_ms")?) {
         (Some(phase), Some(deadline_ms)) => Some(Operation { phase, deadline_ms }),
         (None, None) => None,
         (Some(_), None) | (None, Some(_)) => {
@@ -55,8 +55,8 @@ fn state(fields: &Fields<'_>) -> Result<State> {
         }
     };
     Ok(State {
-        goal: fields.word("goal")?,
-        status: fields.word("status")?,
+        goal: fields.parsed("goal")?,
+        status: fields.parsed("status")?,
         operation,
         renewal: fields.maybe_json("renewal")?,
         dozing: fields.get("dozing")?,
@@ -74,7 +74,7 @@ pub(super) fn load(conn: &Connection, id: &SandboxId) -> Result<SandboxRecord> {
 
 pub(super) fn owner_of(conn: &Connection, id: &SandboxId) -> Result<Owner> {
     let sql = "SELECT id, tenant, principal, project FROM sandboxes WHERE id = ?";
-    let parse = |row: &Row<'_>| Fields { row, table: "sandboxes", key: "id" }.owner();
+    let parse = |row: &Row<'_>| ColumnReader { row, table: "sandboxes", key: "id" }.owner();
     one(conn, sql, params![id.as_str()], parse)?.ok_or(StoreError::NotFound)
 }
 
@@ -123,8 +123,8 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
     let inserted = conn.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
     match inserted {
         Ok(_) => {}
-        Err(error) if is_repeated(&error) => return Err(StoreError::Exists),
-        Err(error) if is_taken(&error) => return Err(taken(conn, &record)?),
+        Err(error) if is_primary_key_violation(&error) => return Err(StoreError::Exists),
+        Err(error) if is_unique_violation(&error) => return Err(taken(conn, &record)?),
         Err(error) => return Err(StoreError::sqlite("write a sandbox", error)),
     }
     update(conn, &record)?;
@@ -143,7 +143,7 @@ fn taken(conn: &Connection, record: &SandboxRecord) -> Result<StoreError> {
         scope.kind.as_str(),
         scope_key(scope)
     ];
-    let parse = |row: &Row<'_>| Fields { row, table: "sandboxes", key: "id" }.sandbox("id");
+    let parse = |row: &Row<'_>| ColumnReader { row, table: "sandboxes", key: "id" }.sandbox("id");
     let existing = one(conn, sql, values, parse)?.ok_or(StoreError::NotFound)?;
     Ok(StoreError::ScopeTaken { existing })
 }
@@ -172,7 +172,7 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
         ":renewal": state.renewal.as_ref().map(|renewal| json(renewal, "the renewal")).transpose()?,
         ":dozing": state.dozing,
         ":problem": state.problem.as_ref().map(|problem| json(problem, "the problem")).transpose()?,
-        ":post_mortem": record.post_mortem.as_ref().map(|told| json(told, "the post-mortem")).transpose()?,
+        ":post_mortem": record.post_mortem.as_ref().map(|report| json(report, "the post-mortem")).transpose()?,
         ":attempt": record.attempt,
         ":generation": int(record.generation),
         ":keep_workspace": record.keep_workspace,

@@ -2,12 +2,12 @@
 
 use super::{
     attempts,
+    columns::word,
     error::{During, Result},
     events::{self, NewEvent},
     handle::Store,
     query::{List, all},
     records::{FoundTask, NewSandbox, SandboxRecord},
-    row::word,
     sandbox_row::{self, SELECT, scope_key},
     tasks,
 };
@@ -96,7 +96,7 @@ impl Store {
 
 fn note(conn: &Connection, record: &SandboxRecord, kind: &str) -> Result<()> {
     let data = json!({ "name": record.name, "status": record.state.status });
-    events::add(conn, &NewEvent::ours(record, kind, data)).map(|_| ())
+    events::insert(conn, &NewEvent::of_hostd(record, kind, data)).map(|_| ())
 }
 
 fn list(

@@ -1,11 +1,11 @@
 //! Events of tasks: stored as the frames that go out, many in a row, and each once.
 
 use super::{
+    columns::{int, json, word},
     error::{During, Result, StoreError},
     limits,
     query::change,
     records::TaskRecord,
-    row::{int, json, word},
 };
 use crate::core::{TaskFrames, TaskLine, TaskUpdate, explain_loss, judge};
 use protocol::{TaskPhase, TaskResult, TaskStatus};
@@ -25,7 +25,8 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
     let before_end = if judged.is_some() { &fresh[..fresh.len() - 1] } else { fresh };
     let mut seq = newest_seq(conn)?;
     let mut rows = Rows::of(conn, task);
-    let mut news = News { open_permissions: task.open_permissions.clone(), ..News::default() };
+    let mut update =
+        RecordChanges { open_permissions: task.open_permissions.clone(), ..RecordChanges::default() };
     for line in before_end.iter().chain(&judged) {
         let full = match task.bytes.saturating_add(rows.bytes) {
             bytes if bytes < limits::TASK_OUTPUT_MAX_BYTES || !line.is_output() => None,
@@ -38,12 +39,12 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
         };
         seq += 1;
         rows.push(seq, full.as_ref().unwrap_or(line))?;
-        news.learn(seq, line);
+        update.learn(seq, line);
     }
     rows.write(seq)?;
-    news.bytes = rows.bytes;
+    update.bytes = rows.bytes;
     set_newest_seq(conn, seq)?;
-    news.write(conn, task, newest.number)
+    update.write(conn, task, newest.number)
 }
 
 /// Writes what hostd itself saw of a task, which has no end yet.
@@ -144,7 +145,7 @@ impl<'a> Rows<'a> {
 
 /// What events mean for the record of their task.
 #[derive(Default)]
-struct News<'a> {
+struct RecordChanges<'a> {
     bytes: u64,
     phase: Option<TaskPhase>,
     started_ms: Option<u64>,
@@ -152,7 +153,7 @@ struct News<'a> {
     done: Option<(u64, u64, &'a TaskResult)>,
 }
 
-impl<'a> News<'a> {
+impl<'a> RecordChanges<'a> {
     fn learn(&mut self, seq: u64, line: &'a TaskLine) {
         match &line.update {
             TaskUpdate::None => {}

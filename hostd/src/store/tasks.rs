@@ -1,12 +1,12 @@
 //! Tasks: written down before they start, so that none is lost and one id never runs twice.
 
 use super::{
+    columns::{ColumnReader, int, json, word},
     error::{Result, StoreError},
     handle::Store,
     limits,
     query::{List, all, change, one},
     records::{FoundTask, HASH_UNKNOWN, NewTask, SandboxRecord, Secret, TaskGrant, TaskRecord},
-    row::{Fields, int, json, word},
     sandbox_row::load,
     task_events,
 };
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// From now on runtimed may have it. As it is then: it may have ended meanwhile.
-    pub async fn task_taken(&self, number: i64) -> Result<TaskRecord> {
+    pub async fn mark_task_dispatched(&self, number: i64) -> Result<TaskRecord> {
         self.write("task_taken", move |conn| {
             let sql = "UPDATE tasks SET taken = 1 WHERE number = ? AND done_seq IS NULL";
             change(conn, sql, params![number], WHAT)?;
@@ -92,7 +92,7 @@ impl Store {
     }
 
     /// runtimed has it: what it is told is forgotten here.
-    pub async fn task_given(&self, number: i64) -> Result<TaskRecord> {
+    pub async fn mark_task_accepted(&self, number: i64) -> Result<TaskRecord> {
         let task = self
             .write("task_given", move |conn| {
                 // Given to one that lives: it was not lost with an earlier one.
@@ -102,7 +102,7 @@ impl Store {
             })
             .await?;
         // What it was to do, its environment with it, was overwritten.
-        self.stale().notify_one();
+        self.secrets_overwritten().notify_one();
         Ok(task)
     }
 
@@ -120,7 +120,7 @@ impl Store {
             })
             .await?;
         // What it was to do, its environment with it, was overwritten.
-        self.stale().notify_one();
+        self.secrets_overwritten().notify_one();
         Ok(task)
     }
 
@@ -136,7 +136,7 @@ impl Store {
             })
             .await?;
         // What it was to do, its environment with it, was overwritten.
-        self.stale().notify_one();
+        self.secrets_overwritten().notify_one();
         Ok(task)
     }
 
@@ -154,7 +154,7 @@ impl Store {
                 by_number(conn, number)
             })
             .await?;
-        self.wrote(bytes);
+        self.count_wal_bytes(bytes);
         Ok(task)
     }
 }
@@ -236,7 +236,7 @@ pub(super) fn running(conn: &Connection, sandbox: &SandboxId) -> Result<Option<S
 }
 
 /// The sandbox died under its tasks: whoever ends them says why.
-pub(super) fn died(conn: &Connection, sandbox: &SandboxId, why: &str) -> Result<()> {
+pub(super) fn record_death(conn: &Connection, sandbox: &SandboxId, why: &str) -> Result<()> {
     let sql = "UPDATE tasks SET death = ?2 WHERE sandbox = ?1 AND done_seq IS NULL AND taken = 1";
     change(conn, sql, params![sandbox.as_str(), why], WHAT).map(|_| ())
 }
@@ -255,21 +255,21 @@ fn maybe_by_number(conn: &Connection, number: i64) -> Result<Option<TaskRecord>>
 }
 
 fn parse(row: &Row<'_>) -> Result<TaskRecord> {
-    let fields = Fields { row, table: "tasks", key: "id" };
+    let fields = ColumnReader { row, table: "tasks", key: "id" };
     let request: Option<String> = fields.get("request")?;
     let request = request.map(|_| fields.secret_json("request")).transpose()?;
     Ok(TaskRecord {
         number: fields.get("number")?,
         sandbox: fields.sandbox("sandbox")?,
         owner: fields.owner()?,
-        id: fields.word("id")?,
+        id: fields.parsed("id")?,
         agent: fields.get("agent")?,
         prompt: fields.get("prompt")?,
         request: request.map(Secret),
         request_hash: fields.get("request_hash")?,
-        status: fields.word("status")?,
-        phase: fields.word("phase")?,
-        failure_reason: fields.maybe_word("failure_reason")?,
+        status: fields.parsed("status")?,
+        phase: fields.parsed("phase")?,
+        failure_reason: fields.maybe_parsed("failure_reason")?,
         taken: fields.get("taken")?,
         cancelling: fields.get("cancelling")?,
         followed: fields.number("followed")?,
@@ -287,7 +287,7 @@ fn parse(row: &Row<'_>) -> Result<TaskRecord> {
     })
 }
 
-fn grant(fields: &Fields<'_>) -> Result<Option<TaskGrant>> {
+fn grant(fields: &ColumnReader<'_>) -> Result<Option<TaskGrant>> {
     let key_hash: Option<[u8; 32]> = fields.get("model_key_hash")?;
     let terms = fields.maybe_json("model_terms")?;
     Ok(key_hash.zip(terms).map(|(key_hash, terms)| TaskGrant { key_hash, terms }))

@@ -1,11 +1,11 @@
 //! Tokens: found by their hash; the tokens themselves are nowhere.
 
 use super::{
-    error::{Result, StoreError, is_repeated, is_taken},
+    columns::{ColumnReader, int, word},
+    error::{Result, StoreError, is_primary_key_violation, is_unique_violation},
     handle::Store,
     query::{List, change, one},
     records::TokenRecord,
-    row::{Fields, int, word},
 };
 use protocol::api::Label;
 use rusqlite::{Row, params};
@@ -27,9 +27,11 @@ impl Store {
                 token.revoked_ms.map(int),
             ];
             let inserted = conn.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
-            inserted.map(|_| ()).map_err(|error| match is_repeated(&error) || is_taken(&error) {
-                true => StoreError::Exists,
-                false => StoreError::sqlite("write a token", error),
+            inserted.map(|_| ()).map_err(|error| {
+                match is_primary_key_violation(&error) || is_unique_violation(&error) {
+                    true => StoreError::Exists,
+                    false => StoreError::sqlite("write a token", error),
+                }
             })
         })
         .await
@@ -75,12 +77,12 @@ impl Store {
 }
 
 fn parse(row: &Row<'_>) -> Result<TokenRecord> {
-    let fields = Fields { row, table: "tokens", key: "id" };
+    let fields = ColumnReader { row, table: "tokens", key: "id" };
     Ok(TokenRecord {
         id: fields.get("id")?,
-        tenant: fields.word("tenant")?,
-        principal: fields.word("principal")?,
-        scope: fields.word("scope")?,
+        tenant: fields.parsed("tenant")?,
+        principal: fields.parsed("principal")?,
+        scope: fields.parsed("scope")?,
         created_ms: fields.number("created_ms")?,
         expires_ms: fields.maybe_number("expires_ms")?,
         revoked_ms: fields.maybe_number("revoked_ms")?,

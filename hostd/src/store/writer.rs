@@ -7,12 +7,12 @@
 
 use super::{
     error::{During, Result, StoreError},
+    event_feed::Feed,
+    event_log,
     events::EventFilter,
-    failpoint,
-    feed::Feed,
-    journal::{JournalRoom, fold_beside},
-    limits, log,
+    failpoint, limits,
     task_events::newest_seq,
+    wal::{WalFile, checkpoint_passive},
 };
 use rusqlite::Connection;
 use std::{
@@ -23,12 +23,12 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{error, info};
 
-pub(super) enum Message {
+pub(super) enum WriterMessage {
     Job(Box<dyn Job>),
     /// In one transaction, in this order.
     Jobs(Vec<Box<dyn Job>>),
     /// Fold the write-ahead log in and cut it off, if nobody reads it and the disk has room.
-    Fold(oneshot::Sender<Result<bool>>),
+    TruncateWal(oneshot::Sender<Result<bool>>),
     /// Finish what is queued, take nothing more, and end.
     Close,
 }
@@ -39,28 +39,28 @@ pub(super) trait Job: Send {
     /// Does the work inside a savepoint. Its error, when it failed.
     fn run(&mut self, conn: &Connection) -> std::result::Result<(), StoreError>;
     /// Tells the caller: its own result, or why the whole transaction was lost.
-    fn answer(self: Box<Self>, lost: Option<StoreError>);
+    fn reply(self: Box<Self>, lost: Option<StoreError>);
 }
 
-pub(super) struct Write<T, F> {
+pub(super) struct WriteJob<T, F> {
     name: &'static str,
     work: Option<F>,
     result: Result<T>,
-    reply: oneshot::Sender<Result<T>>,
+    sender: oneshot::Sender<Result<T>>,
 }
 
-impl<T, F> Write<T, F>
+impl<T, F> WriteJob<T, F>
 where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Result<T> + Send + 'static,
 {
-    pub(super) fn job(name: &'static str, work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>) {
-        let (reply, answer) = oneshot::channel();
-        (Box::new(Self { name, work: Some(work), result: Err(StoreError::Broken), reply }), answer)
+    pub(super) fn boxed(name: &'static str, work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>) {
+        let (sender, reply) = oneshot::channel();
+        (Box::new(Self { name, work: Some(work), result: Err(StoreError::Broken), sender }), reply)
     }
 }
 
-impl<T, F> Job for Write<T, F>
+impl<T, F> Job for WriteJob<T, F>
 where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -79,16 +79,16 @@ where
         self.result.as_ref().map(|_| ()).map_err(StoreError::clone)
     }
 
-    fn answer(self: Box<Self>, lost: Option<StoreError>) {
+    fn reply(self: Box<Self>, lost: Option<StoreError>) {
         // The caller may have gone; what it asked for is done all the same.
-        let _ = self.reply.send(lost.map_or(self.result, Err));
+        let _ = self.sender.send(lost.map_or(self.result, Err));
     }
 }
 
 pub(super) struct Writer {
     pub conn: Connection,
-    pub journal: JournalRoom,
-    pub queue: mpsc::Receiver<Message>,
+    pub wal: WalFile,
+    pub queue: mpsc::Receiver<WriterMessage>,
     pub head: watch::Sender<u64>,
     pub feed: Feed,
     /// Whether the last transaction was lost, so that a full disk is said once and not at every try.
@@ -97,13 +97,13 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn run(mut self) {
-        self.journal.keep();
+        self.wal.preallocate();
         while let Some(batch) = self.next_batch() {
             self.write(batch);
         }
-        let folded = match self.journal.cut_off(&self.conn) {
+        let folded = match self.wal.truncate(&self.conn) {
             Ok(true) => Ok(()),
-            Ok(false) => fold_beside(&self.conn),
+            Ok(false) => checkpoint_passive(&self.conn),
             Err(error) => Err(error),
         };
         if let Err(error) = folded {
@@ -121,11 +121,11 @@ impl Writer {
                 false => self.queue.try_recv().ok(),
             };
             match next {
-                Some(Message::Job(job)) => batch.push(job),
-                Some(Message::Jobs(jobs)) => batch.extend(jobs),
+                Some(WriterMessage::Job(job)) => batch.push(job),
+                Some(WriterMessage::Jobs(jobs)) => batch.extend(jobs),
                 // No transaction is open here. Whoever asked may have gone.
-                Some(Message::Fold(reply)) => drop(reply.send(self.journal.cut_off(&self.conn))),
-                Some(Message::Close) => self.queue.close(),
+                Some(WriterMessage::TruncateWal(reply)) => drop(reply.send(self.wal.truncate(&self.conn))),
+                Some(WriterMessage::Close) => self.queue.close(),
                 None => break,
             }
         }
@@ -134,15 +134,15 @@ impl Writer {
 
     /// Writes a batch and answers it. Those who follow go first: who has its answer sees its event.
     fn write(&mut self, mut batch: Vec<Box<dyn Job>>) {
-        self.journal.before_batch(&self.conn);
+        self.wal.before_batch(&self.conn);
         let lost = self.transaction(&mut batch).err();
         match &lost {
             None => self.publish(),
             Some(_) => self.rollback(),
         }
         match &lost {
-            Some(StoreError::Full) => self.journal.did_not_fit(),
-            Some(_) | None => self.journal.keep(),
+            Some(StoreError::Full) => self.wal.on_disk_full(),
+            Some(_) | None => self.wal.preallocate(),
         }
         match (&lost, mem::replace(&mut self.failing, lost.is_some())) {
             (Some(error), false) => error!(error = error as &dyn Error, "writes fail"),
@@ -150,19 +150,19 @@ impl Writer {
             (Some(_), true) | (None, false) => {}
         }
         for job in batch {
-            job.answer(lost.clone());
+            job.reply(lost.clone());
         }
     }
 
     fn transaction(&self, batch: &mut [Box<dyn Job>]) -> Result<()> {
-        self.say("BEGIN IMMEDIATE")?;
+        self.execute("BEGIN IMMEDIATE")?;
         for job in batch.iter_mut() {
             self.run_one(job.as_mut())?;
         }
         for job in batch.iter() {
             failpoint::hit_job(job.name(), "before_commit");
         }
-        self.say("COMMIT")?;
+        self.execute("COMMIT")?;
         for job in batch.iter() {
             failpoint::hit_job(job.name(), "after_commit");
         }
@@ -171,27 +171,27 @@ impl Writer {
 
     /// Fails only when the whole transaction is gone with it.
     fn run_one(&self, job: &mut dyn Job) -> Result<()> {
-        self.say("SAVEPOINT job")?;
+        self.execute("SAVEPOINT job")?;
         match job.run(&self.conn) {
-            Ok(()) => self.say("RELEASE job"),
+            Ok(()) => self.execute("RELEASE job"),
             // Some errors, a full disk among them, make SQLite roll everything back at once.
             Err(error) if self.conn.is_autocommit() => Err(error),
             Err(_) => {
-                self.say("ROLLBACK TO job")?;
-                self.say("RELEASE job")
+                self.execute("ROLLBACK TO job")?;
+                self.execute("RELEASE job")
             }
         }
     }
 
     fn rollback(&self) {
         if !self.conn.is_autocommit()
-            && let Err(error) = self.say("ROLLBACK")
+            && let Err(error) = self.execute("ROLLBACK")
         {
             error!(%error, "could not roll back");
         }
     }
 
-    fn say(&self, sql: &'static str) -> Result<()> {
+    fn execute(&self, sql: &'static str) -> Result<()> {
         let mut statement = self.conn.prepare_cached(sql).during("write to the database")?;
         statement.execute([]).map(|_| ()).during("write to the database")
     }
@@ -204,17 +204,17 @@ impl Writer {
         if *self.head.borrow() == seq {
             return;
         }
-        match self.feed.wanted() {
-            Some(published) => self.feed_from(published, seq),
+        match self.feed.published_if_followed() {
+            Some(published) => self.publish_from(published, seq),
             None => self.feed.skip(seq),
         }
         self.head.send_replace(seq);
     }
 
     /// Gives what was committed to those who follow.
-    fn feed_from(&self, mut published: u64, seq: u64) {
+    fn publish_from(&self, mut published: u64, seq: u64) {
         while published < seq {
-            match log::read(&self.conn, &EventFilter::default(), published) {
+            match event_log::read(&self.conn, &EventFilter::default(), published) {
                 Ok(part) if part.through > published => {
                     published = part.through;
                     self.feed.publish(part.batches, published);

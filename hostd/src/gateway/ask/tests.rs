@@ -1,8 +1,8 @@
 use super::*;
 
-const FREE: Bounded = Bounded { tokens: false, cost: false };
-const TOKENS: Bounded = Bounded { tokens: true, cost: false };
-const COST: Bounded = Bounded { tokens: true, cost: true };
+const FREE: ActiveBudgets = ActiveBudgets { tokens: false, cost: false };
+const TOKENS: ActiveBudgets = ActiveBudgets { tokens: true, cost: false };
+const COST: ActiveBudgets = ActiveBudgets { tokens: true, cost: true };
 
 fn read(call: &Inference, body: &str) -> Result<Asked, BadAsk> {
     Asked::read(call, body.as_bytes(), FREE)

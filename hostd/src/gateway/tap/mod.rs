@@ -13,7 +13,7 @@ mod tests;
 pub use seen::Trouble;
 
 use super::{limits::WHOLE_MAX_BYTES, reckon::reckoned_tokens};
-use crate::models::{Speech, Tokens};
+use crate::models::{ModelApi, TokenUsage};
 use events::Events;
 use seen::Seen;
 
@@ -42,7 +42,7 @@ impl Form {
 }
 
 pub struct Tap {
-    speech: Speech,
+    speech: ModelApi,
     reading: Reading,
     seen: Seen,
     /// All that was passed on.
@@ -59,7 +59,7 @@ enum Reading {
 }
 
 impl Tap {
-    pub fn new(speech: Speech, form: Form) -> Self {
+    pub fn new(speech: ModelApi, form: Form) -> Self {
         let reading = match form {
             Form::Events => Reading::Events(Events::default()),
             Form::Whole => Reading::Whole(Vec::new()),
@@ -92,10 +92,10 @@ impl Tap {
             Reading::Whole(whole) => {
                 let whole = std::mem::take(whole);
                 match speech {
-                    Speech::Messages => messages::whole(seen, &whole),
-                    Speech::Chat => chat::whole(seen, &whole),
-                    Speech::Responses => responses::whole(seen, &whole),
-                    Speech::Generate => generate::whole(seen, &whole),
+                    ModelApi::Messages => messages::whole(seen, &whole),
+                    ModelApi::Chat => chat::whole(seen, &whole),
+                    ModelApi::Responses => responses::whole(seen, &whole),
+                    ModelApi::Generate => generate::whole(seen, &whole),
                 }
             }
             Reading::Nothing => {}
@@ -131,15 +131,15 @@ impl Tap {
     }
 
     /// What was used, as far as one knows: told at the end, else reckoned.
-    pub fn tokens(&self, input_reckoned: u64) -> Tokens {
+    pub fn tokens(&self, input_reckoned: u64) -> TokenUsage {
         let told = self.seen.counts.bounded();
         let Some(input) = told.input else {
             let output = self.output_tokens().max(told.output.unwrap_or(0));
-            return Tokens { input: input_reckoned, output, estimated: true, ..Tokens::default() };
+            return TokenUsage { input: input_reckoned, output, estimated: true, ..TokenUsage::default() };
         };
         // What is told before the end is told of a part.
         let told_all = told.output.filter(|_| self.seen.complete);
-        Tokens {
+        TokenUsage {
             input,
             output: told_all.unwrap_or_else(|| self.output_tokens().max(told.output.unwrap_or(0))),
             cache_read: told.cache_read,
@@ -158,12 +158,12 @@ impl Tap {
     }
 }
 
-fn event_of(speech: Speech, seen: &mut Seen, event: &events::Event<'_>) {
+fn event_of(speech: ModelApi, seen: &mut Seen, event: &events::Event<'_>) {
     match speech {
-        Speech::Messages => messages::event(seen, event.data),
-        Speech::Chat => chat::event(seen, event.data),
-        Speech::Responses => responses::event(seen, event.data),
-        Speech::Generate => generate::event(seen, event.data),
+        ModelApi::Messages => messages::event(seen, event.data),
+        ModelApi::Chat => chat::event(seen, event.data),
+        ModelApi::Responses => responses::event(seen, event.data),
+        ModelApi::Generate => generate::event(seen, event.data),
     }
     if event.is_error && seen.trouble.is_none() {
         let words = String::from_utf8_lossy(event.data).into_owned();

@@ -1,7 +1,7 @@
 //! What is read from answers of each kind, whole, cut up and broken.
 
 use super::{Form, Tap};
-use crate::models::{Speech, Tokens};
+use crate::models::{ModelApi, TokenUsage};
 use proptest::prelude::*;
 
 const MESSAGES: &str = concat!(
@@ -27,31 +27,31 @@ const GENERATE: &str = concat!(
     "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":40,\"candidatesTokenCount\":6,\"thoughtsTokenCount\":10,\"cachedContentTokenCount\":15}}\r\n\r\n",
 );
 
-const STREAMS: [(Speech, &str); 4] = [
-    (Speech::Messages, MESSAGES),
-    (Speech::Chat, CHAT),
-    (Speech::Responses, RESPONSES),
-    (Speech::Generate, GENERATE),
+const STREAMS: [(ModelApi, &str); 4] = [
+    (ModelApi::Messages, MESSAGES),
+    (ModelApi::Chat, CHAT),
+    (ModelApi::Responses, RESPONSES),
+    (ModelApi::Generate, GENERATE),
 ];
 
-fn tokens(input: u64, output: u64, cache: (u64, u64), reasoning: u64) -> Tokens {
-    Tokens { input, output, cache_read: cache.0, cache_write: cache.1, reasoning, estimated: false }
+fn tokens(input: u64, output: u64, cache: (u64, u64), reasoning: u64) -> TokenUsage {
+    TokenUsage { input, output, cache_read: cache.0, cache_write: cache.1, reasoning, estimated: false }
 }
 
-fn reckoned(input: u64, output: u64) -> Tokens {
-    Tokens { input, output, estimated: true, ..Tokens::default() }
+fn reckoned(input: u64, output: u64) -> TokenUsage {
+    TokenUsage { input, output, estimated: true, ..TokenUsage::default() }
 }
 
-fn told(speech: Speech) -> Tokens {
+fn told(speech: ModelApi) -> TokenUsage {
     match speech {
-        Speech::Messages => tokens(25, 15, (1000, 7), 0),
-        Speech::Chat => tokens(40, 9, (60, 0), 4),
-        Speech::Responses => tokens(50, 12, (30, 0), 5),
-        Speech::Generate => tokens(25, 16, (15, 0), 10),
+        ModelApi::Messages => tokens(25, 15, (1000, 7), 0),
+        ModelApi::Chat => tokens(40, 9, (60, 0), 4),
+        ModelApi::Responses => tokens(50, 12, (30, 0), 5),
+        ModelApi::Generate => tokens(25, 16, (15, 0), 10),
     }
 }
 
-fn read(speech: Speech, form: Form, pieces: &[&[u8]]) -> Tap {
+fn read(speech: ModelApi, form: Form, pieces: &[&[u8]]) -> Tap {
     let mut tap = Tap::new(speech, form);
     for piece in pieces {
         tap.read(piece);
@@ -74,19 +74,19 @@ fn usage_is_what_the_provider_tells() {
 fn answers_in_one_piece_tell_the_same() {
     let table = [
         (
-            Speech::Messages,
+            ModelApi::Messages,
             r#"{"type":"message","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":25,"output_tokens":15,"cache_read_input_tokens":1000,"cache_creation_input_tokens":7}}"#,
         ),
         (
-            Speech::Chat,
+            ModelApi::Chat,
             r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens_details":{"reasoning_tokens":4}}}"#,
         ),
         (
-            Speech::Responses,
+            ModelApi::Responses,
             r#"{"status":"completed","error":null,"usage":{"input_tokens":80,"input_tokens_details":{"cached_tokens":30},"output_tokens":12,"output_tokens_details":{"reasoning_tokens":5}}}"#,
         ),
         (
-            Speech::Generate,
+            ModelApi::Generate,
             r#"[{"usageMetadata":{"promptTokenCount":1}},{"usageMetadata":{"promptTokenCount":40,"candidatesTokenCount":6,"thoughtsTokenCount":10,"cachedContentTokenCount":15}}]"#,
         ),
     ];
@@ -103,39 +103,39 @@ fn answers_in_one_piece_tell_the_same() {
 fn an_error_in_the_middle_is_seen() {
     let table = [
         (
-            Speech::Messages,
+            ModelApi::Messages,
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
             ("Overloaded", "overloaded_error"),
         ),
         (
-            Speech::Chat,
+            ModelApi::Chat,
             "data: {\"error\":{\"message\":\"Provider gone\",\"code\":502}}\n\n",
             ("Provider gone", ""),
         ),
         (
-            Speech::Responses,
+            ModelApi::Responses,
             "data: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"Sorry\"}}}\n\n",
             ("Sorry", "server_error"),
         ),
         (
-            Speech::Responses,
+            ModelApi::Responses,
             "event: error\ndata: {\"type\":\"error\",\"code\":\"insufficient_quota\",\"message\":\"Used up\"}\n\n",
             ("Used up", "insufficient_quota"),
         ),
         (
-            Speech::Generate,
+            ModelApi::Generate,
             "data: {\"error\":{\"code\":503,\"message\":\"Busy\",\"status\":\"UNAVAILABLE\"}}\n\n",
             ("Busy", "UNAVAILABLE"),
         ),
-        (Speech::Chat, "event: error\ndata: plain words\n\n", ("plain words", "")),
-        (Speech::Responses, "data: {\"type\":\"response.failed\"}\n\n", ("an error without a message", "")),
+        (ModelApi::Chat, "event: error\ndata: plain words\n\n", ("plain words", "")),
+        (ModelApi::Responses, "data: {\"type\":\"response.failed\"}\n\n", ("an error without a message", "")),
     ];
     for (speech, text, (words, kind)) in table {
         let tap = read(speech, Form::Events, &[text.as_bytes()]);
         let trouble = tap.trouble().expect(text);
         assert_eq!((trouble.words.as_str(), trouble.kind.as_str()), (words, kind), "{text}");
     }
-    let tap = read(Speech::Chat, Form::Whole, &[br#"{"error":{"message":"no"}}"#]);
+    let tap = read(ModelApi::Chat, Form::Whole, &[br#"{"error":{"message":"no"}}"#]);
     assert_eq!(tap.trouble().map(|trouble| trouble.words.as_str()), Some("no"));
 }
 
@@ -144,10 +144,12 @@ fn what_is_cut_is_known_to_be_and_is_reckoned() {
     for (speech, text) in STREAMS {
         // Before the last event but one.
         let end = match speech {
-            Speech::Messages => text.find("event: message_delta"),
-            Speech::Chat => text.find("data: {\"choices\":[{\"index\":0,\"delta\":{},"),
-            Speech::Responses => text.find("event: response.completed"),
-            Speech::Generate => text.find("data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}"),
+            ModelApi::Messages => text.find("event: message_delta"),
+            ModelApi::Chat => text.find("data: {\"choices\":[{\"index\":0,\"delta\":{},"),
+            ModelApi::Responses => text.find("event: response.completed"),
+            ModelApi::Generate => {
+                text.find("data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}")
+            }
         };
         let tap = read(speech, Form::Events, &[&text.as_bytes()[..end.expect("there")]]);
         assert!(!tap.is_complete(), "{speech:?}");
@@ -156,18 +158,18 @@ fn what_is_cut_is_known_to_be_and_is_reckoned() {
         assert!((2..=4).contains(&found.output), "{speech:?}: {found:?}");
     }
     let asked_for_none = CHAT.replace("\"usage\":{\"prompt", "\"other\":{\"prompt");
-    let tap = read(Speech::Chat, Form::Events, &[asked_for_none.as_bytes()]);
+    let tap = read(ModelApi::Chat, Form::Events, &[asked_for_none.as_bytes()]);
     assert!(tap.is_complete());
     assert_eq!(tap.tokens(999), reckoned(999, 2));
 }
 
 #[test]
 fn what_cannot_be_read_is_reckoned_and_not_called_cut() {
-    let tap = read(Speech::Chat, Form::Other, &[&[0; 400]]);
+    let tap = read(ModelApi::Chat, Form::Other, &[&[0; 400]]);
     assert!(tap.is_complete());
     assert_eq!(tap.tokens(7), reckoned(7, 100));
     let long = vec![b' '; super::WHOLE_MAX_BYTES + 1];
-    let tap = read(Speech::Chat, Form::Whole, &[&long]);
+    let tap = read(ModelApi::Chat, Form::Whole, &[&long]);
     assert!(tap.is_complete() && tap.tokens(7).estimated);
 }
 
@@ -184,7 +186,7 @@ fn forms_go_by_the_type() {
     }
 }
 
-fn speeches() -> impl Strategy<Value = (Speech, &'static str)> {
+fn speeches() -> impl Strategy<Value = (ModelApi, &'static str)> {
     proptest::sample::select(STREAMS.to_vec())
 }
 
@@ -235,7 +237,7 @@ proptest! {
 fn an_event_that_is_too_long_leaves_the_end_unknown_and_its_usage_reckoned() {
     let long = "x".repeat(crate::gateway::limits::EVENT_MAX_BYTES);
     let item = format!("data: {{\"type\":\"response.completed\",\"response\":\"{long}\"}}\n\n");
-    let tap = read(Speech::Responses, Form::Events, &[item.as_bytes()]);
+    let tap = read(ModelApi::Responses, Form::Events, &[item.as_bytes()]);
     assert!(tap.is_complete() && tap.trouble().is_none(), "not known to be cut");
     assert_eq!(tap.tokens(7), reckoned(7, 0));
     // One that is long is read all the same.
@@ -243,7 +245,7 @@ fn an_event_that_is_too_long_leaves_the_end_unknown_and_its_usage_reckoned() {
     let done =
         "{\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":2},";
     let item = format!("data: {done}\"output\":\"{text}\"}}}}\n\n");
-    let tap = read(Speech::Responses, Form::Events, &[item.as_bytes()]);
+    let tap = read(ModelApi::Responses, Form::Events, &[item.as_bytes()]);
     assert!(tap.is_complete());
     assert_eq!(tap.tokens(7), tokens(1, 2, (0, 0), 0));
 }
@@ -254,6 +256,6 @@ fn what_is_told_has_a_bound() {
     let huge =
         format!("{{\"input_tokens\":{0},\"output_tokens\":{0},\"cache_read_input_tokens\":{0}}}", u64::MAX);
     let whole = format!("{{\"type\":\"message\",\"content\":[],\"usage\":{huge}}}");
-    let tap = read(Speech::Messages, Form::Whole, &[whole.as_bytes()]);
+    let tap = read(ModelApi::Messages, Form::Whole, &[whole.as_bytes()]);
     assert_eq!(tap.tokens(7), tokens(most, most, (most, 0), 0));
 }

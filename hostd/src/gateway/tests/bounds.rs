@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     gateway::limits::{BODY_MAX_BYTES, CALLS_MAX},
-    models::Bounded,
+    models::ActiveBudgets,
 };
 use http_body_util::BodyExt;
 use hyper::Method;
@@ -52,7 +52,7 @@ async fn refusals_have_the_shape_of_their_dialect() {
         assert!(error.pointer("/error/message").is_some_and(serde_json::Value::is_string), "{error}");
     }
     assert!(front.provider.asked().is_empty());
-    assert!(front.trial.told().iter().all(|told| matches!(told, Told::TurnedAway(_))), "none begins");
+    assert!(front.trial.told().iter().all(|told| matches!(told, Told::RejectedCall(_))), "none begins");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_task_that_waits_for_its_turn_is_told_to_try_again() {
 
 #[tokio::test]
 async fn what_a_budget_cannot_bound_is_refused_in_the_words_of_the_dialect() {
-    let bounded = Bounded { tokens: true, cost: true };
+    let bounded = ActiveBudgets { tokens: true, cost: true };
     let mut front = Front::with(Vec::new(), Setup { bounded, ..Setup::default() }).await;
     let table = [
         ("/openai/v1/responses", r#"{"model":"m","previous_response_id":"r"}"#, "previous_response_id"),
@@ -158,7 +158,7 @@ async fn what_is_refused_is_a_failed_call_of_its_task() {
         .told()
         .into_iter()
         .map(|told| match told {
-            Told::TurnedAway(call) => (call.status, call.model, call.counts),
+            Told::RejectedCall(call) => (call.status, call.model, call.counts),
             other => panic!("{other:?}"),
         })
         .collect();

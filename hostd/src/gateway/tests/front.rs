@@ -7,7 +7,7 @@ use super::{
 use crate::{
     core::Backoff,
     gateway::{Gateway, Leash, desk::Desk, limits::Patience},
-    models::{self, Aim, Bounded, Dialect, ProviderKey},
+    models::{self, ActiveBudgets, CallTarget, Dialect, ProviderKey},
     outside::Outside,
 };
 use bytes::Bytes;
@@ -47,7 +47,7 @@ pub struct Setup {
     pub dialect: Option<Dialect>,
     pub max_output_tokens: Option<u64>,
     pub output_budget: Option<u64>,
-    pub bounded: Bounded,
+    pub bounded: ActiveBudgets,
     /// The turn of the task does not come.
     pub waits: bool,
     pub patience: Option<Patience>,
@@ -74,7 +74,7 @@ impl Front {
         let dialect = setup.dialect.unwrap_or(Dialect::Anthropic);
         let key = Some(ProviderKey(KEY.to_owned()));
         let told = models::Provider { name: "fake".to_owned(), dialect, base_url, key };
-        let aim = Aim { provider: Arc::new(told), model: "real-model".to_owned(), price: None };
+        let aim = CallTarget { provider: Arc::new(told), model: "real-model".to_owned(), price: None };
         let trial = Trial::new(aim, &setup);
         let outside = Outside::of_this_host();
         let patience = setup.patience.unwrap_or_else(patience);

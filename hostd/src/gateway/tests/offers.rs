@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     gateway::{Gateway, NoOffer, Offer, desk::Desk, limits::LIST_MAX_BYTES},
-    models::{self, Aim, Dialect, ProviderKey},
+    models::{self, CallTarget, Dialect, ProviderKey},
     outside::Outside,
 };
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn offer(dialect: Dialect, base_url: &str) -> Result<Offer, NoOffer> {
     let key = Some(ProviderKey(KEY.to_owned()));
     let (name, base_url) = ("fake".to_owned(), base_url.to_owned());
     let provider = models::Provider { name, dialect, base_url, key };
-    let aim = Aim { provider: Arc::new(provider.clone()), model: "m".to_owned(), price: None };
+    let aim = CallTarget { provider: Arc::new(provider.clone()), model: "m".to_owned(), price: None };
     let outside = Outside::of_this_host();
     let gateway = Gateway::at(Desk::Trial(Trial::new(aim, &Setup::default())), outside, patience());
     gateway.offer(&provider).await

@@ -5,7 +5,7 @@ use super::{
     provider::{Act, chunk, last_chunk, say, stream, whole},
     trial::{PLACEHOLDER, Told},
 };
-use crate::models::{Dialect, Tokens};
+use crate::models::{Dialect, TokenUsage};
 use http_body_util::BodyExt;
 use hyper::Method;
 
@@ -18,8 +18,8 @@ const MESSAGE: &str =
     r#"{"type":"message","content":[],"usage":{"input_tokens":3,"output_tokens":4},"x":"é"}"#;
 const ASK: &str = r#"{"model":"alias","max_tokens":100,"messages":[ ]}"#;
 
-fn tokens(input: u64, output: u64) -> Option<Tokens> {
-    Some(Tokens { input, output, ..Tokens::default() })
+fn tokens(input: u64, output: u64) -> Option<TokenUsage> {
+    Some(TokenUsage { input, output, ..TokenUsage::default() })
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn to_count_tokens_uses_none() {
     assert_eq!(answer.text, r#"{"input_tokens":2095}"#);
     assert_eq!(front.provider.asked()[0].line, "POST /v9/messages/count_tokens HTTP/1.1");
     let end = front.trial.end().await;
-    assert_eq!((end.tokens, end.outcome.is_ok()), (Some(Tokens::default()), true));
+    assert_eq!((end.tokens, end.outcome.is_ok()), (Some(TokenUsage::default()), true));
     let answer = front.post("/anthropic/v1/messages/count_tokens", ASK).await;
     assert_eq!(answer.status.as_u16(), 404);
     let end = front.trial.end().await;

@@ -7,7 +7,7 @@ use crate::{
         route::Inference,
         serve::read,
     },
-    models::Bounded,
+    models::ActiveBudgets,
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -26,7 +26,8 @@ fn who_leaves_takes_nothing_back_that_is_still_in_use() {
         let (go, gone) = mpsc::sync_channel::<()>(0);
         let busy = spawn_blocking(move || gone.recv());
         let body = Bytes::from(vec![b' '; READ_AT_ONCE_MAX_BYTES + 1]);
-        let reading = read(&Inference::Messages, &body, Bounded::default(), (place, room)).now_or_never();
+        let reading =
+            read(&Inference::Messages, &body, ActiveBudgets::default(), (place, room)).now_or_never();
         assert!(reading.is_none(), "the agent leaves before it is read");
         let more = || places.take(&sandbox).expect("free").room().grow(1);
         assert!(more().is_err(), "the body is still there");

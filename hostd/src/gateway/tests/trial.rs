@@ -1,7 +1,7 @@
 //! Sits at the desk, lets through what he was told to, and writes down what he is told.
 
 use super::front::Setup;
-use crate::models::{Aim, Ask, Bounded, End, Fault, Refused, TurnedAway};
+use crate::models::{ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Fault, RejectedCall};
 use std::{
     sync::{
         Arc, Mutex,
@@ -17,21 +17,21 @@ pub const PLACEHOLDER: &str = "slw-placeholder";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
-    Began(Ask),
+    Began(CallParams),
     Retrying { attempt: u32, fault: Fault, wait_ms: u64 },
     Streamed(u64),
     HeardOut,
-    Ended(End),
+    Ended(CallReport),
     Dropped,
-    TurnedAway(TurnedAway),
+    RejectedCall(RejectedCall),
 }
 
 pub struct Trial {
-    pub aim: Aim,
+    pub aim: CallTarget,
     /// The most that may be answered, told with the call and when it streams.
     pub max_output_tokens: Option<u64>,
     pub output_budget: Option<u64>,
-    pub bounded: Bounded,
+    pub bounded: ActiveBudgets,
     waits: bool,
     /// The end of the task.
     pub over: CancellationToken,
@@ -42,7 +42,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    pub fn new(aim: Aim, setup: &Setup) -> Arc<Self> {
+    pub fn new(aim: CallTarget, setup: &Setup) -> Arc<Self> {
         let (told, more) = (Mutex::default(), Notify::new());
         let over = CancellationToken::new();
         let Setup { max_output_tokens, output_budget, bounded, waits, .. } = *setup;
@@ -50,11 +50,11 @@ impl Trial {
         Arc::new(Self { aim, max_output_tokens, output_budget, bounded, waits, over, told, sent, more })
     }
 
-    pub fn in_its_turn(&self) -> Result<(), Refused> {
-        if self.waits { Err(Refused::Waits) } else { Ok(()) }
+    pub fn in_its_turn(&self) -> Result<(), CallRefusal> {
+        if self.waits { Err(CallRefusal::Waits) } else { Ok(()) }
     }
 
-    pub fn bounded(&self) -> Bounded {
+    pub fn bounded(&self) -> ActiveBudgets {
         self.bounded
     }
 
@@ -62,9 +62,9 @@ impl Trial {
         key == PLACEHOLDER
     }
 
-    pub fn aim(&self, model: &str) -> Result<Aim, Refused> {
+    pub fn aim(&self, model: &str) -> Result<CallTarget, CallRefusal> {
         match model {
-            "none" => Err(Refused::Model { model: model.to_owned(), there_are: self.models() }),
+            "none" => Err(CallRefusal::Model { model: model.to_owned(), available: self.models() }),
             _ => Ok(self.aim.clone()),
         }
     }
@@ -73,16 +73,16 @@ impl Trial {
         vec!["alias".to_owned(), "other".to_owned()]
     }
 
-    pub fn begin(self: &Arc<Self>, ask: Ask) -> Result<TrialCall, Refused> {
+    pub fn begin(self: &Arc<Self>, ask: CallParams) -> Result<TrialCall, CallRefusal> {
         if self.output_budget == Some(0) {
-            return Err(Refused::Budget("the budget of the task is used up".to_owned()));
+            return Err(CallRefusal::Budget("the budget of the task is used up".to_owned()));
         }
         self.tell(Told::Began(ask));
         Ok(TrialCall { trial: self.clone(), ended: false })
     }
 
-    pub fn turned_away(&self, call: TurnedAway) {
-        self.tell(Told::TurnedAway(call));
+    pub fn turned_away(&self, call: RejectedCall) {
+        self.tell(Told::RejectedCall(call));
     }
 
     fn tell(&self, told: Told) {
@@ -108,7 +108,7 @@ impl Trial {
         timeout(Duration::from_secs(30), ended).await.expect("a call ends")
     }
 
-    pub async fn end(&self) -> End {
+    pub async fn end(&self) -> CallReport {
         match self.last().await {
             Told::Ended(end) => end,
             other => panic!("no end: {other:?}"),
@@ -138,11 +138,11 @@ impl TrialCall {
         self.trial.tell(Told::Retrying { attempt, fault: fault.clone(), wait_ms });
     }
 
-    pub fn streamed(&self, output_tokens: u64) -> Result<(), Refused> {
+    pub fn streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
         self.trial.tell(Told::Streamed(output_tokens));
         match self.trial.output_budget {
             Some(budget) if output_tokens > budget => {
-                Err(Refused::Budget("the budget of the task is used up".to_owned()))
+                Err(CallRefusal::Budget("the budget of the task is used up".to_owned()))
             }
             Some(_) | None => Ok(()),
         }
@@ -152,7 +152,7 @@ impl TrialCall {
         self.trial.tell(Told::HeardOut);
     }
 
-    pub fn ended(mut self, end: End) {
+    pub fn ended(mut self, end: CallReport) {
         self.ended = true;
         self.trial.tell(Told::Ended(end));
     }

@@ -9,7 +9,7 @@ use crate::{
         fake::{FakeContainer, FakeDriver, Faults},
     },
     reconcile::{Fleet, FleetError, SandboxCommand, Timing},
-    store::{Change, EventFilter, EventRecord, SandboxRecord},
+    store::{EventFilter, EventRecord, SandboxRecord, SandboxUpdate},
 };
 use protocol::api::{DeathCause, IdlePolicy, Problem, ProblemCode, SandboxId, SandboxSpec, SandboxStatus};
 use serde_json::{Value, json};
@@ -338,10 +338,10 @@ async fn one_in_another_pid_namespace_is_refused_left_alone_and_taken_up_again()
     refused(fixture.fleet.wake(&fixture.id).await.map(drop));
     refused(fixture.fleet.control(&fixture.id).await.map(drop));
     // What is changed of its row meanwhile does not make it reachable.
-    let change = Change { name: Some("other".to_owned()), ..Change::default() };
+    let change = SandboxUpdate { name: Some("other".to_owned()), ..SandboxUpdate::default() };
     fixture
         .fleet
-        .publish_change(fixture.fleet.store().change_sandbox(&fixture.id, change, 5).await.expect("written"));
+        .publish_change(fixture.fleet.store().update_sandbox(&fixture.id, change, 5).await.expect("written"));
     let record = fixture.fleet.record(&fixture.id).await.expect("a record");
     assert!(record.name == "other" && record.other_pid_namespace && record.state.is_up(), "{record:?}");
     assert_eq!(fixture.driver.container(&fixture.id), Some(FakeContainer::Running { frozen: false }));

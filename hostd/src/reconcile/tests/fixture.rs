@@ -3,7 +3,7 @@
 use crate::{
     agents::Agents,
     core::{Bounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions},
-    disk_room::DiskRoom,
+    disk_space::DiskSpace,
     driver::{Drivers, fake::FakeDriver},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
@@ -61,8 +61,8 @@ pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing
 }
 
 /// A disk that is never full, and on which nothing is set aside.
-pub(crate) fn endless(directory: &Path) -> DiskRoom {
-    DiskRoom::with(directory, DiskThresholds { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
+pub(crate) fn endless(directory: &Path) -> DiskSpace {
+    DiskSpace::with(directory, DiskThresholds { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
 }
 
 /// With names that nobody has.

@@ -4,7 +4,7 @@
 use super::fixture::{new_sandbox, open, patient};
 use crate::{
     driver::fake::FakeDriver,
-    models::{Ask, End, Fault, Grant, GrantWish, Refused, Speech},
+    models::{CallParams, CallRefusal, CallReport, Fault, Grant, GrantRequest, ModelApi},
     reconcile::Fleet,
     store::{
         NewTask, Secret, TaskBegun, TaskRecord,
@@ -41,7 +41,7 @@ async fn running(budget: Option<TaskBudget>) -> TaskFixture {
     fleet.models().put_provider("openai", &spec).await.expect("a good provider");
     let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;
     let tenant = Label::parse("t").expect("a label");
-    let wish = GrantWish { tenant: &tenant, model: None, dialects: &[Dialect::Openai], budget };
+    let wish = GrantRequest { tenant: &tenant, model: None, dialects: &[Dialect::Openai], budget };
     let granted = fleet.models().grant(wish).await.expect("granted");
     let mut new = NewTask { sandbox, grant: Some(granted.row), ..new_task("t1") };
     new.request = Secret(protocol::TaskRequest { id: TaskId::parse("t1").ok(), ..new.request.0 });
@@ -49,7 +49,7 @@ async fn running(budget: Option<TaskBudget>) -> TaskFixture {
     let key = granted.key;
     let claimed = async {
         loop {
-            match fleet.models().claim(&sandbox, &key) {
+            match fleet.models().authenticate(&sandbox, &key) {
                 Some(grant) => return grant,
                 None => sleep(Duration::from_millis(2)).await,
             }
@@ -72,7 +72,7 @@ impl TaskFixture {
         };
         let task = timeout(PATIENCE, done).await.expect("it ends");
         let closed = async {
-            while self.fleet.models().claim(&self.sandbox, &self.key).is_some() {
+            while self.fleet.models().authenticate(&self.sandbox, &self.key).is_some() {
                 sleep(Duration::from_millis(2)).await;
             }
         };
@@ -82,9 +82,9 @@ impl TaskFixture {
     }
 }
 
-fn refused() -> End {
+fn refused() -> CallReport {
     let fault = Fault { status: Some(401), message: "wrong key".to_owned(), permanent: true };
-    End {
+    CallReport {
         attempt: 1,
         status: Some(401),
         tokens: None,
@@ -97,7 +97,7 @@ fn refused() -> End {
 #[tokio::test]
 async fn a_key_opens_when_runtimed_has_begun_with_its_task() {
     let fixture = running(None).await;
-    let turn = timeout(PATIENCE, fixture.grant.in_its_turn()).await.expect("in time");
+    let turn = timeout(PATIENCE, fixture.grant.wait_until_begun()).await.expect("in time");
     assert_eq!(turn, Ok(()));
     fixture.driver.end_tasks();
     fixture.done().await;
@@ -106,8 +106,8 @@ async fn a_key_opens_when_runtimed_has_begun_with_its_task() {
 #[tokio::test]
 async fn a_refusal_for_good_ends_the_task_at_once() {
     let fixture = running(None).await;
-    let aim = fixture.grant.aim(Speech::Chat, "m").expect("a model");
-    let call = fixture.grant.begin(&aim, Ask::default()).expect("allowed");
+    let aim = fixture.grant.target(ModelApi::Chat, "m").expect("a model");
+    let call = fixture.grant.begin(&aim, CallParams::default()).expect("allowed");
     call.ended(refused()).await;
     let task = fixture.done().await;
     assert_eq!((task.status, task.failure_reason), (TaskStatus::Failed, Some(FailureReason::ModelFailed)));
@@ -127,8 +127,8 @@ async fn a_refusal_that_could_not_be_written_down_is_not_forgotten() {
     const WHILE: Duration = Duration::from_millis(100);
     for ends_by_itself in [false, true] {
         let fixture = running(None).await;
-        let aim = fixture.grant.aim(Speech::Chat, "m").expect("a model");
-        let call = fixture.grant.begin(&aim, Ask::default()).expect("allowed");
+        let aim = fixture.grant.target(ModelApi::Chat, "m").expect("a model");
+        let call = fixture.grant.begin(&aim, CallParams::default()).expect("allowed");
         no_room_for(fixture.fleet.store(), MODELS, true).await;
         call.ended(refused()).await;
         if ends_by_itself {
@@ -145,9 +145,9 @@ async fn a_refusal_that_could_not_be_written_down_is_not_forgotten() {
 async fn a_budget_that_is_used_up_ends_the_task_at_once() {
     let budget = TaskBudget { requests: Some(1), ..TaskBudget::default() };
     let fixture = running(Some(budget)).await;
-    let aim = fixture.grant.aim(Speech::Chat, "m").expect("a model");
-    let _call = fixture.grant.begin(&aim, Ask::default()).expect("allowed");
-    assert!(matches!(fixture.grant.begin(&aim, Ask::default()), Err(Refused::Budget(_))));
+    let aim = fixture.grant.target(ModelApi::Chat, "m").expect("a model");
+    let _call = fixture.grant.begin(&aim, CallParams::default()).expect("allowed");
+    assert!(matches!(fixture.grant.begin(&aim, CallParams::default()), Err(CallRefusal::Budget(_))));
     let task = fixture.done().await;
     assert_eq!((task.status, task.failure_reason), (TaskStatus::Failed, Some(FailureReason::BudgetExceeded)));
 }

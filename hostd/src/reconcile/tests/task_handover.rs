@@ -26,7 +26,7 @@ async fn end(runtimed_has_it: bool) -> TaskRecord {
     let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;
     let new = NewTask { sandbox, agent: "opencode".to_owned(), ..new_task("t1") };
     let TaskBegun::New(task) = fleet.store().begin_task(new).await.expect("written") else { panic!("new") };
-    fleet.store().task_taken(task.number).await.expect("written");
+    fleet.store().mark_task_dispatched(task.number).await.expect("written");
     fleet.close().await;
     let fleet = open(&driver, dir.path(), patient(IDLE_MS)).await;
     let done = async {

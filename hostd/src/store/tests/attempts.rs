@@ -23,14 +23,14 @@ async fn attempts_are_numbered_and_the_first_end_counts() {
     assert_eq!(third, 3);
 
     let found = store.attempts(&id, None, 10).await.unwrap();
-    let told: Vec<_> =
+    let attempts: Vec<_> =
         found.iter().map(|a| (a.attempt, a.relation, a.state, a.started_ms, a.ended_ms)).collect();
     let expected = [
         (3, AttemptRelation::Start, AttemptState::Open, 7, None),
         (2, AttemptRelation::Restart, AttemptState::Failed, 5, Some(6)),
         (1, AttemptRelation::Create, AttemptState::Succeeded, 1_000, Some(3)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(attempts, expected);
     assert_eq!((found[2].handle.clone(), found[2].problem.clone()), (Some(handle), None));
     assert_eq!((*found[1].blueprint).clone(), other);
     assert_eq!(found[1].problem, Some(problem()));

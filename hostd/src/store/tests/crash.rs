@@ -5,8 +5,8 @@ use crate::{
     core::{Bounds, Spent, TaskEnding, Transition, Verdict},
     driver::Handle,
     store::{
-        CallEnd, Claim, EventFilter, ExecEnd, ExecRecord, Key, ProviderRecord, Store, TaskBegun, TokenRecord,
-        data_of, failpoint,
+        CallEnd, EventFilter, ExecEnd, ExecRecord, IdempotencyClaim, IdempotencyKey, ProviderRecord, Store,
+        TaskBegun, TokenRecord, failpoint, frame_data,
     },
 };
 use protocol::{
@@ -18,9 +18,9 @@ use std::{fs, os::unix::process::ExitStatusExt, path::Path, process::Command};
 
 const DIR: &str = "SLIPWAY_STORE_TEST_DIR";
 
-fn key() -> Key {
+fn key() -> IdempotencyKey {
     let (tenant, principal) = (super::label("acme"), super::label("ann"));
-    Key { tenant, principal, route: "POST /x".to_owned(), key: "k".to_owned() }
+    IdempotencyKey { tenant, principal, route: "POST /x".to_owned(), key: "k".to_owned() }
 }
 
 fn exec() -> ExecRecord {
@@ -44,7 +44,7 @@ async fn write_everything(store: &Store) {
     let attempt = store.begin_attempt(&id(1), AttemptRelation::Start, blueprint().into(), 2).await.unwrap();
     store.attempt_launched(&id(1), attempt, Handle(json!(7)), 3).await.unwrap();
     store.end_attempt(&id(1), attempt, None, 4).await.unwrap();
-    store.move_sandbox(&id(1), Transition::Reached, 5).await.unwrap();
+    store.transition_sandbox(&id(1), Transition::Reached, 5).await.unwrap();
     store.begin_exec(exec()).await.unwrap();
     let end = ExecEnd { exit: Exit::Exited { code: 0 }, hints: vec![], ended_ms: 6 };
     store.end_exec(&id(1), &exec().id, end).await.unwrap();
@@ -52,8 +52,8 @@ async fn write_everything(store: &Store) {
     let event = Event { cursor: Cursor { epoch: 1, seq: 1 }, time_ms: 7, fact };
     store.append_events(&id(1), vec![event]).await.unwrap();
     let TaskBegun::New(task) = store.begin_task(new_task("t1")).await.unwrap() else { panic!("it is new") };
-    store.task_taken(task.number).await.unwrap();
-    store.task_given(task.number).await.unwrap();
+    store.mark_task_dispatched(task.number).await.unwrap();
+    store.mark_task_accepted(task.number).await.unwrap();
     store.append_task(task.number, lines(1..=3)).await.unwrap();
     let call = ModelCall { call: 1, ..ModelCall::default() };
     let used = Spent { requests: 1, ..Spent::default() };
@@ -117,14 +117,14 @@ async fn writes_there(store: &Store) -> usize {
         !store.providers().await.unwrap().is_empty(),
         !store.budgets(8).await.unwrap().is_empty(),
         store.token_by_hash(&[1; 32]).await.unwrap().is_some(),
-        claim != Claim::New,
-        matches!(claim, Claim::Replay { .. }),
+        claim != IdempotencyClaim::New,
+        matches!(claim, IdempotencyClaim::Replay { .. }),
     ];
     let count = there.iter().take_while(|there| **there).count();
     assert!(there[count..].iter().all(|there| !there), "a later write is there: {there:?}");
     // A move, an attempt and their events came together.
     let part = store.log(EventFilter::default(), 0).await.unwrap();
-    let events: usize = part.batches.iter().map(|batch| data_of(&batch.frames).count()).sum();
+    let events: usize = part.batches.iter().map(|batch| frame_data(&batch.frames).count()).sum();
     let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 12, 12, 12, 13, 13, 13, 13, 13, 13];
     assert_eq!((events, part.through), (expected[count], expected[count] as u64), "{there:?}");
     count
@@ -188,7 +188,7 @@ async fn a_copy_of_the_files_mid_life_has_all_that_was_answered() {
     for number in 2..200 {
         insert(&store, new_sandbox(number, None)).await;
     }
-    let record = store.move_sandbox(&id, Transition::Reached, 5).await.unwrap();
+    let record = store.transition_sandbox(&id, Transition::Reached, 5).await.unwrap();
     let copy = tempfile::tempdir().unwrap();
     for name in ["slipway.db", "slipway.db-wal"] {
         fs::copy(dir.path().join(name), copy.path().join(name)).unwrap();

@@ -1,5 +1,5 @@
 use super::{blueprint, kinds, with_one};
-use crate::store::{Begun, EventFilter, ExecEnd, ExecRecord, Store, StoreError};
+use crate::store::{EventFilter, ExecBegun, ExecEnd, ExecRecord, Store, StoreError};
 use protocol::{
     Cursor, Event, ExecId, Exit, Fact, Hint,
     api::{AttemptRelation, SandboxId},
@@ -46,10 +46,10 @@ async fn begin(store: &Store, sandbox: SandboxId, id: &str, started_ms: u64) -> 
         exit: None,
         hints: vec![],
     };
-    assert_eq!(store.begin_exec(exec.clone()).await.unwrap(), Begun::New);
-    assert_eq!(store.begin_exec(exec.clone()).await.unwrap(), Begun::Same(Box::new(exec.clone())));
+    assert_eq!(store.begin_exec(exec.clone()).await.unwrap(), ExecBegun::New);
+    assert_eq!(store.begin_exec(exec.clone()).await.unwrap(), ExecBegun::Same(Box::new(exec.clone())));
     let other = ExecRecord { request_hash: [8; 32], ..exec.clone() };
-    assert_eq!(store.begin_exec(other).await.unwrap(), Begun::Conflict);
+    assert_eq!(store.begin_exec(other).await.unwrap(), ExecBegun::Conflict);
     exec.id
 }
 
@@ -103,7 +103,7 @@ async fn an_end_in_the_log_ends_the_exec() {
     // A later word on it changes nothing.
     let other = ExecEnd { exit: Exit::Cancelled, hints: vec![], ended_ms: 40 };
     store.end_exec(&id, &exec, other).await.unwrap();
-    assert_eq!(store.lose_execs(&id, 50).await.unwrap(), 0);
+    assert_eq!(store.mark_execs_lost(&id, 50).await.unwrap(), 0);
     assert_eq!(exit_of(&store, &id, &exec).await, Some(Exit::Exited { code: 3 }));
 }
 
@@ -142,8 +142,8 @@ async fn execs_are_paged_newest_first() {
     assert_eq!(names(store.execs(&id, None, 2).await.unwrap()), ["c", "a"]);
     let after = ExecId::parse("a").unwrap();
     assert_eq!(names(store.execs(&id, Some(&after), 2).await.unwrap()), ["b"]);
-    let nobody = ExecEnd { exit: Exit::Lost, hints: vec![], ended_ms: 1 };
-    let missing = store.end_exec(&id, &ExecId::parse("z").unwrap(), nobody).await;
+    let missing = ExecEnd { exit: Exit::Lost, hints: vec![], ended_ms: 1 };
+    let missing = store.end_exec(&id, &ExecId::parse("z").unwrap(), missing).await;
     assert!(matches!(missing, Err(StoreError::NotFound)));
 }
 
@@ -153,7 +153,7 @@ async fn events_are_filtered() {
     let mut other = super::new_sandbox(2, None);
     other.owner.tenant = super::label("other");
     super::insert(&store, other).await;
-    store.note(&id, "limit.memory", json!({ "mb": 5 }), 9).await.unwrap();
+    store.record_event(&id, "limit.memory", json!({ "mb": 5 }), 9).await.unwrap();
     store.append_events(&id, vec![event(1, 1, 10, boot())]).await.unwrap();
     let kinds = |kinds: &[&str]| EventFilter {
         kinds: kinds.iter().map(|k| (*k).to_owned()).collect(),
@@ -171,8 +171,8 @@ async fn events_are_filtered() {
         let found = store.events(filter.clone(), 0, 10).await.unwrap();
         assert_eq!(found.iter().map(|event| event.seq).collect::<Vec<_>>(), expected, "{filter:?}");
     }
-    let nobody = store.note(&super::id(9), "x", json!({}), 1).await;
-    assert!(matches!(nobody, Err(StoreError::NotFound)));
+    let missing = store.record_event(&super::id(9), "x", json!({}), 1).await;
+    assert!(matches!(missing, Err(StoreError::NotFound)));
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn the_head_wakes_who_waits_for_more() {
     let (_dir, store, id) = with_one().await;
     let mut head = store.head();
     head.mark_unchanged();
-    let (noted, woken) = tokio::join!(store.note(&id, "x", json!({}), 1), head.changed());
+    let (noted, woken) = tokio::join!(store.record_event(&id, "x", json!({}), 1), head.changed());
     noted.unwrap();
     woken.unwrap();
     assert_eq!(*head.borrow(), 2);

@@ -1,17 +1,17 @@
 //! What the store promises, tried on real files.
 
+mod api_rows;
 mod attempts;
-mod calls;
 mod crash;
-mod disk;
+mod database_file;
 mod events;
-mod files;
 mod fixture;
-mod links;
-mod models;
-mod moves;
+mod model_calls;
+mod preview_links;
 mod scopes;
 mod tasks;
+mod transitions;
+mod writer;
 
 use fixture::{SECRET, blueprint, empty, insert, kinds, lines, new_sandbox, owner, problem, status_line};
 pub(crate) use fixture::{id, label, new_task, no_room_for, with_one};

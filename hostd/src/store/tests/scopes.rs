@@ -5,7 +5,7 @@ use crate::{
 };
 use protocol::api::{AttemptRelation, SandboxScope, ScopeKind};
 
-fn shared() -> SandboxScope {
+fn inner() -> SandboxScope {
     SandboxScope { kind: ScopeKind::SharedProjectUser, key: None }
 }
 
@@ -15,7 +15,7 @@ fn conversation(key: &str) -> SandboxScope {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_fifty_at_once_one_gets_the_scope() {
-    for scope in [shared(), conversation("c1")] {
+    for scope in [inner(), conversation("c1")] {
         let (_dir, store) = empty();
         let tasks: Vec<_> = (1..=50)
             .map(|number| {
@@ -43,29 +43,29 @@ async fn of_fifty_at_once_one_gets_the_scope() {
 #[tokio::test]
 async fn a_destroyed_sandbox_frees_its_scope() {
     let (_dir, store) = empty();
-    insert(&store, new_sandbox(1, Some(shared()))).await;
+    insert(&store, new_sandbox(1, Some(inner()))).await;
     store
-        .move_sandbox(&id(1), Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 2)
+        .transition_sandbox(&id(1), Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 2)
         .await
         .unwrap();
-    let early = store.insert_sandbox(new_sandbox(2, Some(shared())), AttemptRelation::Create).await;
+    let early = store.insert_sandbox(new_sandbox(2, Some(inner())), AttemptRelation::Create).await;
     assert!(matches!(early, Err(StoreError::ScopeTaken { existing }) if existing == id(1)));
-    store.move_sandbox(&id(1), Transition::Reached, 3).await.unwrap();
-    insert(&store, new_sandbox(2, Some(shared()))).await;
+    store.transition_sandbox(&id(1), Transition::Reached, 3).await.unwrap();
+    insert(&store, new_sandbox(2, Some(inner()))).await;
 }
 
 #[tokio::test]
 async fn other_owners_kinds_and_keys_are_other_scopes() {
     let (_dir, store) = empty();
     let mut all = vec![
-        new_sandbox(1, Some(shared())),
+        new_sandbox(1, Some(inner())),
         new_sandbox(2, Some(conversation("c1"))),
         new_sandbox(3, Some(conversation("c2"))),
         new_sandbox(4, None),
         new_sandbox(5, None),
     ];
     for number in 6..=8 {
-        all.push(new_sandbox(number, Some(shared())));
+        all.push(new_sandbox(number, Some(inner())));
     }
     all[5].owner.tenant = label("other");
     all[6].owner.principal = label("bob");

@@ -3,27 +3,27 @@
 use super::{SECRET, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
     core::{Goal, TaskEnding, TaskLine, Transition},
-    store::{EventFilter, Following, Store, StoreError, TaskBegun, TaskRecord, Topic, data_of, limits},
+    store::{EventFilter, Store, StoreError, Subscription, TaskBegun, TaskRecord, Topic, frame_data, limits},
 };
 use proptest::prelude::*;
 use protocol::{TaskPhase, TaskStatus, api::TaskEventView};
 use std::collections::VecDeque;
 
-async fn begun(store: &Store, name: &str) -> TaskRecord {
+async fn begin_task(store: &Store, name: &str) -> TaskRecord {
     match store.begin_task(new_task(name)).await.unwrap() {
         TaskBegun::New(task) => *task,
         other => panic!("{other:?}"),
     }
 }
 
-async fn taken(store: &Store, name: &str) -> TaskRecord {
-    let task = begun(store, name).await;
-    store.task_taken(task.number).await.unwrap();
-    store.task_given(task.number).await.unwrap()
+async fn accepted_task(store: &Store, name: &str) -> TaskRecord {
+    let task = begin_task(store, name).await;
+    store.mark_task_dispatched(task.number).await.unwrap();
+    store.mark_task_accepted(task.number).await.unwrap()
 }
 
 fn views(bytes: &[u8]) -> Vec<TaskEventView> {
-    data_of(bytes).map(|data| serde_json::from_slice(data).unwrap()).collect()
+    frame_data(bytes).map(|data| serde_json::from_slice(data).unwrap()).collect()
 }
 
 /// All events of a task that the log has.
@@ -43,7 +43,7 @@ async fn logged(store: &Store, task: &TaskRecord) -> Vec<TaskEventView> {
 #[tokio::test]
 async fn the_same_task_begins_once() {
     let (_dir, store, _) = with_one().await;
-    let task = begun(&store, "t1").await;
+    let task = begin_task(&store, "t1").await;
     assert_eq!((task.status, task.phase), (TaskStatus::Queued, TaskPhase::Queued));
     assert_eq!(store.begin_task(new_task("t1")).await.unwrap(), TaskBegun::Same(Box::new(task)));
     let other = crate::store::NewTask { request_hash: [8; 32], ..new_task("t1") };
@@ -56,7 +56,7 @@ async fn the_same_task_begins_once() {
 async fn so_many_tasks_wait_and_no_more() {
     let (_dir, store, _) = with_one().await;
     for number in 0..limits::TASKS_OPEN_MAX {
-        begun(&store, &format!("t{number}")).await;
+        begin_task(&store, &format!("t{number}")).await;
     }
     assert_eq!(store.begin_task(new_task("more")).await.unwrap(), TaskBegun::Full);
     let first = &store.open_tasks(Some(id(1))).await.unwrap()[0];
@@ -72,11 +72,11 @@ async fn so_many_tasks_wait_and_no_more() {
 #[tokio::test]
 async fn what_it_is_told_is_forgotten_when_it_has_been_told() {
     let (dir, store, _) = with_one().await;
-    let task = begun(&store, "t1").await;
+    let task = begin_task(&store, "t1").await;
     assert!(!format!("{task:?}").contains(SECRET));
-    assert!(store.task_taken(task.number).await.unwrap().request.is_some());
-    assert!(store.task_given(task.number).await.unwrap().request.is_none());
-    let cancelled = begun(&store, "t2").await;
+    assert!(store.mark_task_dispatched(task.number).await.unwrap().request.is_some());
+    assert!(store.mark_task_accepted(task.number).await.unwrap().request.is_none());
+    let cancelled = begin_task(&store, "t2").await;
     assert!(store.cancel_task(cancelled.number, 9).await.unwrap().request.is_none());
     // The sandbox has the same secret in its row, and nothing else has.
     store.close().await;
@@ -88,7 +88,7 @@ async fn what_it_is_told_is_forgotten_when_it_has_been_told() {
 #[tokio::test]
 async fn events_are_taken_over_once_and_nothing_comes_after_done() {
     let (_dir, store, _) = with_one().await;
-    let task = taken(&store, "t1").await;
+    let task = accepted_task(&store, "t1").await;
     store.append_task(task.number, lines(1..=5)).await.unwrap();
     let again = store.append_task(task.number, lines(3..=7)).await.unwrap();
     assert_eq!(again.followed, 7);
@@ -113,10 +113,10 @@ async fn events_are_taken_over_once_and_nothing_comes_after_done() {
 async fn the_log_has_all_tables_in_one_order() {
     let (_dir, store, _) = with_one().await;
     insert(&store, new_sandbox(2, None)).await;
-    let (one, two) = (taken(&store, "t1").await, taken(&store, "t2").await);
+    let (one, two) = (accepted_task(&store, "t1").await, accepted_task(&store, "t2").await);
     for round in 0..5 {
         store.append_task(one.number, lines(round * 3 + 1..=round * 3 + 3)).await.unwrap();
-        store.note(&id(1), "note", serde_json::json!({}), 1).await.unwrap();
+        store.record_event(&id(1), "note", serde_json::json!({}), 1).await.unwrap();
         store.append_task(two.number, lines(round + 1..=round + 1)).await.unwrap();
     }
     let part = store.log(EventFilter::default(), 0).await.unwrap();
@@ -135,7 +135,7 @@ async fn the_log_has_all_tables_in_one_order() {
 #[tokio::test]
 async fn a_long_task_is_read_in_parts() {
     let (_dir, store, _) = with_one().await;
-    let task = taken(&store, "t1").await;
+    let task = accepted_task(&store, "t1").await;
     for start in (1..20_000).step_by(1_000) {
         store.append_task(task.number, lines(start..start + 1_000)).await.unwrap();
     }
@@ -149,7 +149,7 @@ async fn a_long_task_is_read_in_parts() {
 #[tokio::test]
 async fn what_an_agent_prints_is_kept_up_to_a_bound_and_its_end_always() {
     let (dir, store, _) = with_one().await;
-    let task = taken(&store, "t1").await;
+    let task = accepted_task(&store, "t1").await;
     // As if it had printed so much that the next few lines are the last.
     let other = rusqlite::Connection::open(dir.path().join("slipway.db")).unwrap();
     let almost = i64::try_from(limits::TASK_OUTPUT_MAX_BYTES - 500).unwrap();
@@ -173,20 +173,20 @@ async fn what_an_agent_prints_is_kept_up_to_a_bound_and_its_end_always() {
 #[tokio::test]
 async fn tasks_of_a_sandbox_that_is_long_gone_are_tidied_away() {
     let (_dir, store, sandbox) = with_one().await;
-    let (old, open) = (taken(&store, "t1").await, taken(&store, "t2").await);
+    let (old, open) = (accepted_task(&store, "t1").await, accepted_task(&store, "t2").await);
     for task in [&old, &open] {
         store.append_task(task.number, lines(1..=3)).await.unwrap();
         store.conclude_task(task.number, TaskEnding::Lost, 9).await.unwrap();
     }
-    let later = 2 * limits::TASKS_OF_DESTROYED_KEEP_MS;
-    assert_eq!(store.tidy(later).await.unwrap().tasks, 0, "its sandbox lives");
+    let later = 2 * limits::TASKS_OF_DESTROYED_RETENTION_MS;
+    assert_eq!(store.delete_expired(later).await.unwrap().tasks, 0, "its sandbox lives");
     store
-        .move_sandbox(&sandbox, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3)
+        .transition_sandbox(&sandbox, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3)
         .await
         .unwrap();
-    store.move_sandbox(&sandbox, Transition::Reached, 4).await.unwrap();
-    assert_eq!(store.tidy(5).await.unwrap().tasks, 0, "it has only just gone");
-    let tidied = store.tidy(later).await.unwrap();
+    store.transition_sandbox(&sandbox, Transition::Reached, 4).await.unwrap();
+    assert_eq!(store.delete_expired(5).await.unwrap().tasks, 0, "it has only just gone");
+    let tidied = store.delete_expired(later).await.unwrap();
     assert_eq!((tidied.tasks, tidied.task_events), (2, 4));
     assert!(logged(&store, &old).await.is_empty());
     assert!(store.task(&sandbox, &open.id).await.unwrap().is_none());
@@ -194,7 +194,7 @@ async fn tasks_of_a_sandbox_that_is_long_gone_are_tidied_away() {
 
 /// What happens to a log that is read.
 #[derive(Debug, Clone)]
-enum Deed {
+enum LogAction {
     /// So many events, in one write, of which so many were given before.
     Append {
         events: u64,
@@ -203,31 +203,31 @@ enum Deed {
     /// Another fact in between.
     Note,
     /// A reader comes, having seen so much of what there is.
-    Come {
+    Subscribe {
         percent: u64,
     },
     /// One of the readers reads once.
     Read {
         reader: usize,
     },
-    Leave {
+    Unsubscribe {
         reader: usize,
     },
 }
 
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let deed = prop_oneof![
-        3 => (1..40_u64, 0..5_u64).prop_map(|(events, again)| Deed::Append { events, again }),
-        1 => Just(Deed::Note),
-        2 => (0..=100_u64).prop_map(|percent| Deed::Come { percent }),
-        5 => (0..8_usize).prop_map(|reader| Deed::Read { reader }),
-        1 => (0..8_usize).prop_map(|reader| Deed::Leave { reader }),
+fn actions() -> impl Strategy<Value = Vec<LogAction>> {
+    let action = prop_oneof![
+        3 => (1..40_u64, 0..5_u64).prop_map(|(events, again)| LogAction::Append { events, again }),
+        1 => Just(LogAction::Note),
+        2 => (0..=100_u64).prop_map(|percent| LogAction::Subscribe { percent }),
+        5 => (0..8_usize).prop_map(|reader| LogAction::Read { reader }),
+        1 => (0..8_usize).prop_map(|reader| LogAction::Unsubscribe { reader }),
     ];
-    prop::collection::vec(deed, 1..60)
+    prop::collection::vec(action, 1..60)
 }
 
 struct Reader {
-    following: Following,
+    subscription: Subscription,
     after: u64,
     /// What it must see next.
     expected: VecDeque<u64>,
@@ -237,7 +237,7 @@ impl Reader {
     /// One step as a subscriber takes it; whether it got anything or learnt that there is more.
     async fn read(&mut self, store: &Store, task: i64) -> bool {
         let filter = EventFilter { task: Some(task), ..EventFilter::default() };
-        let (batches, through) = match self.following.after(self.after, 1_000) {
+        let (batches, through) = match self.subscription.after(self.after, 1_000) {
             Some(batches) => (batches.iter().map(|batch| (**batch).clone()).collect(), self.after),
             None => {
                 let part = store.log(filter, self.after).await.unwrap();
@@ -256,14 +256,14 @@ impl Reader {
     }
 }
 
-async fn play(deeds: Vec<Deed>) {
+async fn run_actions(actions: Vec<LogAction>) {
     let (_dir, store, _) = with_one().await;
-    let task = taken(&store, "t1").await;
+    let task = accepted_task(&store, "t1").await;
     let (mut written, mut readers) = (0, Vec::<Reader>::new());
     let mut seqs: Vec<u64> = Vec::new();
-    for deed in deeds {
-        match deed {
-            Deed::Append { events, again } => {
+    for action in actions {
+        match action {
+            LogAction::Append { events, again } => {
                 let from = written - again.min(written) + 1;
                 store.append_task(task.number, lines(from..=written + events)).await.unwrap();
                 for number in written + 1..=written + events {
@@ -272,19 +272,19 @@ async fn play(deeds: Vec<Deed>) {
                 written += events;
                 seqs = logged(&store, &task).await.iter().map(|event| event.seq).collect();
             }
-            Deed::Note => store.note(&id(1), "note", serde_json::json!({}), 1).await.unwrap(),
-            Deed::Come { percent } => {
+            LogAction::Note => store.record_event(&id(1), "note", serde_json::json!({}), 1).await.unwrap(),
+            LogAction::Subscribe { percent } => {
                 let seen = usize::try_from(written * percent / 100).unwrap();
                 let after = if seen == 0 { 0 } else { seqs[seen - 1] };
-                let following = store.follow(Topic::Task(task.number));
-                readers.push(Reader { following, after, expected: (seen as u64 + 1..=written).collect() });
+                let subscription = store.subscribe(Topic::Task(task.number));
+                readers.push(Reader { subscription, after, expected: (seen as u64 + 1..=written).collect() });
             }
-            Deed::Read { reader } => {
+            LogAction::Read { reader } => {
                 if let Some(reader) = readers.get_mut(reader) {
                     reader.read(&store, task.number).await;
                 }
             }
-            Deed::Leave { reader } => {
+            LogAction::Unsubscribe { reader } => {
                 if reader < readers.len() {
                     readers.remove(reader);
                 }
@@ -300,23 +300,23 @@ async fn play(deeds: Vec<Deed>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn every_reader_sees_every_event_once_in_order(deeds in deeds()) {
-        tokio::runtime::Runtime::new().unwrap().block_on(play(deeds));
+    fn every_reader_sees_every_event_once_in_order(actions in actions()) {
+        tokio::runtime::Runtime::new().unwrap().block_on(run_actions(actions));
     }
 }
 
 #[tokio::test]
 async fn a_reader_that_is_too_slow_for_memory_finds_all_in_the_log() {
     let (_dir, store, _) = with_one().await;
-    let task = taken(&store, "t1").await;
-    let following = store.follow(Topic::Task(task.number));
-    let mut slow = Reader { following, after: 0, expected: (1..=60_000).collect() };
+    let task = accepted_task(&store, "t1").await;
+    let subscription = store.subscribe(Topic::Task(task.number));
+    let mut slow = Reader { subscription, after: 0, expected: (1..=60_000).collect() };
     assert!(slow.read(&store, task.number).await, "it is where the log was");
     for start in (1..60_000).step_by(1_000) {
         store.append_task(task.number, lines(start..start + 1_000)).await.unwrap();
     }
-    assert!(slow.following.after(slow.after, 1).is_none(), "fallen out of memory");
+    assert!(slow.subscription.after(slow.after, 1).is_none(), "fallen out of memory");
     while slow.read(&store, task.number).await {}
     assert!(slow.expected.is_empty());
-    assert!(slow.following.after(slow.after, 1).is_some(), "and back in it");
+    assert!(slow.subscription.after(slow.after, 1).is_some(), "and back in it");
 }

@@ -102,7 +102,7 @@ async fn sqlite() -> Result<Duration> {
     let batches: Vec<_> = (1..=EVENTS).step_by(TOGETHER as usize).map(lines).collect::<Result<_>>()?;
     let keeper = {
         let store = store.clone();
-        tokio::spawn(async move { store.keep_log().await })
+        tokio::spawn(async move { store.maintain_wal().await })
     };
     let started = Instant::now();
     for batch in batches {

@@ -1,0 +1,138 @@
+//! From an entry of the table to what runtimed is told. Pure.
+
+use super::{AgentDefinition, AgentProtocol, definitions::DialectVariant, template::fill};
+use crate::models::Dialect;
+use protocol::{AcpAgent, Agent, Decision, EnvMap, MODEL_URL, Permissions, StreamJsonAgent};
+use std::collections::BTreeMap;
+
+pub const HOME: &str = "/home/sandbox";
+pub const APP: &str = "/home/sandbox/workspace/app";
+/// OpenAI itself knows every kind of call; whoever else speaks as it does mostly knows one.
+const OPENAI: &str = "openai";
+
+/// The way to a model: nothing shows the key.
+pub struct ModelAccess {
+    pub dialect: Dialect,
+    pub provider: String,
+    /// What the agent is told.
+    pub model: String,
+    pub key: String,
+}
+
+/// What a task wants of its agent.
+#[derive(Default)]
+pub struct InvocationRequest<'a> {
+    /// Of the agent's `find`, the one to start.
+    pub program: &'a str,
+    pub connection: Option<&'a ModelAccess>,
+    /// For an agent that has a way of its own to a model.
+    pub model: Option<&'a str>,
+    pub briefing: Option<String>,
+    pub continues: bool,
+    pub permissions: Permissions,
+}
+
+pub struct Invocation {
+    pub agent: Agent,
+    /// What the caller's environment may say otherwise.
+    pub env: EnvMap,
+    /// What it may not: it leads to the model, and says who decides.
+    pub enforced_env: EnvMap,
+}
+
+/// Models are put into JSON, TOML and arguments: only names that mean themselves there.
+pub fn model_is_plain(model: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@+~".contains(&b);
+    (1..=200).contains(&model.len()) && model.bytes().all(plain) && !model.starts_with('-')
+}
+
+pub fn invocation(name: &str, entry: &AgentDefinition, request: InvocationRequest<'_>) -> Invocation {
+    let texts = Placeholders { connection: request.connection };
+    let asks = request.permissions.default != Decision::Allow || !request.permissions.rules.is_empty();
+    let (mode, env_asked) = if asks {
+        (&entry.mode_asking, &entry.env_asking)
+    } else {
+        (&entry.mode_trusted, &entry.env_trusted)
+    };
+    let mut enforced_env = texts.map(env_asked);
+    if let Some(connection) = request.connection {
+        enforced_env.extend(
+            entry.env_for.get(&variant(entry, connection)).map(|env| texts.map(env)).unwrap_or_default(),
+        );
+    }
+    let argv = |args: &[String]| -> Vec<String> {
+        std::iter::once(request.program.to_owned()).chain(args.iter().map(|text| texts.fill(text))).collect()
+    };
+    let mut options = texts.map(&entry.options);
+    if let Some(model) = request.model {
+        options.insert("model".to_owned(), model.to_owned());
+    }
+    let agent = match entry.speaks {
+        AgentProtocol::Acp => Agent::Acp(AcpAgent {
+            name: name.to_owned(),
+            argv: argv(&entry.args),
+            files: texts.map(&entry.files),
+            authenticate: entry.authenticate.clone(),
+            mode: mode.clone(),
+            options,
+            briefing: request.briefing,
+            continues: request.continues,
+            permissions: request.permissions,
+        }),
+        AgentProtocol::StreamJson(dialect) => Agent::StreamJson(StreamJsonAgent {
+            name: name.to_owned(),
+            dialect,
+            argv: argv(&entry.args),
+            argv_to_continue: argv(&entry.args_to_continue),
+            files: texts.map(&entry.files),
+            briefing: request.briefing,
+            continues: request.continues,
+        }),
+        AgentProtocol::Command => Agent::Command { argv: argv(&entry.args) },
+    };
+    Invocation {
+        agent,
+        env: texts.map(&entry.env).into_iter().collect(),
+        enforced_env: enforced_env.into_iter().collect(),
+    }
+}
+
+fn variant(entry: &AgentDefinition, connection: &ModelAccess) -> DialectVariant {
+    match connection.dialect {
+        Dialect::Anthropic => DialectVariant::Anthropic,
+        Dialect::Gemini => DialectVariant::Gemini,
+        Dialect::Openai => {
+            let chat =
+                connection.provider != OPENAI && entry.env_for.contains_key(&DialectVariant::OpenaiChat);
+            if chat { DialectVariant::OpenaiChat } else { DialectVariant::Openai }
+        }
+    }
+}
+
+struct Placeholders<'a> {
+    connection: Option<&'a ModelAccess>,
+}
+
+impl Placeholders<'_> {
+    fn map(&self, texts: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        texts.iter().map(|(name, text)| (name.clone(), self.fill(text))).collect()
+    }
+
+    fn fill(&self, text: &str) -> String {
+        fill(text, |name| match (name, self.connection) {
+            ("home", _) => Some(HOME.into()),
+            ("app", _) => Some(APP.into()),
+            ("base_url", Some(connection)) => {
+                Some(format!("{MODEL_URL}/{}", connection.dialect.as_str()).into())
+            }
+            ("key", Some(connection)) => Some(connection.key.as_str().into()),
+            ("model", Some(connection)) => Some(connection.model.as_str().into()),
+            // `session` is known only to runtimed.
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "invocation_tests.rs"]
+mod tests;

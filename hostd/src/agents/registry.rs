@@ -1,0 +1,169 @@
+//! What others hold: the table, the briefing, and where agents are installed on this host.
+
+use super::{AgentDefinition, AgentTable, Briefing};
+use protocol::AGENTS_DIR;
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The most of a file that is a link's way to a program.
+const LINKS_MAX: usize = 8;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Agents {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    table: AgentTable,
+    briefing: Briefing,
+    dir: Option<PathBuf>,
+}
+
+impl Agents {
+    /// `dir` need not be there.
+    pub fn new(table: AgentTable, briefing: Briefing, dir: Option<PathBuf>) -> Self {
+        Self { inner: Arc::new(Inner { table, briefing, dir }) }
+    }
+
+    pub fn table(&self) -> &AgentTable {
+        &self.inner.table
+    }
+
+    pub fn briefing(&self) -> &Briefing {
+        &self.inner.briefing
+    }
+
+    /// On this host; the same in every sandbox as [`AGENTS_DIR`].
+    pub fn dir(&self) -> Option<&Path> {
+        self.inner.dir.as_deref()
+    }
+
+    /// The program of an agent among those that this host gives every sandbox, by its path inside.
+    pub fn installed(&self, entry: &AgentDefinition) -> Option<String> {
+        let dir = self.inner.dir.as_deref()?;
+        let names = entry.find.iter().filter(|name| !name.contains('/'));
+        names
+            .map(|name| format!("bin/{name}"))
+            .find(|path| is_program(dir, path))
+            .map(|path| format!("{AGENTS_DIR}/{path}"))
+    }
+
+    /// What to do where a sandbox does not have it.
+    pub fn how_to_install(&self, name: &str) -> String {
+        let entry = self.inner.table.get(name);
+        let program = entry.and_then(|entry| entry.find.first()).map_or(name, String::as_str);
+        if entry.is_some_and(|entry| entry.install.is_some()) {
+            return format!(
+                "install it with `scripts/agents {name}`, or put `{program}` on the PATH of the image"
+            );
+        }
+        format!(
+            "put `{program}` on the PATH of the image, or into `bin` of the agents' directory of this host"
+        )
+    }
+
+    /// What is started unless the sandbox is known to have something better.
+    pub fn program<'a>(&self, entry: &'a AgentDefinition) -> &'a str {
+        let installed = self.installed(entry);
+        let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let found = installed.as_ref().map(name);
+        let first = entry.find.iter().find(|name| Some(*name) == found.as_ref()).or(entry.find.first());
+        first.map_or("", String::as_str)
+    }
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        let table = AgentTable::new(&toml::Table::new()).expect("the built-in table is good: a test says so");
+        Self::new(table, Briefing::default(), None)
+    }
+}
+
+/// Whether a program is there, seen as a sandbox sees it: a link that leads out of the directory leads nowhere.
+fn is_program(dir: &Path, path: &str) -> bool {
+    let mut path = dir.join(path);
+    for _ in 0..LINKS_MAX {
+        let Ok(meta) = fs::symlink_metadata(&path) else { return false };
+        if !meta.is_symlink() {
+            return meta.is_file() && meta.permissions().mode() & 0o111 != 0 && is_within(dir, &path);
+        }
+        let Ok(next) = follow(&path) else { return false };
+        path = next;
+    }
+    false
+}
+
+/// Where a link leads; a path of a sandbox is one of this host's no more.
+fn follow(link: &Path) -> io::Result<PathBuf> {
+    let target = fs::read_link(link)?;
+    if target.is_absolute() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(link.parent().unwrap_or(Path::new("/")).join(target))
+}
+
+fn is_within(dir: &Path, path: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    matches!((real(dir), real(path)), (Some(dir), Some(path)) if path.starts_with(&dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_program_is_one_that_a_sandbox_can_start_too() {
+        let place = tempfile::tempdir().expect("a directory");
+        let dir = place.path().join("agents");
+        for name in ["bin", "opencode/lib"] {
+            fs::create_dir_all(dir.join(name)).expect("a directory");
+        }
+        let program = |path: &Path, mode| {
+            fs::write(path, "#!/bin/sh\n").expect("a file");
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode");
+        };
+        program(&dir.join("opencode/lib/it"), 0o755);
+        program(&place.path().join("outside"), 0o755);
+        program(&dir.join("bin/plain"), 0o755);
+        program(&dir.join("bin/data"), 0o644);
+        let links = [
+            ("good", "../opencode/lib/it"),
+            ("out", "../../outside"),
+            ("host", "/bin/sh"),
+            ("gone", "nowhere"),
+            ("loop", "loop"),
+        ];
+        for (name, target) in links {
+            symlink(target, dir.join("bin").join(name)).expect("a link");
+        }
+        let agents = Agents::new(Agents::default().table().clone(), Briefing::default(), Some(dir));
+        let table = [
+            ("plain", Some("/opt/slipway/agents/bin/plain")),
+            ("good", Some("/opt/slipway/agents/bin/good")),
+            ("data", None),
+            ("out", None),
+            ("host", None),
+            ("gone", None),
+            ("loop", None),
+            ("bin/plain", None),
+        ];
+        for (name, expected) in table {
+            let entry = AgentDefinition { find: vec![name.to_owned()], ..AgentDefinition::default() };
+            assert_eq!(agents.installed(&entry).as_deref(), expected, "{name}");
+        }
+        let both = AgentDefinition {
+            find: vec!["gone".to_owned(), "good".to_owned()],
+            ..AgentDefinition::default()
+        };
+        assert_eq!(agents.program(&both), "good");
+        let neither =
+            AgentDefinition { find: vec!["gone".to_owned(), "out".to_owned()], ..AgentDefinition::default() };
+        assert_eq!(agents.program(&neither), "gone");
+    }
+}

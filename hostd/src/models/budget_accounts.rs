@@ -1,0 +1,126 @@
+//! All budgets and how much of each is gone, in memory: a call must be allowed or refused at once. What is used is
+//! written down when a call has ended, and read from there when hostd starts.
+
+use crate::{
+    core::{Account, Bounds, Spent, budget::Over},
+    store::{BudgetRecord, period},
+};
+use protocol::api::{BudgetPeriod, Label};
+use std::collections::HashMap;
+
+#[derive(Default)]
+pub struct BudgetAccounts {
+    /// By the row of the task.
+    tasks: HashMap<i64, Account>,
+    /// Those that have a budget, or calls under way: what these use counts for a budget that comes meanwhile.
+    tenants: HashMap<Label, Tenant>,
+}
+
+#[derive(Default)]
+struct Tenant {
+    budget: Option<CurrentPeriod>,
+    account: Account,
+}
+
+/// What is counted of a budget.
+struct CurrentPeriod {
+    per: BudgetPeriod,
+    /// The one that it is now. Their names are in the order of time.
+    period: String,
+}
+
+/// Names the accounts that a call is charged to.
+#[derive(Debug, Clone, Copy)]
+pub struct AccountKey<'a> {
+    pub task: i64,
+    pub tenant: &'a Label,
+}
+
+impl BudgetAccounts {
+    pub fn open(&mut self, task: i64, bounds: Bounds, used: Spent) {
+        self.tasks.insert(task, Account { bounds, used, set_aside: Spent::default() });
+    }
+
+    pub fn close(&mut self, task: i64) {
+        self.tasks.remove(&task);
+    }
+
+    /// Calls that are under way stay set aside, and what was used stays used.
+    pub fn set_budget(&mut self, budget: &BudgetRecord, now_ms: u64) {
+        let tenant = self.tenants.entry(budget.tenant.clone()).or_default();
+        let current = CurrentPeriod { per: budget.per, period: period(budget.per, now_ms) };
+        tenant.account.bounds = budget.bounds;
+        // What was counted here may not be written down yet.
+        let same = |before: &CurrentPeriod| before.per == current.per && before.period >= current.period;
+        if !tenant.budget.as_ref().is_some_and(same) {
+            tenant.account.used = budget.used;
+            tenant.budget = Some(current);
+        }
+    }
+
+    pub fn remove_budget(&mut self, tenant: &Label) {
+        if let Some(of_tenant) = self.tenants.get_mut(tenant) {
+            of_tenant.budget = None;
+            of_tenant.account.bounds = Bounds::default();
+        }
+        self.forget(tenant);
+    }
+
+    /// Without a budget and without a call there is nothing to know.
+    fn forget(&mut self, tenant: &Label) {
+        let of_tenant = self.tenants.get(tenant);
+        if of_tenant.is_some_and(|it| it.budget.is_none() && it.account.set_aside == Spent::default()) {
+            self.tenants.remove(tenant);
+        }
+    }
+
+    pub fn bounds_of(&self, tenant: &Label) -> Option<Bounds> {
+        self.tenants.get(tenant).map(|tenant| tenant.account.bounds)
+    }
+
+    /// Does something with the accounts of a call: of its task, and of its tenant. A task that is not there is
+    /// without bounds.
+    pub fn with<T>(
+        &mut self,
+        account_key: AccountKey<'_>,
+        now_ms: u64,
+        act: impl FnOnce(&mut [&mut Account]) -> T,
+    ) -> T {
+        let mut no_task = Account::default();
+        let task = self.tasks.get_mut(&account_key.task).unwrap_or(&mut no_task);
+        let tenant = self.tenants.entry(account_key.tenant.clone()).or_default();
+        if let Some(current) = &mut tenant.budget {
+            let now = period(current.per, now_ms);
+            // Not when the clock went back: that gives nobody more.
+            if now > current.period {
+                tenant.account.used = Spent::default();
+                current.period = now;
+            }
+        }
+        let done = act(&mut [task, &mut tenant.account]);
+        self.forget(account_key.tenant);
+        done
+    }
+
+    /// Why a call is refused, in words. The number is that of `with`.
+    pub fn explain(&self, account_key: AccountKey<'_>, (index, over): (usize, Over)) -> String {
+        if index == 0 {
+            return format!("the budget of this task does not allow more: {over}");
+        }
+        let during = match self
+            .tenants
+            .get(account_key.tenant)
+            .and_then(|tenant| tenant.budget.as_ref())
+            .map(|it| it.per)
+        {
+            Some(BudgetPeriod::Day) => " for today",
+            Some(BudgetPeriod::Month) => " for this month",
+            Some(BudgetPeriod::Total) | None => "",
+        };
+        format!("the budget of the tenant {}{during} does not allow more: {over}", account_key.tenant)
+    }
+}
+
+#[cfg(test)]
+#[path = "budget_accounts_tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! What was just committed, for whoever follows: kept in memory once, however many they are.
+//!
+//! ```text
+//!  writer ──commit──▶ publish ──▶ topic: the newest batches, bounded ──▶ any number of followers,
+//!                                        └─ what falls out is in the log      each at its own place
+//! ```
+//!
+//! A follower is a number and nothing else. One that is slower than the newest batches are kept reads the
+//! log instead until it is there again, so it costs nobody anything. A topic exists while it is followed.
+
+use super::{event_log::EventBatch, handle::Store, limits};
+use protocol::api::SandboxId;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+use tokio::sync::watch;
+
+/// What can be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Topic {
+    All,
+    Sandbox(SandboxId),
+    /// By its row.
+    Task(i64),
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Feed {
+    topics: Arc<Mutex<Topics>>,
+}
+
+#[derive(Default)]
+struct Topics {
+    /// Everything up to here was published, or is in the log only.
+    published: u64,
+    followed: HashMap<Topic, Weak<Channel>>,
+}
+
+struct Channel {
+    ring: Mutex<Ring>,
+    newest: watch::Sender<u64>,
+}
+
+/// The newest batches: all that came after `since`.
+struct Ring {
+    since: u64,
+    batches: VecDeque<Arc<EventBatch>>,
+    bytes: usize,
+}
+
+impl Feed {
+    pub(super) fn new(published: u64) -> Self {
+        let topics = Topics { published, followed: HashMap::new() };
+        Self { topics: Arc::new(Mutex::new(topics)) }
+    }
+
+    /// How far was published, if anybody follows.
+    pub(super) fn published_if_followed(&self) -> Option<u64> {
+        let topics = lock(&self.topics);
+        (!topics.followed.is_empty()).then_some(topics.published)
+    }
+
+    /// Everything up to `through`.
+    pub(super) fn publish(&self, batches: Vec<EventBatch>, through: u64) {
+        let mut topics = lock(&self.topics);
+        topics.published = through;
+        let room = limits::FEED_MAX_BYTES / topics.followed.len().max(1);
+        let room = room.clamp(limits::FEED_TOPIC_MIN_BYTES, limits::FEED_TOPIC_MAX_BYTES);
+        for batch in batches {
+            let batch = Arc::new(batch);
+            let of_task = batch.task.map(Topic::Task);
+            for topic in
+                [Some(Topic::All), Some(Topic::Sandbox(batch.sandbox)), of_task].into_iter().flatten()
+            {
+                if let Some(channel) = topics.followed.get(&topic).and_then(Weak::upgrade) {
+                    lock(&channel.ring).push(batch.clone(), room);
+                    channel.newest.send_replace(batch.last);
+                }
+            }
+        }
+    }
+
+    /// What was committed could not be read back: followers find it in the log.
+    pub(super) fn skip(&self, through: u64) {
+        let mut topics = lock(&self.topics);
+        topics.published = through;
+        for channel in topics.followed.values().filter_map(Weak::upgrade) {
+            *lock(&channel.ring) = Ring::after(through);
+            channel.newest.send_replace(through);
+        }
+    }
+
+    fn subscribe(&self, topic: Topic) -> Subscription {
+        let mut topics = lock(&self.topics);
+        let published = topics.published;
+        let channel = topics.followed.get(&topic).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let ring = Mutex::new(Ring::after(published));
+            Arc::new(Channel { ring, newest: watch::Sender::new(published) })
+        });
+        topics.followed.insert(topic, Arc::downgrade(&channel));
+        let newest = channel.newest.subscribe();
+        Subscription { topics: self.topics.clone(), topic, channel: Some(channel), newest }
+    }
+}
+
+impl Store {
+    pub fn subscribe(&self, topic: Topic) -> Subscription {
+        self.feed().subscribe(topic)
+    }
+}
+
+impl Ring {
+    fn after(since: u64) -> Self {
+        Self { since, batches: VecDeque::new(), bytes: 0 }
+    }
+
+    fn push(&mut self, batch: Arc<EventBatch>, room: usize) {
+        self.bytes += batch.frames.len();
+        self.batches.push_back(batch);
+        while self.bytes > room && self.batches.len() > 1 {
+            let Some(old) = self.batches.pop_front() else { break };
+            self.bytes -= old.frames.len();
+            self.since = old.last;
+        }
+    }
+}
+
+/// One who follows a topic.
+pub struct Subscription {
+    topics: Arc<Mutex<Topics>>,
+    topic: Topic,
+    /// There until this is dropped.
+    channel: Option<Arc<Channel>>,
+    newest: watch::Receiver<u64>,
+}
+
+impl Subscription {
+    /// What came after a number, some of it if it is much; `None`: only the log has it. What comes after
+    /// this call ends the next [`Subscription::changed`].
+    pub fn after(&mut self, after: u64, max_bytes: usize) -> Option<Vec<Arc<EventBatch>>> {
+        self.newest.mark_unchanged();
+        let ring = lock(&self.channel.as_ref()?.ring);
+        if after < ring.since {
+            return None;
+        }
+        let from = ring.batches.partition_point(|batch| batch.last <= after);
+        let mut bytes = 0;
+        let some = ring.batches.range(from..).take_while(|batch| {
+            let fits = bytes == 0 || bytes + batch.frames.len() <= max_bytes;
+            bytes += batch.frames.len();
+            fits
+        });
+        Some(some.cloned().collect())
+    }
+
+    /// Returns when there may be more.
+    pub async fn changed(&mut self) {
+        // The channel lives as long as this does.
+        let _ = self.newest.changed().await;
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut topics = lock(&self.topics);
+        // Under the lock: of two who leave at once, one is the last, and nobody comes meanwhile.
+        drop(self.channel.take());
+        if topics.followed.get(&self.topic).is_some_and(|channel| channel.strong_count() == 0) {
+            topics.followed.remove(&self.topic);
+        }
+    }
+}
+
+/// A panic of somebody else leaves nothing half done here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,117 @@
+//! Takes away what nobody will ask for again. Sandboxes, attempts and events stay.
+
+use super::{columns::int, error::Result, handle::Store, limits, query::change};
+use rusqlite::params;
+
+/// How many rows went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExpiredRows {
+    pub audits: usize,
+    pub idempotency: usize,
+    pub execs: usize,
+    pub tokens: usize,
+    pub links: usize,
+    pub task_events: usize,
+    pub tasks: usize,
+}
+
+/// `?1` is the time before which a row is too old, `?2` the most rows at once.
+const AUDITS: &str = "DELETE FROM audit WHERE number IN
+    (SELECT number FROM audit WHERE time_ms < ?1 LIMIT ?2)";
+const IDEMPOTENCY: &str = "DELETE FROM idempotency WHERE (tenant, principal, route, key) IN
+    (SELECT tenant, principal, route, key FROM idempotency WHERE since_ms < ?1 LIMIT ?2)";
+const EXECS: &str = "DELETE FROM execs WHERE number IN
+    (SELECT number FROM execs JOIN sandboxes ON sandboxes.id = execs.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 AND execs.ended_ms IS NOT NULL
+     LIMIT ?2)";
+const TOKENS: &str = "DELETE FROM tokens WHERE id IN
+    (SELECT id FROM tokens WHERE revoked_ms < ?1 OR expires_ms < ?1 LIMIT ?2)";
+const LINKS: &str = "DELETE FROM preview_links WHERE id IN
+    (SELECT preview_links.id FROM preview_links JOIN sandboxes ON sandboxes.id = preview_links.sandbox
+     WHERE preview_links.expires_ms < ?1
+        OR (sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1)
+     LIMIT ?2)";
+
+const TASK_EVENTS: &str = "DELETE FROM task_events WHERE first IN
+    (SELECT task_events.first FROM task_events JOIN sandboxes ON sandboxes.id = task_events.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 LIMIT ?2)";
+const TASKS: &str = "DELETE FROM tasks WHERE number IN
+    (SELECT number FROM tasks JOIN sandboxes ON sandboxes.id = tasks.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 AND tasks.done_seq IS NOT NULL
+     AND NOT EXISTS (SELECT 1 FROM task_events WHERE task_events.task = tasks.number)
+     LIMIT ?2)";
+
+impl Store {
+    /// In small writes, so that others get their turn.
+    pub async fn delete_expired(&self, now_ms: u64) -> Result<ExpiredRows> {
+        let before = |keep_ms| now_ms.saturating_sub(keep_ms);
+        Ok(ExpiredRows {
+            audits: self
+                .delete_in_batches(
+                    AUDITS,
+                    before(limits::AUDIT_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+            idempotency: self
+                .delete_in_batches(
+                    IDEMPOTENCY,
+                    before(limits::IDEMPOTENCY_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+            execs: self
+                .delete_in_batches(
+                    EXECS,
+                    before(limits::EXECS_OF_DESTROYED_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+            tokens: self
+                .delete_in_batches(
+                    TOKENS,
+                    before(limits::DEAD_TOKENS_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+            links: self
+                .delete_in_batches(
+                    LINKS,
+                    before(limits::DEAD_LINKS_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+            // The events go before what they name.
+            task_events: self
+                .delete_in_batches(
+                    TASK_EVENTS,
+                    before(limits::TASKS_OF_DESTROYED_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_EVENT_ROWS,
+                )
+                .await?,
+            tasks: self
+                .delete_in_batches(
+                    TASKS,
+                    before(limits::TASKS_OF_DESTROYED_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+        })
+    }
+
+    async fn delete_in_batches(&self, sql: &'static str, before_ms: u64, rows: usize) -> Result<usize> {
+        let mut deleted = 0;
+        loop {
+            let values = (int(before_ms), rows as i64);
+            let batch = self
+                .write("delete_expired", move |conn| {
+                    change(conn, sql, params![values.0, values.1], "tidy the database")
+                })
+                .await?;
+            deleted += batch;
+            if batch < rows {
+                return Ok(deleted);
+            }
+        }
+    }
+}

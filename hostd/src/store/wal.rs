@@ -1,0 +1,154 @@
+//! Room for the write-ahead log, so that commits go on when the disk is full.
+//!
+//! Blocks are allocated beyond the end of the log, as many as fit into the marks of `core::disk_room`: a commit
+//! that is appended writes where there is room already. Once the disk is full the log is folded into the database
+//! before each batch, so that it is written from its start again. The log is cut off, which is how secrets leave
+//! it, only while the disk has room to make it anew.
+
+use super::{
+    error::{During, Result},
+    limits,
+};
+use crate::disk_space::DiskSpace;
+use nix::fcntl::{FallocateFlags, fallocate};
+use protocol::api::DiskLevel;
+use rusqlite::{Connection, ffi};
+use std::{
+    ffi::c_int,
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tracing::debug;
+
+/// A frame of the log: a page and what stands before it.
+const FRAME_BYTES: u64 = 4096 + 24;
+/// What a batch of verbs may need.
+const BATCH_ROOM_BYTES: u64 = 128 << 10;
+
+pub(super) struct WalFile {
+    path: PathBuf,
+    /// Opened once and kept open. SQLite has no lock on it that closing it could end.
+    file: Option<File>,
+    /// Absent in tests and tools: nothing is set aside then.
+    disk: Option<DiskSpace>,
+    /// Where the allocated blocks end.
+    until: u64,
+}
+
+impl WalFile {
+    pub(super) fn new(database: &Path, disk: Option<DiskSpace>) -> Self {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-wal");
+        Self { path: path.into(), file: None, disk, until: 0 }
+    }
+
+    /// Allocates blocks in front of the log when less than half of them are left. Costs one `fstat` otherwise.
+    pub(super) fn preallocate(&mut self) {
+        let Some(disk) = &self.disk else { return };
+        if self.file.is_none() {
+            self.file = File::options().write(true).open(&self.path).ok();
+        }
+        let Some(file) = &self.file else { return };
+        let Ok(end) = file.metadata().map(|meta| meta.len()) else { return };
+        let room = disk.marks().journal_bytes;
+        if end + room / 2 <= self.until {
+            return;
+        }
+        let (Ok(from), Ok(length)) = (i64::try_from(end), i64::try_from(room)) else { return };
+        // A file system that cannot do it, or is full already, is no reason to stop.
+        if fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, length).is_ok() {
+            self.until = end + room;
+        }
+    }
+
+    /// Before a batch is written: on a full disk, makes sure that the log has room for it.
+    pub(super) fn before_batch(&mut self, conn: &Connection) {
+        let Some(disk) = &self.disk else { return };
+        if disk.level() != DiskLevel::Full {
+            return;
+        }
+        let left = match checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)") {
+            // All of it is in the database: it begins anew.
+            Ok(folded) if folded.is_whole() => self.until,
+            Ok(folded) => self.until.saturating_sub(folded.frames * FRAME_BYTES),
+            // The database could not grow.
+            Err(error) => {
+                debug!(%error, "the write-ahead log could not be folded");
+                0
+            }
+        };
+        if left < BATCH_ROOM_BYTES {
+            disk.ensure_free();
+        }
+    }
+
+    /// A batch did not fit: the next one may.
+    pub(super) fn on_disk_full(&self) {
+        if let Some(disk) = &self.disk {
+            disk.ensure_free();
+        }
+    }
+
+    /// Folds all of the log and cuts it off. Whether it was done: nobody waits for readers, nor for space.
+    pub(super) fn truncate(&mut self, conn: &Connection) -> Result<bool> {
+        const WHAT: &str = "cut off the write-ahead log";
+        if self.disk.as_ref().is_some_and(|disk| disk.state().level == DiskLevel::Full) {
+            return Ok(false);
+        }
+        conn.busy_timeout(Duration::ZERO).during(WHAT)?;
+        let cut = checkpoint(conn, "PRAGMA wal_checkpoint(TRUNCATE)");
+        conn.busy_timeout(Duration::from_millis(limits::LOCK_WAIT_MAX_MS)).during(WHAT)?;
+        let done = !cut?.busy;
+        if done {
+            self.until = 0;
+            self.preallocate();
+        }
+        Ok(done)
+    }
+}
+
+/// What a checkpoint says of the log.
+struct Checkpoint {
+    busy: bool,
+    frames: u64,
+    folded: u64,
+}
+
+impl Checkpoint {
+    fn is_whole(&self) -> bool {
+        !self.busy && self.frames == self.folded
+    }
+}
+
+fn checkpoint(conn: &Connection, sql: &str) -> Result<Checkpoint> {
+    let folded = conn.query_row(sql, [], |row| {
+        let count = |at: usize| row.get::<_, i64>(at).map(|count| u64::try_from(count).unwrap_or(0));
+        Ok(Checkpoint { busy: row.get(0)?, frames: count(1)?, folded: count(2)? })
+    });
+    folded.during("fold the write-ahead log")
+}
+
+/// As much as can be folded while others read and write.
+pub(super) fn checkpoint_passive(conn: &Connection) -> Result<()> {
+    checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)").map(drop)
+}
+
+/// The log stays when the last connection closes it, and the database grows by pieces that are really allocated.
+pub(super) fn set_file_options(conn: &Connection) -> rusqlite::Result<()> {
+    file_control(conn, ffi::SQLITE_FCNTL_PERSIST_WAL, 1)?;
+    file_control(conn, ffi::SQLITE_FCNTL_CHUNK_SIZE, limits::DATABASE_CHUNK_BYTES)
+}
+
+#[allow(unsafe_code)]
+fn file_control(conn: &Connection, verb: c_int, mut value: c_int) -> rusqlite::Result<()> {
+    // SAFETY: the handle is that of an open connection, used by this thread alone; both verbs read one `int` at
+    // the pointer, and write one back to it.
+    let code =
+        unsafe { ffi::sqlite3_file_control(conn.handle(), c"main".as_ptr(), verb, (&raw mut value).cast()) };
+    if code == ffi::SQLITE_OK {
+        Ok(())
+    } else {
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None))
+    }
+}
