@@ -18,7 +18,7 @@ use crate::{
     inside::InsideServer,
     limits,
     models::Models,
-    outside::Outside,
+    outbound::OutboundConnector,
     preview_links::PreviewLinks,
     reconcile::{Fleet, FleetParts, Timing},
     store::{OpenError, Store},
@@ -126,7 +126,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let previews = previews(&config, local_address(&preview)?.port());
     let models = Models::load(store.clone(), &config.data_dir, config.task_budget).await;
     let models = models.map_err(|error| failed("read who provides models", &error))?;
-    let outside = Outside::of_this_host();
+    let outside = OutboundConnector::from_host_config();
     let model_idle = Duration::from_secs(config.model_idle_s);
     let gateway = Gateway::new(models.clone(), outside.clone()).with_idle(model_idle);
     let egress = egress(&config, &store, &previews, outside).await?;
@@ -159,7 +159,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let unix = serve_unix(unix, &socket, router, closing.clone());
     let preview = edge::serve(preview, edge.clone());
     let prune = edge.tidy();
-    let egress_reports = egress.tell(closing.clone());
+    let egress_reports = egress.run_recorder(closing.clone());
     let retention = retention(store.clone(), fleet.clone(), closing.clone());
     let wal = closing.run_until_cancelled(store.maintain_wal());
     let room = closing.run_until_cancelled(fleet.watch_disk());
@@ -197,11 +197,11 @@ async fn egress(
     config: &Config,
     store: &Store,
     previews: &Previews,
-    outside: Outside,
+    outside: OutboundConnector,
 ) -> Result<Egress, Failure> {
     let profiles = Profiles::load(store.clone()).await;
     let parts = EgressParts {
-        outside,
+        connector: outside,
         previews: previews.clone(),
         profiles: profiles.map_err(|error| Failure::Failed(error.to_string()))?,
         exceptions: config.egress_private.clone(),

@@ -9,7 +9,7 @@ mod values;
 
 use crate::{
     agents::AgentTable,
-    core::{Bounds, Scheme, egress::Exceptions},
+    core::{BudgetBounds, Scheme, egress::Exceptions},
     limits,
 };
 use parsers::{
@@ -62,7 +62,7 @@ pub struct Config {
     /// What sandboxes may reach though it is not public.
     pub egress_private: Exceptions,
     /// What a task may use of models that says nothing else.
-    pub task_budget: Bounds,
+    pub task_budget: BudgetBounds,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

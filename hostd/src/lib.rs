@@ -25,7 +25,7 @@ pub mod inside;
 pub mod launcher;
 pub mod limits;
 pub mod models;
-pub mod outside;
+pub mod outbound;
 pub mod preview_links;
 pub mod reconcile;
 pub mod store;

@@ -93,7 +93,7 @@ fn profiles(call: &Call) -> &Profiles {
 impl From<ProfilesError> for CallError {
     fn from(error: ProfilesError) -> Self {
         match error {
-            ProfilesError::Many => Self::new(ApiErrorCode::TooMany, error.to_string()),
+            ProfilesError::TooMany => Self::new(ApiErrorCode::TooMany, error.to_string()),
             ProfilesError::Store(error) => error.into(),
         }
     }

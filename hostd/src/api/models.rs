@@ -6,8 +6,8 @@ use super::{
     views::{no_content, ok},
 };
 use crate::{
-    core::{choose, missing, rfc3339},
-    gateway::{Gateway, NoOffer, Offer},
+    core::{choose_default_model, missing_models, rfc3339},
+    gateway::{Gateway, ListModelsError, ModelList},
     models::{ConfiguredProvider, ModelsError, ProviderDraft},
 };
 use protocol::api::{Label, Page, ProviderSpec, ProviderView};
@@ -39,13 +39,13 @@ async fn verify_provider(
     ProviderDraft { provider, models, default }: &ProviderDraft,
     spec: &mut ProviderSpec,
 ) -> Result<Option<String>, ModelsError> {
-    let offer = match gateway.offer(provider).await {
+    let offer = match gateway.list_models(provider).await {
         Ok(offer) => offer,
-        Err(NoOffer::Refused(words)) => {
+        Err(ListModelsError::KeyRefused(words)) => {
             let (provider, had_key) = (provider.name.clone(), provider.key.is_some());
             return Err(ModelsError::KeyRefused { provider, had_key, words });
         }
-        Err(NoOffer::Untold(words)) => {
+        Err(ListModelsError::Unavailable(words)) => {
             let key = if provider.key.is_some() { "whether its key is good and " } else { "" };
             return Ok(Some(format!("it is not known {key}which models it has: {words}")));
         }
@@ -56,13 +56,13 @@ async fn verify_provider(
     let named: Vec<&str> = listed.iter().copied().chain(alone).collect();
     let warning = unlisted_models(&provider.name, &named, &offer);
     if default.is_none() && listed.len() != 1 {
-        spec.default = choose(provider.dialect, &listed, &offer.models);
+        spec.default = choose_default_model(provider.dialect, &listed, &offer.models);
     }
     Ok(warning)
 }
 
-fn unlisted_models(provider: &str, named: &[&str], offer: &Offer) -> Option<String> {
-    let missing = if offer.more { Vec::new() } else { missing(named, &offer.models) };
+fn unlisted_models(provider: &str, named: &[&str], offer: &ModelList) -> Option<String> {
+    let missing = if offer.more { Vec::new() } else { missing_models(named, &offer.models) };
     (!missing.is_empty()).then(|| format!("{provider} does not list {} among its models", missing.join(", ")))
 }
 

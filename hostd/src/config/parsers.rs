@@ -4,8 +4,8 @@ use super::{Auth, ConfigError, DriverChoice, bad, keys::variable};
 use crate::{
     agents::{AgentConfigError, AgentTable},
     core::{
-        Bounds, Scheme,
-        egress::{Asked, Exceptions},
+        BudgetBounds, Scheme,
+        egress::{Destination, Exceptions},
         unsupported_driver,
     },
 };
@@ -111,7 +111,7 @@ pub fn auth(text: &str) -> Result<Auth, ConfigError> {
 }
 
 pub fn registries(list: Vec<String>) -> Result<Vec<String>, ConfigError> {
-    match list.iter().find(|one| Asked::parse(one, Some(443)).is_err()) {
+    match list.iter().find(|one| Destination::parse(one, Some(443)).is_err()) {
         None => Ok(list),
         Some(wrong) => {
             let message =
@@ -128,13 +128,13 @@ pub fn exceptions(list: &[String]) -> Result<Exceptions, ConfigError> {
 }
 
 /// As in `tokens=2000000,cost_usd=5,requests=500`; what is absent has no bound.
-pub fn budget(text: &str) -> Result<Bounds, ConfigError> {
+pub fn budget(text: &str) -> Result<BudgetBounds, ConfigError> {
     const MICRO: f64 = 1_000_000.0;
     let wrong = || {
         let message = format!("must be as in tokens=2000000,cost_usd=5,requests=500, not {text:?}");
         bad("SLIPWAY_TASK_BUDGET", message)
     };
-    let mut bounds = Bounds::default();
+    let mut bounds = BudgetBounds::default();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=').ok_or_else(wrong)?;
         let count = || value.parse::<u64>().ok().filter(|count| *count > 0).ok_or_else(wrong);

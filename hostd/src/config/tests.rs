@@ -12,7 +12,7 @@ fn everything_has_a_default_and_the_environment_wins() {
     assert_eq!((config.idle_s, config.auth), (limits::IDLE_DEFAULT_S, Auth::Required));
     assert_eq!(config.model_idle_s, limits::MODEL_IDLE_DEFAULT_S);
     let config = parse(Some("task_budget = \"tokens=9, cost_usd=0.5\""), &[]).expect("a budget");
-    let expected = Bounds { tokens: Some(9), cost_micro_usd: Some(500_000), requests: None };
+    let expected = BudgetBounds { tokens: Some(9), cost_micro_usd: Some(500_000), requests: None };
     assert_eq!(config.task_budget, expected);
     for (given, path) in
         [("unix:///run/x.sock", Some("/run/x.sock")), ("/y.sock", Some("/y.sock")), ("", None)]

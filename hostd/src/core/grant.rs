@@ -1,6 +1,6 @@
 //! What a task was granted of models, as it is kept with the task. No secret is in it.
 
-use super::Bounds;
+use super::BudgetBounds;
 use protocol::Dialect;
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +16,8 @@ pub struct GrantedModel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
+pub struct GrantTerms {
     pub model: GrantedModel,
     #[serde(default)]
-    pub bounds: Bounds,
+    pub bounds: BudgetBounds,
 }

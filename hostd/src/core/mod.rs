@@ -27,17 +27,17 @@ mod preview_pass_url;
 mod rate_limit;
 mod retry;
 mod sandbox;
-mod sound;
 mod task;
 mod task_line;
-mod verdict;
+mod task_outcome;
+mod valid_json;
 
 pub use access::{Access, Identity};
 pub use blueprint::{
     Blueprint, Defaults, Environment, blueprint, check_egress, check_metadata, check_name, split_environment,
     ttl_ms,
 };
-pub use budget::{Account, Bounds, Spent};
+pub use budget::{Account, BudgetBounds, Spend};
 pub use cookie::{make_cookies_host_only, pass_cookie, pass_cookies, strip_pass_cookies};
 pub use credential::{ADMIN_PREFIX, CredentialScanner, TOKEN_PREFIX};
 pub use death::Death;
@@ -51,10 +51,10 @@ pub use error_page::{
     ErrorPage, LogExcerpt, NoResponse, OtherPreview, PreviewFacts, WaitMode, WaitProgress, explain,
     is_reachable_from_preview, progress,
 };
-pub use grant::{GrantedModel, Terms};
+pub use grant::{GrantTerms, GrantedModel};
 pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_inside_ms};
 pub use idle_traffic::HeartbeatDetector;
-pub use model_choice::{Offered, choose, missing};
+pub use model_choice::{ListedModel, choose_default_model, missing_models};
 pub use pid_namespace::{PidNamespace, SandboxProcesses, is_in_other_namespace};
 pub use plan::{Desired, Observed, PlanStep, plan};
 pub use preview::{Preview, Previews, Scheme};
@@ -63,8 +63,8 @@ pub use preview_pass_url::{
     PATH_MAX_BYTES as PREVIEW_PATH_MAX_BYTES, StrippedUrl, strip_passes, url_with_pass,
 };
 pub use rate_limit::{Rate, RateLimiter};
-pub use retry::{Backoff, Nature, Next, nature, nature_of_kind, next};
+pub use retry::{Backoff, FailureKind, RetryDecision, classify_error_kind, classify_status, decide_retry};
 pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};
 pub use task::{TaskEnding, TaskFacts, TaskStep, explain_loss, task_step};
 pub use task_line::{BadTaskLine, TaskFrames, TaskLine, TaskUpdate};
-pub use verdict::{Refuser, Seen, Verdict, judge, provider_failed};
+pub use task_outcome::{FailedProvider, ModelActivity, ModelFailure, explain_provider_failure, final_result};

@@ -5,38 +5,42 @@ use protocol::Dialect;
 
 /// A model as its provider lists it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Offered {
+pub struct ListedModel {
     pub name: String,
     /// Sorts by time; empty where it is not told.
     pub created_at: String,
     /// It cannot be talked to: one that makes embeddings, for example.
-    pub mute: bool,
+    pub no_chat: bool,
 }
 
 /// Parts of the names of models that nobody can talk to, for lists that do not say so.
-const MUTE: [&str; 6] = ["embed", "rerank", "whisper", "tts", "dall-e", "moderation"];
+const NO_CHAT: [&str; 6] = ["embed", "rerank", "whisper", "tts", "dall-e", "moderation"];
 
 /// The model for tasks that name none. Of those that tasks may use, where there are such.
-pub fn choose(dialect: Dialect, may: &[&str], offered: &[Offered]) -> Option<String> {
-    let talking: Vec<Offered> = offered.iter().filter(|model| talks(model)).cloned().collect();
-    if may.is_empty() {
-        return best(dialect, &talking);
+pub fn choose_default_model(
+    dialect: Dialect,
+    allowed_names: &[&str],
+    listed: &[ListedModel],
+) -> Option<String> {
+    let chat_models: Vec<ListedModel> = listed.iter().filter(|model| can_chat(model)).cloned().collect();
+    if allowed_names.is_empty() {
+        return best(dialect, &chat_models);
     }
-    let allowed = may.iter().filter_map(|name| {
-        let found = talking.iter().find(|model| is_called(&model.name, name))?;
-        Some(Offered { name: (*name).to_owned(), ..found.clone() })
+    let allowed = allowed_names.iter().filter_map(|name| {
+        let found = chat_models.iter().find(|model| is_called(&model.name, name))?;
+        Some(ListedModel { name: (*name).to_owned(), ..found.clone() })
     });
     best(dialect, &allowed.collect::<Vec<_>>())
 }
 
 /// Those of the names that the provider does not list.
-pub fn missing<'a>(names: &[&'a str], offered: &[Offered]) -> Vec<&'a str> {
-    let listed = |name: &str| offered.iter().any(|model| is_called(&model.name, name));
-    names.iter().copied().filter(|name| !listed(name)).collect()
+pub fn missing_models<'a>(names: &[&'a str], listed: &[ListedModel]) -> Vec<&'a str> {
+    let is_listed = |name: &str| listed.iter().any(|model| is_called(&model.name, name));
+    names.iter().copied().filter(|name| !is_listed(name)).collect()
 }
 
-fn talks(model: &Offered) -> bool {
-    !model.mute && !MUTE.iter().any(|part| model.name.contains(part))
+fn can_chat(model: &ListedModel) -> bool {
+    !model.no_chat && !NO_CHAT.iter().any(|part| model.name.contains(part))
 }
 
 /// Many take a shorter name than the one they list: without its date, or `latest` in its place.
@@ -50,7 +54,7 @@ fn is_called(listed: &str, name: &str) -> bool {
     listed == name || rest.is_some_and(|rest| dated(rest) || rest == ":latest")
 }
 
-fn best(dialect: Dialect, models: &[Offered]) -> Option<String> {
+fn best(dialect: Dialect, models: &[ListedModel]) -> Option<String> {
     let made = match dialect {
         Dialect::Anthropic => newest(models, "claude-sonnet-").or_else(|| newest(models, "claude-")),
         Dialect::Openai => highest(models, gpt),
@@ -60,12 +64,12 @@ fn best(dialect: Dialect, models: &[Offered]) -> Option<String> {
 }
 
 /// The first of those that are equally new.
-fn newest<'a>(models: &'a [Offered], prefix: &str) -> Option<&'a Offered> {
+fn newest<'a>(models: &'a [ListedModel], prefix: &str) -> Option<&'a ListedModel> {
     let named = models.iter().rev().filter(|model| model.name.starts_with(prefix));
     named.max_by(|one, other| one.created_at.cmp(&other.created_at))
 }
 
-fn highest<R: Ord>(models: &[Offered], rank: fn(&str) -> Option<R>) -> Option<&Offered> {
+fn highest<R: Ord>(models: &[ListedModel], rank: fn(&str) -> Option<R>) -> Option<&ListedModel> {
     let ranked = models.iter().rev().filter_map(|model| Some((rank(&model.name)?, model)));
     ranked.max_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, model)| model)
 }
@@ -103,11 +107,11 @@ mod tests {
     use protocol::Dialect::{Anthropic, Gemini, Openai};
 
     /// `name@created`; a `!` before one that does not talk.
-    fn offered(names: &[&str]) -> Vec<Offered> {
+    fn listed(names: &[&str]) -> Vec<ListedModel> {
         let one = |text: &&str| {
             let (name, created) = text.split_once('@').unwrap_or((text, ""));
-            let (name, mute) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
-            Offered { name: name.to_owned(), created_at: created.to_owned(), mute }
+            let (name, no_chat) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
+            ListedModel { name: name.to_owned(), created_at: created.to_owned(), no_chat }
         };
         names.iter().map(one).collect()
     }
@@ -155,28 +159,32 @@ mod tests {
             (Gemini, &["!embedding-001"], None),
         ];
         for (dialect, names, expected) in table {
-            assert_eq!(choose(dialect, &[], &offered(names)).as_deref(), expected, "{names:?}");
+            assert_eq!(choose_default_model(dialect, &[], &listed(names)).as_deref(), expected, "{names:?}");
         }
     }
 
     #[test]
     fn of_models_that_tasks_may_use_one_that_is_there_is_chosen() {
         let there =
-            offered(&["claude-sonnet-4-5-20250929@2025-09", "claude-opus-4-5-20251101@2025-11", "other"]);
+            listed(&["claude-sonnet-4-5-20250929@2025-09", "claude-opus-4-5-20251101@2025-11", "other"]);
         let table: [(&[&str], Option<&str>); 4] = [
             (&["claude-opus-4-5", "other"], Some("claude-opus-4-5")),
             (&["claude-opus-4-5", "claude-sonnet-4-5"], Some("claude-sonnet-4-5")),
             (&["gone", "other"], Some("other")),
             (&["gone", "lost"], None),
         ];
-        for (may, expected) in table {
-            assert_eq!(choose(Anthropic, may, &there).as_deref(), expected, "{may:?}");
+        for (allowed_names, expected) in table {
+            assert_eq!(
+                choose_default_model(Anthropic, allowed_names, &there).as_deref(),
+                expected,
+                "{allowed_names:?}"
+            );
         }
     }
 
     #[test]
     fn a_name_is_missing_unless_it_is_listed_or_short_for_one_that_is() {
-        let there = offered(&["claude-sonnet-4-5-20250929", "gpt-5-mini", "llama3:latest"]);
+        let there = listed(&["claude-sonnet-4-5-20250929", "gpt-5-mini", "llama3:latest"]);
         for (name, is_missing) in [
             ("claude-sonnet-4-5-20250929", false),
             ("claude-sonnet-4-5", false),
@@ -188,7 +196,7 @@ mod tests {
             ("claude-sonnet-4-5-2025092", true),
             ("", true),
         ] {
-            assert_eq!(missing(&[name], &there).is_empty(), !is_missing, "{name}");
+            assert_eq!(missing_models(&[name], &there).is_empty(), !is_missing, "{name}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Nearly all of a line goes out as it came in, so it is checked and not taken apart: it must be one JSON
 //! object of a known kind, without a name that is ours to give and without a line break.
 
-use super::{rfc3339, sound::Sound};
+use super::{rfc3339, valid_json::ValidJson};
 use bytes::Bytes;
 use protocol::{PermissionState, TaskEvent, TaskFact, TaskPhase, TaskResult};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
@@ -110,7 +110,7 @@ impl TaskLine {
     pub fn parse(line: &Bytes) -> Result<Self, BadTaskLine> {
         let bad = |error: serde_json::Error| BadTaskLine(error.to_string());
         // Whatever of it goes out unread must be readable by others.
-        let Sound = serde_json::from_slice(line).map_err(bad)?;
+        let ValidJson = serde_json::from_slice(line).map_err(bad)?;
         let head: Head<'_> = serde_json::from_slice(line).map_err(bad)?;
         let kind = KINDS.iter().find(|kind| **kind == head.kind);
         let kind = *kind.ok_or_else(|| BadTaskLine("its kind is not known".to_owned()))?;

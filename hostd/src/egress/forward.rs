@@ -1,13 +1,13 @@
 //! A request for `http://…`: sent on a connection that is its own meanwhile, its answer passed back as it comes.
 
 use super::{
-    body::{Coming, Counted},
-    head,
-    line::Line,
-    refusal::Refusal,
-    trip::{Trip, Way},
+    head_size,
+    metered_body::{MeteredBody, ServerBody},
+    refusal::ProxyRefusal,
+    server_connection::ServerConnection,
+    tracked_connection::{Direction, TrackedConnection},
 };
-use crate::{backpressure::SourceWindow, core::egress::Asked, upstream::BodyError};
+use crate::{backpressure::SourceWindow, core::egress::Destination, upstream::BodyError};
 use axum::body::Body;
 use hyper::{
     HeaderMap, Method, Request, Response, Uri,
@@ -23,7 +23,7 @@ use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 /// What is between two machines only.
-const HOP: [HeaderName; 8] = [
+const HOP_HEADERS: [HeaderName; 8] = [
     CONNECTION,
     KEEP_ALIVE,
     PROXY_AUTHENTICATE,
@@ -35,12 +35,12 @@ const HOP: [HeaderName; 8] = [
 ];
 
 /// A request without the connection that it came on.
-pub struct Letter {
+pub struct ForwardRequest {
     pub head: Parts,
     pub body: Option<Incoming>,
 }
 
-impl Letter {
+impl ForwardRequest {
     pub fn new(request: Request<Incoming>) -> Self {
         let (head, body) = request.into_parts();
         let body = (!body.is_end_stream()).then_some(body);
@@ -48,58 +48,62 @@ impl Letter {
     }
 
     /// The same once more, where nobody minds getting it twice.
-    pub fn again(&self) -> Option<Self> {
+    pub fn retry_copy(&self) -> Option<Self> {
         let safe = matches!(self.head.method, Method::GET | Method::HEAD) && self.body.is_none();
         safe.then(|| Self { head: self.head.clone(), body: None })
     }
 }
 
-pub async fn pass(
-    letter: Letter,
-    asked: &Asked,
-    mut line: Box<Line>,
-    trip: Arc<Trip>,
-) -> Result<Response<Body>, Refusal> {
-    let broken = |why: String| Refusal::Broken { asked: asked.clone(), why };
-    let request = outgoing(letter, &trip).ok_or(Refusal::Malformed("the request names no path"))?;
-    let spent = |_| Refusal::Spent { max_bytes: trip.max_bytes() };
-    trip.moves(Way::Up, head::of_request(&request)).map_err(spent)?;
-    let mut cut = Box::pin(trip.clone().cut());
-    let mut answer = pin!(line.send(request));
-    let answer = poll_fn(|cx| {
-        line.drive(cx);
+pub async fn send(
+    forwarded: ForwardRequest,
+    destination: &Destination,
+    mut connection: Box<ServerConnection>,
+    tracked: Arc<TrackedConnection>,
+) -> Result<Response<Body>, ProxyRefusal> {
+    let broken = |why: String| ProxyRefusal::Broken { destination: destination.clone(), why };
+    let request =
+        to_server_request(forwarded, &tracked).ok_or(ProxyRefusal::Malformed("the request names no path"))?;
+    let quota_exceeded = |_| ProxyRefusal::QuotaExceeded { max_bytes: tracked.max_bytes() };
+    tracked.count(Direction::Up, head_size::request_head_bytes(&request)).map_err(quota_exceeded)?;
+    let mut cut = Box::pin(tracked.clone().until_cut());
+    let mut response = pin!(connection.send(request));
+    let response = poll_fn(|cx| {
+        connection.drive(cx);
         if let Poll::Ready(cut) = cut.as_mut().poll(cx) {
             return Poll::Ready(Err(broken(cut.to_string())));
         }
-        answer.as_mut().poll(cx).map_err(|error| match BodyError::of(&error) {
+        response.as_mut().poll(cx).map_err(|error| match BodyError::of(&error) {
             // It came from the sandbox, not from the server.
-            Some(BodyError::Malformed(_) | BodyError::Stalled) => Refusal::Body,
+            Some(BodyError::Malformed(_) | BodyError::Stalled) => ProxyRefusal::Body,
             None => broken(error.to_string()),
         })
     });
-    let answer = answer.await?;
-    trip.moves(Way::Down, head::of_response(&answer)).map_err(spent)?;
-    let (mut parts, body) = answer.into_parts();
-    without_hops(&mut parts.headers);
-    let body = Counted::new(Some(body), trip, Way::Down);
-    parts.extensions.insert(SourceWindow(line.window.clone()));
-    Ok(Response::from_parts(parts, Body::new(Coming { line: Some(line), body, cut })))
+    let response = response.await?;
+    tracked.count(Direction::Down, head_size::response_head_bytes(&response)).map_err(quota_exceeded)?;
+    let (mut parts, body) = response.into_parts();
+    remove_hop_headers(&mut parts.headers);
+    let body = MeteredBody::new(Some(body), tracked, Direction::Down);
+    parts.extensions.insert(SourceWindow(connection.window.clone()));
+    Ok(Response::from_parts(parts, Body::new(ServerBody { connection: Some(connection), body, cut })))
 }
 
 /// As the server itself would get it.
-fn outgoing(letter: Letter, trip: &Arc<Trip>) -> Option<Request<Counted>> {
-    let Letter { head: mut parts, body } = letter;
+fn to_server_request(
+    forwarded: ForwardRequest,
+    tracked: &Arc<TrackedConnection>,
+) -> Option<Request<MeteredBody>> {
+    let ForwardRequest { head: mut parts, body } = forwarded;
     let authority = parts.uri.authority()?.as_str();
     let host = HeaderValue::from_str(authority.rsplit('@').next()?).ok()?;
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let path: Uri = path.parse().ok()?;
-    without_hops(&mut parts.headers);
+    remove_hop_headers(&mut parts.headers);
     parts.headers.insert(HOST, host);
     parts.uri = path;
-    Some(Request::from_parts(parts, Counted::new(body, trip.clone(), Way::Up)))
+    Some(Request::from_parts(parts, MeteredBody::new(body, tracked.clone(), Direction::Up)))
 }
 
-fn without_hops(headers: &mut HeaderMap) {
+fn remove_hop_headers(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -107,7 +111,7 @@ fn without_hops(headers: &mut HeaderMap) {
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
         .collect();
-    for name in HOP.iter().chain(&named) {
+    for name in HOP_HEADERS.iter().chain(&named) {
         headers.remove(name);
     }
 }

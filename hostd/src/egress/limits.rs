@@ -9,7 +9,7 @@ pub const CONNECTIONS_MAX: usize = 224;
 pub const REQUESTS: Rate = Rate { burst: 20_000, per_second: 20_000 };
 /// How long nothing may move.
 pub const IDLE_MAX_MS: u64 = 300_000;
-pub const IDLE_LOOK_MS: u64 = 15_000;
+pub const IDLE_CHECK_MS: u64 = 15_000;
 /// What is read at once: a little at first, and much when much comes.
 pub const BUFFER_MIN_BYTES: usize = 8 << 10;
 pub const BUFFER_MAX_BYTES: usize = 32 << 10;
@@ -17,17 +17,17 @@ pub const BUFFER_MAX_BYTES: usize = 32 << 10;
 pub const PIPE_BYTES: usize = 256 << 10;
 pub const PIPES_MAX: usize = 256;
 /// Connections to servers of `http://` that wait for another request: of one sandbox, of all, and how long.
-pub const LINES_MAX: usize = 16;
-pub const LINES_ALL_MAX: usize = 512;
-pub const LINE_IDLE_MAX_MS: u64 = 4_000;
+pub const POOLED_MAX: usize = 16;
+pub const POOLED_ALL_MAX: usize = 512;
+pub const POOLED_IDLE_MAX_MS: u64 = 4_000;
 /// Head of an answer from outside.
 pub const HEAD_MAX_BYTES: usize = 256 << 10;
 pub const HEADERS_MAX: usize = 256;
 /// How long the host's own addresses are remembered.
-pub const OWN_FRESH_MS: u64 = 2_000;
+pub const HOST_ADDRESSES_FRESH_MS: u64 = 2_000;
 /// Profiles of a host.
 pub const PROFILES_MAX: usize = 256;
 /// How long bytes flow before they are written down: so much of them is forgotten when hostd is killed.
-pub const COUNT_EVERY_MS: u64 = 2_000;
+pub const BYTES_FLUSH_MS: u64 = 2_000;
 /// For the last events, when hostd ends.
-pub const TELL_LAST_MAX_MS: u64 = 2_000;
+pub const FINAL_FLUSH_MAX_MS: u64 = 2_000;

@@ -1,32 +1,33 @@
-//! The way out of sandboxes without a network: an HTTP proxy that says what it lets through, and why not.
+//! The HTTP proxy through which sandboxes of network mode `proxy` reach the internet: it decides by rules, connects,
+//! counts bytes, and answers refused requests with the reason.
 //!
 //! ```text
-//!  door ──▶ Passage (one per door) ──judge──▶ outside::connect ──▶ tunnel (CONNECT) or forward (http://)
-//!              │  ▲ rules: record of the sandbox, profiles            │ bytes
-//!              │  └──── what is open and now denied is cut            ▼
-//!              └────────────▶ tell: events, the first at once, the rest summed, and bytes used
+//!  door ──▶ SandboxEgress (one per door) ──decide──▶ outbound ──▶ tunnel (CONNECT) or forward (http://)
+//!              │  ▲ rules: record of the sandbox, profiles           │ bytes
+//!              │  └──── open connections that are now denied are cut ▼
+//!              └──────────▶ recorder: events (the first at once, repetitions summed) and bytes used
 //! ```
 //!
-//! **Invariant:** the address that was judged is the address that is connected; nobody looks a name up twice.
+//! **Invariant:** the address that was decided on is the address that is connected; no name is looked up twice.
 
-mod body;
+mod connection_pool;
 mod forward;
-mod head;
+mod head_size;
+mod host_addresses;
 mod limits;
-mod line;
-mod lines;
-mod own;
-mod passage;
-mod pipe;
+mod metered_body;
 mod profiles;
 mod proxy;
+mod recorder;
 mod refusal;
-mod tell;
+mod sandbox_egress;
+mod server_connection;
+mod splice_pipe;
 #[cfg(test)]
 mod tests;
-mod trip;
+mod tracked_connection;
 mod tunnel;
 
-pub use passage::Passage;
 pub use profiles::{Profiles, ProfilesError};
-pub use proxy::{Answered, Egress, EgressParts};
+pub use proxy::{Egress, EgressParts, ProxyResponse};
+pub use sandbox_egress::SandboxEgress;

@@ -2,7 +2,7 @@
 
 use super::limits::PROFILES_MAX;
 use crate::{
-    core::egress::{DEFAULT_PROFILE, RuleSet, built_in},
+    core::egress::{DEFAULT_PROFILE, RuleSet, built_in_rules},
     store::{Store, StoreError},
 };
 use protocol::api::{EgressProfile, EgressProfileView};
@@ -14,13 +14,13 @@ use tracing::error;
 #[derive(Clone)]
 pub struct Profiles {
     store: Store,
-    published: Arc<watch::Sender<Arc<All>>>,
+    published: Arc<watch::Sender<Arc<ProfilesByName>>>,
     /// One change at a time: what is published is what was stored last.
     changing: Arc<Mutex<()>>,
 }
 
 /// By name. Always with `default`.
-pub type All = BTreeMap<String, Profile>;
+pub type ProfilesByName = BTreeMap<String, Profile>;
 
 #[derive(Clone)]
 pub struct Profile {
@@ -32,7 +32,7 @@ pub struct Profile {
 #[derive(Debug, thiserror::Error)]
 pub enum ProfilesError {
     #[error("there are {PROFILES_MAX} profiles; remove one first")]
-    Many,
+    TooMany,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -43,11 +43,11 @@ impl Profiles {
         Ok(Self { store, published: Arc::new(watch::Sender::new(Arc::new(all))), changing: Arc::default() })
     }
 
-    pub fn all(&self) -> Arc<All> {
+    pub fn all(&self) -> Arc<ProfilesByName> {
         self.published.borrow().clone()
     }
 
-    pub fn subscribe(&self) -> watch::Receiver<Arc<All>> {
+    pub fn subscribe(&self) -> watch::Receiver<Arc<ProfilesByName>> {
         self.published.subscribe()
     }
 
@@ -61,9 +61,9 @@ impl Profiles {
 
     /// Its rules were parsed by whoever calls.
     pub async fn put(&self, name: &str, profile: EgressProfile, now_ms: u64) -> Result<(), ProfilesError> {
-        let _turn = self.changing.lock().await;
+        let _changing = self.changing.lock().await;
         if !self.all().contains_key(name) && self.all().len() >= PROFILES_MAX {
-            return Err(ProfilesError::Many);
+            return Err(ProfilesError::TooMany);
         }
         self.store.put_egress_profile(name, profile, now_ms).await?;
         self.publish().await
@@ -71,7 +71,7 @@ impl Profiles {
 
     /// Whether there was one. Of `default`, what somebody wrote.
     pub async fn remove(&self, name: &str) -> Result<bool, ProfilesError> {
-        let _turn = self.changing.lock().await;
+        let _changing = self.changing.lock().await;
         let there = self.store.remove_egress_profile(name).await?;
         self.publish().await?;
         Ok(there)
@@ -83,16 +83,16 @@ impl Profiles {
     }
 }
 
-async fn read(store: &Store) -> Result<All, StoreError> {
+async fn read(store: &Store) -> Result<ProfilesByName, StoreError> {
     let parsed = |(name, written): (String, EgressProfile)| {
         let rules = RuleSet::parse(&written.allow, &written.deny).map(Arc::new);
         let rules =
             rules.inspect_err(|error| error!(profile = name, %error, "a profile cannot be read")).ok();
         (name, Profile { written, rules })
     };
-    let mut all: All = store.egress_profiles().await?.into_iter().map(parsed).collect();
+    let mut all: ProfilesByName = store.egress_profiles().await?.into_iter().map(parsed).collect();
     all.entry(DEFAULT_PROFILE.to_owned()).or_insert_with(|| {
-        let rules = built_in();
+        let rules = built_in_rules();
         let deny = rules.deny.iter().map(ToString::to_string).collect();
         Profile { written: EgressProfile { allow: vec![], deny }, rules: Some(Arc::new(rules)) }
     });

@@ -1,22 +1,22 @@
 //! One request to somewhere outside: judged, resolved, connected, counted.
 
 use super::{
-    forward::{self, Letter},
-    line::Line,
-    own::Own,
-    passage::{Passage, PassageParts},
+    forward::{self, ForwardRequest},
+    host_addresses::HostAddresses,
     profiles::Profiles,
-    refusal::Refusal,
-    tell::Teller,
-    trip::Trip,
+    recorder::EgressRecorder,
+    refusal::ProxyRefusal,
+    sandbox_egress::{SandboxEgress, SandboxEgressParts},
+    server_connection::ServerConnection,
+    tracked_connection::TrackedConnection,
     tunnel,
 };
 use crate::{
     core::{
         Previews,
-        egress::{Asked, By, Exceptions, Host, Key, More, Verdict, Why},
+        egress::{ClaimedJob, Decision, Denial, Destination, EventCounts, EventKey, Exceptions, Host},
     },
-    outside::{Outside, OutsideError},
+    outbound::{OutboundConnector, OutboundError},
     store::{SandboxRecord, Store},
 };
 use axum::body::Body;
@@ -38,20 +38,20 @@ use tokio_util::sync::CancellationToken;
 /// What is shared by all sandboxes.
 #[derive(Clone)]
 pub struct Egress {
-    shared: Arc<Shared>,
+    shared: Arc<EgressInner>,
 }
 
-struct Shared {
-    outside: Outside,
+struct EgressInner {
+    connector: OutboundConnector,
     previews: Previews,
     profiles: Profiles,
     exceptions: Arc<Exceptions>,
-    own: Arc<Own>,
-    teller: Teller,
+    host_addresses: Arc<HostAddresses>,
+    recorder: EgressRecorder,
 }
 
 pub struct EgressParts {
-    pub outside: Outside,
+    pub connector: OutboundConnector,
     pub previews: Previews,
     pub profiles: Profiles,
     pub exceptions: Exceptions,
@@ -59,22 +59,32 @@ pub struct EgressParts {
 }
 
 /// An answer, and what goes on when the connection is no HTTP any more.
-pub struct Answered {
+pub struct ProxyResponse {
     pub response: Response<Body>,
-    pub then: Option<BoxFuture<'static, ()>>,
+    pub tunnel: Option<BoxFuture<'static, ()>>,
 }
 
-impl From<Response<Body>> for Answered {
+impl From<Response<Body>> for ProxyResponse {
     fn from(response: Response<Body>) -> Self {
-        Self { response, then: None }
+        Self { response, tunnel: None }
     }
 }
 
 impl Egress {
     pub fn new(parts: EgressParts) -> Self {
-        let EgressParts { outside, previews, profiles, exceptions, store } = parts;
-        let (exceptions, own, teller) = (Arc::new(exceptions), Arc::default(), Teller::new(store));
-        Self { shared: Arc::new(Shared { outside, previews, profiles, exceptions, own, teller }) }
+        let EgressParts { connector, previews, profiles, exceptions, store } = parts;
+        let (exceptions, host_addresses, recorder) =
+            (Arc::new(exceptions), Arc::default(), EgressRecorder::new(store));
+        Self {
+            shared: Arc::new(EgressInner {
+                connector,
+                previews,
+                profiles,
+                exceptions,
+                host_addresses,
+                recorder,
+            }),
+        }
     }
 
     pub fn profiles(&self) -> &Profiles {
@@ -83,164 +93,199 @@ impl Egress {
 
     /// What a sandbox sent and received.
     pub async fn used_bytes(&self, record: &SandboxRecord) -> Result<u64, crate::store::StoreError> {
-        self.shared.teller.used_bytes(&record.id).await
+        self.shared.recorder.used_bytes(&record.id).await
     }
 
     /// Writes events until all is over.
-    pub async fn tell(&self, closing: CancellationToken) {
-        self.shared.teller.run(closing).await;
+    pub async fn run_recorder(&self, closing: CancellationToken) {
+        self.shared.recorder.run(closing).await;
     }
 
     /// Writes what the last connections told when they were closed.
     pub async fn finish(&self) {
-        self.shared.teller.finish().await;
+        self.shared.recorder.finish().await;
     }
 
     /// The way out of one sandbox, as long as its door is open.
-    pub fn passage(&self, record: watch::Receiver<Arc<SandboxRecord>>) -> Arc<Passage> {
-        let Shared { profiles, exceptions, own, teller, .. } = &*self.shared;
-        let parts = PassageParts {
+    pub fn sandbox_egress(&self, record: watch::Receiver<Arc<SandboxRecord>>) -> Arc<SandboxEgress> {
+        let EgressInner { profiles, exceptions, host_addresses, recorder, .. } = &*self.shared;
+        let parts = SandboxEgressParts {
             profiles: profiles.clone(),
             exceptions: exceptions.clone(),
-            own: own.clone(),
-            teller: teller.clone(),
+            host_addresses: host_addresses.clone(),
+            recorder: recorder.clone(),
         };
-        Arc::new(Passage::new(record, parts))
+        Arc::new(SandboxEgress::new(record, parts))
     }
 
     /// Answers a `CONNECT`, or a request for another host.
-    pub async fn serve(&self, passage: &Arc<Passage>, request: Request<Incoming>) -> Answered {
-        let heads = request.headers().clone();
-        let by = heads.get(PROXY_AUTHORIZATION).and_then(By::parse);
-        let answered = match target(&request) {
-            Ok(asked) => {
-                let visit = Visit { passage, asked: &asked, by };
+    pub async fn serve(
+        &self,
+        sandbox_egress: &Arc<SandboxEgress>,
+        request: Request<Incoming>,
+    ) -> ProxyResponse {
+        let headers = request.headers().clone();
+        let by = headers.get(PROXY_AUTHORIZATION).and_then(ClaimedJob::parse);
+        let answered = match destination_of(&request) {
+            Ok(destination) => {
+                let context = RequestContext { sandbox_egress, destination: &destination, by };
                 match *request.method() {
-                    Method::CONNECT => self.tunnel(&visit, request).await,
-                    _ => self.forward(&visit, Letter::new(request)).await.map(Answered::from),
+                    Method::CONNECT => self.tunnel(&context, request).await,
+                    _ => self.forward(&context, ForwardRequest::new(request)).await.map(ProxyResponse::from),
                 }
             }
             Err(refusal) => {
-                passage.tell(nowhere(passage, by, &refusal), More { times: 1, ..More::default() });
+                sandbox_egress.record_event(
+                    malformed_request_key(sandbox_egress, by, &refusal),
+                    EventCounts { times: 1, ..EventCounts::default() },
+                );
                 Err(refusal)
             }
         };
-        answered.unwrap_or_else(|refusal| refusal.response(&heads).into())
+        answered.unwrap_or_else(|refusal| refusal.response(&headers).into())
     }
 
-    async fn tunnel(&self, visit: &Visit<'_>, request: Request<Incoming>) -> Result<Answered, Refusal> {
-        let place = self.admit(visit).await?;
-        let stream = self.connect(visit).await?;
-        let address = stream.peer_addr().map_err(|error| visit.broken(&error))?.ip();
-        Ok(tunnel::begin(request, stream, visit.trip(address, place)?))
+    async fn tunnel(
+        &self,
+        context: &RequestContext<'_>,
+        request: Request<Incoming>,
+    ) -> Result<ProxyResponse, ProxyRefusal> {
+        let permit = self.admit(context).await?;
+        let stream = self.connect(context).await?;
+        let address = stream.peer_addr().map_err(|error| context.broken(&error))?.ip();
+        Ok(tunnel::open(request, stream, context.track(address, permit)?))
     }
 
     /// On a line that was kept, if there is one and it may be tried again: its server may have closed it just now.
-    async fn forward(&self, visit: &Visit<'_>, mut letter: Letter) -> Result<Response<Body>, Refusal> {
-        let mut place = self.admit(visit).await?;
-        if let Some(copy) = letter.again()
-            && let Some(line) = visit.passage.lines().take(visit.asked, |address| visit.allows(address))
+    async fn forward(
+        &self,
+        context: &RequestContext<'_>,
+        mut forwarded: ForwardRequest,
+    ) -> Result<Response<Body>, ProxyRefusal> {
+        let mut permit = self.admit(context).await?;
+        if let Some(copy) = forwarded.retry_copy()
+            && let Some(connection) =
+                context.sandbox_egress.pool().take(context.destination, |address| context.allows(address))
         {
-            let trip = visit.trip(line.address, place)?;
-            match forward::pass(letter, visit.asked, line, trip).await {
-                Err(Refusal::Broken { .. }) => {}
+            let tracked = context.track(connection.address, permit)?;
+            match forward::send(forwarded, context.destination, connection, tracked).await {
+                Err(ProxyRefusal::Broken { .. }) => {}
                 answer => return answer,
             }
-            (letter, place) = (copy, visit.place()?);
+            (forwarded, permit) = (copy, context.permit()?);
         }
-        let line = Line::over(self.connect(visit).await?).await.map_err(|error| visit.broken(&error))?;
-        let trip = visit.trip(line.address, place)?;
-        forward::pass(letter, visit.asked, Box::new(line), trip).await
+        let connection = ServerConnection::handshake(self.connect(context).await?)
+            .await
+            .map_err(|error| context.broken(&error))?;
+        let tracked = context.track(connection.address, permit)?;
+        forward::send(forwarded, context.destination, Box::new(connection), tracked).await
     }
 
     /// Lets it through, up to an address.
-    async fn admit(&self, visit: &Visit<'_>) -> Result<OwnedSemaphorePermit, Refusal> {
-        let Visit { passage, asked, .. } = visit;
-        let network = passage.record().blueprint.network;
+    async fn admit(&self, context: &RequestContext<'_>) -> Result<OwnedSemaphorePermit, ProxyRefusal> {
+        let RequestContext { sandbox_egress, destination, .. } = context;
+        let network = sandbox_egress.record().blueprint.network;
         if network != Network::Proxy {
-            visit.tell("denied", "network", None);
-            return Err(Refusal::Mode(network));
+            context.record_event("denied", "network", None);
+            return Err(ProxyRefusal::Mode(network));
         }
-        if passage.is_hasty() {
-            visit.tell("denied", "rate", None);
-            return Err(Refusal::TooMany);
+        if sandbox_egress.is_rate_limited() {
+            context.record_event("denied", "rate", None);
+            return Err(ProxyRefusal::RateLimited);
         }
-        passage.load().await.map_err(|_| Refusal::Internal)?;
-        let policy = passage.policy();
-        if let Some(max_bytes) = passage.is_spent() {
-            visit.tell("denied", "max_mb", None);
-            return Err(Refusal::Spent { max_bytes });
+        sandbox_egress.load().await.map_err(|_| ProxyRefusal::Internal)?;
+        let policy = sandbox_egress.policy();
+        if let Some(max_bytes) = sandbox_egress.exceeded_quota() {
+            context.record_event("denied", "max_mb", None);
+            return Err(ProxyRefusal::QuotaExceeded { max_bytes });
         }
-        if let Some(why) = self.preview(asked).or_else(|| policy.before(asked)) {
-            return Err(visit.denied(why));
+        if let Some(denial) = self.preview(destination).or_else(|| policy.precheck(destination)) {
+            return Err(context.denied(denial));
         }
-        visit.place()
+        context.permit()
     }
 
-    async fn connect(&self, visit: &Visit<'_>) -> Result<TcpStream, Refusal> {
-        let Visit { passage, asked, .. } = visit;
-        let host = match &asked.host {
+    async fn connect(&self, context: &RequestContext<'_>) -> Result<TcpStream, ProxyRefusal> {
+        let RequestContext { sandbox_egress, destination, .. } = context;
+        let host = match &destination.host {
             Host::Name(name) => name.clone(),
             Host::Address(address) => address.to_string(),
         };
-        let error =
-            match self.shared.outside.connect(&host, asked.port, |address| visit.allows(address)).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => error,
-            };
-        if let OutsideError::Address { address, .. } = &error
-            && let Verdict::Denied(why) = passage.judge(asked, *address)
+        let error = match self
+            .shared
+            .connector
+            .connect(&host, destination.port, |address| context.allows(address))
+            .await
         {
-            return Err(visit.denied(why));
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        if let OutboundError::NotAllowed { address, .. } = &error
+            && let Decision::Denied(denial) = sandbox_egress.decide(destination, *address)
+        {
+            return Err(context.denied(denial));
         }
-        let mut key = visit.key("allowed", "unreachable");
+        let mut key = context.key("allowed", "unreachable");
         key.error = Some(error.to_string());
-        passage.tell(key, More { times: 1, ..More::default() });
-        Err(Refusal::Unreachable(error))
+        sandbox_egress.record_event(key, EventCounts { times: 1, ..EventCounts::default() });
+        Err(ProxyRefusal::Unreachable(error))
     }
 
-    fn preview(&self, asked: &Asked) -> Option<Why> {
-        let preview = self.shared.previews.parse(&asked.host.to_string())?;
-        Some(Why::Preview { port: preview.port })
+    fn preview(&self, destination: &Destination) -> Option<Denial> {
+        let preview = self.shared.previews.parse(&destination.host.to_string())?;
+        Some(Denial::Preview { port: preview.port })
     }
 }
 
 /// Who wants to go where.
-struct Visit<'a> {
-    passage: &'a Arc<Passage>,
-    asked: &'a Asked,
-    by: Option<By>,
+struct RequestContext<'a> {
+    sandbox_egress: &'a Arc<SandboxEgress>,
+    destination: &'a Destination,
+    by: Option<ClaimedJob>,
 }
 
-impl Visit<'_> {
+impl RequestContext<'_> {
     fn allows(&self, address: IpAddr) -> bool {
-        matches!(self.passage.judge(self.asked, address), Verdict::Allowed(_))
+        matches!(self.sandbox_egress.decide(self.destination, address), Decision::Allowed(_))
     }
 
-    fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        self.passage.place().ok_or_else(|| {
-            self.tell("denied", "connections", None);
-            Refusal::NoPlace
+    fn permit(&self) -> Result<OwnedSemaphorePermit, ProxyRefusal> {
+        self.sandbox_egress.permit().ok_or_else(|| {
+            self.record_event("denied", "connections", None);
+            ProxyRefusal::TooManyConnections
         })
     }
 
     /// It goes to this address, as told; judged once more, since that took a while.
-    fn trip(&self, address: IpAddr, place: OwnedSemaphorePermit) -> Result<Arc<Trip>, Refusal> {
-        let rule = match self.passage.judge(self.asked, address) {
-            Verdict::Allowed(rule) => rule,
-            Verdict::Denied(why) => return Err(self.denied(why)),
+    fn track(
+        &self,
+        address: IpAddr,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Arc<TrackedConnection>, ProxyRefusal> {
+        let rule = match self.sandbox_egress.decide(self.destination, address) {
+            Decision::Allowed(rule) => rule,
+            Decision::Denied(denial) => return Err(self.denied(denial)),
         };
         let key = self.key("allowed", &rule);
-        self.passage.tell(key.clone(), More { times: 1, address: Some(address), ..More::default() });
-        Ok(Trip::new(self.passage.clone(), self.asked.clone(), address, key, place))
+        self.sandbox_egress.record_event(
+            key.clone(),
+            EventCounts { times: 1, address: Some(address), ..EventCounts::default() },
+        );
+        Ok(TrackedConnection::new(
+            self.sandbox_egress.clone(),
+            self.destination.clone(),
+            address,
+            key,
+            permit,
+        ))
     }
 
-    fn key(&self, verdict: &'static str, rule: &str) -> Key {
-        Key {
-            sandbox: self.passage.id(),
+    fn key(&self, verdict: &'static str, rule: &str) -> EventKey {
+        EventKey {
+            sandbox: self.sandbox_egress.id(),
             verdict,
-            host: self.asked.host.to_string(),
-            port: self.asked.port,
+            host: self.destination.host.to_string(),
+            port: self.destination.port,
             rule: rule.to_owned(),
             profile: None,
             by: self.by.clone(),
@@ -248,52 +293,56 @@ impl Visit<'_> {
         }
     }
 
-    fn tell(&self, verdict: &'static str, rule: &str, why: Option<&Why>) {
-        let profile = why.and_then(Why::profile).map(str::to_owned);
-        let address = why.and_then(|why| why.address(self.asked));
-        let key = Key { profile, ..self.key(verdict, rule) };
-        self.passage.tell(key, More { times: 1, address, ..More::default() });
+    fn record_event(&self, verdict: &'static str, rule: &str, denial: Option<&Denial>) {
+        let profile = denial.and_then(Denial::profile).map(str::to_owned);
+        let address = denial.and_then(|denial| denial.address(self.destination));
+        let key = EventKey { profile, ..self.key(verdict, rule) };
+        self.sandbox_egress.record_event(key, EventCounts { times: 1, address, ..EventCounts::default() });
     }
 
-    fn denied(&self, why: Why) -> Refusal {
-        self.tell("denied", &why.rule(), Some(&why));
-        Refusal::Denied { asked: self.asked.clone(), why }
+    fn denied(&self, denial: Denial) -> ProxyRefusal {
+        self.record_event("denied", &denial.rule(), Some(&denial));
+        ProxyRefusal::Denied { destination: self.destination.clone(), denial }
     }
 
-    fn broken(&self, why: &dyn ToString) -> Refusal {
-        Refusal::Broken { asked: self.asked.clone(), why: why.to_string() }
+    fn broken(&self, why: &dyn ToString) -> ProxyRefusal {
+        ProxyRefusal::Broken { destination: self.destination.clone(), why: why.to_string() }
     }
 }
 
 /// Of a request that cannot be read, so that there is no telling where it goes.
-fn nowhere(passage: &Passage, by: Option<By>, refusal: &Refusal) -> Key {
-    Key {
-        sandbox: passage.id(),
+fn malformed_request_key(
+    sandbox_egress: &SandboxEgress,
+    by: Option<ClaimedJob>,
+    refusal: &ProxyRefusal,
+) -> EventKey {
+    EventKey {
+        sandbox: sandbox_egress.id(),
         verdict: "denied",
         host: String::new(),
         port: 0,
         rule: "malformed".to_owned(),
         profile: None,
         by,
-        error: Some(refusal.words()),
+        error: Some(refusal.message()),
     }
 }
 
 /// Where a request goes, by its first line.
-fn target(request: &Request<Incoming>) -> Result<Asked, Refusal> {
-    let no_host = Refusal::Malformed("the request names no host that can be asked for");
+fn destination_of(request: &Request<Incoming>) -> Result<Destination, ProxyRefusal> {
+    let no_host = ProxyRefusal::Malformed("the request names no host that can be asked for");
     let uri = request.uri();
-    let authority = uri.authority().ok_or(Refusal::Malformed("the request names no host"))?.as_str();
+    let authority = uri.authority().ok_or(ProxyRefusal::Malformed("the request names no host"))?.as_str();
     if request.method() == Method::CONNECT {
-        return Asked::parse(authority, None).map_err(|_| no_host);
+        return Destination::parse(authority, None).map_err(|_| no_host);
     }
     if uri.scheme() != Some(&Scheme::HTTP) {
-        return Err(Refusal::Malformed("only http:// is passed on; ask for others with CONNECT"));
+        return Err(ProxyRefusal::Malformed("only http:// is passed on; ask for others with CONNECT"));
     }
     if has_two_lengths(request.headers()) {
-        return Err(Refusal::Malformed("the request says the length of its body twice"));
+        return Err(ProxyRefusal::Malformed("the request says the length of its body twice"));
     }
-    Asked::parse(authority, Some(80)).map_err(|_| no_host)
+    Destination::parse(authority, Some(80)).map_err(|_| no_host)
 }
 
 fn has_two_lengths(headers: &HeaderMap) -> bool {

@@ -2,9 +2,9 @@
 
 use super::{
     limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES},
-    pipe::Pipe,
-    proxy::Answered,
-    trip::{Trip, Way},
+    proxy::ProxyResponse,
+    splice_pipe::SplicePipe,
+    tracked_connection::{Direction, TrackedConnection},
 };
 use crate::backpressure::WindowIo;
 use axum::body::Body;
@@ -25,59 +25,71 @@ use tokio::{
 use tracing::debug;
 
 /// The answer that a tunnel begins with, and the tunnel. The socket to the world is open until that ends.
-pub fn begin(mut request: Request<Incoming>, outside: TcpStream, trip: Arc<Trip>) -> Answered {
-    let inside = hyper::upgrade::on(&mut request);
-    let then = Some(Box::pin(run(inside, outside, trip)) as _);
-    Answered { response: Response::new(Body::empty()), then }
+pub fn open(
+    mut request: Request<Incoming>,
+    server_side: TcpStream,
+    tracked: Arc<TrackedConnection>,
+) -> ProxyResponse {
+    let sandbox_side = hyper::upgrade::on(&mut request);
+    let tunnel = Some(Box::pin(run(sandbox_side, server_side, tracked)) as _);
+    ProxyResponse { response: Response::new(Body::empty()), tunnel }
 }
 
-async fn run(inside: OnUpgrade, outside: TcpStream, trip: Arc<Trip>) {
-    let inside = match inside.await {
-        Ok(inside) => inside,
+async fn run(sandbox_side: OnUpgrade, server_side: TcpStream, tracked: Arc<TrackedConnection>) {
+    let sandbox_side = match sandbox_side.await {
+        Ok(sandbox_side) => sandbox_side,
         Err(error) => return debug!(%error, "a tunnel did not begin"),
     };
     tokio::select! {
         // Either way both sockets are closed: nothing more can be passed on.
-        ended = carry_both(inside, outside, &trip) => {
+        ended = relay_both(sandbox_side, server_side, &tracked) => {
             if let Err(error) = ended {
                 debug!(%error, "a tunnel ended badly");
             }
         }
-        cut = trip.clone().cut() => debug!(%cut, "a tunnel was cut"),
+        cut = tracked.clone().until_cut() => debug!(%cut, "a tunnel was cut"),
     }
 }
 
-async fn carry_both(inside: Upgraded, outside: TcpStream, trip: &Trip) -> io::Result<()> {
+async fn relay_both(
+    sandbox_side: Upgraded,
+    server_side: TcpStream,
+    tracked: &TrackedConnection,
+) -> io::Result<()> {
     // A door speaks HTTP/1.1, and on sockets only.
-    let inside = inside.downcast::<TokioIo<WindowIo<TcpStream>>>();
-    let inside = inside.map_err(|_| io::Error::other("it is no socket"))?;
-    let (mut from_outside, mut to_outside) = outside.into_split();
-    trip.moves(Way::Up, inside.read_buf.len()).map_err(io::Error::other)?;
-    to_outside.write_all(&inside.read_buf).await?;
-    let (mut from_inside, mut to_inside) = inside.io.into_inner().into_inner().into_split();
-    let up = carry(&mut from_inside, &mut to_outside, (trip, Way::Up));
-    let down = carry(&mut from_outside, &mut to_inside, (trip, Way::Down));
+    let sandbox_side = sandbox_side.downcast::<TokioIo<WindowIo<TcpStream>>>();
+    let sandbox_side = sandbox_side.map_err(|_| io::Error::other("it is no socket"))?;
+    let (mut from_server, mut to_server) = server_side.into_split();
+    tracked.count(Direction::Up, sandbox_side.read_buf.len()).map_err(io::Error::other)?;
+    to_server.write_all(&sandbox_side.read_buf).await?;
+    let (mut from_sandbox, mut to_sandbox) = sandbox_side.io.into_inner().into_inner().into_split();
+    let up = relay(&mut from_sandbox, &mut to_server, (tracked, Direction::Up));
+    let down = relay(&mut from_server, &mut to_sandbox, (tracked, Direction::Down));
     tokio::try_join!(up, down).map(drop)
 }
 
 /// As fast as the slower of both; the end of one is passed on to the other.
-async fn carry(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, counted: (&Trip, Way)) -> io::Result<()> {
-    let (trip, way) = counted;
+async fn relay(
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+    counted: (&TrackedConnection, Direction),
+) -> io::Result<()> {
+    let (tracked, direction) = counted;
     let mut buffer = vec![0; BUFFER_MIN_BYTES];
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
             return to.shutdown().await;
         }
-        trip.moves(way, read).map_err(io::Error::other)?;
+        tracked.count(direction, read).map_err(io::Error::other)?;
         to.write_all(&buffer[..read]).await?;
         if read < buffer.len() {
             continue;
         }
         buffer.resize(BUFFER_MAX_BYTES, 0);
         if read == BUFFER_MAX_BYTES
-            && let Some(pipe) = Pipe::open()
-            && flow(&pipe, from, to, counted).await? == Flowed::Over
+            && let Some(pipe) = SplicePipe::open()
+            && splice(&pipe, from, to, counted).await? == SpliceEnd::Eof
         {
             return to.shutdown().await;
         }
@@ -85,28 +97,28 @@ async fn carry(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, counted: (&Tri
 }
 
 #[derive(PartialEq, Eq)]
-enum Flowed {
+enum SpliceEnd {
     /// There is little to pass on now.
-    Little,
-    Over,
+    SlowedDown,
+    Eof,
 }
 
 /// As long as much comes.
-async fn flow(
-    pipe: &Pipe,
+async fn splice(
+    pipe: &SplicePipe,
     from: &OwnedReadHalf,
     to: &OwnedWriteHalf,
-    (trip, way): (&Trip, Way),
-) -> io::Result<Flowed> {
+    (tracked, direction): (&TrackedConnection, Direction),
+) -> io::Result<SpliceEnd> {
     loop {
-        let came = pipe.fill(from.as_ref()).await?;
-        if came == 0 {
-            return Ok(Flowed::Over);
+        let received = pipe.fill(from.as_ref()).await?;
+        if received == 0 {
+            return Ok(SpliceEnd::Eof);
         }
-        trip.moves(way, came).map_err(io::Error::other)?;
-        pipe.drain(to.as_ref(), came).await?;
-        if came < BUFFER_MIN_BYTES {
-            return Ok(Flowed::Little);
+        tracked.count(direction, received).map_err(io::Error::other)?;
+        pipe.drain(to.as_ref(), received).await?;
+        if received < BUFFER_MIN_BYTES {
+            return Ok(SpliceEnd::SlowedDown);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Which headers are passed on: those that are named here. Pure.
+//! Which headers are forwarded: those that are named here. Pure.
 
-use super::scrub::scrubbed;
+use super::redact_key::redact;
 use crate::models::{Dialect, Provider, ProviderKey};
 use hyper::{
     HeaderMap,
@@ -10,8 +10,8 @@ use hyper::{
     },
 };
 
-/// Of a request. Nothing about who calls, for whom, or by which way.
-const ASKED: [&str; 6] = [
+/// Forwarded to the provider. None identifies the caller, the account or the route.
+const REQUEST_HEADERS: [&str; 6] = [
     "anthropic-version",
     "anthropic-beta",
     "openai-beta",
@@ -19,10 +19,10 @@ const ASKED: [&str; 6] = [
     "x-client-request-id",
     "x-app",
 ];
-const ASKED_PREFIX: &str = "x-stainless-";
+const REQUEST_HEADER_PREFIX: &str = "x-stainless-";
 
-/// Of an answer.
-const ANSWERED: [&str; 8] = [
+/// Forwarded to the agent.
+const RESPONSE_HEADERS: [&str; 8] = [
     "request-id",
     "x-request-id",
     "retry-after-ms",
@@ -32,26 +32,30 @@ const ANSWERED: [&str; 8] = [
     "openai-model",
     "server-timing",
 ];
-const ANSWERED_PREFIXES: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
+const RESPONSE_HEADER_PREFIXES: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
 
-/// The key of a provider cannot be sent.
+/// The key of a provider cannot be sent in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its key has characters that no header can carry; add the provider again")]
-pub struct BadKey;
+pub struct UnsendableKey;
 
-/// What goes to the provider, its credential with it.
-pub fn outgoing(from: &HeaderMap, host: &HeaderValue, provider: &Provider) -> Result<HeaderMap, BadKey> {
+/// The headers for the provider, with its credential.
+pub fn request_headers(
+    from: &HeaderMap,
+    host: &HeaderValue,
+    provider: &Provider,
+) -> Result<HeaderMap, UnsendableKey> {
     let mut to = HeaderMap::new();
     to.insert(HOST, host.clone());
     for (name, value) in from {
         let plain = [CONTENT_TYPE, ACCEPT, USER_AGENT];
-        let known = plain.contains(name) || ASKED.contains(&name.as_str());
-        if known || name.as_str().starts_with(ASKED_PREFIX) {
+        let known = plain.contains(name) || REQUEST_HEADERS.contains(&name.as_str());
+        if known || name.as_str().starts_with(REQUEST_HEADER_PREFIX) {
             to.append(name, value.clone());
         }
     }
     to.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-    // What cannot be read cannot be judged.
+    // A compressed response could not be inspected.
     to.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if let Some(key) = &provider.key {
         let (name, value) = credential(provider.dialect, key)?;
@@ -60,25 +64,28 @@ pub fn outgoing(from: &HeaderMap, host: &HeaderValue, provider: &Provider) -> Re
     Ok(to)
 }
 
-fn credential(dialect: Dialect, ProviderKey(key): &ProviderKey) -> Result<(HeaderName, HeaderValue), BadKey> {
+fn credential(
+    dialect: Dialect,
+    ProviderKey(key): &ProviderKey,
+) -> Result<(HeaderName, HeaderValue), UnsendableKey> {
     let (name, value) = match dialect {
         Dialect::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(key)),
         Dialect::Openai => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
         Dialect::Gemini => (HeaderName::from_static("x-goog-api-key"), HeaderValue::from_str(key)),
     };
-    let mut value = value.map_err(|_| BadKey)?;
+    let mut value = value.map_err(|_| UnsendableKey)?;
     value.set_sensitive(true);
     Ok((name, value))
 }
 
-/// What the agent sees of a provider's head. Whatever shows a part of the key is left out.
-pub fn answered(from: &HeaderMap, key: Option<&str>) -> HeaderMap {
+/// The headers for the agent. A header that contains a part of the key is left out.
+pub fn response_headers(from: &HeaderMap, key: Option<&str>) -> HeaderMap {
     let mut to = HeaderMap::new();
     for (name, value) in from {
         let known = [CONTENT_TYPE, RETRY_AFTER].contains(name)
-            || ANSWERED.contains(&name.as_str())
-            || ANSWERED_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
-        let clean = value.to_str().is_ok_and(|value| scrubbed(value, key) == value);
+            || RESPONSE_HEADERS.contains(&name.as_str())
+            || RESPONSE_HEADER_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
+        let clean = value.to_str().is_ok_and(|value| redact(value, key) == value);
         if known && clean {
             to.append(name, value.clone());
         }
@@ -87,8 +94,8 @@ pub fn answered(from: &HeaderMap, key: Option<&str>) -> HeaderMap {
     to
 }
 
-/// Whether a body comes as it is.
-pub fn is_plain(headers: &HeaderMap) -> bool {
+/// Whether the body has no content encoding.
+pub fn is_uncompressed(headers: &HeaderMap) -> bool {
     let mut all = headers.get_all(CONTENT_ENCODING).iter();
     all.all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
@@ -142,7 +149,7 @@ mod tests {
             ("x-stainless-lang", "js"),
         ]);
         let host = HeaderValue::from_static("api.example");
-        let to = outgoing(&from, &host, &provider(Dialect::Openai, Some("real"))).expect("a good key");
+        let to = request_headers(&from, &host, &provider(Dialect::Openai, Some("real"))).expect("a good key");
         let expected = [
             "accept",
             "accept-encoding",
@@ -163,10 +170,10 @@ mod tests {
     #[test]
     fn a_credential_is_where_its_dialect_wants_it() {
         let host = HeaderValue::from_static("x");
-        let to = |dialect, key| outgoing(&HeaderMap::new(), &host, &provider(dialect, key));
+        let to = |dialect, key| request_headers(&HeaderMap::new(), &host, &provider(dialect, key));
         assert_eq!(to(Dialect::Anthropic, Some("k")).expect("good")["x-api-key"], "k");
         assert_eq!(to(Dialect::Gemini, Some("k")).expect("good")["x-goog-api-key"], "k");
-        assert_eq!(to(Dialect::Openai, Some("a\nb")), Err(BadKey));
+        assert_eq!(to(Dialect::Openai, Some("a\nb")), Err(UnsendableKey));
         let none = to(Dialect::Openai, None).expect("none");
         assert_eq!(names(&none), ["accept-encoding", "content-type", "host"]);
     }
@@ -196,14 +203,14 @@ mod tests {
             "retry-after",
             "x-ratelimit-remaining-tokens",
         ];
-        assert_eq!(names(&answered(&from, Some("secret-key-1234"))), expected);
+        assert_eq!(names(&response_headers(&from, Some("secret-key-1234"))), expected);
     }
 
     #[test]
     fn compression_is_seen() {
-        assert!(is_plain(&map(&[])));
-        assert!(is_plain(&map(&[("content-encoding", "Identity")])));
-        assert!(!is_plain(&map(&[("content-encoding", "gzip")])));
-        assert!(!is_plain(&map(&[("content-encoding", "identity"), ("content-encoding", "br")])));
+        assert!(is_uncompressed(&map(&[])));
+        assert!(is_uncompressed(&map(&[("content-encoding", "Identity")])));
+        assert!(!is_uncompressed(&map(&[("content-encoding", "gzip")])));
+        assert!(!is_uncompressed(&map(&[("content-encoding", "identity"), ("content-encoding", "br")])));
     }
 }

@@ -1,4 +1,4 @@
-//! Reads members of a JSON object where they stand, without building the rest of it. Pure.
+//! Reads members of a JSON object in place, without building the rest of it. Pure.
 
 use serde::{
     Deserialize, Deserializer,
@@ -7,12 +7,12 @@ use serde::{
 use serde_json::{Value, value::RawValue};
 use std::{borrow::Cow, fmt, ops::Range};
 
-use super::limits::PART_MAX_BYTES;
+use super::limits::JSON_MEMBER_MAX_BYTES;
 
-/// As a number is written.
+/// The longest spelling of a number that is parsed.
 const NUMBER_MAX_BYTES: usize = 32;
 
-/// The members with these names. Of those that are there twice, the last: so most read it.
+/// The members with these names. Of duplicates the last one counts, as for most parsers.
 pub fn members<'a, const N: usize>(
     json: &'a [u8],
     names: [&'static str; N],
@@ -20,8 +20,7 @@ pub fn members<'a, const N: usize>(
     read(json, Members { names, strict: false, found: [None; N] })
 }
 
-/// As `members`, but refuses what different readers would read differently: names that are there twice, or that
-/// differ in case only.
+/// As `members`, but refuses what parsers read differently: duplicate names, and names that differ in case only.
 pub fn strict_members<'a, const N: usize>(
     json: &'a [u8],
     names: [&'static str; N],
@@ -29,7 +28,7 @@ pub fn strict_members<'a, const N: usize>(
     read(json, Members { names, strict: true, found: [None; N] })
 }
 
-/// Where a member stands in the text it was read from.
+/// The range of a member in the text that it was read from.
 pub fn span(of: &[u8], member: &RawValue) -> Range<usize> {
     let start = (member.get().as_ptr() as usize).saturating_sub(of.as_ptr() as usize);
     start..start + member.get().len()
@@ -45,16 +44,16 @@ pub fn text(member: Option<&RawValue>) -> Option<String> {
 }
 
 pub fn number(member: Option<&RawValue>) -> Option<u64> {
-    // Of a long text the error would repeat all of it.
+    // The error about a long string would repeat all of it.
     let member = member.filter(|member| member.get().len() <= NUMBER_MAX_BYTES)?;
     serde_json::from_str(member.get()).ok()
 }
 
-/// Whether one in a list is so, looked at one after the other: nothing of it is kept. What is absent or `null` is
-/// an empty list.
-pub fn any_in(
+/// Whether a predicate holds for some element of a list, which is not kept in memory. Absent and `null` are an empty
+/// list.
+pub fn any_element(
     list: Option<&RawValue>,
-    mut is_so: impl FnMut(&RawValue) -> Result<bool, serde_json::Error>,
+    mut predicate: impl FnMut(&RawValue) -> Result<bool, serde_json::Error>,
 ) -> Result<bool, serde_json::Error> {
     struct Any<'a>(&'a mut dyn FnMut(&RawValue) -> Result<bool, serde_json::Error>);
     impl<'de> Visitor<'de> for Any<'_> {
@@ -76,12 +75,12 @@ pub fn any_in(
     if !list.get().starts_with('[') {
         return Err(Error::custom("a list is missing"));
     }
-    serde_json::Deserializer::from_str(list.get()).deserialize_seq(Any(&mut is_so))
+    serde_json::Deserializer::from_str(list.get()).deserialize_seq(Any(&mut predicate))
 }
 
-/// A member that is not large, as a whole.
-pub fn small(member: Option<&RawValue>) -> Option<Value> {
-    let member = member.filter(|member| member.get().len() <= PART_MAX_BYTES)?;
+/// A member as a value, unless it is large.
+pub fn parse_small(member: Option<&RawValue>) -> Option<Value> {
+    let member = member.filter(|member| member.get().len() <= JSON_MEMBER_MAX_BYTES)?;
     serde_json::from_str(member.get()).ok()
 }
 
@@ -89,7 +88,7 @@ pub fn is_null(member: Option<&RawValue>) -> bool {
     member.is_none_or(|member| member.get() == "null")
 }
 
-/// How many bytes of text there are in a value, without what only names or seals something.
+/// Bytes of text in a value, without identifiers and signatures.
 pub fn text_bytes(member: Option<&RawValue>) -> u64 {
     let length = |member: &RawValue| serde_json::from_str::<Length>(member.get()).ok();
     member.and_then(length).map_or(0, |length| length.0)
@@ -99,7 +98,7 @@ fn read<'a, const N: usize>(
     json: &'a [u8],
     members: Members<'a, N>,
 ) -> Result<[Option<&'a RawValue>; N], serde_json::Error> {
-    // Else the error repeats what is there, however long it is.
+    // The error of serde would repeat the value, however long it is.
     if !json.trim_ascii_start().starts_with(b"{") {
         return Err(Error::custom("it is no object"));
     }
@@ -144,13 +143,13 @@ impl<'de, const N: usize> Visitor<'de> for Members<'de, N> {
     }
 }
 
-/// Borrowed where it is written without escapes.
+/// The name of a member, borrowed where it is written without escapes.
 pub struct Name<'a>(pub Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl<'de> Visitor<'de> for Names {
+        struct DnsResolver;
+        impl<'de> Visitor<'de> for DnsResolver {
             type Value = Name<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,12 +164,12 @@ impl<'de> Deserialize<'de> for Name<'de> {
                 Ok(Name(Cow::Owned(name.to_owned())))
             }
         }
-        from.deserialize_str(Names)
+        from.deserialize_str(DnsResolver)
     }
 }
 
-/// Members that are no words of a model.
-const NO_WORDS: [&str; 14] = [
+/// Members that hold no text of a model.
+const NO_TEXT: [&str; 14] = [
     "type",
     "id",
     "call_id",
@@ -239,7 +238,7 @@ impl<'de> Visitor<'de> for Lengths {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Length, A::Error> {
         let mut sum = 0_u64;
         while let Some(Name(name)) = map.next_key()? {
-            if NO_WORDS.contains(&name.as_ref()) {
+            if NO_TEXT.contains(&name.as_ref()) {
                 map.next_value::<IgnoredAny>()?;
             } else {
                 let Length(length) = map.next_value()?;
@@ -255,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_found_where_they_stand() {
+    fn members_are_found_in_place() {
         let json = br#" { "a" : 1, "mod\u0065l": "x y" , "n": {"model": 2}, "stream": true } "#;
         let [model, stream, none] = members(json, ["model", "stream", "none"]).expect("an object");
         assert_eq!(text(model).as_deref(), Some("x y"));
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn json_that_parsers_read_differently_is_refused() {
         for bad in [
             r#"{"model":"a","model":"b"}"#,
             r#"{"model":"a","Model":"b"}"#,
@@ -285,30 +284,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_repeating_it() {
+    fn errors_do_not_repeat_the_value() {
         let long = format!("\"{}\"", "\u{7f}".repeat(1 << 20));
         let raw: &RawValue = serde_json::from_str(&long).expect("text");
         let object = strict_members(long.as_bytes(), ["model"]).expect_err("no object").to_string();
-        let list = any_in(Some(raw), |_| Ok(false)).expect_err("no list").to_string();
+        let list = any_element(Some(raw), |_| Ok(false)).expect_err("no list").to_string();
         assert!(object.len() < 200 && list.len() < 200, "{} {}", object.len(), list.len());
         assert_eq!(number(Some(raw)), None);
     }
 
     #[test]
-    fn a_list_is_looked_through_one_by_one() {
+    fn a_list_is_searched_one_by_one() {
         let has_two = |list: &str| {
             let list: &RawValue = serde_json::from_str(list).expect(list);
-            any_in(Some(list), |one| Ok(one.get() == "2")).ok()
+            any_element(Some(list), |one| Ok(one.get() == "2")).ok()
         };
         let table = [("[1,2,3]", Some(true)), ("[]", Some(false)), ("null", Some(false)), ("{}", None)];
         for (list, expected) in table {
             assert_eq!(has_two(list), expected, "{list}");
         }
-        assert!(matches!(any_in(None, |_| Ok(true)), Ok(false)));
+        assert!(matches!(any_element(None, |_| Ok(true)), Ok(false)));
     }
 
     #[test]
-    fn only_words_are_counted() {
+    fn only_text_is_counted() {
         let table = [
             (r#""words""#, 5),
             (r#"{"type":"text_delta","text":"abc"}"#, 3),

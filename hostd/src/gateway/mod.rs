@@ -1,43 +1,45 @@
-//! The model gateway: agents reach the provider of their model through here, with a key that is worth nothing
-//! elsewhere. Only inference is passed on; what streams is passed on as it comes.
+//! The model gateway: agents reach the provider of their model through it, with a key that is valid for one task only.
+//! Only inference is forwarded, and responses are relayed as they come.
 //!
 //! ```text
-//!  agent ──▶ route ──▶ key ──▶ body, ask ──▶ desk (may it?) ──▶ tries ──▶ attempt ──▶ provider
-//!    ▲                                         ▲                                        │
-//!    └────────────── passing ◀──── tap (what was used, did it end well) ◀───────────────┘
+//!  agent ──▶ route ──▶ task_key ──▶ model_request ──▶ authorizer (budget) ──▶ retry ──▶ provider_client ──▶ provider
+//!    ▲                    (dialect)                                                                           │
+//!    └────────── response_relay ◀──── response_inspector (dialect: usage, errors, end) ◀──────────────────────┘
 //! ```
 
-mod ask;
-mod attempt;
-mod body;
-mod book;
-mod desk;
-mod elsewhere;
-mod failure;
+mod authorizer;
+mod base_url;
+mod call_limits;
+mod call_record;
+mod cancel_with_task;
+mod collect_body;
+mod connection_pool;
+mod dialect;
+mod estimate_tokens;
+mod external_refs;
 mod headers;
+mod idle_timeout;
 mod json;
-mod key;
-mod leash;
 mod limits;
-mod line;
-mod lines;
-mod offer;
-mod origin;
-mod passing;
-mod places;
-mod reckon;
+mod list_models;
+mod model_request;
+mod provider_client;
+mod provider_connection;
+mod provider_error;
+mod provider_failure;
+mod redact_key;
 mod refusal;
+mod rejected_call;
+mod response_inspector;
+mod response_relay;
+mod retry;
 mod route;
-mod scrub;
 mod serve;
-mod silence;
-mod tap;
+mod sse_reader;
+mod task_key;
 #[cfg(test)]
 mod tests;
-mod told;
-mod tries;
-mod turned_away;
 
-pub use leash::Leash;
-pub use offer::{NoOffer, Offer};
+pub use cancel_with_task::CancelWithTask;
+pub use list_models::{ListModelsError, ModelList};
 pub use serve::Gateway;

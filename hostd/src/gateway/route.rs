@@ -1,5 +1,4 @@
-//! What a request below `/model/` asks for, by its method and path alone. Pure. What is not named here is not
-//! passed on.
+//! The paths below `/model/`, by method and path alone. Pure. A path that is not named here is not forwarded.
 
 use super::limits::MODEL_MAX_BYTES;
 use crate::models::{Dialect, ModelApi};
@@ -7,42 +6,42 @@ use hyper::Method;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
-    /// An agent looks whether somebody is there.
+    /// An agent probes whether its API is reachable.
     Hello,
-    /// Which models there are.
+    /// The list of models.
     Models(Dialect),
-    Call(Inference),
+    Call(Endpoint),
 }
 
-/// What is passed on to a provider.
+/// An endpoint of a provider's API.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Inference {
+pub enum Endpoint {
     Messages,
-    /// Says how long a request is, and makes nothing.
+    /// Counts the tokens of a request, and generates nothing.
     CountTokens,
     Chat,
     Responses,
     Generate {
-        /// In its path.
+        /// From the path.
         model: String,
-        verb: Verb,
+        method: GeminiMethod,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum GeminiMethod {
     Generate,
     Stream,
     Count,
 }
 
-/// Why nothing is there. With the dialect, since agents read errors of their own only.
+/// Why a request has no route, with the dialect in which the agent reads errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoute {
+pub enum RouteError {
     #[error("there is no such path at this gateway: it passes on inference only")]
-    Path(Dialect),
+    UnknownPath(Dialect),
     #[error("not with this method")]
-    Method(Dialect, &'static str),
+    WrongMethod(Dialect, &'static str),
 }
 
 impl Route {
@@ -55,7 +54,7 @@ impl Route {
     }
 }
 
-impl Inference {
+impl Endpoint {
     pub fn speech(&self) -> ModelApi {
         match self {
             Self::Messages | Self::CountTokens => ModelApi::Messages,
@@ -66,22 +65,22 @@ impl Inference {
     }
 
     pub fn count_only(&self) -> bool {
-        matches!(self, Self::CountTokens | Self::Generate { verb: Verb::Count, .. })
+        matches!(self, Self::CountTokens | Self::Generate { method: GeminiMethod::Count, .. })
     }
 
-    /// Below the base URL of a provider, which has the version in it.
+    /// The path below the base URL of a provider, which includes the version.
     pub fn path(&self, model: &str) -> String {
         match self {
             Self::Messages => "/messages".to_owned(),
             Self::CountTokens => "/messages/count_tokens".to_owned(),
             Self::Chat => "/chat/completions".to_owned(),
             Self::Responses => "/responses".to_owned(),
-            Self::Generate { verb, .. } => format!("/models/{}:{}", escaped(model), verb.name()),
+            Self::Generate { method, .. } => format!("/models/{}:{}", escaped(model), method.name()),
         }
     }
 }
 
-impl Verb {
+impl GeminiMethod {
     const ALL: [Self; 3] = [Self::Generate, Self::Stream, Self::Count];
 
     fn name(self) -> &'static str {
@@ -93,29 +92,29 @@ impl Verb {
     }
 }
 
-pub fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
+pub fn route(method: &Method, path: &str) -> Result<Route, RouteError> {
     let path = path.strip_prefix("/model/").unwrap_or_default();
-    // Whoever asks for none of them may know the words that most know.
+    // Without a known dialect the error takes the shape that most clients read.
     let (name, rest) = path.split_once('/').unwrap_or((path, ""));
     let (dialect, found) = match name {
         "anthropic" => (Dialect::Anthropic, anthropic(rest)),
         "openai" => (Dialect::Openai, openai(rest)),
         "gemini" => (Dialect::Gemini, gemini(rest)),
-        _ => return Err(NoRoute::Path(Dialect::Openai)),
+        _ => return Err(RouteError::UnknownPath(Dialect::Openai)),
     };
-    let route = found.ok_or(NoRoute::Path(dialect))?;
+    let route = found.ok_or(RouteError::UnknownPath(dialect))?;
     let (allowed, name) = match &route {
         Route::Hello => (Method::HEAD, "HEAD"),
         Route::Models(_) => (Method::GET, "GET"),
         Route::Call(_) => (Method::POST, "POST"),
     };
-    if *method == allowed { Ok(route) } else { Err(NoRoute::Method(dialect, name)) }
+    if *method == allowed { Ok(route) } else { Err(RouteError::WrongMethod(dialect, name)) }
 }
 
 fn anthropic(rest: &str) -> Option<Route> {
     match rest {
-        "v1/messages" => Some(Route::Call(Inference::Messages)),
-        "v1/messages/count_tokens" => Some(Route::Call(Inference::CountTokens)),
+        "v1/messages" => Some(Route::Call(Endpoint::Messages)),
+        "v1/messages/count_tokens" => Some(Route::Call(Endpoint::CountTokens)),
         "v1/models" => Some(Route::Models(Dialect::Anthropic)),
         "api/hello" => Some(Route::Hello),
         _ => None,
@@ -124,8 +123,8 @@ fn anthropic(rest: &str) -> Option<Route> {
 
 fn openai(rest: &str) -> Option<Route> {
     match rest {
-        "v1/chat/completions" => Some(Route::Call(Inference::Chat)),
-        "v1/responses" => Some(Route::Call(Inference::Responses)),
+        "v1/chat/completions" => Some(Route::Call(Endpoint::Chat)),
+        "v1/responses" => Some(Route::Call(Endpoint::Responses)),
         "v1/models" => Some(Route::Models(Dialect::Openai)),
         _ => None,
     }
@@ -133,19 +132,19 @@ fn openai(rest: &str) -> Option<Route> {
 
 fn gemini(rest: &str) -> Option<Route> {
     let rest = rest.strip_prefix("v1beta/models/").or_else(|| rest.strip_prefix("v1/models/"))?;
-    let (model, verb) = rest.rsplit_once(':')?;
-    let verb = Verb::ALL.into_iter().find(|known| known.name() == verb)?;
-    is_plain(model).then(|| Route::Call(Inference::Generate { model: model.to_owned(), verb }))
+    let (model, method) = rest.rsplit_once(':')?;
+    let method = GeminiMethod::ALL.into_iter().find(|known| known.name() == method)?;
+    is_safe_name(model).then(|| Route::Call(Endpoint::Generate { model: model.to_owned(), method }))
 }
 
-/// Nothing that a path could be read differently for: it is compared, and may go into another path.
-fn is_plain(model: &str) -> bool {
+/// Refuses names that different parsers of paths read differently: the name is compared, and goes into another path.
+fn is_safe_name(model: &str) -> bool {
     model.len() <= MODEL_MAX_BYTES
         && model.starts_with(|first: char| first.is_ascii_alphanumeric())
         && model.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@'))
 }
 
-/// As one part of a path.
+/// Percent-encodes a name as one segment of a path.
 fn escaped(model: &str) -> String {
     model
         .bytes()
@@ -162,39 +161,39 @@ fn escaped(model: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(method: &str, path: &str) -> Result<Route, NoRoute> {
+    fn parse(method: &str, path: &str) -> Result<Route, RouteError> {
         route(&method.parse().expect("a method"), path)
     }
 
-    fn generate(model: &str, verb: Verb) -> Route {
-        Route::Call(Inference::Generate { model: model.to_owned(), verb })
+    fn generate(model: &str, method: GeminiMethod) -> Route {
+        Route::Call(Endpoint::Generate { model: model.to_owned(), method })
     }
 
     #[test]
-    fn inference_is_found() {
+    fn endpoints_of_inference_are_found() {
         let table = [
-            ("POST", "/model/anthropic/v1/messages", Route::Call(Inference::Messages)),
-            ("POST", "/model/anthropic/v1/messages/count_tokens", Route::Call(Inference::CountTokens)),
+            ("POST", "/model/anthropic/v1/messages", Route::Call(Endpoint::Messages)),
+            ("POST", "/model/anthropic/v1/messages/count_tokens", Route::Call(Endpoint::CountTokens)),
             ("GET", "/model/anthropic/v1/models", Route::Models(Dialect::Anthropic)),
             ("HEAD", "/model/anthropic/api/hello", Route::Hello),
-            ("POST", "/model/openai/v1/chat/completions", Route::Call(Inference::Chat)),
-            ("POST", "/model/openai/v1/responses", Route::Call(Inference::Responses)),
+            ("POST", "/model/openai/v1/chat/completions", Route::Call(Endpoint::Chat)),
+            ("POST", "/model/openai/v1/responses", Route::Call(Endpoint::Responses)),
             ("GET", "/model/openai/v1/models", Route::Models(Dialect::Openai)),
             (
                 "POST",
                 "/model/gemini/v1beta/models/gemini-2.5-pro:generateContent",
-                generate("gemini-2.5-pro", Verb::Generate),
+                generate("gemini-2.5-pro", GeminiMethod::Generate),
             ),
-            ("POST", "/model/gemini/v1/models/g:streamGenerateContent", generate("g", Verb::Stream)),
-            ("POST", "/model/gemini/v1beta/models/g@001:countTokens", generate("g@001", Verb::Count)),
+            ("POST", "/model/gemini/v1/models/g:streamGenerateContent", generate("g", GeminiMethod::Stream)),
+            ("POST", "/model/gemini/v1beta/models/g@001:countTokens", generate("g@001", GeminiMethod::Count)),
         ];
         for (method, path, expected) in table {
-            assert_eq!(asked(method, path), Ok(expected), "{method} {path}");
+            assert_eq!(parse(method, path), Ok(expected), "{method} {path}");
         }
     }
 
     #[test]
-    fn nothing_else_is() {
+    fn no_other_path_is_found() {
         let anthropic = [
             "/model/anthropic",
             "/model/anthropic/",
@@ -210,7 +209,7 @@ mod tests {
             "/model/anthropic/v1/files",
         ];
         for path in anthropic {
-            assert_eq!(asked("POST", path), Err(NoRoute::Path(Dialect::Anthropic)), "{path}");
+            assert_eq!(parse("POST", path), Err(RouteError::UnknownPath(Dialect::Anthropic)), "{path}");
         }
         let openai = [
             "/model/openai/v1/embeddings",
@@ -225,7 +224,7 @@ mod tests {
             "/",
         ];
         for path in openai {
-            assert_eq!(asked("POST", path), Err(NoRoute::Path(Dialect::Openai)), "{path}");
+            assert_eq!(parse("POST", path), Err(RouteError::UnknownPath(Dialect::Openai)), "{path}");
         }
         let gemini = [
             "/model/gemini/v1beta/models",
@@ -242,14 +241,14 @@ mod tests {
             "/model/gemini/v3/models/a:generateContent",
         ];
         for path in gemini {
-            assert_eq!(asked("POST", path), Err(NoRoute::Path(Dialect::Gemini)), "{path}");
+            assert_eq!(parse("POST", path), Err(RouteError::UnknownPath(Dialect::Gemini)), "{path}");
         }
         let long = format!("/model/gemini/v1/models/{}:generateContent", "a".repeat(MODEL_MAX_BYTES + 1));
-        assert_eq!(asked("POST", &long), Err(NoRoute::Path(Dialect::Gemini)));
+        assert_eq!(parse("POST", &long), Err(RouteError::UnknownPath(Dialect::Gemini)));
     }
 
     #[test]
-    fn each_has_one_method() {
+    fn each_route_has_one_method() {
         let table = [
             ("GET", "/model/anthropic/v1/messages", "POST"),
             ("PUT", "/model/openai/v1/responses", "POST"),
@@ -260,19 +259,19 @@ mod tests {
             ("OPTIONS", "/model/anthropic/v1/messages", "POST"),
         ];
         for (method, path, allowed) in table {
-            let refused = asked(method, path);
+            let refused = parse(method, path);
             assert!(
-                matches!(refused, Err(NoRoute::Method(_, name)) if name == allowed),
+                matches!(refused, Err(RouteError::WrongMethod(_, name)) if name == allowed),
                 "{method} {path}: {refused:?}"
             );
         }
     }
 
     #[test]
-    fn a_model_is_one_part_of_a_path_whatever_an_operator_calls_it() {
-        let call = Inference::Generate { model: "x".to_owned(), verb: Verb::Stream };
+    fn a_model_is_one_segment_of_a_path_whatever_an_operator_calls_it() {
+        let call = Endpoint::Generate { model: "x".to_owned(), method: GeminiMethod::Stream };
         assert_eq!(call.path("gemini-2.5-pro"), "/models/gemini-2.5-pro:streamGenerateContent");
         assert_eq!(call.path("../a b?c#d"), "/models/..%2Fa%20b%3Fc%23d:streamGenerateContent");
-        assert_eq!(Inference::Messages.path("x"), "/messages");
+        assert_eq!(Endpoint::Messages.path("x"), "/messages");
     }
 }

@@ -1,26 +1,27 @@
-//! One call: judged, passed on, tried again, told.
+//! One model call from request to response: authenticated, admitted, forwarded with retries, recorded.
 
 use super::{
-    ask::Asked,
-    attempt::{Begun, Outgoing, World},
-    body,
-    book::Book,
-    desk::{Desk, Pass},
-    headers::{answered, is_plain, outgoing},
-    key,
-    leash::Over,
-    limits::{Patience, READ_AT_ONCE_MAX_BYTES, REFUSED_AFTER_MS},
-    lines::Lines,
-    origin::Base,
-    passing::Passing,
-    places::{Place, Places, Room},
-    refusal::{Refusal, json_response},
-    route::{Inference, NoRoute, Route, route},
-    tries::{Tried, Tries, tries},
+    authorizer::{Authorizer, TaskGrant},
+    base_url::BaseUrl,
+    call_limits::{BodyPermit, CallLimits, CallPermit},
+    call_record::CallRecord,
+    cancel_with_task::TaskEnded,
+    collect_body::collect_body,
+    connection_pool::ProviderConnectionPool,
+    dialect::{json_response, parse_request},
+    headers::{is_uncompressed, request_headers, response_headers},
+    limits::{PARSE_INLINE_MAX_BYTES, ProviderTimeouts, REFUSAL_DELAY_MS},
+    model_request::ModelRequest,
+    provider_client::{ProviderClient, ProviderRequest, ProviderResponse},
+    refusal::GatewayRefusal,
+    response_relay::ResponseRelay,
+    retry::{CallStart, RetryOutcome, send_with_retries},
+    route::{Endpoint, Route, RouteError, route},
+    task_key::{forwarded_query, presented_key},
 };
 use crate::{
     models::{ActiveBudgets, CallRefusal, CallTarget, Dialect, Models},
-    outside::Outside,
+    outbound::OutboundConnector,
 };
 use axum::body::Body;
 use bytes::Bytes;
@@ -31,80 +32,85 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
-/// What is shared by all calls. Cheap to clone.
+/// The gateway, shared by all calls. Cheap to clone.
 #[derive(Clone)]
 pub struct Gateway {
-    shared: Arc<Shared>,
+    inner: Arc<GatewayInner>,
 }
 
-struct Shared {
-    desk: Desk,
-    world: World,
-    places: Places,
-    patience: Patience,
-    /// Ends of calls that are being written down.
+struct GatewayInner {
+    authorizer: Authorizer,
+    client: ProviderClient,
+    limits: CallLimits,
+    timeouts: ProviderTimeouts,
+    /// Tasks that record the end of a call whose agent does not wait for it.
     tracker: TaskTracker,
 }
 
 impl Gateway {
-    pub fn new(models: Models, outside: Outside) -> Self {
-        Self::at(Desk::Models(models), outside, Patience::default())
+    pub fn new(models: Models, connector: OutboundConnector) -> Self {
+        Self::with_authorizer(Authorizer::Models(models), connector, ProviderTimeouts::default())
     }
 
-    /// How long a provider may say nothing in the middle of an answer.
+    /// Sets how long a provider may send nothing in the middle of a response.
     pub fn with_idle(self, idle: Duration) -> Self {
-        let Self { shared } = self;
-        let patience = Patience { idle, ..shared.patience };
-        Self::at(shared.desk.clone(), shared.world.outside.clone(), patience)
+        let Self { inner } = self;
+        let timeouts = ProviderTimeouts { idle, ..inner.timeouts };
+        Self::with_authorizer(inner.authorizer.clone(), inner.client.connector.clone(), timeouts)
     }
 
-    pub(super) fn at(desk: Desk, outside: Outside, patience: Patience) -> Self {
-        let world = World { outside, lines: Lines::default(), first_byte_max: patience.first_byte };
-        let (places, tracker) = (Places::default(), TaskTracker::new());
-        Self { shared: Arc::new(Shared { desk, world, places, patience, tracker }) }
+    pub(super) fn with_authorizer(
+        authorizer: Authorizer,
+        connector: OutboundConnector,
+        timeouts: ProviderTimeouts,
+    ) -> Self {
+        let pool = ProviderConnectionPool::default();
+        let client = ProviderClient { connector, pool, first_byte_max: timeouts.first_byte };
+        let (limits, tracker) = (CallLimits::default(), TaskTracker::new());
+        Self { inner: Arc::new(GatewayInner { authorizer, client, limits, timeouts, tracker }) }
     }
 
-    pub(super) fn world(&self) -> &World {
-        &self.shared.world
+    pub(super) fn client(&self) -> &ProviderClient {
+        &self.inner.client
     }
 
-    /// Answers a request below `/model/`, which came through the door of this sandbox.
+    /// Answers a request below `/model/` that came through the door of this sandbox.
     pub async fn serve(&self, sandbox: SandboxId, request: Request<Incoming>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let heard = self.shared.places.hears(&sandbox);
-        let (dialect, answer) = match route(&head.method, head.uri.path()) {
-            Ok(found) if !heard => (found.dialect(), Err(Refusal::TooMany)),
+        let within_rate = self.inner.limits.take_local_response(&sandbox);
+        let (dialect, response) = match route(&head.method, head.uri.path()) {
+            Ok(found) if !within_rate => (found.dialect(), Err(GatewayRefusal::TooMany)),
             Ok(Route::Hello) => return Response::new(Body::empty()),
-            Ok(Route::Models(dialect)) => (dialect, self.models(sandbox, &head, dialect)),
-            Ok(Route::Call(call)) => {
-                (call.speech().dialect(), Box::pin(self.call(sandbox, call, head, body)).await)
+            Ok(Route::Models(dialect)) => (dialect, self.task_models(sandbox, &head, dialect)),
+            Ok(Route::Call(endpoint)) => {
+                (endpoint.speech().dialect(), Box::pin(self.call(sandbox, endpoint, head, body)).await)
             }
-            Err(refused @ (NoRoute::Path(dialect) | NoRoute::Method(dialect, _))) => {
-                (dialect, Err(refused.into()))
+            Err(error @ (RouteError::UnknownPath(dialect) | RouteError::WrongMethod(dialect, _))) => {
+                (dialect, Err(error.into()))
             }
         };
-        match answer {
-            Ok(answer) => answer,
+        match response {
+            Ok(response) => response,
             Err(refusal) => {
-                sleep(Duration::from_millis(REFUSED_AFTER_MS)).await;
+                sleep(Duration::from_millis(REFUSAL_DELAY_MS)).await;
                 refusal.response(dialect)
             }
         }
     }
 
-    fn claim(&self, sandbox: SandboxId, head: &request::Parts) -> Result<Pass, Refusal> {
-        let key = key::shown(&head.headers, head.uri.query()).ok_or(Refusal::Key)?;
-        self.shared.desk.claim(&sandbox, key).ok_or(Refusal::Key)
+    fn authenticate(&self, sandbox: SandboxId, head: &request::Parts) -> Result<TaskGrant, GatewayRefusal> {
+        let key = presented_key(&head.headers, head.uri.query()).ok_or(GatewayRefusal::Key)?;
+        self.inner.authorizer.authenticate(&sandbox, key).ok_or(GatewayRefusal::Key)
     }
 
-    /// Of the task: what a provider has besides is nobody's business.
-    fn models(
+    /// Lists the models of the task only: it must not learn what else its provider has.
+    fn task_models(
         &self,
         sandbox: SandboxId,
         head: &request::Parts,
         dialect: Dialect,
-    ) -> Result<Response<Body>, Refusal> {
-        let names = self.claim(sandbox, head)?.models(dialect);
+    ) -> Result<Response<Body>, GatewayRefusal> {
+        let names = self.authenticate(sandbox, head)?.models(dialect);
         let list = match dialect {
             Dialect::Anthropic => json!({
                 "data": names.iter().map(|name| json!({"type": "model", "id": name, "display_name": name,
@@ -123,93 +129,100 @@ impl Gateway {
     async fn call(
         &self,
         sandbox: SandboxId,
-        call: Inference,
+        endpoint: Endpoint,
         head: request::Parts,
         body: Incoming,
-    ) -> Result<Response<Body>, Refusal> {
-        let pass = self.claim(sandbox, &head)?;
-        pass.in_its_turn().await?;
-        let count_only = call.count_only();
-        let answer = self.call_of(&pass, sandbox, (call, head, body)).await;
-        let turned_away = answer.as_ref().err().and_then(|refusal| refusal.turned_away(count_only));
-        if let Some(turned_away) = turned_away {
-            pass.turned_away(turned_away).await;
+    ) -> Result<Response<Body>, GatewayRefusal> {
+        let grant = self.authenticate(sandbox, &head)?;
+        grant.wait_until_started().await?;
+        let count_only = endpoint.count_only();
+        let response = self.admit_and_forward(&grant, sandbox, (endpoint, head, body)).await;
+        let rejected = response.as_ref().err().and_then(|refusal| refusal.rejected_call(count_only));
+        if let Some(rejected) = rejected {
+            grant.record_rejected(rejected).await;
         }
-        answer
+        response
     }
 
-    async fn call_of(
+    async fn admit_and_forward(
         &self,
-        pass: &Pass,
+        grant: &TaskGrant,
         sandbox: SandboxId,
-        (call, head, body): (Inference, request::Parts, Incoming),
-    ) -> Result<Response<Body>, Refusal> {
-        let place = self.shared.places.take(&sandbox)?;
-        if !is_plain(&head.headers) {
-            return Err(Refusal::Encoding);
+        (endpoint, head, body): (Endpoint, request::Parts, Incoming),
+    ) -> Result<Response<Body>, GatewayRefusal> {
+        let permit = self.inner.limits.acquire(&sandbox)?;
+        if !is_uncompressed(&head.headers) {
+            return Err(GatewayRefusal::Encoding);
         }
-        let mut room = place.room();
-        let body = body::whole(body, &mut room).await?;
-        // The room is held until an answer has begun.
-        let (asked, (place, _room)) = read(&call, &body, pass.bounded(), (place, room)).await?;
-        let aim = Arc::new(pass.aim(call.speech(), &asked.model)?);
-        let open = pass.begin(&aim, asked.ask).await?;
-        let over = open.over();
-        let body = asked.body(body, &aim.model, open.max_output_tokens());
-        let mut book = Book {
-            call: Some(open),
+        let mut body_permit = permit.body_permit();
+        let body = collect_body(body, &mut body_permit).await?;
+        // The permit of the body is held until the response has begun.
+        let (request, (permit, _body_permit)) =
+            parse(&endpoint, &body, grant.bounded(), (permit, body_permit)).await?;
+        let aim = Arc::new(grant.aim(endpoint.speech(), &request.model)?);
+        let call = grant.begin(&aim, request.ask).await?;
+        let task_ended = call.task_ended();
+        let body = request.rewrite(body, &aim.model, call.max_output_tokens());
+        let mut record = CallRecord {
+            call: Some(call),
             aim: aim.clone(),
-            speech: call.speech(),
-            count_only: asked.ask.count_only,
-            input_tokens: asked.ask.input_tokens,
-            began: Instant::now(),
+            speech: endpoint.speech(),
+            count_only: request.ask.count_only,
+            input_tokens: request.ask.input_tokens,
+            started: Instant::now(),
             attempt: 1,
-            used_up: false,
+            gave_up: false,
             status: None,
             first_byte_ms: None,
-            tracker: self.shared.tracker.clone(),
+            tracker: self.inner.tracker.clone(),
         };
-        match addressed(&call, &aim, &head, body) {
-            Ok(outgoing) => {
-                let mut answer = tokio::select! {
-                    answer = self.pass_on(&outgoing, book, place) => answer,
-                    // The call ends where it is, and counts as abandoned.
-                    () = over.cancelled() => return Err(CallRefusal::Ended.into()),
+        match provider_request(&endpoint, &aim, &head, body) {
+            Ok(request) => {
+                let mut response = tokio::select! {
+                    response = self.forward(&request, record, permit) => response,
+                    // Dropping the call records it as abandoned.
+                    () = task_ended.cancelled() => return Err(CallRefusal::Ended.into()),
                 };
-                self.shared.places.answered_for(&sandbox);
-                answer.extensions_mut().insert(Over(over));
-                Ok(answer)
+                self.inner.limits.refund_local_response(&sandbox);
+                response.extensions_mut().insert(TaskEnded(task_ended));
+                Ok(response)
             }
             Err(why) => {
-                let said = format!("the provider {}: {why}", aim.provider.name);
-                let fault = book.fault(&said, true);
-                if let Some(told) = book.close(Err(fault), None, false) {
-                    told.await;
+                let message = format!("the provider {}: {why}", aim.provider.name);
+                let fault = record.fault(&message, true);
+                if let Some(report) = record.end(Err(fault), None, false) {
+                    report.await;
                 }
-                Err(Refusal::Provider(said))
+                Err(GatewayRefusal::Provider(message))
             }
         }
     }
 
-    async fn pass_on(&self, outgoing: &Outgoing, mut book: Book, place: Place) -> Response<Body> {
-        let Shared { world, patience, .. } = &*self.shared;
-        let aim = book.aim.clone();
+    async fn forward(
+        &self,
+        request: &ProviderRequest,
+        mut record: CallRecord,
+        permit: CallPermit,
+    ) -> Response<Body> {
+        let GatewayInner { client, timeouts, .. } = &*self.inner;
+        let aim = record.aim.clone();
         let key = aim.provider.key.as_ref().map(|key| key.0.as_str());
-        let Some(call) = &book.call else { return Response::new(Body::empty()) };
-        let Tries { tried, count, used_up } = tries(world, outgoing, call, &patience.backoff, key).await;
-        book.attempt = count;
-        book.used_up = used_up;
-        match tried {
-            Tried::Begun(begun) => {
-                book.first_byte_ms = Some(book.ms_since_began());
-                book.status = Some(begun.head.status.as_u16());
-                begun_response(*begun, book, patience.idle, place)
+        let Some(call) = &record.call else { return Response::new(Body::empty()) };
+        let outcome = send_with_retries(client, request, call, &timeouts.backoff, key).await;
+        let RetryOutcome { start, attempts, gave_up } = outcome;
+        record.attempt = attempts;
+        record.gave_up = gave_up;
+        match start {
+            CallStart::Responding(response) => {
+                record.first_byte_ms = Some(record.elapsed_ms());
+                record.status = Some(response.head.status.as_u16());
+                relay(*response, record, timeouts.idle, permit)
             }
-            Tried::Failed(failure, fault) => {
-                book.status = fault.status;
-                let response = failure.response(book.speech.dialect(), key);
-                if let Some(told) = book.close(Err(fault), None, false) {
-                    told.await;
+            CallStart::Failed(failure, fault) => {
+                record.status = fault.status;
+                let response = failure.response(record.speech.dialect(), key);
+                if let Some(report) = record.end(Err(fault), None, false) {
+                    report.await;
                 }
                 response
             }
@@ -217,50 +230,57 @@ impl Gateway {
     }
 }
 
-/// A long one out of the way of others. What it holds goes with it: it is read to its end also when the agent has
-/// left.
-pub(super) async fn read(
-    call: &Inference,
+/// Parses a request body, a long one on a blocking thread. The permits travel with it: the body is parsed to its end
+/// and held in memory even when the agent has disconnected.
+pub(super) async fn parse(
+    endpoint: &Endpoint,
     body: &Bytes,
     bounded: ActiveBudgets,
-    held: (Place, Room),
-) -> Result<(Asked, (Place, Room)), Refusal> {
-    if body.len() <= READ_AT_ONCE_MAX_BYTES {
-        return Ok((Asked::read(call, body, bounded)?, held));
+    permits: (CallPermit, BodyPermit),
+) -> Result<(ModelRequest, (CallPermit, BodyPermit)), GatewayRefusal> {
+    if body.len() <= PARSE_INLINE_MAX_BYTES {
+        return Ok((parse_request(endpoint, body, bounded)?, permits));
     }
-    let (call, body, reading) = (call.clone(), body.clone(), held.0.reading().await?);
-    let read = move || {
-        let asked = Asked::read(&call, &body, bounded);
-        // Before what it holds is given back.
-        drop((body, reading));
-        (asked, held)
+    let (endpoint, body, thread_permit) =
+        (endpoint.clone(), body.clone(), permits.0.parse_thread_permit().await?);
+    let parse = move || {
+        let request = parse_request(&endpoint, &body, bounded);
+        // The body is freed before its permit is released.
+        drop((body, thread_permit));
+        (request, permits)
     };
-    // It fails only when hostd is on its way out.
-    let (asked, held) = tokio::task::spawn_blocking(read).await.map_err(|_| Refusal::NoBody)?;
-    Ok((asked?, held))
+    // Joining fails only while hostd shuts down.
+    let (request, permits) =
+        tokio::task::spawn_blocking(parse).await.map_err(|_| GatewayRefusal::BodyTimeout)?;
+    Ok((request?, permits))
 }
 
-/// Where it goes, and with which head.
-fn addressed(
-    call: &Inference,
+fn provider_request(
+    endpoint: &Endpoint,
     aim: &CallTarget,
     head: &request::Parts,
     body: Bytes,
-) -> Result<Outgoing, String> {
+) -> Result<ProviderRequest, String> {
     let provider = &aim.provider;
-    let base = Base::parse(&provider.base_url).map_err(|error| error.to_string())?;
-    let query = key::passed_on(head.uri.query());
-    let target = base.target(&call.path(&aim.model), &query).map_err(|error| error.to_string())?;
-    let headers = outgoing(&head.headers, &base.host, provider).map_err(|error| error.to_string())?;
+    let base = BaseUrl::parse(&provider.base_url).map_err(|error| error.to_string())?;
+    let query = forwarded_query(head.uri.query());
+    let target = base.target(&endpoint.path(&aim.model), &query).map_err(|error| error.to_string())?;
+    let headers = request_headers(&head.headers, &base.host, provider).map_err(|error| error.to_string())?;
     let provider = provider.name.clone();
-    Ok(Outgoing { provider, origin: base.origin, target, headers, body, speech: call.speech() })
+    Ok(ProviderRequest { provider, origin: base.origin, target, headers, body, speech: endpoint.speech() })
 }
 
-/// Without the length of the body: its end is told when it is known how it ended.
-fn begun_response(begun: Begun, book: Book, idle: Duration, place: Place) -> Response<Body> {
-    let (status, headers) = (begun.head.status, answered(&begun.head.headers, book.key()));
-    let mut response = Response::new(Body::new(Passing::new(begun, book, idle, place)));
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
+/// Relays a response without its content length: the gateway may have to end the body differently than the provider
+/// announced.
+fn relay(
+    response: ProviderResponse,
+    record: CallRecord,
+    idle: Duration,
+    permit: CallPermit,
+) -> Response<Body> {
+    let (status, headers) = (response.head.status, response_headers(&response.head.headers, record.key()));
+    let mut relayed = Response::new(Body::new(ResponseRelay::new(response, record, idle, permit)));
+    *relayed.status_mut() = status;
+    *relayed.headers_mut() = headers;
+    relayed
 }

@@ -19,7 +19,7 @@ use crate::{
     connection_threads::ConnectionThreads,
     core::Previews,
     egress::Egress,
-    gateway::{Gateway, Leash},
+    gateway::{CancelWithTask, Gateway},
 };
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -90,7 +90,7 @@ impl InsideServer {
         let until = stop.child_token();
         let (open, opened) = watch::channel(false);
         let context = RequestContext {
-            passage: self.egress.passage(sandbox.watch()),
+            passage: self.egress.sandbox_egress(sandbox.watch()),
             sandbox: Arc::new(sandbox),
             previews: self.previews.clone(),
             rate: Arc::default(),
@@ -231,8 +231,8 @@ impl Listeners {
 async fn serve_connection(stream: TcpStream, context: RequestContext) {
     let after = AfterHttp::default();
     let then = after.clone();
-    let leash = Leash::default();
-    let ties = leash.clone();
+    let cancel_with_task = CancelWithTask::default();
+    let ties = cancel_with_task.clone();
     let window = Arc::<WriteWindow>::default();
     let of_bodies = window.clone();
     let service = service_fn(move |request| {
@@ -267,7 +267,7 @@ async fn serve_connection(stream: TcpStream, context: RequestContext) {
     let ended = tokio::select! {
         ended = served => ended,
         // What is on it is of a task that is over: it ends wherever it is, and its call is told so.
-        () = leash.pulled() => return,
+        () = cancel_with_task.cancelled() => return,
     };
     match (ended, then.take()) {
         // A tunnel: it keeps the permit of its connection.

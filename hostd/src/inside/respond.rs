@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     core::{Previews, RateLimiter},
-    egress::{Answered, Egress, Passage},
-    gateway::{Gateway, Leash},
+    egress::{Egress, ProxyResponse, SandboxEgress},
+    gateway::{CancelWithTask, Gateway},
 };
 use axum::body::Body;
 use bytes::Bytes;
@@ -47,7 +47,7 @@ pub struct RequestContext {
     pub rate: Arc<RequestRate>,
     pub gateway: Gateway,
     pub egress: Egress,
-    pub passage: Arc<Passage>,
+    pub passage: Arc<SandboxEgress>,
 }
 
 /// What goes on with a connection when it speaks HTTP no more.
@@ -85,20 +85,20 @@ impl RequestRate {
 
 pub async fn respond(
     context: RequestContext,
-    (after, leash): (AfterHttp, Leash),
+    (after, cancel_with_task): (AfterHttp, CancelWithTask),
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     let routed = route(request.method(), request.uri(), request.headers());
-    leash.untie();
+    cancel_with_task.detach();
     match routed {
         Ok(Route::Model) => {
             let mut response = context.gateway.serve(context.sandbox.id(), request).await;
-            leash.tie(&mut response);
+            cancel_with_task.attach(&mut response);
             return Ok(response);
         }
         Ok(Route::Outside) => {
-            let Answered { response, then } = context.egress.serve(&context.passage, request).await;
-            after.put(then);
+            let ProxyResponse { response, tunnel } = context.egress.serve(&context.passage, request).await;
+            after.put(tunnel);
             return Ok(response);
         }
         Ok(Route::Status { .. } | Route::Health) | Err(_) => {}

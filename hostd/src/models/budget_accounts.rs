@@ -2,7 +2,7 @@
 //! written down when a call has ended, and read from there when hostd starts.
 
 use crate::{
-    core::{Account, Bounds, Spent, budget::Over},
+    core::{Account, BudgetBounds, Spend, budget::BoundExceeded},
     store::{BudgetRecord, period},
 };
 use protocol::api::{BudgetPeriod, Label};
@@ -37,8 +37,8 @@ pub struct AccountKey<'a> {
 }
 
 impl BudgetAccounts {
-    pub fn open(&mut self, task: i64, bounds: Bounds, used: Spent) {
-        self.tasks.insert(task, Account { bounds, used, set_aside: Spent::default() });
+    pub fn open(&mut self, task: i64, bounds: BudgetBounds, used: Spend) {
+        self.tasks.insert(task, Account { bounds, used, reserved: Spend::default() });
     }
 
     pub fn close(&mut self, task: i64) {
@@ -61,7 +61,7 @@ impl BudgetAccounts {
     pub fn remove_budget(&mut self, tenant: &Label) {
         if let Some(of_tenant) = self.tenants.get_mut(tenant) {
             of_tenant.budget = None;
-            of_tenant.account.bounds = Bounds::default();
+            of_tenant.account.bounds = BudgetBounds::default();
         }
         self.forget(tenant);
     }
@@ -69,12 +69,12 @@ impl BudgetAccounts {
     /// Without a budget and without a call there is nothing to know.
     fn forget(&mut self, tenant: &Label) {
         let of_tenant = self.tenants.get(tenant);
-        if of_tenant.is_some_and(|it| it.budget.is_none() && it.account.set_aside == Spent::default()) {
+        if of_tenant.is_some_and(|it| it.budget.is_none() && it.account.reserved == Spend::default()) {
             self.tenants.remove(tenant);
         }
     }
 
-    pub fn bounds_of(&self, tenant: &Label) -> Option<Bounds> {
+    pub fn bounds_of(&self, tenant: &Label) -> Option<BudgetBounds> {
         self.tenants.get(tenant).map(|tenant| tenant.account.bounds)
     }
 
@@ -93,7 +93,7 @@ impl BudgetAccounts {
             let now = period(current.per, now_ms);
             // Not when the clock went back: that gives nobody more.
             if now > current.period {
-                tenant.account.used = Spent::default();
+                tenant.account.used = Spend::default();
                 current.period = now;
             }
         }
@@ -103,7 +103,7 @@ impl BudgetAccounts {
     }
 
     /// Why a call is refused, in words. The number is that of `with`.
-    pub fn explain(&self, account_key: AccountKey<'_>, (index, over): (usize, Over)) -> String {
+    pub fn explain(&self, account_key: AccountKey<'_>, (index, over): (usize, BoundExceeded)) -> String {
         if index == 0 {
             return format!("the budget of this task does not allow more: {over}");
         }

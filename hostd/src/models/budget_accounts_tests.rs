@@ -3,21 +3,21 @@ use crate::store::tests::label;
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
-fn tokens(tokens: u64) -> Spent {
-    Spent { tokens, ..Spent::default() }
+fn tokens(tokens: u64) -> Spend {
+    Spend { tokens, ..Spend::default() }
 }
 
 fn budget(per: BudgetPeriod, used: u64) -> BudgetRecord {
-    let bounds = Bounds { tokens: Some(100), ..Bounds::default() };
+    let bounds = BudgetBounds { tokens: Some(100), ..BudgetBounds::default() };
     BudgetRecord { tenant: label("acme"), bounds, per, used: tokens(used) }
 }
 
 /// Adds to what is set aside and what is used by the tenant, and says what there is of both.
 fn add(accounts: &mut BudgetAccounts, now_ms: u64, (aside, used): (u64, u64)) -> (u64, u64) {
     accounts.with(AccountKey { task: 1, tenant: &label("acme") }, now_ms, |accounts| {
-        accounts[1].set_aside = accounts[1].set_aside.and(tokens(aside));
-        accounts[1].used = accounts[1].used.and(tokens(used));
-        (accounts[1].set_aside.tokens, accounts[1].used.tokens)
+        accounts[1].reserved = accounts[1].reserved.plus(tokens(aside));
+        accounts[1].used = accounts[1].used.plus(tokens(used));
+        (accounts[1].reserved.tokens, accounts[1].used.tokens)
     })
 }
 
@@ -47,7 +47,7 @@ fn a_budget_that_comes_or_changes_while_calls_run_knows_of_them() {
     accounts.set_budget(&budget(BudgetPeriod::Day, 6), 1);
     assert_eq!(add(&mut accounts, 1, (0, 0)), (30, 6));
     accounts.remove_budget(&label("acme"));
-    assert_eq!(accounts.bounds_of(&label("acme")), Some(Bounds::default()));
+    assert_eq!(accounts.bounds_of(&label("acme")), Some(BudgetBounds::default()));
     assert_eq!(add(&mut accounts, 1, (0, 0)), (30, 6), "the call goes on");
 }
 

@@ -9,7 +9,7 @@ impl Models {
     pub async fn put_budget(&self, tenant: Label, spec: &BudgetSpec) -> Result<BudgetRecord, ModelsError> {
         let BudgetSpec { tokens, cost_usd, requests, per } = *spec;
         let bounds = bounds_of(TaskBudget { tokens, cost_usd, requests })?;
-        if bounds == crate::core::Bounds::default() {
+        if bounds == crate::core::BudgetBounds::default() {
             return Err(super::error::invalid("tokens", "give a bound of tokens, cost_usd or requests"));
         }
         let now_ms = now_ms();

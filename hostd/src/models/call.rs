@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     core::{
-        Refuser, Spent, Verdict,
-        budget::{Admitted, extend, output_spent, settle},
-        provider_failed,
+        FailedProvider, ModelFailure, Spend,
+        budget::{Reservation, extend_reservation, output_spend, settle},
+        explain_provider_failure,
     },
     store::{CallEnd, QueuedWrite, StoreError},
 };
@@ -44,7 +44,7 @@ pub struct Call {
 
 #[derive(Debug, Clone, Copy)]
 struct Progress {
-    set_aside: Spent,
+    reserved: Spend,
     /// Of what is set aside, for what is answered.
     output_tokens: u64,
     /// Answered so far.
@@ -60,12 +60,12 @@ impl Call {
         service: Arc<ModelService>,
         grant_state: Arc<GrantState>,
         target: &CallTarget,
-        (number, params, admitted): (u64, CallParams, Admitted),
+        (number, params, admitted): (u64, CallParams, Reservation),
     ) -> Self {
-        let Admitted { set_aside, max_output_tokens, bounded } = admitted;
-        let output_tokens = set_aside.tokens.saturating_sub(params.input_tokens);
+        let Reservation { reserved, max_output_tokens, bounded } = admitted;
+        let output_tokens = reserved.tokens.saturating_sub(params.input_tokens);
         let progress =
-            Progress { set_aside, output_tokens, streamed: 0, sent: false, attempt: 1, ended: false };
+            Progress { reserved, output_tokens, streamed: 0, sent: false, attempt: 1, ended: false };
         let call = Self {
             max_output_tokens,
             service,
@@ -163,12 +163,12 @@ impl Call {
             return Ok(());
         }
         let more =
-            output_spent(output_tokens - progress.output_tokens, self.price.unwrap_or_default().output);
+            output_spend(output_tokens - progress.output_tokens, self.price.unwrap_or_default().output);
         let account_key = self.grant_state.account_key();
         let mut accounts = self.service.accounts();
-        match accounts.with(account_key, now_ms(), |accounts| extend(accounts, more)) {
+        match accounts.with(account_key, now_ms(), |accounts| extend_reservation(accounts, more)) {
             Ok(()) => {
-                progress.set_aside = progress.set_aside.and(more);
+                progress.reserved = progress.reserved.plus(more);
                 progress.output_tokens = output_tokens;
                 Ok(())
             }
@@ -208,17 +208,17 @@ impl Call {
         fault.status == NOT_FOUND && (&self.provider, &self.model) != (&granted.provider, &granted.model)
     }
 
-    fn verdict(&self, fault: &Fault) -> Verdict {
+    fn verdict(&self, fault: &Fault) -> ModelFailure {
         let catalogue = self.service.catalogue();
         let configured = catalogue.provider(&self.grant_state.tenant, &self.provider);
         let tenant = configured.and_then(|configured| configured.record.tenant.as_ref());
-        let provider = Refuser { name: &self.provider, has_key: self.has_key, tenant };
-        let message = provider_failed(provider, fault.status, &fault.message);
-        Verdict { reason: FailureReason::ModelFailed, message }
+        let provider = FailedProvider { name: &self.provider, has_key: self.has_key, tenant };
+        let message = explain_provider_failure(provider, fault.status, &fault.message);
+        ModelFailure { reason: FailureReason::ModelFailed, message }
     }
 
     /// Once: counts what it used, and has it written down.
-    fn finish(&self, end: &CallReport, verdict: Option<Verdict>) -> Option<PendingEnd> {
+    fn finish(&self, end: &CallReport, verdict: Option<ModelFailure>) -> Option<PendingEnd> {
         let mut progress = self.progress();
         if std::mem::replace(&mut progress.ended, true) {
             return None;
@@ -238,10 +238,10 @@ impl Call {
         let cost_micro_usd = self.price.map(|price| price.cost_micro_usd(&tokens));
         let parts = [tokens.input, tokens.output, tokens.cache_read, tokens.cache_write];
         let sum = parts.into_iter().fold(0, u64::saturating_add);
-        let used = Spent { tokens: sum, cost_micro_usd: cost_micro_usd.unwrap_or(0), requests: 1 };
+        let used = Spend { tokens: sum, cost_micro_usd: cost_micro_usd.unwrap_or(0), requests: 1 };
         let now_ms = now_ms();
         let account_key = self.grant_state.account_key();
-        self.service.accounts().with(account_key, now_ms, |accounts| settle(accounts, seen.set_aside, used));
+        self.service.accounts().with(account_key, now_ms, |accounts| settle(accounts, seen.reserved, used));
         self.service.settled.notify_waiters();
         let state = match (&end.outcome, end.abandoned) {
             (_, true) => ModelCallState::Abandoned,
@@ -370,7 +370,7 @@ impl InFlightCall {
             usage: Some(usage(&tokens, self.cost_micro_usd, state)),
             ..ModelCall::default()
         };
-        let used = Spent {
+        let used = Spend {
             tokens: input.saturating_add(output),
             cost_micro_usd: self.cost_micro_usd.unwrap_or(0),
             requests: 1,

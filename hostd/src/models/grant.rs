@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     core::{
-        Spent, Terms, Verdict,
-        budget::{Denied, Wanted, admit, cost_micro_usd},
+        GrantTerms, ModelFailure, Spend,
+        budget::{CallEstimate, ReserveError, cost_micro_usd, reserve},
     },
     store::TaskRecord,
 };
@@ -37,9 +37,9 @@ pub(super) struct GrantState {
     pub sandbox: SandboxId,
     pub tenant: Label,
     pub key_hash: [u8; 32],
-    pub terms: Terms,
+    pub terms: GrantTerms,
     /// By calls before a restart of hostd.
-    pub used_before: Spent,
+    pub used_before: Spend,
     /// The number of the newest call.
     numbered: AtomicU64,
     /// Notified when its turn has come.
@@ -50,7 +50,7 @@ pub(super) struct GrantState {
     settling: AtomicBool,
     /// Calls that are under way end.
     pub task_ended: CancellationToken,
-    verdict: OnceLock<Verdict>,
+    verdict: OnceLock<ModelFailure>,
     /// Calls that have no end yet; told when there are less of them.
     in_flight: AtomicUsize,
     ended: Notify,
@@ -77,7 +77,7 @@ impl GrantState {
             tenant: task.owner.tenant.clone(),
             key_hash: grant.key_hash,
             terms: grant.terms.clone(),
-            used_before: Spent { tokens, cost_micro_usd, requests: usage.calls },
+            used_before: Spend { tokens, cost_micro_usd, requests: usage.calls },
             numbered: AtomicU64::new(task.seen.numbered),
             begun: CancellationToken::new(),
             closed: AtomicBool::new(false),
@@ -103,7 +103,7 @@ impl GrantState {
     }
 
     /// The first one stays.
-    pub fn set_verdict(&self, verdict: Verdict) {
+    pub fn set_verdict(&self, verdict: ModelFailure) {
         // There is one already when this fails.
         let _ = self.verdict.set(verdict);
     }
@@ -137,7 +137,7 @@ impl OpenGrant {
     }
 
     /// Why the task must end, if it must.
-    pub fn verdict(&self) -> Option<&Verdict> {
+    pub fn verdict(&self) -> Option<&ModelFailure> {
         self.grant_state.verdict.get()
     }
 
@@ -278,7 +278,7 @@ impl Grant {
     /// Sets aside what the call may use. It counts until the [`Call`] has ended or is dropped.
     pub fn begin(&self, target: &CallTarget, params: CallParams) -> Result<Call, CallRefusal> {
         match self.grant_state.verdict.get() {
-            Some(Verdict { reason: FailureReason::BudgetExceeded, message }) => {
+            Some(ModelFailure { reason: FailureReason::BudgetExceeded, message }) => {
                 return Err(CallRefusal::Budget(message.clone()));
             }
             Some(_) => return Err(CallRefusal::Ended),
@@ -286,19 +286,19 @@ impl Grant {
             None => {}
         }
         let price = target.price.unwrap_or_default();
-        let input = Spent {
+        let input = Spend {
             tokens: params.input_tokens,
             cost_micro_usd: cost_micro_usd(&[(params.input_tokens, price.input)]),
             requests: 1,
         };
         let wanted =
-            Wanted { input, output_price: price.output, max_output_tokens: params.max_output_tokens };
+            CallEstimate { input, output_price: price.output, max_output_tokens: params.max_output_tokens };
         let account_key = self.grant_state.account_key();
         let mut accounts = self.service.accounts();
-        let admitted = match accounts.with(account_key, now_ms(), |accounts| admit(accounts, wanted)) {
+        let admitted = match accounts.with(account_key, now_ms(), |accounts| reserve(accounts, wanted)) {
             Ok(admitted) => admitted,
-            Err(Denied::Busy) => return Err(CallRefusal::Busy),
-            Err(Denied::Over(index, over)) => {
+            Err(ReserveError::Busy) => return Err(CallRefusal::Busy),
+            Err(ReserveError::Exceeded(index, over)) => {
                 let message = accounts.explain(account_key, (index, over));
                 drop(accounts);
                 return Err(exceed_budget(&self.service, &self.grant_state, message));
@@ -316,7 +316,7 @@ pub(super) fn exceed_budget(
     grant_state: &GrantState,
     message: String,
 ) -> CallRefusal {
-    let verdict = Verdict { reason: FailureReason::BudgetExceeded, message: message.clone() };
+    let verdict = ModelFailure { reason: FailureReason::BudgetExceeded, message: message.clone() };
     grant_state.set_verdict(verdict.clone());
     // It has its place before any end of the task; who ends the task looks whether it was written.
     drop(service.store.judge_task(grant_state.task, verdict));

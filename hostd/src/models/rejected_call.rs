@@ -3,7 +3,7 @@
 
 use super::{Grant, service::now_ms};
 use crate::{
-    core::{Spent, budget::settle},
+    core::{Spend, budget::settle},
     store::CallEnd,
 };
 use protocol::{ModelCall, ModelCallState, Usage};
@@ -29,9 +29,9 @@ impl Grant {
             return;
         }
         let number = grant_state.call_begun();
-        let used = Spent { requests: 1, ..Spent::default() };
+        let used = Spend { requests: 1, ..Spend::default() };
         let time_ms = now_ms();
-        let aside = Spent::default();
+        let aside = Spend::default();
         self.service
             .accounts()
             .with(grant_state.account_key(), time_ms, |accounts| settle(accounts, aside, used));

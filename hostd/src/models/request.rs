@@ -3,8 +3,8 @@
 use super::{Models, ModelsError, budget_accounts::AccountKey, limits, service::now_ms};
 use crate::{
     core::{
-        Bounds, GrantedModel, Spent, Terms,
-        budget::{Denied, Wanted, admit, settle},
+        BudgetBounds, GrantTerms, GrantedModel, Spend,
+        budget::{CallEstimate, ReserveError, reserve, settle},
     },
     store::TaskGrant,
     token_auth::token_hash,
@@ -67,13 +67,13 @@ impl Models {
             model: resolved.model,
         };
         let key = key()?;
-        let terms = Terms { model: model.clone(), bounds };
+        let terms = GrantTerms { model: model.clone(), bounds };
         Ok(NewGrant { row: TaskGrant { key_hash: token_hash(&key), terms }, key, model })
     }
 
-    fn bounds(&self, requested: Option<TaskBudget>) -> Result<Bounds, ModelsError> {
+    fn bounds(&self, requested: Option<TaskBudget>) -> Result<BudgetBounds, ModelsError> {
         let (requested, configured) = (bounds_of(requested.unwrap_or_default())?, self.service.task_bounds);
-        Ok(Bounds {
+        Ok(BudgetBounds {
             tokens: requested.tokens.or(configured.tokens),
             cost_micro_usd: requested.cost_micro_usd.or(configured.cost_micro_usd),
             requests: requested.requests.or(configured.requests),
@@ -83,18 +83,18 @@ impl Models {
     /// A tenant that has used up its budget is told so before its agent starts.
     fn check_tenant_budget(&self, tenant: &Label) -> Result<(), ModelsError> {
         let account_key = AccountKey { task: NO_TASK, tenant };
-        let input = Spent { requests: 1, ..Spent::default() };
-        let wanted = Wanted { input, max_output_tokens: Some(1), ..Wanted::default() };
+        let input = Spend { requests: 1, ..Spend::default() };
+        let wanted = CallEstimate { input, max_output_tokens: Some(1), ..CallEstimate::default() };
         let mut accounts = self.service.accounts();
         let tried = accounts.with(account_key, now_ms(), |accounts| {
-            let admitted = admit(accounts, wanted)?;
-            settle(accounts, admitted.set_aside, Spent::default());
+            let admitted = reserve(accounts, wanted)?;
+            settle(accounts, admitted.reserved, Spend::default());
             Ok(())
         });
         match tried {
             // Those under way may leave something.
-            Ok(()) | Err(Denied::Busy) => Ok(()),
-            Err(Denied::Over(index, over)) => {
+            Ok(()) | Err(ReserveError::Busy) => Ok(()),
+            Err(ReserveError::Exceeded(index, over)) => {
                 Err(ModelsError::BudgetUsedUp(accounts.explain(account_key, (index, over))))
             }
         }
@@ -102,7 +102,7 @@ impl Models {
 }
 
 /// From what people write to what is counted.
-pub fn bounds_of(budget: TaskBudget) -> Result<Bounds, ModelsError> {
+pub fn bounds_of(budget: TaskBudget) -> Result<BudgetBounds, ModelsError> {
     const MICRO: f64 = 1_000_000.0;
     let cost = budget.cost_usd;
     if cost.is_some_and(|usd| !(usd > 0.0 && usd <= limits::COST_MAX_USD)) {
@@ -114,7 +114,7 @@ pub fn bounds_of(budget: TaskBudget) -> Result<Bounds, ModelsError> {
             return Err(super::error::invalid(field, "must be at least 1"));
         }
     }
-    Ok(Bounds {
+    Ok(BudgetBounds {
         tokens: budget.tokens,
         cost_micro_usd: cost.map(|usd| (usd * MICRO).round() as u64),
         requests: budget.requests,

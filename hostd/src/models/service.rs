@@ -10,7 +10,7 @@ use super::{
     key_encryption::KeyVault,
 };
 use crate::{
-    core::Bounds,
+    core::BudgetBounds,
     store::{ProviderRecord, Store, StoreError, TaskRecord},
     token_auth::token_hash,
 };
@@ -37,7 +37,7 @@ pub(super) struct ModelService {
     pub store: Store,
     pub vault: KeyVault,
     /// Of a task that says nothing else.
-    pub task_bounds: Bounds,
+    pub task_bounds: BudgetBounds,
     pub catalogue: RwLock<Arc<Catalogue>>,
     pub accounts: Mutex<BudgetAccounts>,
     /// Notified when a call has ended, and may have left something over.
@@ -52,7 +52,7 @@ pub(super) struct ModelService {
 
 impl Models {
     /// As it was written down. A key that cannot be opened is a problem of its provider only.
-    pub async fn load(store: Store, data_dir: &Path, task_bounds: Bounds) -> Result<Self, ModelsError> {
+    pub async fn load(store: Store, data_dir: &Path, task_bounds: BudgetBounds) -> Result<Self, ModelsError> {
         let vault = KeyVault::new(data_dir);
         let (in_flight, interrupted_calls) = InFlightCalls::open(data_dir).map_err(ModelsError::InFlight)?;
         let service = ModelService {

@@ -11,7 +11,7 @@ use super::{
     ModelsError, OpenGrant, TokenUsage,
 };
 use crate::{
-    core::{Bounds, TaskEnding, TaskLine},
+    core::{BudgetBounds, TaskEnding, TaskLine},
     store::{
         NewTask, Store, TaskBegun, TaskRecord,
         tests::{id, label, new_task, with_one},
@@ -48,7 +48,7 @@ impl ModelsFixture {
     async fn new() -> Self {
         let (dir, store, _) = with_one().await;
         let models =
-            Models::load(store.clone(), dir.path(), Bounds::default()).await.expect("nothing is there");
+            Models::load(store.clone(), dir.path(), BudgetBounds::default()).await.expect("nothing is there");
         models.put_provider("openai", &provider(KEY)).await.expect("a good provider");
         Self { dir, store, models }
     }
@@ -60,7 +60,7 @@ impl ModelsFixture {
         self.store.close().await;
         let store = Store::open(&path).expect("it opens again");
         let models =
-            Models::load(store.clone(), self.dir.path(), Bounds::default()).await.expect("as it was");
+            Models::load(store.clone(), self.dir.path(), BudgetBounds::default()).await.expect("as it was");
         Self { store, models, dir: self.dir }
     }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     control::{Control, ControlError},
-    core::{TaskEnding, TaskFacts, TaskStep, Verdict, task_step},
+    core::{ModelFailure, TaskEnding, TaskFacts, TaskStep, task_step},
     limits,
     models::OpenGrant,
     store::{NewTask, StoreError, TaskBegun, TaskRecord},
@@ -238,7 +238,7 @@ impl TaskRunner {
         task.must_end() || self.verdict().is_some()
     }
 
-    fn verdict(&self) -> Option<&Verdict> {
+    fn verdict(&self) -> Option<&ModelFailure> {
         self.grant.get().and_then(Option::as_ref).and_then(OpenGrant::verdict)
     }
 

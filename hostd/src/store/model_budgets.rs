@@ -8,7 +8,7 @@ use super::{
     query::{all, change, one},
     records::BudgetRecord,
 };
-use crate::core::{Bounds, Spent, rfc3339};
+use crate::core::{BudgetBounds, Spend, rfc3339};
 use protocol::api::{BudgetPeriod, Label};
 use rusqlite::{Connection, Row, params};
 
@@ -19,7 +19,7 @@ impl Store {
     pub async fn put_budget(
         &self,
         tenant: Label,
-        bounds: Bounds,
+        bounds: BudgetBounds,
         per: BudgetPeriod,
         now_ms: u64,
     ) -> Result<Option<BudgetRecord>> {
@@ -81,7 +81,7 @@ fn day(now_ms: u64) -> String {
 }
 
 /// Counts what a call used, on the day that it ended.
-pub(super) fn count(conn: &Connection, tenant: &Label, used: Spent, now_ms: u64) -> Result<()> {
+pub(super) fn count(conn: &Connection, tenant: &Label, used: Spend, now_ms: u64) -> Result<()> {
     let sql = "INSERT INTO model_usage (tenant, day, tokens, cost_micro_usd, requests)
         VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (tenant, day) DO UPDATE SET tokens = MIN(tokens + ?3, ?6),
@@ -113,7 +113,7 @@ fn with_use(conn: &Connection, budget: BudgetRecord, now_ms: u64) -> Result<Budg
         let fields = ColumnReader { row, table: "model_usage", key: "tenant" };
         // Sums of SQLite are no integers: one that is too large would be an error.
         let number = |column| fields.get::<f64>(column).map(|sum| sum as u64);
-        Ok(Spent {
+        Ok(Spend {
             tokens: number("tokens")?,
             cost_micro_usd: number("cost")?,
             requests: number("requests")?,
@@ -128,6 +128,6 @@ fn parse(row: &Row<'_>) -> Result<BudgetRecord> {
         tenant: fields.parsed("tenant")?,
         bounds: fields.json("bounds")?,
         per: fields.parsed("per")?,
-        used: Spent::default(),
+        used: Spend::default(),
     })
 }

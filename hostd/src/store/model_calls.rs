@@ -11,7 +11,7 @@ use super::{
     task_events,
     tasks::by_number,
 };
-use crate::core::{Seen, Spent, TaskLine, Verdict};
+use crate::core::{ModelActivity, ModelFailure, Spend, TaskLine};
 use protocol::{ModelCall, ModelCallState, ModelFact, TaskFact, Usage};
 use rusqlite::{Connection, params};
 
@@ -24,8 +24,8 @@ pub struct CallEnd {
     pub task: i64,
     pub call: ModelCall,
     /// For the sums of its tenant.
-    pub used: Spent,
-    pub verdict: Option<Verdict>,
+    pub used: Spend,
+    pub verdict: Option<ModelFailure>,
     /// It made nothing, so nothing is judged by it.
     pub count_only: bool,
     /// hostd itself went away in the middle of it: told by the next one, which may have done so before.
@@ -52,14 +52,14 @@ impl Store {
 
     /// The task cannot succeed any more. The first verdict stays; a task whose end somebody asked for before gets
     /// none.
-    pub fn judge_task(&self, task: i64, verdict: Verdict) -> QueuedWrite<()> {
+    pub fn judge_task(&self, task: i64, verdict: ModelFailure) -> QueuedWrite<()> {
         self.post("judge_task", move |conn| set_verdict(conn, task, &verdict))
     }
 }
 
 fn ended(conn: &Connection, end: &CallEnd) -> Result<()> {
     let task = by_number(conn, end.task)?;
-    if end.interrupted && task.seen.has_end_of(end.call.call) {
+    if end.interrupted && task.seen.has_ended(end.call.call) {
         return Ok(());
     }
     model_budgets::count(conn, &task.owner.tenant, end.used, end.time_ms)?;
@@ -75,13 +75,18 @@ fn ended(conn: &Connection, end: &CallEnd) -> Result<()> {
     append_call_events(conn, &task, &seen, end)
 }
 
-fn set_verdict(conn: &Connection, task: i64, verdict: &Verdict) -> Result<()> {
+fn set_verdict(conn: &Connection, task: i64, verdict: &ModelFailure) -> Result<()> {
     let sql = "UPDATE tasks SET model_verdict = ?2
         WHERE number = ?1 AND model_verdict IS NULL AND cancelling = 0 AND done_seq IS NULL";
     change(conn, sql, params![task, json(verdict, "the verdict")?], WHAT).map(|_| ())
 }
 
-fn append_call_events(conn: &Connection, task: &TaskRecord, seen: &Seen, end: &CallEnd) -> Result<()> {
+fn append_call_events(
+    conn: &Connection,
+    task: &TaskRecord,
+    seen: &ModelActivity,
+    end: &CallEnd,
+) -> Result<()> {
     let mut lines = Vec::new();
     if end.call.call <= limits::CALL_EVENTS_MAX {
         lines.push(call_event(end.time_ms, end.call.clone())?);
@@ -100,14 +105,14 @@ fn line(time_ms: u64, fact: &TaskFact) -> Result<TaskLine> {
     TaskLine::own(time_ms, fact).map_err(|_| StoreError::Unfit { what: "a call of a model" })
 }
 
-fn with_call(mut seen: Seen, end: &CallEnd) -> Seen {
+fn with_call(mut seen: ModelActivity, end: &CallEnd) -> ModelActivity {
     let call = &end.call;
     let before = seen.usage.unwrap_or_default();
     let of_call = call.usage.unwrap_or_default();
     seen.usage = Some(sum(before, &of_call, call));
-    seen.ends(call.call);
+    seen.record_end(call.call);
     if !end.count_only {
-        seen.called(&call.provider, &call.model);
+        seen.record_model(&call.provider, &call.model);
     }
     let by_itself = match call.state {
         ModelCallState::Succeeded | ModelCallState::Failed => true,

@@ -1,7 +1,10 @@
 //! Rows as values.
 
 use crate::{
-    core::{Blueprint, Bounds, Environment, LinkId, Preview, Seen, Spent, State, Terms, Verdict},
+    core::{
+        Blueprint, BudgetBounds, Environment, GrantTerms, LinkId, ModelActivity, ModelFailure, Preview,
+        Spend, State,
+    },
     driver::Handle,
 };
 use protocol::{
@@ -128,9 +131,9 @@ pub struct TaskRecord {
     /// What it may use of models; not in lists, nor what comes next.
     pub grant: Option<TaskGrant>,
     /// What the gateway saw of it.
-    pub seen: Seen,
+    pub seen: ModelActivity,
     /// Why it cannot succeed any more.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<ModelFailure>,
     /// Why the sandbox ended under it.
     pub death: Option<String>,
     /// Ids of the permissions that its agent waits for, the oldest first.
@@ -165,7 +168,7 @@ impl TaskRecord {
 pub struct TaskGrant {
     /// SHA-256 of the key that its agent shows.
     pub key_hash: [u8; 32],
-    pub terms: Terms,
+    pub terms: GrantTerms,
 }
 
 /// A task to be written for the first time.
@@ -259,7 +262,7 @@ pub struct ProviderRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetRecord {
     pub tenant: Label,
-    pub bounds: Bounds,
+    pub bounds: BudgetBounds,
     pub per: BudgetPeriod,
-    pub used: Spent,
+    pub used: Spend,
 }

@@ -7,7 +7,7 @@ use super::{
     query::change,
     records::TaskRecord,
 };
-use crate::core::{TaskFrames, TaskLine, TaskUpdate, explain_loss, judge};
+use crate::core::{TaskFrames, TaskLine, TaskUpdate, explain_loss, final_result};
 use protocol::{TaskPhase, TaskResult, TaskStatus};
 use rusqlite::{Connection, params};
 
@@ -68,7 +68,7 @@ pub(super) fn append_own(conn: &Connection, task: &TaskRecord, lines: &[TaskLine
 fn judged(task: &TaskRecord, last: &TaskLine) -> Result<Option<TaskLine>> {
     let TaskUpdate::Done(claimed) = &last.update else { return Ok(None) };
     let result = explain_loss((**claimed).clone(), task.death.as_deref());
-    let result = Box::new(judge(result, &task.seen, task.verdict.as_ref()));
+    let result = Box::new(final_result(result, &task.seen, task.verdict.as_ref()));
     let done = TaskLine::done(last.number, last.time_ms, result);
     done.map(Some).map_err(|_| StoreError::Unfit { what: "the result" })
 }

@@ -12,7 +12,7 @@ mod sse;
 use super::{Api, Auth, ImageBackend, Settings, peer::Peer, router, token_hash};
 use crate::{
     agents::Agents,
-    core::{Bounds, Defaults, PassSigner, Previews, Scheme},
+    core::{BudgetBounds, Defaults, PassSigner, Previews, Scheme},
     driver::{Drivers, fake::FakeDriver},
     models::Models,
     preview_links::PreviewLinks,
@@ -136,7 +136,7 @@ impl ApiFixture {
             visibility: Visibility::Private,
         };
         let models =
-            Models::load(store.clone(), dir.path(), Bounds::default()).await.expect("nothing is there");
+            Models::load(store.clone(), dir.path(), BudgetBounds::default()).await.expect("nothing is there");
         let inside = fixture::inside(previews.clone(), &store, &models).await;
         let links = PreviewLinks::new(store.clone(), PassSigner::new(&[7; 32], previews.clone()));
         let (timing, agents) = (Timing::default(), Agents::default());

@@ -2,12 +2,12 @@ use super::*;
 use proptest::prelude::*;
 
 fn bounded(tokens: Option<u64>, cost_micro_usd: Option<u64>, requests: Option<u64>) -> Account {
-    Account { bounds: Bounds { tokens, cost_micro_usd, requests }, ..Account::default() }
+    Account { bounds: BudgetBounds { tokens, cost_micro_usd, requests }, ..Account::default() }
 }
 
-fn wanted(input: u64, max_output_tokens: Option<u64>) -> Wanted {
-    let input = Spent { tokens: input, cost_micro_usd: input, requests: 1 };
-    Wanted { input, output_price: 2_000_000, max_output_tokens }
+fn wanted(input: u64, max_output_tokens: Option<u64>) -> CallEstimate {
+    let input = Spend { tokens: input, cost_micro_usd: input, requests: 1 };
+    CallEstimate { input, output_price: 2_000_000, max_output_tokens }
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn what_is_left_bounds_what_may_be_answered() {
         (bounded(None, None, Some(0)), None, Err("0 of 0 requests are used")),
     ];
     for (mut account, asked, expected) in table {
-        let found = admit(&mut [&mut account], wanted(10, asked));
-        let found = found.map(|admitted| admitted.max_output_tokens);
+        let found = reserve(&mut [&mut account], wanted(10, asked));
+        let found = found.map(|reservation| reservation.max_output_tokens);
         let found = found.map_err(|denied| match denied {
-            Denied::Over(_, over) => over.to_string(),
-            Denied::Busy => "busy".to_owned(),
+            ReserveError::Exceeded(_, over) => over.to_string(),
+            ReserveError::Busy => "busy".to_owned(),
         });
         assert_eq!(found, expected.map_err(str::to_owned), "{account:?} {asked:?}");
     }
@@ -53,28 +53,32 @@ fn what_is_left_bounds_what_may_be_answered() {
 #[test]
 fn a_refusal_sets_nothing_aside() {
     let (mut wide, mut narrow) = (bounded(None, None, None), bounded(Some(5), None, None));
-    let refused = admit(&mut [&mut wide, &mut narrow], wanted(10, None));
-    assert!(matches!(refused, Err(Denied::Over(1, _))), "{refused:?}");
-    assert_eq!((wide.set_aside, narrow.set_aside), (Spent::default(), Spent::default()));
+    let refused = reserve(&mut [&mut wide, &mut narrow], wanted(10, None));
+    assert!(matches!(refused, Err(ReserveError::Exceeded(1, _))), "{refused:?}");
+    assert_eq!((wide.reserved, narrow.reserved), (Spend::default(), Spend::default()));
 }
 
 #[test]
 fn nothing_is_used_up_while_calls_under_way_may_leave_something() {
     let mut account = bounded(Some(10_000), None, Some(3));
-    let first = admit(&mut [&mut account], wanted(1_000, Some(6_000))).expect("there is room");
+    let first = reserve(&mut [&mut account], wanted(1_000, Some(6_000))).expect("there is room");
     // Two thousand are left: enough for a title, not for an answer.
-    let title = admit(&mut [&mut account], wanted(1_000, Some(100))).expect("all that it asks for");
+    let title = reserve(&mut [&mut account], wanted(1_000, Some(100))).expect("all that it asks for");
     assert_eq!(title.max_output_tokens, Some(100));
     for (input, asked) in [(1_000, None), (1_000, Some(5_000)), (3_000, Some(1))] {
-        assert_eq!(admit(&mut [&mut account], wanted(input, asked)), Err(Denied::Busy), "{input} {asked:?}");
+        assert_eq!(
+            reserve(&mut [&mut account], wanted(input, asked)),
+            Err(ReserveError::Busy),
+            "{input} {asked:?}"
+        );
     }
-    settle(&mut [&mut account], title.set_aside, Spent { requests: 1, ..Spent::default() });
-    settle(&mut [&mut account], first.set_aside, Spent { tokens: 6_000, requests: 1, ..Spent::default() });
-    let last = admit(&mut [&mut account], wanted(1_000, None)).expect("something was left");
+    settle(&mut [&mut account], title.reserved, Spend { requests: 1, ..Spend::default() });
+    settle(&mut [&mut account], first.reserved, Spend { tokens: 6_000, requests: 1, ..Spend::default() });
+    let last = reserve(&mut [&mut account], wanted(1_000, None)).expect("something was left");
     assert_eq!(last.max_output_tokens, Some(3_000));
     // Each that is under way is a request.
-    let refused = admit(&mut [&mut account], wanted(0, Some(1)));
-    assert!(matches!(refused, Err(Denied::Over(0, over)) if over.measure == Measure::Requests));
+    let refused = reserve(&mut [&mut account], wanted(0, Some(1)));
+    assert!(matches!(refused, Err(ReserveError::Exceeded(0, over)) if over.measure == Measure::Requests));
 }
 
 #[test]
@@ -113,23 +117,23 @@ proptest! {
     ) {
         let mut task = bounded(Some(bounds.0), None, Some(bounds.2));
         let mut tenant = bounded(None, Some(bounds.1), None);
-        let mut open: Vec<Spent> = Vec::new();
+        let mut open: Vec<Spend> = Vec::new();
         for act in acts {
             match act {
                 Act::Begin { input, max } => {
-                    let begun = admit(&mut [&mut task, &mut tenant], wanted(input, max));
-                    open.extend(begun.map(|admitted| admitted.set_aside));
+                    let begun = reserve(&mut [&mut task, &mut tenant], wanted(input, max));
+                    open.extend(begun.map(|reservation| reservation.reserved));
                 }
                 Act::Stream { call, more } if !open.is_empty() => {
-                    let more = output_spent(more, 2_000_000);
+                    let more = output_spend(more, 2_000_000);
                     let index = call % open.len();
-                    if extend(&mut [&mut task, &mut tenant], more).is_ok() {
-                        open[index] = open[index].and(more);
+                    if extend_reservation(&mut [&mut task, &mut tenant], more).is_ok() {
+                        open[index] = open[index].plus(more);
                     }
                 }
                 Act::End { call, part } if !open.is_empty() => {
                     let ended = open.swap_remove(call % open.len());
-                    let used = Spent {
+                    let used = Spend {
                         tokens: ended.tokens * part / 100,
                         cost_micro_usd: ended.cost_micro_usd * part / 100,
                         requests: ended.requests,
@@ -138,13 +142,13 @@ proptest! {
                 }
                 Act::Stream { .. } | Act::End { .. } => {}
             }
-            prop_assert!(task.taken().tokens <= bounds.0, "{task:?}");
-            prop_assert!(tenant.taken().cost_micro_usd <= bounds.1, "{tenant:?}");
-            prop_assert!(task.taken().requests <= bounds.2, "{task:?}");
+            prop_assert!(task.committed().tokens <= bounds.0, "{task:?}");
+            prop_assert!(tenant.committed().cost_micro_usd <= bounds.1, "{tenant:?}");
+            prop_assert!(task.committed().requests <= bounds.2, "{task:?}");
         }
         for ended in open {
-            settle(&mut [&mut task, &mut tenant], ended, Spent::default());
+            settle(&mut [&mut task, &mut tenant], ended, Spend::default());
         }
-        prop_assert_eq!((task.set_aside, tenant.set_aside), (Spent::default(), Spent::default()));
+        prop_assert_eq!((task.reserved, tenant.reserved), (Spend::default(), Spend::default()));
     }
 }

@@ -1,6 +1,6 @@
 //! Which addresses are not the public network, in whatever form they are written.
 
-use super::special_purpose::{Reach, reach};
+use super::special_purpose::{Reachability, reachability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What an address is for, other than being reached by everybody.
@@ -25,7 +25,7 @@ pub enum Reserved {
 }
 
 impl Reserved {
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Loopback => "loopback",
             Self::Private => "private",
@@ -41,7 +41,7 @@ impl Reserved {
     }
 
     /// Whether a name is trusted to be there, where the administrator excepts it.
-    pub fn may_be_named(self) -> bool {
+    pub fn allows_name_exception(self) -> bool {
         match self {
             Self::Private | Self::Shared | Self::Benchmark | Self::Documentation => true,
             Self::Loopback
@@ -56,24 +56,24 @@ impl Reserved {
 
 /// The first reason why one of its faces is not public.
 pub fn reserved(address: IpAddr) -> Option<Reserved> {
-    faces(address).into_iter().find_map(|face| match reach(face) {
-        Reach::Not(kind) => Some(kind),
+    with_embedded(address).into_iter().find_map(|form| match reachability(form) {
+        Reachability::NotGlobal(kind) => Some(kind),
         // The address within is the next face.
-        Reach::Global | Reach::AsEmbedded => None,
+        Reachability::Global | Reachability::AsEmbedded => None,
     })
 }
 
 /// The address, and those of IPv4 within it that some machine on the way would send it to.
-pub fn faces(address: IpAddr) -> Vec<IpAddr> {
+pub fn with_embedded(address: IpAddr) -> Vec<IpAddr> {
     let mut all = vec![address];
     if let IpAddr::V6(six) = address {
-        all.extend(within(six).into_iter().map(IpAddr::V4));
+        all.extend(embedded_ipv4(six).into_iter().map(IpAddr::V4));
     }
     all
 }
 
 /// Mapped and compatible forms, NAT64, 6to4, Teredo (server and client) and ISATAP.
-fn within(address: Ipv6Addr) -> Vec<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let s = address.segments();
     let four = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match s {
@@ -138,7 +138,7 @@ mod tests {
         fn no_wrapping_makes_an_address_public(bits in any::<u32>()) {
             let four = Ipv4Addr::from_bits(bits);
             for six in wrapped(four) {
-                prop_assert!(faces(six.into()).contains(&four.into()), "{four} in {six}");
+                prop_assert!(with_embedded(six.into()).contains(&four.into()), "{four} in {six}");
                 prop_assert!(reserved(four.into()).is_none() || reserved(six.into()).is_some(), "{four} in {six}");
             }
         }

@@ -18,33 +18,33 @@ pub enum Host {
 
 /// Where a request wants to go.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Asked {
+pub struct Destination {
     pub host: Host,
     pub port: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is no host name and no address")]
-pub struct BadHost;
+pub struct InvalidHost;
 
 impl Host {
     /// A name, or an address in any spelling: `127.1`, `0x7f000001`, `2130706433`, `[::1]`.
-    pub fn parse(text: &str) -> Result<Self, BadHost> {
+    pub fn parse(text: &str) -> Result<Self, InvalidHost> {
         if let Some(inner) = text.strip_prefix('[') {
-            let inner = inner.strip_suffix(']').ok_or(BadHost)?;
-            return inner.parse::<Ipv6Addr>().map(|six| Self::Address(six.into())).map_err(|_| BadHost);
+            let inner = inner.strip_suffix(']').ok_or(InvalidHost)?;
+            return inner.parse::<Ipv6Addr>().map(|six| Self::Address(six.into())).map_err(|_| InvalidHost);
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let last = name.rsplit('.').next().unwrap_or_default();
-        if is_number(last) {
-            return four(&name).map(|four| Self::Address(four.into())).ok_or(BadHost);
+        if is_numeric(last) {
+            return parse_ipv4(&name).map(|four| Self::Address(four.into())).ok_or(InvalidHost);
         }
         let label = |label: &str| {
             let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
             !label.is_empty() && label.len() <= LABEL_MAX_BYTES && label.bytes().all(safe)
         };
         let good = name.len() <= NAME_MAX_BYTES && name.split('.').all(label);
-        if good { Ok(Self::Name(name)) } else { Err(BadHost) }
+        if good { Ok(Self::Name(name)) } else { Err(InvalidHost) }
     }
 
     /// What only ever means the asking machine itself.
@@ -66,9 +66,9 @@ impl fmt::Display for Host {
     }
 }
 
-impl Asked {
+impl Destination {
     /// Of `host:port`, or of `host` where there is a usual port.
-    pub fn parse(authority: &str, usual: Option<u16>) -> Result<Self, BadHost> {
+    pub fn parse(authority: &str, default_port: Option<u16>) -> Result<Self, InvalidHost> {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
             _ => (authority, None),
@@ -76,28 +76,28 @@ impl Asked {
         let plain = |port: &str| port.bytes().all(|b| b.is_ascii_digit()).then(|| port.parse().ok())?;
         let port = match port {
             Some(port) => plain(port),
-            None => usual,
+            None => default_port,
         };
-        let port = port.filter(|port| *port != 0).ok_or(BadHost)?;
+        let port = port.filter(|port| *port != 0).ok_or(InvalidHost)?;
         Ok(Self { host: Host::parse(host)?, port })
     }
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
 /// Whether C libraries and browsers read a name that ends in this as an address.
-fn is_number(label: &str) -> bool {
+fn is_numeric(label: &str) -> bool {
     let digits = !label.is_empty() && label.bytes().all(|b| b.is_ascii_digit());
     digits || label.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// As `inet_aton` reads it: one to four numbers, the last of which fills what is left.
-fn four(text: &str) -> Option<Ipv4Addr> {
-    let parts: Vec<u64> = text.split('.').map(number).collect::<Option<_>>()?;
+fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let parts: Vec<u64> = text.split('.').map(parse_number).collect::<Option<_>>()?;
     let (last, before) = parts.split_last()?;
     let room_bits = 32_u32.checked_sub(8 * u32::try_from(before.len()).ok()?).filter(|bits| *bits > 0)?;
     if before.iter().any(|part| *part > 255) || *last >= 1 << room_bits {
@@ -107,7 +107,7 @@ fn four(text: &str) -> Option<Ipv4Addr> {
     u32::try_from(high | last).ok().map(Ipv4Addr::from_bits)
 }
 
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
         (Some(hex), _) => (if hex.is_empty() { "0" } else { hex }, 16),
         (None, Some(octal)) if !octal.is_empty() => (octal, 8),
@@ -179,15 +179,17 @@ mod tests {
 
     #[test]
     fn a_port_is_said_or_usual() {
-        let asked = |text: &str, usual| Asked::parse(text, usual).map(|asked| asked.to_string()).ok();
-        assert_eq!(asked("example.com:443", None).as_deref(), Some("example.com:443"));
-        assert_eq!(asked("example.com", Some(80)).as_deref(), Some("example.com:80"));
-        assert_eq!(asked("[::1]", Some(80)).as_deref(), Some("[::1]:80"));
-        assert_eq!(asked("[::1]:81", Some(80)).as_deref(), Some("[::1]:81"));
+        let destination = |text: &str, default_port| {
+            Destination::parse(text, default_port).map(|destination| destination.to_string()).ok()
+        };
+        assert_eq!(destination("example.com:443", None).as_deref(), Some("example.com:443"));
+        assert_eq!(destination("example.com", Some(80)).as_deref(), Some("example.com:80"));
+        assert_eq!(destination("[::1]", Some(80)).as_deref(), Some("[::1]:80"));
+        assert_eq!(destination("[::1]:81", Some(80)).as_deref(), Some("[::1]:81"));
         for bad in
             ["example.com", "example.com:", "example.com:0", "example.com:65536", "a:b:80", "a:+80", ":80"]
         {
-            assert_eq!(asked(bad, None), None, "{bad}");
+            assert_eq!(destination(bad, None), None, "{bad}");
         }
     }
 }

@@ -5,16 +5,16 @@
 //! ```
 
 mod address;
-mod claim;
+mod claimed_job;
+mod event_aggregator;
 mod host;
 mod policy;
 mod rule;
 mod special_purpose;
-mod tally;
 
-pub use address::{Reserved, faces, reserved};
-pub use claim::By;
-pub use host::{Asked, Host};
-pub use policy::{DEFAULT_PROFILE, Exceptions, Layer, Policy, RuleSet, Verdict, Why, built_in};
+pub use address::{Reserved, reserved, with_embedded};
+pub use claimed_job::ClaimedJob;
+pub use event_aggregator::{EgressEvent, EventAggregator, EventCounts, EventKey};
+pub use host::{Destination, Host};
+pub use policy::{DEFAULT_PROFILE, Decision, Denial, Exceptions, Layer, Policy, RuleSet, built_in_rules};
 pub use rule::{RULE_MAX_BYTES, RULES_MAX, Rule};
-pub use tally::{Key, More, Tally, Told};

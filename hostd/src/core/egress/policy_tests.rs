@@ -12,15 +12,15 @@ fn policy(layers: Vec<Layer>, except: &[&str]) -> Policy {
     Policy { layers, exceptions: Arc::new(Exceptions::parse(&except).expect("good ones")) }
 }
 
-fn asked(text: &str) -> Asked {
-    Asked::parse(text, Some(443)).expect(text)
+fn destination(text: &str) -> Destination {
+    Destination::parse(text, Some(443)).expect(text)
 }
 
 /// The rule that decides, after `+` or `-`.
-fn verdict(policy: &Policy, host: &str, address: &str) -> String {
-    match policy.judge(&asked(host), address.parse().expect("an address"), false) {
-        Verdict::Allowed(rule) => format!("+{rule}"),
-        Verdict::Denied(why) => format!("-{}", why.rule()),
+fn decision(policy: &Policy, host: &str, address: &str) -> String {
+    match policy.decide(&destination(host), address.parse().expect("an address"), false) {
+        Decision::Allowed(rule) => format!("+{rule}"),
+        Decision::Denied(denial) => format!("-{}", denial.rule()),
     }
 }
 
@@ -48,7 +48,7 @@ fn deny_wins_and_an_allow_list_is_a_whole_list() {
         ),
     ];
     for (layers, host, address, expected) in table {
-        assert_eq!(verdict(&policy(layers.clone(), &[]), host, address), expected, "{layers:?} {host}");
+        assert_eq!(decision(&policy(layers.clone(), &[]), host, address), expected, "{layers:?} {host}");
     }
 }
 
@@ -73,10 +73,10 @@ fn what_is_not_public_needs_an_exception_whatever_is_allowed() {
         (&["127.0.0.1:8080"], "localhost:8080", "127.0.0.1", "-loopback address"),
     ];
     for (except, host, address, expected) in table {
-        assert_eq!(verdict(&policy(open(), except), host, address), expected, "{except:?} {host} {address}");
+        assert_eq!(decision(&policy(open(), except), host, address), expected, "{except:?} {host} {address}");
     }
-    let own = policy(open(), &[]).judge(&asked("example.com"), "1.2.3.4".parse().expect("one"), true);
-    assert!(matches!(own, Verdict::Denied(Why::Own { .. })));
+    let own = policy(open(), &[]).decide(&destination("example.com"), "1.2.3.4".parse().expect("one"), true);
+    assert!(matches!(own, Decision::Denied(Denial::HostAddress { .. })));
     assert!(Exceptions::parse(&["*:443".to_owned()]).is_err());
 }
 
@@ -93,7 +93,7 @@ fn a_name_that_is_denied_is_not_looked_up() {
     ];
     for (layer, host, denied) in table {
         assert_eq!(
-            policy(vec![layer.clone()], &[]).before(&asked(host)).is_some(),
+            policy(vec![layer.clone()], &[]).precheck(&destination(host)).is_some(),
             denied,
             "{layer:?} {host}"
         );
@@ -102,27 +102,27 @@ fn a_name_that_is_denied_is_not_looked_up() {
 
 #[test]
 fn the_built_in_profile_denies_mail_only() {
-    let rules = Some(Arc::new(built_in()));
+    let rules = Some(Arc::new(built_in_rules()));
     let policy = policy(vec![Layer { profile: Some("default".into()), rules }], &[]);
     for (port, good) in [(25, false), (465, false), (587, false), (443, true), (22, true), (65535, true)] {
-        let verdict = verdict(&policy, &format!("example.com:{port}"), "1.2.3.4");
-        assert_eq!(verdict.starts_with('+'), good, "{port}");
+        let decision = decision(&policy, &format!("example.com:{port}"), "1.2.3.4");
+        assert_eq!(decision.starts_with('+'), good, "{port}");
     }
 }
 
 #[test]
-fn whoever_is_denied_reads_what_to_do() {
-    let denied = |policy: &Policy, host: &str, address: &str| match policy.judge(
-        &asked(host),
+fn a_denial_says_what_to_do() {
+    let denied = |policy: &Policy, host: &str, address: &str| match policy.decide(
+        &destination(host),
         address.parse().expect("one"),
         false,
     ) {
-        Verdict::Denied(why) => why.words(&asked(host)),
-        Verdict::Allowed(_) => panic!("{host}"),
+        Decision::Denied(denial) => denial.message(&destination(host)),
+        Decision::Allowed(_) => panic!("{host}"),
     };
     let rules =
         policy(vec![layer(Some("default"), &[], &["*:25"]), layer(None, &["*.example.com"], &[])], &[]);
-    let said: Vec<String> = [
+    let messages: Vec<String> = [
         ("example.org", "1.2.3.4"),
         ("a.example.com:25", "1.2.3.4"),
         ("a.example.com", "169.254.169.254"),
@@ -133,7 +133,7 @@ fn whoever_is_denied_reads_what_to_do() {
     .iter()
     .map(|(host, address)| denied(&rules, host, address))
     .collect();
-    insta::assert_snapshot!(said.join("\n"));
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 proptest! {
@@ -147,9 +147,9 @@ proptest! {
         let addresses: [IpAddr; 2] = [std::net::Ipv4Addr::from_bits(bits).into(), std::net::Ipv6Addr::from_bits(six).into()];
         for address in addresses {
             for host in [Host::Name("example.com".into()), Host::Address(address)] {
-                let verdict = policy.judge(&Asked { host, port }, address, false);
+                let decision = policy.decide(&Destination { host, port }, address, false);
                 let public = reserved(address).is_none();
-                prop_assert_eq!(matches!(verdict, Verdict::Allowed(_)), public, "{}", address);
+                prop_assert_eq!(matches!(decision, Decision::Allowed(_)), public, "{}", address);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! One rule: which hosts, at which ports.
 
-use super::host::{Asked, Host};
+use super::host::{Destination, Host};
 use std::{fmt, net::IpAddr, ops::RangeInclusive};
 
 pub const RULE_MAX_BYTES: usize = 320;
@@ -22,13 +22,13 @@ enum Pattern {
     Any,
     Name(String),
     /// Everything below it, at any depth, but not itself.
-    Below(String),
+    Subdomains(String),
     /// An address, or all that begin with so many bits of it.
     Network(IpAddr, u32),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadRule {
+pub enum InvalidRule {
     #[error("{0:?} is longer than {RULE_MAX_BYTES} bytes")]
     Long(String),
     #[error("{0:?} names no host: write example.com, *.example.com, *, 192.0.2.1 or 192.0.2.0/24")]
@@ -38,23 +38,24 @@ pub enum BadRule {
 }
 
 impl Rule {
-    pub fn parse(text: &str) -> Result<Self, BadRule> {
+    pub fn parse(text: &str) -> Result<Self, InvalidRule> {
         let text = text.trim();
         if text.len() > RULE_MAX_BYTES {
-            return Err(BadRule::Long(text.chars().take(40).collect()));
+            return Err(InvalidRule::Long(text.chars().take(40).collect()));
         }
         let (host, ports) = split(text);
-        let pattern = Pattern::parse(host).ok_or_else(|| BadRule::Host(text.to_owned()))?;
-        let ports = ports.map_or(Some(vec![]), parse_ports).ok_or_else(|| BadRule::Port(text.to_owned()))?;
+        let pattern = Pattern::parse(host).ok_or_else(|| InvalidRule::Host(text.to_owned()))?;
+        let ports =
+            ports.map_or(Some(vec![]), parse_ports).ok_or_else(|| InvalidRule::Port(text.to_owned()))?;
         Ok(Self { text: text.to_owned(), pattern, ports })
     }
 
     /// Whether it is decided by the name alone.
-    pub fn is_of_names(&self) -> bool {
+    pub fn is_by_name(&self) -> bool {
         !matches!(self.pattern, Pattern::Network(..))
     }
 
-    pub fn is_of_all(&self) -> bool {
+    pub fn matches_any_host(&self) -> bool {
         self.pattern == Pattern::Any
     }
 
@@ -63,25 +64,27 @@ impl Rule {
     }
 
     /// By name, without an address of it being known.
-    pub fn fits_name(&self, asked: &Asked) -> bool {
-        let named = match (&self.pattern, &asked.host) {
+    pub fn matches_name(&self, destination: &Destination) -> bool {
+        let named = match (&self.pattern, &destination.host) {
             (Pattern::Any, _) => true,
             (Pattern::Name(name), Host::Name(host)) => name == host,
-            (Pattern::Below(above), Host::Name(host)) => {
+            (Pattern::Subdomains(above), Host::Name(host)) => {
                 host.strip_suffix(above.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
-            (Pattern::Name(_) | Pattern::Below(_), Host::Address(_)) | (Pattern::Network(..), _) => false,
+            (Pattern::Name(_) | Pattern::Subdomains(_), Host::Address(_)) | (Pattern::Network(..), _) => {
+                false
+            }
         };
-        named && self.has_port(asked.port)
+        named && self.has_port(destination.port)
     }
 
     /// By name, or by an address that this host is at.
-    pub fn fits(&self, asked: &Asked, face: IpAddr) -> bool {
+    pub fn matches(&self, destination: &Destination, form: IpAddr) -> bool {
         let there = match self.pattern {
-            Pattern::Network(network, bits) => is_in(face, network, bits),
-            Pattern::Any | Pattern::Name(_) | Pattern::Below(_) => false,
+            Pattern::Network(network, bits) => in_network(form, network, bits),
+            Pattern::Any | Pattern::Name(_) | Pattern::Subdomains(_) => false,
         };
-        self.fits_name(asked) || (there && self.has_port(asked.port))
+        self.matches_name(destination) || (there && self.has_port(destination.port))
     }
 }
 
@@ -111,7 +114,7 @@ impl Pattern {
             None => (false, text),
         };
         match Host::parse(name).ok()? {
-            Host::Name(name) if below => Some(Self::Below(name)),
+            Host::Name(name) if below => Some(Self::Subdomains(name)),
             Host::Name(name) => Some(Self::Name(name)),
             Host::Address(_) => None,
         }
@@ -143,7 +146,7 @@ fn parse_ports(text: &str) -> Option<Vec<RangeInclusive<u16>>> {
     (ports.len() <= PORTS_MAX).then_some(ports)
 }
 
-fn is_in(address: IpAddr, network: IpAddr, bits: u32) -> bool {
+fn in_network(address: IpAddr, network: IpAddr, bits: u32) -> bool {
     let same = |a: u128, b: u128, all: u32| bits == 0 || a >> (all - bits) == b >> (all - bits);
     match (address, network) {
         (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
@@ -156,8 +159,8 @@ fn is_in(address: IpAddr, network: IpAddr, bits: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(text: &str) -> Asked {
-        Asked::parse(text, Some(443)).expect(text)
+    fn destination(text: &str) -> Destination {
+        Destination::parse(text, Some(443)).expect(text)
     }
 
     #[test]
@@ -185,7 +188,11 @@ mod tests {
             ("example.com", "192.0.2.1", false),
         ];
         for (rule, host, fits) in table {
-            assert_eq!(Rule::parse(rule).expect(rule).fits_name(&asked(host)), fits, "{rule} {host}");
+            assert_eq!(
+                Rule::parse(rule).expect(rule).matches_name(&destination(host)),
+                fits,
+                "{rule} {host}"
+            );
         }
     }
 
@@ -205,9 +212,9 @@ mod tests {
         ];
         for (rule, address, fits) in table {
             let rule = Rule::parse(rule).expect(rule);
-            assert!(!rule.fits_name(&asked("example.com")));
+            assert!(!rule.matches_name(&destination("example.com")));
             assert_eq!(
-                rule.fits(&asked("example.com"), address.parse().expect("one")),
+                rule.matches(&destination("example.com"), address.parse().expect("one")),
                 fits,
                 "{rule} {address}"
             );

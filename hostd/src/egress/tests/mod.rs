@@ -1,6 +1,6 @@
 //! The proxy on a loopback port, as the door serves it, with names that tests make up.
 
-mod kept;
+mod connection_reuse;
+mod fixture;
 mod proxying;
 mod rules;
-mod world;

@@ -1,4 +1,4 @@
-use super::world::{LONG, World, head, server};
+use super::fixture::{EgressFixture, LONG, head, server};
 use protocol::api::{EgressRules, Network};
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -23,17 +23,17 @@ fn names(host: &str) -> Vec<IpAddr> {
 
 #[tokio::test]
 async fn a_request_is_passed_on_without_what_is_between_two_machines() {
-    let (at, asked, _server) = server(HELLO).await;
-    let world = World::new(&[at.to_string()], names).await;
+    let (at, received, _server) = server(HELLO).await;
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
     let port = at.port();
     let request = format!(
         "GET http://good.test:{port}/path?q=1 HTTP/1.1\r\nhost: other.test\r\nproxy-authorization: Basic eA==\r\n\
          proxy-connection: keep-alive\r\nconnection: close, x-hop\r\nx-hop: 1\r\nte: gzip\r\nx-kept: 1\r\n\r\n"
     );
-    let answer = world.ask(&request).await;
+    let answer = fixture.ask(&request).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
     assert!(answer.contains("x-kept: 1") && !answer.contains("keep-alive"), "{answer}");
-    let seen = asked.lock().expect("no panic")[0].to_ascii_lowercase();
+    let seen = received.lock().expect("no panic")[0].to_ascii_lowercase();
     assert!(seen.starts_with("get /path?q=1 http/1.1\r\n"), "{seen}");
     assert!(seen.contains(&format!("host: good.test:{port}\r\n")) && seen.contains("x-kept: 1"), "{seen}");
     for gone in ["proxy-", "x-hop", "te: ", "other.test", "via"] {
@@ -45,8 +45,8 @@ async fn a_request_is_passed_on_without_what_is_between_two_machines() {
 async fn a_tunnel_carries_both_ways_and_passes_on_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("its address");
-    let world = World::new(&[at.to_string()], names).await;
-    let mut tunnel = world.tunnel(&format!("good.test:{}", at.port())).await.expect("a tunnel");
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
+    let mut tunnel = fixture.tunnel(&format!("good.test:{}", at.port())).await.expect("a tunnel");
     let (mut outside, _) = listener.accept().await.expect("connected");
     let much = vec![7; 3 << 20];
     let sent = async {
@@ -67,8 +67,8 @@ async fn a_tunnel_carries_both_ways_and_passes_on_the_end() {
     let (back, got) = timeout(LONG, async { tokio::join!(sent, echoed) }).await.expect("in time");
     assert_eq!((back.as_str(), got), ("got it", much.len()));
     drop((tunnel, outside));
-    assert_eq!(world.used().await, (3 << 20) + 6);
-    let events = world.events().await;
+    assert_eq!(fixture.used().await, (3 << 20) + 6);
+    let events = fixture.events().await;
     assert_eq!(events[0]["host"], "good.test");
     assert_eq!((&events[0]["verdict"], &events[0]["address"]), (&"allowed".into(), &"127.0.0.1".into()));
     let down: u64 = events.iter().filter_map(|event| event["bytes_down"].as_u64()).sum();
@@ -79,19 +79,19 @@ async fn a_tunnel_carries_both_ways_and_passes_on_the_end() {
 async fn what_moves_counts_before_its_connection_ends_and_is_told_once_when_it_has() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("its address");
-    let world = World::new(&[at.to_string()], names).await;
-    let mut tunnel = world.tunnel(&format!("good.test:{}", at.port())).await.expect("a tunnel");
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
+    let mut tunnel = fixture.tunnel(&format!("good.test:{}", at.port())).await.expect("a tunnel");
     let (mut outside, _) = listener.accept().await.expect("connected");
     tunnel.write_all(b"hello").await.expect("it reads");
     let mut hello = [0; 5];
     timeout(LONG, outside.read_exact(&mut hello)).await.expect("in time").expect("it came");
-    let record = world.record.borrow().clone();
-    world.egress.finish().await;
-    assert_eq!(world.store.egress_bytes(&record.id).await.expect("the store"), 5, "it is still open");
+    let record = fixture.record.borrow().clone();
+    fixture.egress.finish().await;
+    assert_eq!(fixture.store.egress_bytes(&record.id).await.expect("the store"), 5, "it is still open");
     drop((tunnel, outside));
-    assert_eq!(world.used().await, 5);
-    let (store, id) = (world.store.clone(), record.id);
-    let events = world.events().await;
+    assert_eq!(fixture.used().await, 5);
+    let (store, id) = (fixture.store.clone(), record.id);
+    let events = fixture.events().await;
     let sum = |field: &str| events.iter().filter_map(|event| event[field].as_u64()).sum::<u64>();
     assert_eq!((sum("times"), sum("ended"), sum("bytes_up")), (1, 1, 5), "{events:?}");
     assert_eq!(store.egress_bytes(&id).await.expect("the store"), 5);
@@ -101,7 +101,7 @@ async fn what_moves_counts_before_its_connection_ends_and_is_told_once_when_it_h
 async fn what_is_denied_is_never_connected_and_says_why() {
     let trap = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = trap.local_addr().expect("its address").port();
-    let world = World::new(&[], |host| match host {
+    let fixture = EgressFixture::new(&[], |host| match host {
         "here.test" => vec![HERE],
         "mapped.test" => vec!["::ffff:127.0.0.1".parse().expect("an address")],
         "metadata.test" => vec!["169.254.169.254".parse().expect("an address")],
@@ -132,29 +132,29 @@ async fn what_is_denied_is_never_connected_and_says_why() {
         ("s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.apps.test", "preview"),
     ];
     for (host, rule) in table {
-        let said = world.tunnel(&format!("{host}:{port}")).await.expect_err(host);
+        let said = fixture.tunnel(&format!("{host}:{port}")).await.expect_err(host);
         assert!(said.starts_with("HTTP/1.1 403"), "{host}: {said}");
         assert!(said.contains(&format!("x-slipway-egress: denied; rule=\"{rule}\"")), "{host}: {said}");
         let request = format!("GET http://{host}:{port}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        let answer = world.ask(&request).await;
+        let answer = fixture.ask(&request).await;
         assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("slipway: "), "{host}: {answer}");
     }
     trap.set_ttl(1).expect("it is open");
     assert!(timeout(std::time::Duration::ZERO, trap.accept()).await.is_err(), "nobody connected");
-    let events = world.events().await;
+    let events = fixture.events().await;
     assert!(events.iter().all(|event| event["verdict"] == "denied"), "{events:?}");
 }
 
 #[tokio::test]
 async fn the_address_behind_a_name_is_told_nobody() {
-    let world = World::new(&[], |_| vec!["10.11.12.13".parse().expect("an address")]).await;
+    let fixture = EgressFixture::new(&[], |_| vec!["10.11.12.13".parse().expect("an address")]).await;
     let ask =
         |host: &str| format!("GET http://{host}:8080/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    let named = world.ask(&ask("db.internal.test")).await;
+    let named = fixture.ask(&ask("db.internal.test")).await;
     assert!(named.contains("rule=\"private address\"") && !named.contains("10.11"), "{named}");
-    let spelled = world.ask(&ask("10.11.12.14")).await;
+    let spelled = fixture.ask(&ask("10.11.12.14")).await;
     assert!(spelled.contains("10.11.12.14 is a private address"), "{spelled}");
-    let events = world.events().await;
+    let events = fixture.events().await;
     let address_of = |host: &str| {
         events.iter().find(|event| event["host"] == host).expect("told")["address"]
             .as_str()
@@ -170,22 +170,23 @@ async fn a_name_that_moves_is_judged_again_each_time_and_looked_up_once() {
     let lookups = Arc::new(AtomicUsize::new(0));
     let count = lookups.clone();
     // Public first, private then: what was judged is what is connected, so there is no moment in between.
-    let world = World::new(&[at.to_string()], move |_| match count.fetch_add(1, Ordering::Relaxed) {
-        0 => vec![HERE],
-        _ => vec!["10.0.0.1".parse().expect("an address")],
-    })
-    .await;
+    let fixture =
+        EgressFixture::new(&[at.to_string()], move |_| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => vec![HERE],
+            _ => vec!["10.0.0.1".parse().expect("an address")],
+        })
+        .await;
     let request =
         format!("GET http://moves.test:{}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", at.port());
-    assert!(world.ask(&request).await.starts_with("HTTP/1.1 200"));
+    assert!(fixture.ask(&request).await.starts_with("HTTP/1.1 200"));
     assert_eq!(lookups.load(Ordering::Relaxed), 1);
-    assert!(world.ask(&request).await.starts_with("HTTP/1.1 403"));
+    assert!(fixture.ask(&request).await.starts_with("HTTP/1.1 403"));
     assert_eq!(lookups.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
 async fn what_cannot_be_passed_on_is_refused_in_words() {
-    let world = World::new(&["127.0.0.1:1".to_owned()], names).await;
+    let fixture = EgressFixture::new(&["127.0.0.1:1".to_owned()], names).await;
     let table = [
         ("CONNECT good.test HTTP/1.1\r\nhost: x\r\n\r\n", "400"),
         ("CONNECT user@good.test:443 HTTP/1.1\r\nhost: x\r\n\r\n", "400"),
@@ -196,14 +197,15 @@ async fn what_cannot_be_passed_on_is_refused_in_words() {
         ("GET http://good.test:1/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "502"),
     ];
     for (request, status) in table {
-        let answer = world.ask(request).await;
+        let answer = fixture.ask(request).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {answer}");
     }
     let json = "GET http://nobody.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept: application/json\r\n\r\n";
-    let answer = world.ask(json).await;
+    let answer = fixture.ask(json).await;
     assert!(answer.contains("\"message\":\"there is no host nobody.test.\""), "{answer}");
-    world.set_network(Network::None);
-    let answer = world.ask("GET http://good.test:1/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    fixture.set_network(Network::None);
+    let answer =
+        fixture.ask("GET http://good.test:1/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("no network"), "{answer}");
 }
 
@@ -212,13 +214,13 @@ async fn a_malformed_body_is_the_mistake_of_the_sandbox() {
     // It takes connections and never answers.
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = server.local_addr().expect("its address");
-    let world = World::new(&[at.to_string()], names).await;
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
     for wrong in ["zz\r\n", "0\r\nno colon\r\n\r\n", "3\r\nab"] {
         let request = format!(
             "POST http://good.test:{}/ HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n{wrong}",
             at.port()
         );
-        let answer = world.ask(&request).await;
+        let answer = fixture.ask(&request).await;
         assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("malformed"), "{wrong:?}: {answer}");
     }
 }
@@ -226,8 +228,8 @@ async fn a_malformed_body_is_the_mistake_of_the_sandbox() {
 /// hyper reads such a request by one of the two, and each goes out on a connection of its own.
 #[tokio::test]
 async fn a_length_that_is_said_twice_goes_out_once() {
-    let (at, asked, _server) = server(HELLO).await;
-    let world = World::new(&[at.to_string()], names).await;
+    let (at, received, _server) = server(HELLO).await;
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
     for lengths in
         ["content-length: 4\r\ntransfer-encoding: chunked", "transfer-encoding: chunked\r\ncontent-length: 4"]
     {
@@ -235,10 +237,10 @@ async fn a_length_that_is_said_twice_goes_out_once() {
             "POST http://good.test:{}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{lengths}\r\n\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
             at.port()
         );
-        let answer = world.ask(&request).await;
+        let answer = fixture.ask(&request).await;
         assert!(!answer.contains("evil"), "{answer}");
     }
-    for seen in asked.lock().expect("no panic").iter() {
+    for seen in received.lock().expect("no panic").iter() {
         let lengths = ["content-length:", "transfer-encoding:"].map(|name| seen.matches(name).count());
         assert_eq!(lengths.iter().sum::<usize>(), 1, "{seen}");
     }
@@ -248,38 +250,38 @@ async fn a_length_that_is_said_twice_goes_out_once() {
 async fn bytes_have_a_limit_that_cuts_and_can_be_raised() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("its address");
-    let world = World::new(&[at.to_string()], names).await;
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
     let to = format!("good.test:{}", at.port());
-    world.set(EgressRules { max_mb: Some(1), ..EgressRules::default() });
-    let mut tunnel = world.tunnel(&to).await.expect("a tunnel");
+    fixture.set(EgressRules { max_mb: Some(1), ..EgressRules::default() });
+    let mut tunnel = fixture.tunnel(&to).await.expect("a tunnel");
     let (mut outside, _) = listener.accept().await.expect("connected");
     let flood = tokio::spawn(async move { while outside.write_all(&[0; 64 << 10]).await.is_ok() {} });
     let mut got = Vec::new();
     let _ = timeout(LONG, tunnel.read_to_end(&mut got)).await.expect("cut in time");
     assert!(got.len() <= 1 << 20, "{}", got.len());
     timeout(LONG, flood).await.expect("its end is told to the other side").expect("no panic");
-    let said = world.tunnel(&to).await.expect_err("nothing is left");
+    let said = fixture.tunnel(&to).await.expect_err("nothing is left");
     assert!(said.contains("rule=\"max_mb\""), "{said}");
-    world.set(EgressRules { max_mb: Some(10), ..EgressRules::default() });
-    world.tunnel(&to).await.expect("there is more now");
+    fixture.set(EgressRules { max_mb: Some(10), ..EgressRules::default() });
+    fixture.tunnel(&to).await.expect("there is more now");
 }
 
 /// Sends so much in heads of requests, and gets so much in those of answers, until it may no more; how often it could.
 async fn spend_in_heads(up: usize, down: usize) -> usize {
     let says = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-much: {}\r\n\r\n", "a".repeat(down));
-    let (at, asked, _server) = server(&says).await;
-    let world = World::new(&[at.to_string()], names).await;
-    world.set(EgressRules { max_mb: Some(1), ..EgressRules::default() });
+    let (at, received, _server) = server(&says).await;
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
+    fixture.set(EgressRules { max_mb: Some(1), ..EgressRules::default() });
     let request = format!(
         "GET http://good.test:{}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-much: {}\r\n\r\n",
         at.port(),
         "a".repeat(up)
     );
     for times in 0..20 {
-        let answer = world.ask(&request).await;
+        let answer = fixture.ask(&request).await;
         if !answer.starts_with("HTTP/1.1 200") {
             assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("rule=\"max_mb\""), "{answer}");
-            assert!(asked.lock().expect("no panic").len() <= times + 1);
+            assert!(received.lock().expect("no panic").len() <= times + 1);
             return times;
         }
     }
@@ -294,16 +296,16 @@ async fn heads_are_counted_too() {
 
 #[tokio::test]
 async fn a_request_counts_as_it_is_on_the_wire() {
-    let (at, asked, _server) = server(HELLO).await;
-    let world = World::new(&[at.to_string()], names).await;
+    let (at, received, _server) = server(HELLO).await;
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
     let request = format!(
         "GET http://good.test:{}/path?q=1 HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-a: b\r\nx-a: c\r\n\r\n",
         at.port()
     );
-    assert!(world.ask(&request).await.ends_with("hello"));
-    let sent = asked.lock().expect("no panic")[0].len() as u64;
-    assert_eq!(world.used().await, sent + HELLO.len() as u64);
-    let events = world.events().await;
+    assert!(fixture.ask(&request).await.ends_with("hello"));
+    let sent = received.lock().expect("no panic")[0].len() as u64;
+    assert_eq!(fixture.used().await, sent + HELLO.len() as u64);
+    let events = fixture.events().await;
     let sum = |field: &str| events.iter().filter_map(|event| event[field].as_u64()).sum::<u64>();
     assert_eq!((sum("bytes_up"), sum("bytes_down")), (sent, HELLO.len() as u64), "{events:?}");
 }
@@ -312,8 +314,8 @@ async fn a_request_counts_as_it_is_on_the_wire() {
 async fn an_answer_streams_as_it_comes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("its address");
-    let world = World::new(&[at.to_string()], names).await;
-    let mut stream = world.connect().await;
+    let fixture = EgressFixture::new(&[at.to_string()], names).await;
+    let mut stream = fixture.connect().await;
     let request = format!("GET http://good.test:{}/ HTTP/1.1\r\nhost: x\r\n\r\n", at.port());
     stream.write_all(request.as_bytes()).await.expect("it reads");
     let (mut outside, _) = listener.accept().await.expect("connected");

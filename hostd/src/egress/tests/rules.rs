@@ -1,4 +1,4 @@
-use super::world::{LONG, World};
+use super::fixture::{EgressFixture, LONG};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use protocol::api::{EgressProfile, EgressRules};
 use std::{
@@ -22,52 +22,52 @@ fn list(rules: &[&str]) -> Vec<String> {
 async fn a_rule_that_changes_ends_what_it_denies_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("its address");
-    let world = World::new(&[at.to_string()], here).await;
-    let mut one = world.tunnel(&format!("one.test:{}", at.port())).await.expect("a tunnel");
+    let fixture = EgressFixture::new(&[at.to_string()], here).await;
+    let mut one = fixture.tunnel(&format!("one.test:{}", at.port())).await.expect("a tunnel");
     let (_one, _) = listener.accept().await.expect("connected");
-    let mut other = world.tunnel(&format!("other.test:{}", at.port())).await.expect("a tunnel");
+    let mut other = fixture.tunnel(&format!("other.test:{}", at.port())).await.expect("a tunnel");
     let (mut far, _) = listener.accept().await.expect("connected");
-    world.set(EgressRules { deny: list(&["one.test"]), ..EgressRules::default() });
+    fixture.set(EgressRules { deny: list(&["one.test"]), ..EgressRules::default() });
     let mut byte = [0];
     let ended = timeout(LONG, one.read(&mut byte)).await.expect("cut in time");
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     tokio::io::AsyncWriteExt::write_all(&mut far, b"x").await.expect("it reads");
     timeout(LONG, other.read_exact(&mut byte)).await.expect("in time").expect("it goes on");
-    let said = world.tunnel(&format!("one.test:{}", at.port())).await.expect_err("denied");
+    let said = fixture.tunnel(&format!("one.test:{}", at.port())).await.expect_err("denied");
     assert!(said.contains("rule=\"one.test\""), "{said}");
     // The same by a profile, for everybody.
     let profile = EgressProfile { allow: vec![], deny: list(&["other.test"]) };
-    world.egress.profiles().put("default", profile, 0).await.expect("written");
+    fixture.egress.profiles().put("default", profile, 0).await.expect("written");
     let ended = timeout(LONG, other.read(&mut byte)).await.expect("cut in time");
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
-    let said = world.tunnel(&format!("other.test:{}", at.port())).await.expect_err("denied");
+    let said = fixture.tunnel(&format!("other.test:{}", at.port())).await.expect_err("denied");
     assert!(said.contains("rule=\"other.test\"; profile=\"default\""), "{said}");
 }
 
 #[tokio::test]
 async fn a_sandbox_cannot_allow_itself_what_a_profile_denies() {
-    let world = World::new(&[], here).await;
+    let fixture = EgressFixture::new(&[], here).await;
     let rules = EgressRules { allow: list(&["*:25", "mail.test"]), ..EgressRules::default() };
-    world.set(rules.clone());
-    let said = world.tunnel("mail.test:25").await.expect_err("denied");
+    fixture.set(rules.clone());
+    let said = fixture.tunnel("mail.test:25").await.expect_err("denied");
     assert!(said.contains("rule=\"*:25,465,587\"; profile=\"default\""), "{said}");
-    world.set(EgressRules { profile: Some("gone".into()), ..rules });
-    let said = world.tunnel("mail.test:443").await.expect_err("denied");
+    fixture.set(EgressRules { profile: Some("gone".into()), ..rules });
+    let said = fixture.tunnel("mail.test:443").await.expect_err("denied");
     assert!(said.contains("rule=\"no such profile\"; profile=\"gone\""), "{said}");
 }
 
 #[tokio::test]
 async fn repetitions_are_one_event_and_every_event_says_who() {
-    let world = World::new(&[], here).await;
+    let fixture = EgressFixture::new(&[], here).await;
     let claim = STANDARD.encode("exec.e1:x");
     let request = format!(
         "GET http://a.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\nproxy-authorization: Basic {claim}\r\n\r\n"
     );
     for _ in 0..50 {
-        assert!(world.ask(&request).await.starts_with("HTTP/1.1 403"));
+        assert!(fixture.ask(&request).await.starts_with("HTTP/1.1 403"));
     }
-    assert!(world.tunnel("a.test:443").await.is_err());
-    let events = world.events().await;
+    assert!(fixture.tunnel("a.test:443").await.is_err());
+    let events = fixture.events().await;
     let of_exec: Vec<_> = events.iter().filter(|event| event["by"]["exec"] == "e1").collect();
     assert!(of_exec.len() <= 3, "{events:?}");
     let times: u64 = of_exec.iter().filter_map(|event| event["times"].as_u64()).sum();
@@ -77,28 +77,28 @@ async fn repetitions_are_one_event_and_every_event_says_who() {
 
 #[tokio::test]
 async fn whatever_is_refused_is_told() {
-    let world = World::new(&[], here).await;
+    let fixture = EgressFixture::new(&[], here).await;
     let ask = |host: &str| format!("GET http://{host}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    let said = world.ask("GET https://a.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    let said = fixture.ask("GET https://a.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(said.starts_with("HTTP/1.1 400"), "{said}");
-    let places: Vec<_> = std::iter::from_fn(|| world.passage.place()).collect();
-    let said = world.ask(&ask("many.test")).await;
+    let permits: Vec<_> = std::iter::from_fn(|| fixture.sandbox_egress.permit()).collect();
+    let said = fixture.ask(&ask("many.test")).await;
     assert!(said.starts_with("HTTP/1.1 503"), "{said}");
-    drop(places);
+    drop(permits);
     // Somebody else in the sandbox asks all the time.
-    let (passage, stop) = (world.passage.clone(), Arc::new(AtomicBool::new(false)));
+    let (sandbox_egress, stop) = (fixture.sandbox_egress.clone(), Arc::new(AtomicBool::new(false)));
     let until = stop.clone();
     let flood = std::thread::spawn(move || {
         while !until.load(Ordering::Relaxed) {
-            passage.is_hasty();
+            sandbox_egress.is_rate_limited();
         }
     });
-    let refused = async { while !world.ask(&ask("hasty.test")).await.starts_with("HTTP/1.1 429") {} };
+    let refused = async { while !fixture.ask(&ask("hasty.test")).await.starts_with("HTTP/1.1 429") {} };
     let refused = timeout(LONG, refused).await;
     stop.store(true, Ordering::Relaxed);
     flood.join().expect("no panic");
     refused.expect("in time");
-    let events = world.events().await;
+    let events = fixture.events().await;
     for (host, rule) in [("", "malformed"), ("many.test", "connections"), ("hasty.test", "rate")] {
         let told = |event: &&serde_json::Value| event["host"] == host && event["rule"] == rule;
         let event = events.iter().find(told).unwrap_or_else(|| panic!("{rule}: {events:?}"));

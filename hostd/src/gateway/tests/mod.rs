@@ -1,11 +1,11 @@
 //! The gateway between a real client and a provider that does as it is told, on loopback.
 
-mod bounds;
+mod fake_provider;
 mod faults;
-mod front;
-mod offers;
-mod pass;
-mod provider;
-mod reading;
+mod fixture;
+mod forwarding;
+mod list_models;
+mod parse_thread;
+pub mod recorder;
+mod refusals;
 mod retries;
-pub mod trial;

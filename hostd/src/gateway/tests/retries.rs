@@ -1,9 +1,9 @@
 //! What is tried again, and what is not.
 
 use super::{
-    front::{Front, KEY, Setup},
-    provider::{Act, Provider, say, stream, whole},
-    trial::Told,
+    fake_provider::{Action, FakeProvider, send, stream, whole},
+    fixture::{GatewayFixture, KEY, Setup},
+    recorder::CallEvent,
 };
 use crate::models::Fault;
 use std::{net::Ipv4Addr, sync::atomic::Ordering};
@@ -12,17 +12,18 @@ const ASK: &str = r#"{"model":"m","max_tokens":1}"#;
 const OK: &str = r#"{"type":"message","usage":{"input_tokens":1,"output_tokens":1}}"#;
 const PATH: &str = "/anthropic/v1/messages";
 
-fn retries(told: &[Told]) -> Vec<(u32, Option<u16>)> {
-    told.iter()
-        .filter_map(|told| match told {
-            Told::Retrying { attempt, fault, .. } => Some((*attempt, fault.status)),
+fn retries(events: &[CallEvent]) -> Vec<(u32, Option<u16>)> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            CallEvent::Retrying { attempt, fault, .. } => Some((*attempt, fault.status)),
             _ => None,
         })
         .collect()
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_and_told() {
+async fn a_transient_failure_is_retried_and_reported() {
     let error = r#"{"error":{"message":"busy"}}"#;
     let troubled = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
     let table = [
@@ -30,45 +31,46 @@ async fn what_may_pass_is_tried_again_and_told() {
         (whole("500 Internal Server Error", "", error), Some(500)),
         (whole("529 Overloaded", "", error), Some(529)),
         (whole("408 Request Timeout", "", error), Some(408)),
-        (vec![Act::Close], None),
-        (vec![say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"), Act::Close], None),
-        (vec![say("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"), Act::Close], None),
-        (vec![say("garbage\r\n\r\n"), Act::Close], None),
+        (vec![Action::Close], None),
+        (vec![send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"), Action::Close], None),
+        (vec![send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n"), Action::Close], None),
+        (vec![send("garbage\r\n\r\n"), Action::Close], None),
         (stream(&[troubled]), Some(200)),
     ];
     for (number, (reply, status)) in table.into_iter().enumerate() {
-        let mut front = Front::open(vec![reply.clone(), reply, whole("200 OK", "", OK)]).await;
-        let answer = front.post(PATH, ASK).await;
+        let mut fixture = GatewayFixture::open(vec![reply.clone(), reply, whole("200 OK", "", OK)]).await;
+        let answer = fixture.post(PATH, ASK).await;
         assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, OK), "{number}");
-        let end = front.trial.end().await;
+        let end = fixture.recorder.end().await;
         assert_eq!((end.attempt, end.outcome), (3, Ok(())), "{number}");
-        assert_eq!(retries(&front.trial.told()), [(1, status), (2, status)], "{number}");
-        assert_eq!(front.provider.asked().len(), 3, "{number}");
+        assert_eq!(retries(&fixture.recorder.events()), [(1, status), (2, status)], "{number}");
+        assert_eq!(fixture.provider.received().len(), 3, "{number}");
     }
 }
 
 #[tokio::test]
-async fn after_four_tries_it_is_over() {
+async fn after_four_attempts_the_call_fails() {
     let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let mut front = Front::open(vec![whole("529 Overloaded", "request-id: r1\r\n", body); 4]).await;
-    let answer = front.post(PATH, ASK).await;
+    let mut fixture =
+        GatewayFixture::open(vec![whole("529 Overloaded", "request-id: r1\r\n", body); 4]).await;
+    let answer = fixture.post(PATH, ASK).await;
     assert_eq!((answer.status.as_u16(), answer.text.as_str()), (529, body));
     assert_eq!(answer.headers["request-id"], "r1");
     let message = "Overloaded (after 4 tries)".to_owned();
     let fault = Fault { status: Some(529), message, permanent: true };
-    let end = front.trial.end().await;
+    let end = fixture.recorder.end().await;
     assert_eq!((end.attempt, end.status, end.tokens), (4, Some(529), None));
     assert_eq!(end.outcome, Err(fault));
-    assert_eq!(retries(&front.trial.told()).len(), 3);
+    assert_eq!(retries(&fixture.recorder.events()).len(), 3);
 }
 
 #[tokio::test]
 async fn an_error_within_an_answer_is_passed_on_in_the_end() {
     let event = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
-    let mut front = Front::open(vec![stream(&[event]); 4]).await;
-    let answer = front.post(PATH, ASK).await;
+    let mut fixture = GatewayFixture::open(vec![stream(&[event]); 4]).await;
+    let answer = fixture.post(PATH, ASK).await;
     assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, event));
-    let end = front.trial.end().await;
+    let end = fixture.recorder.end().await;
     let message = "busy (after 4 tries)".to_owned();
     assert_eq!(end.outcome, Err(Fault { status: Some(200), message, permanent: true }));
 }
@@ -76,14 +78,16 @@ async fn an_error_within_an_answer_is_passed_on_in_the_end() {
 #[tokio::test]
 async fn a_wait_that_is_too_long_is_not_waited_for() {
     let reply = whole("429 Too Many Requests", "retry-after: 61\r\n", r#"{"error":{"message":"later"}}"#);
-    let mut front = Front::open(vec![reply]).await;
-    let answer = front.post(PATH, ASK).await;
+    let mut fixture = GatewayFixture::open(vec![reply]).await;
+    let answer = fixture.post(PATH, ASK).await;
     assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (429, &"61".parse().expect("one")));
-    assert!(front.trial.end().await.outcome.is_err_and(|fault| fault.permanent && fault.message == "later"));
+    assert!(
+        fixture.recorder.end().await.outcome.is_err_and(|fault| fault.permanent && fault.message == "later")
+    );
 }
 
 #[tokio::test]
-async fn what_another_try_cannot_help_is_told_at_once_without_the_key() {
+async fn a_permanent_failure_is_reported_at_once_without_the_key() {
     let quota = r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#;
     let echo = format!(r#"{{"error":{{"message":"Incorrect API key provided: {KEY}"}}}}"#);
     let partial = format!(r#"{{"error":{{"message":"no access with {}***"}}}}"#, &KEY[..12]);
@@ -102,26 +106,26 @@ async fn what_another_try_cannot_help_is_told_at_once_without_the_key() {
     ];
     for (status, body, message) in table {
         let leak = format!("x-request-id: {KEY}\r\nset-cookie: a=b\r\n");
-        let mut front = Front::open(vec![whole(status, &leak, body)]).await;
-        let answer = front.post(PATH, ASK).await;
+        let mut fixture = GatewayFixture::open(vec![whole(status, &leak, body)]).await;
+        let answer = fixture.post(PATH, ASK).await;
         assert!(status.starts_with(answer.status.as_str()), "{status}");
         assert!(answer.text.contains(message), "{status}: {}", answer.text);
         let seen = format!("{:?}{}", answer.headers, answer.text);
         assert!(!seen.contains(&KEY[..8]) && !seen.contains("a=b"), "{seen}");
-        let fault = front.trial.end().await.outcome.expect_err(status);
+        let fault = fixture.recorder.end().await.outcome.expect_err(status);
         assert_eq!((fault.message.as_str(), fault.permanent), (message, true), "{status}");
-        assert!(retries(&front.trial.told()).is_empty(), "{status}");
+        assert!(retries(&fixture.recorder.events()).is_empty(), "{status}");
     }
 }
 
 #[tokio::test]
-async fn what_the_agent_can_mend_is_its_own_matter() {
+async fn a_bad_request_is_the_agents_own_matter() {
     for status in ["400 Bad Request", "413 Payload Too Large", "422 Unprocessable Entity"] {
         let body = r#"{"error":{"message":"prompt is too long"}}"#;
-        let mut front = Front::open(vec![whole(status, "", body)]).await;
-        let answer = front.post(PATH, ASK).await;
+        let mut fixture = GatewayFixture::open(vec![whole(status, "", body)]).await;
+        let answer = fixture.post(PATH, ASK).await;
         assert!(status.starts_with(answer.status.as_str()) && answer.text == body, "{status}");
-        let fault = front.trial.end().await.outcome.expect_err(status);
+        let fault = fixture.recorder.end().await.outcome.expect_err(status);
         assert_eq!((fault.message.as_str(), fault.permanent), ("prompt is too long", false));
     }
 }
@@ -130,40 +134,40 @@ async fn what_the_agent_can_mend_is_its_own_matter() {
 async fn redirects_are_not_followed() {
     for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let to = format!("location: http://127.0.0.1:1/{KEY}\r\n");
-        let mut front = Front::open(vec![whole(status, &to, "")]).await;
-        let answer = front.post(PATH, ASK).await;
+        let mut fixture = GatewayFixture::open(vec![whole(status, &to, "")]).await;
+        let answer = fixture.post(PATH, ASK).await;
         assert_eq!(answer.status.as_u16(), 502, "{status}");
         assert!(!answer.headers.contains_key("location") && !answer.text.contains(KEY), "{status}");
-        let fault = front.trial.end().await.outcome.expect_err(status);
+        let fault = fixture.recorder.end().await.outcome.expect_err(status);
         assert!(fault.permanent && fault.message.contains("not followed"), "{status}: {fault:?}");
-        assert_eq!(front.provider.asked().len(), 1, "{status}");
+        assert_eq!(fixture.provider.received().len(), 1, "{status}");
     }
 }
 
 #[tokio::test]
-async fn a_provider_that_is_not_there_is_tried_and_then_told() {
+async fn an_unreachable_provider_is_retried_and_then_reported() {
     // Bound, so that nobody else is there, and never listened on.
     let gone = tokio::net::TcpSocket::new_v4().expect("a socket");
     gone.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("bound");
     let url = format!("http://{}", gone.local_addr().expect("an address"));
-    let provider = Provider::start(Vec::new()).await;
-    let mut front = Front::to(provider, url, Setup::default()).await;
-    let answer = front.post(PATH, ASK).await;
+    let provider = FakeProvider::start(Vec::new()).await;
+    let mut fixture = GatewayFixture::to(provider, url, Setup::default()).await;
+    let answer = fixture.post(PATH, ASK).await;
     assert_eq!(answer.status.as_u16(), 502);
     let unreachable = "the provider fake is unreachable: could not connect to 127.0.0.1";
     assert!(answer.text.contains(unreachable), "{}", answer.text);
-    let end = front.trial.end().await;
+    let end = fixture.recorder.end().await;
     assert_eq!((end.attempt, end.status), (4, None));
-    assert_eq!(front.trial.sent.load(Ordering::Relaxed), 0, "nothing was sent");
+    assert_eq!(fixture.recorder.sent.load(Ordering::Relaxed), 0, "nothing was sent");
     assert!(end.outcome.is_err_and(|fault| fault.permanent && fault.message.ends_with("(after 4 tries)")));
 }
 
 #[tokio::test]
-async fn a_base_url_that_is_none_is_told_to_whoever_can_mend_it() {
-    let provider = Provider::start(Vec::new()).await;
-    let mut front = Front::to(provider, "ftp://nowhere".to_owned(), Setup::default()).await;
-    let answer = front.post(PATH, ASK).await;
+async fn an_invalid_base_url_is_reported_to_the_operator() {
+    let provider = FakeProvider::start(Vec::new()).await;
+    let mut fixture = GatewayFixture::to(provider, "ftp://nowhere".to_owned(), Setup::default()).await;
+    let answer = fixture.post(PATH, ASK).await;
     assert_eq!(answer.status.as_u16(), 502);
-    let fault = front.trial.end().await.outcome.expect_err("no address");
+    let fault = fixture.recorder.end().await.outcome.expect_err("no address");
     assert!(fault.permanent && fault.message.contains("base URL"), "{fault:?}");
 }

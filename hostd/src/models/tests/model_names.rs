@@ -1,7 +1,7 @@
 //! What a name means, and what may not be written down.
 
 use crate::{
-    core::Bounds,
+    core::BudgetBounds,
     models::{GrantRequest, ModelAvailability, Models, ModelsError},
     store::tests::{label, with_one},
 };
@@ -29,7 +29,7 @@ fn spec(dialect: Dialect, models: &[(&str, Option<&str>)]) -> ProviderSpec {
 
 async fn models() -> (tempfile::TempDir, Models) {
     let (dir, store, _) = with_one().await;
-    let models = Models::load(store, dir.path(), Bounds::default()).await.expect("nothing is there");
+    let models = Models::load(store, dir.path(), BudgetBounds::default()).await.expect("nothing is there");
     (dir, models)
 }
 

@@ -2,14 +2,14 @@
 
 use crate::{
     agents::Agents,
-    core::{Bounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions},
+    core::{BudgetBounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions},
     disk_space::DiskSpace,
     driver::{Drivers, fake::FakeDriver},
     egress::{Egress, EgressParts, Profiles},
     gateway::Gateway,
     inside::InsideServer,
     models::Models,
-    outside::{Names, Outside},
+    outbound::{DnsResolver, OutboundConnector},
     reconcile::{Fleet, FleetParts, Timing},
     store::{NewSandbox, Secret, Store},
 };
@@ -52,7 +52,8 @@ pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing
         port: 80,
         visibility: Visibility::Private,
     };
-    let models = Models::load(store.clone(), directory, Bounds::default()).await.expect("nothing is there");
+    let models =
+        Models::load(store.clone(), directory, BudgetBounds::default()).await.expect("nothing is there");
     let inside = inside(previews, &store, &models).await;
     let (defaults, agents) = (defaults(), Agents::default());
     let disk = endless(directory);
@@ -67,9 +68,9 @@ pub(crate) fn endless(directory: &Path) -> DiskSpace {
 
 /// With names that nobody has.
 pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -> InsideServer {
-    let outside = Outside::of_names(Names::fixed(|_| vec![]));
+    let outside = OutboundConnector::with_resolver(DnsResolver::fixed(|_| vec![]));
     let parts = EgressParts {
-        outside: outside.clone(),
+        connector: outside.clone(),
         previews: previews.clone(),
         profiles: Profiles::load(store.clone()).await.expect("profiles"),
         exceptions: Exceptions::default(),

@@ -2,7 +2,7 @@
 
 use super::{blueprint, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
-    core::{Bounds, Spent, TaskEnding, Transition, Verdict},
+    core::{BudgetBounds, ModelFailure, Spend, TaskEnding, Transition},
     driver::Handle,
     store::{
         CallEnd, EventFilter, ExecEnd, ExecRecord, IdempotencyClaim, IdempotencyKey, ProviderRecord, Store,
@@ -56,10 +56,10 @@ async fn write_everything(store: &Store) {
     store.mark_task_accepted(task.number).await.unwrap();
     store.append_task(task.number, lines(1..=3)).await.unwrap();
     let call = ModelCall { call: 1, ..ModelCall::default() };
-    let used = Spent { requests: 1, ..Spent::default() };
+    let used = Spend { requests: 1, ..Spend::default() };
     let end = CallEnd { task: task.number, call, used, time_ms: 8, ..CallEnd::default() };
     store.call_ended(end).written().await.unwrap();
-    let verdict = Verdict { reason: FailureReason::ModelFailed, message: "no".to_owned() };
+    let verdict = ModelFailure { reason: FailureReason::ModelFailed, message: "no".to_owned() };
     store.judge_task(task.number, verdict).written().await.unwrap();
     store.cancel_task(task.number, 8).await.unwrap();
     store.conclude_task(task.number, TaskEnding::Lost, 8).await.unwrap();
@@ -74,7 +74,7 @@ async fn write_everything(store: &Store) {
         created_ms: 8,
     };
     store.put_provider(provider).await.unwrap();
-    store.put_budget(super::label("acme"), Bounds::default(), BudgetPeriod::Day, 8).await.unwrap();
+    store.put_budget(super::label("acme"), BudgetBounds::default(), BudgetPeriod::Day, 8).await.unwrap();
     let token = TokenRecord {
         id: "t1".to_owned(),
         tenant: super::label("acme"),

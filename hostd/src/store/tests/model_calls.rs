@@ -2,7 +2,7 @@
 
 use super::{empty, id, label, lines, new_task, with_one};
 use crate::{
-    core::{Bounds, GrantedModel, Spent, TaskEnding, TaskLine, Terms, Verdict},
+    core::{BudgetBounds, GrantTerms, GrantedModel, ModelFailure, Spend, TaskEnding, TaskLine},
     store::{
         CallEnd, EventFilter, NewTask, ProviderRecord, Store, TaskBegun, TaskGrant, TaskRecord, frame_data,
     },
@@ -21,7 +21,7 @@ async fn accepted_task(store: &Store) -> TaskRecord {
         name: "m".to_owned(),
         model: "m".to_owned(),
     };
-    let terms = Terms { model, bounds: Bounds::default() };
+    let terms = GrantTerms { model, bounds: BudgetBounds::default() };
     let task = NewTask { grant: Some(TaskGrant { key_hash: [9; 32], terms }), ..new_task("t1") };
     let TaskBegun::New(task) = store.begin_task(task).await.unwrap() else { panic!("it is new") };
     store.mark_task_dispatched(task.number).await.unwrap();
@@ -40,7 +40,7 @@ fn end(task: &TaskRecord, call: u64, state: ModelCallState) -> CallEnd {
         provider: "p".to_owned(),
         ..ModelCall::default()
     };
-    let used = Spent { tokens: 15, cost_micro_usd: 3, requests: 1 };
+    let used = Spend { tokens: 15, cost_micro_usd: 3, requests: 1 };
     CallEnd { task: task.number, call, used, time_ms: 10, ..CallEnd::default() }
 }
 
@@ -104,8 +104,9 @@ async fn calls_are_told_between_the_events_of_the_agent_and_summed() {
     assert_eq!(kinds, expected);
     assert!(views.windows(2).all(|pair| pair[0].seq < pair[1].seq));
     assert_eq!(views.last().unwrap().fact["result"]["usage"]["calls"], 2);
-    let budget = store.put_budget(label("acme"), Bounds::default(), BudgetPeriod::Total, 10).await.unwrap();
-    assert_eq!(budget.unwrap().used, Spent { tokens: 45, cost_micro_usd: 9, requests: 3 });
+    let budget =
+        store.put_budget(label("acme"), BudgetBounds::default(), BudgetPeriod::Total, 10).await.unwrap();
+    assert_eq!(budget.unwrap().used, Spend { tokens: 45, cost_micro_usd: 9, requests: 3 });
 }
 
 #[tokio::test]
@@ -139,7 +140,7 @@ async fn a_task_whose_last_call_failed_did_not_succeed() {
 #[tokio::test]
 async fn the_first_verdict_stays_and_a_cancel_before_it_too() {
     let verdict =
-        |message: &str| Verdict { reason: FailureReason::BudgetExceeded, message: message.to_owned() };
+        |message: &str| ModelFailure { reason: FailureReason::BudgetExceeded, message: message.to_owned() };
     let (_dir, store, _) = with_one().await;
     let task = accepted_task(&store).await;
     store.judge_task(task.number, verdict("first")).written().await.unwrap();
@@ -171,7 +172,7 @@ async fn what_is_used_counts_for_its_day_and_its_month() {
         store.call_ended(end).written().await.unwrap();
     }
     for (per, requests) in [(BudgetPeriod::Day, 1), (BudgetPeriod::Month, 2), (BudgetPeriod::Total, 3)] {
-        store.put_budget(label("acme"), Bounds::default(), per, days[2]).await.unwrap();
+        store.put_budget(label("acme"), BudgetBounds::default(), per, days[2]).await.unwrap();
         let budget = store.budget(&label("acme"), days[2]).await.unwrap().unwrap();
         assert_eq!(budget.used.requests, requests, "{per:?}");
     }

@@ -1,7 +1,7 @@
 //! Which registries an engine is told to fetch from: it stands in the network of the host, and whoever names
 //! an image would have it knock at doors there.
 
-use crate::core::egress::{Asked, Host, reserved};
+use crate::core::egress::{Destination, Host, reserved};
 
 /// Whatever port is usual, only the host is judged.
 const USUAL_PORT: u16 = 443;
@@ -21,10 +21,10 @@ impl RegistryAllowlist {
         if self.0.contains(&registry) {
             return Ok(());
         }
-        let what = match Asked::parse(&registry, Some(USUAL_PORT)).map(|asked| asked.host) {
+        let what = match Destination::parse(&registry, Some(USUAL_PORT)).map(|asked| asked.host) {
             Ok(host) if host.is_localhost() => "this machine",
             Ok(Host::Address(address)) => match reserved(address) {
-                Some(reserved) => reserved.word(),
+                Some(reserved) => reserved.label(),
                 None => return Ok(()),
             },
             Ok(Host::Name(_)) => return Ok(()),

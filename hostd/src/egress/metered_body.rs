@@ -1,0 +1,107 @@
+//! Bodies on their way: counted, and ended when they must end.
+
+use super::{
+    head_size,
+    server_connection::ServerConnection,
+    tracked_connection::{CutReason, Direction, TrackedConnection},
+};
+use crate::upstream::BodyError;
+use axum::BoxError;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+/// A body that counts; none where there is nothing to say.
+pub struct MeteredBody {
+    body: Option<Incoming>,
+    tracked: Arc<TrackedConnection>,
+    direction: Direction,
+}
+
+impl MeteredBody {
+    pub fn new(body: Option<Incoming>, tracked: Arc<TrackedConnection>, direction: Direction) -> Self {
+        Self { body, tracked, direction }
+    }
+}
+
+impl Body for MeteredBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = match ready!(Pin::new(body).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) => {
+                let error: BoxError = match self.direction {
+                    Direction::Up => BodyError::Malformed(error).into(),
+                    Direction::Down => error.into(),
+                };
+                return Poll::Ready(Some(Err(error)));
+            }
+            None => return Poll::Ready(None),
+        };
+        let bytes =
+            frame.data_ref().map_or(0, Bytes::len) + frame.trailers_ref().map_or(0, head_size::fields_bytes);
+        Poll::Ready(Some(self.tracked.count(self.direction, bytes).map(|()| frame).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}
+
+/// The body of an answer, with the line it comes on, which is kept when all of it came.
+pub struct ServerBody {
+    pub connection: Option<Box<ServerConnection>>,
+    pub body: MeteredBody,
+    pub cut: BoxFuture<'static, CutReason>,
+}
+
+impl Body for ServerBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(connection) = &mut self.connection {
+            connection.drive(cx);
+        }
+        if let Poll::Ready(cut) = self.cut.as_mut().poll(cx) {
+            return Poll::Ready(Some(Err(cut.into())));
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for ServerBody {
+    fn drop(&mut self) {
+        if self.body.is_end_stream()
+            && let Some(connection) = self.connection.take()
+        {
+            self.body.tracked.return_to_pool(connection);
+        }
+    }
+}

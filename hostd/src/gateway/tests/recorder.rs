@@ -1,0 +1,177 @@
+//! Sits at the desk, lets through what he was told to, and writes down what he is told.
+
+use super::fixture::Setup;
+use crate::models::{ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Fault, RejectedCall};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::Notify, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+/// What a task's agent shows.
+pub const PLACEHOLDER: &str = "slw-placeholder";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallEvent {
+    Began(CallParams),
+    Retrying { attempt: u32, fault: Fault, wait_ms: u64 },
+    Streamed(u64),
+    Completed,
+    Ended(CallReport),
+    Dropped,
+    Rejected(RejectedCall),
+}
+
+pub struct Recorder {
+    pub aim: CallTarget,
+    /// The most that may be answered, told with the call and when it streams.
+    pub max_output_tokens: Option<u64>,
+    pub output_budget: Option<u64>,
+    pub bounded: ActiveBudgets,
+    waits: bool,
+    /// The end of the task.
+    pub task_ended: CancellationToken,
+    events: Mutex<Vec<CallEvent>>,
+    /// How often a request went out.
+    pub sent: AtomicUsize,
+    more: Notify,
+}
+
+impl Recorder {
+    pub fn new(aim: CallTarget, setup: &Setup) -> Arc<Self> {
+        let (events, more) = (Mutex::default(), Notify::new());
+        let task_ended = CancellationToken::new();
+        let Setup { max_output_tokens, output_budget, bounded, waits, .. } = *setup;
+        let sent = AtomicUsize::new(0);
+        Arc::new(Self {
+            aim,
+            max_output_tokens,
+            output_budget,
+            bounded,
+            waits,
+            task_ended,
+            events,
+            sent,
+            more,
+        })
+    }
+
+    pub fn wait_until_started(&self) -> Result<(), CallRefusal> {
+        if self.waits { Err(CallRefusal::Waits) } else { Ok(()) }
+    }
+
+    pub fn bounded(&self) -> ActiveBudgets {
+        self.bounded
+    }
+
+    pub fn authenticate(&self, key: &str) -> bool {
+        key == PLACEHOLDER
+    }
+
+    pub fn aim(&self, model: &str) -> Result<CallTarget, CallRefusal> {
+        match model {
+            "none" => Err(CallRefusal::Model { model: model.to_owned(), available: self.models() }),
+            _ => Ok(self.aim.clone()),
+        }
+    }
+
+    pub fn models(&self) -> Vec<String> {
+        vec!["alias".to_owned(), "other".to_owned()]
+    }
+
+    pub fn begin(self: &Arc<Self>, ask: CallParams) -> Result<RecordedCall, CallRefusal> {
+        if self.output_budget == Some(0) {
+            return Err(CallRefusal::Budget("the budget of the task is used up".to_owned()));
+        }
+        self.record(CallEvent::Began(ask));
+        Ok(RecordedCall { recorder: self.clone(), ended: false })
+    }
+
+    pub fn record_rejected(&self, call: RejectedCall) {
+        self.record(CallEvent::Rejected(call));
+    }
+
+    fn record(&self, event: CallEvent) {
+        self.events.lock().expect("mine").push(event);
+        self.more.notify_waiters();
+    }
+
+    pub fn events(&self) -> Vec<CallEvent> {
+        self.events.lock().expect("mine").clone()
+    }
+
+    /// Waits until a call has ended, one way or the other; the last of what was told.
+    pub async fn last(&self) -> CallEvent {
+        let ended = async {
+            loop {
+                let more = self.more.notified();
+                match self.events().last() {
+                    Some(last @ (CallEvent::Ended(_) | CallEvent::Dropped)) => return last.clone(),
+                    _ => more.await,
+                }
+            }
+        };
+        timeout(Duration::from_secs(30), ended).await.expect("a call ends")
+    }
+
+    pub async fn end(&self) -> CallReport {
+        match self.last().await {
+            CallEvent::Ended(end) => end,
+            other => panic!("no end: {other:?}"),
+        }
+    }
+}
+
+pub struct RecordedCall {
+    recorder: Arc<Recorder>,
+    ended: bool,
+}
+
+impl RecordedCall {
+    pub fn max_output_tokens(&self) -> Option<u64> {
+        self.recorder.max_output_tokens
+    }
+
+    pub fn task_ended(&self) -> CancellationToken {
+        self.recorder.task_ended.clone()
+    }
+
+    pub fn mark_sent(&self) {
+        self.recorder.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn report_retry(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
+        self.recorder.record(CallEvent::Retrying { attempt, fault: fault.clone(), wait_ms });
+    }
+
+    pub fn report_streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
+        self.recorder.record(CallEvent::Streamed(output_tokens));
+        match self.recorder.output_budget {
+            Some(budget) if output_tokens > budget => {
+                Err(CallRefusal::Budget("the budget of the task is used up".to_owned()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub fn mark_complete(&self) {
+        self.recorder.record(CallEvent::Completed);
+    }
+
+    pub fn end(mut self, end: CallReport) {
+        self.ended = true;
+        self.recorder.record(CallEvent::Ended(end));
+    }
+}
+
+impl Drop for RecordedCall {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.recorder.record(CallEvent::Dropped);
+        }
+    }
+}
