@@ -1,4 +1,4 @@
-//! Tokens of the API: who has one is who.
+//! Authentication by API token.
 
 use crate::{
     core::Identity,
@@ -10,17 +10,17 @@ use protocol::api::{Label, TokenScope};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Whoever calls as the administrator of the host owns what he makes under these names.
+/// Tenant and principal of resources that the operator creates.
 const OPERATOR_TENANT: &str = "default";
 const OPERATOR_PRINCIPAL: &str = "admin";
 
-/// What is kept of a token. It has 256 random bits: no salt and no slow hash are needed.
+/// The stored hash of a token. A token has 256 random bits: neither salt nor a slow hash is needed.
 pub fn token_hash(token: &str) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// Who has this token; nobody has one that is unknown, revoked or expired. The store is asked every time: a
-/// revoked token must not work once more.
+/// Returns the identity of a token; `None` for an unknown, revoked or expired one. Reads the store every
+/// time: a revoked token must not work once more.
 pub async fn authenticate(
     store: &Store,
     admin_hash: &[u8; 32],
@@ -41,7 +41,7 @@ pub async fn authenticate(
     }))
 }
 
-/// The administrator of the host.
+/// The operator of the host.
 pub fn operator(via: String) -> Identity {
     let label = |text| Label::parse(text).expect("a constant that is a good label");
     Identity {

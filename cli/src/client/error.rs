@@ -185,7 +185,7 @@ mod tests {
             r#"{"kind":"budget","id":"x"}"#,
         ];
         insta::assert_snapshot!(table.map(missing).join("\n"), @r"
-        no sandbox `x`, or it belongs to another owner; next: `slipway ls` shows what there is
+        no sandbox `x`, or it belongs to another tenant; next: `slipway ls` shows what there is
         no task `x` in sandbox `y`; next: `slipway task ls y` shows what there is
         no permission `x` is asked for by task `t` in sandbox `y`; next: `slipway task follow y t` shows what there is
         no exec `x` in sandbox `y`; next: `slipway ps y` shows what there is
@@ -195,7 +195,7 @@ mod tests {
         no image `x`; next: `slipway image ls` shows what there is
         no egress profile `x`; next: `slipway egress --profile default` shows what there is
         no model provider `x`; next: `slipway model ls` shows what there is
-        no budget of tenant `x`, or it is not yours to see; next: `slipway budget ls` shows what there is
+        no budget of tenant `x`, or you may not see it; next: `slipway budget ls` shows what there is
         ");
     }
 }

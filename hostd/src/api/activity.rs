@@ -1,4 +1,4 @@
-//! Why a sandbox is awake, and when it will sleep. To ask wakes nobody.
+//! `GET /v1/sandboxes/{id}/activity`: why a sandbox is awake, and when it will sleep. Never wakes it.
 
 use super::{call::Call, error::CallResult, views::ok};
 use crate::core::{IdleTimes, IdleWindow, SleepDecision, idle_inside_ms, rfc3339};
@@ -7,13 +7,13 @@ use protocol::{
     api::{ActivityView, IdlePolicy, SleepsTo},
 };
 
-/// A browser that did something so short a while ago is at it.
+/// A browser counts as active for this long after its last byte.
 const BROWSING_MS: u64 = 5_000;
 
 pub async fn activity(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let fleet = &call.api.fleet;
-    // One that is frozen, or on its way, is not asked.
+    // A sandbox that is paused, or between two states, is not asked.
     let inside = match fleet.control(&record.id).await {
         Ok((_, control)) => Some(control.activity().await?),
         Err(_) => None,
@@ -29,15 +29,15 @@ pub async fn activity(call: Call) -> CallResult {
     }
 }
 
-/// Or on its way: nothing is going on in it.
+/// The view of a sandbox that sleeps or is between two states.
 fn asleep(since_ms: u64, idle_policy: IdlePolicy) -> ActivityView {
     let (busy, dozing, since, reasons) = (false, false, rfc3339(since_ms), Vec::new());
     ActivityView { busy, since, reasons, idle_policy, dozing, sleeps_at: None, sleeps_to: None }
 }
 
-/// What is known of one that runs or dozes.
+/// The inputs of the view for a sandbox that runs or dozes.
 struct ObservedActivity {
-    /// What runtimed says; nothing when it dozes.
+    /// runtimed's report; absent while the sandbox dozes.
     inside: Option<Activity>,
     quiet: IdleTimes,
     window: IdleWindow,
@@ -48,7 +48,7 @@ impl ObservedActivity {
     fn view(self, now_ms: u64) -> ActivityView {
         let Self { inside, mut quiet, window, idle_policy } = self;
         if let Some(inside) = &inside {
-            // Observed just now, and so better than what the owner saw last.
+            // Observed just now, so newer than the last observation of the sandbox's actor.
             quiet.inside_ms = idle_inside_ms(inside, now_ms);
         }
         let dozing = inside.is_none();

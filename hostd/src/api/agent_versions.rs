@@ -1,5 +1,5 @@
-//! What agents in a sandbox say their versions are. Asked once for each time the sandbox is brought up: some take
-//! a second to say it.
+//! Versions of the agents installed in a sandbox, queried once per attempt and cached: some agents take a
+//! second to print theirs.
 
 use super::{
     call::Call,
@@ -13,19 +13,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// How long one may take to say it.
+/// How long one version command may run.
 const QUERY_MAX_MS: u64 = 15_000;
-/// Characters of it that are told.
+/// Characters of a version that are shown.
 const VERSION_CHARS: usize = 80;
-/// Sandboxes whose answers are kept.
+/// Entries of the cache before it is cleared.
 const CACHED_MAX: usize = 1_000;
 
-/// One program as it was brought up: which sandbox, which try, where.
+/// A program of one attempt: sandbox, attempt, path.
 type Key = (SandboxId, u32, String);
 
 #[derive(Default)]
 pub struct AgentVersions {
-    /// None: it does not say.
+    /// `None`: the program prints no version.
     known: Mutex<HashMap<Key, Option<String>>>,
 }
 
@@ -43,7 +43,8 @@ impl AgentVersions {
     }
 }
 
-/// `asked` is name, path and arguments of each. One after the other: each is a large program.
+/// Returns versions by agent. `programs` holds name, path and arguments of each; they run one after the other
+/// because each is a large program.
 pub async fn query(
     call: &Call,
     record: &SandboxRecord,
@@ -55,7 +56,7 @@ pub async fn query(
         let key = (record.id, record.attempt, path.clone());
         let version = match call.api.agent_versions.get(&key) {
             Some(known) => known,
-            // Whoever may only look starts nothing.
+            // A caller with read access must not start processes.
             None if !call.caller.allows(Access::Write) => continue,
             None => {
                 let argv = std::iter::once(path).chain(args).collect();
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_the_first_line_without_what_steers_a_terminal() {
+    fn a_version_is_the_first_line_sanitized() {
         let table = [
             ("1.18.33\n", Some("1.18.33")),
             ("\n  codex-cli 0.166.0\nmore", Some("codex-cli 0.166.0")),

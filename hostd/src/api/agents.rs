@@ -1,4 +1,4 @@
-//! Agents: which there are, whether they can be started, and whether there is a model for them.
+//! `GET /v1/agents`: agents, whether they are installed, and whether a model is connected.
 
 use super::{
     agent_versions,
@@ -20,7 +20,7 @@ use protocol::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Programs that are asked for at once.
+/// Programs looked up in one request to runtimed.
 const PROGRAMS_MAX: usize = 64;
 
 pub async fn list(call: Call) -> CallResult {
@@ -32,12 +32,12 @@ pub async fn list(call: Call) -> CallResult {
     };
     let view = |(name, entry): (&str, &AgentDefinition)| view(&agents, name, entry, &reach, inside.as_ref());
     let mut items: Vec<AgentView> = agents.table().iter().map(view).collect();
-    // Who does a task unless told otherwise comes first.
+    // The default agent comes first.
     items.sort_by_key(|agent| !agent.default);
     Ok(ok(&Page { items, next: None }))
 }
 
-/// What one sandbox has: paths by the names that were looked for, and versions by the names of agents.
+/// Programs of one sandbox: paths by program name, versions by agent name.
 #[derive(Default)]
 struct SandboxPrograms {
     paths: BTreeMap<String, String>,
@@ -64,7 +64,7 @@ async fn programs(control: &Control, agents: &Agents) -> Result<BTreeMap<String,
     let path = relay::runtimed_path(&["programs"]);
     match control.json::<ProgramsView>(Method::POST, &path, Some(&request), CONTROL_TIMEOUT).await {
         Ok((_, view)) => Ok(view.found),
-        // One that was brought up by an earlier version, which cannot tell.
+        // A sandbox launched by an earlier version, whose runtimed has no such route.
         Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => Ok(BTreeMap::new()),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! Reading the audit: a tenant's own, or all of it for the operator.
+//! `GET /v1/audit`: the audit log of a tenant, or of all tenants for the operator.
 
 use super::{
     call::Call,
@@ -9,12 +9,12 @@ use crate::{core::rfc3339, store::AuditRecord};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// One call that changed something or was refused.
+/// A call that changed something or was refused.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditView {
     number: u64,
     time: String,
-    /// Empty when nobody was identified.
+    /// Empty when the caller was not identified.
     tenant: String,
     principal: String,
     /// The token's id, or how else the caller was identified.

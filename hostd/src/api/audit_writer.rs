@@ -1,6 +1,6 @@
-//! The audit: a row for every call that changes something and every call that was refused. Written by
-//! one task, behind the answer. A flood of refused calls cannot fill the disk: beyond a rate they are
-//! only counted.
+//! Writes the audit log: a row for every call that changes something and every call that was refused. One
+//! task writes the rows after the response was sent. Refused calls beyond a rate are only counted, so that a
+//! flood of them cannot fill the disk.
 
 use super::{limits, metrics::Metrics};
 use crate::{
@@ -39,7 +39,7 @@ impl AuditWriter {
         Self { queue, clock, metrics, refusal_rate, stop, writer: Mutex::new(Some(writer)) }
     }
 
-    /// A call that changed something, or tried to: waits for a place in the queue.
+    /// Records a call that changed something, or tried to. Waits while the queue is full.
     pub async fn record_action(&self, mut row: AuditRecord) {
         row.time_ms = self.clock.now_ms();
         if self.queue.send(row).await.is_err() {
@@ -65,7 +65,7 @@ impl AuditWriter {
         if let Some(writer) = writer
             && timeout(Duration::from_millis(limits::DRAIN_MAX_MS), writer).await.is_err()
         {
-            warn!("audit rows were lost in the shutdown");
+            warn!("shutdown timed out before all audit rows were written");
         }
     }
 }
@@ -74,7 +74,7 @@ async fn write_rows(store: Store, mut rows: mpsc::Receiver<AuditRecord>, stop: C
     let mut batch = Vec::with_capacity(limits::AUDIT_BATCH_MAX);
     loop {
         tokio::select! {
-            // What waits is written before the stop is looked at; `recv_many` loses nothing when dropped.
+            // Queued rows are written before `stop` is checked; `recv_many` loses nothing when dropped.
             biased;
             _ = rows.recv_many(&mut batch, limits::AUDIT_BATCH_MAX) => {}
             () = stop.cancelled() => return,
@@ -82,7 +82,7 @@ async fn write_rows(store: Store, mut rows: mpsc::Receiver<AuditRecord>, stop: C
         if batch.is_empty() {
             return;
         }
-        // Together, so that the store commits them together.
+        // Concurrent writes share one commit of the store.
         let mut writes = JoinSet::new();
         for row in batch.drain(..) {
             let store = store.clone();
@@ -90,13 +90,13 @@ async fn write_rows(store: Store, mut rows: mpsc::Receiver<AuditRecord>, stop: C
         }
         for result in writes.join_all().await {
             if let Err(error) = result {
-                warn!(error = super::error::error_chain(&error), "could not write to the audit");
+                warn!(error = super::error::error_chain(&error), "failed to write audit row");
             }
         }
     }
 }
 
-/// One call, on its way to become a row.
+/// The parts of a request that its audit row repeats.
 #[derive(Debug, Clone)]
 pub struct AuditedRequest {
     pub request_id: String,
@@ -105,7 +105,7 @@ pub struct AuditedRequest {
 }
 
 impl AuditedRequest {
-    /// The row, without its time.
+    /// Builds the row, without its time.
     pub fn row(&self, caller: Option<&Identity>, status: u16, code: Option<String>) -> AuditRecord {
         let part = |pick: fn(&Identity) -> String| caller.map_or_else(String::new, pick);
         AuditRecord {

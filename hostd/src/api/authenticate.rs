@@ -1,4 +1,4 @@
-//! Who calls: by a bearer token, or by being root on the Unix socket.
+//! Authenticates the caller: by bearer token, or by uid on the Unix socket.
 
 use super::{Api, Auth, error::CallError, peer::Peer, terminals};
 use crate::{
@@ -23,7 +23,7 @@ pub async fn authenticate(api: &Api, peer: Peer, headers: &HeaderMap) -> Result<
     }
 }
 
-/// For routes that ask nobody who he is.
+/// The identity of callers of routes without authentication.
 pub fn anonymous() -> Identity {
     Identity { scope: TokenScope::Read, operator: false, ..operator(String::new()) }
 }
@@ -38,7 +38,7 @@ async fn authenticate_token(api: &Api, token: &str) -> Result<Identity, CallErro
     found.ok_or_else(|| unauthorized("this token is unknown, revoked or expired"))
 }
 
-/// Browsers cannot set headers on WebSockets, but name subprotocols.
+/// Returns the bearer token. WebSockets of browsers cannot set headers, so it may also be a subprotocol.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, CallError> {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return Ok(terminals::subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)));

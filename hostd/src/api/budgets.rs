@@ -1,4 +1,4 @@
-//! What tenants may use of models, and what they used.
+//! Budgets of tenants for models, and what is used of them.
 
 use super::{
     call::Call,

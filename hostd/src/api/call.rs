@@ -1,4 +1,4 @@
-//! One request, as a handler sees it: the caller is known and allowed, the body is read.
+//! `Call`: a request as its handler gets it, with the caller authenticated and authorized and the body read.
 
 use super::{Api, connection_permits::ConnectionPermit, error::CallError, query::Query, request_body};
 use crate::{
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::{HeaderMap, header::ACCEPT, upgrade::OnUpgrade};
 use protocol::{
     ExecId, ServiceName,
-    api::{ApiErrorCode, Label, Missing, MissingKind, SandboxId},
+    api::{ApiErrorCode, Label, Missing, MissingKind, SandboxId, TokenScope},
 };
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex};
@@ -19,21 +19,21 @@ use std::sync::{Arc, Mutex};
 pub struct Call {
     pub api: Arc<Api>,
     pub caller: Identity,
-    /// The variable parts of the path, by name.
+    /// Path parameters by name.
     pub params: Vec<(String, String)>,
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Where the body is not read whole.
+    /// The body of routes that stream it.
     pub stream: TakeOnce<Body>,
     pub upgrade: Option<OnUpgrade>,
-    /// The place of its connection; the Unix socket has none.
+    /// The permit of a TCP connection; connections on the Unix socket have none.
     pub permit: Option<Arc<ConnectionPermit>>,
-    /// Since when the call has its `Idempotency-Key`: a repetition after a crash has the same time.
+    /// When the `Idempotency-Key` was first claimed: a repetition after a crash has the same time.
     pub claimed_ms: Option<u64>,
 }
 
-/// What can be taken once. Never shared: the lock only makes it `Sync`.
+/// A value that is taken at most once. Never shared: the mutex only makes it `Sync`.
 pub struct TakeOnce<T>(Mutex<Option<T>>);
 
 impl<T> TakeOnce<T> {
@@ -56,7 +56,7 @@ impl Call {
         found.map(|(_, value)| value.as_str()).ok_or_else(CallError::not_found)
     }
 
-    /// A malformed id is the id of nothing.
+    /// A malformed id is reported as not found.
     pub fn exec_id(&self) -> Result<ExecId, CallError> {
         ExecId::parse(self.param("exec")?).map_err(|_| CallError::not_found())
     }
@@ -65,7 +65,7 @@ impl Call {
         ServiceName::parse(self.param("service")?).map_err(|_| CallError::not_found())
     }
 
-    /// The sandbox the path names, if it is there for this caller.
+    /// Returns the sandbox named in the path, if the caller may see it.
     pub async fn sandbox(&self) -> Result<Arc<SandboxRecord>, CallError> {
         self.sandbox_by(self.param("id")?).await
     }
@@ -75,38 +75,40 @@ impl Call {
         found.map_err(|failure| failure.with_resource(|| Some(Missing::new(MissingKind::Sandbox, id))))
     }
 
-    /// A malformed id is the id of nothing.
+    /// A malformed id is reported as not found.
     async fn visible_sandbox(&self, id: &str) -> Result<Arc<SandboxRecord>, CallError> {
         let id: SandboxId = id.parse().map_err(|_| CallError::not_found())?;
         let record = self.api.fleet.record(&id).await?;
         if self.caller.can_see(&record.owner) { Ok(record) } else { Err(CallError::foreign()) }
     }
 
-    /// The way into the sandbox the path names. Wakes it, unless the caller does not want that or may
-    /// only look.
+    /// Returns the control client of the sandbox named in the path. Wakes the sandbox, unless the caller
+    /// passed `wake=false` or has read access only.
     pub async fn control(&self) -> Result<(Arc<SandboxRecord>, Control), CallError> {
         let id = self.sandbox().await?.id;
         self.control_of(&id).await
     }
 
-    /// The same for one that this caller was seen to have.
+    /// Like `control`, for a sandbox already known to be visible to the caller.
     pub async fn control_of(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), CallError> {
         let wakes = self.query.flag("wake", true)? && self.caller.allows(Access::Write);
         if wakes {
-            // What it is asked to do may be to delete files, and that takes a few bytes of the disk.
+            // The request may delete files to make room, and that itself needs a few bytes of disk.
             self.api.fleet.disk().ensure_free();
         }
         let control = if wakes { self.api.fleet.wake(id).await } else { self.api.fleet.control(id).await };
         Ok(control?)
     }
 
-    /// The tenant and principal whose things this caller sees; `None` is all of them.
+    /// The tenant and principal whose resources the caller may see; `None` is all of them.
     pub fn tenant_filter(&self) -> (Option<Label>, Option<Label>) {
         let (tenant, principal) = (self.caller.tenant.clone(), self.caller.principal.clone());
-        match (self.caller.operator, self.caller.scope) {
-            (true, _) => (None, None),
-            (false, protocol::api::TokenScope::Admin) => (Some(tenant), None),
-            (false, _) => (Some(tenant), Some(principal)),
+        if self.caller.operator {
+            return (None, None);
+        }
+        match self.caller.scope {
+            TokenScope::Admin => (Some(tenant), None),
+            TokenScope::Run | TokenScope::Read => (Some(tenant), Some(principal)),
         }
     }
 

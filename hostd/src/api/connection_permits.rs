@@ -1,6 +1,6 @@
-//! Connections to the API over TCP, as `core::connection_admission` admits them: this is where they are told apart
-//! by principal, and closed when another one gets their place. The Unix socket has places of its own and no part
-//! in this.
+//! Permits of TCP connections to the API, as decided by `core::connection_admission`: connections are counted
+//! by principal, and evicted when another connection gets their permit. The Unix socket has limits of its
+//! own.
 
 use super::error::CallError;
 use crate::core::{
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 type Principal = (Label, Label);
 
-/// All of them. Cheap to clone.
+/// Permits of all connections. Cheap to clone.
 #[derive(Clone)]
 pub struct ConnectionLimiter {
     state: Arc<Mutex<State>>,
@@ -30,7 +30,7 @@ struct State {
     evictions: HashMap<ConnectionId, CancellationToken>,
 }
 
-/// The place of one connection, until this is dropped.
+/// The permit of one connection, released when dropped.
 pub struct ConnectionPermit {
     limiter: ConnectionLimiter,
     id: ConnectionId,
@@ -38,17 +38,17 @@ pub struct ConnectionPermit {
     authenticated: AtomicBool,
 }
 
-/// A request on a connection, until its answer was sent.
+/// A request in flight, until its response was sent.
 pub struct ActiveRequest {
     permit: Arc<ConnectionPermit>,
 }
 
-/// How a connection ends whose place another one got.
+/// How an evicted connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eviction {
-    /// Nobody is known to use it.
+    /// No request on it was authenticated.
     Immediate,
-    /// It was idle; a request that came meanwhile is answered.
+    /// An idle connection: a request that arrived meanwhile still gets its response.
     AfterResponse,
 }
 
@@ -58,7 +58,7 @@ impl ConnectionLimiter {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A place for a connection that was accepted.
+    /// Returns the permit of an accepted connection.
     pub fn open(&self) -> Arc<ConnectionPermit> {
         let evicted = CancellationToken::new();
         let mut state = self.state();
@@ -88,7 +88,8 @@ impl State {
 }
 
 impl ConnectionPermit {
-    /// A request on this connection was authenticated: refuses it where the principal has too many connections.
+    /// Counts the connection for the caller of an authenticated request; an error when the principal has too
+    /// many connections.
     pub fn identify(&self, caller: &Identity) -> Result<(), CallError> {
         let principal = (caller.tenant.clone(), caller.principal.clone());
         let mut state = self.limiter.state();
@@ -113,7 +114,7 @@ impl ConnectionPermit {
         ActiveRequest { permit: self.clone() }
     }
 
-    /// Returns when another connection got this place.
+    /// Returns when another connection got this permit.
     pub async fn evicted(&self) -> Eviction {
         self.evicted.cancelled().await;
         if self.authenticated.load(Relaxed) { Eviction::AfterResponse } else { Eviction::Immediate }
@@ -123,8 +124,7 @@ impl ConnectionPermit {
 fn too_many(full: LimitReached) -> CallError {
     let message = match full {
         LimitReached::PerCaller { mine } => format!(
-            "this principal has {mine} connections to the API, its share of those that are left; close streams or \
-             reuse connections, then try again"
+            "this principal has {mine} connections to the API open, its fair share; close streams or reuse connections, then try again"
         ),
         LimitReached::All { callers } => format!(
             "all {callers} connections of the API are in use; try again in a moment, or use hostd's Unix socket on \

@@ -1,4 +1,4 @@
-//! The pipeline every request goes through, the same for each route of the table.
+//! The pipeline of every request, the same for each route of the table.
 
 use super::{
     Api,
@@ -39,7 +39,7 @@ const REQUEST_ID: &str = "x-request-id";
 
 type Params = Result<RawPathParams, RawPathParamsRejection>;
 
-/// The pattern of the route that answered, for the metrics.
+/// The pattern of the matched route, for the metrics.
 #[derive(Clone, Copy)]
 struct MatchedRoute(&'static str);
 
@@ -53,14 +53,19 @@ pub fn router(api: Arc<Api>) -> Router {
         router = router.route(path, on(filter, handler));
     }
     router
-        .fallback(async || CallError::new(ApiErrorCode::NotFound, "there is no such path; see /openapi.json"))
+        .fallback(async || {
+            CallError::new(ApiErrorCode::NotFound, "no route with this path; see /openapi.json")
+        })
         .method_not_allowed_fallback(async || {
-            CallError::new(ApiErrorCode::MethodNotAllowed, "this path has other methods; see /openapi.json")
+            CallError::new(
+                ApiErrorCode::MethodNotAllowed,
+                "this path does not support this method; see /openapi.json",
+            )
         })
         .layer(from_fn_with_state(api, guard))
 }
 
-/// Around everything, known path or not.
+/// Wraps all requests, whether or not a route matches.
 async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let subject = AuditedRequest {
@@ -92,7 +97,7 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
     response
 }
 
-/// The caller's own, if it is sane.
+/// The caller's own request id, if it is well-formed.
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
     let sane = |text: &&str| {
@@ -122,7 +127,7 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
             }
             let mut response = error_response(failure, &subject, older);
             if code == ApiErrorCode::TooMany {
-                // There is no place for its connection.
+                // The connection has no permit and must not stay open.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             response
@@ -132,7 +137,7 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
     response
 }
 
-/// Who calls, if he may.
+/// Returns the caller, if the caller may use this route.
 async fn authorize(
     api: &Api,
     route: &Route,
@@ -158,7 +163,7 @@ async fn authorize(
     Err((Some(caller), CallError::new(ApiErrorCode::Forbidden, message)))
 }
 
-/// A call that is let in.
+/// A request whose caller may use the route.
 struct AuthorizedRequest {
     api: Arc<Api>,
     route: Arc<Route>,
@@ -172,7 +177,7 @@ async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Re
         Err(failure) => return this.finish(Err(failure)).await,
     };
     if this.route.mutates() {
-        // In a task of its own: a caller who hangs up leaves nothing half done.
+        // In a task of its own: a caller that disconnects leaves nothing half done.
         let (subject, older) = (this.subject.clone(), this.route.older);
         let task = this.api.work.clone().spawn(async move {
             let work = idempotency::run_once(&this.route, &this.subject, call);
@@ -183,13 +188,13 @@ async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Re
             .await
             .unwrap_or_else(|panic| error_response(CallError::internal(&panic), &subject, older));
     }
-    // What only looks, or streams, ends with its caller.
+    // Reads and streams end with their caller.
     let answer = until_shutdown(&this.api.closing, (this.route.handler)(call)).await;
     this.finish(answer).await
 }
 
-/// What is not done soon after the shutdown began is cut off, as a kill would: intents are written down
-/// and everything may be repeated.
+/// Cuts off work that is not done soon after the shutdown began. As safe as a kill: intents are persisted and
+/// every action may be repeated.
 async fn until_shutdown(closing: &CancellationToken, work: impl Future<Output = CallResult>) -> CallResult {
     let closed = async {
         closing.cancelled().await;
@@ -198,7 +203,7 @@ async fn until_shutdown(closing: &CancellationToken, work: impl Future<Output = 
     tokio::select! {
         answer = work => answer,
         () = closed => {
-            let message = "hostd is shutting down; what was begun goes on, ask for it again";
+            let message = "hostd is shutting down; the operation goes on, send the request again";
             Err(CallError::new(ApiErrorCode::ShuttingDown, message))
         }
     }
@@ -209,7 +214,7 @@ async fn build_call(
     params: Params,
     mut request: Request,
 ) -> Result<Call, CallError> {
-    let not_text = |_| CallError::new(ApiErrorCode::NotFound, "nothing has this name: it is not UTF-8");
+    let not_text = |_| CallError::new(ApiErrorCode::NotFound, "no resource with this name: it is not UTF-8");
     let params = params.map_err(not_text)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let query = Query::parse(request.uri(), &this.route.query)?;
@@ -229,7 +234,7 @@ async fn build_call(
     Ok(Call { api, caller, params, query, headers, body, stream, upgrade, permit, claimed_ms })
 }
 
-/// An empty object will do where nothing is expected.
+/// An empty object is accepted where no body is expected.
 fn check_empty_body(body: &Bytes) -> Result<Bytes, CallError> {
     let empty = body.iter().all(|byte| b"{} \t\r\n".contains(byte));
     if empty { Ok(Bytes::new()) } else { Err(CallError::invalid("body", "this call takes no body")) }
@@ -253,15 +258,15 @@ impl AuthorizedRequest {
     }
 }
 
-/// A failure as an answer; its cause goes to the log, once.
+/// Turns an error into a response, and logs its cause once.
 fn error_response(failure: CallError, subject: &AuditedRequest, older: bool) -> Response {
     let request = &subject.request_id;
     match (&failure.cause, failure.error.code) {
         (Some(cause), ApiErrorCode::Internal) => {
-            error!(request, path = subject.path, cause, "a request failed");
+            error!(request, path = subject.path, cause, "request failed");
         }
         (Some(cause), code) => {
-            debug!(request, path = subject.path, ?code, cause, "a request failed");
+            debug!(request, path = subject.path, ?code, cause, "request failed");
         }
         (None, _) => {}
     }

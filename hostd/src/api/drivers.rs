@@ -1,4 +1,4 @@
-//! What makes sandboxes on this host, what could, and what drivers found that is nobody's.
+//! Drivers of this host, and the resources they found that belong to no sandbox.
 
 use super::{
     call::Call,
@@ -20,8 +20,8 @@ pub async fn list(call: Call) -> CallResult {
     Ok(ok(&Page { items: views(fleet.drivers(), &fleet.defaults().driver), next: None }))
 }
 
-/// Every name that people know: the drivers of this hostd, those that it was started without, and those that
-/// it does not have.
+/// Views of all driver names that users may know: opened drivers, drivers that hostd was started without, and
+/// unsupported ones.
 pub fn views(drivers: &Drivers, default: &str) -> Vec<DriverView> {
     let ours = drivers
         .all()
@@ -54,19 +54,19 @@ fn opened(driver: &dyn Driver) -> DriverView {
     }
 }
 
-/// What keeps it from being used, and what does not work.
+/// Reasons why a driver is unusable, and its warnings.
 pub fn problems(driver: &dyn Driver) -> Vec<String> {
     driver.health().err().iter().map(ToString::to_string).chain(driver.warnings()).collect()
 }
 
-/// Asked now, all drivers at once: what one that does not answer has is not known, and that is told.
+/// Lists all drivers at once. A driver that does not answer is reported as unasked: what it has is unknown.
 pub async fn stale(call: Call) -> CallResult {
     let drivers = call.api.fleet.drivers().all();
     let listings = join_all(drivers.iter().map(|driver| list_driver(driver.clone()))).await;
     Ok(ok(&stale_list(listings)))
 }
 
-/// What one driver found, and why there may be more.
+/// The resources one driver found, and the error if the list may be incomplete.
 struct DriverListing {
     driver: &'static str,
     found: Vec<FoundSandbox>,
@@ -92,7 +92,7 @@ async fn list_driver(driver: Arc<dyn Driver>) -> DriverListing {
         Ok(found) => (found, None),
         Err(error) => (vec![], Some(error)),
     };
-    // Without its backend a driver lists what it remembers.
+    // Without its backend a driver lists from memory.
     DriverListing { driver: driver.name(), found, incomplete: failed.or_else(|| driver.health().err()) }
 }
 
@@ -126,7 +126,7 @@ mod tests {
                 |n| FoundSandbox::Suspect { name: format!("c{n}"), why: "its seal is wrong".to_owned() };
             (0..count).map(one).collect::<Vec<_>>()
         };
-        let away = || DriverError::Unavailable { message: "nobody answers".to_owned() };
+        let away = || DriverError::Unavailable { message: "no response".to_owned() };
         let listing =
             |driver, count, incomplete| DriverListing { driver, found: suspects(count), incomplete };
         let list = stale_list(vec![listing("oci", 1, None), listing("docker", 1, Some(away()))]);
@@ -135,7 +135,7 @@ mod tests {
                 {"driver": "oci", "name": "c0", "why": "its seal is wrong"},
                 {"driver": "docker", "name": "c0", "why": "its seal is wrong"},
             ],
-            "unasked": [{"driver": "docker", "why": "nobody answers"}],
+            "unasked": [{"driver": "docker", "why": "no response"}],
         });
         assert_eq!(serde_json::to_value(&list).expect("JSON"), expected);
         let list = stale_list(vec![listing("oci", limits::STALE_MAX + 1, None)]);

@@ -1,4 +1,4 @@
-//! What may leave sandboxes: rules of one, and profiles of the host.
+//! Egress rules of a sandbox, and egress profiles of the host.
 
 use super::{
     call::Call,
@@ -23,33 +23,32 @@ pub async fn get(call: Call) -> CallResult {
     Ok(ok(&view(&call, &record).await?))
 }
 
-/// All of them at once, in force for the next request; what is open and now denied ends.
+/// Replaces all rules of a sandbox, from its next request on; open connections that are now denied end.
 pub async fn put(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let rules: EgressRules = call.json()?;
     check_egress("", &rules)?;
     check_profile(&call, "profile", &rules)?;
     if record.blueprint.network != Network::Proxy {
-        let message =
-            "this sandbox was not created with network: proxy, so there is nothing that rules are for";
+        let message = "egress rules need a sandbox that was created with network: proxy";
         return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
     let change = SandboxUpdate { egress: Some(rules), ..SandboxUpdate::default() };
     let record = call.api.fleet.store().update_sandbox(&record.id, change, call.api.now_ms()).await?;
-    // First: what is written is in force, whether or not it can be shown.
+    // Published first: persisted rules must be in force even if the view fails.
     call.api.fleet.publish_change(record.clone());
     Ok(ok(&view(&call, &record).await?))
 }
 
-/// Whether the profile that rules name is there.
+/// Checks that the profile named by rules exists.
 pub fn check_profile(call: &Call, field: &str, rules: &EgressRules) -> Result<(), CallError> {
-    match &rules.profile {
-        Some(name) if profiles(call).get(name).is_none() => Err(CallError::invalid(
-            field,
-            format!("there is no profile {name}; its administrator writes them"),
-        )),
-        _ => Ok(()),
+    if let Some(name) = &rules.profile
+        && profiles(call).get(name).is_none()
+    {
+        let message = format!("no egress profile {name}; the operator defines profiles");
+        return Err(CallError::invalid(field, message));
     }
+    Ok(())
 }
 
 async fn view(call: &Call, record: &SandboxRecord) -> Result<EgressView, CallError> {
@@ -79,7 +78,7 @@ pub async fn profile_put(call: Call) -> CallResult {
     Ok(ok(&EgressProfileView { name: name.to_owned(), allow, deny }))
 }
 
-/// `default` is again what it was at first.
+/// Deleting `default` restores its initial rules.
 pub async fn profile_delete(call: Call) -> CallResult {
     let name = call.param("name")?;
     let there = profiles(&call).remove(name).await?;

@@ -1,12 +1,12 @@
-//! `ensure`: the sandbox of an owner and scope, awake and healthy; made if there is none.
+//! `ensure`: the sandbox of an owner and scope, awake and healthy; created if there is none.
 //!
 //! ```text
-//!            none ──▶ create ──(scope taken: somebody was faster)──▶ look again
-//!  look ──▶  one  ──▶ awake and healthy ──▶ done
-//!                       └─ no ──▶ repair, one caller at a time: start, or take it away ──▶ look again
+//!            none ──▶ create ──(scope taken by a concurrent call)──▶ find again
+//!  find ──▶  one  ──▶ awake and healthy ──▶ done
+//!                       └─ no ──▶ repair, one caller at a time: start, or destroy ──▶ find again
 //! ```
 //!
-//! That there is never more than one is the promise of the store's index, not of this loop.
+//! The store's unique index guarantees that there is at most one sandbox, not this loop.
 
 use super::{
     call::Call,
@@ -44,7 +44,7 @@ pub async fn ensure(call: Call) -> CallResult {
         };
         match wake_and_probe(&call, &found).await {
             Ok(Some(record)) => return respond(&call, &record, false),
-            // Somebody is taking it away, or did.
+            // The sandbox is being destroyed, or was.
             Ok(None) => {}
             Err(failure) if repaired => return Err(failure),
             Err(_) => {
@@ -53,7 +53,7 @@ pub async fn ensure(call: Call) -> CallResult {
             }
         }
     }
-    Err(CallError::new(ApiErrorCode::TimedOut, "others keep changing this sandbox; try again"))
+    Err(CallError::new(ApiErrorCode::TimedOut, "concurrent calls keep changing this sandbox; try again"))
 }
 
 fn respond(call: &Call, record: &SandboxRecord, created: bool) -> CallResult {
@@ -74,7 +74,7 @@ async fn find(call: &Call, new: &NewSandbox) -> Result<Option<Record>, CallError
     Ok(found.into_iter().next().map(Arc::new))
 }
 
-/// `None` when somebody was faster.
+/// `None` when a concurrent call created the sandbox first.
 async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, CallError> {
     let id = match call.api.fleet.create(new).await {
         Ok(record) => record.id,
@@ -83,13 +83,13 @@ async fn create(call: &Call, new: NewSandbox) -> Result<Option<Record>, CallErro
     };
     match call.api.fleet.wait_settled(&id, create_timeout(call)?).await {
         Ok(record) => Ok(Some(record)),
-        // It goes on; the caller sees how far it is.
+        // Creation goes on; the view shows its progress.
         Err(FleetError::InProgress) => Ok(Some(call.api.fleet.record(&id).await?)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// How long one that is being made is waited for.
+/// How long to wait for a sandbox that is being created.
 fn create_timeout(call: &Call) -> Result<Duration, CallError> {
     let most_ms = limits::UP_MAX_MS + limits::DOWN_MAX_MS;
     Ok(Duration::from_millis(call.query.wait_up_to(most_ms, api::WAIT_MAX_MS)?))
@@ -99,16 +99,16 @@ fn settle_timeout() -> Duration {
     Duration::from_millis(limits::UP_MAX_MS + limits::DOWN_MAX_MS)
 }
 
-/// Wakes it and lets it prove that it is well. `None` when it is being, or was, destroyed.
+/// Wakes the sandbox and probes its health. `None` when it is being, or was, destroyed.
 async fn wake_and_probe(call: &Call, found: &Record) -> Result<Option<Record>, CallError> {
     let (record, control) = match call.api.fleet.wake(&found.id).await {
         Ok(awake) => awake,
-        // Somebody else has it made, and that takes long: an image is fetched.
+        // Another call creates it, and that takes long: an image is pulled.
         Err(FleetError::InProgress) if found.state.status == SandboxStatus::Creating => {
             return Ok(Some(call.api.fleet.record(&found.id).await?));
         }
         Err(FleetError::Refused(_) | FleetError::NotFound) => {
-            // The scope is free when it is gone.
+            // The scope is free once the sandbox is destroyed.
             let _ = call.api.fleet.wait_settled(&found.id, settle_timeout()).await;
             return Ok(None);
         }
@@ -119,8 +119,8 @@ async fn wake_and_probe(call: &Call, found: &Record) -> Result<Option<Record>, C
     Ok(Some(record))
 }
 
-/// Brings up again what is in error or does not answer; what cannot be brought up is taken away, but not
-/// its files. One caller at a time, so that nobody takes away what another one just repaired.
+/// Launches again a sandbox that is in error or does not respond; one that cannot be launched is destroyed,
+/// but its files are kept. One caller at a time, so that no caller destroys what another one just repaired.
 async fn repair(call: &Call, found: &Record) -> Result<(), CallError> {
     let owner = &found.owner;
     let key = format!("ensure {} {} {} {:?}", owner.tenant, owner.principal, owner.project, found.scope);
@@ -132,11 +132,11 @@ async fn repair(call: &Call, found: &Record) -> Result<(), CallError> {
         SandboxStatus::Destroyed => return Ok(()),
         SandboxStatus::Error => SandboxCommand::Start,
         SandboxStatus::Running if responds(call, &record).await => return Ok(()),
-        // It runs and does not answer: down, and up again with its files.
+        // Running but unresponsive: stop it and launch it again with its files.
         SandboxStatus::Running => SandboxCommand::Recreate { keep_workspace: true },
         SandboxStatus::Creating | SandboxStatus::Paused | SandboxStatus::Stopped => return Ok(()),
     };
-    info!(sandbox = %record.id, ?ask, "ensure repairs it");
+    info!(sandbox = %record.id, ?ask, "ensure repairs the sandbox");
     let problem = match fleet.command(&record.id, ask).await {
         Ok(_) => match fleet.wait_settled(&record.id, settle_timeout()).await {
             Ok(_) => return Ok(()),
@@ -149,7 +149,7 @@ async fn repair(call: &Call, found: &Record) -> Result<(), CallError> {
         Err(FleetError::Refused(_)) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    info!(sandbox = %record.id, ?problem, "ensure takes it away and makes another");
+    info!(sandbox = %record.id, ?problem, "ensure replaces the sandbox");
     fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
     fleet.wait_settled(&record.id, settle_timeout()).await?;
     Ok(())
@@ -165,8 +165,8 @@ async fn responds(call: &Call, record: &Record) -> bool {
     }
 }
 
-/// Whether a new sandbox may do where this one did not. What is wrong with the host or with what was asked
-/// for would be wrong again, and the old one must not be lost over it.
+/// Whether a new sandbox may work where this one did not. Problems of the host or of the spec would occur
+/// again, and the old sandbox must not be lost over them.
 fn replacement_may_help(problem: &Problem) -> bool {
     match problem.code {
         ProblemCode::LaunchFailed

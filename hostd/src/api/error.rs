@@ -1,5 +1,5 @@
-//! The one place where errors of hostd become errors of the API. What went wrong inside is for the log;
-//! what a caller reads names no path of the host.
+//! The one place where errors of hostd become errors of the API. Causes go to the log; a message for callers
+//! never contains a path of the host.
 
 use crate::{
     control::ControlError, core::TransitionRefused, driver::DriverError, models::ModelsError,
@@ -19,19 +19,20 @@ use protocol::{
 };
 use std::error::Error;
 
-/// Why a call gets no answer of its own.
+/// The error of a call.
 #[derive(Debug)]
 pub struct CallError {
     pub error: Box<ApiError>,
     /// The chain of causes, for the log only.
     pub cause: Option<String>,
-    /// The thing is there and belongs to somebody else: not found for the caller, a refusal for the audit.
+    /// The resource exists and belongs to another tenant or principal: not found for the caller, a refusal in
+    /// the audit log.
     pub foreign: bool,
-    /// Something is not found, and the message does not say what.
+    /// A resource was not found, and the message does not yet say which.
     resource_unnamed: bool,
 }
 
-/// What the audit wants to know about an answer; put beside it.
+/// Response extension with the parts of an error that the audit log needs.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorExtension {
     pub code: ApiErrorCode,
@@ -49,13 +50,13 @@ impl CallError {
         ApiError::invalid(field, message).into()
     }
 
-    /// What the path names is not there; the table of routes knows what that is.
+    /// The resource named in the path does not exist; `with_resource` adds which one it is.
     pub fn not_found() -> Self {
-        let message = "there is nothing of this name, or it belongs to another owner";
+        let message = "no such resource (or it belongs to another tenant)";
         Self { resource_unnamed: true, ..Self::new(ApiErrorCode::NotFound, message) }
     }
 
-    /// The same failure with the name of what is not found, unless it has one.
+    /// Names the missing resource in the message, unless it is already named.
     pub fn with_resource(self, missing: impl FnOnce() -> Option<Missing>) -> Self {
         let (true, Some(missing)) = (self.resource_unnamed, missing()) else { return self };
         let error = ApiError { message: missing.to_string(), ..*self.error };
@@ -63,7 +64,7 @@ impl CallError {
         Self { error: Box::new(error), resource_unnamed: false, ..self }
     }
 
-    /// The same words as for what does not exist.
+    /// The same message as for a resource that does not exist.
     pub fn foreign() -> Self {
         Self { foreign: true, ..Self::not_found() }
     }
@@ -196,9 +197,11 @@ impl From<DriverError> for CallError {
             DriverError::TimedOut { .. } => {
                 Self::caused(TimedOut, "the driver did not answer in time", &error)
             }
-            DriverError::Failed { .. } => Self::caused(SandboxFailed, "the driver tried and failed", &error),
+            DriverError::Failed { .. } => {
+                Self::caused(SandboxFailed, "the driver's operation failed", &error)
+            }
             DriverError::Damaged { .. } => {
-                let message = "what the driver kept about the sandbox is missing or was changed";
+                let message = "the driver's files of the sandbox are missing or were changed";
                 Self::caused(SandboxFailed, message, &error)
             }
             DriverError::Io { .. } => Self::internal(&error),
@@ -216,17 +219,13 @@ impl From<ControlError> for CallError {
             ControlError::Refused(body) => from_runtimed(*body),
             ControlError::TimedOut(_) => Self::new(TimedOut, error.to_string()),
             ControlError::Unreachable(_) | ControlError::Malformed(_) | ControlError::Broken(_) => {
-                Self::caused(
-                    SandboxFailed,
-                    "the sandbox does not answer as it should; see its events",
-                    &error,
-                )
+                Self::caused(SandboxFailed, "the sandbox does not respond correctly; see its events", &error)
             }
         }
     }
 }
 
-/// The driver's reason where there is no way to a sandbox from hostd's PID namespace.
+/// The driver's error when the sandbox cannot be reached from hostd's PID namespace.
 fn other_pid_namespace(error: &ControlError) -> Option<DriverError> {
     let ControlError::Unreachable(source) = error else { return None };
     match source.get_ref()?.downcast_ref::<DriverError>()? {
@@ -245,7 +244,7 @@ fn other_pid_namespace(error: &ControlError) -> Option<DriverError> {
     }
 }
 
-/// What runtimed refuses, its caller asked for: most codes are the same word.
+/// Translates an error of runtimed: most codes have the same name.
 fn from_runtimed(body: ErrorBody) -> CallError {
     let inner = body.error;
     let code = match inner.code {
@@ -269,7 +268,7 @@ fn from_runtimed(body: ErrorBody) -> CallError {
         .into()
 }
 
-/// An error and what caused it, in one line.
+/// An error and its causes, in one line.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

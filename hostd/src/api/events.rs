@@ -15,7 +15,7 @@ use serde_json::Value;
 const SSE: &str = "text/event-stream";
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Everything the caller may see; followed unless JSON is asked for.
+/// All events the caller may see; followed unless JSON is requested.
 pub async fn all(call: Call) -> CallResult {
     let after = cursor(&call).await?;
     let sandbox = match call.query.text("sandbox") {
@@ -25,14 +25,14 @@ pub async fn all(call: Call) -> CallResult {
     let task = match (call.query.text("task"), sandbox) {
         (None, _) => None,
         (Some(task), Some(sandbox)) => Some(call.task_by(&sandbox, task).await?),
-        (Some(_), None) => return Err(CallError::invalid("sandbox", "say which sandbox the task is in")),
+        (Some(_), None) => return Err(CallError::invalid("sandbox", "give the sandbox of the task")),
     };
     let follow = call.accepts(SSE) || !call.accepts("application/json");
     let follow = call.query.flag("follow", follow)?;
     respond(&call, EventScope { sandbox, task, beside: true }, after, follow).await
 }
 
-/// Of one sandbox, destroyed or not; a page unless it is to be followed.
+/// Events of one sandbox, destroyed or not; a page unless `follow` is requested.
 pub async fn of_sandbox(call: Call) -> CallResult {
     let after = cursor(&call).await?;
     let scope = EventScope { sandbox: Some(call.sandbox().await?.id), task: None, beside: false };
@@ -40,7 +40,7 @@ pub async fn of_sandbox(call: Call) -> CallResult {
     respond(&call, scope, after, follow).await
 }
 
-/// Of one task, whatever became of its sandbox; followed to its end unless JSON is asked for.
+/// Events of one task, whatever its sandbox's state; followed to their end unless JSON is requested.
 pub async fn of_task(call: Call) -> CallResult {
     let after = cursor(&call).await?;
     let task = call.task().await?;
@@ -50,12 +50,12 @@ pub async fn of_task(call: Call) -> CallResult {
         .await
 }
 
-/// Whose events are wanted.
+/// The events that are requested.
 struct EventScope {
     sandbox: Option<SandboxId>,
-    /// Looked up after the place to go on at: an end that is not in it comes after that place.
+    /// Read after the cursor was clamped: an end that this record does not have yet comes after the cursor.
     task: Option<TaskRecord>,
-    /// Also what hostd tells about the task beside its agent.
+    /// Also events of hostd about the task, beside those of its agent.
     beside: bool,
 }
 
@@ -65,7 +65,7 @@ fn has_seen_the_end(task: &TaskRecord, after: u64) -> bool {
 
 async fn respond(call: &Call, scope: EventScope, after: u64, follow: bool) -> CallResult {
     if follow && scope.task.as_ref().is_some_and(|task| has_seen_the_end(task, after)) {
-        // The word that tells a browser not to come back.
+        // 204 tells a browser's EventSource not to reconnect.
         return Ok(no_content());
     }
     let (tenant, principal) = call.tenant_filter();
@@ -85,7 +85,7 @@ async fn respond(call: &Call, scope: EventScope, after: u64, follow: bool) -> Ca
     Ok(ok(&Page { items, next }))
 }
 
-/// So many, or as much as one answer may hold; and whether there is more.
+/// Returns up to `limit` events, or as many as fit into one response; and whether there are more.
 async fn list(
     store: &Store,
     filter: &EventFilter,
@@ -105,7 +105,7 @@ async fn list(
                 items.extend(serde_json::from_slice::<Value>(data).ok());
             }
         }
-        // A part that gets no further is the end.
+        // No progress: the end of the log.
         if part.through <= after {
             return Ok((items, false));
         }
@@ -113,8 +113,9 @@ async fn list(
     }
 }
 
-/// Where to go on: what the client saw last, else what it asks for, else the beginning. A number that no
-/// event has yet means from now on: taken as it is, the end of a task would lie before it and never come.
+/// The event to resume after: `Last-Event-ID`, else the query, else the beginning. A number larger than any
+/// event is clamped to the newest one: otherwise the end of a task would lie before the cursor and never be
+/// sent.
 async fn cursor(call: &Call) -> Result<u64, CallError> {
     let requested = requested_cursor(call)?;
     Ok(requested.min(call.api.fleet.store().newest(requested).await?))

@@ -1,5 +1,4 @@
-//! Running one exec: what a caller asks for as what runtimed is told, and waiting for its end however
-//! often the connection breaks.
+//! Runs one exec: builds the request to runtimed, and waits for the exit across broken connections.
 
 use super::{Api, error::CallError, limits as api_limits};
 use crate::{
@@ -19,7 +18,7 @@ use tokio::time::sleep;
 const TTY_SIZE_DEFAULT: TtySize = TtySize { cols: 80, rows: 24 };
 pub const TIMEOUT_MAX_S: f64 = 7.0 * 86_400.0;
 
-/// What runtimed is told. Checked as runtimed would, because afterwards the id is taken.
+/// Builds the request to runtimed. Validated here as runtimed would, because afterwards the id is taken.
 pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest, CallError> {
     let command: Vec<&String> = match (&create.argv, &create.shell) {
         (Some(argv), None) => argv.iter().collect(),
@@ -39,7 +38,10 @@ pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest,
     }
     for (name, value) in &create.env {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(CallError::invalid(format!("env.{name}"), "a name has no = and nothing has a NUL"));
+            return Err(CallError::invalid(
+                format!("env.{name}"),
+                "the name must not be empty or contain =, and neither name nor value a NUL",
+            ));
         }
     }
     let mut env = sandbox_env.clone();
@@ -82,23 +84,23 @@ fn tty(choice: Option<TtyChoice>) -> Result<Option<TtySize>, CallError> {
     }
 }
 
-/// Tells a repetition from another request with the same id. Not the id, and not whether to wait.
+/// Hash that tells a repeated request from a different one with the same id. The id and `wait` do not count.
 pub fn hash(create: &ExecCreate) -> [u8; 32] {
     let hashed = ExecCreate { id: None, wait: None, ..create.clone() };
     Sha256::digest(serde_json::to_vec(&hashed).unwrap_or_default()).into()
 }
 
-/// What became of an exec while its caller waited.
+/// The state of an exec when the wait for it ended.
 pub enum ExecOutcome {
     Reported(Box<ExecView>),
-    /// The sandbox is frozen; the exec goes on when it is thawed.
+    /// The sandbox is paused; the exec goes on when it is resumed.
     Paused,
     /// The sandbox does not run any more.
     SandboxDown,
 }
 
-/// Starts it, or finds it, and waits for its end if told to. runtimed runs one id once, so the same words
-/// may be said again.
+/// Starts an exec, or finds it, and waits for its exit if `wait_ms` is given. runtimed runs an id once, so
+/// the same request may be sent again.
 pub async fn run(
     api: &Api,
     sandbox: &SandboxId,
@@ -129,7 +131,8 @@ pub async fn run(
     }
 }
 
-/// Long after the time is over nothing can be said about the exec; it can be asked for by its id.
+/// Whether the deadline is so far in the past that the wait is given up; the exec can still be found by its
+/// id.
 fn deadline_passed(deadline: Instant) -> bool {
     Instant::now() > deadline + Duration::from_millis(limits::CONTROL_TIMEOUT_MS)
 }
@@ -140,7 +143,7 @@ enum Liveness {
     Down,
 }
 
-/// Whether a sandbox whose connection broke is alive.
+/// Returns whether a sandbox whose connection broke still runs.
 async fn liveness(api: &Api, sandbox: &SandboxId, within: Duration) -> Result<Liveness, CallError> {
     let record = match api.fleet.wait_settled(sandbox, within).await {
         Ok(record) => record,
@@ -170,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_of_the_exec_lies_over_the_sandboxs() {
+    fn the_environment_of_the_exec_overrides_that_of_the_sandbox() {
         let request = request_of(json!({"argv": ["env"], "env": {"B": "exec"}})).unwrap();
         assert_eq!(request.env["A"], "sandbox");
         assert_eq!(request.env["B"], "exec");
     }
 
     #[test]
-    fn a_wrong_exec_is_refused_by_the_name_of_its_field() {
+    fn an_invalid_exec_is_refused_by_field() {
         let table = [
             (json!({}), "argv"),
             (json!({"argv": []}), "argv"),

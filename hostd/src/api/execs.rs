@@ -1,4 +1,5 @@
-//! Execs: one command each. Written down before they run; what runtimed forgot is answered from there.
+//! Execs: one command each. Recorded before they run; an exec that runtimed has dropped is answered from its
+//! record.
 
 use super::{
     Api,
@@ -31,7 +32,7 @@ pub async fn create(call: Call) -> CallResult {
     Ok(respond(&run_or_find(&call, create).await?))
 }
 
-/// Runs it, or finds what an earlier call with the same id has run.
+/// Runs a command, or finds the exec that an earlier call with the same id started.
 pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnswer, CallError> {
     let sandbox = call.sandbox().await?;
     let repeatable = create.id.is_some() || call.headers.contains_key(idempotency::HEADER);
@@ -41,7 +42,7 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
     };
     create.id = Some(id.clone());
     let request = exec_run::request(&create, &sandbox.env.0.all)?;
-    // One that has ended is answered without waking anybody.
+    // An exec that has ended is answered without waking the sandbox.
     if repeatable
         && let Some(record) = call.api.fleet.store().exec(&sandbox.id, &id).await?
         && record.exit.is_some()
@@ -57,7 +58,7 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
         ExecBegun::Same(record) if record.exit.is_some() => return Ok(ended_exec(call, &record).await),
         ExecBegun::Same(_) => {}
         ExecBegun::Conflict => {
-            let message = format!("another command has the id {id} already; choose another");
+            let message = format!("the id {id} belongs to another command; choose another id");
             return Err(CallError::new(ApiErrorCode::Conflict, message));
         }
     }
@@ -73,7 +74,8 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
     }
 }
 
-/// With an `Idempotency-Key` always the same: however a call ended, repeating it finds what it began.
+/// Generates an id for an exec or task. Derived from the `Idempotency-Key` where there is one: a repeated
+/// call finds what the first one started, however that ended.
 pub(super) fn generated_id(call: &Call, sandbox: &SandboxRecord) -> String {
     let Some(key) = call.headers.get(idempotency::HEADER) else { return new_id() };
     let mut hash = Sha256::new();
@@ -95,7 +97,7 @@ fn new_record(
     let argv = request.argv.clone().or_else(|| request.shell.as_ref().map(shell));
     ExecRecord {
         sandbox: sandbox.id,
-        id: create.id.clone().expect("given or made up by the caller of this"),
+        id: create.id.clone().expect("set by run_or_find"),
         argv: argv.unwrap_or_default(),
         cwd: create.cwd.clone().unwrap_or_default(),
         tty: request.tty.is_some(),
@@ -107,7 +109,7 @@ fn new_record(
     }
 }
 
-/// The sandbox died under it. Whoever follows its events may know more.
+/// Records that the sandbox died under the exec. The follower of its events may have recorded more.
 async fn record_lost(call: &Call, row: ExecRecord) -> Result<ExecAnswer, CallError> {
     let store = call.api.fleet.store();
     let end = ExecEnd { exit: Exit::Lost, hints: Vec::new(), ended_ms: call.api.now_ms() };
@@ -116,7 +118,8 @@ async fn record_lost(call: &Call, row: ExecRecord) -> Result<ExecAnswer, CallErr
     Ok(views::exec_record(&record.unwrap_or(row)))
 }
 
-/// A command that runtimed will never run has ended; one that it may run later has not begun.
+/// Records the end of a command that runtimed will never run; a command that it may run later has not
+/// started.
 async fn record_rejected(call: &Call, row: &ExecRecord, failure: &CallError) -> Result<(), CallError> {
     let never = matches!(
         failure.error.code,
@@ -130,7 +133,7 @@ async fn record_rejected(call: &Call, row: &ExecRecord, failure: &CallError) -> 
     Ok(())
 }
 
-/// An exec that has ended: with its output where runtimed can be asked without waking it.
+/// An exec that has ended: with its output if runtimed can be asked without waking the sandbox.
 async fn ended_exec(call: &Call, record: &ExecRecord) -> ExecAnswer {
     let fetched = match call.api.fleet.control(&record.sandbox).await {
         Ok((_, control)) => fetch(&control, &record.id, Some(0)).await.ok(),
@@ -165,15 +168,21 @@ pub async fn list(call: Call) -> CallResult {
     Ok(ok(&page))
 }
 
-/// runtimed knows of an end before its event is taken over: nobody who was told of one finds it running.
+/// Replaces running execs by runtimed's view: it knows of an exit before its event is stored, so no caller
+/// that saw an exit finds the exec running again.
 async fn refresh_running(call: &Call, sandbox: &SandboxId, execs: &mut [ExecAnswer]) {
     for exec in execs.iter_mut().filter(|exec| exec.exit.is_none()) {
         let Ok((_, control)) = call.api.fleet.control(sandbox).await else { return };
         match fetch(&control, &exec.id, None).await {
             Ok(view) => *exec = views::exec(view),
             Err(ControlError::Refused(_)) => {}
-            // It does not answer, and would not for the others.
-            Err(_) => return,
+            // Unresponsive, and would be for the other execs.
+            Err(
+                ControlError::Unreachable(_)
+                | ControlError::TimedOut(_)
+                | ControlError::Malformed(_)
+                | ControlError::Broken(_),
+            ) => return,
         }
     }
 }
@@ -186,7 +195,7 @@ pub async fn get(call: Call) -> CallResult {
     Ok(ok(&find(&call.api, &sandbox.id, &id, wait_ms).await?))
 }
 
-/// An exec as runtimed knows it, else as it is written down.
+/// An exec as runtimed reports it, else as it is recorded.
 pub async fn find(
     api: &Api,
     sandbox: &SandboxId,
@@ -198,8 +207,13 @@ pub async fn find(
             Ok(view) => return Ok(views::exec(view)),
             Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => {}
             Err(error @ ControlError::Refused(_)) => return Err(error.into()),
-            // It does not answer: what is written down is better than nothing.
-            Err(_) => {}
+            // Unresponsive: fall back to the record.
+            Err(
+                ControlError::Unreachable(_)
+                | ControlError::TimedOut(_)
+                | ControlError::Malformed(_)
+                | ControlError::Broken(_),
+            ) => {}
         }
     }
     let record = api.fleet.store().exec(sandbox, id).await?;
@@ -214,7 +228,7 @@ pub async fn output(call: Call) -> CallResult {
     relay::response(&call, control, &path).await
 }
 
-/// The way to a sandbox that runs: what is done to a running exec wakes nobody.
+/// Control client of a sandbox that runs: actions on a running exec never wake a sandbox.
 async fn running_control(call: &Call) -> Result<(Arc<SandboxRecord>, Control), CallError> {
     let id: SandboxId = call.sandbox().await?.id;
     Ok(call.api.fleet.control(&id).await?)

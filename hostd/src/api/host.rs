@@ -1,4 +1,4 @@
-//! The host itself: what it is, whether it is well, and its numbers.
+//! The host itself: its health, metrics and resources.
 
 use super::{
     call::Call,
@@ -32,7 +32,7 @@ pub async fn healthz(_: Call) -> CallResult {
     Ok(ok(&HostHealth { status: "ok" }))
 }
 
-/// The store answers, the driver of new sandboxes looks fine and the disk has room for them.
+/// Ready when the store answers, the default driver is healthy and the disk has room for new sandboxes.
 pub async fn readyz(call: Call) -> CallResult {
     let fleet = &call.api.fleet;
     let probe = async {
@@ -46,7 +46,7 @@ pub async fn readyz(call: Call) -> CallResult {
         DiskLevel::Ok => {}
         DiskLevel::Low | DiskLevel::Full => {
             let mut response = CallError::from(FleetError::DiskFull(disk)).into_response();
-            // Whoever asks whether to send requests here looks for this one.
+            // Load balancers look for 503.
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             return Ok(response);
         }
@@ -108,14 +108,14 @@ fn warnings(fleet: &Fleet) -> Vec<String> {
     problems.chain(elsewhere).collect()
 }
 
-/// How much of the memory of this host is free for use.
+/// Percentage of the host's memory that is available.
 pub fn memory_available_percent() -> u64 {
     let memory = read("/proc/meminfo");
     let total = kib(&memory, "MemTotal:").max(1);
     kib(&memory, "MemAvailable:").saturating_mul(100) / total
 }
 
-/// Files of the kernel: small, and made when they are read.
+/// Reads a file of /proc: small, and generated on read.
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }

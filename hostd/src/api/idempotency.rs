@@ -1,5 +1,5 @@
-//! `Idempotency-Key`: the same key with the same body does the thing once, and gets the same answer.
-//! Answers that are errors are not kept: nothing was made, so the call may be tried again.
+//! `Idempotency-Key`: the same key with the same body runs a call once, and repetitions get the first
+//! response. Errors are not kept: nothing was created, so the call may be retried.
 
 use super::{
     audit_writer::AuditedRequest,
@@ -24,12 +24,12 @@ use tracing::warn;
 pub const HEADER: &str = "idempotency-key";
 const REPLAYED: &str = "idempotency-replayed";
 
-/// Does the call, or gives the answer it got before.
+/// Runs the call, or replays the response it got before.
 pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -> CallResult {
     let key = match (key_in(&call.headers)?, route.idempotency) {
         (None, _) | (_, Idempotency::Inherent) => return (route.handler)(call).await,
         (Some(_), Idempotency::KeyRejected) => {
-            let message = "Idempotency-Key is refused here: the answer has a secret, which is not kept";
+            let message = "Idempotency-Key is refused here: the response has a secret, which is not stored";
             return Err(CallError::invalid("Idempotency-Key", message));
         }
         (Some(key), Idempotency::ByKey) => IdempotencyKey {
@@ -41,7 +41,7 @@ pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -
     };
     let api = call.api.clone();
     let lock_key = format!("key {} {} {} {}", key.tenant, key.principal, key.route, key.key);
-    // Calls with one key come one after the other: one that is unfinished was left so.
+    // Calls with one key run one after the other: an unfinished claim was left by a crash.
     let held = api.key_locks.lock(lock_key, Duration::from_millis(limits::KEY_WAIT_MS)).await;
     let _held = held.ok_or_else(in_progress)?;
     let hash: [u8; 32] = Sha256::digest(&call.body).into();
@@ -49,7 +49,7 @@ pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -
     match api.fleet.store().idempotency_begin(key.clone(), hash, now_ms).await? {
         IdempotencyClaim::Replay { status, body } => Ok(replay(status, body)),
         IdempotencyClaim::Mismatch => {
-            let message = "this Idempotency-Key came with another body before; use a new key";
+            let message = "this Idempotency-Key was used with another body before; use a new key";
             Err(CallError::new(ApiErrorCode::IdempotencyMismatch, message))
         }
         IdempotencyClaim::New => {
@@ -69,34 +69,32 @@ async fn run_and_store(route: &Route, key: IdempotencyKey, call: Call) -> CallRe
     let answer = (route.handler)(call).await;
     let response = match answer {
         Ok(response) => response,
-        // It was made, and the same call finds it again.
+        // The resource was created, and a repeated call finds it again.
         Err(failure) if created_resource(&failure) => return Err(failure),
         Err(failure) => {
             let abandoned = store.idempotency_abandon(key).await;
-            abandoned.unwrap_or_else(|error| warn!(%error, "could not give up an idempotency key"));
+            abandoned.unwrap_or_else(|error| warn!(%error, "failed to release idempotency key"));
             return Err(failure);
         }
     };
     let (response, body) = buffer_response(response).await?;
     let status = response.status().as_u16();
-    // The thing is done: that it cannot be remembered must not make the caller do it again.
+    // The call succeeded: a failure to store its response must not make the caller repeat it.
     let kept = store.idempotency_finish(key, status, body.to_vec(), api.now_ms()).await;
-    kept.unwrap_or_else(|error| warn!(%error, "could not keep an answer for its idempotency key"));
+    kept.unwrap_or_else(|error| warn!(%error, "failed to store response for idempotency key"));
     Ok(response)
 }
 
 fn created_resource(failure: &CallError) -> bool {
-    match failure.error.code {
-        ApiErrorCode::SandboxFailed => true,
-        ApiErrorCode::DriverUnavailable => failure.error.detail.existing.is_some(),
-        _ => false,
-    }
+    let code = failure.error.code;
+    code == ApiErrorCode::SandboxFailed
+        || (code == ApiErrorCode::DriverUnavailable && failure.error.detail.existing.is_some())
 }
 
 fn in_progress() -> CallError {
     CallError::new(
         ApiErrorCode::Conflict,
-        "a call with this Idempotency-Key is still being served; ask again later",
+        "a call with this Idempotency-Key is still in progress; try again later",
     )
 }
 
@@ -112,7 +110,7 @@ fn key_in(headers: &HeaderMap) -> Result<Option<String>, CallError> {
     value.to_str().ok().filter(sane).map(|text| Some(text.to_owned())).ok_or_else(invalid)
 }
 
-/// The answer and its bytes. Answers to be kept are small documents that are already there.
+/// Buffers a response. Responses to be kept are small documents that are already in memory.
 async fn buffer_response(response: Response) -> Result<(Response, Bytes), CallError> {
     let (parts, body) = response.into_parts();
     let limited = http_body_util::Limited::new(body, limits::KEPT_RESPONSE_MAX_BYTES);

@@ -1,4 +1,4 @@
-//! Images of the host, for its administrator.
+//! Images of the host, for the operator.
 
 use super::{
     call::Call,
@@ -16,12 +16,12 @@ use std::path::PathBuf;
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
-/// Whoever keeps images on this host.
+/// The image store of this host.
 #[derive(Clone)]
 pub enum ImageBackend {
-    /// No driver here has any.
+    /// No driver of this host stores images.
     Absent,
-    /// In the data directory, for all drivers.
+    /// In the data directory, shared by all drivers.
     Present(driver::ImageStore),
 }
 
@@ -30,7 +30,7 @@ impl ImageBackend {
         Self::Present(images)
     }
 
-    /// Images are files: what is done with them blocks.
+    /// Runs blocking work: images are files.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&driver::ImageStore) -> Result<T, DriverError> + Send + 'static,
@@ -38,7 +38,10 @@ impl ImageBackend {
         let images = match self {
             Self::Present(images) => images.clone(),
             Self::Absent => {
-                return Err(CallError::new(ApiErrorCode::Unsupported, "no driver of this host keeps images"));
+                return Err(CallError::new(
+                    ApiErrorCode::Unsupported,
+                    "no driver of this host stores images",
+                ));
             }
         };
         let done = spawn_blocking(move || work(&images)).await;
@@ -82,11 +85,11 @@ pub async fn remove(call: Call) -> CallResult {
     let name = call.param("name")?.to_owned();
     let live = call.api.fleet.store().live_sandboxes().await?;
     if let Some(user) = live.iter().find(|record| record.blueprint.image == name) {
-        let message = format!("sandbox {} is made of it; destroy that first", user.id);
+        let message = format!("sandbox {} uses this image; destroy the sandbox first", user.id);
         return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
     call.api.settings.images.run_blocking(move |images| images.remove(&name)).await.map_err(|failure| {
-        // Nothing of that name can be there, whatever is wrong with it.
+        // An invalid name cannot be the name of an image.
         if failure.error.code == ApiErrorCode::Unsupported { CallError::not_found() } else { failure }
     })?;
     Ok(views::no_content())

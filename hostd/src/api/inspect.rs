@@ -1,4 +1,4 @@
-//! Looking at one sandbox: attempts, ports, stats. None of these wakes it.
+//! Inspection of one sandbox: attempts, ports, stats. None of these wakes it.
 
 use super::{
     call::Call,
@@ -39,7 +39,10 @@ pub async fn stats(call: Call) -> CallResult {
         SandboxStatus::Running | SandboxStatus::Paused => {}
         SandboxStatus::Destroyed => return Err(crate::core::TransitionRefused::Destroyed.into()),
         SandboxStatus::Creating | SandboxStatus::Stopped | SandboxStatus::Error => {
-            return Err(CallError::new(ApiErrorCode::NotRunning, "the sandbox does not run; start it first"));
+            return Err(CallError::new(
+                ApiErrorCode::NotRunning,
+                "the sandbox is not running; start it first",
+            ));
         }
     }
     Ok(ok(&call.api.fleet.driver_of(&record).stats(&record.id).await?))

@@ -1,4 +1,4 @@
-//! One at a time for each key, in the order of arrival.
+//! Mutual exclusion by key, in the order of arrival.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ pub struct KeyLocks {
     locks: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
 }
 
-/// The right to act for a key; others wait until it is dropped.
+/// The lock of a key, until dropped.
 pub struct KeyGuard<'a> {
     locks: &'a KeyLocks,
     key: String,
@@ -23,10 +23,10 @@ pub struct KeyGuard<'a> {
 }
 
 impl KeyLocks {
-    /// Waits for the turn; `None` when that takes longer than `within`.
+    /// Waits for the lock; `None` when that takes longer than `within`.
     pub async fn lock(&self, key: String, within: Duration) -> Option<KeyGuard<'_>> {
         let lock = self.locks.lock().expect("no panic while held").entry(key.clone()).or_default().clone();
-        // Made first: when the wait is cut short, dropping it tidies up.
+        // Created before the wait: when the wait is cancelled, dropping the guard removes the entry.
         let mut holder = KeyGuard { locks: self, key, guard: None };
         holder.guard = timeout(within, lock.lock_owned()).await.ok();
         holder.guard.is_some().then_some(holder)
@@ -37,7 +37,7 @@ impl Drop for KeyGuard<'_> {
     fn drop(&mut self) {
         self.guard = None;
         let mut locks = self.locks.locks.lock().expect("no panic while held");
-        // Only the map knows it: nobody holds it or waits for it.
+        // Only the map refers to it: no holder and no waiter is left.
         if locks.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             locks.remove(&self.key);
         }

@@ -1,4 +1,5 @@
-//! The verbs of a sandbox. Each answers with the settled sandbox, or 202 while it goes on.
+//! Lifecycle of a sandbox: start, stop, pause, resume, recreate, keepalive, TTL. Each responds with the
+//! settled sandbox, or 202 while the operation goes on.
 
 use super::{
     call::Call,
@@ -27,7 +28,7 @@ pub async fn resume(call: Call) -> CallResult {
     perform(call, SandboxCommand::Resume).await
 }
 
-/// Keeps the files unless told otherwise: losing them should take a word.
+/// Keeps the files by default: deleting them must be explicit.
 pub async fn recreate(call: Call) -> CallResult {
     let keep_workspace = call.query.keeps_workspace(true)?;
     perform(call, SandboxCommand::Recreate { keep_workspace }).await
@@ -41,7 +42,7 @@ async fn perform(call: Call, ask: SandboxCommand) -> CallResult {
     Ok(view(&call, &record, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
 }
 
-/// Counts as activity: the time without any starts again. A sandbox that sleeps is not woken.
+/// Counts as activity: the idle time starts again. A sleeping sandbox is not woken.
 pub async fn keepalive(call: Call) -> CallResult {
     let id = call.sandbox().await?.id;
     let (record, control) = call.api.fleet.control(&id).await?;

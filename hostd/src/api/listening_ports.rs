@@ -1,4 +1,4 @@
-//! Ports that something listens on: of one sandbox, and of a list of them. Nothing is woken for it.
+//! Ports with a listener: of one sandbox, and of a list of sandboxes. Wakes none of them.
 
 use super::{
     Api,
@@ -14,17 +14,17 @@ use protocol::{
 use std::{collections::BTreeSet, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
-/// Returns what listens in a sandbox that runs.
+/// Returns the listening ports of a running sandbox.
 pub async fn of_sandbox(api: &Api, sandbox: &SandboxId) -> Result<Vec<ListeningPort>, CallError> {
     let (_, control) = api.fleet.control(sandbox).await?;
     let mut all: Vec<ListeningPort> = control.get(&relay::runtimed_path(&["ports"]), CONTROL_TIMEOUT).await?;
-    // The one that is left out is hostd's own, and no app can have it.
+    // The excluded port is hostd's own; no app can listen on it.
     all.retain(|listening| listening.port != HOSTD_PORT_IN_SANDBOX);
     Ok(all)
 }
 
-/// Asks all that run, a few at a time. One that does not answer in time is left as it is, and holds up no other for
-/// longer than the whole may take.
+/// Adds listening ports to the views of running sandboxes, a few concurrently. A sandbox that does not
+/// respond before the common deadline keeps `None`.
 pub async fn add_to_views(api: &Api, views: &mut [SandboxView]) {
     let deadline = Instant::now() + Duration::from_millis(LISTENING_TIMEOUT_MS);
     let mut queries = Vec::new();
@@ -40,7 +40,7 @@ pub async fn add_to_views(api: &Api, views: &mut [SandboxView]) {
     }
 }
 
-/// The ports of the sandbox at this index of a list, each once.
+/// The distinct listening ports of the sandbox at this index of a list.
 async fn port_numbers(
     api: &Api,
     index: usize,

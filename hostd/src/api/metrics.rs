@@ -1,4 +1,4 @@
-//! Numbers for Prometheus.
+//! Metrics in the text format of Prometheus.
 
 use crate::{allocator::used_bytes, disk_space::DiskState, edge::metrics as edge};
 use hyper::Method;
@@ -17,14 +17,14 @@ pub struct Metrics {
     pub audit_dropped: AtomicU64,
 }
 
-/// Connections are counted where they are made, which knows nothing of the API: once for the process.
+/// Static, because `connections` counts them and knows nothing of the API.
 pub static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 pub static CONNECTIONS_REFUSED: AtomicU64 = AtomicU64::new(0);
 
 impl Metrics {
-    /// `path` is the pattern of the route, so that there are few of them.
+    /// Counts a request. `path` is the pattern of the route, so that there are few label values.
     pub fn count_request(&self, method: &Method, path: &'static str, status: u16) {
-        // Methods a stranger made up are one kind, not many.
+        // Unknown methods share one label, so that clients cannot add labels.
         let known = matches!(
             *method,
             Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::HEAD
@@ -87,7 +87,7 @@ impl Metrics {
         family(
             "slipway_audit_dropped_total",
             "counter",
-            "Refused calls that were not written to the audit.",
+            "Refused calls that were not written to the audit log.",
             &plain(&self.audit_dropped),
         );
         text

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  TCP · Unix ─▶ serve ─▶ guard: request id, Host, Origin
-//!                           └─▶ dispatch: identity ─▶ access ─▶ body ─▶ Idempotency-Key ─▶ handler
-//!                                   │                                                       │
-//!                                   └──▶ audit ◀── failure: the one map from errors to JSON ◀┘
+//!                           └─▶ dispatch: authenticate ─▶ access ─▶ body ─▶ Idempotency-Key ─▶ handler
+//!                                   │                                                           │
+//!                                   └──▶ audit ◀── error: the one map from errors to JSON ◀─────┘
 //! ```
 //!
-//! **Invariant:** no handler decides who may call it, reads a body by itself or words an HTTP error. What
-//! changes something runs in a task of its own, so that a caller who hangs up leaves nothing half done.
+//! **Invariant:** no handler decides who may call it, reads a body by itself or builds an HTTP error. Calls that
+//! change something run in a task of their own, so that a caller that disconnects leaves nothing half done.
 
 mod activity;
 mod agent_versions;

@@ -1,4 +1,4 @@
-//! The way from a task to its model, where the agent needs one.
+//! Connects a task to its model, where the agent needs one.
 
 use super::{call::Call, error::CallError, task_agent::ChosenAgent};
 use crate::{
@@ -9,7 +9,8 @@ use crate::{
 use protocol::api::{ApiError, ApiErrorCode, TaskCreate};
 use std::collections::BTreeMap;
 
-/// The model that the task gets, and what is written down about that. None for an agent that has a way of its own.
+/// Grants a task its model: the connection, and the row to persist with the task. `None` for an agent that
+/// uses no model of hostd.
 pub async fn grant_model(
     call: &Call,
     create: &TaskCreate,
@@ -19,8 +20,10 @@ pub async fn grant_model(
     if choice.entry.dialects.is_empty() {
         return match create.budget {
             Some(_) => {
-                let message =
-                    format!("the agent {} uses no model of ours, so nothing is counted", choice.name);
+                let message = format!(
+                    "the agent {} uses no model of hostd, so a budget cannot be enforced",
+                    choice.name
+                );
                 Err(CallError::invalid("budget", message))
             }
             None => Ok(None),
@@ -35,7 +38,7 @@ pub async fn grant_model(
     let granted = call.api.fleet.models().grant(wish).await?;
     if !model_is_plain(&granted.model.name) {
         let message =
-            format!("no agent can be told the name {:?}: give the model an alias", granted.model.name);
+            format!("agents cannot take the model name {:?}: give the model an alias", granted.model.name);
         let error = ApiError::new(ApiErrorCode::NoModel, message);
         return Err(error.with(|detail| detail.field = Some("model".to_owned())).into());
     }
@@ -48,7 +51,7 @@ pub async fn grant_model(
     Ok(Some((connection, granted.row)))
 }
 
-/// Which models the tasks of this caller have, by what they speak.
+/// The models that tasks of this caller can use, by dialect.
 pub fn reachable_models(call: &Call) -> BTreeMap<Dialect, ModelAvailability> {
     let models = call.api.fleet.models();
     Dialect::ALL
@@ -57,13 +60,13 @@ pub fn reachable_models(call: &Call) -> BTreeMap<Dialect, ModelAvailability> {
         .collect()
 }
 
-/// What to type where no task has a model without naming it.
+/// Hint for agents without a default model.
 pub fn how_to_set_default() -> String {
     "no default model: name one with --model, or give a provider one with `slipway model add NAME --default MODEL`"
         .to_owned()
 }
 
-/// What to type to have a model that speaks it.
+/// Hint for agents without a provider of this dialect.
 pub fn how_to_add_provider(dialect: Dialect) -> String {
     let word = dialect.as_str();
     format!(

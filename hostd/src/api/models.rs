@@ -1,4 +1,4 @@
-//! Models: which there are for a caller, and who provides them. Keys come in, and never go out.
+//! Models available to a caller, and their providers. Keys are write-only.
 
 use super::{
     call::Call,
@@ -32,8 +32,8 @@ pub async fn put(call: Call) -> CallResult {
     Ok(ok(&view))
 }
 
-/// Asks a provider what it has, and sets the default where that was left open. What is doubtful comes back; only a
-/// refused key is an error.
+/// Lists the models of a provider, and sets the default where the spec has none. Returns a warning where the
+/// provider could not be verified; only a refused key is an error.
 async fn verify_provider(
     gateway: &Gateway,
     ProviderDraft { provider, models, default }: &ProviderDraft,
@@ -51,7 +51,7 @@ async fn verify_provider(
         }
     };
     let listed: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
-    // Where there is a list the default is on it, perhaps by its alias.
+    // Where models are listed, the default is one of them, perhaps by its alias.
     let alone = default.as_deref().filter(|_| listed.is_empty());
     let named: Vec<&str> = listed.iter().copied().chain(alone).collect();
     let warning = unlisted_models(&provider.name, &named, &offer);

@@ -1,8 +1,8 @@
-//! What a path is about: the thing that its last parameter names. Pure.
+//! Names the resource of a path for 404 errors: the one that its last parameter identifies. Pure.
 
 use protocol::api::{Missing, MissingKind};
 
-/// Returns the thing that a route is about, by its pattern and the values of its parameters.
+/// Returns the resource of a route, from its pattern and its parameters.
 pub fn missing_resource(pattern: &str, params: &[(String, String)]) -> Option<Missing> {
     let value = |name: &str| params.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str());
     let (name, id) = params.last()?;
@@ -55,14 +55,14 @@ mod tests {
         messages.sort();
         messages.dedup();
         insta::assert_snapshot!(messages.join("\n"), @r"
-        no budget of tenant `a-tenant`, or it is not yours to see
+        no budget of tenant `a-tenant`, or you may not see it
         no egress profile `a-name`
         no exec `a-exec` in sandbox `a-id`
         no image `a-name`
         no model provider `a-provider`
         no permission `a-permission` is asked for by task `a-task` in sandbox `a-id`
         no preview link `a-link` in sandbox `a-id`
-        no sandbox `a-id`, or it belongs to another owner
+        no sandbox `a-id`, or it belongs to another tenant
         no service `a-service` in sandbox `a-id`
         no task `a-task` in sandbox `a-id`
         no token `a-token`, or it belongs to another tenant

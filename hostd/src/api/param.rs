@@ -1,4 +1,4 @@
-//! Parameters of queries and headers: what each may be is said once, for the check and for the document.
+//! Query and header parameters: their constraints are defined once, for validation and for the document.
 
 use super::limits as api;
 use crate::{core::parse_duration_ms, limits};
@@ -8,7 +8,7 @@ use protocol::{
 };
 use serde_json::{Value, json};
 
-/// A parameter: its name, what it is for, and what it may be.
+/// A parameter: its name, description and constraints.
 #[derive(Debug, Clone, Copy)]
 pub struct Param {
     pub name: &'static str,
@@ -29,18 +29,18 @@ pub enum ParamKind {
         most_ms: u64,
     },
     OneOf(&'static [&'static str]),
-    /// The id of a sandbox, a token, a link. A malformed one is the id of nothing, which is no error of form.
+    /// The id of a sandbox, token or link. A malformed one is not found rather than invalid.
     Id,
-    /// The id that a page goes on after.
+    /// The id that a page continues after.
     PageId,
     /// The name of an exec or a task.
     Name,
     Label,
-    /// Text in a header.
+    /// The value of an `Idempotency-Key` header.
     Key,
-    /// Kinds of events, with commas between.
+    /// Comma-separated kinds of events.
     Kinds,
-    /// Any text of so many characters.
+    /// Any text of at most this many characters.
     Text {
         most_chars: usize,
     },
@@ -49,16 +49,16 @@ pub enum ParamKind {
 pub const ID_PATTERN: &str = "^[0-7][0-9a-hjkmnp-tv-zA-HJKMNP-TV-Z]{25}$";
 pub const NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 pub const LABEL_PATTERN: &str = "^[!-~]{1,128}$";
-/// The largest number that is taken anywhere: what the database can hold.
+/// The largest number accepted anywhere: the maximum of an SQLite integer.
 pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
 impl ParamKind {
-    /// Numbers of events, positions in output: from nothing to what can be kept.
+    /// Event numbers and positions in output.
     pub const POSITION: Self = Self::Number { least: 0, most: NUMBER_MAX };
     pub const LIMIT: Self = Self::Number { least: 1, most: limits::PAGE_MAX as u64 };
     pub const WAIT: Self = Self::Wait { most_ms: api::WAIT_MAX_MS };
 
-    /// What is wrong with a value, as what it must be.
+    /// Validates a value; the error says what it must be.
     pub fn check(self, text: &str) -> Result<(), String> {
         match self {
             Self::Flag => flag(text).map(drop),
@@ -125,7 +125,7 @@ pub fn wait_ms(text: &str, most_ms: u64) -> Result<u64, String> {
     if ms <= most_ms { Ok(ms) } else { Err(format!("must be at most {}s", most_ms / 1000)) }
 }
 
-/// A pattern for durations of at most so long, as `core::duration` reads them.
+/// A pattern for durations up to a maximum, as `core::duration` parses them.
 pub fn duration_pattern(most_ms: u64) -> String {
     let units = [('s', 1_000), ('m', 60_000), ('h', 3_600_000), ('d', 86_400_000)];
     let fits = units.into_iter().filter(|(_, unit_ms)| *unit_ms <= most_ms);
@@ -134,7 +134,7 @@ pub fn duration_pattern(most_ms: u64) -> String {
     format!("({})", parts.join("|"))
 }
 
-/// A pattern for the whole numbers from 1, without zeros in front.
+/// A pattern for the whole numbers from 1 to `most`, without leading zeros.
 fn up_to(most: u64) -> String {
     let digits = most.to_string();
     let mut parts = Vec::new();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_of_a_number_has_all_up_to_it() {
+    fn the_pattern_matches_all_numbers_up_to_the_maximum() {
         let table = [
             (1, "1"),
             (5, "[1-4]|5"),

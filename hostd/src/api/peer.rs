@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-/// Who is on the other end of a connection.
+/// The peer of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     Tcp {
         from: SocketAddr,
         local: SocketAddr,
     },
-    /// On the Unix socket, as the kernel says.
+    /// On the Unix socket; the kernel reports the uid.
     Unix {
         uid: u32,
     },

@@ -1,4 +1,4 @@
-//! What agents ask to be allowed, answered.
+//! Answers to permission requests of agents.
 
 use super::{
     call::Call,
@@ -11,7 +11,7 @@ use protocol::{Decision, PermissionAnswer};
 const ID_MAX_BYTES: usize = 128;
 pub const OPTION_MAX_BYTES: usize = 1 << 10;
 
-/// Passed on to whoever runs the task: only there is known what is asked.
+/// Relays the answer to runtimed: only it knows which permissions are pending.
 pub async fn answer(call: Call) -> CallResult {
     let answer: PermissionAnswer = call.json()?;
     if answer.decision == Decision::Ask {
@@ -26,7 +26,7 @@ pub async fn answer(call: Call) -> CallResult {
     if permission.len() > ID_MAX_BYTES || !permission.bytes().all(plain) || task.done_seq.is_some() {
         return Err(CallError::not_found());
     }
-    // Where its task runs, it runs: nobody is woken.
+    // A running task means a running sandbox: nothing to wake.
     let (_, control) = call.api.fleet.control(&task.sandbox).await?;
     let path = relay::runtimed_path(&["tasks", task.id.as_str(), "permissions", permission]);
     let body = serde_json::to_vec(&answer).map_err(|error| CallError::internal(&error))?;

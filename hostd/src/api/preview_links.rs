@@ -1,4 +1,4 @@
-//! Links to private previews. The pass of a link is in one answer only.
+//! Links to private previews. Only the response that creates a link contains its pass.
 
 use super::{
     call::Call,
@@ -44,7 +44,7 @@ pub async fn create(call: Call) -> CallResult {
         LinkMade::Gone => return Err(TransitionRefused::Destroyed.into()),
         LinkMade::TooMany => {
             let most = store::LINKS_OF_SANDBOX_MAX;
-            let message = format!("a sandbox has at most {most} links that are good; revoke some of them");
+            let message = format!("a sandbox has at most {most} valid links; revoke some of them");
             return Err(CallError::new(ApiErrorCode::TooMany, message));
         }
     }
@@ -53,8 +53,7 @@ pub async fn create(call: Call) -> CallResult {
 }
 
 fn preview(sandbox: SandboxId, port: u16) -> Result<Preview, CallError> {
-    let invalid =
-        || CallError::invalid("port", "must be a port of the sandbox that may be seen from outside");
+    let invalid = || CallError::invalid("port", "must be a port of the sandbox that previews may show");
     Preview::new(sandbox, &port.to_string()).ok_or_else(invalid)
 }
 

@@ -1,4 +1,4 @@
-//! The query of a request. Every part must be known to the route: a misspelt name is an error, not a
+//! The query of a request. Every parameter must be known to the route: a misspelt name is an error, not a
 //! default.
 
 use super::{
@@ -15,8 +15,7 @@ pub struct Query(Vec<(String, String)>);
 
 impl Query {
     pub fn parse(uri: &Uri, known: &[Param]) -> Result<Self, CallError> {
-        let invalid =
-            |_| CallError::invalid("query", "the query is not name=value pairs with & between them");
+        let invalid = |_| CallError::invalid("query", "must be name=value pairs separated by &");
         let Parsed(pairs) = Parsed::<Vec<(String, String)>>::try_from_uri(uri).map_err(invalid)?;
         for (at, (name, value)) in pairs.iter().enumerate() {
             if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
@@ -69,7 +68,7 @@ impl Query {
         self.text("wait").map_or(Ok(otherwise_ms), |text| param::wait_ms(text, most_ms).map_err(invalid))
     }
 
-    /// `workspace=keep|remove`, as whether to keep it.
+    /// Parses `workspace=keep|remove`: whether to keep the workspace.
     pub fn keeps_workspace(&self, otherwise: bool) -> Result<bool, CallError> {
         match self.text("workspace") {
             None => Ok(otherwise),
@@ -79,7 +78,7 @@ impl Query {
         }
     }
 
-    /// The named parameters as a query for runtimed; they are numbers and words only.
+    /// The named parameters as a query for runtimed; they contain only letters and digits.
     pub fn runtimed_query(&self, names: &[&str]) -> Result<String, CallError> {
         let mut query = String::new();
         for (name, value) in self.0.iter().filter(|(name, _)| names.contains(&name.as_str())) {
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_what_they_should_be() {
+    fn values_are_validated() {
         for (query, field) in [
             ("wait=11m", "wait"),
             ("wait=soon", "wait"),
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_on_cannot_become_another_query() {
+    fn parameters_for_runtimed_cannot_inject_others() {
         let passed = |query| parse(query).unwrap().runtimed_query(&["after", "follow"]).ok();
         assert_eq!(passed("follow=1&after=12&limit=3").as_deref(), Some("?follow=1&after=12"));
         assert_eq!(passed("after=1%26follow%3D1"), None);

@@ -1,5 +1,5 @@
-//! Which names the API answers to. A page in a browser can be made to send requests here under another
-//! name (DNS rebinding) or from another site: neither is let in, whatever token it carries.
+//! Checks Host and Origin. A page in a browser can be made to send requests here under another name (DNS
+//! rebinding) or from another site: both are refused, whatever token they carry.
 
 use super::{error::CallError, peer::Peer};
 use hyper::{
@@ -9,23 +9,22 @@ use hyper::{
 use protocol::api::ApiErrorCode;
 use std::net::{IpAddr, SocketAddr};
 
-/// Whether a request under this name and from this site may be looked at.
+/// Checks that the Host is served here and the Origin is the API's own.
 pub fn check(peer: Peer, headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), CallError> {
     let Peer::Tcp { local, .. } = peer else {
-        // Browsers do not speak on Unix sockets.
+        // Browsers do not connect to Unix sockets.
         return Ok(());
     };
     let host = single_header(headers, &HOST)?.or_else(|| uri.authority().map(|authority| authority.as_str()));
     let host = host.ok_or_else(|| forbidden("the request has no Host"))?;
     if !is_served_name(host, local, names) {
-        return Err(forbidden("this Host is not served here; add it to the names of the API"));
+        return Err(forbidden("this Host is not served here; add it to api_hosts"));
     }
-    match single_header(headers, &ORIGIN)? {
-        Some(origin) if !is_same_origin(origin, host, names) => {
-            Err(forbidden("requests of other sites are refused; this Origin is not the API's own"))
-        }
-        _ => Ok(()),
+    let origin = single_header(headers, &ORIGIN)?;
+    if origin.is_some_and(|origin| !is_same_origin(origin, host, names)) {
+        return Err(forbidden("cross-origin requests are refused; this Origin is not the API's own"));
     }
+    Ok(())
 }
 
 fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, CallError> {
@@ -35,7 +34,7 @@ fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option
         (Some(value), None) => {
             value.to_str().map(Some).map_err(|_| forbidden("Host and Origin must be visible ASCII"))
         }
-        (Some(_), Some(_)) => Err(forbidden("Host and Origin may be given once")),
+        (Some(_), Some(_)) => Err(forbidden("Host and Origin may be sent once")),
     }
 }
 
@@ -43,13 +42,13 @@ fn is_served_name(authority: &str, local: SocketAddr, names: &[String]) -> bool 
     let name = without_port(authority);
     let listed = names.iter().any(|known| known.eq_ignore_ascii_case(name));
     let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    // An address cannot be made to point elsewhere: loopback, or the one the connection came in on.
+    // An address cannot be rebound: loopback, or the one the connection came in on.
     let by_address =
         address.is_ok_and(|ip| ip.is_loopback() || ip.to_canonical() == local.ip().to_canonical());
     listed || by_address || name.eq_ignore_ascii_case("localhost")
 }
 
-/// The very site the request goes to (an app on another port of localhost is another site), or a
+/// The origin that the request goes to (an app on another port of localhost is another origin), or a
 /// configured name.
 fn is_same_origin(origin: &str, host: &str, names: &[String]) -> bool {
     let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));

@@ -1,5 +1,5 @@
-//! What is passed through between a caller and runtimed, byte for byte and as it comes: nothing is kept
-//! here, so a slow reader slows down only himself, and one who leaves takes the other end along.
+//! Relays bytes between a caller and runtimed as they come. Nothing is buffered, so a slow reader slows down
+//! only its own stream, and when one side disconnects the other one does too.
 
 use super::{
     call::Call,
@@ -29,16 +29,16 @@ use tokio::sync::oneshot;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Answers while PID 1 is well.
+/// Returns 200 while PID 1 is healthy.
 pub const HEALTH_PATH: &str = "/healthz";
 pub const CONTROL_TIMEOUT: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
 
-/// A path of runtimed. The parts are names whose types say that they are safe in one.
+/// A path of runtimed's API. The types of the parts guarantee that they are safe in a path.
 pub fn runtimed_path(parts: &[&str]) -> String {
     format!("/v1/{}", parts.join("/"))
 }
 
-/// The answer of runtimed to a `GET`, as it comes.
+/// Relays runtimed's response to a `GET`.
 pub async fn response(call: &Call, control: Control, path: &str) -> CallResult {
     let mut request = control::request(&Method::GET, path);
     for name in [ACCEPT.as_str(), LAST_EVENT_ID] {
@@ -58,8 +58,8 @@ pub async fn response(call: &Call, control: Control, path: &str) -> CallResult {
     Ok(response)
 }
 
-/// A stream from runtimed. Cut off, not ended, when hostd shuts down: its reader must not take what came
-/// until then for all there is.
+/// A body streamed from runtimed. Aborted, not ended, when hostd shuts down: its reader must not take partial
+/// output for all of it.
 struct ResponseRelay {
     incoming: Incoming,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -81,13 +81,13 @@ impl HttpBody for ResponseRelay {
     }
 }
 
-/// A `POST` to runtimed whose answer has no body.
+/// Sends a `POST` to runtimed whose response has no body.
 pub async fn post(control: &Control, path: &str, body: Bytes) -> Result<(), ControlError> {
     let request = control::request(&Method::POST, path).body(http_body_util::Full::new(body).boxed());
     control.stream(request.map_err(|error| malformed(&error))?, CONTROL_TIMEOUT).await.map(drop)
 }
 
-/// Streams the body of a request up to runtimed.
+/// Streams the body of a request to runtimed.
 pub async fn request_body(control: &Control, path: &str, body: Body) -> Result<(), CallError> {
     let (broken, cut) = oneshot::channel();
     let feed = RequestRelay { body: Mutex::new(body), broken: Some(broken) };
@@ -95,15 +95,15 @@ pub async fn request_body(control: &Control, path: &str, body: Body) -> Result<(
         control::request(&Method::POST, path).body(feed.boxed()).map_err(|error| malformed(&error))?;
     let within = Duration::from_millis(api::STDIN_MAX_MS);
     tokio::select! {
-        // Dropping the request closes its connection: runtimed sees a body that ended too early, and
-        // keeps the input open.
+        // Dropping the request closes its connection: runtimed sees a body that ended too early, and keeps
+        // the input open.
         done = control.stream(request, within) => Ok(done.map(drop)?),
         Ok(()) = cut => Err(super::request_body::malformed()),
     }
 }
 
-/// A body that cannot fail, because whoever reads it is told in another way. In a mutex that is never
-/// locked: that makes it `Sync`.
+/// The caller's body as one that cannot fail: an error is reported through `broken`. The mutex is never
+/// contended, it makes the body `Sync`.
 struct RequestRelay {
     body: Mutex<Body>,
     broken: Option<oneshot::Sender<()>>,
@@ -117,7 +117,7 @@ impl HttpBody for RequestRelay {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let body = self.body.get_mut().expect("nobody else has it");
+        let body = self.body.get_mut().expect("never locked");
         match ready!(Pin::new(body).poll_frame(cx)) {
             Some(Ok(frame)) => Poll::Ready(Some(Ok(frame))),
             None => Poll::Ready(None),

@@ -1,4 +1,4 @@
-//! Bodies of requests: read whole, within a size and a time, and parsed so that an error names its field.
+//! Reads request bodies within a size and a time limit, and parses them so that an error names its field.
 
 use super::{error::CallError, openapi::document};
 use crate::{
@@ -21,7 +21,7 @@ pub async fn read(body: Body) -> Result<Bytes, CallError> {
     }
     let whole = Limited::new(body, limits::BODY_MAX_BYTES).collect();
     match timeout(Duration::from_millis(limits::BODY_TIMEOUT_MS), whole).await {
-        Err(_) => Err(CallError::new(ApiErrorCode::TimedOut, "the body did not come in time")),
+        Err(_) => Err(CallError::new(ApiErrorCode::TimedOut, "the body was not received in time")),
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(malformed()),
@@ -38,7 +38,7 @@ fn too_large() -> CallError {
     CallError::new(ApiErrorCode::TooLarge, message)
 }
 
-/// JSON as a `T`. No body is an empty object.
+/// Parses JSON as a `T`. An empty body is an empty object.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CallError> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
     let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -75,14 +75,15 @@ fn between_ticks<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.split('`').next()
 }
 
-/// The body, if it is what the document says it is. The first field that is not is named, with what it may be.
+/// Checks the body against its schema. The error names the first field that does not match, and what it may
+/// be.
 pub fn check(bytes: Bytes, schema: Option<&Value>) -> Result<Bytes, CallError> {
     let Some(schema) = schema else { return Ok(bytes) };
     let mut value: Value = parse(&bytes)?;
     let rewritten = floats_to_integers(&mut value);
     json_schema::check(document(), schema, &value).map_err(|Mismatch { field, message, .. }| {
         if field.is_empty() {
-            CallError::new(ApiErrorCode::InvalidRequest, format!("the body is wrong: {message}"))
+            CallError::new(ApiErrorCode::InvalidRequest, format!("the body is invalid: {message}"))
         } else {
             CallError::invalid(field, message)
         }
@@ -94,14 +95,15 @@ pub fn check(bytes: Bytes, schema: Option<&Value>) -> Result<Bytes, CallError> {
     Ok(bytes.into())
 }
 
-/// Writes `1.0` as `1`, which is the same number to JSON Schema and none to serde. Whether there was any.
+/// Rewrites `1.0` as `1`: JSON Schema calls both an integer, serde only the latter. Returns whether any
+/// number was rewritten.
 fn floats_to_integers(value: &mut Value) -> bool {
-    /// Beyond this a float is not one whole number only.
+    /// Floats beyond this are not exact integers.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => {
             let whole = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT_MAX);
-            // Within what was just checked.
+            // Within the range just checked.
             #[allow(clippy::cast_possible_truncation)]
             whole.inspect(|float| *value = Value::from(*float as i64)).is_some()
         }

@@ -1,4 +1,4 @@
-//! What a row of the table of routes says.
+//! A row of the table of routes.
 
 use super::{
     call::Call,
@@ -16,16 +16,16 @@ use utoipa::ToSchema;
 type HandlerFuture = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 pub type Handler = Arc<dyn Fn(Call) -> HandlerFuture + Send + Sync>;
 
-/// Who may call.
+/// The access a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredAccess {
     /// No authentication.
     Anonymous,
     Read,
     Write,
-    /// The administrator of a tenant.
+    /// An admin of the tenant.
     Admin,
-    /// The administrator of the host.
+    /// The operator of the host.
     Operator,
 }
 
@@ -42,32 +42,32 @@ impl RequiredAccess {
 
     pub fn description(self) -> &'static str {
         match self {
-            Self::Anonymous => "anybody",
+            Self::Anonymous => "no token",
             Self::Read => "any token",
             Self::Write => "a token of scope run or admin",
             Self::Admin => "a token of scope admin",
-            Self::Operator => "the administrator of this host",
+            Self::Operator => "the operator of this host",
         }
     }
 }
 
-/// What is done with the body of a request.
+/// How the body of a request is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestBody {
     Empty,
     Json,
-    /// Handed on as it comes.
+    /// Handed to the handler as it comes.
     Stream,
 }
 
-/// What `Idempotency-Key` does.
+/// How `Idempotency-Key` is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idempotency {
-    /// Nothing: repeating the call does no harm.
+    /// Ignored: repeating the call does no harm.
     Inherent,
-    /// The first answer is kept and given again.
+    /// The first response is kept and replayed.
     ByKey,
-    /// It is refused: the answer is a secret that must not be kept.
+    /// Refused: the response contains a secret that must not be kept.
     KeyRejected,
 }
 
@@ -81,7 +81,7 @@ pub struct Route {
     /// Headers that the handler reads, for the document.
     pub headers: Vec<Param>,
     pub doc: RouteDoc,
-    /// Whether its errors have the shape of the older routes.
+    /// Whether its errors have the format of the older routes.
     pub older: bool,
     pub handler: Handler,
 }
@@ -119,8 +119,8 @@ impl Route {
         }
     }
 
-    /// A call that is written to the audit even when it succeeds. Input is not: the exec it goes to was,
-    /// and every key that is typed is a call.
+    /// Whether the call is audited even when it succeeds, and finishes when its caller disconnects. Standard
+    /// input is not audited: its exec was, and every keystroke is a call.
     pub fn mutates(&self) -> bool {
         (self.method != Method::GET || self.required == RequiredAccess::Write)
             && self.body != RequestBody::Stream
@@ -131,7 +131,7 @@ impl Route {
         self
     }
 
-    /// Its name in generated clients, and what it does.
+    /// Sets operation id and summary.
     pub fn operation(mut self, id: &'static str, summary: &'static str) -> Self {
         self.doc.id = id;
         self.doc.summary = summary;
@@ -178,7 +178,7 @@ impl Route {
         self.with_response(ResponseDoc { status, kind: "application/json", schema_fn: Some(page_of::<T>) })
     }
 
-    /// An answer that is no JSON document, or none at all.
+    /// A response that is not a JSON document, or has no body.
     pub fn returns_media(self, status: u16, kind: &'static str) -> Self {
         self.with_response(ResponseDoc { status, kind, schema_fn: None })
     }
@@ -188,7 +188,7 @@ impl Route {
         self.returns_media(200, "text/event-stream")
     }
 
-    /// Output or a log: as lines of JSON, as server-sent events or as bytes, by `Accept`.
+    /// Output or a log: as NDJSON, as server-sent events or as bytes, by `Accept`.
     pub fn returns_output(self) -> Self {
         self.returns_media(200, "application/x-ndjson")
             .returns_sse()

@@ -1,4 +1,4 @@
-//! Parameters that several routes have.
+//! Parameters shared by several routes.
 
 use super::param::{Param, ParamKind};
 use crate::limits;
@@ -8,108 +8,93 @@ const fn param(name: &'static str, about: &'static str, kind: ParamKind) -> Para
     Param { name, about, kind }
 }
 
-const LIMIT: Param = param("limit", "Entries of a page; 100 unless given", ParamKind::LIMIT);
-const AFTER: &str = "Go on after this: `next` of the page before";
+const LIMIT: Param = param("limit", "Entries of a page; default 100", ParamKind::LIMIT);
+const AFTER: &str = "Continue after this: `next` of the previous page";
 
-/// Pages of what has ids, names or numbers.
+/// Pages by id, name or number.
 pub const PAGE: &[Param] = &[param("after", AFTER, ParamKind::PageId), LIMIT];
 pub const PAGE_BY_NAME: &[Param] = &[param("after", AFTER, ParamKind::Name), LIMIT];
 pub const PAGE_BY_NUMBER: &[Param] = &[param("after", AFTER, ParamKind::POSITION), LIMIT];
 pub const PAGE_BY_ATTEMPT: &[Param] =
     &[param("after", AFTER, ParamKind::Number { least: 0, most: u32::MAX as u64 }), LIMIT];
 
-pub const WAIT: &[Param] = &[param(
-    "wait",
-    "How long to wait for the settled state: 30s, 5m, or 0; 60s unless given",
-    ParamKind::WAIT,
-)];
+pub const WAIT: &[Param] =
+    &[param("wait", "How long to wait for the settled state: 30s, 5m, or 0; default 60s", ParamKind::WAIT)];
 pub const WAIT_FOR_EXEC: &[Param] = &[param(
     "wait",
-    "How long to wait for its end: 30s, 5m, or 0",
+    "How long to wait for the exit: 30s, 5m, or 0",
     ParamKind::Wait { most_ms: limits::EXEC_WAIT_MAX_MS },
 )];
 pub const WAKE: &[Param] =
-    &[param("wake", "false or 0: do not wake a sandbox that sleeps, answer not_running", ParamKind::Flag)];
-pub const FOLLOW: &[Param] = &[param("follow", "true or 1: go on with what comes", ParamKind::Flag)];
+    &[param("wake", "false or 0: do not wake a sleeping sandbox, respond with not_running", ParamKind::Flag)];
+pub const FOLLOW: &[Param] = &[param("follow", "true or 1: follow new output", ParamKind::Flag)];
 pub const WORKSPACE: &[Param] =
-    &[param("workspace", "What becomes of its files", ParamKind::OneOf(&["keep", "remove"]))];
+    &[param("workspace", "Whether the files are kept", ParamKind::OneOf(&["keep", "remove"]))];
 
 pub const EVENTS: &[Param] = &[
-    param(
-        "since",
-        "Go on after the event with this number; `Last-Event-ID` does the same",
-        ParamKind::POSITION,
-    ),
-    param("after", "The same as `since`: `next` of the page before", ParamKind::POSITION),
+    param("since", "Continue after the event with this number, as `Last-Event-ID` does", ParamKind::POSITION),
+    param("after", "The same as `since`: `next` of the previous page", ParamKind::POSITION),
     LIMIT,
     param(
         "follow",
-        "true or 1: as server-sent events that go on with what comes; false or 0: a page",
+        "true or 1: server-sent events that follow new events; false or 0: a page",
         ParamKind::Flag,
     ),
-    param(
-        "kind",
-        "Only kinds that begin with one of these, at most 32, with commas between",
-        ParamKind::Kinds,
-    ),
+    param("kind", "Only kinds with one of these prefixes, at most 32, separated by commas", ParamKind::Kinds),
 ];
 pub const LAST_EVENT_ID: &[Param] = &[param(
     "Last-Event-ID",
-    "Go on after the event with this number; counts before `since`",
+    "Continue after the event with this number; takes precedence over `since`",
     ParamKind::POSITION,
 )];
 pub const EVENTS_OF: &[Param] = &[
-    param("sandbox", "Only of this sandbox", ParamKind::Id),
-    param("task", "Only what this task of the sandbox tells", ParamKind::Name),
+    param("sandbox", "Only events of this sandbox", ParamKind::Id),
+    param("task", "Only events of this task of the sandbox", ParamKind::Name),
 ];
 
-/// One of `after`, `tail` and `last`.
+/// `after`, `tail` and `last` exclude each other.
 pub const READ: &[Param] = &[
-    param("after", "From this position: the `cursor` of the last chunk seen", ParamKind::POSITION),
+    param("after", "Start at this position: the `cursor` of the last chunk seen", ParamKind::POSITION),
     param(
         "tail",
-        "From so many lines before the end",
+        "Start this many lines before the end",
         ParamKind::Number { least: 0, most: shared::TAIL_MAX_LINES as u64 },
     ),
-    param("last", "From so many bytes before the end", ParamKind::POSITION),
-    param("stream", "One of the two only", ParamKind::OneOf(&["stdout", "stderr"])),
+    param("last", "Start this many bytes before the end", ParamKind::POSITION),
+    param("stream", "Only this stream", ParamKind::OneOf(&["stdout", "stderr"])),
 ];
-/// Parameters of output and logs that runtimed understands.
+/// Parameters of output and logs that are passed to runtimed.
 pub const RUNTIMED_READ_PARAMS: &[&str] = &["after", "tail", "last", "stream", "follow"];
 
 pub const STDIN: &[Param] = &[
-    param(
-        "at",
-        "Bytes sent before, each time with `at`: what is sent again is read once",
-        ParamKind::POSITION,
-    ),
+    param("at", "Bytes sent before, always with `at`: bytes sent again are read once", ParamKind::POSITION),
     param("eof", "true or 1: close the input afterwards", ParamKind::Flag),
 ];
 pub const TERMINAL: &[Param] = &[
     param(
         "replay",
-        "Bytes shown before what follows; 65536 unless given",
+        "Bytes of earlier output sent first; default 65536",
         ParamKind::Number { least: 0, most: 1 << 20 },
     ),
-    param("after", "From this position on, instead of `replay`", ParamKind::POSITION),
-    param("skip", "false or 0: show all, also to a viewer who is far behind", ParamKind::Flag),
+    param("after", "Start at this position, instead of `replay`", ParamKind::POSITION),
+    param("skip", "false or 0: send all output, also to a viewer that is far behind", ParamKind::Flag),
 ];
 
 pub const SANDBOXES: &[Param] = &[
     param(
         "status",
-        "Only those with this status",
+        "Only sandboxes with this status",
         ParamKind::OneOf(&["creating", "running", "paused", "stopped", "error", "destroyed"]),
     ),
-    param("project", "Only those of this project", ParamKind::Label),
-    param("all", "true or 1: destroyed ones too", ParamKind::Flag),
+    param("project", "Only sandboxes of this project", ParamKind::Label),
+    param("all", "true or 1: include destroyed sandboxes", ParamKind::Flag),
     param(
         "listening",
-        "true or 1: with the ports that something listens on, where that is known within a second",
+        "true or 1: include listening ports, where they are known within a second",
         ParamKind::Flag,
     ),
 ];
 pub const AGENTS_OF: &[Param] =
-    &[param("sandbox", "Look in this sandbox, and ask the agents there for their versions", ParamKind::Id)];
+    &[param("sandbox", "Check this sandbox, and query the versions of its agents", ParamKind::Id)];
 pub const TENANT: &[Param] =
-    &[param("tenant", "That of this tenant; that of everybody unless given", ParamKind::Label)];
+    &[param("tenant", "The provider of this tenant; by default the one of all tenants", ParamKind::Label)];

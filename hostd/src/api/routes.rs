@@ -1,4 +1,4 @@
-//! The table: every route of the API, who may call it, what it takes and gives.
+//! The table: every route of the API with its required access, request and responses.
 
 use super::{
     activity, agents, audit, budgets, drivers, egress, ensure, events, execs, host, images, inspect,
@@ -49,16 +49,19 @@ pub fn all() -> Vec<Route> {
 fn health() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/healthz", Anonymous, host::healthz)
-            .operation("getHealth", "hostd answers")
+            .operation("getHealth", "Liveness of hostd")
             .returns::<host::HostHealth>(200),
         Route::new(Method::GET, "/readyz", Anonymous, host::readyz)
-            .operation("getReadiness", "The store answers, and the driver of new sandboxes is well")
+            .operation(
+                "getReadiness",
+                "Readiness: the store responds, the default driver is healthy, and the disk has room",
+            )
             .returns::<host::HostHealth>(200),
         Route::new(Method::GET, "/openapi.json", Anonymous, host::openapi)
             .operation("getOpenapi", "This document")
             .returns_media(200, "application/json"),
         Route::new(Method::GET, "/metrics", Operator, host::metrics)
-            .operation("getMetrics", "Numbers for Prometheus")
+            .operation("getMetrics", "Metrics in the text format of Prometheus")
             .returns_media(200, "text/plain"),
     ]
 }
@@ -72,26 +75,29 @@ fn sandbox() -> Vec<Route> {
             .idempotent_by_key()
             .returns::<SandboxView>(201),
         Route::new(Method::POST, "/v1/sandboxes/ensure", Write, ensure::ensure)
-            .operation("ensureSandbox", "The sandbox of a scope, awake and healthy; made if there is none")
+            .operation(
+                "ensureSandbox",
+                "Return the sandbox of a scope, awake and healthy; create it if there is none",
+            )
             .query(WAIT)
             .json_body::<SandboxSpec>()
             .idempotent_by_key()
             .returns::<EnsureAnswer>(200)
             .returns::<EnsureAnswer>(201),
         Route::new(Method::GET, "/v1/sandboxes", Read, sandboxes::list)
-            .operation("listSandboxes", "Sandboxes, newest first")
+            .operation("listSandboxes", "List sandboxes, newest first")
             .query(PAGE)
             .query(SANDBOXES)
             .returns_page::<SandboxView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}", Read, sandboxes::get)
-            .operation("getSandbox", "One sandbox, destroyed or not")
+            .operation("getSandbox", "Get a sandbox, destroyed or not")
             .returns::<SandboxView>(200),
         Route::new(Method::PATCH, "/v1/sandboxes/{id}", Write, sandboxes::patch)
-            .operation("updateSandbox", "Change its name or metadata")
+            .operation("updateSandbox", "Change the name or metadata of a sandbox")
             .json_body::<sandboxes::SandboxChange>()
             .returns::<SandboxView>(200),
         Route::new(Method::DELETE, "/v1/sandboxes/{id}", Write, sandboxes::delete)
-            .operation("deleteSandbox", "Destroy it; its files too, unless they are to be kept")
+            .operation("deleteSandbox", "Destroy a sandbox and, unless `workspace=keep`, its files")
             .query(WAIT)
             .query(WORKSPACE)
             .returns::<SandboxView>(200)
@@ -102,20 +108,20 @@ fn sandbox() -> Vec<Route> {
 fn lifecycle_verbs() -> Vec<Route> {
     let settles = |route: Route| route.query(WAIT).returns::<SandboxView>(200).returns::<SandboxView>(202);
     vec![
-        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/start", Write, lifecycle::start).operation("startSandbox", "Start it")),
-        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/stop", Write, lifecycle::stop).operation("stopSandbox", "Stop it; files stay")),
-        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/pause", Write, lifecycle::pause).operation("pauseSandbox", "Freeze it")),
-        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/resume", Write, lifecycle::resume).operation("resumeSandbox", "Thaw it")),
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/start", Write, lifecycle::start).operation("startSandbox", "Start a sandbox")),
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/stop", Write, lifecycle::stop).operation("stopSandbox", "Stop a sandbox; its files are kept")),
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/pause", Write, lifecycle::pause).operation("pauseSandbox", "Freeze a sandbox")),
+        settles(Route::new(Method::POST, "/v1/sandboxes/{id}/resume", Write, lifecycle::resume).operation("resumeSandbox", "Thaw a sandbox")),
         settles(
             Route::new(Method::POST, "/v1/sandboxes/{id}/recreate", Write, lifecycle::recreate)
-                .operation("recreateSandbox", "Stop it and bring it up again as it was made; its files stay unless they are to be removed")
+                .operation("recreateSandbox", "Stop a sandbox and launch it again from its spec; its files are kept unless `workspace=remove`")
                 .query(WORKSPACE),
         ),
         Route::new(Method::POST, "/v1/sandboxes/{id}/keepalive", Write, lifecycle::keepalive)
-            .operation("keepSandboxAlive", "Counts as activity: it sleeps later")
+            .operation("keepSandboxAlive", "Count as activity, so that the sandbox sleeps later")
             .returns::<SandboxView>(200),
         Route::new(Method::PATCH, "/v1/sandboxes/{id}/ttl", Write, lifecycle::ttl)
-            .operation("setSandboxTtl", "How long it may exist from now on")
+            .operation("setSandboxTtl", "Set the remaining lifetime of a sandbox")
             .json_body::<TtlChange>()
             .returns::<SandboxView>(200),
     ]
@@ -124,26 +130,26 @@ fn lifecycle_verbs() -> Vec<Route> {
 fn inspection() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/sandboxes/{id}/activity", Read, activity::activity)
-            .operation("getSandboxActivity", "Why it is awake, and when it will sleep")
+            .operation("getSandboxActivity", "Why a sandbox is awake, and when it will sleep")
             .returns::<ActivityView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/attempts", Read, inspect::attempts)
-            .operation("listAttempts", "Tries to bring it up, newest first")
+            .operation("listAttempts", "List attempts to launch a sandbox, newest first")
             .query(PAGE_BY_ATTEMPT)
             .returns_page::<AttemptView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/events", Read, events::of_sandbox)
             .operation(
                 "listSandboxEvents",
-                "Its events, oldest first; server-sent events by `Accept: text/event-stream`",
+                "List events of a sandbox, oldest first; server-sent events by `Accept: text/event-stream`",
             )
             .query(EVENTS)
             .headers(LAST_EVENT_ID)
             .returns_page::<EventView>(200)
             .returns_sse(),
         Route::new(Method::GET, "/v1/sandboxes/{id}/ports", Read, inspect::ports)
-            .operation("listPorts", "What listens in it, and where browsers see it")
+            .operation("listPorts", "List listening ports of a sandbox, with their preview URLs")
             .returns_page::<PortView>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/stats", Read, inspect::stats)
-            .operation("getSandboxStats", "Memory, CPU and processes")
+            .operation("getSandboxStats", "Memory, CPU and process usage of a sandbox")
             .returns::<StatsView>(200),
     ]
 }
@@ -151,40 +157,40 @@ fn inspection() -> Vec<Route> {
 fn task() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/v1/sandboxes/{id}/tasks", Write, tasks::create)
-            .operation("createTask", "Give it a task; a sandbox that sleeps is woken for it")
+            .operation("createTask", "Create a task; a sleeping sandbox is woken for it")
             .json_body::<TaskCreate>()
             .idempotent_by_key()
             .returns::<TaskAnswer>(202),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks", Read, tasks::list)
-            .operation("listTasks", "Its tasks, newest first; without their results")
+            .operation("listTasks", "List tasks of a sandbox, newest first, without their results")
             .query(PAGE_BY_NAME)
             .returns_page::<TaskAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}", Read, tasks::get)
-            .operation("getTask", "One task, with its result when it is done; also of a destroyed sandbox")
+            .operation("getTask", "Get a task, with its result when it is done; also of a destroyed sandbox")
             .returns::<TaskAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/events", Read, events::of_task)
-            .operation("listTaskEvents", "What happens in it, as server-sent events that end after `done`; a page with `Accept: application/json`. 204: `Last-Event-ID` has seen it all")
+            .operation("listTaskEvents", "Events of a task, as server-sent events that end after `done`; a page with `Accept: application/json`. 204: no event after `Last-Event-ID` will come")
             .query(EVENTS)
             .headers(LAST_EVENT_ID)
             .returns_page::<TaskEventView>(200)
             .returns_sse()
             .returns_media(204, ""),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/log", Read, tasks::log)
-            .operation("readTaskLog", "What its agent printed, byte for byte, as the output of an exec is read; the end of it where it is a lot. Not of the agent `command`, whose lines are events")
+            .operation("readTaskLog", "Raw output of a task's agent, read as the output of an exec; only its end where there is much. Not of the agent `command`, whose lines are events")
             .query(READ)
             .query(FOLLOW)
             .query(WAKE)
             .returns_output(),
         Route::new(Method::POST, "/v1/sandboxes/{id}/tasks/{task}/cancel", Write, tasks::cancel)
-            .operation("cancelTask", "End it, in whatever phase; 200 when it has ended")
+            .operation("cancelTask", "Cancel a task in any phase; 200 when it has ended")
             .returns::<TaskAnswer>(200)
             .returns::<TaskAnswer>(202),
         Route::new(Method::POST, "/v1/sandboxes/{id}/warm", Write, warm_agents::create)
-            .operation("warmAgent", "Start an agent before there is a task for it; the next task that asks for the same gets it. Asked for again while it is there, nothing is started: the answer says whether it is ready")
+            .operation("warmAgent", "Start an agent before there is a task for it; the next task with the same spec adopts it. Repeated while the agent waits, the call starts nothing and reports whether it is ready")
             .json_body::<WarmCreate>()
             .returns::<WarmAnswer>(202),
         Route::new(Method::GET, "/v1/sandboxes/{id}/warm", Read, warm_agents::get)
-            .operation("getWarmAgent", "The agent that was started in advance, and whether it is ready; not found once it has a task or has ended")
+            .operation("getWarmAgent", "Get the warm agent, and whether it is ready; not found once it has a task or has ended")
             .query(WAKE)
             .returns::<WarmAnswer>(200),
         Route::new(
@@ -193,7 +199,7 @@ fn task() -> Vec<Route> {
             Write,
             permissions::answer,
         )
-        .operation("answerPermission", "Allow or deny what its agent asked for; not_running when that was decided already")
+        .operation("answerPermission", "Allow or deny a permission that an agent asked for; not_running when it was decided already")
         .json_body::<PermissionAnswer>()
         .returns_media(204, ""),
     ]
@@ -202,48 +208,51 @@ fn task() -> Vec<Route> {
 fn exec() -> Vec<Route> {
     vec![
         Route::new(Method::POST, "/v1/sandboxes/{id}/execs", Write, execs::create)
-            .operation("createExec", "Run a command; a command that fails is still 200")
+            .operation("createExec", "Run a command; a failing command is still 200")
             .query(WAKE)
             .json_body::<ExecCreate>()
             .idempotent_by_key()
             .returns::<ExecAnswer>(200)
             .returns::<ExecAnswer>(202),
         Route::new(Method::GET, "/v1/sandboxes/{id}/execs", Read, execs::list)
-            .operation("listExecs", "Execs, newest first")
+            .operation("listExecs", "List execs, newest first")
             .query(PAGE_BY_NAME)
             .returns_page::<ExecAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/execs/{exec}", Read, execs::get)
-            .operation("getExec", "One exec; with `wait`, its end and output")
+            .operation("getExec", "Get an exec; with `wait`, its exit and output")
             .query(WAIT_FOR_EXEC)
             .returns::<ExecAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/execs/{exec}/output", Read, execs::output)
             .operation(
                 "readExecOutput",
-                "Its output as NDJSON, as server-sent events or as bytes, by `Accept`",
+                "Output of an exec as NDJSON, as server-sent events or as bytes, by `Accept`",
             )
             .query(READ)
             .query(FOLLOW)
             .query(WAKE)
             .returns_output(),
         Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/stdin", Write, execs::stdin)
-            .operation("writeExecStdin", "The body is its input, as fast as it reads")
+            .operation(
+                "writeExecStdin",
+                "Write the body to the standard input of an exec, as fast as the exec reads",
+            )
             .query(STDIN)
             .streamed_body()
             .returns_media(204, ""),
         Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/signal", Write, execs::signal)
-            .operation("signalExec", "Send a signal")
+            .operation("signalExec", "Send a signal to an exec")
             .json_body::<SignalRequest>()
             .returns_media(204, ""),
         Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/cancel", Write, execs::cancel)
-            .operation("cancelExec", "End it and everything it started")
+            .operation("cancelExec", "End an exec and all processes it started")
             .json_body::<CancelRequest>()
             .returns_media(204, ""),
         Route::new(Method::POST, "/v1/sandboxes/{id}/execs/{exec}/resize", Write, execs::resize)
-            .operation("resizeTerminal", "Change the size of its terminal")
+            .operation("resizeTerminal", "Change the size of an exec's terminal")
             .json_body::<TtySize>()
             .returns_media(204, ""),
         Route::new(Method::GET, "/v1/sandboxes/{id}/terminals/{exec}", Write, terminals::attach)
-            .operation("attachTerminal", "Look at and type into a terminal, as a WebSocket")
+            .operation("attachTerminal", "Attach to a terminal as a WebSocket")
             .query(WAKE)
             .query(TERMINAL)
             .returns_media(101, ""),
@@ -254,11 +263,11 @@ fn service() -> Vec<Route> {
     let drives = |route: Route, id, says| route.operation(id, says).query(WAKE).returns::<ServiceView>(200);
     vec![
         Route::new(Method::GET, "/v1/sandboxes/{id}/services", Read, services::list)
-            .operation("listServices", "Services and how they are")
+            .operation("listServices", "List services and their states")
             .query(WAKE)
             .returns_page::<ServiceView>(200),
         Route::new(Method::PUT, "/v1/sandboxes/{id}/services", Write, services::put)
-            .operation("replaceServices", "The whole set of services that come from the API")
+            .operation("replaceServices", "Replace all services that come from the API")
             .query(WAKE)
             .json_body::<ServicesRequest>()
             .returns_page::<ServiceView>(200),
@@ -283,7 +292,7 @@ fn service() -> Vec<Route> {
             "Restart a service",
         ),
         Route::new(Method::GET, "/v1/sandboxes/{id}/services/{service}/logs", Read, services::logs)
-            .operation("readServiceLog", "Its log, in the formats of output")
+            .operation("readServiceLog", "Log of a service, in the formats of exec output")
             .query(READ)
             .query(FOLLOW)
             .query(WAKE)
@@ -296,17 +305,20 @@ fn preview_link() -> Vec<Route> {
         Route::new(Method::POST, "/v1/sandboxes/{id}/preview-links", Write, preview_links::create)
             .operation(
                 "createPreviewLink",
-                "Make a link to a private preview; the only answer that shows its pass",
+                "Create a link to a private preview; the only response that contains its pass",
             )
             .json_body::<PreviewLinkCreate>()
             .rejects_idempotency_key()
             .returns::<PreviewLinkCreated>(201),
         Route::new(Method::GET, "/v1/sandboxes/{id}/preview-links", Read, preview_links::list)
-            .operation("listPreviewLinks", "Links to its previews, newest first; without their passes")
+            .operation(
+                "listPreviewLinks",
+                "List links to previews of a sandbox, newest first, without their passes",
+            )
             .query(PAGE)
             .returns_page::<PreviewLinkView>(200),
         Route::new(Method::DELETE, "/v1/sandboxes/{id}/preview-links/{link}", Write, preview_links::revoke)
-            .operation("revokePreviewLink", "Revoke a link, at once, and the cookies that came of it")
+            .operation("revokePreviewLink", "Revoke a link and the cookies issued for it, at once")
             .returns_media(204, ""),
     ]
 }
@@ -314,24 +326,24 @@ fn preview_link() -> Vec<Route> {
 fn egress_rules() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/sandboxes/{id}/egress", Read, egress::get)
-            .operation("getEgress", "What its proxy lets through, and how much went through it")
+            .operation("getEgress", "Get the egress rules of a sandbox, and how much traffic it used")
             .returns::<EgressView>(200),
         Route::new(Method::PUT, "/v1/sandboxes/{id}/egress", Write, egress::put)
-            .operation("replaceEgress", "Its rules, all at once; what is open and now denied ends")
+            .operation("replaceEgress", "Replace the egress rules of a sandbox; open connections that are now denied end")
             .json_body::<EgressRules>()
             .returns::<EgressView>(200),
         Route::new(Method::GET, "/v1/egress-profiles", Admin, egress::profile_list)
-            .operation("listEgressProfiles", "Named sets of rules; `default` is in force for every sandbox")
+            .operation("listEgressProfiles", "List egress profiles; `default` applies to every sandbox")
             .returns_page::<EgressProfileView>(200),
         Route::new(Method::GET, "/v1/egress-profiles/{name}", Admin, egress::profile_get)
-            .operation("getEgressProfile", "One set of rules")
+            .operation("getEgressProfile", "Get an egress profile")
             .returns::<EgressProfileView>(200),
         Route::new(Method::PUT, "/v1/egress-profiles/{name}", Operator, egress::profile_put)
-            .operation("putEgressProfile", "Write a set of rules, for all sandboxes that name it, at once")
+            .operation("putEgressProfile", "Write an egress profile; applies at once to all sandboxes that name it")
             .json_body::<EgressProfile>()
             .returns::<EgressProfileView>(200),
         Route::new(Method::DELETE, "/v1/egress-profiles/{name}", Operator, egress::profile_delete)
-            .operation("deleteEgressProfile", "Remove a set of rules: sandboxes that name it reach nothing; `default` is again as it was at first")
+            .operation("deleteEgressProfile", "Remove an egress profile: sandboxes that name it reach nothing; `default` returns to its initial rules")
             .returns_media(204, ""),
     ]
 }
@@ -340,7 +352,7 @@ fn tenant() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/events", Read, events::all)
             .operation(
-                "listEvents", "All events the caller may see, as server-sent events; a page by `Accept: application/json`",
+                "listEvents", "All events visible to the caller, as server-sent events; a page by `Accept: application/json`",
             )
             .query(EVENTS)
             .headers(LAST_EVENT_ID)
@@ -349,26 +361,26 @@ fn tenant() -> Vec<Route> {
             .returns_sse()
             .returns_media(204, ""),
         Route::new(Method::POST, "/v1/tokens", Admin, tokens::create)
-            .operation("createToken", "Make a token; the only answer that shows it")
+            .operation("createToken", "Create a token; the only response that contains it")
             .json_body::<TokenCreate>()
             .rejects_idempotency_key()
             .returns::<TokenCreated>(201),
         Route::new(Method::GET, "/v1/tokens", Admin, tokens::list)
-            .operation("listTokens", "Tokens, newest first")
+            .operation("listTokens", "List tokens, newest first")
             .query(PAGE)
             .returns_page::<TokenView>(200),
         Route::new(Method::DELETE, "/v1/tokens/{token}", Admin, tokens::revoke)
             .operation("revokeToken", "Revoke a token, at once")
             .returns_media(204, ""),
         Route::new(Method::GET, "/v1/audit", Admin, audit::list)
-            .operation("listAudit", "Calls that changed something or were refused, newest first")
+            .operation("listAudit", "List calls that changed something or were refused, newest first")
             .query(PAGE_BY_NUMBER)
             .returns_page::<audit::AuditView>(200),
         Route::new(Method::GET, "/v1/drivers", Read, drivers::list)
-            .operation("listDrivers", "What runs sandboxes here, what could and what is missing for it; names that are not supported, and why")
+            .operation("listDrivers", "List drivers: usable ones, unusable ones with what they lack, and unsupported names with the reason")
             .returns_page::<DriverView>(200),
         Route::new(Method::GET, "/v1/agents", Read, agents::list)
-            .operation("listAgents", "Who can do tasks, the default first: installed here or in a sandbox, connected to a model")
+            .operation("listAgents", "List agents, the default first: whether they are installed, on the host or in a sandbox, and connected to a model")
             .query(AGENTS_OF)
             .query(WAKE)
             .returns_page::<AgentView>(200),
@@ -378,34 +390,31 @@ fn tenant() -> Vec<Route> {
 fn model() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/models", Read, models::list)
-            .operation("listModels", "The models that tasks of the caller may use")
+            .operation("listModels", "List models that tasks of the caller may use")
             .returns_page::<ModelView>(200),
         Route::new(Method::PUT, "/v1/model-providers/{provider}", Operator, models::put)
-            .operation(
-                "putModelProvider",
-                "Add a provider of models, or put another in its place; its key is never shown",
-            )
+            .operation("putModelProvider", "Add or replace a model provider; its key is never returned")
             .json_body::<ProviderSpec>()
             .returns::<ProviderView>(200),
         Route::new(Method::GET, "/v1/model-providers", Admin, models::providers)
-            .operation("listModelProviders", "Providers of models")
+            .operation("listModelProviders", "List model providers")
             .returns_page::<ProviderView>(200),
         Route::new(Method::DELETE, "/v1/model-providers/{provider}", Operator, models::remove)
-            .operation("deleteModelProvider", "Remove a provider of models, at once")
+            .operation("deleteModelProvider", "Remove a model provider, at once")
             .query(TENANT)
             .returns_media(204, ""),
         Route::new(Method::PUT, "/v1/budgets/{tenant}", Operator, budgets::put)
-            .operation("putBudget", "Bound what all tasks of a tenant may use of models")
+            .operation("putBudget", "Set the model budget of all tasks of a tenant")
             .json_body::<BudgetSpec>()
             .returns::<BudgetView>(200),
         Route::new(Method::GET, "/v1/budgets", Admin, budgets::list)
-            .operation("listBudgets", "Budgets, and what is used of them")
+            .operation("listBudgets", "List budgets and their use")
             .returns_page::<BudgetView>(200),
         Route::new(Method::GET, "/v1/budgets/{tenant}", Admin, budgets::get)
-            .operation("getBudget", "The budget of a tenant, and what is used of it")
+            .operation("getBudget", "Get the budget of a tenant and its use")
             .returns::<BudgetView>(200),
         Route::new(Method::DELETE, "/v1/budgets/{tenant}", Operator, budgets::remove)
-            .operation("deleteBudget", "Remove the bounds of a tenant")
+            .operation("deleteBudget", "Remove the budget of a tenant")
             .returns_media(204, ""),
     ]
 }
@@ -413,16 +422,16 @@ fn model() -> Vec<Route> {
 fn operator() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/v1/host", Operator, host::host)
-            .operation("getHost", "What this host is and has")
+            .operation("getHost", "Version, drivers and resources of this host")
             .returns::<HostView>(200),
         Route::new(Method::GET, "/v1/host/stale", Operator, drivers::stale)
             .operation(
                 "listStaleResources",
-                "What drivers find that carries our marks and is not ours: it is never touched",
+                "List resources that carry labels of hostd but fail verification: they are never touched",
             )
             .returns::<StaleList>(200),
         Route::new(Method::GET, "/v1/images", Operator, images::list)
-            .operation("listImages", "Imported images")
+            .operation("listImages", "List imported images")
             .returns_page::<Image>(200),
         Route::new(Method::POST, "/v1/images", Operator, images::import)
             .operation("importImage", "Import an image from a path of the host")
@@ -430,7 +439,7 @@ fn operator() -> Vec<Route> {
             .idempotent_by_key()
             .returns::<Image>(201),
         Route::new(Method::DELETE, "/v1/images/{name}", Operator, images::remove)
-            .operation("deleteImage", "Remove an image that no sandbox is made of")
+            .operation("deleteImage", "Remove an image that no sandbox uses")
             .returns_media(204, ""),
     ]
 }

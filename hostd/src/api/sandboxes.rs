@@ -32,7 +32,7 @@ pub async fn create(call: Call) -> CallResult {
     let new = new_sandbox(&call, &call.json()?, id)?;
     let wait_ms = call.query.wait_ms()?;
     let record = match call.api.fleet.create(new).await {
-        // Made by the same call, before hostd died.
+        // Created by the same call before hostd crashed.
         Err(FleetError::Store(StoreError::Exists)) if call.claimed_ms.is_some() => {
             call.api.fleet.record(&id).await?
         }
@@ -50,8 +50,8 @@ pub fn generate_id() -> Result<SandboxId, CallError> {
     new_id().parse().map_err(|error| CallError::internal(&error))
 }
 
-/// With an `Idempotency-Key` the same until the call is answered: a repetition after hostd died finds what
-/// the first one made.
+/// The id of a sandbox created with an `Idempotency-Key`: the same until the call got its response, so that a
+/// repetition after a crash finds the sandbox of the first call.
 fn claimed_id(call: &Call) -> Option<SandboxId> {
     let (since_ms, key) = (call.claimed_ms?, call.headers.get(idempotency::HEADER)?);
     let mut hash = Sha256::new();
@@ -66,7 +66,7 @@ fn claimed_id(call: &Call) -> Option<SandboxId> {
     ulid::Ulid::from_parts(since_ms, random).to_string().parse().ok()
 }
 
-/// What a spec of this caller means on this host.
+/// Resolves a spec of this caller on this host.
 pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSandbox, CallError> {
     let fleet = &call.api.fleet;
     let (blueprint, environment) = blueprint(spec, fleet.defaults())?;
@@ -92,7 +92,7 @@ fn owner(caller: &Identity, spec: &SandboxSpec) -> Result<Owner, CallError> {
         [("tenant", &spec.tenant, &caller.tenant), ("principal", &spec.principal, &caller.principal)]
     {
         if named.as_deref().is_some_and(|named| named != own.as_str()) {
-            return Err(forbidden(field, "a sandbox belongs to whoever creates it; leave this out"));
+            return Err(forbidden(field, "a sandbox belongs to its creator; leave this out"));
         }
     }
     let project = Label::parse(spec.project.as_deref().unwrap_or(PROJECT));
@@ -100,7 +100,7 @@ fn owner(caller: &Identity, spec: &SandboxSpec) -> Result<Owner, CallError> {
     Ok(Owner { tenant: caller.tenant.clone(), principal: caller.principal.clone(), project })
 }
 
-/// Waits so long for the end of what is being done. The flag says whether it ended.
+/// Waits for the end of the current operation. The flag says whether it ended.
 pub async fn wait_settled(
     call: &Call,
     record: Arc<SandboxRecord>,
@@ -112,7 +112,7 @@ pub async fn wait_settled(
     }
     match call.api.fleet.wait_settled(&record.id, Duration::from_millis(wait_ms)).await {
         Ok(record) => Ok((record, true)),
-        // It goes on; the caller sees how far it is.
+        // The operation goes on; the view shows its progress.
         Err(FleetError::InProgress) => Ok((call.api.fleet.record(&record.id).await?, false)),
         Err(error) => Err(error.into()),
     }
@@ -159,12 +159,12 @@ pub async fn get(call: Call) -> CallResult {
     Ok(view(&call, &*call.sandbox().await?, StatusCode::OK))
 }
 
-/// `PATCH /v1/sandboxes/{id}`: what is absent stays.
+/// `PATCH /v1/sandboxes/{id}`: absent fields stay as they are.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxChange {
     name: Option<String>,
-    /// All of it: what is not named is taken away.
+    /// Replaces all metadata.
     metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -176,7 +176,7 @@ pub async fn patch(call: Call) -> CallResult {
     change(&call, &record.id, SandboxUpdate { name, metadata, ..SandboxUpdate::default() }).await
 }
 
-/// Changes the row and tells the owner of the sandbox.
+/// Changes the row and publishes the change to the sandbox's actor.
 pub async fn change(call: &Call, id: &SandboxId, change: SandboxUpdate) -> CallResult {
     let record = call.api.fleet.store().update_sandbox(id, change, call.api.now_ms()).await?;
     let response = view(call, &record, StatusCode::OK);

@@ -1,4 +1,4 @@
-//! Connections of callers: over TCP and the Unix socket, each with a deadline for its request heads.
+//! Serves client connections over TCP and the Unix socket, each with a deadline for its request heads.
 
 use super::{
     connection_permits::{ConnectionLimiter, ConnectionPermit, Eviction},
@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::debug;
 
-/// Said by hand: there is no place to say it properly.
+/// A raw response: there is no permit to serve the connection with hyper.
 const FULL_RESPONSE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 157\r\n\
 Connection: close\r\nRetry-After: 1\r\n\r\n\
 {\"error\":{\"code\":\"too_many\",\"message\":\"too many connections to the API, in all or from your address; close some, or try again in a moment\",\"retryable\":true}}";
@@ -55,7 +55,7 @@ impl Accept for Listener {
             Self::Tcp(listener) => {
                 let (stream, from) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                // One that reads nothing would keep its place for ever.
+                // Without it a peer that reads nothing would keep its permit for ever.
                 setsockopt(&stream, TcpUserTimeout, &api::TCP_USER_TIMEOUT_MS)?;
                 let local = stream.local_addr()?;
                 Ok((Box::new(stream), Peer::Tcp { from, local }))
@@ -76,12 +76,12 @@ impl Accept for Listener {
     }
 }
 
-/// Serves until told to stop; then waits, so long, for requests in flight.
+/// Serves until `shutdown`; then waits, up to a limit, for requests in flight.
 pub async fn serve(listener: Listener, router: Router, shutdown: CancellationToken) {
     serve_at_most(connections_max(), listener, router, shutdown).await;
 }
 
-/// Connections that each listener has: a part of the descriptors there are.
+/// Connections of each listener: a fraction of the available file descriptors.
 pub fn connections_max() -> usize {
     let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     let part = usize::try_from(descriptors / api::CONNECTION_FD_FRACTION).unwrap_or(usize::MAX);
@@ -94,7 +94,7 @@ async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown:
         Listener::Tcp(_) => Some(ConnectionLimiter::new(AdmissionLimits::of(all))),
         Listener::Unix(_) => None,
     };
-    // Those whose place another one got need a moment to end.
+    // Evicted connections need a moment to end.
     let waits = admissions.is_some();
     let most = if waits { all + all.div_ceil(4) } else { all };
     let share = all.div_ceil(api::PER_IP_FRACTION);
@@ -122,7 +122,7 @@ async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown:
     connections::serve(listener, options, on_connection, shutdown).await;
 }
 
-/// Returns when the connection must end for another one.
+/// Returns when the connection is evicted.
 async fn evicted(permit: Option<Arc<ConnectionPermit>>) -> Eviction {
     match permit {
         Some(permit) => permit.evicted().await,
@@ -130,7 +130,7 @@ async fn evicted(permit: Option<Arc<ConnectionPermit>>) -> Eviction {
     }
 }
 
-/// The other end of a connection, and its place if there are places.
+/// The peer of a connection, and its permit if the listener has permits.
 struct ClientConnection {
     peer: Peer,
     permit: Option<Arc<ConnectionPermit>>,
@@ -153,7 +153,7 @@ async fn serve_connection(
         let (mut router, window) = (router.clone(), of_bodies.clone());
         async move {
             let response = router.call(request).await?;
-            // Busy until all of the body was taken, or dropped.
+            // The request is in flight until all of the body was sent, or dropped.
             let held = |body: Body| {
                 body.map_frame(move |frame| {
                     let _busy = &busy;
@@ -172,7 +172,7 @@ async fn serve_connection(
     let mut connection = Box::pin(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        // The request in flight is finished below, and no other one is begun.
+        // The request in flight is finished below; no other one is started.
         () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -181,18 +181,18 @@ async fn serve_connection(
             Eviction::Immediate => return,
             Eviction::AfterResponse => {
                 connection.as_mut().graceful_shutdown();
-                // A peer that does not read the rest of its answer does not keep the place.
+                // A peer that does not read the rest of its response must not keep the permit.
                 let closing = Duration::from_millis(api::CLOSING_MS);
                 timeout(closing, connection).await.unwrap_or(Ok(()))
             }
         },
     };
     if let Err(error) = ended {
-        debug!(%error, "a connection ended badly");
+        debug!(%error, "connection ended with an error");
     }
 }
 
-/// One open connection in the numbers.
+/// An open connection in the metrics.
 struct ConnectionGauge;
 
 impl ConnectionGauge {
@@ -217,7 +217,7 @@ mod tests {
     };
 
     async fn request(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> String {
-        // One that is refused may be answered before it asks.
+        // A refused connection may be answered before the request is sent.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         let mut answer = vec![0; 1024];
         let length = stream.read(&mut answer).await.unwrap_or(0);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_too_many_on_the_unix_socket_is_told_so_and_the_others_are_served() {
+    async fn a_connection_over_the_limit_on_the_unix_socket_gets_503() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let (shutdown, server) = serving(1, Listener::Unix(UnixListener::bind(&path).unwrap()));
@@ -247,10 +247,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_without_a_token_goes_when_others_come() {
+    async fn idle_connections_without_a_token_are_evicted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        // Two places for those without a token.
+        // Two permits for connections without a token.
         let (shutdown, server) = serving(16, Listener::Tcp(listener));
         let mut open = Vec::new();
         for _ in 0..40 {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_whose_reader_stalls_is_asked_for_little() {
+    async fn a_stalled_reader_bounds_what_is_buffered() {
         const PIECE_BYTES: usize = 10_000;
         let taken = Arc::<std::sync::atomic::AtomicUsize>::default();
         let count = taken.clone();
@@ -288,7 +288,7 @@ mod tests {
             }
             let held = taken.load(Ordering::Relaxed);
             assert!((1..=64 << 10).contains(&held), "{held} bytes were taken");
-            // Whoever reads on gets on.
+            // A reader that goes on gets more.
             far.read_exact(&mut vec![0; 1 << 20]).await.unwrap();
             assert!(taken.load(Ordering::Relaxed) > 1 << 20);
         };
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_that_is_said_by_hand_is_an_answer() {
+    fn the_raw_response_is_valid_http() {
         connections::check_raw_response(FULL_RESPONSE);
     }
 }

@@ -19,8 +19,8 @@ pub async fn list(call: Call) -> CallResult {
     Ok(ok(&Page { items, next: None }))
 }
 
-/// The whole set of services that come from the API: told to runtimed, which checks it, and kept for the
-/// next time the sandbox is brought up.
+/// Replaces all services that come from the API: sent to runtimed, which validates them, and persisted for
+/// the next launch.
 pub async fn put(call: Call) -> CallResult {
     let request: ServicesRequest = call.json()?;
     let (record, control) = call.control().await?;
@@ -29,7 +29,7 @@ pub async fn put(call: Call) -> CallResult {
     let path = relay::runtimed_path(&["services"]);
     let (_, items) =
         control.json::<Vec<ServiceView>>(Method::PUT, &path, Some(&sent), CONTROL_TIMEOUT).await?;
-    // What else was changed while runtimed was asked stays.
+    // Only these two fields change: concurrent changes of others are kept.
     let change = SandboxUpdate {
         services: Some(services),
         env: Some(Secret(environment)),

@@ -1,5 +1,5 @@
-//! Events as server-sent events, from where the subscriber is: out of the newest ones, which are in memory
-//! once for everybody, or out of the log. What is held for one subscriber is what it is being sent.
+//! Writes server-sent events, from the subscriber's cursor on: out of the newest batches, which are in memory
+//! once for all subscribers, or out of the log. Only the chunk being sent is held for a subscriber.
 
 use super::{
     call::Call,
@@ -23,7 +23,7 @@ use tracing::warn;
 
 const RETRY_FIELD: &[u8] = b"retry: 1000\n\n";
 const HEARTBEAT_COMMENT: &[u8] = b": still here\n\n";
-/// Proxies that gather answers let this one pass.
+/// Tells buffering proxies to pass this response on at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 pub struct SseSubscriber {
@@ -31,9 +31,9 @@ pub struct SseSubscriber {
     following: Subscription,
     closing: CancellationToken,
     filter: EventFilter,
-    /// Everything up to here was sent, or is about to be.
+    /// All events up to this number were sent, or are pending.
     after: u64,
-    /// On its way to the subscriber.
+    /// Frames to be sent.
     pending: VecDeque<Bytes>,
     /// The task that is followed has ended.
     ended: bool,
@@ -68,7 +68,7 @@ impl SseSubscriber {
             match subscriber.next().await {
                 Ok(Some(bytes)) => Some((Ok(Frame::data(bytes)), Some(subscriber))),
                 Ok(None) => None,
-                // Cut off: the client comes back with the number of the last event it saw.
+                // Aborted: the client reconnects with the number of the last event it saw.
                 Err(error) => Some((Err(error), None)),
             }
         });
@@ -80,7 +80,7 @@ impl SseSubscriber {
         response
     }
 
-    /// The next piece of the stream; `None` at its end, and when hostd shuts down.
+    /// The next chunk of the stream; `None` at its end, and when hostd shuts down.
     async fn next(&mut self) -> Result<Option<Bytes>, BoxError> {
         loop {
             if let Some(chunk) = self.next_chunk() {
@@ -93,7 +93,7 @@ impl SseSubscriber {
                 Some(news) if !news.is_empty() => self.push_batches(news.iter().map(AsRef::as_ref)),
                 Some(_) => {
                     tokio::select! {
-                        // All only wait: nothing is lost by any of them being dropped.
+                        // All branches only wait: nothing is lost when they are dropped.
                         () = self.following.changed() => {}
                         () = self.closing.cancelled() => {}
                         () = sleep(Duration::from_millis(limits::SSE_HEARTBEAT_MS)) => {
@@ -106,7 +106,7 @@ impl SseSubscriber {
         }
     }
 
-    /// What is pending: one piece as it is, shared with others, or several small ones as one.
+    /// The next chunk: one batch as it is, shared with other subscribers, or several small ones joined.
     fn next_chunk(&mut self) -> Option<Bytes> {
         let first = self.pending.pop_front()?;
         let fits = |bytes: usize, next: &Bytes| bytes + next.len() <= limits::SSE_CHUNK_MAX_BYTES;
@@ -135,7 +135,7 @@ impl SseSubscriber {
 
     async fn read_log(&mut self) -> Result<(), BoxError> {
         let part = self.store.log(self.filter.clone(), self.after).await.inspect_err(|error| {
-            warn!(cause = error_chain(error), "a stream of events was cut off");
+            warn!(cause = error_chain(error), "event stream aborted");
         })?;
         self.push_batches(part.batches.iter());
         self.after = self.after.max(part.through);

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State shared by all requests.
 
 use super::{
     agent_versions::AgentVersions, audit_writer::AuditWriter, images::ImageBackend, key_locks::KeyLocks,
@@ -13,14 +13,14 @@ use tracing::warn;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
     Required,
-    /// Whoever calls over loopback is the operator.
+    /// Every caller over loopback is the operator.
     Off,
 }
 
-/// What `main` knows and the API needs.
+/// Settings that `main` passes to the API.
 #[derive(Clone)]
 pub struct Settings {
-    /// SHA-256 of the administrator's token.
+    /// SHA-256 of the operator's token.
     pub admin_hash: [u8; 32],
     pub auth: Auth,
     /// Host names under which the API is served, beside loopback and the address it is bound to.
@@ -37,21 +37,21 @@ pub struct Api {
     pub settings: Settings,
     pub(super) audit: AuditWriter,
     pub(super) metrics: Arc<Metrics>,
-    /// One at a time for each `Idempotency-Key`, and for each scope that `ensure` repairs.
+    /// Locks for each `Idempotency-Key`, and for each scope that `ensure` repairs.
     pub(super) key_locks: KeyLocks,
-    /// A place for each stream of events and each viewer of a terminal.
+    /// Permits for SSE streams and terminal viewers.
     pub(super) stream_limits: StreamLimits,
     pub(super) agent_versions: AgentVersions,
-    /// Agents that wait for their tasks.
+    /// Agents started in advance, until their tasks come.
     pub(super) warm_agents: WarmAgents,
-    /// What outlives the request that began it.
+    /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
     pub(super) closing: CancellationToken,
 }
 
 impl Api {
-    /// Starts the task that writes the audit; call it inside the runtime.
+    /// Starts the task that writes the audit log; call it inside the runtime.
     pub fn new(fleet: Fleet, settings: Settings, closing: CancellationToken) -> Arc<Self> {
         let metrics = Arc::new(Metrics::default());
         let audit = AuditWriter::start(fleet.store().clone(), fleet.clock(), metrics.clone());
@@ -76,11 +76,11 @@ impl Api {
         self.fleet.clock().now_ms()
     }
 
-    /// After `serve` has returned: waits for what requests began, and for the audit.
+    /// Call it after `serve` has returned: waits for the work that requests started, and for the audit log.
     pub async fn finish(&self) {
         self.work.close();
         if timeout(Duration::from_millis(limits::DRAIN_MAX_MS), self.work.wait()).await.is_err() {
-            warn!(left = self.work.len(), "requests were cut off by the shutdown");
+            warn!(left = self.work.len(), "shutdown cut off requests in flight");
         }
         self.audit.shut_down().await;
     }

@@ -1,6 +1,6 @@
-//! Places for those who watch: streams of events and viewers of terminals. Fewer than there are connections, so
-//! that calls still come through, and for each principal as many as it leaves free, so that others can watch too.
-//! Those who watch over the Unix socket have places of their own.
+//! Limits of SSE streams and terminal viewers. Fewer than there are connections, so that other calls still
+//! get through; and each principal may hold at most as many permits as are left free, so that others can
+//! stream too. Streams on the Unix socket have permits of their own.
 
 use super::{call::Call, error::CallError, serve::connections_max};
 use crate::core::{
@@ -32,7 +32,7 @@ struct StreamCounts {
     by_principal: HashMap<Principal, usize>,
 }
 
-/// Given back when dropped.
+/// The permit of one stream, released when dropped.
 pub struct StreamPermit {
     permits: StreamPermits,
     principal: Principal,
@@ -46,7 +46,7 @@ impl Default for StreamLimits {
 }
 
 impl Call {
-    /// A place for this caller, who wants to watch something.
+    /// Returns a permit for a stream of this caller.
     pub fn stream_permit(&self) -> Result<StreamPermit, CallError> {
         let StreamLimits { tcp, unix } = &self.api.stream_limits;
         if self.permit.is_some() { tcp.acquire(&self.caller) } else { unix.acquire(&self.caller) }
@@ -65,15 +65,14 @@ impl StreamPermits {
         let free = self.max.saturating_sub(counts.total);
         if free == 0 {
             let message = format!(
-                "all {} streams of events and terminals are in use; close some, or try again in a moment",
+                "all {} event streams and terminals are in use; close some, or try again in a moment",
                 self.max
             );
             return Err(CallError::new(ApiErrorCode::TooMany, message));
         }
         if !is_within_fair_share(mine, free) {
             let message = format!(
-                "this principal watches {mine} events and terminals at once, its share of those that are left; \
-                 close some"
+                "this principal has {mine} event streams and terminals open, its fair share; close some"
             );
             return Err(CallError::new(ApiErrorCode::TooMany, message));
         }
@@ -125,7 +124,7 @@ mod tests {
         drop((greedy, second));
         assert!(
             permits.lock().by_principal.is_empty() && permits.lock().total == 0,
-            "nothing is remembered of who has gone"
+            "released permits leave no entries"
         );
         assert_eq!(take(&caller("ann")).len(), 50);
     }

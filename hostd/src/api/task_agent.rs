@@ -1,4 +1,4 @@
-//! Which agent does a task, and whether it can do what is asked of it.
+//! Chooses the agent of a task, and checks that it supports the request.
 
 use super::error::CallError;
 use crate::agents::{AgentDefinition, AgentProtocol, AgentTable, COMMAND, model_is_plain};
@@ -19,7 +19,7 @@ pub struct ChosenAgent<'a> {
     pub entry: &'a AgentDefinition,
 }
 
-/// Who was named, or who does what names nobody; refused where it cannot do it.
+/// Returns the agent named by the task, or the default; an error where it does not support the request.
 pub fn choose<'a>(create: &'a TaskCreate, table: &'a AgentTable) -> Result<ChosenAgent<'a>, CallError> {
     let unnamed = || if create.command.is_some() { COMMAND } else { table.default_name() };
     let name = create.agent.as_deref().unwrap_or_else(unnamed);
@@ -34,7 +34,7 @@ pub fn choose<'a>(create: &'a TaskCreate, table: &'a AgentTable) -> Result<Chose
 }
 
 fn unknown(name: &str, table: &AgentTable) -> CallError {
-    let error = ApiError::new(ApiErrorCode::Unsupported, format!("there is no agent {name:?} here"));
+    let error = ApiError::new(ApiErrorCode::Unsupported, format!("no agent {name:?} on this host"));
     let with = error.with(|detail| {
         detail.field = Some("agent".to_owned());
         detail.supported = table.names().map(str::to_owned).collect();
@@ -51,9 +51,9 @@ impl ChosenAgent<'_> {
         match (&create.command, self.name) {
             (Some(argv), COMMAND) => check_argv(argv),
             (None, COMMAND) => Err(CallError::invalid("command", "give the program and its arguments")),
-            (Some(_), _) => Err(self.refusal("command", "has a program of its own: only `command` runs one")),
+            (Some(_), _) => Err(self.refusal("command", "takes no command: only the agent `command` does")),
             (None, _) if create.prompt.is_empty() => {
-                Err(CallError::invalid("prompt", "say what is to be done"))
+                Err(CallError::invalid("prompt", "must not be empty: say what the agent is to do"))
             }
             (None, _) => Ok(()),
         }
@@ -77,7 +77,7 @@ impl ChosenAgent<'_> {
             AgentProtocol::Command => false,
         };
         if create.continues == Some(true) && !has_sessions {
-            return Err(self.refusal("continue", "has no sessions to go on with"));
+            return Err(self.refusal("continue", "has no sessions to continue"));
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl ChosenAgent<'_> {
         let Some(permissions) = permissions else { return Ok(()) };
         let restricts = permissions.default != Decision::Allow || !permissions.rules.is_empty();
         if restricts && !self.entry.can_ask() {
-            return Err(self.refusal("permissions", "does not ask before it does something: choose another"));
+            return Err(self.refusal("permissions", "does not ask for permissions: choose another agent"));
         }
         if permissions.rules.len() > RULES_MAX {
             return Err(CallError::invalid("permissions.rules", format!("must be at most {RULES_MAX}")));
@@ -102,7 +102,7 @@ impl ChosenAgent<'_> {
     fn check_briefing(self, create: &TaskCreate) -> Result<(), CallError> {
         let Some(briefing) = &create.briefing else { return Ok(()) };
         if self.entry.speaks == AgentProtocol::Command {
-            return Err(self.refusal("briefing", "is given its prompt alone"));
+            return Err(self.refusal("briefing", "takes no briefing"));
         }
         check_length("briefing", briefing, BRIEFING_MAX_BYTES)
     }

@@ -1,4 +1,4 @@
-//! What a caller asks for as what runtimed is told. Checked as runtimed would, because afterwards the id is
+//! Builds the request of a task to runtimed. Validated here as runtimed would, because afterwards the id is
 //! taken.
 
 use super::{
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 pub const TIMEOUT_MAX_S: f64 = 86_400.0;
 
-/// What the agent is told beside what the caller asks for.
+/// Facts about agent, model and sandbox that the request is built from, beside the caller's spec.
 pub struct TaskContext<'a> {
     pub choice: ChosenAgent<'a>,
     pub connection: Option<&'a ModelAccess>,
@@ -35,7 +35,8 @@ pub fn request(create: &TaskCreate, id: TaskId, context: &TaskContext<'_>) -> Re
     }
     let sandbox_env = context.sandbox_env;
     let Invocation { agent, env, enforced_env } = agent_launch(create, context);
-    // What leads to the model, and says who decides, is the agent's; the rest the caller may say otherwise.
+    // Variables that lead to the model, or set who grants permissions, are fixed; the caller may override the
+    // others.
     let env: EnvMap =
         env.into_iter().chain(sandbox_env.clone()).chain(create.env.clone()).chain(enforced_env).collect();
     check_total_size(create, &env)?;
@@ -73,7 +74,7 @@ fn agent_launch(create: &TaskCreate, context: &TaskContext<'_>) -> Invocation {
     invocation(name, entry, wish)
 }
 
-/// Each variable, and all that the program is started with.
+/// Checks each variable, and the total size of arguments, environment and prompt.
 fn check_total_size(create: &TaskCreate, env: &EnvMap) -> Result<(), CallError> {
     if env.len() > limits::ENV_MAX_COUNT {
         return Err(too_large("env", format!("has more than {} variables", limits::ENV_MAX_COUNT)));
@@ -96,13 +97,13 @@ fn check_total_size(create: &TaskCreate, env: &EnvMap) -> Result<(), CallError> 
 
 fn timeout_ms(field: &str, seconds: f64) -> Result<u64, CallError> {
     if seconds > 0.0 && seconds <= TIMEOUT_MAX_S {
-        // At least one: a timeout of nothing would mean none.
+        // At least one: a timeout of 0 would mean none.
         return Ok(((seconds * 1000.0) as u64).max(1));
     }
     Err(CallError::invalid(field, format!("must be more than 0 and at most {TIMEOUT_MAX_S} seconds")))
 }
 
-/// Tells a repetition from another task. The id is what is compared by.
+/// Hash that tells a repeated request from a different one with the same id. The id does not count.
 pub fn hash(create: &TaskCreate) -> [u8; 32] {
     let create = TaskCreate { id: None, ..create.clone() };
     Sha256::digest(serde_json::to_vec(&create).unwrap_or_default()).into()

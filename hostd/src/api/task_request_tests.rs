@@ -82,7 +82,7 @@ fn unsupported_requests_are_refused_by_field() {
 }
 
 #[test]
-fn the_environment_of_the_sandbox_is_there_and_that_of_the_task_wins() {
+fn the_environment_of_the_task_overrides_that_of_the_sandbox() {
     let sandbox = EnvMap::from([("A".to_owned(), "1".to_owned()), ("B".to_owned(), "1".to_owned())]);
     let create = TaskCreate { env: EnvMap::from([("B".to_owned(), "2".to_owned())]), ..command() };
     let request = request_of(&create, &sandbox).expect("good");
@@ -91,7 +91,7 @@ fn the_environment_of_the_sandbox_is_there_and_that_of_the_task_wins() {
 }
 
 #[test]
-fn what_leads_to_the_model_wins_over_everything() {
+fn model_variables_override_all_others() {
     let own = |name: &str| EnvMap::from([(name.to_owned(), "mine".to_owned())]);
     let create = TaskCreate { env: own("ANTHROPIC_API_KEY"), ..agent("claude") };
     let firm = request_of(&create, &own("ANTHROPIC_BASE_URL")).expect("good");

@@ -1,4 +1,4 @@
-//! Tasks: written down, then done; their callers may come and go.
+//! Tasks: persisted first, then run independently of their callers' connections.
 
 use super::{
     call::Call,
@@ -46,7 +46,7 @@ pub async fn create(call: Call) -> CallResult {
     let name = warm.as_ref().and_then(WarmAgentClaim::name);
     let request = TaskRequest { warm: name, ..task_request::request(&create, id.clone(), &context)? };
     if sandbox.state.status == SandboxStatus::Error && sandbox.state.operation.is_none() {
-        // Says what is wrong with it, as every other call does.
+        // Fails with the sandbox's problem, as every other call does.
         call.control().await?;
     }
     let task = NewTask {
@@ -60,24 +60,24 @@ pub async fn create(call: Call) -> CallResult {
         created_ms: call.api.now_ms(),
     };
     let begun = call.api.fleet.submit(task).await;
-    // Whether it was written down is not known of one that failed.
+    // After an error it is unknown whether the task was persisted.
     if let (Some(warm), Ok(TaskBegun::New(_)) | Err(_)) = (warm, &begun) {
         warm.consume();
     }
     match begun? {
         TaskBegun::New(task) | TaskBegun::Same(task) => Ok(json(StatusCode::ACCEPTED, &views::task(&task))),
         TaskBegun::Conflict => {
-            let message = format!("another task has the id {id} already; choose another");
+            let message = format!("the id {id} belongs to another task; choose another id");
             Err(CallError::new(ApiErrorCode::Conflict, message))
         }
         TaskBegun::Full => {
-            let message = "too many tasks of this sandbox wait for their turn; try again when some are done";
+            let message = "too many tasks of this sandbox are queued; try again when some are done";
             Err(CallError::new(ApiErrorCode::TooMany, message))
         }
     }
 }
 
-/// The sandbox, as its agent is told of it.
+/// The facts about the sandbox in the agent's briefing.
 pub fn briefing_context<'a>(
     create: &'a TaskCreate,
     sandbox: &'a SandboxRecord,
@@ -117,33 +117,31 @@ pub async fn get(call: Call) -> CallResult {
     Ok(ok(&views::task(&call.task().await?)))
 }
 
-/// What its agent printed, as runtimed keeps it.
+/// The output of the task's agent, as runtimed stores it.
 pub async fn log(call: Call) -> CallResult {
     let task = call.task().await?;
     let query = call.query.runtimed_query(super::route_params::RUNTIMED_READ_PARAMS)?;
     if task.agent == COMMAND {
-        let message = "what a command prints is in the events of its task";
+        let message = "the output of a command is in the events of its task";
         return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
     let (_, control) = call.control().await?;
     let path = format!("{}{query}", relay::runtimed_path(&["tasks", task.id.as_str(), "output"]));
-    let answer = relay::response(&call, control, &path).await;
-    answer.map_err(|failure| match failure.error.code {
-        ApiErrorCode::NotFound => log_not_found(&task),
-        _ => failure,
+    let response = relay::response(&call, control, &path).await;
+    response.map_err(|failure| {
+        if failure.error.code == ApiErrorCode::NotFound { log_not_found(&task) } else { failure }
     })
 }
 
-/// runtimed does not know the task: not yet, or not any more.
+/// The error when runtimed does not have the task: not yet, or not any more.
 fn log_not_found(task: &TaskRecord) -> CallError {
     let id = &task.id;
     match task.done_seq {
-        None => {
-            CallError::new(ApiErrorCode::Conflict, format!("task {id} has not begun; try again when it has"))
-        }
-        Some(_) => {
-            CallError::new(ApiErrorCode::NotFound, format!("the log of task {id} is not kept any more"))
-        }
+        None => CallError::new(
+            ApiErrorCode::Conflict,
+            format!("task {id} has not started; try again when it has"),
+        ),
+        Some(_) => CallError::new(ApiErrorCode::NotFound, format!("the log of task {id} is no longer kept")),
     }
 }
 
@@ -155,13 +153,13 @@ pub async fn cancel(call: Call) -> CallResult {
 }
 
 impl Call {
-    /// The task the path names, if it is there for this caller.
+    /// Returns the task named in the path, if the caller may see it.
     pub async fn task(&self) -> Result<TaskRecord, CallError> {
         let sandbox = self.sandbox().await?.id;
         self.task_by(&sandbox, self.param("task")?).await
     }
 
-    /// A malformed id is the id of nothing.
+    /// A malformed id is reported as not found.
     pub async fn task_by(&self, sandbox: &SandboxId, id: &str) -> Result<TaskRecord, CallError> {
         let missing = || Some(Missing::new(MissingKind::Task, id).in_sandbox(sandbox.as_str()));
         let none = || CallError::not_found().with_resource(missing);

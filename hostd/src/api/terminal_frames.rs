@@ -1,5 +1,5 @@
-//! What runtimed shows of a terminal, piece by piece. Nothing of it is believed: a piece has a bound. A piece is
-//! not waited for: its parts are passed on as they come, so that no more than one read is held for a viewer.
+//! Reads the frames of a terminal from runtimed. Input is untrusted: the length of a frame is bounded. Parts
+//! of a frame are returned as they come, so that at most one read is buffered for a viewer.
 
 use super::limits;
 use crate::backpressure::read_chunk;
@@ -11,7 +11,7 @@ use tokio::io::AsyncRead;
 pub struct TerminalFrames<R> {
     from: R,
     buffer: BytesMut,
-    /// What is still to come of a piece whose head was read: its position, and how many bytes.
+    /// The rest of the frame whose head was read: its position and length.
     rest: TerminalFrameHeader,
 }
 
@@ -20,8 +20,8 @@ impl<R: AsyncRead + Unpin> TerminalFrames<R> {
         Self { from, buffer: BytesMut::new(), rest: TerminalFrameHeader { at: 0, length: 0 } }
     }
 
-    /// The position and the bytes of the next piece, or of the part of it that came; `None` at the end. Safe to
-    /// cancel: what was read is kept.
+    /// Returns position and bytes of the next frame, or of the part of it that was received; `None` at the
+    /// end. Safe to cancel: received bytes are kept.
     pub async fn next(&mut self) -> io::Result<Option<(u64, Bytes)>> {
         loop {
             if let Some(part) = self.part()? {
@@ -42,7 +42,7 @@ impl<R: AsyncRead + Unpin> TerminalFrames<R> {
             };
             let head = TerminalFrameHeader::from_bytes(*head);
             if usize::try_from(head.length).unwrap_or(usize::MAX) > limits::TERMINAL_FRAME_MAX_BYTES {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece that is too long"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "terminal frame over the size limit"));
             }
             self.buffer.advance(TerminalFrameHeader::BYTES);
             self.rest = head;
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(next, 7 + length as u64);
     }
 
-    /// Gives so many bytes at a time.
+    /// Yields the bytes in chunks of this size.
     fn in_chunks(wire: &[u8], size: usize) -> impl AsyncRead + Unpin {
         let chunks: Vec<io::Result<Bytes>> =
             wire.chunks(size).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();

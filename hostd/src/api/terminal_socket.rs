@@ -1,12 +1,12 @@
-//! One viewer's WebSocket: what he says, what he is shown, and how one parts.
+//! The WebSocket of a terminal viewer: input, output and the closing handshake.
 //!
 //! ```text
-//!  runtimed ── frames ──▶ show ──▶ binary; text where the position jumps; ping ──▶ viewer
-//!  runtimed ◀── typed ─── hear ◀── binary; text for the size; pong ◀────────────── viewer
+//!  runtimed ── frames ──▶ send_frames ──▶ binary; text where the position jumps; ping ──▶ viewer
+//!  runtimed ◀── keys ─── next_input ◀── binary; text for the size; pong ◀─────────────── viewer
 //! ```
 //!
-//! **Invariant:** nothing is queued here. A viewer who reads slowly holds up only the stream from his own reader
-//! of the log; one who is dead is found by his silence.
+//! **Invariant:** nothing is queued here. A viewer that reads slowly holds up only its own reader of the log; a
+//! dead one is found by its silence.
 
 use super::{limits, terminal_frames::TerminalFrames};
 use crate::backpressure::CHUNK_BYTES;
@@ -29,32 +29,32 @@ use tokio_tungstenite::{
     },
 };
 
-/// The protocol's own bound for the reason in a close frame.
+/// The WebSocket protocol's limit for the reason in a close frame.
 const REASON_MAX_BYTES: usize = 123;
-/// Allocated for every viewer; keys are short.
+/// Allocated for every viewer; input is short.
 const READ_BUFFER_BYTES: usize = 4 << 10;
-/// One frame of output that waits for the socket, and what is said around it.
+/// A frame of output that waits for the socket, with its position message.
 const WRITE_BUFFER_MAX_BYTES: usize = 2 * CHUNK_BYTES;
 
-/// How it came to an end.
+/// How the session of a viewer ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketEnd {
-    /// He left, or his connection did.
+    /// The viewer left, or its connection broke.
     Disconnected,
     Silent,
     MessageTooLarge,
-    /// He does not speak the protocol of WebSockets.
+    /// The viewer violated the WebSocket protocol.
     ProtocolError,
-    /// He said something else than what is understood.
+    /// The viewer sent an unknown message.
     InvalidMessage(String),
-    /// runtimed has no more to show.
+    /// runtimed has no more output.
     OutputEnded,
-    /// The same, and how the exec ended is not known.
+    /// runtimed has no more output, and the exit of the exec is not known.
     ExitUnknown,
     ShuttingDown,
 }
 
-/// What a viewer says.
+/// A message of a viewer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ViewerInput {
     Keys(Bytes),
@@ -72,7 +72,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(socket: S) -> WebSocketSt
     WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await
 }
 
-/// The next thing he says. Safe to cancel: what came of a message is kept.
+/// Returns the next message. Safe to cancel: a partial message is kept.
 pub async fn next_input(from: &mut (impl Stream<Item = Result<Message, Error>> + Unpin)) -> ViewerInput {
     let silent_max = Duration::from_millis(limits::TERMINAL_SILENT_MAX_MS);
     loop {
@@ -104,7 +104,7 @@ fn parse_text(text: &str) -> ViewerInput {
     }
 }
 
-/// Shows every frame as it comes, until there are no more.
+/// Sends every frame as it comes, until there are no more.
 pub async fn send_frames<R: AsyncRead + Unpin>(
     mut frames: TerminalFrames<R>,
     to: &mut (impl Sink<Message, Error = Error> + Unpin),
@@ -113,7 +113,7 @@ pub async fn send_frames<R: AsyncRead + Unpin>(
     let mut expected = None;
     loop {
         let sent = tokio::select! {
-            // Both are safe to cancel: a frame stays in the buffer, a tick that is missed comes later.
+            // Both are safe to cancel: a frame stays in the buffer, a missed tick comes later.
             frame = frames.next() => match frame {
                 Ok(Some((at, bytes))) => {
                     let jumps = expected != Some(at);
@@ -145,7 +145,7 @@ pub fn text_message(text: &TerminalText) -> Message {
     Message::text(serde_json::to_string(text).expect("no map in it"))
 }
 
-/// Says why, and waits a moment for him to hear it.
+/// Sends the close frame, and waits a moment for the viewer to read it.
 pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>, ended: &SocketEnd) {
     let frame = close_reason(ended).map(|(code, reason)| {
         let fits = &reason[..reason.floor_char_boundary(REASON_MAX_BYTES)];
@@ -154,18 +154,19 @@ pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStrea
     let closing = async {
         match frame {
             Some(frame) => socket.close(Some(frame)).await?,
-            // The answer to his own farewell, if there was one, is waiting.
+            // The reply to the viewer's own close frame, if there was one, is pending.
             None => socket.flush().await?,
         }
         if matches!(ended, SocketEnd::MessageTooLarge | SocketEnd::ProtocolError) {
-            // What he still sends is read, or the kernel would throw away what he was told.
+            // Read what the viewer still sends: otherwise the kernel resets the connection and discards the
+            // close frame.
             let mut ignored = [0; READ_BUFFER_BYTES];
             while socket.get_mut().read(&mut ignored).await? > 0 {}
         }
         while socket.next().await.transpose()?.is_some() {}
         Ok::<(), Error>(())
     };
-    // Whether he listened is his own business.
+    // The result does not matter: the session is over.
     let _ = timeout(Duration::from_millis(limits::TERMINAL_CLOSE_MAX_MS), closing).await;
 }
 
@@ -173,7 +174,7 @@ fn close_reason(ended: &SocketEnd) -> Option<(CloseCode, &str)> {
     Some(match ended {
         SocketEnd::Disconnected => return None,
         SocketEnd::Silent => (CloseCode::Again, "silent for too long; attach again"),
-        SocketEnd::MessageTooLarge => (CloseCode::Size, "a message may have 65536 bytes"),
+        SocketEnd::MessageTooLarge => (CloseCode::Size, "a message may have at most 65536 bytes"),
         SocketEnd::ProtocolError => (CloseCode::Protocol, "not the WebSocket protocol"),
         SocketEnd::InvalidMessage(why) => (CloseCode::Policy, why),
         SocketEnd::OutputEnded => (CloseCode::Normal, "ended"),

@@ -1,4 +1,5 @@
-//! A viewer of a terminal: the caller's connection becomes a WebSocket, joined to a stream of runtimed.
+//! Attaches a viewer to a terminal: the caller's connection becomes a WebSocket, relayed to a stream of
+//! runtimed.
 
 use super::{
     Api,
@@ -29,7 +30,7 @@ use tokio::{
 };
 use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::server::create_response};
 
-/// What runtimed calls its side.
+/// The name of runtimed's stream protocol.
 const PROTOCOL: &str = "slipway-terminal";
 
 pub async fn attach(mut call: Call) -> CallResult {
@@ -38,12 +39,12 @@ pub async fn attach(mut call: Call) -> CallResult {
     let response = handshake(&call.headers)?;
     let upgrade = call.upgrade.take().ok_or_else(|| upgrade_required("the connection cannot be upgraded"))?;
     let permit = call.stream_permit()?;
-    // The connection counts as long as the terminal is looked at, and is not taken for an idle one.
+    // The connection counts as active, not idle, while the terminal is attached.
     let active = call.permit.as_ref().map(ConnectionPermit::begin);
     let (sandbox, control) = call.control().await?;
     let path = format!("{}{query}", relay::runtimed_path(&["terminals", id.as_str()]));
     let inside = control.upgrade(&path, PROTOCOL, relay::CONTROL_TIMEOUT).await?;
-    // The way is held, so that the sandbox stays awake while somebody looks.
+    // Holding the control client keeps the sandbox awake while a viewer is attached.
     let terminal = Terminal { api: call.api.clone(), control, sandbox: sandbox.id, id };
     call.api.work.spawn(async move {
         let _held = (permit, active);
@@ -54,7 +55,7 @@ pub async fn attach(mut call: Call) -> CallResult {
     Ok(response)
 }
 
-/// What the caller offers to speak.
+/// The WebSocket subprotocols that the caller offers.
 pub fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
     values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
@@ -71,7 +72,7 @@ fn handshake(headers: &HeaderMap) -> CallResult {
                 format!("the subprotocol is {SUBPROTOCOL}; offer it, beside the token if there is one");
             return Err(CallError::new(ApiErrorCode::InvalidRequest, message));
         }
-        // Never the token.
+        // Never echo the token.
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     }
     Ok::<Response, CallError>(response.map(|()| Body::empty()))
@@ -94,8 +95,8 @@ impl Terminal {
         let (mut to_viewer, mut from_viewer) = terminal_socket::accept(TokioIo::new(outside)).await.split();
         let (from_inside, to_inside) = split(TokioIo::new(inside));
         let mut ended = tokio::select! {
-            // Cutting any of them off loses nothing: what the terminal showed is in its log, and a frame that
-            // was begun is finished before the next.
+            // Cancelling any branch loses nothing: the output is in the terminal's log, and a started frame
+            // is finished before the next.
             ended = terminal_socket::send_frames(TerminalFrames::new(from_inside), &mut to_viewer) => ended,
             ended = self.relay_input(&mut from_viewer, to_inside) => ended,
             () = self.api.closing.cancelled() => SocketEnd::ShuttingDown,
@@ -108,7 +109,7 @@ impl Terminal {
                 None => ended = SocketEnd::ExitUnknown,
             }
         }
-        let socket = to_viewer.reunite(from_viewer).expect("halves of the same");
+        let socket = to_viewer.reunite(from_viewer).expect("halves of one socket");
         terminal_socket::close(socket, &ended).await;
     }
 
@@ -121,7 +122,7 @@ impl Terminal {
             match terminal_socket::next_input(from).await {
                 ViewerInput::Keys(bytes) => {
                     if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
-                        // It ended; what it still printed is being shown.
+                        // The exec ended; its remaining output is still being sent.
                         return pending().await;
                     }
                 }
@@ -143,7 +144,7 @@ impl Terminal {
         relay::post(&self.control, &path, body.into()).await
     }
 
-    /// When the sandbox went away under it, that is known only a moment later.
+    /// Polls for the exit: when the sandbox stopped under the exec, its end is recorded a moment later.
     async fn exit_status(&self) -> Option<Exit> {
         let deadline = Instant::now() + Duration::from_millis(limits::EXIT_KNOWN_MAX_MS);
         loop {

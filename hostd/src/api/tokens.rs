@@ -1,4 +1,4 @@
-//! Tokens: made once, kept as a hash, shown never again.
+//! Tokens: shown once when created, stored as a hash.
 
 use super::{
     call::{Call, forbidden},
@@ -20,7 +20,7 @@ const SECRET_BYTES: usize = 32;
 pub async fn create(call: Call) -> CallResult {
     let TokenCreate { tenant, principal, scope, ttl } = call.json()?;
     if !call.caller.operator && tenant != call.caller.tenant {
-        return Err(forbidden("tenant", "only the administrator of the host makes tokens of other tenants"));
+        return Err(forbidden("tenant", "only the operator creates tokens of other tenants"));
     }
     let now_ms = call.api.now_ms();
     let ttl_ms = ttl.as_deref().map(ttl_ms).transpose()?;
@@ -53,7 +53,7 @@ pub async fn revoke(call: Call) -> CallResult {
     if !call.caller.operator && record.tenant != call.caller.tenant {
         return Err(CallError::foreign());
     }
-    // False: it was revoked before, which is what is wanted.
+    // False: it was revoked before, which is fine.
     store.revoke_token(id, call.api.now_ms()).await?;
     Ok(views::no_content())
 }

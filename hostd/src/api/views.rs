@@ -1,4 +1,4 @@
-//! Records as callers see them.
+//! Records as the API shows them.
 
 use crate::{
     core::{Previews, rfc3339},
@@ -38,7 +38,7 @@ pub fn no_content() -> Response {
     response
 }
 
-/// A page of what was asked for; a full one may have another behind it.
+/// A page of records; a full one may be followed by another.
 pub fn page<T, V>(
     records: &[T],
     limit: usize,
@@ -82,7 +82,7 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
     }
 }
 
-/// That nothing can be done to it here, whatever its state says.
+/// The problem of a sandbox that cannot be reached from hostd's PID namespace, whatever its state.
 fn out_of_reach(record: &SandboxRecord) -> Option<Problem> {
     let message = DriverError::OtherPidNamespace { sandbox: record.id }.to_string();
     let problem = Problem { code: ProblemCode::DriverUnavailable, message, output: Vec::new() };
@@ -136,7 +136,7 @@ pub fn token(record: &TokenRecord) -> TokenView {
     }
 }
 
-/// An exec as the store knows it: without output.
+/// An exec as it is recorded: without output.
 pub fn exec_record(record: &ExecRecord) -> ExecAnswer {
     let state = if record.exit.is_some() { ExecState::Ended } else { ExecState::Running };
     ExecAnswer {
@@ -157,7 +157,7 @@ pub fn exec_record(record: &ExecRecord) -> ExecAnswer {
     }
 }
 
-/// An exec as runtimed tells it.
+/// An exec as runtimed reports it.
 pub fn exec(view: ExecView) -> ExecAnswer {
     let (stdout, stderr, encoding) = output(view.stdout, view.stderr);
     ExecAnswer {

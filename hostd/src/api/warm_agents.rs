@@ -1,5 +1,5 @@
-//! Agents that are started before there is a task for them: the first task that asks for the same gets it. What is
-//! prepared is known here alone and for a while: a hostd that is started again starts such a task as any other.
+//! Agents started before there is a task for them: the first task with the same spec adopts the agent. Kept
+//! in memory only, for a while: after a restart of hostd such a task starts cold.
 
 use super::{
     call::Call,
@@ -28,19 +28,19 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// How long one waits for its task.
+/// How long an agent waits for its task.
 const KEEP_MS: u64 = 10 * 60 * 1000;
-/// Sandboxes with one that are remembered.
+/// Sandboxes whose warm agent is kept.
 const WARM_AGENTS_MAX: usize = 10_000;
 
-/// The way to its model, and what is written down about that with its task.
+/// The connection to its model, and the row to persist with its task.
 pub type ModelGrant = Option<(ModelAccess, TaskGrant)>;
 
 struct WarmAgent {
-    /// As runtimed knows it.
+    /// Its name in runtimed.
     name: String,
     spec: WarmCreate,
-    /// Which try to bring the sandbox up it belongs to.
+    /// The attempt of the sandbox that it was started in.
     attempt: u32,
     until_ms: u64,
     model: ModelGrant,
@@ -81,7 +81,7 @@ impl WarmAgents {
         }
     }
 
-    /// The one that is there, as far as is known here: its name, and what is told of it.
+    /// Returns name and view of the warm agent of a sandbox, as far as hostd knows.
     fn find(
         &self,
         sandbox: &SandboxRecord,
@@ -94,7 +94,8 @@ impl WarmAgents {
         same.then(|| (warm.name.clone(), warm.view(now_ms)))
     }
 
-    /// What was prepared for just this task, once. Its key opens when the task runs that takes it.
+    /// Claims the agent that was started for exactly this task. Its model key becomes valid when the task
+    /// that adopted it runs.
     pub fn take(
         &self,
         sandbox: &SandboxRecord,
@@ -116,13 +117,13 @@ impl WarmAgents {
         Some(WarmAgentClaim { warm_agents: self, sandbox: sandbox.id, warm: Some(warm) })
     }
 
-    /// Where there is no newer one.
+    /// Puts an agent back, unless there is a newer one.
     fn restore(&self, sandbox: SandboxId, warm: WarmAgent) {
         self.lock().entry(sandbox).or_insert(warm);
     }
 }
 
-/// It goes back when no task comes of it.
+/// A claimed agent, put back when dropped unless a task adopted it.
 pub struct WarmAgentClaim<'a> {
     warm_agents: &'a WarmAgents,
     sandbox: SandboxId,
@@ -138,7 +139,7 @@ impl WarmAgentClaim<'_> {
         self.warm.as_ref()?.model.as_ref()
     }
 
-    /// A task has it now.
+    /// A task adopted the agent.
     pub fn consume(mut self) {
         self.warm = None;
     }
@@ -170,7 +171,7 @@ pub async fn create(call: Call) -> CallResult {
     let wanted: WarmCreate = call.json()?;
     let sandbox = call.sandbox().await?;
     let create = TaskCreate {
-        // Nobody is told it: a task that adopts the agent brings its own.
+        // Never sent: the task that adopts the agent brings its own.
         prompt: "later".to_owned(),
         agent: wanted.agent.clone(),
         model: wanted.model.clone(),
@@ -217,11 +218,11 @@ pub async fn create(call: Call) -> CallResult {
     Ok(json(StatusCode::ACCEPTED, &answer))
 }
 
-/// The one that waits for its task. Not found where there is none, or it has ended.
+/// The agent that waits for its task. Not found where there is none, or it has ended.
 pub async fn get(call: Call) -> CallResult {
     let sandbox = call.sandbox().await?;
     let none = || {
-        let message = "no agent was started here in advance, or it has a task, or has ended; \
+        let message = "no warm agent in this sandbox: none was started, or it has a task, or has ended; \
             POST to the same path starts one";
         CallError::new(ApiErrorCode::NotFound, message)
     };
@@ -232,7 +233,7 @@ pub async fn get(call: Call) -> CallResult {
     Ok(ok(&WarmAnswer { ready: view.ready, ..answer }))
 }
 
-/// As runtimed sees it; nothing when it has ended.
+/// The agent as runtimed reports it; `None` when it has ended.
 async fn fetch_view(control: &Control, name: &str) -> Result<Option<WarmView>, CallError> {
     match control.get::<WarmView>(&relay::runtimed_path(&["warm", name]), CONTROL_TIMEOUT).await {
         Ok(view) => Ok(Some(view)),

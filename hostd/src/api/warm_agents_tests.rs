@@ -21,7 +21,7 @@ async fn a_warm_agent_whose_task_was_refused_is_kept_for_the_next() {
     drop(claim);
     let claim = take(3).expect("the task was refused");
     assert_eq!(claim.name().as_deref(), Some("first"));
-    // A newer one stays.
+    // A newer one is not replaced.
     warm_agents.put(id, warm_agent("second"), 4);
     drop(claim);
     let claim = take(5).expect("it is there");

@@ -1,4 +1,4 @@
-//! Requests to one runtimed.
+//! Requests to the runtimed of one sandbox.
 
 use super::pool::{Body, ControlPool, Lease, Sender};
 use crate::{
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{io, sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// The way to one sandbox's runtimed. Cheap to clone.
+/// Client of one sandbox's runtimed. Cheap to clone.
 #[derive(Clone)]
 pub struct Control {
     sandbox: SandboxId,
@@ -29,7 +29,7 @@ pub struct Control {
     _lease: Option<Arc<Lease>>,
 }
 
-/// Of the status of runtimed only this.
+/// The part of runtimed's status that `activity` reads.
 #[derive(Deserialize)]
 struct ActivityOnly {
     activity: Activity,
@@ -37,18 +37,18 @@ struct ActivityOnly {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody answers on the socket: it does not run, or not yet.
+    /// Connecting failed: the sandbox does not run, or not yet.
     #[error("the sandbox does not answer")]
     Unreachable(#[source] io::Error),
     #[error("the sandbox did not answer within {0} ms")]
     TimedOut(u64),
-    /// runtimed answered with an error of its own.
+    /// runtimed responded with an error of its own.
     #[error("{}", .0.error.message)]
     Refused(Box<ErrorBody>),
-    /// What came back is not what runtimed says.
-    #[error("the sandbox answered something else than HTTP and JSON: {0}")]
+    /// The response is not one of runtimed's.
+    #[error("the sandbox sent an invalid response: {0}")]
     Malformed(String),
-    /// The connection ended in the middle of an answer.
+    /// The connection ended in the middle of a response.
     #[error("the connection to the sandbox broke")]
     Broken(#[source] hyper::Error),
 }
@@ -58,17 +58,17 @@ impl Control {
         Self { sandbox, driver, pool, _lease: None }
     }
 
-    /// The same way, which keeps the sandbox awake as long as it is held.
+    /// A client that keeps the sandbox awake as long as it is held.
     pub fn with_lease(self, lease: Lease) -> Self {
         Self { _lease: Some(Arc::new(lease)), ..self }
     }
 
-    /// Lets go of connections to one that is gone.
+    /// Closes idle connections to a sandbox that has stopped.
     pub fn close_idle(&self) {
         self.pool.clear();
     }
 
-    /// Whether somebody holds a lease.
+    /// Whether any lease is held.
     pub fn in_use(&self) -> bool {
         self.pool.in_use()
     }
@@ -78,20 +78,20 @@ impl Control {
         self.pool.leases_taken()
     }
 
-    /// Whether something goes on in it, and why.
+    /// Whether the sandbox is busy, and why.
     pub async fn activity(&self) -> Result<Activity, ControlError> {
         let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
         Ok(self.get::<ActivityOnly>("/v1/status", within).await?.activity)
     }
 
-    /// `GET` with an answer of type `T`.
+    /// Sends a `GET` and parses the response as `T`.
     pub async fn get<T: DeserializeOwned>(&self, path: &str, within: Duration) -> Result<T, ControlError> {
         let (_, answer) = self.json(Method::GET, path, None::<&()>, within).await?;
         Ok(answer)
     }
 
-    /// A request with a JSON body, and its JSON answer. Repeated once when an idle connection turned out
-    /// to be dead before anything was sent on it; runtimed's verbs may be repeated.
+    /// Sends a request with a JSON body and parses the response. Sent again on a new connection when the idle
+    /// one turned out to be closed; runtimed's verbs may be repeated.
     pub async fn json<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -139,8 +139,8 @@ impl Control {
         Ok((response, sender))
     }
 
-    /// A request whose answer is read as it comes. Only the head has a deadline. An error of runtimed is
-    /// returned as such.
+    /// Sends a request whose response is streamed. Only the head has a deadline. An error response of
+    /// runtimed is returned as an error.
     pub async fn stream(
         &self,
         request: Request<Body>,
@@ -183,7 +183,7 @@ impl Control {
         timeout(within, switch).await.unwrap_or(Err(ControlError::TimedOut(ms)))
     }
 
-    /// A connection, and the window of the bodies that are sent on it.
+    /// Opens a connection; returns it with the window of the bodies that are sent on it.
     async fn connect(&self) -> Result<(Sender, Arc<WriteWindow>), ControlError> {
         let stream =
             self.driver.dial(&self.sandbox, Target::Control).await.map_err(ControlError::Unreachable)?;
@@ -193,13 +193,13 @@ impl Control {
             .handshake(TokioIo::new(WindowIo::new(stream, window.clone())))
             .await
             .map_err(ControlError::Broken)?;
-        // Ends when the sender is dropped and the last answer was read.
+        // Ends when the sender is dropped and the last response was read.
         tokio::spawn(connection.with_upgrades());
         Ok((sender, window))
     }
 }
 
-/// A request to runtimed; the name of the host does not matter to it.
+/// Starts a request to runtimed, which ignores the Host.
 pub fn request(method: &Method, path: &str) -> hyper::http::request::Builder {
     Request::builder()
         .method(method)

@@ -1,5 +1,5 @@
-//! Talking to the runtimed of one sandbox: HTTP/1.1 on its control socket, with a deadline on every head
-//! and nothing believed that comes back: sizes are bounded, JSON is parsed into types.
+//! Client of the runtimed of one sandbox: HTTP/1.1 on its control socket, with a deadline on every response
+//! head. Responses are untrusted: sizes are bounded, JSON is parsed into types.
 
 mod client;
 mod pool;

@@ -1,4 +1,4 @@
-//! Idle connections to one runtimed, emptied when the sandbox stops; and who is using it.
+//! Idle connections to one runtimed, cleared when the sandbox stops; and leases on the sandbox.
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -14,7 +14,7 @@ use std::{
 
 /// Idle connections kept for one sandbox.
 const IDLE_MAX: usize = 4;
-/// runtimed closes a silent connection after ten seconds; ours are given up before that.
+/// runtimed closes a silent connection after ten seconds; ours are dropped before that.
 const IDLE_MAX_MS: u128 = 8_000;
 
 /// The body of a request.
@@ -25,11 +25,11 @@ pub(super) type Sender = SendRequest<Body>;
 pub struct ControlPool {
     idle: Arc<Mutex<Vec<(Sender, Instant)>>>,
     leases: Arc<AtomicUsize>,
-    /// How many were ever taken.
+    /// Leases ever taken.
     taken: Arc<AtomicUsize>,
 }
 
-/// Somebody is using the sandbox: it is not put to sleep meanwhile.
+/// Keeps the sandbox from being put to sleep.
 pub struct Lease(Arc<AtomicUsize>);
 
 impl Lease {
@@ -51,7 +51,7 @@ impl ControlPool {
         self.idle.lock().expect("no panic while held").clear();
     }
 
-    /// Whether somebody is using the sandbox.
+    /// Whether any lease is held.
     pub fn in_use(&self) -> bool {
         self.leases.load(Ordering::SeqCst) > 0
     }
@@ -61,7 +61,7 @@ impl ControlPool {
         self.taken.load(Ordering::SeqCst)
     }
 
-    /// The connection used last that is still good.
+    /// Returns the connection used last that is still usable.
     pub(super) fn take(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().expect("no panic while held");
         while let Some((sender, since)) = idle.pop() {

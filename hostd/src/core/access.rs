@@ -1,16 +1,16 @@
-//! Who may do what. The one place that answers "may this caller see or change that?".
+//! Access decisions: the one place that decides whether a caller may see or change a resource.
 
 use protocol::api::{Label, Owner, TokenScope};
 
-/// The caller, as its token or the socket says.
+/// The caller, as authenticated by token or socket.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
     pub tenant: Label,
     pub principal: Label,
     pub scope: TokenScope,
-    /// The administrator of this host: by the token file or the Unix socket. Sees every tenant.
+    /// The operator of this host: by the token file or the Unix socket. Sees every tenant.
     pub operator: bool,
-    /// The token's id, or `socket:uid`; for the audit.
+    /// The token's id, or `socket:uid`; for the audit log.
     pub via: String,
 }
 
@@ -21,7 +21,7 @@ pub enum Access {
 }
 
 impl Identity {
-    /// Whether the caller may see a thing with this owner at all: if not, it does not exist for him.
+    /// Whether the caller may see a resource of this owner. If not, it is reported as not found.
     pub fn can_see(&self, owner: &Owner) -> bool {
         let same_tenant = self.tenant == owner.tenant;
         let whole_tenant = self.scope == TokenScope::Admin || self.principal == owner.principal;

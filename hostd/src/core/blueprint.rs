@@ -1,5 +1,5 @@
-//! From what a caller requested for to what will be built: strict, fully defaulted, immutable. No host facts
-//! and no secrets: the environment, of services too, stays outside.
+//! Resolves a spec into a blueprint: validated, fully defaulted, immutable. A blueprint contains no facts of
+//! the host and no secrets: environment variables, also of services, are kept apart.
 
 use super::{egress::RuleSet, parse_duration_ms};
 use crate::limits;
@@ -16,11 +16,11 @@ use std::{
     fmt,
 };
 
-/// The frozen form of a spec.
+/// The resolved spec.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Blueprint {
     pub driver: String,
-    /// Absent: the driver's own.
+    /// Absent: the driver's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
     pub image: String,
@@ -29,11 +29,11 @@ pub struct Blueprint {
     pub services: Vec<ServiceSpec>,
     pub limits: Limits,
     pub network: Network,
-    /// What its proxy lets through; changed while it runs, unlike the rest.
+    /// The rules of its egress proxy; changed while it runs, unlike the other fields.
     #[serde(default, skip_serializing_if = "EgressRules::is_empty")]
     pub egress: EgressRules,
     pub idle_policy: IdlePolicy,
-    /// Absent: as the host has it.
+    /// Absent: the host's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visibility: Option<Visibility>,
     #[serde(default)]
@@ -41,13 +41,13 @@ pub struct Blueprint {
     pub ttl_ms: Option<u64>,
 }
 
-/// Environment as it is kept: for everything, and for single services.
+/// Environment variables, kept apart from the blueprint: of the whole sandbox, and of single services.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     pub all: EnvMap,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, EnvMap>,
-    /// It was lost with a database: what runs may have more than is known here.
+    /// Lost with a database: running processes may have more variables than are known here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }
@@ -57,7 +57,7 @@ impl Environment {
         Self { lost: true, ..Self::default() }
     }
 
-    /// Services with all they are given: the environment of the sandbox, and over it their own.
+    /// Services with their full environment: the sandbox's, overridden by their own.
     pub fn with_environment(&self, services: &[ServiceSpec]) -> Vec<ServiceSpec> {
         let with_env = |service: &ServiceSpec| {
             let mut env = self.all.clone();
@@ -68,7 +68,7 @@ impl Environment {
     }
 }
 
-/// What hostd fills in, and the most it gives.
+/// Defaults and maxima of this host.
 #[derive(Debug, Clone)]
 pub struct Defaults {
     pub driver: String,
@@ -79,7 +79,7 @@ pub struct Defaults {
     pub network: Network,
 }
 
-/// The blueprint of a spec, and its environment.
+/// Resolves a spec into its blueprint and environment.
 pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, Environment), ApiError> {
     check_names(spec)?;
     check_scope(spec.scope.as_ref())?;
@@ -106,13 +106,16 @@ fn network(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Network, EgressRu
     let Some(requested) = &spec.network else { return Ok((defaults.network, EgressRules::default())) };
     let (network, egress) = (requested.mode().unwrap_or(defaults.network), requested.egress());
     if network != Network::Proxy && !egress.is_empty() {
-        return Err(ApiError::invalid("network", "rules are for mode proxy: nothing else would keep them"));
+        return Err(ApiError::invalid(
+            "network",
+            "egress rules need mode proxy: other modes do not enforce them",
+        ));
     }
     check_egress("network.", &egress)?;
     Ok((network, egress))
 }
 
-/// Rules as a caller wrote them; `before` is what their fields begin with.
+/// Validates egress rules; `before` is the prefix of their field names.
 pub fn check_egress(before: &str, rules: &EgressRules) -> Result<(), ApiError> {
     for (field, list) in [("allow", &rules.allow), ("deny", &rules.deny)] {
         RuleSet::parse(list, &[])
@@ -122,7 +125,7 @@ pub fn check_egress(before: &str, rules: &EgressRules) -> Result<(), ApiError> {
     let good = rules.max_mb.is_none_or(|mb| (1..=most).contains(&mb));
     require(&format!("{before}max_mb"), good, &format!("must be 1 to {most}"))?;
     let good = rules.profile.as_deref().is_none_or(|name| ProfileName::parse(name).is_ok());
-    require(&format!("{before}profile"), good, "is the name of no profile")
+    require(&format!("{before}profile"), good, "is not a valid profile name")
 }
 
 /// `ttl` as milliseconds.
@@ -132,7 +135,7 @@ pub fn ttl_ms(text: &str) -> Result<u64, ApiError> {
     Ok(ms)
 }
 
-/// A name for people.
+/// Validates a display name.
 pub fn check_name(name: &str) -> Result<(), ApiError> {
     let good = !name.trim().is_empty()
         && name.chars().count() <= limits::NAME_MAX_CHARS
@@ -169,12 +172,20 @@ fn check_names(spec: &SandboxSpec) -> Result<(), ApiError> {
 
 fn check_scope(scope: Option<&SandboxScope>) -> Result<(), ApiError> {
     let Some(scope) = scope else { return Ok(()) };
-    match (scope.kind, &scope.key) {
-        (ScopeKind::SharedProjectUser, Some(_)) => {
+    let takes_key = match scope.kind {
+        ScopeKind::SharedProjectUser => false,
+        ScopeKind::AgentRun
+        | ScopeKind::AgentInstance
+        | ScopeKind::Conversation
+        | ScopeKind::RuntimeInstance
+        | ScopeKind::Custom => true,
+    };
+    match (takes_key, &scope.key) {
+        (true, Some(_)) | (false, None) => Ok(()),
+        (false, Some(_)) => {
             Err(ApiError::invalid("scope.key", "shared-project-user has no key: leave it out"))
         }
-        (ScopeKind::SharedProjectUser, None) | (_, Some(_)) => Ok(()),
-        (kind, None) => Err(ApiError::invalid("scope.key", format!("{} needs a key", kind.as_str()))),
+        (true, None) => Err(ApiError::invalid("scope.key", format!("{} needs a key", scope.kind.as_str()))),
     }
 }
 
@@ -186,7 +197,7 @@ fn ports(spec: &SandboxSpec) -> Result<Vec<u16>, ApiError> {
     Ok(all.into_iter().collect())
 }
 
-/// Services without their environment, and all environment.
+/// Separates services from their environment.
 pub fn split_environment(
     services: &[ServiceSpec],
     all: &EnvMap,
@@ -201,7 +212,7 @@ pub fn split_environment(
         check_env(&field, &service.env)?;
         let env = service.env.clone();
         if environment.services.insert(service.name.to_string(), env).is_some() {
-            return Err(ApiError::invalid("services", format!("{} is there twice", service.name)));
+            return Err(ApiError::invalid("services", format!("{} is defined twice", service.name)));
         }
         bare.push(ServiceSpec { env: EnvMap::new(), ..service.clone() });
     }
@@ -217,7 +228,11 @@ fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
     require(field, small, &most)?;
     for (name, value) in env {
         let good = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-        require(&format!("{field}.{name}"), good, "a name has no = and nothing has a NUL")?;
+        require(
+            &format!("{field}.{name}"),
+            good,
+            "the name must not be empty or contain =, and neither name nor value a NUL",
+        )?;
     }
     Ok(())
 }
@@ -235,7 +250,7 @@ fn limits_of(spec: &LimitsSpec, defaults: &Defaults) -> Result<Limits, ApiError>
     Ok(Limits { memory_mb, cpus, pids, disk_mb: spec.disk_mb })
 }
 
-/// Too little is wrong on every host; more than this one gives is not to be had here.
+/// A value below the minimum is invalid on every host; one above the maximum is unsupported on this one.
 fn check_host_range<T: PartialOrd + fmt::Display + Copy>(
     field: &str,
     requested: T,
@@ -278,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_for_is_everything_defaulted() {
+    fn an_empty_spec_is_fully_defaulted() {
         let (blueprint, environment) = of(serde_json::json!({})).expect("the empty spec");
         let expected = serde_json::json!({
             "driver": "oci", "image": "host", "ports": [], "services": [],
@@ -290,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn no_environment_is_in_a_blueprint() {
+    fn a_blueprint_contains_no_environment() {
         let spec = serde_json::json!({
             "env": {"A": "secret1"},
             "services": [{"name": "web", "command": "npm run dev", "port": 3000, "env": {"B": "secret2"}}],
@@ -303,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_specs_are_refused_by_field() {
         let table = [
             (serde_json::json!({"name": ""}), "name"),
             (serde_json::json!({"name": "a\nb"}), "name"),

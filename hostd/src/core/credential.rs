@@ -1,9 +1,9 @@
-//! Recognises API tokens and preview passes by their form, wherever they stand in text that goes to an app: as
-//! they are, percent-encoded, or in Base64. Pure; allocates only where something may be found.
+//! Recognises API tokens and preview passes by their form, anywhere in text that goes to an app: verbatim,
+//! percent-encoded, or in Base64. Pure; allocates only where something may be found.
 //!
 //! ```text
 //!  slw_<Base64url>       token of the API
-//!  slipway_<hex digits>  token of the administrator
+//!  slipway_<hex digits>  token of the operator
 //!  slp1.<Base64url>      pass of a preview
 //! ```
 
@@ -17,20 +17,20 @@ use base64::{
 };
 use std::fmt;
 
-/// What every token of the API begins with.
+/// Prefix of every API token.
 pub const TOKEN_PREFIX: &str = "slw_";
-/// What the administrator's token begins with, where hostd wrote it.
+/// Prefix of the operator's token, if hostd generated it.
 pub const ADMIN_PREFIX: &str = "slipway_";
 
-/// Characters behind a prefix that make a credential of it. A third of the shortest one: a token that was cut is
+/// Characters after a prefix that make it a credential. A third of the shortest one: a truncated token is
 /// still a secret.
 const BODY_MIN_BYTES: usize = 16;
-/// A text that is shorter has no room for a credential.
+/// Shorter texts cannot contain a credential.
 const CREDENTIAL_MIN_BYTES: usize = TOKEN_PREFIX.len() + BODY_MIN_BYTES;
-/// Layers of percent-encoding that are looked through: addresses stand in addresses.
+/// Layers of percent-encoding that are decoded: URLs are nested in URLs.
 const PERCENT_LAYERS_MAX: usize = 8;
 
-/// Padding may be missing, and the last character may have bits that mean nothing.
+/// Padding may be missing, and the last character may have unused bits.
 const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
@@ -49,20 +49,21 @@ const FORMS: [Form; 3] = [
 
 /// Finds credentials in text. Its `Debug` shows none.
 pub struct CredentialScanner {
-    /// Prefixes as they are and as Base64 has them, in each of its three alignments.
+    /// Prefixes verbatim and in Base64, in each of its three alignments.
     needles: AhoCorasick,
     encodings: Vec<Encoding>,
-    /// Characters of Base64 that are enough to know any of them, with what stands before it in its group.
+    /// Base64 characters that are enough to recognise any credential, including the bytes before it in its
+    /// group.
     base64_window: usize,
-    /// The administrator's token, where it is of no form of ours.
+    /// The operator's token, if it has none of our forms.
     custom: Option<Vec<u8>>,
 }
 
-/// How a needle is written.
+/// The encoding of a needle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Plain,
-    /// In Base64, beginning with this byte of a group of three.
+    /// In Base64, starting at this byte of a group of three.
     Base64 {
         shift: usize,
     },
@@ -75,8 +76,8 @@ impl fmt::Debug for CredentialScanner {
 }
 
 impl CredentialScanner {
-    /// The administrator may have written the token by hand: then it is looked for as it is, if it is long enough
-    /// not to be a word of ordinary text.
+    /// The operator may have written the token by hand: then it is searched for verbatim, if it is long
+    /// enough not to be a word of ordinary text.
     pub fn new(admin_token: &str) -> Self {
         let token = admin_token.as_bytes();
         let custom = (!has_form(token) && token.len() >= BODY_MIN_BYTES).then(|| token.to_vec());
@@ -87,7 +88,7 @@ impl CredentialScanner {
             encodings.push(Encoding::Plain);
             for shift in 0..3 {
                 let needle = in_base64(text, shift);
-                // Both alphabets of Base64 are looked for where they differ.
+                // Both Base64 alphabets are searched for where they differ.
                 let url: Vec<u8> = needle.iter().map(|byte| url_safe(*byte)).collect();
                 for needle in [Some(needle.clone()), (url != needle).then_some(url)].into_iter().flatten() {
                     needles.push(needle);
@@ -100,7 +101,7 @@ impl CredentialScanner {
         Self { needles, encodings, base64_window: 4 * (longest + 2).div_ceil(3), custom }
     }
 
-    /// Whether a token or a pass stands somewhere in this text.
+    /// Whether the text contains a token or a pass.
     pub fn finds_in(&self, text: &[u8]) -> bool {
         if text.len() < CREDENTIAL_MIN_BYTES.min(self.custom.as_ref().map_or(usize::MAX, Vec::len)) {
             return false;
@@ -120,7 +121,7 @@ impl CredentialScanner {
     }
 
     fn finds_undecoded(&self, text: &[u8]) -> bool {
-        // Quicker than the look at each needle, and nearly always enough.
+        // Faster than checking each match, and nearly always sufficient.
         if !self.needles.is_match(text) {
             return false;
         }
@@ -163,19 +164,20 @@ fn url_safe(byte: u8) -> u8 {
     }
 }
 
-/// The characters that a text has in Base64 whatever stands around it, when it begins with this byte of a group.
+/// The Base64 characters of a text that do not depend on its surroundings, when it starts at this byte of a
+/// group.
 fn in_base64(text: &[u8], shift: usize) -> Vec<u8> {
     let padded = [&vec![0; shift], text].concat();
     let encoded = BASE64_STANDARD.encode(&padded);
     encoded.as_bytes()[characters_before(shift)..8 * padded.len() / 6].to_vec()
 }
 
-/// Characters of a group that say something of the bytes before this one.
+/// Characters of a group that encode bits of the bytes before this one.
 fn characters_before(shift: usize) -> usize {
     (8 * shift).div_ceil(6)
 }
 
-/// What the Base64 at the beginning of a text says, in either alphabet, as far as so many characters.
+/// Decodes the Base64 at the beginning of a text, in either alphabet, up to this many characters.
 fn base64_decoded(text: &[u8], characters: usize) -> Vec<u8> {
     let standard = |byte: &u8| match byte {
         b'-' => Some(b'+'),
@@ -184,12 +186,12 @@ fn base64_decoded(text: &[u8], characters: usize) -> Vec<u8> {
         other => other.is_ascii_alphanumeric().then_some(*other),
     };
     let mut run: Vec<u8> = text.iter().take(characters).map_while(standard).collect();
-    // A single character behind the last group says nothing.
+    // A single character after the last group encodes no byte.
     run.truncate(if run.len() % 4 == 1 { run.len() - 1 } else { run.len() });
     BASE64.decode(run).unwrap_or_default()
 }
 
-/// Nothing where nothing is percent-encoded.
+/// `None` where nothing is percent-encoded.
 fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
     let first = memchr::memchr_iter(b'%', text).find(|at| encoded_byte(&text[*at..]).is_some())?;
     let mut decoded = text[..first].to_vec();
@@ -202,13 +204,11 @@ fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// The byte that `%41` and its like at the beginning of a text stand for.
+/// Decodes an escape such as `%41` at the beginning of a text.
 fn encoded_byte(text: &[u8]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
-    match text {
-        [b'%', high, low, ..] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
-        _ => None,
-    }
+    let [b'%', high, low, ..] = text else { return None };
+    u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()
 }
 
 #[cfg(test)]

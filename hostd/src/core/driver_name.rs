@@ -1,15 +1,15 @@
-//! Names of drivers that people know and ask for, and that hostd has none for.
+//! Driver names that users may ask for and hostd does not support.
 
-/// A name that people ask for, and what they get instead.
+/// An unsupported driver, and what to use instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsupportedDriver {
     pub name: &'static str,
-    /// Another spelling of it.
+    /// Other names of it.
     aliases: &'static [&'static str],
     pub reason: &'static str,
 }
 
-/// As they are listed.
+/// In the order in which they are listed.
 pub const UNSUPPORTED_DRIVERS: [UnsupportedDriver; 7] = [
     UnsupportedDriver {
         name: "podman",
@@ -48,7 +48,7 @@ pub const UNSUPPORTED_DRIVERS: [UnsupportedDriver; 7] = [
     },
 ];
 
-/// Why a name that people know is none of ours.
+/// Finds an unsupported driver by name or alias.
 pub fn unsupported_driver(name: &str) -> Option<&'static UnsupportedDriver> {
     let name = name.to_ascii_lowercase();
     UNSUPPORTED_DRIVERS.iter().find(|known| known.name == name || known.aliases.contains(&name.as_str()))
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_name_says_what_to_use_instead() {
+    fn an_unsupported_driver_says_what_to_use_instead() {
         for (name, expected) in [
             ("lima", Some("lima")),
             ("K8s", Some("kubernetes")),

@@ -1,6 +1,6 @@
-//! Durations as callers write them, and times as they read them.
+//! Parses durations and formats times.
 
-/// `90s`, `15m`, `4h`, `7d`: a positive number and one letter.
+/// Parses `90s`, `15m`, `4h`, `7d`: a positive number and one letter.
 pub fn parse_duration_ms(text: &str) -> Result<u64, &'static str> {
     const WRONG: &str = "must be a positive number and one of s, m, h, d, as in 90s or 4h";
     let unit_ms: u64 = match text.as_bytes().last() {
@@ -18,7 +18,7 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, &'static str> {
     number.checked_mul(unit_ms).filter(|ms| *ms > 0).ok_or(WRONG)
 }
 
-/// Milliseconds since the epoch as `2026-01-31T23:59:59.123Z`.
+/// Formats milliseconds since the epoch as `2026-01-31T23:59:59.123Z`.
 pub fn rfc3339(time_ms: u64) -> String {
     let (days, rest_ms) = (time_ms / 86_400_000, time_ms % 86_400_000);
     let (year, month, day) = civil(days);
@@ -26,7 +26,7 @@ pub fn rfc3339(time_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}Z", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// Days since 1970-01-01 as a date of the Gregorian calendar (Hinnant's algorithm; years start in March).
+/// Converts days since 1970-01-01 into a Gregorian date (Hinnant's algorithm; years start in March).
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

@@ -1,10 +1,10 @@
-//! Checks a JSON value against a JSON schema, and names the first field that does not fit. Only what the
-//! schemas of our own document use is understood.
+//! Checks a JSON value against a JSON schema, and names the first field that does not match. Supports only
+//! the keywords that our own document uses.
 
 use serde_json::{Map, Number, Value};
 use std::cmp::{Ordering, Reverse};
 
-/// Where a value does not fit its schema, and what would.
+/// The field that does not match its schema, and what would match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// As in `services[0].health.tcp`; empty for the value itself.
@@ -13,20 +13,20 @@ pub struct Mismatch {
     distance: Distance,
 }
 
-/// How far a value is from a schema: of several, the nearest one was meant.
+/// Distance of a value from a schema: of several alternatives the nearest one is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Distance {
-    /// Right but for what is said.
+    /// The right type, with another mistake.
     Near,
-    /// It has a field that is not known.
+    /// An unknown field.
     UnknownField,
-    /// Another word than the ones that are allowed.
+    /// A value that is not in the enumeration.
     UnknownValue,
     WrongType,
 }
 
-/// Keywords that say nothing about which values fit, or that are left to the types (`pattern`) and to those
-/// who use the fields: sizes, which may be 413, `not`, for what must not come together, and `prefixItems`.
+/// Keywords that do not restrict values, or are checked elsewhere: `pattern` by the types, sizes by the
+/// handlers, since they may be 413, and `not` and `prefixItems` by the handlers.
 pub const IGNORED: [&str; 12] = [
     "title",
     "description",
@@ -63,7 +63,7 @@ pub const CHECKED: [&str; 18] = [
     "maximum",
 ];
 
-/// `document` is where references lead to.
+/// Checks a value. References are resolved in `document`.
 pub fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), Mismatch> {
     Checker { document }.value(schema, value, "")
 }
@@ -80,7 +80,7 @@ fn mismatch(field: &str, message: impl Into<String>) -> CheckResult {
 
 impl Checker<'_> {
     fn value(&self, schema: &Value, value: &Value, at: &str) -> CheckResult {
-        // Also `true`, which is no object and lets everything pass.
+        // Also `true`, which is not an object and matches everything.
         let Some(schema) = schema.as_object() else {
             return if schema == &Value::Bool(false) { mismatch(at, "must be left out") } else { Ok(()) };
         };
@@ -105,14 +105,14 @@ impl Checker<'_> {
         }
     }
 
-    /// Where none fits, what is said is about the one that the value comes closest to.
+    /// Where no alternative matches, reports the mismatch of the nearest one.
     fn one_of(&self, choices: &[Value], value: &Value, at: &str) -> CheckResult {
         let tried: Vec<Mismatch> =
             choices.iter().filter_map(|each| self.value(each, value, at).err()).collect();
         if choices.is_empty() || tried.len() < choices.len() {
             return Ok(());
         }
-        // What is wrong inside of the value is nearer than what is wrong with all of it.
+        // A mismatch inside the value is nearer than one of the value itself.
         let far = |each: &Mismatch| if each.field == at { Some(each.distance) } else { None };
         if tried.iter().all(|each| far(each) == Some(Distance::WrongType)) {
             let words: Vec<&str> =
@@ -151,23 +151,20 @@ impl Checker<'_> {
             let inner = if at.is_empty() { missing.to_owned() } else { format!("{at}.{missing}") };
             return mismatch(&inner, format!("`{missing}` is missing"));
         }
-        match number(schema, "maxProperties") {
-            Some(most) if object.len() as u64 > most => {
-                mismatch(at, format!("must be at most {most} entries"))
-            }
-            _ => Ok(()),
+        if let Some(most) = number(schema, "maxProperties")
+            && object.len() as u64 > most
+        {
+            return mismatch(at, format!("must be at most {most} entries"));
         }
+        Ok(())
     }
 
     fn array(&self, schema: &Map<String, Value>, items: &[Value], at: &str) -> CheckResult {
-        match number(schema, "minItems") {
-            Some(least) if (items.len() as u64) < least => {
-                return mismatch(
-                    at,
-                    format!("must have at least {least} entr{}", if least == 1 { "y" } else { "ies" }),
-                );
-            }
-            _ => {}
+        if let Some(least) = number(schema, "minItems")
+            && (items.len() as u64) < least
+        {
+            let entries = if least == 1 { "entry" } else { "entries" };
+            return mismatch(at, format!("must have at least {least} {entries}"));
         }
         let Some(schema) = schema.get("items") else { return Ok(()) };
         items
@@ -189,12 +186,12 @@ fn type_of(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult 
     let types: Vec<&str> = match schema.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
         Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
-        _ => return Ok(()),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => return Ok(()),
     };
     let fits = |name: &&str| match *name {
         "null" => value.is_null(),
         "boolean" => value.is_boolean(),
-        // Beyond what fits into 64 bits a number is a float, and not in range either.
+        // A number beyond 64 bits is a float, and out of range anyway.
         "integer" => value.is_u64() || value.is_i64(),
         "number" => value.is_number(),
         "string" => value.is_string(),
@@ -207,7 +204,7 @@ fn type_of(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult 
     }
     let words: Vec<&str> = types.iter().map(|name| type_name(name)).collect();
     let message = format!("must be {}{}", words.join(" or "), span(schema));
-    // A number that is not whole, or too large to be one, is a number still.
+    // A number that is fractional, or too large for an integer, is still a number.
     let number = value.is_number() && types.contains(&"integer");
     let distance = if number { Distance::Near } else { Distance::WrongType };
     Err(Mismatch { field: at.to_owned(), message, distance })
@@ -241,12 +238,13 @@ fn choices(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult 
 }
 
 fn text_of(schema: &Map<String, Value>, text: &str, at: &str) -> CheckResult {
-    match number(schema, "minLength") {
-        Some(least) if (text.chars().count() as u64) < least => {
-            mismatch(at, format!("must have at least {least} character{}", if least == 1 { "" } else { "s" }))
-        }
-        _ => Ok(()),
+    if let Some(least) = number(schema, "minLength")
+        && (text.chars().count() as u64) < least
+    {
+        let characters = if least == 1 { "character" } else { "characters" };
+        return mismatch(at, format!("must have at least {least} {characters}"));
     }
+    Ok(())
 }
 
 fn range(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult {
@@ -257,7 +255,7 @@ fn range(schema: &Map<String, Value>, value: &Value, at: &str) -> CheckResult {
     if fits { Ok(()) } else { mismatch(at, format!("must be{}", span(schema))) }
 }
 
-/// Whole numbers are compared as such: large ones would not be themselves as floats.
+/// Integers are compared exactly: large ones would lose digits as floats.
 fn compare(value: &Value, bound: &Value) -> Option<Ordering> {
     let whole = |value: &Value| value.as_number().and_then(Number::as_i128);
     match (whole(value), whole(bound)) {
@@ -290,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_with_what_would() {
+    fn a_mismatch_names_the_field_and_what_is_allowed() {
         let object = json!({
             "type": "object",
             "additionalProperties": false,
@@ -342,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_closest_is_meant() {
+    fn of_several_alternatives_the_nearest_is_reported() {
         let closed = |name: &str| {
             json!({"type": "object", "required": [name], "additionalProperties": false,
                 "properties": {name: {"$ref": "#/named/port"}}})

@@ -1,4 +1,4 @@
-//! So many at once, then so many a second.
+//! A token bucket: a burst, then a rate per second. Time is an argument.
 
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
@@ -9,7 +9,7 @@ pub struct Rate {
 #[derive(Debug)]
 pub struct RateLimiter {
     rate: Rate,
-    /// In thousandths.
+    /// In thousandths of a token.
     tokens_milli: u64,
     since_ms: u64,
 }
@@ -19,9 +19,9 @@ impl RateLimiter {
         Self { rate, tokens_milli: u64::from(rate.burst) * 1000, since_ms: now_ms }
     }
 
-    /// Takes one, if there is one.
+    /// Takes one token, if there is one.
     pub fn try_acquire(&mut self, now_ms: u64) -> bool {
-        // A clock that jumps back gives nothing, forward at most a full measure.
+        // A clock that jumps back earns nothing; one that jumps forward at most a full bucket.
         let earned = now_ms.saturating_sub(self.since_ms).saturating_mul(self.rate.per_second.into());
         self.tokens_milli = self.tokens_milli.saturating_add(earned).min(u64::from(self.rate.burst) * 1000);
         self.since_ms = now_ms;
@@ -30,7 +30,7 @@ impl RateLimiter {
         enough
     }
 
-    /// It was not used after all.
+    /// Returns a token that was not used.
     pub fn refund(&mut self) {
         self.tokens_milli = self.tokens_milli.saturating_add(1000).min(u64::from(self.rate.burst) * 1000);
     }

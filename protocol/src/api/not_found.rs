@@ -58,12 +58,12 @@ impl Display for Missing {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let id = &self.id;
         match self.kind {
-            MissingKind::Sandbox => return write!(f, "no sandbox `{id}`, or it belongs to another owner"),
+            MissingKind::Sandbox => return write!(f, "no sandbox `{id}`, or it belongs to another tenant"),
             MissingKind::Token => return write!(f, "no token `{id}`, or it belongs to another tenant"),
             MissingKind::Image => return write!(f, "no image `{id}`"),
             MissingKind::EgressProfile => return write!(f, "no egress profile `{id}`"),
             MissingKind::ModelProvider => return write!(f, "no model provider `{id}`"),
-            MissingKind::Budget => return write!(f, "no budget of tenant `{id}`, or it is not yours to see"),
+            MissingKind::Budget => return write!(f, "no budget of tenant `{id}`, or you may not see it"),
             MissingKind::Task => write!(f, "no task `{id}`")?,
             MissingKind::Permission => write!(f, "no permission `{id}` is asked for")?,
             MissingKind::Exec => write!(f, "no exec `{id}`")?,

@@ -1,4 +1,4 @@
-//! Failures in the words of the older routes: one text, and for what may work later a word for programs.
+//! Errors of the older routes: one text, and for retryable errors a code.
 
 use super::super::{
     error::{CallError, ErrorExtension},
@@ -14,7 +14,7 @@ use protocol::api::ApiErrorCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What a caller waits before it tries again.
+/// Seconds a client waits before it retries.
 const RETRY_AFTER_S: &str = "30";
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,7 +28,7 @@ pub struct OlderError {
     pub mem_available_percent: Option<u64>,
 }
 
-/// The failure as an answer; the audit finds beside it what it finds beside every other.
+/// Turns an error into a response, with the extension that the audit log reads.
 pub fn respond(failure: CallError) -> Response {
     let code = failure.error.code;
     let (status, word) = status_of(code);
@@ -55,7 +55,7 @@ pub fn respond(failure: CallError) -> Response {
     response
 }
 
-/// The status, and the word that stands for it where callers look for one.
+/// The status, and the code where clients of these routes expect one.
 fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
     use ApiErrorCode as Code;
     match code {
@@ -66,7 +66,7 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         | Code::IdempotencyMismatch => (StatusCode::BAD_REQUEST, None),
         Code::Unauthorized => (StatusCode::UNAUTHORIZED, Some("unauthorized")),
         Code::Forbidden | Code::BudgetExceeded => (StatusCode::FORBIDDEN, None),
-        // What is destroyed is gone from these routes.
+        // Destroyed sandboxes do not exist for these routes.
         Code::NotFound | Code::Gone | Code::HistoryGone => (StatusCode::NOT_FOUND, Some("not found")),
         Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, None),
         Code::Conflict | Code::ScopeTaken => (StatusCode::CONFLICT, None),

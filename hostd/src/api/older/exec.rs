@@ -1,4 +1,4 @@
-//! One command, its output as text. A command that fails is 200; a sandbox that cannot run it is not.
+//! Runs a command and returns its output as text. A failing command is 200; a sandbox that cannot run it is an error.
 
 use super::{
     super::{
@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OlderOutput {
-    /// What is not UTF-8 is replaced: this route has no other way.
+    /// Bytes that are not UTF-8 are replaced: this route has no encoding for them.
     pub stdout: String,
     pub stderr: String,
     pub exit_code: i32,
@@ -60,7 +60,7 @@ fn output(answer: ExecAnswer) -> CallResult {
     Ok(ok(&OlderOutput { stdout: text(answer.stdout), stderr, exit_code, truncated: answer.truncated }))
 }
 
-/// As a shell would tell it.
+/// The exit code that a shell reports.
 pub fn exit_code(exit: &Exit) -> Result<i32, CallError> {
     match exit {
         Exit::Exited { code } => Ok(*code),
@@ -68,7 +68,9 @@ pub fn exit_code(exit: &Exit) -> Result<i32, CallError> {
         Exit::Oom | Exit::Cancelled => Ok(137),
         Exit::TimedOut => Ok(124),
         Exit::SpawnFailed { .. } => Ok(127),
-        Exit::Lost => Err(CallError::new(ApiErrorCode::SandboxFailed, "the sandbox died under the command")),
+        Exit::Lost => {
+            Err(CallError::new(ApiErrorCode::SandboxFailed, "the sandbox died while the command ran"))
+        }
     }
 }
 
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_has_the_number_that_a_shell_gives_it() {
+    fn every_exit_has_the_code_that_a_shell_reports() {
         let table = [
             (Exit::Exited { code: 3 }, Some(3)),
             (Exit::Signalled { signal: 9 }, Some(137)),

@@ -4,7 +4,7 @@
 //! standard output, as it comes ──▶ ---stderr--- ──▶ standard error ──▶ exit_code: N
 //! ```
 //!
-//! Nothing is kept here: both streams are in the log of the exec. A text without its last line was cut off.
+//! Nothing is buffered here: both streams are in the log of the exec. A text without its last line was cut off.
 
 use super::{
     super::{
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 struct ExecStream {
     exec: ExecId,
-    /// Keeps the sandbox awake, too.
+    /// Also keeps the sandbox awake.
     control: Control,
     closing: CancellationToken,
     stage: StreamStage,
@@ -50,7 +50,7 @@ pub async fn stream(call: &Call, exec: &ExecId) -> CallResult {
         let mut stream = stream?;
         match stream.next().await {
             Ok(chunk) => chunk.map(|chunk| (Ok(chunk), Some(stream))),
-            // The connection is cut: nobody takes what came for all there is.
+            // Abort the connection, so that the client does not take partial output for all of it.
             Err(error) => Some((Err(error), None)),
         }
     });
@@ -71,11 +71,11 @@ async fn open(control: &Control, exec: &ExecId, query: &str) -> Result<Incoming,
 }
 
 impl ExecStream {
-    /// The next piece of the text; nothing at its end.
+    /// The next chunk of the text; `None` at its end.
     async fn next(&mut self) -> Result<Option<Bytes>, BoxError> {
         let closing = self.closing.clone();
         tokio::select! {
-            // What was not read is still in the log.
+            // Unread output is still in the log.
             () = closing.cancelled() => Err("hostd is shutting down".into()),
             chunk = self.next_chunk() => chunk,
         }
@@ -100,7 +100,7 @@ impl ExecStream {
                     .control
                     .get(&relay::runtimed_path(&["execs", self.exec.as_str()]), CONTROL_TIMEOUT)
                     .await?;
-                let exit = view.exit.ok_or("its output ended before it did")?;
+                let exit = view.exit.ok_or("the output ended before the command")?;
                 let code = exit_code(&exit).map_err(|failure: CallError| failure.error.message)?;
                 Ok(Some(format!("\nexit_code: {code}\n").into()))
             }
@@ -109,7 +109,7 @@ impl ExecStream {
     }
 }
 
-/// Frames that are no data are skipped.
+/// Returns the next data frame; other frames are skipped.
 async fn data(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {

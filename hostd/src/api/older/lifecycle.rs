@@ -1,4 +1,4 @@
-//! Waking a sandbox, and keeping it awake.
+//! Wakes a sandbox, and keeps it awake.
 
 use super::{
     super::{
@@ -34,7 +34,7 @@ pub struct OlderWoken {
     pub wake_duration_ms: u64,
 }
 
-/// One in `error` is tried again.
+/// A sandbox in `error` is started again.
 pub async fn wake(call: Call) -> CallResult {
     let record = existing_sandbox(&call).await?;
     let began = Instant::now();
@@ -44,7 +44,7 @@ pub async fn wake(call: Call) -> CallResult {
         return Err(FleetError::InProgress.into());
     }
     if !record.state.is_up() {
-        let message = "somebody else stopped it while it was woken";
+        let message = "the sandbox was stopped by another call while it was woken";
         return Err(CallError::new(ApiErrorCode::NotRunning, message));
     }
     let wake_duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -67,12 +67,12 @@ pub async fn keepalive(call: Call) -> CallResult {
         return Err(CallError::invalid("until", "must be in the future, in seconds since 1970"));
     }
     let until = until.min(now_s + KEEPALIVE_MAX_S);
-    let (_, control) = call.api.fleet.control(&record.id).await.map_err(|error| match error {
-        FleetError::NotRunning { status } => {
-            let message = format!("the sandbox is {status}, so nothing keeps it awake; wake it first");
-            CallError::new(ApiErrorCode::Conflict, message)
+    let (_, control) = call.api.fleet.control(&record.id).await.map_err(|error| {
+        if let FleetError::NotRunning { status } = error {
+            let message = format!("the sandbox is {status}; wake it first");
+            return CallError::new(ApiErrorCode::Conflict, message);
         }
-        other => other.into(),
+        error.into()
     })?;
     let hold = HoldRequest { ttl_s: Some(until - now_s), reason: "keepalive".to_owned() };
     control

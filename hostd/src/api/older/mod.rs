@@ -1,6 +1,6 @@
-//! The older routes, for clients of the system that came before: its paths, its shapes and its words for
-//! errors, over the same fleet, the same store and the same rules about who may do what. Nothing is decided
-//! here that `/v1` does not decide too; see docs/older-routes.md for where the two differ.
+//! The older routes, for clients of the predecessor system: its paths, types and error codes, over the same
+//! fleet, store and access rules. Nothing is decided here that `/v1` does not decide too;
+//! docs/older-routes.md says where the two differ.
 
 mod error;
 mod exec;

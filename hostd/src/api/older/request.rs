@@ -1,4 +1,4 @@
-//! What callers ask for, and what that is in our words. Pure.
+//! Requests of the older routes, and their translation into a `SandboxSpec`. Pure.
 
 use super::super::error::CallError;
 use protocol::{
@@ -13,15 +13,15 @@ use utoipa::ToSchema;
 pub const USER: &str = "external_user_id";
 pub const PROJECT: &str = "external_project_id";
 pub const WORKSPACE: &str = "external_workspace_id";
-/// Whose a sandbox is that names nobody.
+/// The user of a sandbox that names none.
 const USER_DEFAULT: &str = "local";
 pub const EXTERNAL_MAX_CHARS: usize = 256;
 
-/// `POST /sandbox`. What cannot be honoured is refused by name.
+/// `POST /sandbox`. Fields that cannot be honoured are refused by name.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OlderCreate {
-    /// A ULID of the caller's choice.
+    /// A ULID chosen by the caller.
     pub id: Option<String>,
     pub ports: Vec<u16>,
     /// As in `4G` or `512M`.
@@ -41,7 +41,7 @@ pub struct OlderCreate {
     runtime_preset: Option<Value>,
 }
 
-/// Who this is for, in the caller's own system.
+/// Ids of the sandbox's user, project and workspace in the caller's own system.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OlderExternal {
@@ -69,7 +69,7 @@ pub struct OlderKeepalive {
 
 impl OlderCreate {
     pub fn spec(self) -> Result<SandboxSpec, CallError> {
-        self.refuse_what_is_not_offered()?;
+        self.refuse_unsupported_fields()?;
         let memory_mb = self.memory_high.as_deref().map(memory_mb).transpose()?;
         Ok(SandboxSpec {
             ports: self.ports,
@@ -82,7 +82,7 @@ impl OlderCreate {
         })
     }
 
-    fn refuse_what_is_not_offered(&self) -> Result<(), CallError> {
+    fn refuse_unsupported_fields(&self) -> Result<(), CallError> {
         let refused = [
             ("image", &self.image),
             ("template", &self.template),
@@ -100,7 +100,7 @@ impl OlderCreate {
 }
 
 impl OlderExternal {
-    /// As it is kept with the sandbox.
+    /// The ids as metadata of the sandbox.
     fn metadata(self) -> Result<BTreeMap<String, String>, CallError> {
         let user = self.user_id.filter(|text| !text.is_empty()).unwrap_or_else(|| USER_DEFAULT.to_owned());
         let named = [(USER, Some(user)), (PROJECT, self.project_id), (WORKSPACE, self.workspace_id)];
@@ -119,7 +119,7 @@ impl OlderExternal {
     }
 }
 
-/// `4G`, `512M`, `2097152K` or bytes; rounded up.
+/// Parses `4G`, `512M`, `2097152K` or bytes; rounds up.
 fn memory_mb(text: &str) -> Result<u64, CallError> {
     let invalid = || CallError::invalid("memory_high", "must be a size as in 4G or 512M");
     let (digits, unit) = match text.char_indices().next_back() {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_people_write_them() {
+    fn sizes_have_a_unit() {
         let table =
             [("4G", 4096), ("512M", 512), ("512m", 512), ("2097152K", 2048), ("1048577", 2), ("1T", 1 << 20)];
         for (text, expected) in table {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_refused_by_name() {
+    fn unsupported_fields_are_refused_by_name() {
         let table = [
             (json!({"image": "x"}), "image"),
             (json!({"template": "react"}), "template"),
@@ -187,6 +187,6 @@ mod tests {
             assert_eq!(spec(body.clone()), Err(field.to_owned()), "{body}");
         }
         let unknown = serde_json::from_value::<OlderCreate>(json!({"nope": 1}));
-        assert!(unknown.is_err(), "and so is what nobody ever offered");
+        assert!(unknown.is_err(), "unknown fields are refused too");
     }
 }

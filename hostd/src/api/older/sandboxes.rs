@@ -25,7 +25,7 @@ use serde::Serialize;
 use std::{sync::Arc, time::Duration};
 use utoipa::ToSchema;
 
-/// How long PID 1 may take to tell about itself before the answer goes without.
+/// How long PID 1 may take to report its status before the response is sent without it.
 const STATUS_MAX: Duration = Duration::from_secs(3);
 
 pub async fn create(call: Call) -> CallResult {
@@ -39,7 +39,7 @@ pub async fn create(call: Call) -> CallResult {
     Ok(json(StatusCode::CREATED, &row(&record)))
 }
 
-/// Names the field as the caller wrote it.
+/// Names the field as the older request calls it.
 fn with_older_field_name(mut failure: CallError) -> CallError {
     let field = &mut failure.error.detail.field;
     if field.as_deref() == Some("limits.memory_mb") {
@@ -48,7 +48,7 @@ fn with_older_field_name(mut failure: CallError) -> CallError {
     failure
 }
 
-/// All of them, newest first. There is no paging here, so this is bounded by how many there may be.
+/// All sandboxes, newest first. These routes have no paging; the list is bounded by the number of sandboxes.
 pub async fn list(call: Call) -> CallResult {
     let (tenant, principal) = call.tenant_filter();
     let external = |name: &str| call.query.text(name).map(str::to_owned);
@@ -80,13 +80,13 @@ pub async fn get(call: Call) -> CallResult {
     Ok(ok(&sandbox(&record, reported.as_ref())))
 }
 
-/// The sandbox of the path, if it was not destroyed: these routes do not know such ones.
+/// Returns the sandbox of the path; a destroyed one does not exist for these routes.
 pub async fn existing_sandbox(call: &Call) -> Result<Arc<SandboxRecord>, CallError> {
     let record = call.sandbox().await?;
     if record.state.status == SandboxStatus::Destroyed { Err(CallError::not_found()) } else { Ok(record) }
 }
 
-/// Its files stay.
+/// Destroys the sandbox and keeps its files.
 pub async fn delete(call: Call) -> CallResult {
     let record = existing_sandbox(&call).await?;
     let record = call.api.fleet.command(&record.id, SandboxCommand::Destroy { keep_workspace: true }).await?;
@@ -98,11 +98,12 @@ pub async fn delete(call: Call) -> CallResult {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OlderPurged {
     pub purged: bool,
-    /// What its files took on the disk.
+    /// Disk space that its files used.
     pub freed_bytes: u64,
 }
 
-/// The sandbox and its files; also the files that a deleted one left. Cut off in between, it is repeated.
+/// Destroys the sandbox and its files; also deletes the files of one destroyed before. Interrupted, it may be
+/// repeated.
 pub async fn purge(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let destroyed = record.state.status == SandboxStatus::Destroyed;
@@ -112,7 +113,7 @@ pub async fn purge(call: Call) -> CallResult {
         wait_settled(&call, record, WAIT_DEFAULT_MS).await?;
     }
     match call.api.fleet.delete_kept_workspace(&record.id).await? {
-        // Somebody else did it before.
+        // The files were deleted before.
         None if destroyed => Err(CallError::not_found()),
         freed => Ok(ok(&OlderPurged { purged: true, freed_bytes: freed.unwrap_or(0) })),
     }

@@ -10,16 +10,16 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// The hold that a keepalive takes. Not the one of `/v1`, which lasts a moment.
+/// The hold that a keepalive takes. Not the hold of `/v1`, which lasts a moment.
 pub const HOLD: &str = "keepalive-until";
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OlderRow {
     pub id: SandboxId,
-    /// creating, running, stopped or error; a paused one is stopped here.
+    /// creating, running, stopped or error; a paused sandbox is shown as stopped.
     pub status: &'static str,
     pub image: String,
-    /// Always empty, as are all that would tell of the host.
+    /// Always empty, as are all fields that would expose the host.
     pub workspace_img: &'static str,
     pub workspace_mnt: &'static str,
     pub container_id: &'static str,
@@ -33,7 +33,7 @@ pub struct OlderRow {
     /// Seconds since the Unix epoch, as the next ones.
     pub last_active_at: u64,
     pub stopped_at: Option<u64>,
-    /// Known of one that runs, and only where one sandbox is asked for.
+    /// Set for a running sandbox, and only in the view of a single one.
     pub keepalive_until: Option<u64>,
     pub external_user_id: String,
     pub external_project_id: String,
@@ -51,9 +51,9 @@ pub struct OlderRows(pub Vec<OlderRow>);
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OlderSandbox {
     pub row: OlderRow,
-    /// What runs, or null.
+    /// Null unless the sandbox runs.
     pub live_state: Option<OlderLive>,
-    /// The status of its PID 1, where it answers.
+    /// The status of PID 1, if it responds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Value>,
 }
@@ -93,7 +93,7 @@ pub fn row(record: &SandboxRecord) -> OlderRow {
     }
 }
 
-/// With what its PID 1 tells, where it answers.
+/// Adds the status that PID 1 reported, if it responded.
 pub fn sandbox(record: &SandboxRecord, reported: Option<&Status>) -> OlderSandbox {
     let mut row = row(record);
     if let Some(status) = reported {
@@ -114,7 +114,7 @@ pub fn sandbox(record: &SandboxRecord, reported: Option<&Status>) -> OlderSandbo
     OlderSandbox { row, live_state, runtime }
 }
 
-/// Busy since then: the later one of that and of what was last done to it.
+/// The last activity of a busy sandbox: since it is busy, or its last update if that is later.
 fn status_time(record: &SandboxRecord, status: &Status) -> u64 {
     record.updated_ms.max(status.activity.since_ms) / 1000
 }

@@ -1,8 +1,7 @@
-//! What a field may be beyond its type: the limits that are enforced, as the document says them. A row
-//! whose schema or field is not there is an error, so none outlives what it is about.
+//! Constraints of fields beyond their types: the limits that are enforced, as the document states them. A row
+//! whose schema or field does not exist is an error, so that none outlives its field.
 //!
-//! Lengths are those of the fields alone: what all of an environment or all metadata may be together is
-//! said by an error.
+//! Lengths are those of single fields: limits on a whole environment or all metadata are reported by errors.
 
 use super::super::{
     exec_run,
@@ -18,9 +17,9 @@ use crate::{
 use protocol::{HOSTD_PORT_IN_SANDBOX, Health, api::ScopeKind, limits as shared};
 use serde_json::{Map, Value, json};
 
-/// The name of an imported image: `host` is the one that is always there.
+/// The name of an imported image: `host` is reserved for the image that always exists.
 pub const IMAGE_NAME: &str = "^(?!host$)[a-z0-9][a-z0-9._-]{0,63}$";
-/// Larger than any host; what this one gives is said by an error.
+/// Larger than any host; the limit of this one is reported by an error.
 const MEMORY_MAX_MB: u64 = 1 << 26;
 const CPUS_MAX: u64 = 1 << 16;
 const DISK_MAX_MB: u64 = 1 << 40;
@@ -42,7 +41,7 @@ const MODEL_NAME: &str = "^[!$&->@-\\[\\]-~]+$";
 const SIGNAL: &str = "^(([Ss][Ii][Gg])?(HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|KILL|USR1|SEGV|USR2|PIPE|ALRM|TERM|STKFLT|\
     CHLD|CONT|STOP|TSTP|TTIN|TTOU|URG|XCPU|XFSZ|VTALRM|PROF|WINCH|IO|PWR|SYS)|[1-9]|[12][0-9]|3[01])$";
 
-/// Merges each row into the schema of its field; null takes a keyword away.
+/// Merges each row into the schema of its field; null removes a keyword.
 pub fn apply(schemas: &mut Map<String, Value>) {
     for (schema, field, rules) in rows() {
         let target = target(schemas, schema, field).unwrap_or_else(|| panic!("no {schema}.{field}"));
@@ -53,7 +52,7 @@ pub fn apply(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// `field`, `field[]` for its items, `` for the schema itself.
+/// Finds the schema of `field`, of its items (`field[]`), or of the type itself (``).
 fn target<'a>(schemas: &'a mut Map<String, Value>, schema: &str, field: &str) -> Option<&'a mut Value> {
     let whole = schemas.get_mut(schema)?;
     let (name, items) = match field.strip_suffix("[]") {
@@ -145,7 +144,7 @@ fn sandboxes() -> Vec<Row> {
         ("LimitsSpec", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
         ("LimitsSpec", "disk_mb", whole(1, DISK_MAX_MB)),
         ("TtlChange", "ttl", duration(limits::TTL_MAX_MS)),
-        // Null takes the end away: nothing must not mean the same.
+        // Null removes the expiry: a missing field must not mean the same.
         ("TtlChange", "", json!({"required": ["ttl"]})),
         ("TokenCreate", "ttl", duration(limits::TTL_MAX_MS)),
         ("ImageImport", "name", pattern(IMAGE_NAME)),
@@ -153,7 +152,7 @@ fn sandboxes() -> Vec<Row> {
     ]
 }
 
-/// A key with every kind but one, which has none.
+/// Every kind requires a key but one, which has none.
 fn scope() -> Value {
     use ScopeKind::{AgentInstance, AgentRun, Conversation, Custom, RuntimeInstance, SharedProjectUser};
     let keyed = [AgentRun, AgentInstance, Conversation, RuntimeInstance, Custom].map(ScopeKind::as_str);
@@ -168,10 +167,10 @@ fn scope() -> Value {
     json!({"oneOf": [keyed, shared], "type": null, "properties": null, "required": null, "additionalProperties": null})
 }
 
-/// A word, rules for the proxy, or another mode, which has no rules.
+/// A mode by name, rules for the proxy, or an object with another mode, which has no rules.
 fn network() -> Value {
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
-    // Rules that say nothing may be written down.
+    // Empty rules may be written out.
     let mode = json!({"type": "object", "title": "NetworkMode", "required": ["mode"], "properties": {
         "mode": {"type": "string", "enum": ["none", "open"]},
         "profile": {"type": "null"},
@@ -196,15 +195,15 @@ fn services() -> Vec<Row> {
     ]
 }
 
-/// One of four checks, beside its times.
+/// Exactly one of four checks, with its timing.
 fn health() -> Value {
     let line = text(1, shared::ARG_MAX_BYTES, TEXT);
     let checks = [
-        ("tcp", "Tcp", "Something accepts connections on this loopback port.", port(), "integer"),
+        ("tcp", "Tcp", "This loopback port accepts connections.", port(), "integer"),
         (
             "http",
             "Http",
-            "`GET` on this path of the service's port answers below 500.",
+            "`GET` on this path of the service's port responds with a status below 500.",
             pattern(HTTP_PATH),
             "string",
         ),
@@ -274,7 +273,7 @@ fn execs() -> Vec<Row> {
     ]
 }
 
-/// A program, which has a name, and its arguments.
+/// A non-empty program name, and its arguments.
 fn argv() -> Value {
     let program =
         json!({"type": "string", "minLength": 1, "maxLength": shared::ARG_MAX_BYTES, "pattern": NO_NUL});
@@ -320,7 +319,7 @@ fn models_and_budgets() -> Vec<Row> {
         (
             "BudgetSpec",
             "",
-            json!({"not": none, "description": "Give a bound of tokens, cost_usd or requests."}),
+            json!({"not": none, "description": "Give a limit of tokens, cost_usd or requests."}),
         ),
         ("BudgetSpec", "tokens", count()),
         ("BudgetSpec", "requests", count()),

@@ -1,4 +1,4 @@
-//! The document as a whole.
+//! Assembles the whole document.
 
 use super::{
     super::{older::OlderError, route::Route, routes},
@@ -12,29 +12,29 @@ use protocol::api::ApiErrorBody;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, sync::OnceLock};
 
-/// The document, made once.
+/// The document, built once.
 pub fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
-        let mut document = made(&routes::all());
-        mark_needed_bodies(&mut document);
+        let mut document = build(&routes::all());
+        mark_required_bodies(&mut document);
         document
     })
 }
 
-/// The document as it is committed: indented, with a newline at its end.
+/// The document as it is committed: indented, with a trailing newline.
 pub fn openapi_json() -> String {
     let json = serde_json::to_string_pretty(document()).unwrap_or_default();
     format!("{json}\n")
 }
 
-/// What the JSON body of a route has to be.
+/// The schema of a route's JSON body.
 pub fn request_schema(path: &str, method: &Method) -> Option<&'static Value> {
     let operation = &document()["paths"][path][operation::key(method).as_str()];
     operation.pointer("/requestBody/content/application~1json/schema")
 }
 
-fn made(routes: &[Route]) -> Value {
+fn build(routes: &[Route]) -> Value {
     let mut schemas = Schemas::new();
     schema_of::<ApiErrorBody>(&mut schemas);
     schema_of::<OlderError>(&mut schemas);
@@ -54,9 +54,9 @@ fn made(routes: &[Route]) -> Value {
     for name in reached(bodies, &components) {
         components.get_mut(&name).into_iter().for_each(close);
     }
-    // What was only there to be flattened is no type of its own.
-    let refusals = operation::refusals();
-    let used = reached(paths.values().chain([&refusals]), &components);
+    // Schemas that were only referenced by flattened types are dropped.
+    let error_responses = operation::error_responses();
+    let used = reached(paths.values().chain([&error_responses]), &components);
     components.retain(|name, _| used.contains(name));
     json!({
         "openapi": "3.1.0",
@@ -64,7 +64,7 @@ fn made(routes: &[Route]) -> Value {
             "title": "Slipway",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Sandboxes for coding agents and the apps they build. Every error is an ApiErrorBody, \
-                on older routes an OlderError; every answer has `x-request-id`. Unknown fields and parameters \
+                on older routes an OlderError; every response has `x-request-id`. Unknown fields and parameters \
                 are refused by name.",
             "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"},
         },
@@ -76,14 +76,14 @@ fn made(routes: &[Route]) -> Value {
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": refusals,
+            "responses": error_responses,
             "securitySchemes": {BEARER: {"type": "http", "scheme": "bearer"}},
         },
     })
 }
 
-/// No body is an empty object: one is needed where that does not fit.
-fn mark_needed_bodies(document: &mut Value) {
+/// An absent body is an empty object: a body is required where that is not valid.
+fn mark_required_bodies(document: &mut Value) {
     let whole = document.clone();
     let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
@@ -99,32 +99,32 @@ fn mark_needed_bodies(document: &mut Value) {
     }
 }
 
-/// The schemas that something is made of.
+/// All schemas referenced from some values, transitively.
 fn reached<'a>(from: impl Iterator<Item = &'a Value>, schemas: &Map<String, Value>) -> BTreeSet<String> {
-    let mut open: Vec<String> = from.flat_map(named_in).collect();
+    let mut open: Vec<String> = from.flat_map(schema_refs).collect();
     let mut found = BTreeSet::new();
     while let Some(name) = open.pop() {
         if found.insert(name.clone()) {
-            open.extend(schemas.get(&name).map(named_in).unwrap_or_default());
+            open.extend(schemas.get(&name).map(schema_refs).unwrap_or_default());
         }
     }
     found
 }
 
-/// The names of all schemas that are referred to.
-fn named_in(value: &Value) -> Vec<String> {
+/// The names of all schemas referenced in a value.
+fn schema_refs(value: &Value) -> Vec<String> {
     match value {
         Value::Object(object) => {
             let own = object.get("$ref").and_then(Value::as_str);
             let own = own.and_then(|text| text.strip_prefix("#/components/schemas/")).map(str::to_owned);
-            own.into_iter().chain(object.values().flat_map(named_in)).collect()
+            own.into_iter().chain(object.values().flat_map(schema_refs)).collect()
         }
-        Value::Array(items) => items.iter().flat_map(named_in).collect(),
-        _ => Vec::new(),
+        Value::Array(items) => items.iter().flat_map(schema_refs).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
 }
 
-/// Unknown fields of a request are refused, also where a type is shared with runtimed, which ignores them.
+/// Unknown fields of a request are refused, also in types shared with runtimed, which ignores them.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -134,6 +134,6 @@ fn close(schema: &mut Value) {
             object.values_mut().for_each(close);
         }
         Value::Array(items) => items.iter_mut().for_each(close),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

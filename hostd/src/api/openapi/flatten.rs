@@ -1,6 +1,6 @@
-//! `#[serde(flatten)]` becomes `allOf`, and with an enum inside an `allOf` of `oneOf`, which generators of
-//! clients drop or trip over. Here both become what is on the wire: one object with all fields. An enum
-//! gives its tag (`state`, `kind`) with all words, and the fields of its variants, each optional.
+//! `#[serde(flatten)]` becomes `allOf`, and with an enum inside an `allOf` of `oneOf`, which client
+//! generators drop or fail on. Both are rewritten to the wire format: one object with all fields. An enum
+//! contributes its tag (`state`, `kind`) with all values, and the fields of its variants, each optional.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ fn flat(parts: &[Value], schemas: &Object) -> Value {
     parts.iter().fold(none, |before, part| before.with(&fields(part, schemas))).object()
 }
 
-/// The fields of an object, and which of them must be there.
+/// The fields of an object, and which of them are required.
 #[derive(Debug, Clone, Default)]
 struct Fields {
     properties: Object,
@@ -74,7 +74,7 @@ fn fields(part: &Value, schemas: &Object) -> Fields {
     }
 }
 
-/// The field by which variants are told apart: in each of them, with one word.
+/// The field that identifies a variant: required in each of them, with a single value.
 fn tag_of(variants: &[Fields]) -> Option<String> {
     let is_tag = |name: &&String| {
         variants.iter().all(|variant| {
@@ -108,7 +108,7 @@ fn tagged(variants: &[Fields], tag: &str) -> Fields {
     all
 }
 
-/// Gives variants a name, which generators make types of: `ExitSpawnFailed`.
+/// Gives variants a title, which generators turn into type names: `ExitSpawnFailed`.
 fn name_variants(name: &str, schema: &mut Value) {
     let Some(variants) = schema.get_mut("oneOf").and_then(Value::as_array_mut) else { return };
     let fields: Vec<Fields> = variants.iter().map(Fields::of).collect();

@@ -1,5 +1,5 @@
-//! The OpenAPI document, written from the table of routes and the types: it cannot name a route that is
-//! not there, or leave one out. Bodies of requests are checked against it, so it says what is enforced.
+//! The OpenAPI document, generated from the table of routes and the types: it cannot name a route that does
+//! not exist, or leave one out. Request bodies are checked against it, so it states what is enforced.
 
 mod constraints;
 mod document;

@@ -1,4 +1,4 @@
-//! One operation of the document, from its route.
+//! Builds one operation of the document from its route.
 
 use super::{
     super::{
@@ -12,24 +12,24 @@ use serde_json::{Map, Value, json};
 
 pub const BEARER: &str = "bearer";
 
-/// What operations are grouped by.
+/// Tags of operations, with descriptions.
 pub const TAGS: [(&str, &str); 16] = [
-    ("sandboxes", "Sandboxes: created, looked at, put to sleep and woken, destroyed"),
-    ("tasks", "Coding jobs of agents in a sandbox"),
+    ("sandboxes", "Sandboxes and their lifecycle"),
+    ("tasks", "Coding tasks of agents in a sandbox"),
     ("execs", "Commands and terminals in a sandbox"),
     ("services", "Processes of a sandbox that should keep running"),
     ("previews", "Links to private previews"),
-    ("egress", "What sandboxes may reach"),
-    ("events", "What happened, as pages and as server-sent events"),
-    ("agents", "The tools that do tasks"),
+    ("egress", "Network access of sandboxes"),
+    ("events", "Events, as pages and as server-sent events"),
+    ("agents", "Coding agents that run tasks"),
     ("models", "Models, their providers and budgets"),
-    ("tokens", "Who may call"),
+    ("tokens", "API tokens"),
     ("audit", "Calls that changed something or were refused"),
-    ("drivers", "What runs sandboxes"),
+    ("drivers", "Drivers that run sandboxes"),
     ("images", "Root file systems of sandboxes"),
-    ("host", "The machine"),
-    ("health", "Whether hostd is well, its numbers, and this document"),
-    ("older", "Routes of the system that came before, with their own shapes and errors"),
+    ("host", "The host"),
+    ("health", "Health, metrics, and this document"),
+    ("older", "Routes of the predecessor system, with types and errors of their own"),
 ];
 
 const JSON: &str = "application/json";
@@ -84,14 +84,14 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
         }
     }
     let older = if route.older { "Older" } else { "" };
-    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| is_told(route, status)) {
+    for (status, name, _) in ERROR_RESPONSES.iter().filter(|(status, ..)| has_error_response(route, status)) {
         let reference = json!({"$ref": format!("#/components/responses/{older}{name}")});
         responses.entry((*status).to_owned()).or_insert(reference);
     }
     Value::Object(responses)
 }
 
-/// The schema of what is no JSON document.
+/// The schema of a body without a type of its own.
 fn raw(kind: &str) -> Value {
     match kind {
         JSON => json!({"type": "object"}),
@@ -103,19 +103,23 @@ fn raw(kind: &str) -> Value {
     }
 }
 
-/// Refusals that are named with operations: status, name, description.
-const REFUSALS: [(&str, &str, &str); 8] = [
+/// Error responses listed with operations: status, name, description.
+const ERROR_RESPONSES: [(&str, &str, &str); 8] = [
     ("400", "InvalidRequest", "Malformed: `detail.field` names what is wrong, the message what is allowed"),
     ("401", "Unauthorized", "No token, or one that is unknown, revoked or expired"),
-    ("403", "Forbidden", "The token does not allow this, or Host or Origin is not ours"),
-    ("404", "NotFound", "No such thing, or not the caller's"),
+    ("403", "Forbidden", "The token does not allow this, or Host or Origin is not served"),
+    ("404", "NotFound", "The resource does not exist, or belongs to another tenant"),
     ("409", "Conflict", "The state does not allow this"),
     ("413", "TooLarge", "The body is too large"),
-    ("422", "Unsupported", "Well-formed, and not to be had on this host; or the key came with another body"),
+    (
+        "422",
+        "Unsupported",
+        "Well-formed, but not supported on this host; or the Idempotency-Key was used with another body",
+    ),
     ("default", "Failed", "Refused or failed: `code` says why, `retryable` whether to try again"),
 ];
 
-fn is_told(route: &Route, status: &str) -> bool {
+fn has_error_response(route: &Route, status: &str) -> bool {
     match status {
         "401" => route.required != RequiredAccess::Anonymous,
         "404" => route.path.contains('{'),
@@ -126,10 +130,10 @@ fn is_told(route: &Route, status: &str) -> bool {
     }
 }
 
-pub fn refusals() -> Value {
+pub fn error_responses() -> Value {
     let mut all = Map::new();
     for (older, schema) in [("", "ApiErrorBody"), ("Older", "OlderError")] {
-        for (status, name, about) in REFUSALS {
+        for (status, name, about) in ERROR_RESPONSES {
             let schema = json!({"$ref": format!("#/components/schemas/{schema}")});
             let mut response = json!({"description": about, "content": {JSON: {"schema": schema}}});
             if status == "401" {
@@ -154,13 +158,14 @@ fn parameters(route: &Route) -> Vec<Value> {
     all.extend(route.query.iter().map(given("query")));
     all.extend(route.headers.iter().map(given("header")));
     if route.idempotency == Idempotency::ByKey {
-        let about = "The same key with the same body does this once and gets the same answer, for a day";
+        let about =
+            "The same key with the same body runs the call once and gets the same response, for a day";
         all.push(given("header")(&Param { name: "Idempotency-Key", about, kind: ParamKind::Key }));
     }
     all
 }
 
-/// What the variable parts of paths are.
+/// The schema of a path parameter.
 fn named(path: &str, name: &str) -> Value {
     match name {
         "id" | "token" | "link" => ParamKind::Id.schema(),
@@ -175,11 +180,11 @@ fn named(path: &str, name: &str) -> Value {
     }
 }
 
-/// What a path is about.
+/// The tag of a path.
 fn tag(path: &str) -> &'static str {
     let mut parts = path.trim_start_matches('/').split('/').filter(|part| *part != "v1");
     let first = parts.next().unwrap_or_default();
-    // Behind the id of a sandbox.
+    // The segment after the id of a sandbox.
     let word = match (first, parts.nth(1)) {
         ("sandboxes", Some(inner)) => inner,
         (first, _) => first,
@@ -207,10 +212,10 @@ fn tag(path: &str) -> &'static str {
 
 fn status_text(status: u16) -> &'static str {
     match status {
-        101 => "The connection is a WebSocket now",
-        201 => "Made",
-        202 => "It goes on; ask again",
+        101 => "The connection is now a WebSocket",
+        201 => "Created",
+        202 => "In progress; poll for the result",
         204 => "Done, or nothing more to come",
-        _ => "As asked for",
+        _ => "Success",
     }
 }

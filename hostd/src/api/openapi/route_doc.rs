@@ -1,4 +1,4 @@
-//! What the OpenAPI document says about one route, and how types get into it.
+//! Documentation of one route, and the schemas of the types it refers to.
 
 use protocol::api::Page;
 use utoipa::{
@@ -6,26 +6,26 @@ use utoipa::{
     openapi::{Ref, RefOr, Schema},
 };
 
-/// The schemas of all types that were mentioned, by name.
+/// The schemas of all referenced types, by name.
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
-/// Mentions a type: adds what it is made of, and gives the reference to it.
+/// Adds the schemas of a type, and returns the reference to it.
 pub type SchemaFn = fn(&mut Schemas) -> RefOr<Schema>;
 
 #[derive(Default)]
 pub struct RouteDoc {
-    /// What generated clients call it: `createSandbox`.
+    /// The operation id, which names the method of generated clients: `createSandbox`.
     pub id: &'static str,
     pub summary: &'static str,
     pub request: Option<SchemaFn>,
     pub responses: Vec<ResponseDoc>,
 }
 
-/// One answer. A status may have several, each with a media type of its own.
+/// A response. A status may have several, each with a media type of its own.
 pub struct ResponseDoc {
     pub status: u16,
-    /// Empty where there is no body.
+    /// The media type; empty where there is no body.
     pub kind: &'static str,
-    /// The type where the answer is JSON.
+    /// The type of a JSON response.
     pub schema_fn: Option<SchemaFn>,
 }
 
@@ -36,7 +36,7 @@ pub fn schema_of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     RefOr::Ref(Ref::from_schema_name(name))
 }
 
-/// Each kind of list by a name of its own: to the generator all of them are `Page`, and would be taken for one.
+/// Names each page type after its items: the schema generator calls all of them `Page` and would merge them.
 pub fn page_of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     schema_of::<T>(schemas);
     Page::<T>::schemas(schemas);

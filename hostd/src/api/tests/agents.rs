@@ -1,10 +1,10 @@
-//! Agents: which there are, and what is refused before a task begins.
+//! Agents: the list, and requests that are refused before a task begins.
 
 use super::ApiFixture;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn agents_say_what_they_lack_and_the_default_comes_first() {
+async fn agents_report_what_they_lack_and_the_default_comes_first() {
     let fixture = ApiFixture::new().await;
     let page = fixture.get("/v1/agents").await;
     assert_eq!(page.status, 200, "{:?}", page.bytes);
@@ -31,7 +31,7 @@ async fn a_task_without_a_model_says_what_to_type() {
     let reply = fixture.post(&tasks, json!({"prompt": "do it"})).await;
     assert_eq!((reply.code().as_str(), reply.field().as_str()), ("no_model", "model"));
     assert!(reply.json()["error"]["message"].as_str().expect("text").contains("slipway model add"));
-    let reply = fixture.post(&tasks, json!({"prompt": "do it", "agent": "nobody"})).await;
+    let reply = fixture.post(&tasks, json!({"prompt": "do it", "agent": "unknown"})).await;
     assert_eq!((reply.code().as_str(), reply.field().as_str()), ("unsupported", "agent"));
     assert!(
         reply.json()["error"]["detail"]["supported"].as_array().expect("a list").contains(&json!("claude"))
@@ -54,7 +54,7 @@ async fn unknown_fields_of_permissions_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn only_what_is_asked_for_can_be_answered() {
+async fn only_pending_permissions_can_be_answered() {
     let fixture = ApiFixture::new().await;
     let sandbox = fixture.sandbox().await;
     let tasks = format!("/v1/sandboxes/{sandbox}/tasks");

@@ -1,4 +1,4 @@
-//! Calls that do something.
+//! Calls that change something.
 
 use super::{ApiFixture, TestRequest};
 use futures_util::future::join_all;
@@ -49,7 +49,7 @@ async fn a_sandbox_lives_and_is_destroyed() {
 }
 
 #[tokio::test]
-async fn pages_go_on_where_the_last_one_ended() {
+async fn pages_continue_where_the_last_one_ended() {
     let fixture = ApiFixture::new().await;
     for _ in 0..5 {
         fixture.sandbox().await;
@@ -89,7 +89,7 @@ async fn one_key_makes_one_sandbox() {
 }
 
 #[tokio::test]
-async fn a_token_is_not_kept_for_a_key() {
+async fn the_response_with_a_token_is_not_stored_for_a_key() {
     let fixture = ApiFixture::new().await;
     let body = json!({"tenant": "acme", "principal": "ann"}).to_string();
     let reply = fixture.send(TestRequest::post("/v1/tokens", body).with("idempotency-key", "k")).await;
@@ -129,7 +129,7 @@ async fn ensure_wakes_a_sleeping_sandbox_and_replaces_a_destroyed_one() {
 }
 
 #[tokio::test]
-async fn calls_that_act_or_are_refused_are_in_the_audit() {
+async fn mutating_and_refused_calls_are_audited() {
     let fixture = ApiFixture::new().await;
     fixture.sandbox().await;
     fixture.get("/v1/sandboxes").await;

@@ -1,4 +1,4 @@
-//! The API over a fleet with a driver in memory: no sandbox runs anything, but all of the pipeline does.
+//! The API over a fleet with an in-memory driver: no sandbox runs anything, but the whole pipeline does.
 
 mod agents;
 mod calls;
@@ -50,7 +50,7 @@ impl TestResponse {
         serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {:?}", self.bytes))
     }
 
-    /// The code of an error, which is JSON whatever went wrong.
+    /// The code of an error; every error is JSON.
     fn code(&self) -> String {
         let body: ApiErrorBody = serde_json::from_slice(&self.bytes).expect("every error is JSON");
         assert_eq!(self.status, body.error.code.http_status());
@@ -63,7 +63,7 @@ impl TestResponse {
     }
 }
 
-/// A request that is built up.
+/// A request under construction.
 struct TestRequest {
     inner: Request<Body>,
 }
@@ -174,7 +174,7 @@ impl ApiFixture {
         self.send(TestRequest::post(path, body.to_string())).await
     }
 
-    /// A new token.
+    /// Creates a token.
     async fn token(&self, tenant: &str, principal: &str, scope: TokenScope) -> String {
         let body = json!({"tenant": tenant, "principal": principal, "scope": scope});
         let reply = self.post("/v1/tokens", body).await;
@@ -182,7 +182,7 @@ impl ApiFixture {
         reply.json()["token"].as_str().expect("a token").to_owned()
     }
 
-    /// The id of a new sandbox that runs.
+    /// Creates a sandbox that runs, and returns its id.
     async fn sandbox(&self) -> String {
         let reply = self.post("/v1/sandboxes", json!({})).await;
         assert_eq!(reply.status, 201, "{:?}", reply.bytes);

@@ -1,4 +1,4 @@
-//! Providers of models and budgets: what goes in, what comes out, and who sees it.
+//! Model providers and budgets: validation, views and visibility.
 
 use super::{ApiFixture, TestRequest, TestResponse};
 use hyper::Method;
@@ -61,7 +61,7 @@ async fn a_provider_is_added_listed_without_its_key_changed_and_removed() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_provider_is_named_and_a_key_never_repeated() {
+async fn an_invalid_provider_is_refused_by_field_and_its_key_never_repeated() {
     let fixture = ApiFixture::new().await;
     for (path, body, field) in [
         ("mine", json!({}), "dialect"),
@@ -83,13 +83,13 @@ async fn what_is_wrong_with_a_provider_is_named_and_a_key_never_repeated() {
     let by_query =
         fixture.send(TestRequest::new(Method::PUT, &format!("/v1/model-providers/openai?key={KEY}"))).await;
     assert_eq!(by_query.code(), "invalid_request");
-    // Nor is it in what is kept of calls.
+    // The audit log does not contain it either.
     let audit = fixture.get("/v1/audit").await;
     assert!(!String::from_utf8_lossy(&audit.bytes).contains(KEY));
 }
 
 #[tokio::test]
-async fn a_provider_that_cannot_be_asked_is_there_with_a_warning_unless_it_was_not_to_be_asked() {
+async fn a_provider_that_cannot_be_verified_gets_a_warning_unless_verify_is_false() {
     let fixture = ApiFixture::new().await;
     let path = "/v1/model-providers/openai";
     let warned = put(&fixture, path, json!({"key": KEY})).await;

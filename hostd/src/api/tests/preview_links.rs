@@ -6,7 +6,7 @@ use protocol::api::TokenScope;
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_link_is_made_listed_without_its_pass_and_revoked() {
+async fn a_link_is_created_listed_without_its_pass_and_revoked() {
     let fixture = ApiFixture::new().await;
     let id = fixture.sandbox().await;
     let path = format!("/v1/sandboxes/{id}/preview-links");
@@ -33,7 +33,7 @@ async fn a_link_is_made_listed_without_its_pass_and_revoked() {
 }
 
 #[tokio::test]
-async fn what_a_link_cannot_be_is_refused_by_its_field() {
+async fn an_invalid_link_is_refused_by_field() {
     let fixture = ApiFixture::new().await;
     let id = fixture.sandbox().await;
     let path = format!("/v1/sandboxes/{id}/preview-links");
@@ -59,7 +59,7 @@ async fn what_a_link_cannot_be_is_refused_by_its_field() {
 }
 
 #[tokio::test]
-async fn links_of_others_are_not_there() {
+async fn links_of_other_tenants_are_not_found() {
     let fixture = ApiFixture::new().await;
     let id = fixture.sandbox().await;
     let path = format!("/v1/sandboxes/{id}/preview-links");

@@ -1,4 +1,4 @@
-//! Who is not let in, and what is not understood.
+//! Requests that are refused: authentication, access, validation.
 
 use super::{ADMIN, ApiFixture, TestRequest, TestResponse};
 use crate::{
@@ -113,7 +113,7 @@ async fn a_foreign_sandbox_is_reported_as_not_found() {
     };
     let foreign = body(format!("/v1/sandboxes/{id}")).await;
     assert_eq!(foreign.code(), "not_found");
-    // But for the id itself, as the caller gave it.
+    // Except for the id itself, as the caller sent it.
     let answer = |reply: &TestResponse, id: &str| {
         let text = String::from_utf8_lossy(&reply.bytes).replace(id, "ID");
         (reply.status, text)
@@ -208,7 +208,7 @@ async fn invalid_requests_get_a_json_error() {
 }
 
 #[tokio::test]
-async fn a_request_keeps_its_own_id_if_it_is_sane() {
+async fn a_request_keeps_its_own_id_if_it_is_well_formed() {
     let fixture = ApiFixture::new().await;
     let request = |id: &str| TestRequest::get("/healthz").with("x-request-id", id);
     assert_eq!(fixture.send(request("my-id.1")).await.headers["x-request-id"], "my-id.1");

@@ -1,4 +1,4 @@
-//! Events as they come.
+//! Events as server-sent events.
 
 use super::{ApiFixture, TestRequest};
 use http_body_util::BodyExt;
@@ -6,7 +6,7 @@ use serde_json::json;
 use tower::ServiceExt;
 
 #[tokio::test]
-async fn events_are_streamed_in_order_from_where_the_client_was() {
+async fn events_are_streamed_in_order_from_the_cursor_of_the_client() {
     let fixture = ApiFixture::new().await;
     let id = fixture.sandbox().await;
     let path = format!("/v1/sandboxes/{id}/events");
@@ -29,7 +29,7 @@ async fn events_are_streamed_in_order_from_where_the_client_was() {
     assert!(text.starts_with("retry: 1000\n\n"), "{text}");
     assert!(!text.contains(&format!("id: {}\n", first["seq"])), "what was seen comes not again: {text}");
 
-    // What happens now comes by itself, and the end of hostd ends the stream.
+    // New events follow, and the shutdown of hostd ends the stream.
     fixture.post(&format!("/v1/sandboxes/{id}/stop"), json!({})).await;
     while !text.contains("event: sandbox.stopped\n") {
         let frame = body.frame().await.unwrap().unwrap();

@@ -13,7 +13,7 @@ pub fn credential() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Each character percent-encoded or not, as the bits say.
+/// Percent-encodes the characters whose bit is set.
 fn percent_encoded(text: &str, bits: &[bool]) -> String {
     let encode = |(at, byte): (usize, u8)| {
         let encoded = bits.get(at % bits.len().max(1)).copied().unwrap_or(false);
@@ -82,7 +82,7 @@ fn a_token_written_by_hand_is_recognised_as_it_is_when_it_is_long_enough() {
 
 /// Each would take seconds if every candidate were decoded to the end.
 #[test]
-fn no_value_takes_long() {
+fn no_value_takes_quadratic_time() {
     for text in [format!("%{}", "25".repeat(30_000)), "c2x3X".repeat(12_000), "slw_.".repeat(12_000)] {
         assert!(!CredentialScanner::new(CUSTOM).finds_in(text.as_bytes()), "{}", &text[..20]);
     }
@@ -100,7 +100,7 @@ proptest! {
         let scanner = CredentialScanner::new(CUSTOM);
         let plain = format!("{before}{token}{after}");
         prop_assert!(scanner.finds_in(plain.as_bytes()), "{plain}");
-        // Only the token: a percent sign before it would be another text when it is decoded.
+        // Only the token: a percent sign before it would decode to another text.
         let percent = format!("a=b?{}&c", percent_encoded(&token, &bits));
         prop_assert!(scanner.finds_in(percent.as_bytes()), "{percent}");
         let encoded = if url { BASE64_URL_SAFE_NO_PAD.encode(&plain) } else { BASE64_STANDARD.encode(&plain) };
@@ -109,12 +109,12 @@ proptest! {
     }
 
     #[test]
-    fn random_values_are_left_alone(text in "[A-Za-z0-9+/=._;, -]{0,400}") {
+    fn random_values_are_not_taken_for_credentials(text in "[A-Za-z0-9+/=._;, -]{0,400}") {
         prop_assert!(!CredentialScanner::new(CUSTOM).finds_in(text.as_bytes()));
     }
 
     #[test]
-    fn no_bytes_are_too_odd(text in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(text in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = CredentialScanner::new(CUSTOM).finds_in(&text);
     }
 }
