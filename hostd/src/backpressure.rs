@@ -31,24 +31,24 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
 };
 
-/// Bytes read at once, and those of a body that wait for the socket before no more are asked for. A read is one
-/// byte less than hyper's buffer of that size: a buffer that is filled to the brim is doubled.
+/// Bytes of one read, and bytes of a body that wait for the socket before no more are taken. A read is one
+/// byte less than hyper's buffer of that size: hyper doubles a buffer that is filled.
 pub const READ_MAX_BYTES: usize = (16 << 10) - 1;
 pub const WINDOW_BYTES: usize = 12 << 10;
-/// The same for one of the large bodies.
+/// The same for a large body.
 pub const LARGE_READ_MAX_BYTES: usize = (128 << 10) - 1;
 pub const LARGE_WINDOW_BYTES: usize = 256 << 10;
-/// Bodies of the process that are moved in large pieces at a time, and how long a body must be for that.
+/// Large bodies of the process at a time, and how long a body must be to count as one.
 pub const LARGE_BODIES_MAX: usize = 24;
 const LARGE_BODY_MIN_BYTES: u64 = 256 << 10;
-/// A piece below this is copied while others wait before it, so that it does not hold a whole read buffer.
+/// A chunk below this is copied while others wait before it, so that it does not hold a whole read buffer.
 const COPIED_MAX_BYTES: usize = 8 << 10;
-/// Bytes read at once where no HTTP is spoken.
+/// Bytes of one read where no HTTP is spoken.
 pub const CHUNK_BYTES: usize = 16 << 10;
 
 static LARGE_BODIES: Semaphore = Semaphore::const_new(LARGE_BODIES_MAX);
 
-/// The bytes that come next; none at the end. Reads to the stack: a wait holds no buffer.
+/// Reads the next bytes; none at the end. Reads to the stack: a wait holds no buffer.
 pub async fn read_chunk(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes> {
     poll_fn(|cx| {
         let mut space = [MaybeUninit::uninit(); CHUNK_BYTES];
@@ -59,7 +59,8 @@ pub async fn read_chunk(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes
     .await
 }
 
-/// Bytes of a body that HTTP has taken and the socket has not. Shared by a connection and its bodies.
+/// Counts the bytes of a body that HTTP has taken and the socket has not. Shared by a connection and its
+/// bodies.
 #[derive(Debug, Default)]
 pub struct WriteWindow {
     waiting_bytes: AtomicUsize,
@@ -67,7 +68,7 @@ pub struct WriteWindow {
     is_large: AtomicBool,
     /// Held until the socket has all of the large body that goes to this connection.
     permit: Mutex<Option<SemaphorePermit<'static>>>,
-    /// That body was taken whole: its permit is given back by the next flush.
+    /// That body was taken whole: the next flush releases its permit.
     is_taken: AtomicBool,
     body: AtomicWaker,
 }
@@ -82,7 +83,7 @@ impl WriteWindow {
         Poll::Pending
     }
 
-    /// Counts a piece that is about to be queued.
+    /// Counts a chunk that is about to be queued.
     fn count(&self, piece: Bytes) -> Bytes {
         let waiting = self.waiting_bytes.fetch_add(piece.len(), Relaxed);
         if waiting > 0 && piece.len() < COPIED_MAX_BYTES { Bytes::copy_from_slice(&piece) } else { piece }
@@ -107,13 +108,13 @@ impl WriteWindow {
     }
 }
 
-/// The connection that the body of a response comes from; an extension of the response.
+/// The window of the connection that the body of a response comes from; an extension of the response.
 #[derive(Clone)]
 pub struct SourceWindow(pub Arc<WriteWindow>);
 
-/// One body on its way to a connection.
+/// Accounts for one body on its way to a connection.
 pub struct Transfer {
-    /// The connection that it comes from.
+    /// The window of the connection that the body comes from.
     source: Option<Arc<WriteWindow>>,
     sink: Arc<WriteWindow>,
     moved_bytes: u64,
@@ -125,7 +126,7 @@ impl Transfer {
         Self { source, sink, moved_bytes: 0, is_large: false }
     }
 
-    /// Ready while a further piece may be taken from a body with so much to come.
+    /// Ready while a further chunk may be taken from a body with `left` to come.
     pub fn poll_open(&mut self, left: &SizeHint, cx: &Context<'_>) -> Poll<()> {
         if !self.is_large && self.source.is_some() && self.moved_bytes + left.lower() >= LARGE_BODY_MIN_BYTES
         {
@@ -141,7 +142,7 @@ impl Transfer {
     }
 
     fn enlarge(&mut self) {
-        // Without a permit it goes on in small pieces, and asks again.
+        // Without a permit the body goes on in small chunks, and tries again.
         let mut held = self.sink.permit();
         if held.is_none() {
             *held = LARGE_BODIES.try_acquire().ok();
@@ -174,8 +175,8 @@ impl Drop for Transfer {
     }
 }
 
-/// A stream below HTTP/1: reads are bounded, and a flush opens the window. HTTP flushes only when its own queue is
-/// empty.
+/// A stream below HTTP/1: reads are bounded, and a flush opens the window. hyper flushes only when its own
+/// queue is empty.
 pub struct WindowIo<T> {
     stream: Take<T>,
     window: Arc<WriteWindow>,
@@ -197,7 +198,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for WindowIo<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // The limit is of one read, not of all.
+        // The limit is for one read, not for all of them.
         let most = self.window.read_max_bytes();
         self.stream.set_limit(most);
         Pin::new(&mut self.stream).poll_read(cx, buf)
@@ -232,7 +233,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WindowIo<T> {
     }
 }
 
-/// A body whose pieces are taken only while the window of its connection is open.
+/// A body whose chunks are taken only while the window of its connection is open.
 pub struct WindowBody<B> {
     body: B,
     transfer: Transfer,
@@ -243,7 +244,7 @@ impl<B> WindowBody<B> {
         Self { body, transfer }
     }
 
-    /// A body that is made here, and comes from no connection.
+    /// A body that hostd makes itself, and that comes from no connection.
     pub fn to(sink: Arc<WriteWindow>, body: B) -> Self {
         Self::new(body, Transfer::new(None, sink))
     }

@@ -8,25 +8,25 @@ use tokio::{
     task::yield_now,
 };
 
-const ANSWER_BYTES: usize = 1 << 20;
-/// What the "socket" takes without a reader.
+const BODY_BYTES: usize = 1 << 20;
+/// Bytes that the "socket" takes without a reader.
 const SOCKET_BYTES: usize = 1 << 10;
 
-/// An answer of so many bytes in pieces, and how many bytes were taken of it.
+/// A body in chunks of this size, and how many bytes were taken of it.
 fn source(
     piece: usize,
 ) -> (impl Body<Data = Bytes, Error = Infallible> + Unpin + Send + use<>, Arc<AtomicUsize>) {
     let taken = Arc::<AtomicUsize>::default();
     let count = taken.clone();
-    let pieces = (0..ANSWER_BYTES.div_ceil(piece)).map(move |number| {
-        let length = piece.min(ANSWER_BYTES - number * piece);
+    let pieces = (0..BODY_BYTES.div_ceil(piece)).map(move |number| {
+        let length = piece.min(BODY_BYTES - number * piece);
         count.fetch_add(length, Ordering::Relaxed);
         Ok(Frame::data(Bytes::from(vec![b'x'; length])))
     });
     (StreamBody::new(futures_util::stream::iter(pieces)), taken)
 }
 
-/// Everything that can happen without another reader or writer has happened.
+/// Lets everything happen that needs no other reader or writer.
 async fn settle() {
     for _ in 0..2_000 {
         yield_now().await;
@@ -55,14 +55,14 @@ async fn a_reader_that_stalls_takes_one_window_of_an_answer_and_gets_the_rest_la
             let mut answer = Vec::new();
             far.read_to_end(&mut answer).await.unwrap();
             let came = answer.iter().filter(|byte| **byte == b'x').count();
-            assert!(came >= ANSWER_BYTES, "{came} bytes came in pieces of {piece}");
+            assert!(came >= BODY_BYTES, "{came} bytes came in pieces of {piece}");
         };
         let (ended, ()) = tokio::join!(connection, reader);
         ended.unwrap();
     }
 }
 
-/// A connection that answers with this body, and its other end, on which a request was sent.
+/// A connection that responds with this body, and its other end, on which a request was sent.
 async fn answering(
     body: impl Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
     window: Arc<WriteWindow>,
@@ -90,11 +90,12 @@ async fn few_long_bodies_are_moved_in_large_pieces_until_the_socket_has_them() {
     let window = Arc::<WriteWindow>::default();
     let (body, taken) = source(READ_MAX_BYTES);
     let (connection, far) = answering(body, window.clone()).await;
-    // Its length is not known: it is asked for a permit when enough of it was moved, which is never.
+    // The length of the body is not known: it would need a permit only when enough of it was moved, which is
+    // never.
     assert!(taken.load(Ordering::Relaxed) <= SOCKET_BYTES + WINDOW_BYTES + READ_MAX_BYTES);
     drop((connection, far));
 
-    let long = || http_body_util::Full::new(Bytes::from(vec![b'x'; ANSWER_BYTES]));
+    let long = || http_body_util::Full::new(Bytes::from(vec![b'x'; BODY_BYTES]));
     let (_, mut far) = answering(long(), window.clone()).await;
     assert!(window.permit().is_none(), "all permits are taken");
     far.read_to_end(&mut Vec::new()).await.unwrap();
@@ -117,9 +118,9 @@ async fn what_is_not_read_of_an_answer_stays_with_its_sender() {
     let (sent, mut incoming) = (AtomicUsize::new(0), None);
     let app = async {
         far.read_exact(&mut [0; 16]).await.unwrap();
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {ANSWER_BYTES}\r\n\r\n");
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
         far.write_all(head.as_bytes()).await.unwrap();
-        while sent.load(Ordering::Relaxed) < ANSWER_BYTES {
+        while sent.load(Ordering::Relaxed) < BODY_BYTES {
             far.write_all(&[b'x'; 512]).await.unwrap();
             sent.fetch_add(512, Ordering::Relaxed);
         }
@@ -131,8 +132,8 @@ async fn what_is_not_read_of_an_answer_stays_with_its_sender() {
         settle().await;
         let held = sent.load(Ordering::Relaxed);
         assert!(held <= 2 * (SOCKET_BYTES + READ_MAX_BYTES), "{held} bytes were read ahead");
-        let whole = incoming.take().expect("an answer").collect().await.unwrap().to_bytes();
-        assert_eq!(whole.len(), ANSWER_BYTES);
+        let whole = incoming.take().expect("a response").collect().await.unwrap().to_bytes();
+        assert_eq!(whole.len(), BODY_BYTES);
     };
     tokio::select! {
         () = reader => {}

@@ -1,5 +1,5 @@
-//! Threads that serve connections, each with a runtime of its own: a connection stays where it was put, so
-//! nothing it does wakes another thread.
+//! Threads that serve connections, each with a runtime of its own: a connection stays on its thread, so it
+//! wakes no other one.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// They end when the last clone is dropped. What they still do then is cut off.
+/// The threads end when the last clone is dropped. Tasks that still run then are aborted.
 #[derive(Clone)]
 pub struct ConnectionThreads {
     threads: Arc<[Handle]>,
@@ -25,7 +25,7 @@ pub struct ConnectionThreads {
 }
 
 impl ConnectionThreads {
-    /// As many threads as there are cores.
+    /// Starts as many threads as there are cores.
     pub fn start(name: &str) -> io::Result<Self> {
         let count = thread::available_parallelism().map_or(1, NonZero::get);
         let until = CancellationToken::new();
@@ -40,7 +40,7 @@ impl ConnectionThreads {
         Ok(Self { threads, next: Arc::default(), _until: Arc::new(until.drop_guard()) })
     }
 
-    /// To one after the other.
+    /// Spawns tasks round-robin over the threads.
     pub fn spawn(&self, tasks: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + 'static) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len();
         tasks.spawn_on(task, &self.threads[turn]);

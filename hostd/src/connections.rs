@@ -1,5 +1,5 @@
-//! Connections of a listener: accepted up to a limit, each a task, all of them owned here and ended in
-//! order when hostd shuts down.
+//! Accepts the connections of a listener up to a limit. Each is a task; all of them are owned here and ended
+//! in order when hostd shuts down.
 
 mod per_ip_limit;
 
@@ -24,42 +24,43 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-/// Connections over the limit that are told so at once; more are closed without a word.
+/// Connections over the limit that get a response at once; more are closed without one.
 const REFUSALS_MAX: usize = 64;
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 const REFUSED_READ_MAX_BYTES: u64 = 64 << 10;
 /// Pause after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where connections come from.
+/// A source of connections.
 pub trait Accept {
     type Io: AsyncRead + AsyncWrite + Send + Unpin + 'static;
     type Peer: Send + 'static;
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Io, Self::Peer)>> + Send;
-    /// Who may have only a share of them.
+    /// The address that the per-address limit counts for; none for connections without such a limit.
     fn limited_ip(_: &Self::Peer) -> Option<IpPrefix> {
         None
     }
 }
 
-/// How many there may be, and how they end.
+/// How many connections there may be, and how they end.
 pub struct ServeOptions {
     pub connections_max: usize,
-    /// Whether one too many waits in the kernel's queue: then others are ended for it, and soon.
+    /// Whether a connection over the limit waits in the kernel's queue; if so, the handler must end others
+    /// soon.
     pub queue_when_full: bool,
-    /// Of one origin.
+    /// Connections of one address.
     pub per_ip_max: usize,
-    /// What one too many is told.
+    /// The response to a connection over the limit.
     pub full_response: &'static [u8],
-    /// How long they may take to end.
+    /// How long connections may take to end at shutdown.
     pub drain_max: Duration,
-    /// How many were one too many.
+    /// Counts connections over the limit.
     pub refused_count: &'static AtomicU64,
-    /// Who serves them; whoever accepts them if nobody is named.
+    /// The threads that serve connections; absent: the runtime that accepts them.
     pub threads: Option<ConnectionThreads>,
 }
 
-/// Serves until told to stop; then waits, so long, for connections to end.
+/// Serves until shutdown; then waits at most `drain_max` for connections to end.
 pub async fn serve<L, F>(
     listener: L,
     options: ServeOptions,
@@ -74,18 +75,18 @@ pub async fn serve<L, F>(
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        let arrived = async {
+        let accepted = async {
             let permit =
                 if options.queue_when_full { permits.clone().acquire_owned().await.ok() } else { None };
             (permit, listener.accept().await)
         };
         tokio::select! {
             biased;
-            // All of these only wait; a connection is either accepted or still in the kernel's queue, and a permit
-            // that was not used is given back.
+            // All branches only wait; a connection is either accepted or still in the kernel's queue, and an
+            // unused permit is returned.
             () = shutdown.cancelled() => break,
             Some(ended) = connections.join_next() => report(ended),
-            (permit, accepted) = arrived => match accepted {
+            (permit, accepted) = accepted => match accepted {
                 Ok((stream, peer)) => {
                     let share = per_ip.take(L::limited_ip(&peer), options.per_ip_max);
                     let permit = permit.or_else(|| permits.clone().try_acquire_owned().ok());
@@ -105,7 +106,7 @@ pub async fn serve<L, F>(
                     }
                 }
                 Err(error) => {
-                    debug!(%error, "could not accept a connection");
+                    debug!(%error, "failed to accept a connection");
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -118,7 +119,7 @@ pub async fn serve<L, F>(
         }
     };
     if timeout(options.drain_max, drained).await.is_err() {
-        warn!(left = connections.len(), "connections were cut off by the shutdown");
+        warn!(left = connections.len(), "connections aborted by the shutdown");
         connections.shutdown().await;
     }
 }
@@ -127,32 +128,32 @@ fn report(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        error!(%error, "a handler panicked; its connection is gone");
+        error!(%error, "connection handler panicked");
     }
 }
 
-/// Tells a client that there is no permit, if few enough are being told.
+/// Responds to a connection over the limit, if few enough are being responded to.
 fn refuse(
     mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     full: &'static [u8],
     refusals: &Arc<Semaphore>,
     connections: &mut JoinSet<()>,
 ) {
-    let Ok(turn) = refusals.clone().try_acquire_owned() else { return };
+    let Ok(permit) = refusals.clone().try_acquire_owned() else { return };
     connections.spawn(async move {
-        let told = async {
+        let respond = async {
             stream.write_all(full).await?;
             stream.shutdown().await?;
-            // What it sent is read, or the kernel would throw away the answer.
+            // The request is read, or the kernel would discard the response.
             copy(&mut stream.take(REFUSED_READ_MAX_BYTES), &mut sink()).await
         };
-        // Whether it listened is its own business.
-        let _ = timeout(REFUSAL_MAX, told).await;
-        drop(turn);
+        // The client may have closed the connection already.
+        let _ = timeout(REFUSAL_MAX, respond).await;
+        drop(permit);
     });
 }
 
-/// An answer in bytes must be whole.
+/// Checks that a raw response is well-formed.
 #[cfg(test)]
 #[track_caller]
 pub fn check_raw_response(full: &[u8]) {
@@ -219,9 +220,9 @@ mod tests {
         ] {
             let (mut ours, theirs) = duplex(64);
             arrive.send((theirs, address.parse().unwrap())).await.unwrap();
-            let mut told = [0; 4];
-            ours.read_exact(&mut told).await.unwrap();
-            assert_eq!(&told, wanted, "{address}");
+            let mut reply = [0; 4];
+            ours.read_exact(&mut reply).await.unwrap();
+            assert_eq!(&reply, wanted, "{address}");
             kept.push(ours);
         }
         shutdown.cancel();

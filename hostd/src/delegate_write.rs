@@ -1,6 +1,6 @@
-//! Streams that look at what is read and leave alone what is written.
+//! For streams that wrap another one to see its reads, and leave writes alone.
 
-/// Writes go to the field `stream` as they are.
+/// Implements `AsyncWrite` by delegating to the field `stream`.
 macro_rules! delegate_write {
     ($name:ident $(<$inner:ident>)?) => {
         impl $(<$inner: tokio::io::AsyncWrite + Unpin>)? tokio::io::AsyncWrite for $name $(<$inner>)? {

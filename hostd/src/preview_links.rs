@@ -1,5 +1,5 @@
-//! Links to private previews: the one who makes, judges and revokes them. Every request to a private preview
-//! asks here, so those that are good are remembered, and forgotten when one is revoked.
+//! Creates, checks and revokes links to private previews. Every request to a private preview is checked here,
+//! so live links are cached, and dropped from the cache when one is revoked.
 
 use crate::{
     core::{LinkId, PassError, PassPurpose, PassSigner, Preview, PreviewPass},
@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Clones are handles to the same ones.
+/// Clones share the cache.
 #[derive(Clone)]
 pub struct PreviewLinks {
     inner: Arc<Inner>,
@@ -24,20 +24,20 @@ struct Inner {
     live: Mutex<LiveLinks>,
 }
 
-/// Links that the store called good. A pass says itself when it expires.
+/// Links that the store reported as live. Expiry is in the pass itself.
 #[derive(Default)]
 struct LiveLinks {
     ids: HashSet<LinkId>,
-    /// How often one was revoked: what was read before that may be wrong after it.
+    /// Counts revocations: a result that was read before one may be stale after it.
     revocations: u64,
 }
 
-/// What a pass is worth.
+/// The result of checking a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassCheck {
     Valid(PreviewPass),
     Invalid(PassError),
-    /// It was good once: its link was revoked, or is not there any more.
+    /// Valid by its signature, but its link was revoked or does not exist any more.
     Revoked(PreviewPass),
 }
 
@@ -50,27 +50,27 @@ impl PreviewLinks {
         &self.inner.store
     }
 
-    /// Written down when this returns.
+    /// Creates a link; it is durable when this returns.
     pub async fn create(&self, link: LinkRecord) -> Result<LinkMade, StoreError> {
         self.inner.store.insert_link(link).await
     }
 
-    /// The pass of a link; for ever the same.
+    /// The pass of a link, which never changes.
     pub fn pass_text(&self, pass: &PreviewPass, purpose: PassPurpose) -> String {
         self.inner.signer.sign(pass, purpose)
     }
 
-    /// Whether the sandbox has such a link. No request that comes after this is let in by it.
+    /// Returns whether the sandbox has such a link. No request that comes after this is admitted by it.
     pub async fn revoke(&self, sandbox: &SandboxId, id: LinkId, now_ms: u64) -> Result<bool, StoreError> {
         let revoked = self.inner.store.revoke_link(sandbox, id, now_ms).await;
-        // Also when that failed: it may be written all the same.
+        // Also when that failed: it may have been written all the same.
         let mut live = self.live();
         live.revocations += 1;
         live.ids.remove(&id);
         revoked
     }
 
-    /// Costs no question to the store for a link that was good before.
+    /// Checks a pass. Reads the store only for links that are not cached.
     pub async fn check(
         &self,
         text: &[u8],

@@ -1,8 +1,7 @@
-//! What browsers do with the previews of one sandbox, for whoever decides whether it may sleep. Counts
-//! only; decides nothing.
+//! Counts what browsers do with the previews of one sandbox, for its idle policy. Decides nothing.
 //!
-//! Tell first, then ask for the sandbox (`Fleet::awake`), then pass on: whoever puts it to sleep looks here
-//! after he looked for leases.
+//! Order: record the activity here, then take the lease (`Fleet::awake`), then forward. The actor that puts
+//! the sandbox to sleep reads these counters after it has looked for leases.
 
 use crate::core::{HeartbeatDetector, IdleTimes};
 use std::{
@@ -14,11 +13,10 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Times are milliseconds by a clock that was here already when this was made, so that something can have
-/// happened before.
+/// Times are milliseconds of a clock that starts at this value, so that activity can lie before its start.
 const BEGIN_MS: u64 = 1 << 40;
 
-/// Shared by the edge, which tells, and the owner of the sandbox, which asks. Cheap to clone.
+/// Shared by the edge, which records, and the actor of the sandbox, which reads. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Traffic {
     counters: Arc<Counters>,
@@ -27,19 +25,19 @@ pub struct Traffic {
 #[derive(Debug)]
 struct Counters {
     start: Instant,
-    /// When somebody last did something.
+    /// The last activity of a user.
     last_ms: AtomicU64,
-    /// When a byte last moved, whether it counts or not.
+    /// The last byte that moved, whether it counts as activity or not.
     moved_ms: AtomicU64,
-    /// When the last stream ended.
+    /// The end of the last stream.
     alone_ms: AtomicU64,
-    /// When something last went on inside; only the owner of the sandbox writes it.
+    /// The last activity inside; only the actor of the sandbox writes it.
     inside_ms: AtomicU64,
     streams: AtomicUsize,
 }
 
 impl Default for Traffic {
-    /// Nobody was ever here, and nothing is known of the inside.
+    /// No activity so far, and nothing known of the inside.
     fn default() -> Self {
         let counters = Counters {
             start: Instant::now(),
@@ -54,7 +52,7 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    /// Somebody did something now.
+    /// Records activity of a user.
     pub fn touch(&self) {
         self.record_activity(self.now_ms());
     }
@@ -64,27 +62,27 @@ impl Traffic {
         self.counters.moved_ms.fetch_max(now_ms, Ordering::SeqCst);
     }
 
-    /// It is woken now: it stays awake for a moment, which counts for nothing more.
+    /// Records that the sandbox is woken: it stays awake for a moment, but this is no activity.
     pub fn record_wake(&self) {
         self.counters.moved_ms.fetch_max(self.now_ms(), Ordering::SeqCst);
     }
 
-    /// Something went on inside until so long ago.
+    /// Records that the last activity inside was so long ago.
     pub fn record_inside_activity(&self, ago_ms: u64) {
         self.counters.inside_ms.store(self.now_ms().saturating_sub(ago_ms), Ordering::SeqCst);
     }
 
-    /// Since somebody last did something.
+    /// Time since the last activity of a user.
     pub fn silent_for(&self) -> Duration {
         Duration::from_millis(self.quiet().silent_ms)
     }
 
-    /// Answers and upgraded connections that are open.
+    /// The open responses and upgraded connections.
     pub fn streams(&self) -> usize {
         self.counters.streams.load(Ordering::SeqCst)
     }
 
-    /// For how long nothing happened.
+    /// For how long nothing happened, in several senses.
     pub fn quiet(&self) -> IdleTimes {
         let now_ms = self.now_ms();
         let since = |time: &AtomicU64| now_ms.saturating_sub(time.load(Ordering::SeqCst));
@@ -99,7 +97,7 @@ impl Traffic {
         }
     }
 
-    /// One more, as long as this lives. To open one counts.
+    /// Counts one more open stream until it is dropped. Opening one is activity.
     pub fn stream(&self) -> PreviewStream {
         let now_ms = self.now_ms();
         self.record_activity(now_ms);
@@ -113,7 +111,7 @@ impl Traffic {
     }
 }
 
-/// An answer, or an upgraded connection, that is open.
+/// An open response or upgraded connection of a preview.
 #[derive(Debug)]
 pub struct PreviewStream {
     traffic: Traffic,
@@ -121,7 +119,7 @@ pub struct PreviewStream {
 }
 
 impl PreviewStream {
-    /// So many bytes came from the browser, or went to it. The heartbeat of a page counts for nothing.
+    /// Records bytes that came from the browser or went to it. The heartbeat of a page is no activity.
     pub fn record_bytes(&mut self, bytes: usize) {
         let now_ms = self.traffic.now_ms();
         if self.heartbeat.is_activity(bytes, now_ms) {
@@ -135,7 +133,8 @@ impl PreviewStream {
 impl Drop for PreviewStream {
     fn drop(&mut self) {
         let counters = &self.traffic.counters;
-        // The time before the number: nobody is alone for longer than he is.
+        // The time is written before the count, so that a reader never sees a sandbox without streams for too
+        // long a time.
         counters.alone_ms.fetch_max(self.traffic.now_ms(), Ordering::SeqCst);
         counters.streams.fetch_sub(1, Ordering::SeqCst);
     }
@@ -154,7 +153,7 @@ mod tests {
     async fn requests_and_bytes_end_the_silence_and_heartbeats_do_not() {
         let traffic = Traffic::default();
         elapse(50).await;
-        assert!(traffic.quiet().silent_ms > BEGIN_MS, "nobody was here yet");
+        assert!(traffic.quiet().silent_ms > BEGIN_MS, "no activity yet");
         traffic.touch();
         elapse(10).await;
         let quiet = traffic.quiet();
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_alone_since_the_last_stream_ended() {
+    async fn a_sandbox_is_alone_since_its_last_stream_ended() {
         let traffic = Traffic::default();
         elapse(70).await;
         assert_eq!(traffic.quiet().alone_ms, 70);

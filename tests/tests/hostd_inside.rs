@@ -267,7 +267,7 @@ async fn a_port_that_is_taken_is_tried_again_and_keeps_nobody_from_coming_up() -
     timeout(PATIENCE, squatter.stdout.take().context("its output")?.read_exact(&mut line)).await??;
     hostd.crash().await?;
     hostd.local().prints(&id, "true").await.context("it is well without")?;
-    let told = async || Ok(hostd.said().contains("could not listen inside").then_some(()));
+    let told = async || Ok(hostd.said().contains("failed to listen inside").then_some(()));
     until("hostd says so", told).await?;
     squatter.kill().await?;
     let reached = async || Ok(page(&hostd.local(), &id).await.is_ok().then_some(()));

@@ -1,4 +1,4 @@
-//! How many connections each address has: one that takes all of them must not keep others out.
+//! Limits the connections of each address: one address must not keep others out.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -6,12 +6,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What counts as one: an address, or the network of 64 bits that one host has of IPv6.
+/// A client, as the limit counts it: an IPv4 address, or the /64 network that one host has of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IpPrefix(u128);
 
 impl IpPrefix {
-    /// None of what is on this host: a proxy may speak for everybody.
+    /// None for loopback: a proxy on this host speaks for many clients.
     pub fn of(address: IpAddr) -> Option<Self> {
         match address.to_canonical() {
             address if address.is_loopback() => None,
@@ -21,39 +21,39 @@ impl IpPrefix {
     }
 }
 
-/// Cheap to clone.
+/// Cheap to clone; clones share the counts.
 #[derive(Clone, Default)]
 pub struct PerIpLimit {
-    taken: Arc<Mutex<HashMap<IpPrefix, usize>>>,
+    counts: Arc<Mutex<HashMap<IpPrefix, usize>>>,
 }
 
-/// One connection of an address, as long as this lives.
+/// The permit of one connection, returned when dropped.
 pub struct PerIpPermit {
-    of: Option<(PerIpLimit, IpPrefix)>,
+    key: Option<(PerIpLimit, IpPrefix)>,
 }
 
 impl PerIpLimit {
-    /// One more, if it has fewer than this.
-    pub fn take(&self, prefix: Option<IpPrefix>, most: usize) -> Option<PerIpPermit> {
-        let Some(prefix) = prefix else { return Some(PerIpPermit { of: None }) };
-        let mut taken = self.taken();
-        let count = taken.get(&prefix).copied().unwrap_or_default();
-        if count >= most {
+    /// Takes a permit, if the address has fewer than this.
+    pub fn take(&self, prefix: Option<IpPrefix>, max: usize) -> Option<PerIpPermit> {
+        let Some(prefix) = prefix else { return Some(PerIpPermit { key: None }) };
+        let mut counts = self.counts();
+        let count = counts.get(&prefix).copied().unwrap_or_default();
+        if count >= max {
             return None;
         }
-        taken.insert(prefix, count + 1);
-        Some(PerIpPermit { of: Some((self.clone(), prefix)) })
+        counts.insert(prefix, count + 1);
+        Some(PerIpPermit { key: Some((self.clone(), prefix)) })
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<IpPrefix, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpPrefix, usize>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for PerIpPermit {
     fn drop(&mut self) {
-        let Some((per_ip, prefix)) = &self.of else { return };
-        if let Entry::Occupied(mut count) = per_ip.taken().entry(*prefix) {
+        let Some((per_ip, prefix)) = &self.key else { return };
+        if let Entry::Occupied(mut count) = per_ip.counts().entry(*prefix) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_as_one() {
+    fn addresses_that_count_as_one_client() {
         for (one, other) in [("2001:db8::1", "2001:db8::2:3:4:5"), ("192.0.2.1", "::ffff:192.0.2.1")] {
             assert_eq!(prefix(one), prefix(other));
         }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_has_its_share_and_gives_it_back() {
+    fn one_address_has_its_limit_and_returns_its_permits() {
         let per_ip = PerIpLimit::default();
         let (one, other) = (prefix("192.0.2.1"), prefix("192.0.2.2"));
         let first = per_ip.take(one, 2).unwrap();
@@ -96,6 +96,6 @@ mod tests {
         let here: Vec<_> = (0..9).map(|_| per_ip.take(None, 2)).collect();
         assert!(here.iter().all(Option::is_some));
         drop(here);
-        assert_eq!(per_ip.taken().len(), 1, "who has none is forgotten");
+        assert_eq!(per_ip.counts().len(), 1, "an address without connections is dropped");
     }
 }

@@ -1,45 +1,45 @@
-//! Which connections the API keeps when there are more than it has limits for.
+//! Which connections the API keeps when there are more than its limits allow.
 //!
 //! ```text
-//!  accepted ──▶ stranger ──a request was authenticated──▶ caller, or administrator in a reserved place
-//!                  │ limits run out: the one idle for longest,      │ over its share: its own connection
-//!                  ▼ else the oldest, is evicted                    ▼ idle for longest is evicted, else refused
+//!  accepted ──▶ unauthenticated ──a request was authenticated──▶ caller, or administrator on a reserved one
+//!                  │ limit reached: the one idle for longest,       │ over its share: its own connection idle
+//!                  ▼ else the oldest, is evicted                    ▼ for longest is evicted, else refused
 //! ```
 //!
-//! A stranger that just came is always let in, so health checks are answered however many others hang around. A
-//! principal may have as many connections as it leaves free: one gets half of all limits, two get a third each,
-//! and some are free for the next one.
+//! A new connection is always accepted, so health checks get responses however many others are open. A principal
+//! may have as many connections as it leaves free: one gets half of all, two get a third each, and some are free
+//! for the next one.
 
 use std::{
     collections::{BTreeMap, HashMap},
     hash::Hash,
 };
 
-/// How many connections there may be.
+/// How many connections there may be, by class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// On which no request was authenticated yet.
+    /// Connections without an authenticated request so far.
     pub unauthenticated: usize,
-    /// Of all principals.
+    /// Connections of all principals together.
     pub callers: usize,
-    /// Of the administrator, beside those.
+    /// Connections of the administrator, beside those of callers.
     pub reserved: usize,
 }
 
 impl AdmissionLimits {
-    /// Divides up so many.
+    /// Divides up `all` connections.
     pub fn of(all: usize) -> Self {
         let (unauthenticated, reserved) = ((all / 8).max(1), (all / 16).max(1));
         Self { unauthenticated, reserved, callers: all.saturating_sub(unauthenticated + reserved).max(1) }
     }
 
-    /// Those of callers that may be streams, so that calls still come through.
+    /// Connections of callers that may be streams, so that calls still come through.
     pub fn streams(&self) -> usize {
         self.callers - self.callers / 8
     }
 }
 
-/// Whether a principal that has `mine` may have one more when so many are free.
+/// Whether a principal with `mine` connections may have one more when so many are free.
 pub fn is_within_fair_share(mine: usize, free: usize) -> bool {
     mine < free
 }
@@ -50,17 +50,17 @@ pub struct ConnectionId(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmissionDecision {
     Admitted,
-    /// In the place of another one, which must be closed.
+    /// Admitted in place of this one, which must be closed.
     Replacing(ConnectionId),
     Refused(LimitReached),
 }
 
-/// Which limits are taken.
+/// The limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitReached {
-    /// Of this principal: it has so many.
+    /// The share of this principal, which has so many connections.
     PerCaller { mine: usize },
-    /// Of everybody: there are so many.
+    /// The limit of all principals together.
     All { callers: usize },
 }
 
@@ -74,13 +74,13 @@ enum ConnectionClass<W> {
 #[derive(Debug)]
 struct Connection<W> {
     class: ConnectionClass<W>,
-    /// Requests on it that have no whole answer yet.
+    /// Requests without a complete response so far.
     busy: usize,
-    /// When it became idle, counted in changes.
+    /// The tick at which it became idle.
     idle_since: u64,
 }
 
-/// All connections, of principals that `W` tells apart.
+/// All connections; `W` identifies a principal.
 #[derive(Debug)]
 pub struct Admission<W> {
     limits: AdmissionLimits,
@@ -89,7 +89,7 @@ pub struct Admission<W> {
     callers: HashMap<W, usize>,
     callers_all: usize,
     administrators: usize,
-    /// Grows with each change: the order in which they happened.
+    /// Counts changes, which orders them.
     ticks: u64,
 }
 
@@ -106,7 +106,7 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         }
     }
 
-    /// A new connection, and the stranger that must be closed for it.
+    /// Admits a new connection; returns the unauthenticated one that must be closed for it, if any.
     pub fn open(&mut self) -> (ConnectionId, Option<ConnectionId>) {
         let is_unauthenticated =
             |connection: &Connection<W>| connection.class == ConnectionClass::Unauthenticated;
@@ -129,10 +129,10 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         (id, evicted)
     }
 
-    /// A request on it was authenticated.
+    /// Decides about a connection when a request on it was authenticated.
     pub fn identify(&mut self, id: ConnectionId, who: &W, administrator: bool) -> AdmissionDecision {
         let Some(connection) = self.connections.get(&id) else {
-            // Evicted meanwhile: it is being closed.
+            // The connection was evicted meanwhile, and is being closed.
             return AdmissionDecision::Refused(LimitReached::All { callers: self.limits.callers });
         };
         if connection.class == ConnectionClass::Caller(who.clone())
@@ -140,7 +140,7 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         {
             return AdmissionDecision::Admitted;
         }
-        // It gives back the place that it had, also where it gets no other one.
+        // The connection gives up its previous class, also where it is not admitted to another one.
         self.assign(id, ConnectionClass::Unauthenticated);
         let mine = self.callers.get(who).copied().unwrap_or_default();
         if is_within_fair_share(mine, self.limits.callers.saturating_sub(self.callers_all)) {
@@ -168,14 +168,14 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         }
     }
 
-    /// A request began on it.
+    /// Called when a request begins on a connection.
     pub fn begin(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.busy += 1;
         }
     }
 
-    /// A request on it has its whole answer.
+    /// Called when a request on a connection has its complete response.
     pub fn end(&mut self, id: ConnectionId) {
         let now = self.tick();
         if let Some(connection) = self.connections.get_mut(&id) {

@@ -6,7 +6,7 @@ fn admission() -> Admission<&'static str> {
     Admission::new(LIMITS)
 }
 
-/// So many connections of one principal, or as many as it gets.
+/// Opens so many connections of one principal, or as many as it gets.
 fn fill(admission: &mut Admission<&'static str>, who: &'static str, most: usize) -> Vec<ConnectionId> {
     let mut held = Vec::new();
     while held.len() < most {
@@ -37,14 +37,14 @@ fn a_stranger_is_always_let_in_and_the_one_idle_for_longest_goes() {
     let mut admission = admission();
     let ids: Vec<_> = (0..3).map(|_| admission.open()).inspect(|(_, gone)| assert_eq!(*gone, None)).collect();
     let (first, second, third) = (ids[0].0, ids[1].0, ids[2].0);
-    // The first one is being answered; the second one was, and is idle since.
+    // The first connection is busy; the second one was, and is idle since.
     admission.begin(first);
     admission.begin(second);
     admission.end(second);
     assert_eq!(admission.open().1, Some(third));
     let (fifth, gone) = admission.open();
     assert_eq!(gone, Some(second));
-    // All that are left are being answered: the oldest goes.
+    // All that are left are busy: the oldest is evicted.
     admission.begin(fifth);
     let gone: Vec<_> = (0..2).map(|_| admission.open().1.expect("one goes")).collect();
     assert!(!gone.contains(&first) && !gone.contains(&fifth), "idle ones go first: {gone:?}");

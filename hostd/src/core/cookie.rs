@@ -1,5 +1,5 @@
-//! The cookie that holds a pass, and what is done to cookies between a browser and an app. Bytes in, bytes
-//! out: what others wrote need not be text.
+//! The cookie that holds a preview pass, and what is done to cookies between a browser and an app. Works on
+//! bytes: cookies of others need not be text.
 
 use super::preview::Scheme;
 use hyper::{
@@ -7,7 +7,7 @@ use hyper::{
     header::{COOKIE, HeaderValue, SET_COOKIE},
 };
 
-/// Browsers let nobody but the host itself set a name that begins like this, and only by TLS.
+/// Browsers accept a name with this prefix only from the host itself, and only over TLS.
 const SECURE: &str = "__Host-slipway-preview";
 const PLAIN: &str = "slipway-preview";
 
@@ -18,8 +18,8 @@ fn name(scheme: Scheme) -> &'static str {
     }
 }
 
-/// `Set-Cookie` for this hostname alone. By TLS it is also sent within frames of other sites, to each of
-/// them its own.
+/// The `Set-Cookie` for this hostname alone. Over TLS it is also sent within frames of other sites,
+/// partitioned by site.
 pub fn pass_cookie(scheme: Scheme, pass: &str, good_for_s: u64) -> HeaderValue {
     let site = match scheme {
         Scheme::Http => "SameSite=Lax",
@@ -31,7 +31,7 @@ pub fn pass_cookie(scheme: Scheme, pass: &str, good_for_s: u64) -> HeaderValue {
     value
 }
 
-/// The values of all cookies with our name: a neighbour may have set some of them.
+/// The values of all cookies with our name: another preview may have set some of them.
 pub fn pass_cookies(scheme: Scheme, headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     pairs(headers).filter_map(move |pair| {
         let at = memchr::memchr(b'=', pair)?;
@@ -39,7 +39,7 @@ pub fn pass_cookies(scheme: Scheme, headers: &HeaderMap) -> impl Iterator<Item =
     })
 }
 
-/// Takes our cookies out of a request. The others stay, in one header: HTTP/2 splits it.
+/// Removes our cookies from a request. The others stay, in one header: HTTP/2 splits it.
 pub fn strip_pass_cookies(headers: &mut HeaderMap) {
     let mut values = headers.get_all(COOKIE).iter();
     match (values.next(), values.next()) {
@@ -55,8 +55,8 @@ pub fn strip_pass_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Cookies that an app sets stay with its hostname, and none of them is named as ours: no preview sets
-/// cookies for its neighbours, or signs its visitors out.
+/// Keeps cookies that an app sets on its hostname, and drops those with our name: no preview sets cookies for
+/// others, or signs its visitors out.
 pub fn make_cookies_host_only(headers: &mut HeaderMap) {
     let harmless =
         |value: &HeaderValue| host_only(value.as_bytes()).is_some_and(|kept| kept == value.as_bytes());
@@ -74,7 +74,7 @@ pub fn make_cookies_host_only(headers: &mut HeaderMap) {
     }
 }
 
-/// A `Set-Cookie` without `Domain`; nothing for one that sets ours.
+/// A `Set-Cookie` without `Domain`; none for one that sets our cookie.
 fn host_only(value: &[u8]) -> Option<Vec<u8>> {
     let mut parts = value.split(|byte| *byte == b';');
     let pair = parts.next().unwrap_or_default();
@@ -85,7 +85,8 @@ fn host_only(value: &[u8]) -> Option<Vec<u8>> {
     Some(std::iter::once(pair).chain(attributes).collect::<Vec<_>>().join(&b';'))
 }
 
-/// A cookie without a name is sent as its value alone: `=a=b` comes back as `a=b`.
+/// Whether a pair is our cookie. A cookie without a name is sent as its value alone: `=a=b` comes back as
+/// `a=b`.
 fn is_ours(pair: &[u8]) -> bool {
     let mut pair = pair.trim_ascii();
     while let Some(rest) = pair.strip_prefix(b"=") {

@@ -1,13 +1,17 @@
-//! Why a preview shows no app: from facts to words. Pure.
+//! Why a preview shows no app: from facts to the text of an error page. Pure. `edge/error_page.rs` gathers the
+//! facts and renders the page.
 //!
 //! ```text
-//!  state of the sandbox ──▶ sandbox     it is not there, not up, or failed
-//!  what PID 1 knows ──▶ inside ──▶ port ──▶ service     it runs, and nothing listens
-//!  what the app did ──▶ app             something listens, and does not answer
+//!  state of the sandbox ──▶ sandbox     it is gone, not up, or failed
+//!  status of PID 1 ──▶ sanitized_status ──▶ port ──▶ service     it runs, and nothing listens
+//!  what the app did ──▶ app             something listens, and does not respond
 //! ```
 //!
-//! Everything from inside is hostile: `inside` bounds and tames it once, and whoever prints it escapes it. It
-//! also leaves out what a visitor who is not `trusted` must not see, so nothing after it can tell.
+//! Everything from inside is hostile: `sanitized_status` bounds and sanitizes it once, and the renderer escapes
+//! it. It also leaves out what a visitor that is not `trusted` must not see, so no later code can leak it.
+//!
+//! A new reason is a variant of [`NoResponse`], an arm of `error_page` below, its text in the file of its kind,
+//! and a case in `cases`.
 
 use super::{Goal, Preview, State};
 use protocol::{
@@ -29,17 +33,17 @@ use context::PageContext;
 pub use context::is_reachable_from_preview;
 pub use progress::{WaitMode, WaitProgress, progress};
 
-/// What is trusted about a request that gets no answer of the app.
+/// The facts about a request that got no response from the app.
 #[derive(Debug, Clone)]
 pub struct PreviewFacts<'a> {
     pub preview: Preview,
     pub name: &'a str,
     pub state: &'a State,
-    /// How it ended last while it should have run.
+    /// How the sandbox last ended while it should have run.
     pub post_mortem: Option<&'a PostMortem>,
-    /// What bringing it up is busy with.
+    /// The step of the launch that runs now, in the words of the driver.
     pub progress: Option<&'a str>,
-    /// What PID 1 tells; nothing when it does not answer.
+    /// The status that PID 1 reports; none when it does not answer.
     pub status: Option<&'a Status>,
     pub now_ms: u64,
     pub reason: NoResponse,
@@ -50,13 +54,13 @@ pub struct PreviewFacts<'a> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoResponse {
-    /// Nothing listens.
+    /// Nothing listens on the port.
     PortClosed,
-    /// It accepted, and did not answer in time.
+    /// The app accepted the request, and sent no response in time.
     TimedOut { after_ms: u64 },
-    /// It closed the connection before its answer.
+    /// The app closed the connection before its response.
     Closed,
-    /// What it sent is no HTTP.
+    /// The app sent something other than HTTP.
     NotHttp,
     /// The sandbox was not up, or nothing listened, for as long as a request is held.
     Waking,
@@ -64,7 +68,8 @@ pub enum NoResponse {
     WakeFailed { code: ApiErrorCode, message: String },
 }
 
-/// What a visitor is told. `advice` and `text` have commands between backquotes.
+/// The content of an error page; programs get it as JSON. `advice` and `text` have commands between
+/// backquotes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ErrorPage {
     pub code: ApiErrorCode,
@@ -79,13 +84,13 @@ pub struct ErrorPage {
     pub service: Option<ServiceView>,
     pub problem: Option<Problem>,
     pub post_mortem: Option<PostMortem>,
-    /// It may come by itself: the page waits for it.
+    /// The app may come up by itself: the page waits for it.
     pub page_waits: bool,
-    /// What it waits for now.
+    /// The step that the page waits for now.
     pub step: Option<String>,
 }
 
-/// The end of something that was printed, with repetitions counted.
+/// The last lines of a log, with repetitions counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogExcerpt {
     pub of: String,
@@ -93,13 +98,13 @@ pub struct LogExcerpt {
 }
 
 impl LogExcerpt {
-    /// Nothing where nothing was printed.
+    /// None where nothing was printed.
     fn of(of: impl Into<String>, lines: &[String]) -> Option<Self> {
         (!lines.is_empty()).then(|| Self { of: of.into(), lines: collapse::collapse_repeats(lines) })
     }
 }
 
-/// Another preview to look at.
+/// Another preview of the sandbox, as a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherPreview {
     pub text: String,
@@ -131,7 +136,7 @@ impl ErrorPage {
         self
     }
 
-    /// It may come by itself, and a program may ask again after so many seconds.
+    /// Makes the page wait, and lets programs retry after so many seconds.
     fn page_waits(self, retry_after_s: u64) -> Self {
         Self { page_waits: true, retry_after_s: Some(retry_after_s), ..self }
     }
@@ -141,7 +146,7 @@ pub fn explain(facts: &PreviewFacts<'_>) -> ErrorPage {
     let explanation = error_page(facts);
     let step = match progress(facts, WaitMode::WhileUp) {
         WaitProgress::Step { text, .. } if explanation.page_waits => Some(text),
-        // Whoever asks for it wakes it.
+        // The request itself wakes the sandbox.
         WaitProgress::Asleep if explanation.code == ApiErrorCode::Waking => {
             Some("waking the sandbox".to_owned())
         }
@@ -160,7 +165,7 @@ fn error_page(facts: &PreviewFacts<'_>) -> ErrorPage {
         _ if state.status == SandboxStatus::Error && state.operation.is_none() => {
             sandbox::failed(&context, state.problem.as_ref(), facts.post_mortem)
         }
-        // Not woken yet is no failure.
+        // A sandbox that is still waking has not failed.
         (NoResponse::WakeFailed { code, message }, _) if *code != ApiErrorCode::Waking => {
             sandbox::not_woken(&context, *code, message)
         }

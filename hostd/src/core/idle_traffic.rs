@@ -1,29 +1,28 @@
-//! Which bytes on an open stream mean that somebody is there, and which are sent by a page that everybody
-//! forgot: its script says a few bytes at an interval, for ever, and may be answered.
+//! Tells activity of a user on an open stream from the heartbeat of a forgotten page: its script sends a few
+//! bytes at an interval, for ever, and may get a reply.
 
-/// What moves in both directions within `HEARTBEAT_SPAN_MS` is one message. A heartbeat is at most so long.
+/// Bytes in both directions within `HEARTBEAT_SPAN_MS` are one message. A heartbeat has at most this size.
 pub const HEARTBEAT_MAX_BYTES: usize = 256;
-/// Longer than a ping and its answer take, also in pieces.
+/// Longer than a ping and its reply take, also in several chunks.
 pub const HEARTBEAT_SPAN_MS: u64 = 1_000;
-/// And it comes after so much silence. The fastest that is known, the client of Next.js, says something
-/// every 2.5 seconds.
+/// Silence before a heartbeat. The fastest known one, of the client of Next.js, comes every 2.5 seconds.
 pub const HEARTBEAT_QUIET_MS: u64 = 2_000;
 
-/// The newest message of one stream.
+/// Tracks the newest message of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeartbeatDetector {
-    begun_ms: u64,
+    started_ms: u64,
     last_ms: u64,
     bytes: usize,
 }
 
 impl HeartbeatDetector {
-    /// Of a stream that was opened now.
+    /// For a stream that was opened now.
     pub fn new(now_ms: u64) -> Self {
-        Self { begun_ms: now_ms, last_ms: now_ms, bytes: 0 }
+        Self { started_ms: now_ms, last_ms: now_ms, bytes: 0 }
     }
 
-    /// So many bytes moved: whether that counts as something that somebody does.
+    /// Records bytes that moved; returns whether they count as activity.
     pub fn is_activity(&mut self, bytes: usize, now_ms: u64) -> bool {
         let silence_ms = now_ms.saturating_sub(self.last_ms);
         if silence_ms >= HEARTBEAT_QUIET_MS {
@@ -31,7 +30,7 @@ impl HeartbeatDetector {
         }
         self.last_ms = now_ms;
         self.bytes = self.bytes.saturating_add(bytes);
-        let lasts_ms = now_ms.saturating_sub(self.begun_ms);
+        let lasts_ms = now_ms.saturating_sub(self.started_ms);
         self.bytes > HEARTBEAT_MAX_BYTES || lasts_ms > HEARTBEAT_SPAN_MS
     }
 }
@@ -40,7 +39,7 @@ impl HeartbeatDetector {
 mod tests {
     use super::*;
 
-    /// Bytes at times; which of them count.
+    /// Moves bytes at these times, and checks which of them count.
     #[track_caller]
     fn check(moves: &[(u64, usize)], counting: &[u64]) {
         let mut detector = HeartbeatDetector::new(0);
@@ -50,23 +49,23 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_after_silence_are_nobody() {
+    fn a_few_bytes_after_silence_are_a_heartbeat() {
         check(&[(30_000, 21), (60_000, 21), (90_000, 256), (120_000, 0)], &[]);
         // Every 2.5 seconds.
         check(&[(2_500, 60), (5_000, 60), (7_500, 60), (10_000, 60)], &[]);
-        // Asked and answered, or in pieces.
+        // A ping and its reply, or one in several chunks.
         check(&[(30_000, 6), (30_001, 15), (30_040, 19), (60_000, 6), (60_900, 15)], &[]);
     }
 
     #[test]
-    fn more_of_them_or_closer_together_is_somebody() {
+    fn more_bytes_or_in_close_succession_are_activity() {
         check(&[(30_000, 257)], &[30_000]);
         check(&[(30_000, 200), (30_100, 57), (30_200, 1)], &[30_100, 30_200]);
-        // Each of these is small, and they come one after the other.
+        // Each of these is small, but they come in close succession.
         check(&[(9_000, 1), (10_000, 1), (11_000, 1), (12_000, 1)], &[11_000, 12_000]);
-        // After silence it is a heartbeat again.
+        // After silence the next few bytes are a heartbeat again.
         check(&[(9_000, 900), (11_000, 9), (30_000, 9)], &[9_000]);
-        // Soon after it was opened, too.
+        // The same soon after the stream was opened.
         check(&[(500, 300), (1_500, 1)], &[500, 1_500]);
     }
 

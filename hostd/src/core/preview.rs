@@ -1,4 +1,4 @@
-//! Where the app in a sandbox is seen from outside: names and addresses of previews.
+//! Names and addresses of previews: where the app in a sandbox is seen from outside.
 
 use protocol::{
     HOSTD_PORT_IN_SANDBOX,
@@ -12,7 +12,7 @@ pub struct Previews {
     pub domain: String,
     pub scheme: Scheme,
     pub port: u16,
-    /// Of sandboxes that do not say.
+    /// The visibility of sandboxes that do not specify one.
     pub visibility: Visibility,
 }
 
@@ -30,7 +30,7 @@ impl Scheme {
         }
     }
 
-    /// The one that is not said.
+    /// The default port, which URLs omit.
     pub fn port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -39,7 +39,7 @@ impl Scheme {
     }
 }
 
-/// One preview: a port of a sandbox.
+/// A port of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Preview {
     pub sandbox: SandboxId,
@@ -47,24 +47,24 @@ pub struct Preview {
 }
 
 impl Previews {
-    /// The address of each port, by the port.
+    /// The URL of each port, by the port.
     pub fn of(&self, id: &SandboxId, ports: &[u16]) -> BTreeMap<String, String> {
         let url = |port: u16| self.url(&Preview { sandbox: *id, port });
         ports.iter().map(|port| (port.to_string(), url(*port))).collect()
     }
 
-    /// Without a path, so also its origin.
+    /// The URL without a path, which is also the origin.
     pub fn url(&self, preview: &Preview) -> String {
         format!("{}://{}", self.scheme.word(), self.authority(preview))
     }
 
-    /// The name, and the port where it is not the usual one.
+    /// The hostname, and the port where it is not the default.
     pub fn authority(&self, preview: &Preview) -> String {
         let name = self.name(preview);
         if self.port == self.scheme.port() { name } else { format!("{name}:{}", self.port) }
     }
 
-    /// What addresses look like, for people.
+    /// A template of preview URLs, for users.
     pub fn example(&self) -> String {
         let port = if self.port == self.scheme.port() { String::new() } else { format!(":{}", self.port) };
         format!("{}://s-<id>-<port>.preview.{}{port}", self.scheme.word(), self.domain)
@@ -74,8 +74,8 @@ impl Previews {
         format!("s-{}-{}.preview.{}", preview.sandbox, preview.port, self.domain)
     }
 
-    /// The preview that a `Host` names: `s-<id>-<port>.preview.<domain>` or `<port>-<id>.<domain>`, in any
-    /// case, with any port behind it.
+    /// Parses the preview that a `Host` names: `s-<id>-<port>.preview.<domain>` or `<port>-<id>.<domain>`, in
+    /// any case, with any port behind it.
     pub fn parse(&self, authority: &str) -> Option<Preview> {
         let name = match authority.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -98,7 +98,7 @@ impl Previews {
 }
 
 impl Preview {
-    /// The port as text: without signs and zeros in front, and not hostd's own.
+    /// Parses the port: without sign or leading zeros, and not hostd's own.
     pub fn new(sandbox: SandboxId, port: &str) -> Option<Self> {
         let plain = port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0');
         let port = port.parse().ok().filter(|port| plain && *port != HOSTD_PORT_IN_SANDBOX)?;
@@ -174,6 +174,6 @@ mod tests {
             assert_eq!(previews.parse(bad), None, "{bad:?}");
         }
         let own = format!("s-{ID}-{HOSTD_PORT_IN_SANDBOX}.preview.example.com");
-        assert_eq!(previews.parse(&own), None, "hostd's own port inside is nobody's app");
+        assert_eq!(previews.parse(&own), None, "hostd's own port inside is no app");
     }
 }

@@ -1,5 +1,5 @@
-//! PassSigner: signed texts that let their bearer see one preview for a while. Nothing but the key is needed to
-//! judge one; whether its link was revoked since is for the store to say.
+//! Preview passes: signed texts that let their bearer see one preview for a limited time. Verifying one needs
+//! only the key; whether its link was revoked since is known to the store.
 //!
 //! ```text
 //!  slp1.<base64url: purpose 1 · link 16 · sandbox 16 · port 2 · expiry 6 · HMAC-SHA256 32>
@@ -15,7 +15,7 @@ use sha2::Sha256;
 use std::{fmt, str::FromStr};
 use ulid::Ulid;
 
-/// What every pass begins with; the number is that of the format.
+/// The prefix of every pass; the number is that of the format.
 pub const PASS_PREFIX: &str = "slp1.";
 const BODY_BYTES: usize = 1 + ID_BYTES + ID_BYTES + PORT_BYTES + EXPIRY_BYTES;
 const ID_BYTES: usize = 16;
@@ -23,9 +23,9 @@ const PORT_BYTES: usize = 2;
 const EXPIRY_BYTES: usize = 6;
 const EXPIRY_MAX_MS: u64 = (1 << (8 * EXPIRY_BYTES)) - 1;
 const MAC_BYTES: usize = 32;
-/// In base64 without padding.
+/// Length in base64 without padding.
 const TEXT_BYTES: usize = (4 * (BODY_BYTES + MAC_BYTES)).div_ceil(3);
-/// No badge begins like this, though both are signed with what comes from one key.
+/// Separates passes from badges, which are signed with the same key.
 const LABEL: &[u8] = b"slipway pass 1\0";
 
 /// The id of a link, which is the id of its key: a ULID in lower case.
@@ -53,10 +53,10 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// Where a pass may be shown. One for one place is worth nothing in another.
+/// Where a pass is presented. A pass for one purpose is invalid for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassPurpose {
-    /// In an address or a header: it is handed around.
+    /// In an address or a header: users share it.
     Link,
     /// In the cookie of one hostname.
     Cookie,
@@ -90,7 +90,7 @@ pub enum PassError {
     Expired,
 }
 
-/// Writes and judges passes. Its `Debug` shows no key.
+/// Signs and verifies passes. Its `Debug` shows no key.
 #[derive(Clone)]
 pub struct PassSigner {
     key: [u8; MAC_BYTES],
@@ -121,7 +121,7 @@ impl PassSigner {
         format!("{PASS_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// What is said of a pass is said only when it is ours.
+    /// Verifies a pass. Every error but `Forged` is about an authentic one.
     pub fn verify(
         &self,
         text: &[u8],
@@ -151,7 +151,7 @@ impl PassSigner {
             },
             expires_ms: body[35..41].iter().fold(0, |ms, byte| ms << 8 | u64::from(*byte)),
         };
-        // In constant time.
+        // Compares in constant time.
         self.mac(&pass, body).verify_slice(end).ok()?;
         Some((body[0], pass))
     }

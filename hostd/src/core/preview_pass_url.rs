@@ -1,19 +1,19 @@
-//! A pass in an address: how it gets in, and how it gets out again before anybody else sees it.
+//! Puts a preview pass into an address, and takes it out again before an app or another site sees it.
 
 use protocol::api::ApiError;
 
 const PARAMETER: &str = "slipway_pass";
-/// Of the path that a link leads to.
+/// Size of the path that a link leads to.
 pub const PATH_MAX_BYTES: usize = 2048;
 
-/// A path and query without the passes that were in it, good for `Location` on the same host.
+/// A path and query without the passes that were in it, fit for `Location` on the same host.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StrippedUrl<'a> {
     pub location: String,
     pub passes: Vec<&'a str>,
 }
 
-/// Nothing when there is no pass in the query.
+/// Removes passes from a query; none when there is none.
 pub fn strip_passes<'a>(path: &'a str, query: Option<&'a str>) -> Option<StrippedUrl<'a>> {
     let query = query.filter(|query| query.contains(PARAMETER))?;
     let (mut passes, mut others) = (Vec::new(), Vec::new());
@@ -31,7 +31,7 @@ pub fn strip_passes<'a>(path: &'a str, query: Option<&'a str>) -> Option<Strippe
     Some(StrippedUrl { location, passes })
 }
 
-/// The address of a path of a preview, with a pass in it.
+/// The address of a path of a preview, with a pass in its query.
 pub fn url_with_pass(origin: &str, path: &str, pass: &str) -> Result<String, ApiError> {
     let good = path.starts_with('/')
         && path.len() <= PATH_MAX_BYTES

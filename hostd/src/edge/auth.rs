@@ -1,13 +1,13 @@
-//! Who may see a preview.
+//! Decides who may see a preview.
 //!
 //! ```text
-//!  pass in the address ──▶ 303 to the same without it, and a cookie
-//!  cookie              ──▶ in, as often as it comes
-//!  X-Slipway-Token     ──▶ in: a pass, or a token of the API that may drive the sandbox
+//!  pass in the address ──▶ 303 to the same address without it, and a cookie
+//!  cookie              ──▶ admitted, as often as it comes
+//!  X-Slipway-Token     ──▶ admitted: a pass, or a token of the API that may drive the sandbox
 //! ```
 //!
 //! **Invariant:** no pass and no token of the API reaches an app: neither in the address, nor in a cookie, nor
-//! in any other header or trailer. What a body says is the app's.
+//! in any other header or trailer. Bodies are not touched.
 
 mod denial_page;
 
@@ -39,11 +39,11 @@ const PORT: &str = "x-sandbox-port";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthDecision {
-    /// May go on. Whoever came with a pass or a token is trusted, and may see details of failures.
+    /// May go on. A visitor with a pass or token is trusted, and may see details of failures.
     Admitted {
         trusted: bool,
     },
-    /// The pass leaves the address: 303 to this path, with this `Set-Cookie` if the pass was good.
+    /// The pass leaves the address: 303 to this path, with this `Set-Cookie` if the pass was valid.
     Redirect {
         location: String,
         cookie: Option<HeaderValue>,
@@ -51,18 +51,19 @@ pub enum AuthDecision {
     Denied(AccessDenied),
 }
 
-/// Later ones say more, and are told where there are several.
+/// Why a visitor may not see a preview. Ordered: of several reasons the greatest is reported, which says
+/// most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum AccessDenied {
     #[error("only those who were given a link to it can open it")]
     NoPass,
     #[error("the pass or token it came with is not known here")]
-    PassError,
+    InvalidPass,
     #[error("the pass or token it came with does not open this one")]
     OtherPreview,
     #[error("links are good for a limited time")]
     Expired,
-    #[error("its owner took it back")]
+    #[error("the owner of the sandbox revoked it")]
     Revoked,
     #[error("a pass in the address is for opening a page: send it as X-Slipway-Token")]
     UseHeader,
@@ -70,18 +71,18 @@ pub enum AccessDenied {
     OtherSite,
 }
 
-/// AccessDenied a program that names a sandbox by headers gets none.
+/// Why a program that names a sandbox by headers gets none.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderAuthError {
     #[error("X-Sandbox-Id needs a token of the API, as X-Slipway-Token or Authorization: Bearer")]
     Unauthorized,
-    #[error("this token may look at the sandbox and no more")]
+    #[error("this token may only read the sandbox")]
     Forbidden,
-    #[error("it does not exist, or is not yours")]
+    #[error("no sandbox with this id (or it belongs to another tenant)")]
     NotFound,
     #[error("a pass in the address opens a page under its own name: leave it out")]
     PassInAddress,
-    #[error("{0} must be given once, and be what it says")]
+    #[error("{0} must be given once, and be valid")]
     Malformed(&'static str),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -95,13 +96,13 @@ pub struct PreviewAuth {
     clock: Clock,
 }
 
-/// Whether there may be something in a request for us to judge.
+/// Whether a request may carry credentials for us to check.
 pub fn may_carry_credentials(parts: &Parts) -> bool {
     let headers = &parts.headers;
     headers.contains_key(COOKIE) || headers.contains_key(TOKEN) || parts.uri.query().is_some()
 }
 
-/// Keeps what an app's answer says to its own hostname, and away from ours.
+/// Keeps headers of an app's response from acting beyond its own hostname.
 pub fn sanitize_response(headers: &mut HeaderMap) {
     make_cookies_host_only(headers);
     strip_dangerous_headers(headers);
@@ -113,21 +114,21 @@ impl PreviewAuth {
         Self { links, admin_hash: token_auth::token_hash(admin_token), scanner, previews, clock }
     }
 
-    /// What finds tokens and passes in the rest of a request.
+    /// The scanner that finds tokens and passes in the rest of a request.
     pub fn scanner(&self) -> Arc<CredentialScanner> {
         self.scanner.clone()
     }
 
-    /// Takes out of a request what is for us: the app gets none of it. False where a credential is in the path,
-    /// which cannot be taken out.
+    /// Removes our credentials from a request. Returns false where one is in the path, which cannot be
+    /// removed.
     #[must_use]
     pub fn strip_credentials(&self, parts: &mut Parts) -> bool {
         let headers = &mut parts.headers;
         strip_pass_cookies(headers);
-        let told = headers.remove(TOKEN).is_some();
+        let has_token = headers.remove(TOKEN).is_some();
         headers.remove(PORT);
-        // A program that names a sandbox by a header proves by one of two that it may.
-        let proof = headers.remove(SANDBOX).is_some() && !told;
+        // A program that names a sandbox by a header authenticates with one of two headers.
+        let proof = headers.remove(SANDBOX).is_some() && !has_token;
         if proof && headers.get_all(AUTHORIZATION).iter().any(|value| bearer(value).is_some()) {
             headers.remove(AUTHORIZATION);
         }
@@ -136,7 +137,7 @@ impl PreviewAuth {
         !self.scanner.finds_in(parts.uri.path().as_bytes())
     }
 
-    /// Whether this request may see a preview. One to a public preview with nothing for us in it costs
+    /// Decides whether this request may see a preview. One to a public preview without credentials costs
     /// nothing.
     pub async fn admit(
         &self,
@@ -144,25 +145,25 @@ impl PreviewAuth {
         private: bool,
         parts: &Parts,
     ) -> Result<AuthDecision, StoreError> {
-        let shown = strip_passes(parts.uri.path(), parts.uri.query());
-        if shown.is_some() && !is_page_load(parts) {
+        let stripped = strip_passes(parts.uri.path(), parts.uri.query());
+        if stripped.is_some() && !is_page_load(parts) {
             return Ok(AuthDecision::Denied(AccessDenied::UseHeader));
         }
-        let judged = match parts.headers.get(TOKEN) {
+        let checked = match parts.headers.get(TOKEN) {
             Some(token) => self.check_header(at, token).await?,
             None => self.check_cookie(at, parts).await?.map(Some),
         };
-        if let Some(shown) = shown {
-            return self.redirect_without_pass(at, private, &shown, judged).await;
+        if let Some(stripped) = stripped {
+            return self.redirect_without_pass(at, private, &stripped, checked).await;
         }
-        Ok(match judged {
+        Ok(match checked {
             Ok(_) => AuthDecision::Admitted { trusted: true },
             Err(_) if !private => AuthDecision::Admitted { trusted: false },
-            Err(why) => AuthDecision::Denied(why),
+            Err(denied) => AuthDecision::Denied(denied),
         })
     }
 
-    /// The sandbox and port that a program names by headers, if it does: with a token of the API that may
+    /// Returns the sandbox and port that headers name, if they do; they need a token of the API that may
     /// drive the sandbox.
     pub async fn preview_from_headers(&self, parts: &Parts) -> Result<Option<Preview>, HeaderAuthError> {
         let headers = &parts.headers;
@@ -178,37 +179,38 @@ impl PreviewAuth {
         };
         let token = token.ok_or(HeaderAuthError::Unauthorized)?;
         let now_ms = self.clock.now_ms();
-        let who = token_auth::authenticate(self.links.store(), &self.admin_hash, token, now_ms).await?;
-        let who = who.ok_or(HeaderAuthError::Unauthorized)?;
+        let identity = token_auth::authenticate(self.links.store(), &self.admin_hash, token, now_ms).await?;
+        let identity = identity.ok_or(HeaderAuthError::Unauthorized)?;
         let id = one(headers, SANDBOX).ok_or(HeaderAuthError::Malformed("X-Sandbox-Id"))?;
         let sandbox: SandboxId = id.parse().map_err(|_| HeaderAuthError::NotFound)?;
         let port = one(headers, PORT).and_then(|port| Preview::new(sandbox, port));
         let preview = port.ok_or(HeaderAuthError::Malformed("X-Sandbox-Port"))?;
         let owner = self.links.store().owner_of(&sandbox).await?;
         match owner {
-            Some(owner) if who.can_see(&owner) && who.allows(Access::Write) => Ok(Some(preview)),
-            Some(owner) if who.can_see(&owner) => Err(HeaderAuthError::Forbidden),
+            Some(owner) if identity.can_see(&owner) && identity.allows(Access::Write) => Ok(Some(preview)),
+            Some(owner) if identity.can_see(&owner) => Err(HeaderAuthError::Forbidden),
             Some(_) | None => Err(HeaderAuthError::NotFound),
         }
     }
 
-    /// The address without its pass. A visitor who has a good cookie keeps it, whatever the address says.
+    /// Redirects to the address without its pass. A visitor with a valid cookie keeps it, whatever pass the
+    /// address has.
     async fn redirect_without_pass(
         &self,
         at: &Preview,
         private: bool,
-        shown: &StrippedUrl<'_>,
-        judged: Result<Option<PreviewPass>, AccessDenied>,
+        stripped: &StrippedUrl<'_>,
+        checked: Result<Option<PreviewPass>, AccessDenied>,
     ) -> Result<AuthDecision, StoreError> {
-        let texts = shown.passes.iter().map(|text| text.as_bytes());
-        let pass = match (self.first_valid(at, PassPurpose::Link, texts).await?, judged) {
+        let texts = stripped.passes.iter().map(|text| text.as_bytes());
+        let pass = match (self.first_valid(at, PassPurpose::Link, texts).await?, checked) {
             (Ok(pass), _) | (Err(_), Ok(Some(pass))) => Some(pass),
             (Err(_), Ok(None)) => None,
-            (Err(why), Err(other)) if private => return Ok(AuthDecision::Denied(why.max(other))),
+            (Err(denied), Err(other)) if private => return Ok(AuthDecision::Denied(denied.max(other))),
             (Err(_), Err(_)) => None,
         };
         let cookie = pass.map(|pass| self.cookie(&pass));
-        Ok(AuthDecision::Redirect { location: shown.location.clone(), cookie })
+        Ok(AuthDecision::Redirect { location: stripped.location.clone(), cookie })
     }
 
     fn cookie(&self, pass: &PreviewPass) -> HeaderValue {
@@ -216,7 +218,8 @@ impl PreviewAuth {
         pass_cookie(self.previews.scheme, &self.links.pass_text(pass, PassPurpose::Cookie), good_for_s)
     }
 
-    /// A token of the API is no pass, and as good.
+    /// Checks a pass, or a token of the API, which opens a preview as well (`None`: there is no pass to
+    /// keep).
     async fn check_header(
         &self,
         at: &Preview,
@@ -227,15 +230,15 @@ impl PreviewAuth {
             return Ok(self.first_valid(at, PassPurpose::Link, texts).await?.map(Some));
         }
         let Some(token) = value.to_str().ok().filter(|token| token_auth::is_well_formed(token)) else {
-            return Ok(Err(AccessDenied::PassError));
+            return Ok(Err(AccessDenied::InvalidPass));
         };
         let (store, now_ms) = (self.links.store(), self.clock.now_ms());
-        let Some(who) = token_auth::authenticate(store, &self.admin_hash, token, now_ms).await? else {
-            return Ok(Err(AccessDenied::PassError));
+        let Some(identity) = token_auth::authenticate(store, &self.admin_hash, token, now_ms).await? else {
+            return Ok(Err(AccessDenied::InvalidPass));
         };
         let owner = store.owner_of(&at.sandbox).await?;
-        let drives = |owner| who.can_see(&owner) && who.allows(Access::Write);
-        Ok(if owner.is_some_and(drives) { Ok(None) } else { Err(AccessDenied::OtherPreview) })
+        let may_drive = |owner| identity.can_see(&owner) && identity.allows(Access::Write);
+        Ok(if owner.is_some_and(may_drive) { Ok(None) } else { Err(AccessDenied::OtherPreview) })
     }
 
     async fn check_cookie(
@@ -243,43 +246,43 @@ impl PreviewAuth {
         at: &Preview,
         parts: &Parts,
     ) -> Result<Result<PreviewPass, AccessDenied>, StoreError> {
-        let judged = self
+        let checked = self
             .first_valid(at, PassPurpose::Cookie, pass_cookies(self.previews.scheme, &parts.headers))
             .await?;
-        // Answers to pages of other sites are kept from them by the browser; streams of an upgrade are not.
-        let rides = judged.is_ok() && is_upgrade(parts) && !self.same_sandbox(at, &parts.headers);
-        Ok(if rides { Err(AccessDenied::OtherSite) } else { judged })
+        // Browsers keep responses from pages of other sites, but not the streams of upgrades.
+        let cross_site = checked.is_ok() && is_upgrade(parts) && !self.same_sandbox(at, &parts.headers);
+        Ok(if cross_site { Err(AccessDenied::OtherSite) } else { checked })
     }
 
-    /// The first that is good: what a neighbour set neither lets in nor locks out.
+    /// Returns the first valid pass: cookies that a neighbour preview set neither admit nor lock out.
     async fn first_valid(
         &self,
         at: &Preview,
         purpose: PassPurpose,
         texts: impl Iterator<Item = &[u8]>,
     ) -> Result<Result<PreviewPass, AccessDenied>, StoreError> {
-        let (mut worst, mut asked) = (AccessDenied::NoPass, 0);
+        let (mut strongest, mut lookups) = (AccessDenied::NoPass, 0);
         let now_ms = self.clock.now_ms();
         for text in texts {
-            let why = match self.links.check(text, at, purpose, now_ms).await? {
+            let denied = match self.links.check(text, at, purpose, now_ms).await? {
                 PassCheck::Valid(pass) => return Ok(Ok(pass)),
                 PassCheck::Revoked(_) => {
-                    asked += 1;
+                    lookups += 1;
                     AccessDenied::Revoked
                 }
                 PassCheck::Invalid(PassError::Expired) => AccessDenied::Expired,
                 PassCheck::Invalid(PassError::OtherPreview) => AccessDenied::OtherPreview,
-                PassCheck::Invalid(PassError::Forged | PassError::OtherUse) => AccessDenied::PassError,
+                PassCheck::Invalid(PassError::Forged | PassError::OtherUse) => AccessDenied::InvalidPass,
             };
-            worst = worst.max(why);
-            if asked >= limits::LINK_LOOKUPS_MAX {
+            strongest = strongest.max(denied);
+            if lookups >= limits::LINK_LOOKUPS_MAX {
                 break;
             }
         }
-        Ok(Err(worst))
+        Ok(Err(strongest))
     }
 
-    /// Programs send no `Origin`; pages of another port of the same sandbox may connect.
+    /// Whether an upgrade comes from a page of the same sandbox, of any port. Programs send no `Origin`.
     fn same_sandbox(&self, at: &Preview, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
         let Some(origin) = origins.next() else { return true };
@@ -289,12 +292,12 @@ impl PreviewAuth {
     }
 }
 
-/// Others would lose their body or their upgrade by a redirect.
+/// Requests that a redirect does not harm: others would lose their body or their upgrade.
 fn is_page_load(parts: &Parts) -> bool {
     matches!(parts.method, Method::GET | Method::HEAD) && !is_upgrade(parts)
 }
 
-/// An offer of HTTP/2 is none: it is never taken up.
+/// An offer of HTTP/2 does not count: it is never accepted.
 fn is_upgrade(parts: &Parts) -> bool {
     parts.headers.get_all(UPGRADE).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"h2c"))
 }

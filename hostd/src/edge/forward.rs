@@ -30,7 +30,7 @@ use std::{
 use tokio::time::sleep;
 use tracing::debug;
 
-/// One socket for each visit there may be.
+/// Allows one socket for each visit there may be.
 static SOCKET_LIMIT: LazyLock<SocketLimit> = LazyLock::new(|| SocketLimit::new(connections_max()));
 
 /// Why a request was not served; and the request itself, where none of it was sent.
@@ -155,8 +155,8 @@ fn copy_of(request: &Request<RequestBody>) -> Request<RequestBody> {
     copy
 }
 
-/// What a visitor is told of a port that takes no connection. One that was not even tried is not told as a
-/// closed port.
+/// Maps a failed dial to what the visitor is told. A dial that was not even tried is not reported as a closed
+/// port.
 pub(super) fn dial_failed(error: &io::Error) -> Unserved {
     if error.kind() == io::ErrorKind::ResourceBusy {
         Refusal::TooMany.into()

@@ -1,9 +1,9 @@
-//! Numbers of the edge, for whoever prints them: once for the process.
+//! Counters of the edge, for `/metrics`: one set for the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
-/// Requests that an app answered, that were held first, and that were answered with an excuse.
+/// Requests that an app responded to, that were held first, and that got an error page.
 pub static SERVED: AtomicU64 = AtomicU64::new(0);
 pub static HELD: AtomicU64 = AtomicU64::new(0);
 pub static ERROR_PAGES: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! A connection of which something was read already: that is read prefix.
+//! A stream with a peeked prefix: reads return the prefix first.
 
 use crate::delegate_write::delegate_write;
 use bytes::{Buf, Bytes};
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-/// What HTTP/2 says prefix.
+/// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
 pub struct PeekedStream<T> {
@@ -18,7 +18,7 @@ pub struct PeekedStream<T> {
 }
 
 impl<T: AsyncRead + Unpin> PeekedStream<T> {
-    /// Reads until it is certain whether HTTP/2 is spoken.
+    /// Reads until it is certain whether the client speaks HTTP/2.
     pub async fn detect_http2(mut stream: T) -> io::Result<(bool, Self)> {
         let (mut prefix, mut length) = ([0; PREFACE.len()], 0);
         loop {
@@ -47,7 +47,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for PeekedStream<T> {
         self.prefix.advance(length);
         if self.prefix.is_empty() {
             self.prefix = Bytes::new();
-            // The rest of what came is wanted in the same piece.
+            // hyper wants the bytes behind the prefix in the same read.
             if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) {
                 read?;
             }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncWriteExt, duplex};
 
-    /// Said in these pieces, and then closed.
+    /// Writes these chunks, closes, and returns what was detected and read.
     async fn detected(pieces: &[&[u8]]) -> (bool, Vec<u8>) {
         let (mut theirs, ours) = duplex(1);
         let said = async {

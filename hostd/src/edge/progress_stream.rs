@@ -1,5 +1,5 @@
-//! The stream that a page listens to while it waits for its app: which step runs, and when to move on. It
-//! only looks: it wakes nobody, and keeps up nobody but whom a request woke.
+//! The event stream of a page that waits for its app: which step runs, and when to reload. Only observes:
+//! wakes no sandbox, and keeps up only a wake that a request began.
 
 use super::{
     error_page::{HEARTBEAT, OPENING, Refusal, Visitor, frame},
@@ -30,10 +30,10 @@ struct ProgressStream {
     visitor: Visitor,
     mode: WaitMode,
     since: Instant,
-    /// What was sent last, and when.
+    /// The event that was sent last, and when.
     sent: Option<(WaitProgress, Instant)>,
     done: bool,
-    /// What a request began goes on while somebody looks.
+    /// Keeps the wake that a request began going while the page is open.
     _wake: Option<watch::Receiver<WakeStage>>,
     _permits: (OwnedSemaphorePermit, WaitPermit),
     _visit: RequestPermit,
@@ -71,7 +71,7 @@ impl Edge {
     }
 }
 
-/// The next thing to say; nothing after the last.
+/// Returns the next event; none after the last.
 async fn next(mut stream: ProgressStream) -> Option<(Bytes, ProgressStream)> {
     if stream.sent.is_none() {
         let first = stream.observe().await;
@@ -81,13 +81,12 @@ async fn next(mut stream: ProgressStream) -> Option<(Bytes, ProgressStream)> {
     while !stream.done {
         stream.pause().await;
         let seen = stream.observe().await;
-        match &stream.sent {
-            Some((sent, _)) if *sent != seen => return Some((frame(&seen), stream.sending(seen))),
-            Some((sent, at)) if at.elapsed() > limits::HEARTBEAT => {
-                let sent = sent.clone();
-                return Some((Bytes::from_static(HEARTBEAT), stream.sending(sent)));
-            }
-            _ => {}
+        let Some((sent, at)) = &stream.sent else { continue };
+        if *sent != seen {
+            return Some((frame(&seen), stream.sending(seen)));
+        }
+        if at.elapsed() > limits::HEARTBEAT {
+            return Some((Bytes::from_static(HEARTBEAT), stream.sending(seen)));
         }
     }
     None
@@ -106,7 +105,7 @@ impl ProgressStream {
     async fn pause(&mut self) {
         let record = self.site.record();
         tokio::select! {
-            // All of them only wait.
+            // All branches only wait.
             () = self.edge.closing.cancelled() => self.done = true,
             () = self.site.changed(&record) => {}
             () = sleep(limits::WAITING_PAGE_LOOK) => {}

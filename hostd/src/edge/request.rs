@@ -1,5 +1,5 @@
-//! One request of a browser, from its head to the response: routed to a preview, authorized, forwarded when
-//! the sandbox is awake, else answered with an error page.
+//! Handles one request of a browser, from its head to the response: routed to a preview, authorized,
+//! forwarded when the sandbox is awake, else answered with an error page.
 
 use super::{
     auth::{AuthDecision, HeaderAuthError, may_carry_credentials, redirect, sanitize_response},
@@ -98,7 +98,7 @@ pub async fn handle(client: Arc<ClientConnection>, request: Request<Incoming>) -
 }
 
 fn method_not_forwarded() -> ErrorPage {
-    let text = "CONNECT and TRACE are not passed on to apps.";
+    let text = "CONNECT and TRACE are not forwarded to apps.";
     ErrorPage::new(ApiErrorCode::MethodNotAllowed, "This method is not served here", text)
 }
 

@@ -1,4 +1,4 @@
-//! Bodies of answers.
+//! Bodies of responses: error pages, the events of a page that waits, and what apps send.
 
 use super::wake::thaw_same_epoch;
 use crate::{
@@ -19,9 +19,9 @@ use std::{
 };
 
 pub enum ResponseBody {
-    /// Our own words.
+    /// An error page, or nothing.
     Whole(Full<Bytes>),
-    /// Our own, as they come.
+    /// Events for a page that waits.
     Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
     App(AppBody),
 }
@@ -31,7 +31,7 @@ impl ResponseBody {
         Self::Whole(Full::default())
     }
 
-    /// The connection that it comes from.
+    /// The window of the connection that the body comes from.
     pub fn source(&self) -> Option<Arc<WriteWindow>> {
         match self {
             Self::Whole(_) | Self::Events(_) => None,
@@ -73,7 +73,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// What an app answers. Drives the connection it comes on, and gives it back at the end.
+/// The body of an app's response. Drives the connection it comes on, and returns that to the pool at the end.
 pub struct AppBody {
     incoming: Incoming,
     connection: Option<Box<UpstreamConnection>>,
@@ -82,7 +82,7 @@ pub struct AppBody {
     traffic: traffic::PreviewStream,
     visit: RequestPermit,
     fleet: Fleet,
-    /// What is wanted does not come: it is frozen.
+    /// Runs while a frozen sandbox is thawed for the rest of the body.
     thawing: Option<Thawing>,
 }
 
@@ -106,7 +106,7 @@ impl AppBody {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        // What is there; else what the connection has; else what that brought.
+        // Takes a frame that was read already; else drives the connection and looks again.
         let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
         if next.is_pending()
             && let Some(connection) = &mut self.connection
@@ -128,10 +128,10 @@ impl AppBody {
         next.map(|frame| frame.map(|frame| frame.map_err(io::Error::other)))
     }
 
-    /// Somebody reads on, perhaps after a long time.
+    /// The browser reads on, perhaps after a long time: thaws the sandbox if it was frozen meanwhile.
     fn thaw(&mut self, cx: &mut Context<'_>) {
         let site = self.visit.site();
-        // What is on its way down may still end its answer.
+        // A sandbox that is being stopped may still end its response.
         if self.thawing.is_none() && !site.is_up() && site.record().state.stays_up() {
             let (site, fleet, epoch) = (site.clone(), self.fleet.clone(), self.epoch);
             self.thawing = Some(Box::pin(async move { thaw_same_epoch(&site, &fleet, epoch).await }));
@@ -139,7 +139,7 @@ impl AppBody {
         if let Some(thawing) = &mut self.thawing
             && thawing.as_mut().poll(cx).is_ready()
         {
-            // If that failed, the connection breaks.
+            // If that failed, the connection breaks by itself.
             self.thawing = None;
         }
     }

@@ -27,7 +27,7 @@ pub enum GaveUp {
     Undelivered,
 }
 
-/// What is known of the request that was sent last.
+/// The state of the request that was sent last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Request {
     Sent { may_resend: bool },

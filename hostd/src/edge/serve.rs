@@ -1,4 +1,4 @@
-//! Connections of browsers: HTTP/1.1 and HTTP/2, in clear text or by TLS, one task for each.
+//! Accepts connections of browsers: HTTP/1.1 and HTTP/2, in clear text or by TLS, one task for each.
 
 use super::{
     limits, metrics,
@@ -35,12 +35,13 @@ use tokio::{
 };
 use tracing::debug;
 
-/// Said by hand: there is no place to say it properly.
+/// The response to a connection over the limit, as raw bytes: it gets no HTTP connection that could format
+/// one.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 114\r\n\
 Connection: close\r\nRetry-After: 1\r\n\r\n\
 {\"error\":{\"code\":\"too_many\",\"message\":\"too many connections to previews; try again in a moment\",\"retryable\":true}}";
 
-/// Serves until told to stop; then waits, so long, for requests in flight.
+/// Serves until shutdown; then waits at most `DRAIN_MAX` for requests in flight.
 pub async fn serve(listener: TcpListener, edge: Arc<Edge>) {
     let options = ServeOptions {
         connections_max: edge.connections_max,
@@ -53,12 +54,12 @@ pub async fn serve(listener: TcpListener, edge: Arc<Edge>) {
     };
     let closing = edge.closing.clone();
     let serve_connection = move |stream: TcpStream, _| {
-        // It lets go of this thread, and is taken up by the one that serves it.
+        // Deregisters the socket from this thread; the thread that serves it registers it again.
         let (stream, edge) = (stream.into_std(), edge.clone());
         async move {
             match stream.and_then(TcpStream::from_std) {
                 Ok(stream) => serve_connection(stream, edge).await,
-                Err(error) => debug!(%error, "could not take up a connection"),
+                Err(error) => debug!(%error, "failed to register an accepted connection"),
             }
         }
     };
@@ -74,7 +75,7 @@ impl Accept for EdgeListener {
     async fn accept(&self) -> io::Result<(TcpStream, IpAddr)> {
         let (stream, from) = self.0.accept().await?;
         stream.set_nodelay(true)?;
-        // Upgraded connections may be silent for ever; who is gone must be noticed all the same.
+        // Upgraded connections may be silent for ever; a dead peer must be noticed all the same.
         setsockopt(&stream, KeepAlive, &true)?;
         setsockopt(&stream, TcpKeepIdle, &limits::KEEPALIVE_S)?;
         setsockopt(&stream, TcpKeepInterval, &limits::KEEPALIVE_S)?;
@@ -94,13 +95,13 @@ async fn serve_connection(stream: TcpStream, edge: Arc<Edge>) {
         None => serve_clear_text(stream, edge).await,
     };
     if let Err(error) = ended {
-        debug!(%error, "a connection to a preview ended badly");
+        debug!(%error, "preview connection ended with an error");
     }
 }
 
 async fn serve_clear_text(stream: TcpStream, edge: Arc<Edge>) -> io::Result<()> {
     let (http2, stream) = tokio::select! {
-        // Nothing was asked yet.
+        // Nothing was requested yet.
         () = edge.closing.cancelled() => return Ok(()),
         peeked = timeout(limits::HEAD_MAX, PeekedStream::detect_http2(stream)) => peeked??,
     };
@@ -109,7 +110,7 @@ async fn serve_clear_text(stream: TcpStream, edge: Arc<Edge>) -> io::Result<()> 
 
 async fn serve_tls(stream: TcpStream, tls: Tls, edge: Arc<Edge>) -> io::Result<()> {
     let stream = tokio::select! {
-        // Nothing was asked yet.
+        // Nothing was requested yet.
         () = edge.closing.cancelled() => return Ok(()),
         stream = tls.accept(stream) => stream?,
     };
@@ -117,7 +118,7 @@ async fn serve_tls(stream: TcpStream, tls: Tls, edge: Arc<Edge>) -> io::Result<(
     serve_http(http2, stream, edge).await
 }
 
-/// Boxed: what HTTP needs is given back before a connection becomes something else.
+/// Boxed, so that the memory of HTTP is freed before a connection is upgraded.
 async fn serve_http<T>(http2: bool, stream: T, edge: Arc<Edge>) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -128,14 +129,14 @@ where
     let upgraded = Box::pin(serve_http1(stream, edge.clone())).await?;
     let Some(Upgraded { stream, sent, app }) = upgraded else { return Ok(()) };
     let spliced = Box::pin(splice(stream, sent, app, &edge.fleet));
-    // When hostd ends both ends see it closed, as when it is killed.
+    // When hostd ends, both ends see the connection closed, as when it is killed.
     edge.closing.run_until_cancelled(spliced).await.unwrap_or(Ok(()))
 }
 
-/// A connection that is the app's and the browser's from here on.
+/// A connection that carries bytes between browser and app from here on.
 struct Upgraded<T> {
     stream: T,
-    /// What the browser sent already.
+    /// Bytes that were read from the browser already.
     sent: Bytes,
     app: AppEnd,
 }
@@ -206,7 +207,7 @@ where
     let silent = async { while timeout(limits::HEAD_MAX, asked.notified()).await.is_ok() {} };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        // It only waits. What was asked is finished, and nothing more is taken.
+        // `silent` only waits. Requests in flight are finished, and no new one is accepted.
         _ = edge.closing.run_until_cancelled(silent) => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -1,8 +1,8 @@
-//! Keeps the bytes of request heads for a moment: hyper drops a `Content-Length` beside a
-//! `Transfer-Encoding` without a word, and such a request is refused here.
+//! Guards against request smuggling: records the bytes of request heads, because hyper silently drops a
+//! `Content-Length` beside a `Transfer-Encoding`; such a request is refused.
 //!
-//! A head that came together with the end of a body is not kept. It does no harm: hyper reads such a request
-//! by its `Transfer-Encoding`, and ends the connection after it.
+//! A head that received in the same read as the end of a body is not recorded. That does no harm: hyper reads
+//! such a request by its `Transfer-Encoding`, and ends the connection after it.
 
 use super::limits::HEAD_MAX_BYTES;
 use crate::delegate_write::delegate_write;
@@ -21,40 +21,40 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 const LENGTH: &[u8] = b"content-length:";
 
-/// What came and was not on_parsed yet.
+/// Bytes that were read and not parsed yet.
 #[derive(Default)]
 pub struct RecordedHeads {
     bytes: Mutex<Vec<u8>>,
-    /// The body of a request comes: that is not kept.
+    /// A request body is being read: its bytes are not recorded.
     in_body: AtomicBool,
 }
 
 impl RecordedHeads {
-    /// A head was on_parsed, perhaps with a body behind it. Whether there was a `Content-Length` in it.
+    /// Called when hyper has parsed a head; returns whether it had a `Content-Length`.
     pub fn on_parsed(&self, method: &Method, with_body: bool) -> bool {
         self.in_body.store(with_body, Ordering::Relaxed);
         let mut bytes = self.bytes();
         let head = Head::first(&bytes, method);
         match head {
-            // What is behind it is the next one.
+            // The bytes behind it are the next head.
             Some(head) if !with_body => drop(bytes.drain(..head.bytes)),
             Some(_) | None => bytes.clear(),
         }
         head.is_some_and(|head| head.has_length)
     }
 
-    /// What comes now is the next head.
+    /// Called with the response: the bytes read from now on are the next head.
     pub fn on_response(&self) {
         self.in_body.store(false, Ordering::Relaxed);
     }
 
-    fn record(&self, came: &[u8]) {
+    fn record(&self, received: &[u8]) {
         if self.in_body.load(Ordering::Relaxed) {
             return;
         }
         let mut bytes = self.bytes();
-        let room = HEAD_MAX_BYTES.saturating_sub(bytes.len()).min(came.len());
-        bytes.extend_from_slice(&came[..room]);
+        let room = HEAD_MAX_BYTES.saturating_sub(bytes.len()).min(received.len());
+        bytes.extend_from_slice(&received[..room]);
     }
 
     fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
@@ -69,7 +69,8 @@ struct Head {
 }
 
 impl Head {
-    /// The one that these bytes begin with; nothing where they begin amid another, or with the end of a body.
+    /// Finds the head that `bytes` begin with; none where they begin inside another head, or with the end of
+    /// a body.
     fn first(bytes: &[u8], method: &Method) -> Option<Self> {
         // Empty lines before a head are skipped by hyper, too.
         let begin = bytes.len() - bytes.trim_ascii_start().len();
@@ -134,14 +135,14 @@ mod tests {
             (&twice, &[(&Method::GET, false), (&Method::POST, true)], true),
             (&format!("{CHUNKED}14\r\nContent-Length: 5\r\n\r\n"), &[(&Method::POST, true)], false),
             (&format!("{CHUNKED}0\r\n\r\n{LONG}"), &[(&Method::POST, true)], false),
-            // The rest of a body, and nobody knows where it ends.
+            // The rest of a body of unknown length.
             (&format!("abc\r\n{LONG}"), &[(&Method::POST, true)], false),
         ];
-        for (came, requests, expected) in table {
+        for (received, requests, expected) in table {
             let heads = RecordedHeads::default();
-            heads.record(came.as_bytes());
+            heads.record(received.as_bytes());
             let seen = requests.iter().map(|(method, body)| heads.on_parsed(method, *body)).last();
-            assert_eq!(seen, Some(expected), "{came:?}");
+            assert_eq!(seen, Some(expected), "{received:?}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! An upgraded connection: bytes both ways, whatever they mean. A buffer exists only while something is in
-//! it, so a silent one costs its two sockets and little else.
+//! Copies bytes both ways on an upgraded connection, whatever they mean. A buffer exists only while it has
+//! content, so a silent connection costs its two sockets and little else.
 
 use super::{limits::HALF_CLOSED_MAX, wake::thaw_same_epoch};
 use crate::{
@@ -17,13 +17,13 @@ use tokio::{
     time::timeout,
 };
 
-/// The app's end, and what belongs to it.
+/// The app's end of an upgraded connection, and the visit that it counts for.
 pub struct AppEnd {
     pub connection: UpgradedConnection,
     pub visit: RequestPermit,
 }
 
-/// Until both have ended, or one is gone. `sent` is what the browser sent already.
+/// Copies until both directions have ended, or one end is gone. `sent` was read from the browser already.
 pub async fn splice<T>(browser: T, sent: Bytes, app: AppEnd, fleet: &Fleet) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send,
@@ -41,7 +41,7 @@ where
                 thaw_same_epoch(site, fleet, epoch).await?;
                 to_app.write_all(&chunk).await?;
             }
-            // What was passed on is not held while nothing comes.
+            // The chunk is freed before the next read waits.
             drop(mem::take(&mut chunk));
             chunk = read_chunk(&mut from_browser).await?;
             if chunk.is_empty() {
@@ -53,7 +53,7 @@ where
         let mut chunk = read_ahead;
         loop {
             to_browser.write_all(&chunk).await?;
-            // TLS may keep what it could not send at once.
+            // TLS may buffer what it could not send at once.
             to_browser.flush().await?;
             drop(mem::take(&mut chunk));
             chunk = read_chunk(&mut from_app).await?;
@@ -64,7 +64,7 @@ where
     };
     let (mut inward, mut outward) = (pin!(inward), pin!(outward));
     let (ended, rest): (_, Pin<&mut (dyn Future<Output = io::Result<()>> + Send)>) = tokio::select! {
-        // Neither is cut off: the other one goes on below.
+        // The other direction goes on below.
         ended = inward.as_mut() => (ended, outward),
         ended = outward.as_mut() => (ended, inward),
     };

@@ -1,4 +1,4 @@
-//! What all visits share.
+//! State that all requests of the edge share.
 
 use super::{auth::PreviewAuth, limits, tls::Tls, wake::Wakes};
 use crate::{
@@ -11,7 +11,7 @@ use std::{io, sync::Arc};
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// What an edge is made of.
+/// The parts that an edge is made of.
 pub struct EdgeParts {
     pub fleet: Fleet,
     pub previews: Previews,
@@ -23,14 +23,14 @@ pub struct Edge {
     pub(super) fleet: Fleet,
     pub(super) previews: Previews,
     pub(super) auth: PreviewAuth,
-    /// Without it, in clear text.
+    /// Absent: previews are served in clear text.
     pub(super) tls: Option<Tls>,
     pub(super) wakes: Wakes,
-    /// Visits that there may be at once.
+    /// Limits the visits at once.
     pub(super) visits: Arc<Semaphore>,
-    /// Pages that wait for a port.
+    /// Limits the pages that wait for a port.
     pub(super) waiting_pages: Arc<Semaphore>,
-    /// What outlives the request that began it.
+    /// Tasks that outlive the request that began them.
     pub(super) work: TaskTracker,
     pub(super) closing: CancellationToken,
     pub(super) connections_max: usize,
@@ -41,7 +41,7 @@ impl Edge {
     pub fn start(parts: EdgeParts, closing: CancellationToken) -> io::Result<Arc<Self>> {
         let EdgeParts { fleet, previews, auth, tls } = parts;
         let (wakes, work, connections_max) = (Wakes::default(), TaskTracker::new(), connections_max());
-        // Each has one descriptor at the app's end: as many as there are for connections.
+        // A visit has one descriptor at the app's end: as many visits as connections.
         let visits = Arc::new(Semaphore::new(connections_max));
         let waiting_pages = Arc::new(Semaphore::new(limits::WAITING_PAGES_MAX));
         let threads = ConnectionThreads::start("edge")?;
@@ -60,7 +60,7 @@ impl Edge {
         }))
     }
 
-    /// Lets go of what nobody uses, until hostd ends.
+    /// Drops idle connections to apps, until hostd ends.
     pub async fn tidy(&self) {
         loop {
             tokio::select! {
@@ -74,19 +74,19 @@ impl Edge {
         }
     }
 
-    /// One more visit, unless there are too many, of this sandbox or of all.
+    /// Counts one more visit, unless this sandbox or all of them have too many.
     pub(super) fn visit(&self, site: &Arc<PreviewTarget>) -> Option<RequestPermit> {
         let permit = self.visits.clone().try_acquire_owned().ok()?;
         site.visit(self.per_peer_max(), permit)
     }
 
-    /// What one sandbox, or one address, may have.
+    /// How many connections one sandbox, or one address, may have.
     pub(super) fn per_peer_max(&self) -> usize {
         self.connections_max / limits::PEER_SHARE
     }
 }
 
-/// As many as there are descriptors for.
+/// How many connections the descriptor limit allows.
 pub(super) fn connections_max() -> usize {
     let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     let free = descriptors.saturating_sub(limits::DESCRIPTORS_KEPT).max(descriptors / 2);

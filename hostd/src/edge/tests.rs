@@ -1,4 +1,5 @@
-//! An edge over sandboxes in memory: they run, nothing listens in them, and what they tell is not understood.
+//! Tests of the edge over fake sandboxes: they run, nothing listens in them, and their PID 1 sends no valid
+//! status.
 
 use super::{
     Edge, EdgeParts, PreviewAuth,
@@ -43,7 +44,7 @@ struct EdgeFixture {
 impl EdgeFixture {
     async fn new() -> Self {
         let (dir, driver) = (tempfile::tempdir().unwrap(), Arc::new(FakeDriver::default()));
-        // Nobody interferes.
+        // Long deadlines, so that no timeout interferes.
         let at_rest = Timing { up_ms: 30_000, down_ms: 30_000, inspect_every_ms: 600_000, ..timing(0) };
         let fleet = open(&driver, dir.path(), at_rest).await;
         let previews = Previews {
@@ -59,7 +60,7 @@ impl EdgeFixture {
         Self { edge, driver, closing, _dir: dir }
     }
 
-    /// A sandbox that runs.
+    /// Creates a sandbox and waits until it runs.
     async fn site(&self, number: u64) -> Arc<PreviewTarget> {
         let fleet = &self.edge.fleet;
         let id = fleet.create(new_sandbox(fleet, number, &SandboxSpec::default())).await.unwrap().id;
@@ -67,7 +68,7 @@ impl EdgeFixture {
         fleet.preview_target(&id).unwrap()
     }
 
-    /// Connections that have said this, and what serves them.
+    /// Opens connections that have sent these bytes; returns them and the future of the server.
     async fn connected<const N: usize>(
         &self,
         first: [&[u8]; N],
@@ -90,7 +91,7 @@ impl EdgeFixture {
 }
 
 #[tokio::test]
-async fn a_sandbox_has_few_flights_and_none_that_nobody_watches() {
+async fn a_sandbox_has_few_wakes_and_none_without_watchers() {
     let fixture = EdgeFixture::new().await;
     let (site, other) = (fixture.site(1).await, fixture.site(2).await);
     let wake = |site: &Arc<PreviewTarget>, port| fixture.edge.wake(site, Preview { sandbox: site.id, port });
@@ -98,7 +99,7 @@ async fn a_sandbox_has_few_flights_and_none_that_nobody_watches() {
     let wakes: Vec<_> = (0..most).map(|number| wake(&site, 3000 + number)).collect();
     assert!(wakes.iter().all(Option::is_some));
     assert!(wake(&site, 4000).is_none(), "one too many");
-    assert!(wake(&site, 3000).is_some(), "which goes already");
+    assert!(wake(&site, 3000).is_some(), "already running");
     assert!(wake(&other, 4000).is_some(), "of another sandbox");
     let watched = fixture.edge.running_wake(Preview { sandbox: site.id, port: 3000 });
     drop(wakes);
@@ -107,7 +108,7 @@ async fn a_sandbox_has_few_flights_and_none_that_nobody_watches() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, few).await.expect("they go on without anybody");
+    timeout(PATIENCE, few).await.expect("wakes without watchers go on");
     assert!(
         watched.is_some() && fixture.edge.running_wake(Preview { sandbox: site.id, port: 3000 }).is_some()
     );
@@ -115,20 +116,20 @@ async fn a_sandbox_has_few_flights_and_none_that_nobody_watches() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_silent_sandbox_to_tell_does_not_wait_for_those_before_him() {
+async fn status_requests_to_a_silent_sandbox_do_not_queue_up() {
     let fixture = EdgeFixture::new().await;
     let site = fixture.site(1).await;
     fixture.driver.freeze(&site.id).await.unwrap();
-    let begun = Instant::now();
-    let told = tokio::join!(site.status(), site.status(), site.status(), site.status(), site.status());
-    assert!(matches!(told, (None, None, None, None, None)));
-    // Each of them takes two seconds.
-    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    let started = Instant::now();
+    let statuses = tokio::join!(site.status(), site.status(), site.status(), site.status(), site.status());
+    assert!(matches!(statuses, (None, None, None, None, None)));
+    // A single status request takes two seconds to time out.
+    assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
     fixture.closing.cancel();
 }
 
 #[tokio::test]
-async fn all_visits_together_have_a_limit_and_pages_that_wait_for_one_sandbox() {
+async fn visits_have_a_limit_and_so_have_pages_that_wait_for_one_sandbox() {
     let fixture = EdgeFixture::new().await;
     let (site, other) = (fixture.site(1).await, fixture.site(2).await);
     let free = fixture.edge.visits.available_permits();
@@ -140,41 +141,41 @@ async fn all_visits_together_have_a_limit_and_pages_that_wait_for_one_sandbox() 
     assert!(fixture.edge.visit(&other).is_some());
     drop(others);
     let waiting: Vec<_> = std::iter::from_fn(|| site.wait()).take(limits::WAITING_PAGES_MAX).collect();
-    assert!(waiting.len() < limits::WAITING_PAGES_MAX, "one sandbox takes all places");
+    assert!(waiting.len() < limits::WAITING_PAGES_MAX, "one sandbox takes all permits");
     assert!(other.wait().is_some());
     fixture.closing.cancel();
 }
 
 #[tokio::test]
-async fn who_has_said_too_little_and_leaves_is_let_go() {
+async fn a_client_that_sent_too_little_and_leaves_is_disconnected() {
     let fixture = EdgeFixture::new().await;
     let ([mut stream], _serving) = fixture.connected([b"PRI"]).await;
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
     let ended = timeout(limits::HEAD_MAX / 2, stream.read_to_end(&mut rest)).await;
-    ended.expect("it is kept").unwrap();
+    ended.expect("it stays connected").unwrap();
     fixture.closing.cancel();
 }
 
 #[tokio::test]
-async fn who_has_asked_for_nothing_yet_does_not_hold_up_the_end() {
+async fn connections_without_a_request_do_not_delay_shutdown() {
     let fixture = EdgeFixture::new().await;
     let asks = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let ([mut silent, mut unclear, mut asking], serving) = fixture.connected([b"", b"PRI", asks]).await;
-    // The others were accepted before it.
+    // The other connections were accepted before this one.
     asking.read_to_end(&mut Vec::new()).await.unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     fixture.closing.cancel();
     for stream in [&mut silent, &mut unclear] {
         let read = timeout(PATIENCE, stream.read(&mut [0])).await.expect("it is closed");
         assert!(matches!(read, Ok(0) | Err(_)));
     }
     serving.await;
-    assert!(begun.elapsed() < limits::DRAIN_MAX, "they were cut off");
+    assert!(started.elapsed() < limits::DRAIN_MAX, "they were cut off");
 }
 
 #[tokio::test]
-async fn what_could_not_even_be_tried_is_not_told_as_a_closed_port() {
+async fn a_dial_that_was_not_tried_is_not_reported_as_a_closed_port() {
     let fixture = EdgeFixture::new().await;
     let site = fixture.site(1).await;
     let preview = Preview { sandbox: site.id, port: 3000 };
@@ -182,14 +183,14 @@ async fn what_could_not_even_be_tried_is_not_told_as_a_closed_port() {
     for (kind, wanted) in [(ErrorKind::ResourceBusy, "too_many"), (ErrorKind::ConnectionRefused, "timed_out")]
     {
         let unserved = dial_failed(&kind.into());
-        let answer = fixture.edge.error_response(&visitor, &site, unserved).await;
-        assert_eq!(answer.headers()["x-slipway-error"], wanted, "{kind}");
+        let response = fixture.edge.error_response(&visitor, &site, unserved).await;
+        assert_eq!(response.headers()["x-slipway-error"], wanted, "{kind}");
     }
     fixture.closing.cancel();
 }
 
-/// A client of HTTP/2 that is there, and asks for nothing.
-async fn is_there(mut stream: DuplexStream) {
+/// An HTTP/2 client that answers pings and requests nothing.
+async fn idle_http2_client(mut stream: DuplexStream) {
     const PING: u8 = 6;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let mut frame = [0; 9];
@@ -204,12 +205,12 @@ async fn is_there(mut stream: DuplexStream) {
 }
 
 #[tokio::test]
-async fn who_speaks_http_2_and_asks_for_nothing_is_let_go() {
+async fn an_http_2_client_without_requests_is_disconnected() {
     let fixture = EdgeFixture::new().await;
     let (theirs, ours) = duplex(64 << 10);
     tokio::time::pause();
-    let talked = async { tokio::join!(is_there(theirs), serve_http2(ours, fixture.edge.clone())) };
-    let (_, ended) = timeout(3 * limits::HEAD_MAX, talked).await.expect("it is kept");
+    let served = async { tokio::join!(idle_http2_client(theirs), serve_http2(ours, fixture.edge.clone())) };
+    let (_, ended) = timeout(3 * limits::HEAD_MAX, served).await.expect("it stays connected");
     ended.unwrap();
     fixture.closing.cancel();
 }

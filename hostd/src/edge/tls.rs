@@ -1,12 +1,12 @@
-//! TLS in front of previews: handshakes, each with a deadline, with the pair of files as it is now. A
-//! renewed certificate is taken up at a handshake, without a restart and without a timer:
+//! TLS in front of previews: handshakes, each with a deadline, with the current pair of files. A renewed
+//! certificate is loaded at a handshake, without a restart and without a timer:
 //!
 //! ```text
-//! handshake ─▶ looked within the last second? ─yes─▶ the pair in use
-//!                 │ no: look at both files
-//!                 ├─ as they were ────────────────▶ the pair in use
-//!                 ├─ changed, and good ───────────▶ the new pair, from now on
-//!                 └─ changed, and broken: logged ─▶ the pair in use, until they change again
+//! handshake ─▶ checked within the last second? ─yes─▶ the pair in use
+//!                 │ no: check both files
+//!                 ├─ unchanged ─────────────────────▶ the pair in use
+//!                 ├─ changed, and valid ────────────▶ the new pair, from now on
+//!                 └─ changed, and broken: logged ───▶ the pair in use, until they change again
 //! ```
 
 mod files;
@@ -30,12 +30,12 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig, server::TlsStream};
 use tracing::{info, warn};
 
-/// How long a client may take to agree on keys.
+/// How long a handshake may take.
 const HANDSHAKE_MAX_MS: u64 = 10_000;
-/// Between two looks at the files.
+/// Interval at which the files are checked for changes.
 const CHECK_EVERY_MS: u64 = 1_000;
 
-/// A clone is the same one.
+/// Clones share the certificate in use.
 #[derive(Clone)]
 pub struct Tls {
     pair: CertPair,
@@ -44,7 +44,7 @@ pub struct Tls {
 
 struct CurrentConfig {
     config: Arc<ServerConfig>,
-    /// What the files were when they were last read, also if they were broken.
+    /// The stamps of the files when they were last read, also if they were broken.
     seen: Stamps,
     checked: Instant,
 }
@@ -52,7 +52,7 @@ struct CurrentConfig {
 impl Tls {
     pub fn load(cert: &Path, key: &Path) -> Result<Self, TlsError> {
         let pair = CertPair { cert: cert.to_owned(), key: key.to_owned() };
-        // Before they are read: what changes meanwhile is seen at the next look.
+        // Taken before the files are read: a change meanwhile is seen at the next check.
         let seen = pair.stamps();
         let current = CurrentConfig { config: pair.read()?, seen, checked: Instant::now() };
         Ok(Self { pair, current: Arc::new(Mutex::new(current)) })
@@ -63,19 +63,19 @@ impl Tls {
             let config = self.config(Instant::now()).await;
             TlsAcceptor::from(config).accept(stream).await
         };
-        // Cancelled, it drops the connection; a look that it began counts as one that found nothing.
+        // Cancelling drops the connection; a check that was begun counts as one that found nothing.
         let late = |_: Elapsed| io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long");
         timeout(Duration::from_millis(HANDSHAKE_MAX_MS), handshake).await.map_err(late)?
     }
 
-    /// The one to use now.
+    /// Returns the configuration to use now.
     async fn config(&self, now: Instant) -> Arc<ServerConfig> {
         let seen = {
             let mut current = self.current();
             if now.saturating_duration_since(current.checked) < Duration::from_millis(CHECK_EVERY_MS) {
                 return current.config.clone();
             }
-            // Whoever comes meanwhile uses what there is.
+            // Handshakes that come meanwhile use the current pair.
             current.checked = now;
             current.seen
         };
@@ -86,22 +86,22 @@ impl Tls {
             current.seen = seen;
             match config {
                 Ok(config) => {
-                    info!(cert = %self.pair.cert.display(), "the certificate of previews was renewed");
+                    info!(cert = %self.pair.cert.display(), "preview certificate reloaded");
                     current.config = config;
                 }
-                Err(error) => warn!(%error, "the new certificate of previews is not used; the old one is"),
+                Err(error) => warn!(%error, "changed preview certificate not used; keeping the one in use"),
             }
         }
         current.config.clone()
     }
 
     fn current(&self) -> MutexGuard<'_, CurrentConfig> {
-        // Whole after every statement that changes it.
+        // The value is consistent after every statement that changes it.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the files are now, if that is not what they were.
+/// Reads the files again if they changed since `seen`.
 fn reload_if_changed(pair: &CertPair, seen: Stamps) -> Option<(Stamps, Result<Arc<ServerConfig>, TlsError>)> {
     let now = pair.stamps();
     (now != seen).then(|| (now, pair.read()))

@@ -1,5 +1,5 @@
-//! How many connections there may be: a few that every sandbox always has, more as long as there are some
-//! for all. So no number of greedy sandboxes keeps another one out.
+//! Limits the connections from inside: a few that every sandbox always has, more as long as the shared ones
+//! last. So no number of greedy sandboxes keeps another one out.
 
 use super::limits::{
     CONNECTIONS_MORE, CONNECTIONS_OWN, CONNECTIONS_SHARED_MAX, CONNECTIONS_SHARED_MIN,
@@ -9,12 +9,12 @@ use nix::sys::resource::{Resource, getrlimit};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What all sandboxes share.
+/// The permits that all sandboxes share.
 #[derive(Clone)]
 pub struct SharedPermits(Arc<Semaphore>);
 
 impl SharedPermits {
-    /// As many as there are descriptors for.
+    /// As many as the descriptor limit allows.
     pub fn of_this_host() -> Self {
         let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
         let part = usize::try_from(descriptors / CONNECTIONS_SHARED_PART).unwrap_or(usize::MAX);
@@ -26,14 +26,14 @@ impl SharedPermits {
     }
 }
 
-/// The places of one sandbox.
+/// The limits of one sandbox.
 pub struct ConnectionLimits {
     own: Arc<Semaphore>,
     more: Arc<Semaphore>,
     shared: SharedPermits,
 }
 
-/// Given back when dropped.
+/// The permit of one connection, returned when dropped.
 pub struct ConnectionPermit {
     _own: OwnedSemaphorePermit,
     _shared: Option<OwnedSemaphorePermit>,
@@ -45,11 +45,11 @@ impl ConnectionLimits {
         Self { own: semaphore(CONNECTIONS_OWN), more: semaphore(CONNECTIONS_MORE), shared }
     }
 
-    /// Waits for a place; one of its own first.
+    /// Waits for a permit; one of the sandbox's own first.
     pub async fn take(&self) -> ConnectionPermit {
         tokio::select! {
             biased;
-            // Both only wait: what was not returned was not taken.
+            // Both branches only wait: a permit that was not returned was not taken.
             own = permit(&self.own) => ConnectionPermit { _own: own, _shared: None },
             place = self.take_shared() => place,
         }
@@ -62,7 +62,7 @@ impl ConnectionLimits {
 }
 
 async fn permit(of: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    of.clone().acquire_owned().await.expect("nobody closes it")
+    of.clone().acquire_owned().await.expect("never closed")
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Without a runtime: that would make what is ready wait now and then.
+    /// Runs without a runtime, whose cooperative budget would make ready futures wait now and then.
     #[test]
     fn a_greedy_sandbox_gets_its_share_and_no_number_of_them_keeps_another_out() {
         let shared = SharedPermits::new(2_000);

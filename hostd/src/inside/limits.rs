@@ -1,17 +1,18 @@
-//! Every limit of what is offered inside, with its unit.
+//! Limits of what hostd serves inside sandboxes, with their units.
 
 use crate::core::Rate;
 
-/// Connections of one sandbox at once, for all that is offered. The first ones it always gets; the others come
-/// out of what all sandboxes share. More wait in the kernel's queue. The proxy takes fewer (`egress::limits`), so
-/// some are left for models and the status page.
+/// Connections of one sandbox at once. The first ones are always its own; the others come from those that all
+/// sandboxes share. More wait in the kernel's queue. The proxy takes fewer (`egress::limits`), so some are
+/// left for models and the status page.
 pub const CONNECTIONS_OWN: usize = 4;
 pub const CONNECTIONS_MORE: usize = 252;
-/// What is shared is a part of the descriptors there are: each connection may have another one to the world.
+/// The shared connections are a part of the descriptor limit: each may have another connection to the
+/// outside.
 pub const CONNECTIONS_SHARED_PART: u64 = 8;
 pub const CONNECTIONS_SHARED_MIN: usize = 256;
 pub const CONNECTIONS_SHARED_MAX: usize = 16_384;
-/// Requests of one sandbox: what they cost is not counted as the sandbox's.
+/// Requests of one sandbox; their cost is not accounted to the sandbox.
 pub const REQUESTS: Rate = Rate { burst: 100, per_second: 50 };
 /// How long a connection may be silent between requests, and a request head may take.
 pub const HEAD_MAX_MS: u64 = 5_000;
@@ -19,17 +20,17 @@ pub const HEAD_MAX_BYTES: usize = 64 << 10;
 pub const HEADERS_MAX: usize = 128;
 pub const BODY_MAX_BYTES: usize = 64 << 10;
 pub const BODY_MAX_MS: u64 = 10_000;
-/// AfterHttp this a connection takes no further request. The answer that is on its way goes on: whoever gives it ends
-/// it when nothing moves, and this is only for what nobody thought of.
+/// After `CONNECTION_MAX_MS` a connection takes no further request. A response in flight goes on: its sender
+/// ends it when nothing moves; `LAST_RESPONSE_MAX_MS` only bounds unforeseen cases.
 pub const CONNECTION_MAX_MS: u64 = 300_000;
-pub const LAST_ANSWER_MAX_MS: u64 = 6 * 3_600_000;
-/// AfterHttp a listener could not be opened: first, longest.
+pub const LAST_RESPONSE_MAX_MS: u64 = 6 * 3_600_000;
+/// Pause after a listener could not be opened: first, longest.
 pub const AGAIN_MIN_MS: u64 = 20;
 pub const AGAIN_MAX_MS: u64 = 5_000;
-/// How long a sandbox that comes up waits for its door. Then it comes up without, and it is tried on.
+/// How long a launch waits for its listener. Then the sandbox comes up without it, and opening is tried on.
 pub const OPEN_WAIT_MAX_MS: u64 = 5_000;
 /// Pause after an accept that failed for want of descriptors.
 pub const ACCEPT_PAUSE_MS: u64 = 50;
-/// How long runtimed may take to tell its status, and how long what it told is good.
+/// How long runtimed may take to report its status, and how long that is cached.
 pub const STATUS_MAX_MS: u64 = 2_000;
 pub const STATUS_FRESH_MS: u64 = 100;

@@ -1,12 +1,13 @@
 //! The listeners inside one sandbox and the connections they accepted, all owned by one task.
 //!
 //! ```text
-//!  open ──▶ listen ──▶ accept ──▶ serve_connection (each within its permit and its time) ──▶ a tunnel, if it becomes one
-//!             ▲  │ taken, or not there yet
-//!             └──┘ again, later each time
+//!  open ──▶ listen ──▶ accept ──▶ serve_connection (within its permit and time) ──▶ a tunnel, if it becomes one
+//!             ▲  │ port in use, or namespace not there yet
+//!             └──┘ retried with backoff
 //! ```
 //!
-//! Every socket context keeps the network namespace of the sandbox alive, so all of them end with the `InsideListener`.
+//! Every socket here keeps the network namespace of the sandbox alive, so all of them end with the
+//! `InsideListener`.
 
 use super::{
     connection_limits::{ConnectionLimits, SharedPermits},
@@ -41,7 +42,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, error, info, warn};
 
-/// What is offered to all sandboxes.
+/// The services that are served inside all sandboxes.
 #[derive(Clone)]
 pub struct InsideServer {
     previews: Arc<Previews>,
@@ -51,7 +52,7 @@ pub struct InsideServer {
     threads: Option<ConnectionThreads>,
 }
 
-/// Open while this lives.
+/// Keeps the listeners of one sandbox open; they close when this is dropped.
 pub struct InsideListener {
     _until: DropGuard,
     opened: watch::Receiver<bool>,
@@ -68,7 +69,7 @@ impl InsideServer {
         }
     }
 
-    /// Connections are served by these threads instead of by whoever accepts them.
+    /// Serves connections on these threads instead of on the runtime that accepts them.
     pub fn served_by(self, threads: ConnectionThreads) -> Self {
         Self { threads: Some(threads), ..self }
     }
@@ -81,7 +82,8 @@ impl InsideServer {
         &self.egress
     }
 
-    /// The door of one sandbox, and what must run to serve it: until the door is dropped, or all end.
+    /// Opens the listeners of one sandbox. Returns their handle and the future that serves them, which runs
+    /// until the handle is dropped or `stop` is cancelled.
     pub fn open(
         &self,
         sandbox: ServedSandbox,
@@ -101,7 +103,7 @@ impl InsideServer {
         let task = ListenerTask { context, permits, open, threads };
         let door = InsideListener { _until: until.clone().drop_guard(), opened };
         let serve = async move {
-            // Safe to cut off: connections end with it, which is what is wanted.
+            // Safe to cancel: connections end with it, which is intended.
             tokio::select! {
                 () = until.cancelled() => {}
                 () = task.serve() => {}
@@ -112,12 +114,12 @@ impl InsideServer {
 }
 
 impl InsideListener {
-    /// Waits, not for ever, until somebody inside would be answered.
+    /// Waits, for a limited time, until connections from inside are accepted.
     pub fn opened(&self) -> impl Future<Output = ()> + use<> {
         let mut opened = self.opened.clone();
         async move {
             let wait = opened.wait_for(|open| *open);
-            // Neither is worth more than the sandbox: it comes up all the same.
+            // Neither a timeout nor a closed channel keeps the sandbox from coming up.
             let _ = timeout(Duration::from_millis(limits::OPEN_WAIT_MAX_MS), wait).await;
         }
     }
@@ -143,15 +145,17 @@ impl ListenerTask {
             match self.listen(&sandbox).await {
                 Ok(listeners) => break listeners,
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                    return debug!(%sandbox, "its driver cannot listen inside");
+                    return debug!(%sandbox, "driver cannot listen inside sandboxes");
                 }
-                Err(error) => warn!(%sandbox, %error, pause_ms, "could not listen inside; trying again"),
+                Err(error) => {
+                    warn!(%sandbox, %error, pause_ms, "failed to listen inside the sandbox; retrying");
+                }
             }
             sleep(Duration::from_millis(pause_ms)).await;
             pause_ms = (pause_ms * 2).min(limits::AGAIN_MAX_MS);
         };
         if pause_ms > limits::AGAIN_MIN_MS {
-            info!(%sandbox, "listens inside now");
+            info!(%sandbox, "listening inside the sandbox after retries");
         }
         self.open.send_replace(true);
         self.accept(&sandbox, &listeners).await;
@@ -163,9 +167,9 @@ impl ListenerTask {
         let six = match at(Ipv6Addr::LOCALHOST.into()).await {
             Ok(six) => Some(six),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-            // Without IPv6, of the kernel or of the namespace.
+            // The kernel or the namespace is without IPv6.
             Err(error) => {
-                debug!(%sandbox, %error, "does not listen on IPv6 inside");
+                debug!(%sandbox, %error, "not listening on IPv6 inside the sandbox");
                 None
             }
         };
@@ -177,8 +181,8 @@ impl ListenerTask {
         loop {
             let arrived = async { (self.permits.take().await, listeners.next().await) };
             let (permit, accepted) = tokio::select! {
-                // Nothing is lost when the other is first: a permit is given back, and a connection that is
-                // not accepted waits in the kernel.
+                // Nothing is lost when the other branch is first: a permit is returned, and a connection that
+                // is not accepted waits in the kernel.
                 arrived = arrived => arrived,
                 Some(ended) = connections.join_next() => {
                     report(sandbox, ended);
@@ -191,7 +195,7 @@ impl ListenerTask {
                     let served = async move {
                         match TcpStream::from_std(stream) {
                             Ok(stream) => serve_connection(stream, context).await,
-                            Err(error) => debug!(%error, "could not take up a connection from inside"),
+                            Err(error) => debug!(%error, "failed to register a connection from inside"),
                         }
                         drop(permit);
                     };
@@ -201,7 +205,7 @@ impl ListenerTask {
                     }
                 }
                 Err(error) => {
-                    debug!(%sandbox, %error, "could not accept a connection from inside");
+                    debug!(%sandbox, %error, "failed to accept a connection from inside");
                     sleep(Duration::from_millis(limits::ACCEPT_PAUSE_MS)).await;
                 }
             }
@@ -210,7 +214,8 @@ impl ListenerTask {
 }
 
 impl Listeners {
-    /// Lets go of this thread, and is taken up by the one that serves it.
+    /// Accepts a connection and deregisters it from this thread; the thread that serves it registers it
+    /// again.
     async fn next(&self) -> io::Result<std::net::TcpStream> {
         let six = async {
             match &self.six {
@@ -259,21 +264,21 @@ async fn serve_connection(stream: TcpStream, context: RequestContext) {
             Ok(ended) => ended,
             Err(_) => {
                 connection.as_mut().graceful_shutdown();
-                let last = Duration::from_millis(limits::LAST_ANSWER_MAX_MS);
+                let last = Duration::from_millis(limits::LAST_RESPONSE_MAX_MS);
                 timeout(last, connection).await.unwrap_or(Ok(()))
             }
         }
     };
     let ended = tokio::select! {
         ended = served => ended,
-        // What is on it is of a task that is over: it ends wherever it is, and its call is told so.
+        // The call on it is of a task that is over: it ends wherever it is, and is reported so.
         () = cancel_with_task.cancelled() => return,
     };
     match (ended, then.take()) {
-        // A tunnel: it keeps the permit of its connection.
+        // A tunnel keeps the permit of its connection.
         (Ok(()), Some(then)) => then.await,
         (Ok(()), None) => {}
-        (Err(error), _) => debug!(%error, "a connection from inside ended badly"),
+        (Err(error), _) => debug!(%error, "connection from inside ended with an error"),
     }
 }
 
@@ -281,6 +286,6 @@ fn report(sandbox: &SandboxId, ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        error!(%sandbox, %error, "an answer inside panicked; its connection is gone");
+        error!(%sandbox, %error, "handler of a connection from inside panicked");
     }
 }

@@ -1,13 +1,13 @@
-//! What hostd itself offers inside every sandbox, on a loopback port of the sandbox's own network
-//! namespace: a page about the sandbox, the gateway to models, and the way out.
+//! The HTTP server that hostd runs inside every sandbox, on a loopback port of the sandbox's own network
+//! namespace: the status page of the sandbox, the gateway to models, and the egress proxy.
 //!
 //! ```text
-//!  sandboxed code ──127.0.0.1:900──▶ door (one per sandbox) ──▶ route ──▶ answer
+//!  sandboxed code ──127.0.0.1:900──▶ listener (one per sandbox) ──▶ route ──▶ respond
 //! ```
 //!
-//! **Who calls is which door accepted**, and never anything in the request: nothing in context looks up a
-//! sandbox by what a caller says. A door belongs to the owner of its sandbox (`reconcile`), who opens it on
-//! the way up and drops it when the sandbox is gone: its sockets keep the namespace alive.
+//! **The caller is the sandbox whose listener accepted**, and never anything in the request: nothing here looks
+//! up a sandbox by what a request says. A listener belongs to the `SandboxActor` (`reconcile`), which opens it at
+//! launch and drops it when the sandbox is gone: its sockets keep the namespace alive.
 
 mod connection_limits;
 mod limits;

@@ -1,5 +1,5 @@
-//! One request: routed, performed, answered. Calls of models and requests for the world are handed on, and their
-//! answers stream.
+//! Responds to one request from inside a sandbox. Model calls and requests to the outside are forwarded, and
+//! their responses stream.
 
 use super::{
     limits::{BODY_MAX_BYTES, BODY_MAX_MS, REQUESTS},
@@ -35,11 +35,11 @@ use tokio::time::timeout;
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
-/// Nothing but the style that stands in the page.
+/// Content-Security-Policy: nothing but the inline style of the page.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'";
 
-/// Who serves, and whom.
+/// The services of hostd and the sandbox that they are for.
 #[derive(Clone)]
 pub struct RequestContext {
     pub sandbox: Arc<ServedSandbox>,
@@ -50,7 +50,7 @@ pub struct RequestContext {
     pub passage: Arc<SandboxEgress>,
 }
 
-/// What goes on with a connection when it speaks HTTP no more.
+/// The future that drives a connection after it stopped speaking HTTP.
 #[derive(Clone, Default)]
 pub struct AfterHttp(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
 
@@ -64,7 +64,7 @@ impl AfterHttp {
     }
 }
 
-/// How often one sandbox may ask.
+/// The request rate of one sandbox.
 pub struct RequestRate {
     since: Instant,
     allowance: Mutex<RateLimiter>,
@@ -136,7 +136,7 @@ async fn perform(context: &RequestContext, route: Route) -> Response<Body> {
     }
 }
 
-/// The whole body, within a size and a time.
+/// Reads the whole body, within limits of size and time.
 async fn read(body: Incoming) -> Result<Bytes, RequestError> {
     if body.size_hint().lower() > BODY_MAX_BYTES as u64 {
         return Err(RequestError::TooLarge);

@@ -1,4 +1,4 @@
-//! What a request asks for, decided from its head alone. Pure.
+//! Routes a request from inside by its head alone. Pure.
 
 use crate::html::wants_html;
 use hyper::{HeaderMap, Method, Uri, header::HOST};
@@ -7,23 +7,23 @@ use protocol::{
     api::{ApiError, ApiErrorCode},
 };
 
-/// What there is inside.
+/// A resource that hostd serves inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The page about the sandbox.
+    /// The status page of the sandbox.
     Status {
         html: bool,
     },
     Health,
-    /// A call of a model.
+    /// A model call.
     Model,
-    /// Somewhere outside.
+    /// A request to the outside, for the egress proxy.
     Outside,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// A page in a browser can be made to ask context under a name of its own (DNS rebinding).
+    /// A page in a browser could reach this server under a name of its own (DNS rebinding).
     #[error("this is served as localhost, 127.0.0.1 and [::1] only")]
     Name,
     #[error("there is no such path here; see /")]
@@ -53,7 +53,7 @@ impl RequestError {
 }
 
 pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Route, RequestError> {
-    // Whoever asks a proxy names a host in the request line; without a port that is another server than this.
+    // Clients of a proxy name a host in the request line; one without our port is another server than this.
     let ours = |name: &str| is_ours(name) && name.ends_with(&format!(":{HOSTD_PORT_IN_SANDBOX}"));
     if method == Method::CONNECT || uri.authority().is_some_and(|name| !ours(name.as_str())) {
         return Ok(Route::Outside);
@@ -82,7 +82,7 @@ fn is_ours(authority: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<Route, RequestError> {
+    fn routed(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<Route, RequestError> {
         let mut request = hyper::Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn only_names_of_loopback_are_served() {
         for good in ["localhost", "LOCALHOST:900", "127.0.0.1", "127.0.0.1:900", "[::1]", "[::1]:900"] {
-            assert_eq!(asked("GET", "/healthz", &[("host", good)]), Ok(Route::Health), "{good}");
+            assert_eq!(routed("GET", "/healthz", &[("host", good)]), Ok(Route::Health), "{good}");
         }
         let bad = [
             "evil.example",
@@ -110,19 +110,19 @@ mod tests {
             "localhost:900:900",
         ];
         for bad in bad {
-            assert_eq!(asked("GET", "/healthz", &[("host", bad)]), Err(RequestError::Name), "{bad}");
+            assert_eq!(routed("GET", "/healthz", &[("host", bad)]), Err(RequestError::Name), "{bad}");
         }
-        assert_eq!(asked("GET", "/", &[]), Err(RequestError::Name), "no Host");
+        assert_eq!(routed("GET", "/", &[]), Err(RequestError::Name), "no Host");
         let twice = [("host", "localhost"), ("host", "localhost")];
-        assert_eq!(asked("GET", "/", &twice), Err(RequestError::Name));
-        // Somebody who asks a proxy: who that is for is judged there.
+        assert_eq!(routed("GET", "/", &twice), Err(RequestError::Name));
+        // Requests to a proxy: the proxy decides what they may reach.
         for outside in ["http://localhost/healthz", "http://127.0.0.1/healthz", "http://localhost:80/healthz"]
         {
-            assert_eq!(asked("GET", outside, &[("host", "localhost")]), Ok(Route::Outside), "{outside}");
+            assert_eq!(routed("GET", outside, &[("host", "localhost")]), Ok(Route::Outside), "{outside}");
         }
-        let context = asked("GET", "http://localhost:900/healthz", &[("host", "localhost:900")]);
+        let context = routed("GET", "http://localhost:900/healthz", &[("host", "localhost:900")]);
         assert_eq!(context, Ok(Route::Health));
-        assert_eq!(asked("GET", "http://evil.example/", &[("host", "localhost")]), Ok(Route::Outside));
+        assert_eq!(routed("GET", "http://evil.example/", &[("host", "localhost")]), Ok(Route::Outside));
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
             ("DELETE", "/healthz", Err(RequestError::Method)),
         ];
         for (method, uri, expected) in table {
-            assert_eq!(asked(method, uri, &[("host", "localhost")]), expected, "{method} {uri}");
+            assert_eq!(routed(method, uri, &[("host", "localhost")]), expected, "{method} {uri}");
         }
     }
 
@@ -153,7 +153,7 @@ mod tests {
             ("application/json", false),
         ];
         for (accept, html) in table {
-            let found = asked("GET", "/", &[("host", "localhost"), ("accept", accept)]);
+            let found = routed("GET", "/", &[("host", "localhost"), ("accept", accept)]);
             assert_eq!(found, Ok(Route::Status { html }), "{accept}");
         }
     }

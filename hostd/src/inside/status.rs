@@ -1,4 +1,4 @@
-//! What is told about a sandbox to itself, and where it comes from.
+//! The status of a sandbox, as it is shown to code inside it, and the cache of it.
 
 use super::limits::{STATUS_FRESH_MS, STATUS_MAX_MS};
 use crate::{
@@ -19,17 +19,18 @@ use std::{
 };
 use tokio::sync::{Semaphore, watch};
 
-/// The sandbox behind a door.
+/// The sandbox that a listener serves.
 pub struct ServedSandbox {
     record: watch::Receiver<Arc<SandboxRecord>>,
     control: Control,
     pub(super) driver: Arc<dyn Driver>,
-    /// However many ask, runtimed is asked once at a time, and not more often than `STATUS_FRESH_MS`.
-    asking: Semaphore,
-    told: Mutex<Option<(Instant, Arc<Status>)>>,
+    /// However many requests come, runtimed is asked once at a time, and not more often than
+    /// `STATUS_FRESH_MS`.
+    fetching: Semaphore,
+    cached: Mutex<Option<(Instant, Arc<Status>)>>,
 }
 
-/// `GET /`.
+/// The response to `GET /`.
 #[derive(Debug, Clone, Serialize)]
 pub struct StatusView {
     pub id: SandboxId,
@@ -38,7 +39,7 @@ pub struct StatusView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     pub previews: BTreeMap<String, String>,
-    /// What PID 1 tells; absent when it does not answer.
+    /// The status that PID 1 reports; absent when it does not answer.
     #[serde(flatten)]
     pub inner: Option<InnerView>,
 }
@@ -46,12 +47,12 @@ pub struct StatusView {
 #[derive(Debug, Clone, Serialize)]
 pub struct InnerView {
     pub services: Vec<ServiceSummary>,
-    /// Queued or running.
+    /// Tasks that are queued or running.
     pub tasks: Vec<TaskId>,
     pub busy: bool,
-    /// Since when it is busy, or idle.
+    /// Since when the sandbox is busy, or idle.
     pub since: String,
-    /// Why it is awake; nothing when it is idle.
+    /// Why the sandbox is awake; empty when it is idle.
     pub reasons: Vec<Reason>,
 }
 
@@ -71,10 +72,10 @@ impl ServedSandbox {
         control: Control,
         driver: Arc<dyn Driver>,
     ) -> Self {
-        Self { record, control, driver, asking: Semaphore::new(1), told: Mutex::default() }
+        Self { record, control, driver, fetching: Semaphore::new(1), cached: Mutex::default() }
     }
 
-    /// Its record, as it changes.
+    /// Watches the record of the sandbox.
     pub(super) fn watch(&self) -> watch::Receiver<Arc<SandboxRecord>> {
         self.record.clone()
     }
@@ -84,7 +85,7 @@ impl ServedSandbox {
     }
 
     pub(super) async fn status(&self, previews: &Previews) -> StatusView {
-        let told = self.ask().await;
+        let status = self.fetch().await;
         let record = self.record.borrow().clone();
         StatusView {
             id: record.id,
@@ -92,25 +93,25 @@ impl ServedSandbox {
             status: record.state.status,
             phase: record.state.operation.as_ref().map(|operation| operation.phase),
             previews: previews.of(&record.id, &record.blueprint.ports),
-            inner: told.map(|status| inner(&status)),
+            inner: status.map(|status| inner(&status)),
         }
     }
 
-    async fn ask(&self) -> Option<Arc<Status>> {
-        let _turn = self.asking.acquire().await.ok()?;
-        if let Some((at, status)) = self.told().clone()
+    async fn fetch(&self) -> Option<Arc<Status>> {
+        let _permit = self.fetching.acquire().await.ok()?;
+        if let Some((at, status)) = self.cached().clone()
             && at.elapsed() < Duration::from_millis(STATUS_FRESH_MS)
         {
             return Some(status);
         }
-        let asked = self.control.get::<Status>("/v1/status", Duration::from_millis(STATUS_MAX_MS)).await;
-        let status = Arc::new(asked.ok()?);
-        *self.told() = Some((Instant::now(), status.clone()));
+        let reply = self.control.get::<Status>("/v1/status", Duration::from_millis(STATUS_MAX_MS)).await;
+        let status = Arc::new(reply.ok()?);
+        *self.cached() = Some((Instant::now(), status.clone()));
         Some(status)
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Arc<Status>)>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Arc<Status>)>> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The status of a sandbox as a page: plain, without scripts, and with everything escaped. Pure.
+//! Renders the status of a sandbox as HTML: plain, without scripts, and with everything escaped. Pure.
 
 use super::status::{InnerView, ServiceSummary, StatusView};
 use crate::html::escape;
@@ -38,7 +38,7 @@ pub fn html(view: &StatusView) -> String {
 }
 
 fn inside(page: &mut String, inner: &InnerView) {
-    // Writing to a text cannot fail.
+    // Writing to a `String` cannot fail.
     if !inner.services.is_empty() {
         page.push_str("<h2>Services</h2>\n<table>\n");
         for service in &inner.services {
@@ -89,7 +89,7 @@ fn why(reason: &Reason) -> String {
     }
 }
 
-/// A word of the API, as it is in JSON.
+/// The name of a variant, as in JSON.
 fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     escape(value.as_str().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Whose turn it is at a port: as many at once as its window allows.
+//! Limits the concurrent requests to a port to its window, which `AimdWindow` sizes.
 
 use crate::core::edge::{AimdWindow, WINDOW_INITIAL};
 use std::{
@@ -13,13 +13,13 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub struct ConcurrencyWindow {
     free: Semaphore,
-    /// ConcurrencyWindow that are out and will not be free again: the window became smaller.
+    /// Permits in use that are not returned when dropped: the window shrank meanwhile.
     surplus: AtomicUsize,
     window: Mutex<AimdWindow>,
     full: AtomicBool,
 }
 
-/// One of the requests that a port may have at once.
+/// The permit of one request.
 #[derive(Debug)]
 pub struct WindowPermit {
     window: Arc<ConcurrencyWindow>,
@@ -60,7 +60,7 @@ impl ConcurrencyWindow {
 }
 
 impl WindowPermit {
-    /// The app has the request: others may follow. Told once.
+    /// Called when the app has the request; counts once, and may grow the window.
     pub fn on_delivered(&mut self) {
         if !self.counted && !self.window.full.load(Relaxed) {
             self.counted = true;
@@ -70,7 +70,7 @@ impl WindowPermit {
         }
     }
 
-    /// It has not, though it should.
+    /// Called when the app did not get the request in time; may shrink the window.
     pub fn on_undelivered(&self) {
         let fewer = self.window.change(|window| window.on_undelivered(Instant::now()));
         let surplus = fewer - self.window.free.forget_permits(fewer);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_hears_has_more_turns_and_one_that_does_not_has_fewer() {
+    fn a_window_grows_with_delivered_requests_and_shrinks_with_lost_ones() {
         let window = Arc::<ConcurrencyWindow>::default();
         let mut taken = all(&window);
         assert_eq!(taken.len(), WINDOW_INITIAL);
@@ -103,7 +103,7 @@ mod tests {
         drop(taken);
         let mut taken = all(&window);
         assert_eq!(taken.len(), 2 * WINDOW_INITIAL, "each counts once");
-        // Half of them were too many: they are gone when they come back.
+        // Half of the permits are surplus: they are not returned when dropped.
         taken[0].on_undelivered();
         taken.truncate(WINDOW_INITIAL);
         assert!(all(&window).is_empty());

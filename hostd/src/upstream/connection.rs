@@ -1,4 +1,4 @@
-//! One connection to a port, driven by the request that uses it: no task of its own, so a request costs no more
+//! A connection to a port, driven by the request that uses it: no task of its own, so a request costs no more
 //! wake-ups than it has packets, and an idle connection costs nothing.
 
 use super::{

@@ -1,5 +1,5 @@
-//! The pool to one sandbox that are kept for the next request, and the turns at its ports. Emptied when the
-//! sandbox stops: every socket keeps its network namespace alive.
+//! The idle connections to one sandbox that are kept for the next request, and the concurrency windows of its
+//! ports. Emptied when the sandbox stops: every socket keeps its network namespace alive.
 
 use super::{
     concurrency_window::{ConcurrencyWindow, WindowPermit},
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// UpstreamPool kept for one port, and for all of them, and how long.
+/// Idle connections of one port, of all ports, and how long they are kept.
 const IDLE_MAX: usize = 128;
 const IDLE_ALL_MAX: usize = 256;
 const IDLE_FOR_MAX: Duration = Duration::from_secs(30);
@@ -38,13 +38,13 @@ struct Inner {
 #[derive(Default)]
 struct Ports {
     by_number: HashMap<u16, Port>,
-    /// UpstreamPool of all of them.
+    /// Idle connections of all ports.
     idle: usize,
 }
 
 #[derive(Default)]
 struct Port {
-    /// The one used last is last.
+    /// Ordered by last use: the newest is last.
     idle: Vec<Idle>,
     window: Arc<ConcurrencyWindow>,
 }
@@ -55,25 +55,26 @@ struct Idle {
 }
 
 impl UpstreamPool {
-    /// Grows each time the sandbox stops.
+    /// Counts how often the sandbox stopped.
     pub fn epoch(&self) -> u64 {
         self.inner.epoch.load(Ordering::SeqCst)
     }
 
-    /// Waits for a turn at this port.
+    /// Waits for a permit to send a request to this port.
     pub async fn permit(&self, port: u16) -> WindowPermit {
         let window = self.ports().by_number.entry(port).or_default().window.clone();
         window.acquire().await
     }
 
-    /// The connection used last that is still good, is at home in this thread, and was idle for no longer than this.
+    /// Takes the connection used last that is still usable, belongs to this thread, and was idle for at most
+    /// `idle_for_max`.
     pub fn take(&self, port: u16, idle_for_max: Duration) -> Option<Box<UpstreamConnection>> {
         let idle_for_max = idle_for_max.min(IDLE_FOR_MAX);
         let (here, now) = (thread::current().id(), Instant::now());
         let mut ports = self.ports();
         let Ports { by_number, idle: all } = &mut *ports;
         let idle = &mut by_number.get_mut(&port)?.idle;
-        // Nobody is to be woken: it is only asked.
+        // Polled without a waker: only its state is of interest.
         let mut cx = Context::from_waker(Waker::noop());
         loop {
             let fresh = |kept: &Idle| now.saturating_duration_since(kept.since) <= idle_for_max;
@@ -86,10 +87,10 @@ impl UpstreamPool {
         }
     }
 
-    /// Keeps a connection that is free, unless the sandbox stopped since or there are many.
+    /// Keeps a reusable connection, unless the sandbox stopped since or there are many.
     pub fn put(&self, port: u16, connection: Box<UpstreamConnection>) {
         let mut ports = self.ports();
-        // Looked at with the lock held, as `clear` does: afterwards nothing old is put.
+        // Checked with the lock held, as in `clear`: afterwards no connection of an older epoch is kept.
         if connection.epoch != self.epoch() || connection.permit.is_scarce() {
             return;
         }
@@ -105,14 +106,14 @@ impl UpstreamPool {
         port.idle.push(Idle { connection, since: Instant::now() });
     }
 
-    /// The sandbox stopped.
+    /// Called when the sandbox stopped.
     pub fn clear(&self) {
         let mut ports = self.ports();
         self.inner.epoch.fetch_add(1, Ordering::SeqCst);
         *ports = Ports::default();
     }
 
-    /// Lets go of pool that were idle for long.
+    /// Drops connections that were idle for long.
     pub fn prune(&self) {
         let mut ports = self.ports();
         let Ports { by_number, idle: all } = &mut *ports;
@@ -137,7 +138,7 @@ mod tests {
     use crate::upstream::SocketLimit;
     use tokio::io::duplex;
 
-    /// Of one that has so many sockets: how many pool are kept of 50 for each of these ports.
+    /// How many of 50 connections for each of these ports are kept when there may be so many sockets.
     async fn kept(sockets: usize, ports: u16) -> usize {
         let sockets: &'static SocketLimit = Box::leak(Box::new(SocketLimit::new(sockets)));
         let pool = UpstreamPool::default();
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sandbox_keeps_no_more_lines_than_it_may_and_fewer_where_sockets_are_scarce() {
+    async fn a_pool_is_bounded_and_smaller_where_sockets_are_scarce() {
         assert_eq!(kept(10_000, 1).await, 50);
         assert_eq!(kept(10_000, 40).await, IDLE_ALL_MAX);
         assert_eq!(kept(20, 40).await, 10);

@@ -1,26 +1,26 @@
-//! What HTTP does not tell of a line. Shared by the line, the stream below it and the body that is sent on it;
-//! one task drives them all.
+//! Counters below HTTP: whether a request was delivered, and how much came before the response. Shared by a
+//! connection, the stream below it and the body that is sent on it; one task drives them all.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-/// The head of an answer, and all that is said before it.
+/// Size of the head of a response, with all interim responses before it.
 pub const HEAD_MAX_BYTES: usize = 256 << 10;
 
-/// Whether the app's end took what was sent.
+/// Whether the app's kernel acknowledged what was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     Unknown = 0,
     Probing = 1,
     Delivered = 2,
-    /// It never had the connection: its queue was full.
+    /// The kernel never had the connection: the queue of the port was full.
     Lost = 3,
 }
 
 #[derive(Debug)]
 pub struct DeliveryMeter {
-    /// Bytes that may come before the head of the answer is whole.
+    /// Bytes that may come before the head of the response is complete.
     head_left: AtomicUsize,
-    /// Of the body of the request.
+    /// Frames of request bodies that were sent.
     frames: AtomicUsize,
     delivery: AtomicU8,
 }
@@ -33,13 +33,13 @@ impl Default for DeliveryMeter {
 }
 
 impl DeliveryMeter {
-    /// A request is sent.
+    /// Called before a request is sent.
     pub(super) fn on_request(&self) {
         self.head_left.store(HEAD_MAX_BYTES, Relaxed);
         self.delivery.store(Delivery::Unknown as u8, Relaxed);
     }
 
-    /// The head of its answer is there: what comes now has no limit.
+    /// Called with the head of the response: what comes now has no limit.
     pub(super) fn on_response(&self) {
         self.head_left.store(usize::MAX, Relaxed);
     }
@@ -51,12 +51,12 @@ impl DeliveryMeter {
         }
     }
 
-    /// More came than a head may have.
+    /// More bytes came than a head may have.
     pub(super) fn is_head_too_large(&self) -> bool {
         self.head_left.load(Relaxed) == 0
     }
 
-    /// Nothing came since the request was sent.
+    /// No byte came since the request was sent.
     pub(super) fn has_received_nothing(&self) -> bool {
         self.head_left.load(Relaxed) == HEAD_MAX_BYTES
     }
@@ -65,12 +65,12 @@ impl DeliveryMeter {
         self.frames.fetch_add(1, Relaxed);
     }
 
-    /// Pieces of bodies that went so far.
+    /// Frames of request bodies that were sent so far.
     pub fn body_frames(&self) -> usize {
         self.frames.load(Relaxed)
     }
 
-    /// To be found out when the line is driven next.
+    /// Asks for the state of delivery, to be found out when the connection is driven next.
     pub fn probe(&self) {
         self.delivery.store(Delivery::Probing as u8, Relaxed);
     }

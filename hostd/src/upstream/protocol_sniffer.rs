@@ -1,5 +1,5 @@
-//! Looks at the first bytes an app answers, as some answer an upgrade with something else than HTTP; and at
-//! how much it says before its answer, as some never come to it.
+//! Checks the first bytes of a response, as some apps answer an upgrade with something other than HTTP; and
+//! counts the bytes before the response, as some apps never send one.
 
 use super::delivery::{Delivery, DeliveryMeter};
 use crate::{delegate_write::delegate_write, driver};
@@ -18,21 +18,21 @@ use tokio::{
 };
 
 sockopt_impl!(
-    /// The beginning of what the kernel tells of a connection.
+    /// The beginning of `tcp_info`.
     TcpInfoHead, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, [u8; TCP_INFO_BYTES]
 );
 const TCP_INFO_BYTES: usize = 28;
-/// In it: how often what was sent last was sent again, and how much the other end has not confirmed.
+/// Offsets in it: retransmissions of the newest segment, and segments not acknowledged.
 const RETRANSMITS: usize = 2;
 const UNACKED: std::ops::Range<usize> = 24..TCP_INFO_BYTES;
 
 const HTTP: &[u8] = b"HTTP/1.";
 
-/// A stream whose first bytes must be those of an HTTP answer. What is not ends the reading with an error
+/// A stream whose first bytes must be those of an HTTP response. Other bytes end the reading with an error
 /// and can be taken out.
 pub struct ProtocolSniffer {
     stream: Box<dyn driver::Stream>,
-    /// How many of `HTTP` were seen.
+    /// How many bytes of `HTTP` were seen.
     seen: usize,
     non_http: Option<Bytes>,
     meter: Arc<DeliveryMeter>,
@@ -43,7 +43,7 @@ impl ProtocolSniffer {
         Self { stream, seen: 0, non_http: None, meter }
     }
 
-    /// The stream, and what it said first if that was non_http.
+    /// The stream, and its first bytes if they were not HTTP.
     pub fn into_inner(self) -> (Box<dyn driver::Stream>, Option<Bytes>) {
         (self.stream, self.non_http)
     }
@@ -58,7 +58,7 @@ impl ProtocolSniffer {
     }
 }
 
-/// Silence alone says nothing: a busy kernel takes a second to send something again.
+/// Missing acknowledgements alone prove nothing: a busy kernel takes a second to retransmit.
 fn delivery_of(info: &[u8; TCP_INFO_BYTES]) -> Delivery {
     match (info[RETRANSMITS], &info[UNACKED]) {
         (1.., _) => Delivery::Lost,
@@ -75,7 +75,7 @@ impl AsyncRead for ProtocolSniffer {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         if self.meter.is_head_too_large() {
-            // Whoever waits for the head sees that, and does not wait any longer.
+            // `UpstreamConnection::send` sees that too, and gives up.
             return Poll::Pending;
         }
         let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) else {
@@ -90,14 +90,14 @@ impl AsyncRead for ProtocolSniffer {
         if left.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let came = &buf.filled()[before..];
-        let compared = left.len().min(came.len());
-        if came[..compared] == left[..compared] {
+        let received = &buf.filled()[before..];
+        let compared = left.len().min(received.len());
+        if received[..compared] == left[..compared] {
             self.seen += compared;
             return Poll::Ready(Ok(()));
         }
         let mut non_http = BytesMut::from(&HTTP[..self.seen]);
-        non_http.extend_from_slice(came);
+        non_http.extend_from_slice(received);
         buf.set_filled(before);
         self.non_http = Some(non_http.freeze());
         Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP")))
@@ -111,24 +111,24 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    /// What is read, when the other end says it in pieces of this size.
-    async fn read(said: &'static [u8], piece: usize) -> (Vec<u8>, Option<Bytes>) {
+    /// Returns what is read when the other end sends `said` in chunks of this size.
+    async fn read(said: &'static [u8], chunk: usize) -> (Vec<u8>, Option<Bytes>) {
         let (near, mut far) = duplex(1024);
         let mut sniffer = ProtocolSniffer::new(Box::new(near), Arc::default());
-        let speak = async {
-            for part in said.chunks(piece) {
+        let write = async {
+            for part in said.chunks(chunk) {
                 far.write_all(part).await.expect("written");
                 tokio::task::yield_now().await;
             }
             drop(far);
         };
         let mut read = Vec::new();
-        let (_, _) = tokio::join!(speak, sniffer.read_to_end(&mut read));
+        let (_, _) = tokio::join!(write, sniffer.read_to_end(&mut read));
         (read, sniffer.into_inner().1)
     }
 
     #[test]
-    fn only_what_was_confirmed_was_heard() {
+    fn only_acknowledged_bytes_are_delivered() {
         let table = [
             (0, 0, Delivery::Delivered),
             (0, 1, Delivery::Unknown),
@@ -146,19 +146,19 @@ mod tests {
 
     #[tokio::test]
     async fn http_passes_and_everything_else_is_kept() {
-        for piece in [1, 3, 100] {
+        for chunk in [1, 3, 100] {
             let said = b"HTTP/1.1 101 Switching\r\n\r\nmore";
-            assert_eq!(read(said, piece).await, (said.to_vec(), None));
-            let (_, non_http) = read(b"Unauthorized", piece).await;
+            assert_eq!(read(said, chunk).await, (said.to_vec(), None));
+            let (_, non_http) = read(b"Unauthorized", chunk).await;
             assert!(
                 non_http.is_some_and(|non_http| b"Unauthorized".starts_with(&non_http)),
-                "in pieces of {piece}"
+                "in chunks of {chunk}"
             );
         }
-        // The beginning is the same, and what had passed is given back with the rest.
-        for piece in [1, 100] {
-            let (_, non_http) = read(b"HTTP/2 no", piece).await;
-            assert!(non_http.is_some_and(|non_http| non_http.starts_with(b"HTTP/2")), "in pieces of {piece}");
+        // A common beginning that was read already is returned with the rest.
+        for chunk in [1, 100] {
+            let (_, non_http) = read(b"HTTP/2 no", chunk).await;
+            assert!(non_http.is_some_and(|non_http| non_http.starts_with(b"HTTP/2")), "in chunks of {chunk}");
         }
     }
 }

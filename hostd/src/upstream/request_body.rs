@@ -20,33 +20,33 @@ use tokio::time::{Sleep, sleep};
 /// How long a browser may send nothing while its body is waited for.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// Why the body of a client's request ended before its end. No fault of the server that it was sent to.
+/// Why the body of a request ended early. The fault is the client's, not the server's that it was sent to.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("the body did not come whole and in time")]
     Stalled,
-    /// A chunk or a trailer that is none, a stream that was reset, or a connection that ended.
+    /// A malformed chunk or trailer, a stream that was reset, or a connection that ended.
     #[error("the body is malformed, or ended too early")]
     Malformed(#[source] hyper::Error),
 }
 
 impl BodyError {
-    /// The one that a request which was passed on failed with.
+    /// The body error that made a forwarded request fail.
     pub fn of(error: &hyper::Error) -> Option<&Self> {
         error.source()?.downcast_ref()
     }
 }
 
-/// What a browser sends, as it comes.
+/// The body of a browser's request, streamed.
 pub struct RequestBody {
     from: Option<Incoming>,
     traffic: Option<traffic::PreviewStream>,
-    /// For trailers: no credential of ours goes to the app in one.
+    /// Strips trailers: no credential of ours goes to the app in one.
     scanner: Option<Arc<CredentialScanner>>,
     stall: Option<Pin<Box<Sleep>>>,
-    /// The connection it comes from.
+    /// The window of the browser's connection.
     source: Option<Arc<WriteWindow>>,
-    /// The line it goes to.
+    /// The connection it goes to.
     to: Option<(Arc<DeliveryMeter>, Transfer)>,
 }
 

@@ -1,4 +1,4 @@
-//! How many sockets to apps there may be, over all sandboxes.
+//! Limits the sockets to apps, over all sandboxes.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ pub struct SocketLimit {
     open: AtomicUsize,
 }
 
-/// One of them.
+/// The permit of one socket.
 #[derive(Debug)]
 pub struct SocketPermit {
     limit: &'static SocketLimit,
@@ -19,7 +19,7 @@ impl SocketLimit {
         Self { max, open: AtomicUsize::new(0) }
     }
 
-    /// If there is one left.
+    /// Takes a permit, if there is one left.
     pub fn acquire(&'static self) -> Option<SocketPermit> {
         let before = self.open.fetch_add(1, Relaxed);
         let permit = SocketPermit { limit: self };
@@ -28,7 +28,7 @@ impl SocketLimit {
 }
 
 impl SocketPermit {
-    /// Whether so many are taken that none should be kept for later.
+    /// Whether so many sockets are open that none should be kept idle.
     pub fn is_scarce(&self) -> bool {
         self.limit.open.load(Relaxed) > self.limit.max / 2
     }

@@ -1,23 +1,23 @@
-//! How many requests a port may have without an answer. Dev servers have short queues and few threads: what
-//! does not fit in the queue is lost without a word.
+//! How many requests a port may have without a response: additive increase, multiplicative decrease. Dev servers
+//! have short queues and few threads: a request that does not fit in the queue is lost silently.
 //!
 //! ```text
 //!  INITIAL ── delivered: one more ──▶ half of where it last overflowed ── a round delivered: one more ──▶ MAX
-//!    ▲                                                                                           │
-//!    └───────────────────────────── unheard: half ───────────────────────────────────────────────┘
+//!    ▲                                                                                                    │
+//!    └──────────────────────────────────── undelivered: half ─────────────────────────────────────────────┘
 //! ```
 
 use std::time::{Duration, Instant};
 
 pub const INITIAL: usize = 4;
 pub const MAX: usize = 128;
-/// What overflows at once is one mistake.
+/// Losses within this time count as one overflow.
 const SAME_OVERFLOW: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
 pub struct AimdWindow {
     size: usize,
-    /// From here on it grows slowly.
+    /// From this size on the window grows by one per round.
     linear_from: usize,
     delivered: usize,
     shrunk_at: Option<Instant>,
@@ -30,7 +30,7 @@ impl Default for AimdWindow {
 }
 
 impl AimdWindow {
-    /// A request reached the app. How many more there may be.
+    /// Called when a request reached the app; returns by how many the window grew.
     pub fn on_delivered(&mut self) -> usize {
         self.delivered += 1;
         let round = if self.size < self.linear_from { 1 } else { self.size };
@@ -42,7 +42,7 @@ impl AimdWindow {
         1
     }
 
-    /// One did not reach it. How many fewer there may be.
+    /// Called when a request did not reach the app; returns by how many the window shrank.
     pub fn on_undelivered(&mut self, now: Instant) -> usize {
         if self.shrunk_at.is_some_and(|at| now.saturating_duration_since(at) < SAME_OVERFLOW) {
             return 0;
@@ -63,18 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_quickly_until_something_is_lost_and_slowly_from_there() {
-        let (mut window, begun) = (AimdWindow::default(), Instant::now());
+    fn the_window_grows_fast_until_a_loss_and_slowly_from_there() {
+        let (mut window, started) = (AimdWindow::default(), Instant::now());
         let grown: usize = (0..500).map(|_| window.on_delivered()).sum();
         assert_eq!((grown, window.size, window.is_full()), (MAX - INITIAL, MAX, true));
-        assert_eq!(window.on_undelivered(begun), MAX / 2);
-        assert_eq!(window.on_undelivered(begun + SAME_OVERFLOW / 2), 0, "the same mistake");
+        assert_eq!(window.on_undelivered(started), MAX / 2);
+        assert_eq!(window.on_undelivered(started + SAME_OVERFLOW / 2), 0, "the same overflow");
         let grown: usize = (0..MAX / 2).map(|_| window.on_delivered()).sum();
         assert_eq!(grown, 1, "a whole round");
         for round in 1..10 {
-            window.on_undelivered(begun + SAME_OVERFLOW * round);
+            window.on_undelivered(started + SAME_OVERFLOW * round);
         }
         assert_eq!(window.size, INITIAL, "never fewer");
-        assert_eq!(window.on_undelivered(begun + SAME_OVERFLOW * 20), 0);
+        assert_eq!(window.on_undelivered(started + SAME_OVERFLOW * 20), 0);
     }
 }

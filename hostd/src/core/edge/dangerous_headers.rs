@@ -1,4 +1,4 @@
-//! What an app's answer may not say: it would be obeyed beyond the app's own hostname.
+//! Removes headers of an app's response that would act beyond the app's own hostname.
 
 use hyper::{
     HeaderMap,
@@ -6,9 +6,10 @@ use hyper::{
 };
 
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
-/// Of what a site may clear, that which is of its own origin. Cookies are of all neighbours.
+/// Values of `Clear-Site-Data` that only concern the app's own origin. Cookies are shared with other
+/// previews.
 const CLEARS: [&str; 2] = ["\"cache\"", "\"storage\""];
-/// Whoever is in front obeys the first two, and the last is how our own answers are known.
+/// Prefixes: a reverse proxy in front obeys the first two, and the last marks our own responses.
 const COMMANDS: [&str; 3] = ["x-accel-", "x-sendfile", "x-slipway-"];
 
 pub fn strip_dangerous_headers(headers: &mut HeaderMap) {

@@ -1,4 +1,4 @@
-//! What the edge decides about a request and its answer. Pure.
+//! Decisions of the edge about requests and responses. Pure.
 
 mod aimd_window;
 mod dangerous_headers;

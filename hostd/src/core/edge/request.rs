@@ -1,4 +1,4 @@
-//! Whether a request can be passed on, and what kind of request it is, decided from its head alone.
+//! Whether a request can be forwarded, and what kind of request it is, decided from its head alone.
 
 use hyper::{
     HeaderMap, Method, Version,
@@ -6,8 +6,8 @@ use hyper::{
     http::request::Parts,
 };
 
-/// Why a request is not passed on, whatever it asks for. The connection ends with it: where the next
-/// request would begin is not certain.
+/// Why a request is not forwarded, whatever it asks for. The connection ends with it: where the next request
+/// would begin is not certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MalformedRequest {
     Host,
@@ -19,13 +19,13 @@ impl MalformedRequest {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Host => "It names no Host, or two, or another one in its first line.",
-            Self::Length => "It says the length of its body twice.",
-            Self::Method => "Its method is not passed on.",
+            Self::Length => "It states the length of its body twice.",
+            Self::Method => "Its method is not forwarded.",
         }
     }
 }
 
-/// The name the request is for.
+/// Returns the host that the request is for.
 pub fn authority(parts: &Parts) -> Result<&str, MalformedRequest> {
     if matches!(parts.method, Method::CONNECT | Method::TRACE) {
         return Err(MalformedRequest::Method);
@@ -53,7 +53,7 @@ fn count(headers: &HeaderMap, name: impl AsHeaderName) -> usize {
     headers.get_all(name).iter().count()
 }
 
-/// What a request is, as far as it matters for how it is forwarded.
+/// The traits of a request that decide how it is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTraits {
     pub kind: RequestKind,
@@ -113,7 +113,8 @@ impl RequestTraits {
     }
 }
 
-/// HTTP/2 in clear text is not begun this way: whoever wants it says so first.
+/// Whether a request asks for an upgrade. HTTP/2 in clear text is not begun this way: its clients send the
+/// preface first.
 fn is_upgrade(parts: &Parts) -> bool {
     let to = word(&parts.headers, UPGRADE);
     parts.version == Version::HTTP_11
@@ -126,7 +127,7 @@ fn word(headers: &HeaderMap, name: impl AsHeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-/// Whether a list of words, each perhaps with parameters, has this one.
+/// Whether a comma-separated header, whose items may have parameters, has this item.
 fn listed(headers: &HeaderMap, name: impl AsHeaderName, wanted: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     let mut words = values.flat_map(|value| value.split(',')).filter_map(|part| part.split(';').next());
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_are_not_dug() {
+    fn tunnels_are_refused() {
         for method in ["CONNECT", "TRACE"] {
             assert_eq!(authority(&parts(method, "/", &[("host", "a.b")])), Err(MalformedRequest::Method));
         }
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tab_that_only_asks_whether_its_server_is_back_wakes_nobody() {
+    fn a_probe_of_a_forgotten_tab_wakes_no_sandbox() {
         let wakes = |headers: &[(&str, &str)]| RequestTraits::of(&parts("GET", "/", headers)).wakes();
         assert!(!wakes(&[("sec-websocket-protocol", "vite-ping")]));
         assert!(!wakes(&[("accept", "text/x-vite-ping")]));

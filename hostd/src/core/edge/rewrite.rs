@@ -1,8 +1,8 @@
-//! What a request and its answer say about names, on the way through the edge.
+//! Rewrites the hostnames in headers of requests and responses.
 //!
-//! Dev servers check `Host` and `Origin` and know themselves as `localhost:<port>`. So that is what they
-//! are told, for pages and for upgrades alike; what they say about themselves is put back. Origins of
-//! other sites are left alone: their own checks must see them.
+//! Dev servers check `Host` and `Origin` and know themselves as `localhost:<port>`. So requests say that, for
+//! pages and upgrades alike, and responses are changed back. Origins of other sites are left alone: the
+//! servers' own checks must see them.
 
 use crate::core::{Preview, Previews, Scheme};
 use hyper::{
@@ -19,20 +19,20 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const PROXY_AUTHORIZATION: HeaderName = HeaderName::from_static("proxy-authorization");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// The names a server inside knows itself by.
+/// Names that a server inside has for itself.
 const LOCAL: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"];
 
-/// How one preview is spoken of, outside and inside.
+/// The names of one preview, outside and inside.
 pub struct HeaderRewrite<'a> {
     pub previews: &'a Previews,
     pub preview: Preview,
-    /// The name in the request; absent where the sandbox was named otherwise.
+    /// The host of the request; absent where headers named the sandbox.
     pub authority: Option<&'a str>,
     pub policy: PreviewHeaders,
 }
 
 impl HeaderRewrite<'_> {
-    /// The head as the app gets it.
+    /// Rewrites the head of a request for the app.
     pub fn rewrite_request(&self, parts: &mut Parts, upgrade: bool) {
         strip_hop_by_hop(&mut parts.headers, upgrade);
         for name in [EXPECT, FORWARDED, PROXY_AUTHORIZATION] {
@@ -60,7 +60,7 @@ impl HeaderRewrite<'_> {
         }
     }
 
-    /// An address of the preview itself, as the app knows it.
+    /// Rewrites an address of the preview itself to the one that the app knows.
     fn inward(&self, value: &HeaderValue, local: &str) -> Option<HeaderValue> {
         let (_, authority, path) = split(value.to_str().ok()?)?;
         let asked = self.authority?;
@@ -69,7 +69,7 @@ impl HeaderRewrite<'_> {
         own.then(|| text(&format!("http://{local}{path}")))
     }
 
-    /// The head of the answer, as the browser gets it.
+    /// Rewrites the head of a response for the browser.
     pub fn rewrite_response(&self, headers: &mut HeaderMap, framed: bool) {
         strip_hop_by_hop(headers, false);
         if self.policy == PreviewHeaders::AsSent {
@@ -90,7 +90,7 @@ impl HeaderRewrite<'_> {
         }
     }
 
-    /// An address of a server inside, as browsers reach it.
+    /// Rewrites an address of a server inside to the one that browsers reach.
     fn outward(&self, value: &HeaderValue) -> Option<HeaderValue> {
         let (scheme, authority, path) = split(value.to_str().ok()?)?;
         let (name, port) = match authority.rsplit_once(':') {
@@ -109,7 +109,7 @@ impl HeaderRewrite<'_> {
     }
 }
 
-/// Without what is meant for the next hop only.
+/// Removes hop-by-hop headers.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap, upgrade: bool) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
@@ -137,7 +137,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap, upgrade: bool) {
     }
 }
 
-/// Nobody in front is known, so nobody is believed.
+/// Drops what proxies in front claim: none of them is known, so none is trusted.
 fn drop_forwarded(headers: &mut HeaderMap) {
     let said: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("x-forwarded-")).cloned().collect();
@@ -146,7 +146,7 @@ fn drop_forwarded(headers: &mut HeaderMap) {
     }
 }
 
-/// HTTP/2 may split them; HTTP/1.1 servers expect one.
+/// HTTP/2 may split cookies; HTTP/1.1 servers expect one header.
 fn join_cookies(headers: &mut HeaderMap) {
     let all: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if all.len() > 1
@@ -161,14 +161,14 @@ fn origin_form(uri: &Uri) -> Uri {
     path.parse().unwrap_or_else(|_| Uri::from_static("/"))
 }
 
-/// A policy without what keeps the page out of frames.
+/// A policy without the rule that forbids framing.
 fn frameable(policy: &HeaderValue) -> HeaderValue {
     let Ok(policy) = policy.to_str() else { return policy.clone() };
     let keeps = |rule: &&str| !rule.trim_start().to_ascii_lowercase().starts_with("frame-ancestors");
     text(policy.split(';').filter(keeps).collect::<Vec<_>>().join(";").trim())
 }
 
-/// `http://authority/path` in its parts.
+/// Splits `http://authority/path` into its parts.
 fn split(url: &str) -> Option<(Scheme, &str, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = if scheme.eq_ignore_ascii_case("http") {
@@ -182,7 +182,7 @@ fn split(url: &str) -> Option<(Scheme, &str, &str)> {
     Some((scheme, &rest[..at], &rest[at..]))
 }
 
-/// Everything put together here came out of headers.
+/// Cannot fail: all parts come from header values.
 fn text(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
@@ -217,7 +217,7 @@ mod tests {
         parts
     }
 
-    fn answered(name: HeaderName, value: &str) -> String {
+    fn rewritten(name: HeaderName, value: &str) -> String {
         let mut headers = HeaderMap::new();
         headers.insert(name.clone(), value.parse().expect("a value"));
         with(PreviewHeaders::Localhost, |rewrite| rewrite.rewrite_response(&mut headers, false));
@@ -319,10 +319,10 @@ mod tests {
             ("http://localhost.example.com:3000/", "http://localhost.example.com:3000/".to_owned()),
             ("http://localhost:900/", "http://localhost:900/".to_owned()),
         ] {
-            assert_eq!(answered(LOCATION, from), to, "{from}");
+            assert_eq!(rewritten(LOCATION, from), to, "{from}");
         }
-        assert_eq!(answered(ACCESS_CONTROL_ALLOW_ORIGIN, "http://localhost:3000"), own);
-        assert_eq!(answered(ACCESS_CONTROL_ALLOW_ORIGIN, "*"), "*");
+        assert_eq!(rewritten(ACCESS_CONTROL_ALLOW_ORIGIN, "http://localhost:3000"), own);
+        assert_eq!(rewritten(ACCESS_CONTROL_ALLOW_ORIGIN, "*"), "*");
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn who_serves_by_tls_says_so() {
+    fn an_app_behind_tls_is_told_so() {
         let previews = previews(Scheme::Https);
         let preview = Preview { sandbox: ID.parse().expect("an id"), port: 3000 };
         let policy = PreviewHeaders::Localhost;

@@ -16,7 +16,7 @@ use hyper::{
 };
 
 impl CredentialScanner {
-    /// Headers, or trailers.
+    /// Strips headers, or trailers.
     pub fn strip_headers(&self, headers: &mut HeaderMap) {
         let finds = |name: &HeaderName, value: &HeaderValue| {
             self.finds_in(value.as_bytes()) || self.finds_in(name.as_str().as_bytes())
@@ -47,28 +47,28 @@ impl CredentialScanner {
                 text if *name == REFERER => self.keep_address(text),
                 _ => Vec::new(),
             };
-            // What is left may say together what none of the parts says.
+            // The remaining parts joined may form a credential that none of them has.
             let sound = !kept.is_empty() && !self.finds_in(&kept);
             sound.then(|| HeaderValue::from_bytes(&kept).ok()).flatten()
         };
         values.into_iter().filter_map(kept).collect()
     }
 
-    /// The target without the parameters that carry a credential.
+    /// Removes query parameters that carry a credential.
     pub fn strip_query(&self, uri: &mut Uri) {
         let Some(query) = uri.query().filter(|query| self.finds_in(query.as_bytes())) else { return };
         let kept = String::from_utf8(self.keep_parts(query.as_bytes(), b'&', b"&")).unwrap_or_default();
         let sound = !kept.is_empty() && !self.finds_in(kept.as_bytes());
         let target = if sound { format!("{}?{kept}", uri.path()) } else { uri.path().to_owned() };
         let mut parts = uri.clone().into_parts();
-        // It was one before, and is only shorter.
+        // Still valid: the target only got shorter.
         parts.path_and_query = PathAndQuery::try_from(target).ok();
         *uri = Uri::from_parts(parts).unwrap_or_default();
     }
 
     fn keep_parts(&self, text: &[u8], between: u8, join: &[u8]) -> Vec<u8> {
         let parts = text.split(|byte| *byte == between).filter(|part| !self.finds_in(part));
-        // The list is written anew, so the space around its parts is ours.
+        // The list is written anew, so whitespace around its items may change.
         parts.map(<[u8]>::trim_ascii).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(join)
     }
 

@@ -1,5 +1,5 @@
-//! Previews that show no app, one of each kind, for tests of what is said about them. Whatever is for the
-//! owner only has `hunter2` in it.
+//! Test cases: previews that show no app, one of each kind. Everything that only the tenant may see has
+//! `hunter2` in it.
 
 use super::{NoResponse, PreviewFacts};
 use crate::core::{Death, Goal, Operation, Preview, State};
@@ -59,7 +59,7 @@ pub fn at_work(about: &'static str) -> Case {
     Case { about, state, post_mortem: None, progress: None, status: None, reason }
 }
 
-/// As it is written down when a task of the owner's ran in it.
+/// The post-mortem that is recorded when a task ran in the sandbox.
 fn post_mortem(cause: DeathCause) -> PostMortem {
     let last_lines = vec!["runtimed: hunter2".to_owned(), "\u{1b}[31mkilled\u{1b}[0m".to_owned()];
     Death { cause, signal: Some(9), last_lines, ..Death::default() }
@@ -237,7 +237,7 @@ fn cgroup() -> Cgroup {
     Cgroup { version: CgroupVersion::V2, memory_limit_bytes: Some(512 << 20), ..Cgroup::default() }
 }
 
-/// A sandbox in which only hostd itself listens.
+/// The status of a sandbox in which only hostd itself listens.
 pub fn status() -> Status {
     Status {
         version: "0.1.0".to_owned(),

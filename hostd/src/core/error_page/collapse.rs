@@ -1,13 +1,13 @@
-//! Repetitions in printed lines, counted instead of shown: a service that fails again and again says the same each
-//! time. Looks from the end, where the lines are whole.
+//! Counts repetitions in log lines instead of showing them: a service that keeps failing prints the same each
+//! time. Works from the end, where groups of lines are complete.
 
-/// Every run of equal lines, or of equal groups of lines, once and with `×` how often.
+/// Shows every run of equal lines, or of equal groups of lines, once and with `×` how often.
 pub fn collapse_repeats(lines: &[String]) -> Vec<String> {
     let mut shown = Vec::new();
     let mut rest = lines;
     while !rest.is_empty() {
         let (length, times) = repetition(rest);
-        // From the last line to the first, to be turned around in the end.
+        // Collected from the last line to the first, and reversed below.
         shown.extend(once(&rest[rest.len() - length..], times).into_iter().rev());
         rest = &rest[..rest.len() - length * times];
     }
@@ -15,7 +15,7 @@ pub fn collapse_repeats(lines: &[String]) -> Vec<String> {
     shown
 }
 
-/// How many lines at the end repeat, and how often they stand there.
+/// The length of the group of lines that repeats at the end, and how often.
 fn repetition(lines: &[String]) -> (usize, usize) {
     let times = |length: usize| {
         let last = &lines[lines.len() - length..];
@@ -50,7 +50,7 @@ mod tests {
             ("a|b|c", "a|b|c"),
             ("a|a|a|a|a|a|a|a|a|a", "a ×10"),
             ("a|b|b|c|c|c|d", "a|b ×2|c ×3|d"),
-            // A group that the end of the log cut in two at its beginning.
+            // A group whose first occurrence is cut off by the start of the excerpt.
             ("b|c|a|b|c|a|b|c", "b|c|a|b|c|(these 3 lines ×2)"),
             ("x|a|b|a|b|y|y", "x|a|b|(these 2 lines ×2)|y ×2"),
             ("a|||b", "a||b"),

@@ -1,4 +1,4 @@
-//! Who speaks to the visitor: knows the facts, what may be told, and how things are called.
+//! The context of one error page: the facts that this visitor may see, and the names of things in sentences.
 
 use super::{ErrorPage, OtherPreview, PreviewFacts, phrases, sanitized_status::SanitizedStatus};
 use crate::core::Preview;
@@ -14,7 +14,7 @@ pub struct PageContext {
     pub preview: Preview,
     pub now_ms: u64,
     pub trusted: bool,
-    pub inside: SanitizedStatus,
+    pub status: SanitizedStatus,
     name: String,
 }
 
@@ -24,7 +24,7 @@ impl PageContext {
             preview: facts.preview,
             now_ms: facts.now_ms,
             trusted: facts.trusted,
-            inside: facts.status.map(|status| SanitizedStatus::of(status, facts.trusted)).unwrap_or_default(),
+            status: facts.status.map(|status| SanitizedStatus::of(status, facts.trusted)).unwrap_or_default(),
             name: one_line(facts.name, NAME_MAX_CHARS),
         }
     }
@@ -33,13 +33,13 @@ impl PageContext {
         self.preview.port
     }
 
-    /// The number of the port, and whose it is where the visitor may know that: `3000 of shop`.
+    /// The port, and its sandbox where the visitor may know that: `3000 of shop`.
     pub fn named_port(&self) -> String {
         let port = self.port();
         if self.trusted { format!("{port} of {}", self.name) } else { port.to_string() }
     }
 
-    /// The sandbox amid a sentence.
+    /// The sandbox within a sentence.
     pub fn the_sandbox(&self) -> String {
         if self.trusted { self.name.clone() } else { "this sandbox".to_owned() }
     }
@@ -61,7 +61,7 @@ impl PageContext {
         if self.trusted { format!("Service {name} of {}", self.name) } else { "The app".to_owned() }
     }
 
-    /// The end of an explanation: what a visitor who is not trusted can do is the same everywhere.
+    /// Adds advice. Visitors that are not trusted all get the same.
     pub fn advised(&self, explanation: ErrorPage, advice: &[String]) -> ErrorPage {
         if self.trusted {
             return ErrorPage { advice: advice.to_vec(), ..explanation };
@@ -72,26 +72,26 @@ impl PageContext {
         ErrorPage { advice, ..explanation }
     }
 
-    /// The service that should answer on the port: the one that says so, or the only one.
+    /// The service that should listen on the port: the one that declares it, or the only one.
     pub fn responsible(&self) -> Option<&ServiceView> {
-        let services = &self.inside.services;
+        let services = &self.status.services;
         let named = services.iter().find(|service| service.port == Some(self.port()));
         let ready = |service: &ServiceView| matches!(service.state, ServiceState::Ready { .. });
         named.or(match services.as_slice() {
             [only] if only.port.is_none() || !ready(only) => Some(only),
-            _ => None,
+            [] | [_, ..] => None,
         })
     }
 
-    /// Who listens on the port itself.
+    /// The listeners on the port itself.
     pub fn listeners(&self) -> impl Iterator<Item = &ListeningPort> {
-        self.inside.ports.iter().filter(|listening| listening.port == self.port())
+        self.status.ports.iter().filter(|listening| listening.port == self.port())
     }
 
-    /// Where else an app can be seen.
+    /// The other ports of the sandbox that can be opened.
     pub fn links(&self) -> Vec<OtherPreview> {
         let mut links: Vec<OtherPreview> = Vec::new();
-        for listening in self.inside.ports.iter().filter(|listening| is_reachable_from_preview(listening)) {
+        for listening in self.status.ports.iter().filter(|listening| is_reachable_from_preview(listening)) {
             let port = listening.port;
             let seen = port == self.port() || links.iter().any(|link| link.preview.port == port);
             if seen || links.len() == LINKS_MAX {
@@ -107,10 +107,10 @@ impl PageContext {
     }
 }
 
-/// Whether a connection to localhost gets there.
+/// Whether a connection to localhost reaches this listener.
 pub fn is_reachable_from_preview(listening: &ListeningPort) -> bool {
     let address: Result<IpAddr, _> = listening.address.parse();
-    // 127.0.0.2 and its like are loopback, and not where previews knock.
+    // 127.0.0.2 and the like are loopback, too, but previews do not dial them.
     address.is_ok_and(|address| match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_unspecified() || v4 == std::net::Ipv4Addr::LOCALHOST,
         IpAddr::V6(v6) => v6.is_unspecified() || v6 == std::net::Ipv6Addr::LOCALHOST,

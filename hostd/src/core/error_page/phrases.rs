@@ -1,4 +1,4 @@
-//! Small words for people.
+//! Phrases of error pages: durations, counts, names and exits.
 
 use protocol::{Exit, Process, ServiceName, sanitize::one_line};
 
@@ -44,7 +44,7 @@ pub fn names(names: &[ServiceName]) -> String {
     }
 }
 
-/// How a process ended, behind its name.
+/// How a process ended, as the rest of a sentence behind its name.
 pub fn ended(exit: &Exit) -> String {
     match exit {
         Exit::Exited { code } => format!("exited with code {code}"),
@@ -53,7 +53,7 @@ pub fn ended(exit: &Exit) -> String {
         Exit::TimedOut => "took too long and was ended".to_owned(),
         Exit::Cancelled => "was ended".to_owned(),
         Exit::SpawnFailed { .. } => "could not be started".to_owned(),
-        Exit::Lost => "is gone, and nobody saw it end".to_owned(),
+        Exit::Lost => "ended without a recorded exit status".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The sandbox runs, and nothing listens on the port.
+//! Error pages for a sandbox that runs while nothing listens on the port.
 
 use super::{
     ErrorPage,
@@ -8,23 +8,23 @@ use super::{
 };
 use protocol::{ListeningPort, api::ApiErrorCode};
 
-/// When a program may ask again, where nobody knows when somebody will listen.
+/// When a program may retry, where it is not known when the port will open.
 const CLOSED_RETRY_S: u64 = 5;
 
 pub fn closed(context: &PageContext) -> ErrorPage {
     let explanation = match context.listeners().next() {
         Some(_) if context.listeners().any(is_reachable_from_preview) => just_now(context),
         Some(listening) => out_of_reach(context, listening),
-        None => nobody(context),
+        None => nothing_listens(context),
     };
-    let listening = context.inside.ports.clone();
+    let listening = context.status.ports.clone();
     ErrorPage { links: context.links(), listening, ..explanation }
 }
 
-fn nobody(context: &PageContext) -> ErrorPage {
+fn nothing_listens(context: &PageContext) -> ErrorPage {
     match context.responsible() {
         Some(view) if service::outlook(context, view) != Health::Well => service::unwell(context, view),
-        _ if context.inside.manifest_error.is_some() => manifest(context),
+        _ if context.status.manifest_error.is_some() => manifest(context),
         Some(view) if view.port == Some(context.port()) => service::deaf(context, view),
         _ if !context.links().is_empty() => elsewhere(context),
         Some(view) => service::deaf(context, view),
@@ -32,7 +32,7 @@ fn nobody(context: &PageContext) -> ErrorPage {
     }
 }
 
-/// It began between the refusal and the look.
+/// The port was opened between the failed dial and the status.
 fn just_now(context: &PageContext) -> ErrorPage {
     let title = format!("Port {} has just opened", context.named_port());
     ErrorPage::new(ApiErrorCode::Waking, title, "The page opens in a moment.").page_waits(1)
@@ -51,7 +51,7 @@ fn out_of_reach(context: &PageContext, listening: &ListeningPort) -> ErrorPage {
 }
 
 fn manifest(context: &PageContext) -> ErrorPage {
-    let error = context.inside.manifest_error.as_deref().unwrap_or_default();
+    let error = context.status.manifest_error.as_deref().unwrap_or_default();
     let reason = if error.is_empty() { String::new() } else { format!(": {error}") };
     let text = format!("Its sandbox.yaml was refused, so its services are not started{reason}.");
     let advice = ["Correct sandbox.yaml; it is read again as soon as it is saved.".to_owned()];
@@ -59,7 +59,7 @@ fn manifest(context: &PageContext) -> ErrorPage {
 }
 
 fn elsewhere(context: &PageContext) -> ErrorPage {
-    let ports = &context.inside.ports;
+    let ports = &context.status.ports;
     let (port, target) = (context.port(), context.target());
     let text = match context.links().as_slice() {
         [one] => {
@@ -76,8 +76,8 @@ fn elsewhere(context: &PageContext) -> ErrorPage {
 
 fn nothing(context: &PageContext) -> ErrorPage {
     let (port, target) = (context.port(), context.target());
-    let killed = match context.inside.memory_limit_bytes {
-        Some(bytes) if context.inside.oom_kills > 0 => {
+    let killed = match context.status.memory_limit_bytes {
+        Some(bytes) if context.status.oom_kills > 0 => {
             format!(
                 " The kernel has killed something in it for memory: it may use {}.",
                 phrases::megabytes(bytes)

@@ -1,4 +1,4 @@
-//! What a page that waits is told, again and again, until there is nothing to wait for.
+//! The progress that a waiting page shows, until there is nothing to wait for.
 
 use super::{
     PreviewFacts,
@@ -15,27 +15,27 @@ use protocol::{
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitProgress {
-    /// This runs. The word is for programs, the text for people.
+    /// The step that runs. The word is for programs, the text for users.
     Step { word: &'static str, text: String },
-    /// The app can be asked.
+    /// The app can be requested.
     Ready,
-    /// It was put to sleep, so nothing will come.
+    /// The sandbox was put to sleep: the app will not come.
     Asleep,
-    /// It will not come without somebody; the explanation says why.
+    /// The app will not come without a change; the error page says why.
     Failed,
 }
 
 /// How long a page waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitMode {
-    /// Until something goes wrong: a page that has not said yet what.
+    /// Until something goes wrong: for a page that has not said yet what.
     UntilProblem,
-    /// As long as the sandbox is up: a page that has said what is wrong.
+    /// As long as the sandbox is up: for a page that has said what is wrong.
     WhileUp,
 }
 
-/// The reason is not looked at: a page that waits has none.
-pub fn progress(facts: &PreviewFacts<'_>, patience: WaitMode) -> WaitProgress {
+/// Does not use `facts.reason`: a page that waits has none.
+pub fn progress(facts: &PreviewFacts<'_>, mode: WaitMode) -> WaitProgress {
     let state = facts.state;
     if state.goal == Goal::Destroyed || state.status == SandboxStatus::Destroyed {
         return WaitProgress::Failed;
@@ -48,11 +48,11 @@ pub fn progress(facts: &PreviewFacts<'_>, patience: WaitMode) -> WaitProgress {
         (SandboxStatus::Paused | SandboxStatus::Stopped, _) => WaitProgress::Asleep,
         (SandboxStatus::Creating, _) => doing(Phase::Provisioning),
         (SandboxStatus::Running, None) => step("sandbox", "waiting for the sandbox to answer"),
-        (SandboxStatus::Running, Some(_)) => inside(&PageContext::new(facts), patience),
+        (SandboxStatus::Running, Some(_)) => of_services(&PageContext::new(facts), mode),
     }
 }
 
-/// What the driver says is for the owner: it names images and addresses.
+/// Only for trusted visitors: the driver names images and addresses.
 fn busy(facts: &PreviewFacts<'_>) -> Option<WaitProgress> {
     let text = facts.progress.filter(|_| facts.trusted)?;
     Some(step("provisioning", text_line(text)))
@@ -70,16 +70,16 @@ fn doing(phase: Phase) -> WaitProgress {
     }
 }
 
-fn inside(context: &PageContext, patience: WaitMode) -> WaitProgress {
+fn of_services(context: &PageContext, mode: WaitMode) -> WaitProgress {
     if context.listeners().any(is_reachable_from_preview) {
         return WaitProgress::Ready;
     }
     let port = context.port();
-    let somebody_comes = context.inside.services.iter().any(|view| outlook(context, view) == Health::Coming);
+    let any_coming = context.status.services.iter().any(|view| outlook(context, view) == Health::Coming);
     match context.responsible() {
         Some(view) if outlook(context, view) == Health::Coming => step("service", coming(context, view)),
-        None if somebody_comes => step("port", format!("waiting for something to listen on {port}")),
-        Some(_) | None if patience == WaitMode::UntilProblem => WaitProgress::Failed,
+        None if any_coming => step("port", format!("waiting for something to listen on {port}")),
+        Some(_) | None if mode == WaitMode::UntilProblem => WaitProgress::Failed,
         Some(view) => step("service", down(context, view)),
         None => step("port", format!("waiting for something to listen on {port}")),
     }
@@ -92,12 +92,19 @@ fn coming(context: &PageContext, view: &ServiceView) -> String {
             let states: Vec<String> = on.iter().take(4).map(|name| needed(context, name)).collect();
             format!("{name} waits for {}", states.join(", "))
         }
-        _ => format!("waiting for {name} to listen on {port}"),
+        ServiceState::Waiting { .. }
+        | ServiceState::Starting
+        | ServiceState::Ready { .. }
+        | ServiceState::Unhealthy { .. }
+        | ServiceState::Backoff { .. }
+        | ServiceState::Stopping
+        | ServiceState::Stopped
+        | ServiceState::FailedDependency { .. } => format!("waiting for {name} to listen on {port}"),
     }
 }
 
 fn needed(context: &PageContext, name: &protocol::ServiceName) -> String {
-    let view = context.inside.services.iter().find(|view| view.name == *name);
+    let view = context.status.services.iter().find(|view| view.name == *name);
     let state = match view.map(|view| &view.state) {
         Some(ServiceState::Starting) => "starting",
         Some(ServiceState::Waiting { .. }) => "waiting",

@@ -1,4 +1,4 @@
-//! The sandbox is not there, not up, or failed.
+//! Error pages for a sandbox that is gone, not up, or failed.
 
 use super::{
     ErrorPage, LogExcerpt, State,
@@ -7,7 +7,7 @@ use super::{
 };
 use protocol::api::{ApiErrorCode, Phase, PostMortem, Problem, ProblemCode};
 
-/// When a program may ask again for what is on its way.
+/// When a program may retry while the sandbox is waking, and while the host is busy.
 const WAKING_RETRY_S: u64 = 1;
 const BUSY_RETRY_S: u64 = 5;
 
@@ -26,7 +26,7 @@ pub fn destroying(context: &PageContext) -> ErrorPage {
 pub fn failed(context: &PageContext, problem: Option<&Problem>, death: Option<&PostMortem>) -> ErrorPage {
     let title = format!("{} has failed", context.sandbox());
     let Some(problem) = problem else {
-        return ErrorPage::new(ApiErrorCode::SandboxFailed, title, "Nobody saw why.");
+        return ErrorPage::new(ApiErrorCode::SandboxFailed, title, "The reason was not recorded.");
     };
     // An older death does not explain what went wrong since.
     let death = death.filter(|_| matches!(problem.code, ProblemCode::Died | ProblemCode::Oom));
@@ -65,19 +65,20 @@ fn remedy(code: ProblemCode) -> Option<&'static str> {
     }
 }
 
-/// It could not be woken, and it is not its own fault.
+/// The sandbox could not be woken, for a reason outside of it.
 pub fn not_woken(context: &PageContext, code: ApiErrorCode, message: &str) -> ErrorPage {
-    let title = match code {
-        ApiErrorCode::ShuttingDown => {
-            let text = "It takes a moment; sandboxes keep running meanwhile.";
-            return ErrorPage::new(code, "Slipway is restarting", text).page_waits(WAKING_RETRY_S);
-        }
-        ApiErrorCode::NoCapacity => format!("This host has no room left for {}", context.the_sandbox()),
-        ApiErrorCode::DiskFull => {
-            format!("The disk of this host has no room left for {}", context.the_sandbox())
-        }
-        ApiErrorCode::TooMany => format!("This host is too busy to wake {}", context.the_sandbox()),
-        _ => format!("{} could not be woken", context.sandbox()),
+    if code == ApiErrorCode::ShuttingDown {
+        let text = "It takes a moment; sandboxes keep running meanwhile.";
+        return ErrorPage::new(code, "Slipway is restarting", text).page_waits(WAKING_RETRY_S);
+    }
+    let title = if code == ApiErrorCode::NoCapacity {
+        format!("This host has no room left for {}", context.the_sandbox())
+    } else if code == ApiErrorCode::DiskFull {
+        format!("The disk of this host has no room left for {}", context.the_sandbox())
+    } else if code == ApiErrorCode::TooMany {
+        format!("This host is too busy to wake {}", context.the_sandbox())
+    } else {
+        format!("{} could not be woken", context.sandbox())
     };
     let text = if context.trusted { sentence(&text_line(message)) } else { "It is asleep.".to_owned() };
     let explanation = ErrorPage::new(code, title, text);
@@ -107,7 +108,7 @@ pub fn on_its_way(context: &PageContext, state: &State) -> ErrorPage {
     ErrorPage { problem: before.filter(|_| context.trusted), ..explanation }
 }
 
-/// PID 1 does not say what goes on inside.
+/// PID 1 does not report its status.
 pub fn silent(context: &PageContext) -> ErrorPage {
     let title = format!("{} does not answer", context.sandbox());
     let text = format!("Nothing listens on port {}, and its PID 1 did not say why in time.", context.port());
@@ -120,7 +121,7 @@ pub fn silent(context: &PageContext) -> ErrorPage {
     context.advised(ErrorPage { retry_after_s: Some(BUSY_RETRY_S), ..explanation }, &advice)
 }
 
-/// A message, which begins small and has no full stop, as a sentence.
+/// Turns a message, which is lowercase without a full stop, into a sentence.
 pub fn sentence(message: &str) -> String {
     let mut letters = message.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);

@@ -1,4 +1,5 @@
-//! What PID 1 told, made fit to be shown: bounded, tamed, and without what this visitor must not see.
+//! Sanitizes the status of PID 1 for error pages: bounded, without control sequences, and without what this
+//! visitor must not see.
 
 use protocol::{
     Exit, HOSTD_PORT_IN_SANDBOX, ListeningPort, Process, ServiceState, ServiceView, Status,
@@ -8,7 +9,7 @@ use protocol::{
 
 pub const LINES_MAX: usize = 20;
 const LINE_MAX_CHARS: usize = 400;
-/// Far more than a line of a log that runtimed tells; what is beyond is not looked at.
+/// Far more than a log line that runtimed reports; the rest is not read.
 const LINE_READ_MAX_BYTES: usize = 8 << 10;
 pub const TEXT_MAX_CHARS: usize = 300;
 const LISTENING_MAX: usize = 32;
@@ -17,7 +18,7 @@ const SERVICES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct SanitizedStatus {
     pub services: Vec<ServiceView>,
-    /// By port, without hostd's own.
+    /// Ordered by port, without hostd's own.
     pub ports: Vec<ListeningPort>,
     pub manifest_error: Option<String>,
     pub memory_limit_bytes: Option<u64>,
@@ -30,29 +31,29 @@ impl SanitizedStatus {
         let mut ports: Vec<ListeningPort> =
             theirs.take(LISTENING_MAX).map(|port| listening(port, trusted)).collect();
         ports.sort_by_key(|listening| listening.port);
-        let told = |text: &String| if trusted { text_line(text) } else { String::new() };
+        let visible = |text: &String| if trusted { text_line(text) } else { String::new() };
         Self {
             services: status.services.iter().take(SERVICES_MAX).map(|view| service(view, trusted)).collect(),
             ports,
-            manifest_error: status.manifest_error.as_ref().map(told),
+            manifest_error: status.manifest_error.as_ref().map(visible),
             memory_limit_bytes: status.cgroup.memory_limit_bytes,
             oom_kills: status.cgroup.oom_kills.unwrap_or(0),
         }
     }
 }
 
-/// Text of strangers as one line.
+/// Untrusted text as one line.
 pub fn text_line(text: &str) -> String {
     one_line(cut(text), TEXT_MAX_CHARS)
 }
 
-/// The last lines of a log, as a terminal would leave them.
+/// The last lines of a log, as a terminal would show them.
 pub fn log(lines: &[String]) -> Vec<String> {
     let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
     last.iter().map(|line| log_line(line)).collect()
 }
 
-/// What was written over on the line is not shown, except where nothing follows.
+/// Shows the last part of a line that was overwritten with carriage returns, unless that is empty.
 fn log_line(line: &str) -> String {
     let tame = LineSanitizer::default().push(cut(line));
     let shown = tame.lines().rfind(|part| !part.trim().is_empty()).unwrap_or_default().trim_end();
@@ -76,10 +77,10 @@ fn listening(port: &ListeningPort, trusted: bool) -> ListeningPort {
 }
 
 fn service(view: &ServiceView, trusted: bool) -> ServiceView {
-    let told = |text: &str| if trusted { text_line(text) } else { String::new() };
+    let visible = |text: &str| if trusted { text_line(text) } else { String::new() };
     let state = match &view.state {
         ServiceState::Unhealthy { since_ms, reason } => {
-            ServiceState::Unhealthy { since_ms: *since_ms, reason: told(reason) }
+            ServiceState::Unhealthy { since_ms: *since_ms, reason: visible(reason) }
         }
         ServiceState::Waiting { on } => {
             ServiceState::Waiting { on: on.iter().take(SERVICES_MAX).cloned().collect() }
@@ -91,22 +92,22 @@ fn service(view: &ServiceView, trusted: bool) -> ServiceView {
         | ServiceState::Stopped
         | ServiceState::FailedDependency { .. } => view.state.clone(),
     };
-    let last_exit = view.last_exit.clone().map(|exit| match exit {
-        Exit::SpawnFailed { message } => Exit::SpawnFailed { message: told(&message) },
-        other => other,
-    });
+    let mut last_exit = view.last_exit.clone();
+    if let Some(Exit::SpawnFailed { message }) = &mut last_exit {
+        *message = visible(message);
+    }
     let last_lines = if trusted { log(&view.last_lines) } else { Vec::new() };
     let pid = view.pid.filter(|_| trusted);
-    ServiceView { command: told(&view.command), state, pid, last_exit, last_lines, ..view.clone() }
+    ServiceView { command: visible(&view.command), state, pid, last_exit, last_lines, ..view.clone() }
 }
 
-/// To a visitor who is not trusted the reason alone speaks, in a word.
-pub fn post_mortem(told: &PostMortem, trusted: bool) -> PostMortem {
+/// A visitor that is not trusted gets the cause alone.
+pub fn post_mortem(post_mortem: &PostMortem, trusted: bool) -> PostMortem {
     if trusted {
-        let (message, last_lines) = (text_line(&told.message), log(&told.last_lines));
-        return PostMortem { message, last_lines, ..told.clone() };
+        let (message, last_lines) = (text_line(&post_mortem.message), log(&post_mortem.last_lines));
+        return PostMortem { message, last_lines, ..post_mortem.clone() };
     }
-    let message = match told.cause {
+    let message = match post_mortem.cause {
         DeathCause::ShutDown => "it was shut down",
         DeathCause::Oom => "it ran out of memory",
         DeathCause::Killed => "it was killed",
@@ -116,8 +117,8 @@ pub fn post_mortem(told: &PostMortem, trusted: bool) -> PostMortem {
         DeathCause::Unknown => "it ended",
     };
     PostMortem {
-        at: told.at.clone(),
-        cause: told.cause,
+        at: post_mortem.at.clone(),
+        cause: post_mortem.cause,
         message: message.to_owned(),
         exit_code: None,
         signal: None,
@@ -130,7 +131,7 @@ pub fn post_mortem(told: &PostMortem, trusted: bool) -> PostMortem {
     }
 }
 
-/// To a visitor who is not trusted the code alone speaks.
+/// A visitor that is not trusted gets the code alone.
 pub fn problem(problem: &Problem, trusted: bool) -> Problem {
     if trusted {
         let Problem { code, message, output } = problem;

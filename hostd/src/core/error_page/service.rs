@@ -1,4 +1,4 @@
-//! The service that should answer on the port is not well.
+//! Error pages for a service that should listen on the port and is not healthy.
 
 use super::{
     ErrorPage, LogExcerpt,
@@ -12,15 +12,15 @@ use protocol::{Exit, ServiceName, ServiceState, ServiceView, api::ApiErrorCode};
 
 const STARTING_RETRY_S: u64 = 1;
 const RETRY_MAX_S: u64 = 60;
-/// A service without a check is ready as soon as it runs: so long it may take until it listens.
+/// A service without a check is ready as soon as it runs; it may take this long until it listens.
 const LISTENS_WITHIN_MS: u64 = 30_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     Well,
-    /// It is on its way up.
+    /// The service is starting.
     Coming,
-    /// It will not come without a change, or not soon.
+    /// The service will not come up without a change, or not soon.
     Down,
 }
 
@@ -36,13 +36,20 @@ pub fn health(view: &ServiceView) -> Health {
     }
 }
 
-/// The same for the one that should answer on a port where nobody does: who waits for what is down is down
-/// too, and who has just begun to run may be about to listen.
+/// The health of the service of a port where nothing listens: one that waits for a service that is down
+/// counts as down, and one that has just become ready may be about to listen.
 pub fn outlook(context: &PageContext, view: &ServiceView) -> Health {
     match &view.state {
         ServiceState::Waiting { on } if failing(context, on).is_some() => Health::Down,
         ServiceState::Ready { since_ms } if listens_soon(context, view, *since_ms) => Health::Coming,
-        _ => health(view),
+        ServiceState::Waiting { .. }
+        | ServiceState::Ready { .. }
+        | ServiceState::Starting
+        | ServiceState::Unhealthy { .. }
+        | ServiceState::Backoff { .. }
+        | ServiceState::Stopping
+        | ServiceState::Stopped
+        | ServiceState::FailedDependency { .. } => health(view),
     }
 }
 
@@ -52,7 +59,7 @@ fn listens_soon(context: &PageContext, view: &ServiceView, since_ms: u64) -> boo
 }
 
 fn failing<'a>(context: &'a PageContext, on: &[ServiceName]) -> Option<&'a ServiceView> {
-    let mut needed = context.inside.services.iter().filter(|service| on.contains(&service.name));
+    let mut needed = context.status.services.iter().filter(|service| on.contains(&service.name));
     needed.find(|service| health(service) == Health::Down)
 }
 
@@ -64,7 +71,7 @@ pub fn unwell(context: &PageContext, view: &ServiceView) -> ErrorPage {
         ServiceState::Backoff { next_try_ms, failures } => backoff(context, view, *next_try_ms, *failures),
         ServiceState::Stopping => {
             let title = format!("{} is being stopped", context.service(&view.name));
-            context.advised(closed_port(title, "Somebody asked for that."), &start(context, &view.name))
+            context.advised(closed_port(title, "A stop was requested."), &start(context, &view.name))
         }
         ServiceState::Stopped => stopped(context, view),
         ServiceState::FailedDependency { on } => return without(context, view, on),
@@ -72,7 +79,7 @@ pub fn unwell(context: &PageContext, view: &ServiceView) -> ErrorPage {
     finish(context, view, explanation)
 }
 
-/// It counts as ready, and does not listen.
+/// The service counts as ready, and does not listen.
 pub fn deaf(context: &PageContext, view: &ServiceView) -> ErrorPage {
     let port = context.port();
     let title = format!("Nothing listens on port {}", context.named_port());
@@ -92,7 +99,7 @@ fn starting(context: &PageContext, view: &ServiceView) -> ErrorPage {
     context.advised(explanation, &log(context, &view.name))
 }
 
-/// What it waits for says why.
+/// The service that is waited for gives the reason.
 fn waiting(context: &PageContext, view: &ServiceView, on: &[ServiceName]) -> ErrorPage {
     if let Some(needed) = failing(context, on) {
         let reason = unwell(context, needed);
@@ -150,7 +157,7 @@ fn backoff(context: &PageContext, view: &ServiceView, next_try_ms: u64, failures
 }
 
 fn too_large(context: &PageContext) -> String {
-    match context.inside.memory_limit_bytes {
+    match context.status.memory_limit_bytes {
         Some(bytes) => {
             format!("All of the sandbox may use {}, and it wanted more.", phrases::megabytes(bytes))
         }
@@ -174,7 +181,7 @@ fn without(context: &PageContext, view: &ServiceView, on: &ServiceName) -> Error
         return context.advised(closed_port("The app cannot start", text), &[]);
     }
     let title = format!("{} cannot start without {on}", context.service(&view.name));
-    let needed = context.inside.services.iter().find(|service| service.name == *on);
+    let needed = context.status.services.iter().find(|service| service.name == *on);
     let explanation = closed_port(title, format!("It needs {on}, which is stopped."));
     let explanation = context.advised(explanation, &start(context, on));
     finish(context, needed.unwrap_or(view), explanation)
@@ -188,12 +195,12 @@ fn log(context: &PageContext, name: &ServiceName) -> Vec<String> {
     vec![format!("The whole log: `slipway logs {} {name}`", context.target())]
 }
 
-/// What the service printed, and what is wrong beside it.
+/// Adds the last lines of the service, and an error of the manifest if there is one.
 fn finish(context: &PageContext, view: &ServiceView, mut explanation: ErrorPage) -> ErrorPage {
     if !context.trusted {
         return explanation;
     }
-    if let Some(error) = &context.inside.manifest_error {
+    if let Some(error) = &context.status.manifest_error {
         explanation.advice.push(format!("sandbox.yaml was refused as it is now: {error}"));
     }
     let lines = LogExcerpt::of(format!("The last lines of {}", view.name), &view.last_lines);

@@ -5,59 +5,59 @@ use super::{
 use protocol::{HOSTD_PORT_IN_SANDBOX, ServiceState, api::Phase};
 use std::fmt::Write;
 
-/// An explanation as a person would read it, with what programs get in its first line.
-fn told(case: &Case, trusted: bool) -> String {
+/// An error page as text, with the fields for programs in its first line.
+fn as_text(case: &Case, trusted: bool) -> String {
     let facts = case.facts(trusted);
-    let said = explain(&facts);
-    let code = serde_json::to_value(said.code).expect("a word");
-    let mut text = format!("== {}: {} {}", case.about, said.status, code.as_str().expect("a word"));
-    if let Some(seconds) = said.retry_after_s {
+    let page = explain(&facts);
+    let code = serde_json::to_value(page.code).expect("a word");
+    let mut text = format!("== {}: {} {}", case.about, page.status, code.as_str().expect("a word"));
+    if let Some(seconds) = page.retry_after_s {
         let _ = write!(text, ", again after {seconds} s");
     }
-    let _ = write!(text, "\n{}\n{}\n", said.title, said.text);
-    for link in &said.links {
+    let _ = write!(text, "\n{}\n{}\n", page.title, page.text);
+    for link in &page.links {
         let _ = writeln!(text, "  [{} -> {}]", link.text, link.preview.port);
     }
-    if let Some(lines) = &said.lines {
+    if let Some(lines) = &page.lines {
         let _ = writeln!(text, "  {}:", lines.of);
         lines.lines.iter().for_each(|line| text.push_str(&format!("  | {line}\n")));
     }
-    for advice in &said.advice {
+    for advice in &page.advice {
         let _ = writeln!(text, "  - {advice}");
     }
-    if said.page_waits {
-        let _ = writeln!(text, "  ... {}", said.step.as_deref().unwrap_or("waiting"));
+    if page.page_waits {
+        let _ = writeln!(text, "  ... {}", page.step.as_deref().unwrap_or("waiting"));
     }
     let _ = writeln!(text, "  until trouble: {:?}", progress(&facts, WaitMode::UntilProblem));
     text
 }
 
-fn all_told(trusted: bool) -> String {
-    cases::all().iter().map(|case| told(case, trusted) + "\n").collect()
+fn all_as_text(trusted: bool) -> String {
+    cases::all().iter().map(|case| as_text(case, trusted) + "\n").collect()
 }
 
 #[test]
 fn every_case_tells_its_owner_what_to_do() {
-    insta::assert_snapshot!("trusted", all_told(true));
+    insta::assert_snapshot!("trusted", all_as_text(true));
 }
 
 #[test]
 fn every_case_tells_the_world_the_reason_only() {
-    let told = all_told(false);
-    insta::assert_snapshot!("untrusted", &told);
-    assert!(!told.contains(SECRET));
-    let words = told.split(|c: char| !c.is_alphanumeric());
+    let text = all_as_text(false);
+    insta::assert_snapshot!("untrusted", &text);
+    assert!(!text.contains(SECRET));
+    let words = text.split(|c: char| !c.is_alphanumeric());
     let named: Vec<&str> =
         words.filter(|word| ["shop", "web", "db", "worker", "node"].contains(word)).collect();
     assert!(named.is_empty(), "{named:?}");
 }
 
-/// A person with several previews open knows which one it is.
+/// A user with several previews open sees which one it is.
 #[test]
 fn every_heading_names_the_sandbox_to_its_owner() {
     for case in cases::all() {
         let title = explain(&case.facts(true)).title;
-        // Of hostd itself, whatever the sandbox.
+        // This page is about hostd itself.
         let of_hostd = title == "Slipway is restarting";
         assert!(title.split(' ').any(|word| word == "shop") || of_hostd, "{}: {title}", case.about);
     }
@@ -66,13 +66,13 @@ fn every_heading_names_the_sandbox_to_its_owner() {
 #[test]
 fn what_programs_get_is_kept_from_the_world_too() {
     for case in cases::all() {
-        let said = explain(&case.facts(false));
-        assert!(!format!("{said:?}").contains(SECRET), "{}: {said:?}", case.about);
-        assert_eq!((said.service, said.problem, said.lines), (None, None, None), "{}", case.about);
+        let page = explain(&case.facts(false));
+        assert!(!format!("{page:?}").contains(SECRET), "{}: {page:?}", case.about);
+        assert_eq!((page.service, page.problem, page.lines), (None, None, None), "{}", case.about);
     }
 }
 
-/// A page that waits reloads when the stream says `ready`: one that would be shown again must not wait.
+/// A waiting page reloads at `ready`: a page that would be shown again must not wait.
 #[test]
 fn an_app_that_listens_and_does_not_answer_is_not_waited_for() {
     for reason in [NoResponse::TimedOut { after_ms: 1 }, NoResponse::Closed, NoResponse::NotHttp] {
@@ -82,35 +82,35 @@ fn an_app_that_listens_and_does_not_answer_is_not_waited_for() {
     }
 }
 
-/// A page that waits and is told at once that it should not would load itself again and again.
+/// A waiting page that is told at once to stop would reload for ever.
 #[test]
 fn what_is_said_to_come_is_waited_for() {
     for (case, trusted) in cases::all().iter().flat_map(|case| [(case, true), (case, false)]) {
-        let (facts, said) = (case.facts(trusted), explain(&case.facts(trusted)));
-        let told = |patience| progress(&facts, patience);
-        let warms = said.code == ApiErrorCode::Waking;
-        assert!(!warms || told(WaitMode::UntilProblem) != WaitProgress::Failed, "{} {trusted}", case.about);
+        let (facts, page) = (case.facts(trusted), explain(&case.facts(trusted)));
+        let shown = |mode| progress(&facts, mode);
+        let only_waits = page.code == ApiErrorCode::Waking;
         assert!(
-            !said.page_waits || told(WaitMode::WhileUp) != WaitProgress::Failed,
+            !only_waits || shown(WaitMode::UntilProblem) != WaitProgress::Failed,
             "{} {trusted}",
             case.about
         );
-        let opens = told(WaitMode::WhileUp) == WaitProgress::Ready;
-        assert!(!said.page_waits || warms || !opens, "{} {trusted}", case.about);
+        assert!(
+            !page.page_waits || shown(WaitMode::WhileUp) != WaitProgress::Failed,
+            "{} {trusted}",
+            case.about
+        );
+        let opens = shown(WaitMode::WhileUp) == WaitProgress::Ready;
+        assert!(!page.page_waits || only_waits || !opens, "{} {trusted}", case.about);
     }
 }
 
 #[test]
 fn what_comes_soon_may_be_asked_for_again_and_what_is_gone_may_not() {
     for case in cases::all() {
-        let said = explain(&case.facts(true));
-        assert!(!said.page_waits || said.retry_after_s.is_some(), "{}", case.about);
-        assert!(said.code != ApiErrorCode::Gone || said.retry_after_s.is_none(), "{}", case.about);
-        assert!(
-            said.listening.iter().all(|listening| listening.port != HOSTD_PORT_IN_SANDBOX),
-            "{}",
-            case.about
-        );
+        let page = explain(&case.facts(true));
+        assert!(!page.page_waits || page.retry_after_s.is_some(), "{}", case.about);
+        assert!(page.code != ApiErrorCode::Gone || page.retry_after_s.is_none(), "{}", case.about);
+        assert!(page.listening.iter().all(|listening| listening.port != HOSTD_PORT_IN_SANDBOX), "{}", case.about);
     }
 }
 
@@ -121,8 +121,8 @@ fn commands_name_the_sandbox_in_a_way_that_a_shell_takes_as_one_word() {
     for (name, expected) in
         [("shop", "shop"), ("$(reboot)", id), ("a b", id), ("-rf", id), ("a`b", id), ("büro", id), ("", id)]
     {
-        let said = explain(&PreviewFacts { name, ..case.facts(true) });
-        let last = said.advice.last().expect("advice");
+        let page = explain(&PreviewFacts { name, ..case.facts(true) });
+        let last = page.advice.last().expect("advice");
         assert_eq!(last, &format!("See what runs: `slipway services {expected}`"), "{name}");
     }
 }
@@ -131,7 +131,7 @@ fn commands_name_the_sandbox_in_a_way_that_a_shell_takes_as_one_word() {
 fn long_and_steering_text_of_a_sandbox_is_cut_and_tamed() {
     let line = format!("\u{1b}]0;title\u{7}{}", "é".repeat(10_000));
     let mut view = service("web", Some(3000), ServiceState::Starting);
-    // No two alike, which would be counted instead.
+    // All lines differ, or they would be collapsed.
     view.last_lines = (0..100).map(|n| line.replacen('é', &format!("é{n}"), 1)).collect();
     let status = Status { services: vec![view], ..status() };
     let case = Case { status: Some(status), reason: NoResponse::PortClosed, ..at_work("") };
@@ -147,9 +147,9 @@ fn lines_that_repeat_are_counted_for_people_and_told_to_programs_as_they_are() {
     view.last_lines = vec!["Error: no such module".to_owned(); 10];
     let status = Status { services: vec![view], ..status() };
     let case = Case { status: Some(status), reason: NoResponse::PortClosed, ..at_work("") };
-    let said = explain(&case.facts(true));
-    assert_eq!(said.lines.expect("lines").lines, ["Error: no such module ×10"]);
-    assert_eq!(said.service.expect("the service").last_lines.len(), 10);
+    let page = explain(&case.facts(true));
+    assert_eq!(page.lines.expect("lines").lines, ["Error: no such module ×10"]);
+    assert_eq!(page.service.expect("the service").last_lines.len(), 10);
 }
 
 #[test]

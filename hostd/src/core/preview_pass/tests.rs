@@ -77,7 +77,7 @@ fn what_is_no_pass_is_refused() {
 
 #[test]
 fn a_key_for_badges_does_not_sign_signer() {
-    // What a badge would sign with the same key, if its body were chosen by somebody.
+    // The signature of a badge with the same key, if its body could be chosen.
     let as_badge = |body: &[u8]| hmac(&[7; 32], &[b"slipway badge 1\0", body]);
     assert_ne!(as_badge(b""), signer().key);
     assert_ne!(as_badge(LABEL), signer().key);

@@ -1,4 +1,5 @@
-//! What a page may do: run its one script, have its one style, and talk to its own host.
+//! The Content-Security-Policy of error pages: their one script, their one style, and requests to their own
+//! host.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hyper::header::HeaderValue;
@@ -8,7 +9,7 @@ use std::sync::LazyLock;
 pub const STYLE: &str = include_str!("page.css");
 pub const SCRIPT: &str = include_str!("wait.js");
 
-/// Pages may stand in frames: a preview often does.
+/// Frames are allowed: a preview is often shown in one.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; img-src data:; \

@@ -1,5 +1,5 @@
-//! One look for all pages: what is the matter, what can be done, and what was printed. Everything that is
-//! not ours is escaped here, and only here.
+//! Renders an error page as HTML: what is wrong, what to do, and what was printed. All text that is not ours
+//! is escaped here, and only here.
 
 use super::csp::{SCRIPT, STYLE};
 use crate::{
@@ -18,7 +18,7 @@ const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\
 const MARK: &str = "<p class=\"mark\"><svg viewBox=\"0 0 24 24\" aria-hidden=\"true\">\
 <path d=\"M3 16h18l-3 5H6zM11 2v12H4zM13 5v9h6z\"/></svg>Slipway</p>\n";
 
-// Writing to a text cannot fail, so what `write!` returns is not looked at.
+// Writing to a `String` cannot fail, so the result of `write!` is ignored.
 
 pub fn page(error: &ErrorPage, previews: &Previews, waits: bool) -> String {
     let waits = waits && error.page_waits;
@@ -38,7 +38,7 @@ pub fn page(error: &ErrorPage, previews: &Previews, waits: bool) -> String {
     }
     advice(&mut page, &error.advice);
     if waits && !only_waits {
-        // True only where the script runs, which shows it.
+        // Hidden until the script runs: without it the page does not reload.
         page.push_str("<section id=\"wait\" hidden>\n<h2>This page opens by itself</h2>\n");
         steps(&mut page, error);
         page.push_str("</section>\n");
@@ -56,17 +56,18 @@ pub fn page(error: &ErrorPage, previews: &Previews, waits: bool) -> String {
     page
 }
 
-/// Whether there is nothing wrong, so that the app is only waited for.
+/// Whether nothing is wrong, and the app is only waited for.
 fn only_waits(error: &ErrorPage) -> bool {
     matches!(error.code, ApiErrorCode::Waking | ApiErrorCode::ShuttingDown)
 }
 
-/// Which stream the page listens to: one that ends when something is wrong, or one that waits for a port.
+/// The attribute that tells the script which stream to open: one that ends when something is wrong, or one
+/// that waits for a port.
 fn wait(error: &ErrorPage) -> &'static str {
     if only_waits(error) { " data-wait=\"app\"" } else { " data-wait=\"port\"" }
 }
 
-/// What runs now; the script goes on from here.
+/// The step that runs now; the script replaces it.
 fn steps(page: &mut String, error: &ErrorPage) {
     let step = escape(error.step.as_deref().unwrap_or("waiting"));
     let _ =
@@ -104,7 +105,7 @@ fn advice(page: &mut String, advice: &[String]) {
     page.push_str("</ul>\n");
 }
 
-/// Text with what stands between backquotes set as code.
+/// Text as HTML, with the parts between backquotes set as code.
 fn prose(text: &str) -> String {
     let mut set = String::with_capacity(text.len());
     let mut rest = text;
@@ -121,7 +122,7 @@ fn quoted(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, code, after))
 }
 
-/// A code as it is in JSON.
+/// The name of a code, as in JSON.
 pub fn code(code: ApiErrorCode) -> String {
     let value = serde_json::to_value(code).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()

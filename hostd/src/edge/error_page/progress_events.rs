@@ -1,16 +1,16 @@
-//! The stream that a waiting page listens to: how a browser asks for it, and its frames.
+//! The event stream of a page that waits: its path and its server-sent events.
 
 use crate::core::{WaitMode, WaitProgress};
 use bytes::Bytes;
 use serde::Serialize;
 
-/// On the preview's own host. `wait.js` has it too.
+/// Path on the preview's own host; `wait.js` has it too.
 pub const WAKE_PATH: &str = "/.slipway/wake";
-/// The query of a page that has explained already what is wrong.
+/// Query of a page that has already said what is wrong.
 const PATIENT: &str = "patient";
-/// First of all: how long a browser waits before it asks again when the stream is cut.
+/// First bytes of a stream: how long a browser waits before it reconnects.
 pub const OPENING: &[u8] = b"retry: 1000\n\n";
-/// For the line to be seen alive.
+/// Comment that keeps the connection alive.
 pub const HEARTBEAT: &[u8] = b":\n\n";
 
 pub fn wait_mode(query: Option<&str>) -> WaitMode {
@@ -23,11 +23,12 @@ struct Step<'a> {
     text: &'a str,
 }
 
-/// One event. What follows `ready`, `asleep` and `failed` nobody reads.
+/// Formats one event. `ready`, `asleep` and `failed` are the last of a stream.
 pub fn frame(progress: &WaitProgress) -> Bytes {
     match progress {
         WaitProgress::Step { word, text } => {
-            // JSON has no line breaks of its own and escapes those of the text.
+            // JSON has no line breaks of its own and escapes those of the text, so the text cannot end the
+            // event.
             let data = serde_json::to_string(&Step { word, text }).unwrap_or_default();
             format!("event: step\ndata: {data}\n\n").into()
         }

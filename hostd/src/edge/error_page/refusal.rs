@@ -1,19 +1,19 @@
-//! What the edge refuses by itself, before it looks into any sandbox.
+//! Requests that the edge refuses itself, whatever state the sandbox is in, and their error pages.
 
 use crate::core::{ErrorPage, Previews};
 use protocol::api::ApiErrorCode;
 
-const ASK_FOR_A_LINK: &str = "Ask whoever gave you this address for a new one.";
+const ASK_FOR_A_LINK: &str = "Ask the sender of this address for a new one.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The host is not the name of a preview.
     NoPreview,
-    /// There is no such sandbox here.
+    /// No sandbox has this id, or the visitor may not know of it.
     UnknownSandbox,
-    /// The request makes no sense, for this reason.
+    /// The request is malformed, for this reason.
     Malformed(&'static str),
-    /// A token or a pass stands in the path, where the app would see it.
+    /// A token or a pass is in the path, where the app would see it.
     CredentialInPath,
     /// Too many connections at once.
     TooMany,
@@ -22,7 +22,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Commands are for a visitor who can only be at this host: `trusted`. Others ask the one who can run them.
+    /// The error page. Only a trusted visitor, who is on this host, is told commands; others are told to ask
+    /// for a link.
     pub fn error_page(self, previews: &Previews, trusted: bool) -> ErrorPage {
         let advice = |command: &'static str| if trusted { command } else { ASK_FOR_A_LINK };
         match self {
@@ -37,7 +38,7 @@ impl Refusal {
                     .advise(advice("See which there are: `slipway ls`"))
             }
             Self::Malformed(reason) => {
-                ErrorPage::new(ApiErrorCode::InvalidRequest, "This request makes no sense", reason)
+                ErrorPage::new(ApiErrorCode::InvalidRequest, "This request is malformed", reason)
             }
             Self::CredentialInPath => {
                 let text = "The path has a token or a pass in it, which apps must not see.";
@@ -49,12 +50,12 @@ impl Refusal {
                 retry_after_s: Some(1),
                 ..ErrorPage::new(
                     ApiErrorCode::TooMany,
-                    "Too much is asked at once",
+                    "Too many requests at once",
                     "This preview has as many connections as it may have. Try again in a moment.",
                 )
             },
             Self::Asleep => {
-                let text = "What was asked only looks whether the app is back, and wakes nobody.";
+                let text = "This request only checks whether the app is back, and does not wake the sandbox.";
                 ErrorPage::new(ApiErrorCode::Waking, "The sandbox is asleep", text)
                     .advise("Reload the page to wake it")
             }

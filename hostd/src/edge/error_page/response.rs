@@ -1,4 +1,4 @@
-//! An page as an answer: a page for browsers, JSON for programs.
+//! Renders an error page as a response: HTML for browsers, JSON for programs.
 
 use super::{csp, html};
 use crate::{
@@ -18,14 +18,14 @@ use protocol::api::{ApiError, ApiErrorBody, ApiErrorCode};
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
-/// The code, for whoever wants to tell our answers from the app's.
+/// Header with the error code, which tells our responses from the app's.
 const ERROR: HeaderName = HeaderName::from_static("x-slipway-error");
 
-/// Who reads the answer.
+/// The format of an error page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Json,
-    /// A page can only wait where a reload asks the same again without harm: not after a form was sent.
+    /// A page may wait and reload only where a reload does no harm: not after a form was sent.
     Html {
         waits: bool,
     },

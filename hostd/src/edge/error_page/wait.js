@@ -1,7 +1,7 @@
 
 (() => {
   'use strict';
-  // The page waits: what happens is told by a stream, and when the app is there the page is loaded again.
+  // Shows the steps of the event stream, and reloads the page when the app is ready.
   const list = document.getElementById('steps');
   if (!list || !window.EventSource) return;
   const section = document.getElementById('wait');
@@ -38,7 +38,7 @@
     item.className = 'over';
     item.querySelector('span').textContent = text;
   };
-  // Whatever is wrong, the page does not load itself again and again: later each time, then not at all.
+  // Reloads back off and then stop, whatever is wrong, so that a page cannot reload for ever.
   const reloads = () => {
     try {
       const now = Date.now(), key = 'slipway-reloads';
@@ -60,7 +60,7 @@
     on('ready', reload);
     on('failed', reload);
     on('asleep', () => over('It went to sleep. Reload the page to wake it.'));
-    // A stream that is cut is opened again by the browser; one that is refused is not.
+    // The browser reopens a stream that breaks, but not one that was refused.
     source.onerror = () => {
       if (source.readyState !== EventSource.CLOSED) return;
       setTimeout(open, pause);

@@ -1,5 +1,5 @@
-//! The two files: certificate chain and key, read as a whole or refused with what is fault. Nothing here
-//! knows of connections.
+//! The two TLS files, certificate chain and key: read as a whole, or refused with what is wrong. Knows
+//! nothing of connections.
 
 use nix::fcntl::OFlag;
 use std::{
@@ -19,13 +19,13 @@ use tokio_rustls::rustls::{
     },
 };
 
-/// Longer than any chain that a browser takes.
+/// More than any chain that a browser accepts.
 pub(super) const PEM_MAX_BYTES: u64 = 256 << 10;
 
-/// In the order in which they are preferred.
+/// In order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// One of the two files will not do: the key of the configuration, the file, what is fault with it.
+/// A file that cannot be used: the key of the configuration, the file, what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("{config_key}: {} {fault}", path.display())]
 pub struct TlsError {
@@ -71,14 +71,14 @@ enum FileFault {
     Mismatch,
 }
 
-/// Where the files are.
+/// The paths of the two files.
 #[derive(Debug, Clone)]
 pub(super) struct CertPair {
     pub cert: PathBuf,
     pub key: PathBuf,
 }
 
-/// By what a changed file is told from the same one. A file that cannot be looked at has none.
+/// Identifies a version of a file. A file without metadata has no stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     dev: u64,
@@ -91,7 +91,7 @@ pub(super) struct Stamp {
 pub(super) type Stamps = [Option<Stamp>; 2];
 
 impl CertPair {
-    /// Through links: they are how certificates are renewed.
+    /// Follows symbolic links: they are how certificates are renewed.
     pub(super) fn stamps(&self) -> Stamps {
         [&self.cert, &self.key].map(|path| fs::metadata(path).ok().map(|found| Stamp::new(&found)))
     }
@@ -102,16 +102,16 @@ impl CertPair {
         let chain = read(&self.cert).and_then(|text| chain(&text)).map_err(cert)?;
         let private = read(&self.key).and_then(|text| private(&text)).map_err(key)?;
         let provider = Arc::new(ring::default_provider());
-        // Said apart, so that the file that is fault is the one that is named.
+        // Checked apart, so that the error names the right file.
         ring::sign::any_supported_type(&private).map_err(|error| key(FileFault::KeyRefused(error)))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| cert(FileFault::Refused(error)))?
             .with_no_client_auth()
             .with_single_cert(chain, private)
-            .map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => key(FileFault::Mismatch),
-                error => cert(FileFault::Refused(error)),
+            .map_err(|error| {
+                let mismatch = matches!(error, rustls::Error::InconsistentKeys(_));
+                if mismatch { key(FileFault::Mismatch) } else { cert(FileFault::Refused(error)) }
             })?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Ok(Arc::new(config))
@@ -131,7 +131,7 @@ impl Stamp {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, FileFault> {
-    // A named pipe would be waited for.
+    // Without this flag, opening a named pipe would block.
     let mut open = File::options();
     let open = open.read(true).custom_flags(OFlag::O_NONBLOCK.bits());
     let file = open.open(path).map_err(FileFault::Unreadable)?;
@@ -150,8 +150,8 @@ fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileFault> {
 }
 
 fn private(text: &[u8]) -> Result<PrivateKeyDer<'static>, FileFault> {
-    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
-        pem::Error::NoItemsFound => FileFault::NoKey,
-        error => FileFault::NoPem(error),
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| {
+        let missing = matches!(error, pem::Error::NoItemsFound);
+        if missing { FileFault::NoKey } else { FileFault::NoPem(error) }
     })
 }

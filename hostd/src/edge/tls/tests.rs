@@ -1,4 +1,4 @@
-//! With certificates that `openssl` makes, and a client that checks them as a browser does.
+//! Tests with certificates of `openssl`, and a client that verifies them as a browser does.
 
 use super::*;
 use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Command};
@@ -19,7 +19,7 @@ use tokio_rustls::{
 const WILDCARD: &str = "*.preview.example.com";
 const PREVIEW: &str = "s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.example.com";
 
-/// Pairs in a directory, each with its own name.
+/// A directory of certificate pairs.
 struct CertFixture {
     dir: TempDir,
 }
@@ -33,7 +33,7 @@ impl CertFixture {
         self.dir.path().join(name)
     }
 
-    /// A certificate that is no authority's, and signs itself.
+    /// Creates a self-signed certificate that is no authority's.
     fn pair(&self, name: &str, host: &str) -> (PathBuf, PathBuf) {
         let (cert, key, config) = (
             self.path(&format!("{name}.crt")),
@@ -60,7 +60,7 @@ impl CertFixture {
         (cert, key)
     }
 
-    /// Where a server looks: links to a pair, as certbot makes them.
+    /// Loads symbolic links to a pair, as certbot makes them.
     fn linked(&self, (cert, key): &(PathBuf, PathBuf)) -> Tls {
         let live = (self.path("live.crt"), self.path("live.key"));
         point(&live.0, cert);
@@ -69,7 +69,7 @@ impl CertFixture {
     }
 }
 
-/// At once: there is never no link.
+/// Replaces the link atomically.
 fn point(link: &Path, to: &Path) {
     let new = link.with_extension("new");
     symlink(to, &new).unwrap();
@@ -80,7 +80,7 @@ fn later() -> Instant {
     Instant::now() + Duration::from_millis(2 * CHECK_EVERY_MS)
 }
 
-/// What a client that trusts only `cert` sees: the protocol that was agreed on.
+/// The protocol that a client that trusts only `cert` agrees on.
 async fn connect(config: Arc<ServerConfig>, cert: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     let (stream, accepted) = joined().await;
     let server = TlsAcceptor::from(config).accept(accepted);
@@ -101,7 +101,7 @@ async fn client(stream: TcpStream, cert: &Path, name: &str) -> io::Result<client
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// Both ends of a connection: the client's, the server's.
+/// A connected pair: the client's end, the server's end.
 async fn joined() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

@@ -76,7 +76,7 @@ fn the_query_of_the_target_loses_what_carries_a_credential() {
 }
 
 proptest! {
-    /// In any header, between any text, as it is or in Base64.
+    /// A credential in any header, between any text, as it is or in Base64.
     #[test]
     fn no_header_carries_a_credential_on(
         name in prop_oneof![

@@ -1,4 +1,4 @@
-//! A auth over a store of its own.
+//! A `PreviewAuth` over a store of its own.
 
 use super::super::{AuthDecision, PreviewAuth};
 use crate::{
@@ -36,7 +36,7 @@ pub fn preview(number: u64, port: u16) -> Preview {
 }
 
 impl AuthFixture {
-    /// Two sandboxes: of ann and of bob.
+    /// Creates two sandboxes: number 1 of ann, number 2 of bob.
     pub async fn new(scheme: Scheme) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("slipway.db")).unwrap();

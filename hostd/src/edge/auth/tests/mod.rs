@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Tests of passes, cookies and private previews.
 
 mod fixture;
 mod programs;
@@ -48,9 +48,9 @@ async fn each_pass_is_good_in_its_own_place_alone() {
     let in_header = |text: &str| get("/", &[("x-slipway-token", text)]);
     assert_eq!(fixture.private(here, get("/", &[])).await, refused(AccessDenied::NoPass));
     assert_eq!(fixture.private(here, in_header(&link)).await, TRUSTED);
-    assert_eq!(fixture.private(here, in_header(&cookie)).await, refused(AccessDenied::PassError));
-    assert_eq!(fixture.private(here, in_url(&cookie)).await, refused(AccessDenied::PassError));
-    assert_eq!(fixture.private(here, in_cookie(&link)).await, refused(AccessDenied::PassError));
+    assert_eq!(fixture.private(here, in_header(&cookie)).await, refused(AccessDenied::InvalidPass));
+    assert_eq!(fixture.private(here, in_url(&cookie)).await, refused(AccessDenied::InvalidPass));
+    assert_eq!(fixture.private(here, in_cookie(&link)).await, refused(AccessDenied::InvalidPass));
     assert_eq!(fixture.private(here, in_cookie(&cookie)).await, TRUSTED);
     let secure = format!("__Host-slipway-preview={cookie}");
     assert_eq!(fixture.private(here, get("/", &[("cookie", &secure)])).await, refused(AccessDenied::NoPass));
@@ -81,7 +81,7 @@ async fn an_expired_pass_and_a_revoked_one_are_refused_at_once() {
         AuthDecision::Denied(AccessDenied::Revoked)
     );
     assert_eq!(fixture.private(here, get(&path, &[])).await, AuthDecision::Denied(AccessDenied::Revoked));
-    // A link that nobody wrote down is none, however well its pass is signed.
+    // A pass without a recorded link is invalid, however well it is signed.
     let lost = PreviewPass { link: LinkId::generate(), ..pass };
     let lost = [("cookie", &*fixture.cookie(&lost))];
     assert_eq!(fixture.private(here, get("/", &lost)).await, AuthDecision::Denied(AccessDenied::Revoked));
@@ -110,7 +110,7 @@ async fn a_tossed_cookie_neither_lets_in_nor_locks_out() {
     for bad in tossed {
         let alone = fixture.private(here, get("/", &[("cookie", bad)])).await;
         assert!(
-            matches!(alone, AuthDecision::Denied(AccessDenied::PassError | AccessDenied::OtherPreview)),
+            matches!(alone, AuthDecision::Denied(AccessDenied::InvalidPass | AccessDenied::OtherPreview)),
             "{bad}: {alone:?}"
         );
         for both in [format!("{bad}; {good}"), format!("{good}; {bad}")] {
@@ -185,7 +185,7 @@ async fn an_upgrade_by_cookie_comes_from_a_page_of_the_sandbox() {
 }
 
 #[tokio::test]
-async fn a_public_preview_is_open_and_knows_who_shows_a_pass() {
+async fn a_public_preview_is_open_and_trusts_visitors_with_a_pass() {
     let fixture = AuthFixture::new(Scheme::Http).await;
     let here = preview(1, 3000);
     let pass = fixture.link(here, 60_000).await;
@@ -206,7 +206,7 @@ async fn a_public_preview_is_open_and_knows_who_shows_a_pass() {
 }
 
 #[tokio::test]
-async fn whoever_has_a_cookie_may_follow_an_old_link() {
+async fn a_visitor_with_a_cookie_may_follow_an_old_link() {
     let fixture = AuthFixture::new(Scheme::Http).await;
     let here = preview(1, 3000);
     let (old, new) = (fixture.link(here, 0).await, fixture.link(here, 60_000).await);

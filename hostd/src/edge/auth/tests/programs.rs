@@ -1,4 +1,4 @@
-//! What programs send instead of cookies, and what apps get of it.
+//! Tests of the headers that programs send instead of cookies, and of what apps get of them.
 
 use super::{
     super::{AccessDenied, AuthDecision, HeaderAuthError, PORT, SANDBOX, TOKEN},
@@ -24,7 +24,7 @@ async fn a_token_of_the_api_opens_what_it_may_drive() {
             fixture.token("stranger", "bob", TokenScope::Run).await,
             AuthDecision::Denied(AccessDenied::OtherPreview),
         ),
-        ("slw_unknown".to_owned(), AuthDecision::Denied(AccessDenied::PassError)),
+        ("slw_unknown".to_owned(), AuthDecision::Denied(AccessDenied::InvalidPass)),
     ];
     for (token, expected) in &table {
         let entry = fixture.private(here, get("/", &[("x-slipway-token", token)])).await;
@@ -32,7 +32,7 @@ async fn a_token_of_the_api_opens_what_it_may_drive() {
     }
     fixture.store.revoke_token("own", 1).await.unwrap();
     let revoked = fixture.private(here, get("/", &[("x-slipway-token", "slw_own")])).await;
-    assert_eq!(revoked, AuthDecision::Denied(AccessDenied::PassError));
+    assert_eq!(revoked, AuthDecision::Denied(AccessDenied::InvalidPass));
     let unknown = fixture.private(preview(9, 3000), get("/", &[("x-slipway-token", ADMIN)])).await;
     assert_eq!(unknown, AuthDecision::Denied(AccessDenied::OtherPreview), "there is no such sandbox");
 }
@@ -70,20 +70,20 @@ async fn a_program_names_a_sandbox_by_headers_with_a_token() {
         (asked("/?a=b&slipway_pass=x", &id, "3000", TOKEN, &own), "PassInAddress"),
     ];
     for (parts, expected) in table {
-        let told = match fixture.auth.preview_from_headers(&parts).await {
+        let found = match fixture.auth.preview_from_headers(&parts).await {
             Ok(None) => "none".to_owned(),
             Ok(Some(preview)) if preview == here => "here".to_owned(),
             Ok(Some(preview)) => format!("{preview:?}"),
             Err(denied) => format!("{denied:?}"),
         };
-        assert_eq!(told, expected, "{parts:?}");
+        assert_eq!(found, expected, "{parts:?}");
     }
     let pass = fixture.text(&fixture.link(here, 60_000).await);
     let by_pass = fixture.auth.preview_from_headers(&named(&id, "3000", TOKEN, &pass)).await;
     assert!(matches!(by_pass, Err(HeaderAuthError::Unauthorized)), "a pass is for its hostname");
 }
 
-/// What is recognised by its form alone has its tests in `core::edge::strip`.
+/// Credentials that are recognised by their form alone are tested in `core::edge::strip_credentials`.
 #[tokio::test]
 async fn an_app_gets_nothing_that_was_for_us() {
     type Headers = &'static [(&'static str, &'static str)];

@@ -15,8 +15,8 @@ use protocol::{
 };
 
 const HTML_PAGE: Format = Format::Html { waits: true };
-/// Of a page or an answer with everything a sandbox can put into it.
-const ANSWER_MAX_BYTES: usize = 128 << 10;
+/// Limit of a response with everything a sandbox can put into it.
+const RESPONSE_MAX_BYTES: usize = 128 << 10;
 
 fn previews() -> Previews {
     Previews {
@@ -123,7 +123,7 @@ fn the_world_sees_nothing_that_is_the_owners() {
     }
 }
 
-/// Every text that comes from inside, or from whoever named the sandbox, is this one.
+/// Replaces every text that comes from inside the sandbox, or from its creator, by `text`.
 fn hostile(case: cases::Case, text: &str) -> cases::Case {
     let words = || text.to_owned();
     let status = case.status.map(|mut status| {
@@ -147,14 +147,14 @@ fn hostile(case: cases::Case, text: &str) -> cases::Case {
         let problem = cases::problem(ProblemCode::Died, text);
         state.problem = Some(protocol::api::Problem { output: vec![words(); 40], ..problem });
     }
-    let reason = match case.reason {
-        NoResponse::WakeFailed { code, .. } => NoResponse::WakeFailed { code, message: words() },
-        other => other,
-    };
+    let mut reason = case.reason;
+    if let NoResponse::WakeFailed { message, .. } = &mut reason {
+        *message = words();
+    }
     cases::Case { status, state, reason, ..case }
 }
 
-/// The tags of a page, but for those that backquotes make.
+/// The tags of a page, without those that backquotes make.
 fn tags(page: &str) -> Vec<&str> {
     let after = page.split('<').skip(1);
     let tags = after.map(|piece| piece.split('>').next().unwrap_or_default());
@@ -187,7 +187,7 @@ proptest! {
         let page = explain(&PreviewFacts { name: &text, ..case.facts(true) });
         for format in [HTML_PAGE, Format::Json] {
             let (_, body) = rendered(format, &page);
-            prop_assert!(body.len() <= ANSWER_MAX_BYTES, "{}: {} bytes", case.about, body.len());
+            prop_assert!(body.len() <= RESPONSE_MAX_BYTES, "{}: {} bytes", case.about, body.len());
         }
     }
 }
