@@ -88,9 +88,9 @@ pub async fn serve<L, F>(
             Some(ended) = connections.join_next() => report(ended),
             (permit, accepted) = accepted => match accepted {
                 Ok((stream, peer)) => {
-                    let share = per_ip.take(L::limited_ip(&peer), options.per_ip_max);
+                    let ip_permit = per_ip.take(L::limited_ip(&peer), options.per_ip_max);
                     let permit = permit.or_else(|| permits.clone().try_acquire_owned().ok());
-                    let Some(permit) = permit.zip(share) else {
+                    let Some(permit) = permit.zip(ip_permit) else {
                         options.refused_count.fetch_add(1, Ordering::Relaxed);
                         refuse(stream, options.full_response, &refusals, &mut connections);
                         continue;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_address_cannot_take_all_places() {
+    async fn one_address_cannot_take_all_connections() {
         let (arrive, arriving) = mpsc::channel(1);
         let shutdown = CancellationToken::new();
         let options = ServeOptions {

@@ -130,21 +130,21 @@ impl<W: Clone + Eq + Hash> Admission<W> {
     }
 
     /// Decides about a connection when a request on it was authenticated.
-    pub fn identify(&mut self, id: ConnectionId, who: &W, administrator: bool) -> AdmissionDecision {
+    pub fn identify(&mut self, id: ConnectionId, caller: &W, administrator: bool) -> AdmissionDecision {
         let Some(connection) = self.connections.get(&id) else {
             // The connection was evicted meanwhile, and is being closed.
             return AdmissionDecision::Refused(LimitReached::All { callers: self.limits.callers });
         };
-        if connection.class == ConnectionClass::Caller(who.clone())
+        if connection.class == ConnectionClass::Caller(caller.clone())
             || administrator && connection.class == ConnectionClass::Administrator
         {
             return AdmissionDecision::Admitted;
         }
         // The connection gives up its previous class, also where it is not admitted to another one.
         self.assign(id, ConnectionClass::Unauthenticated);
-        let mine = self.callers.get(who).copied().unwrap_or_default();
+        let mine = self.callers.get(caller).copied().unwrap_or_default();
         if is_within_fair_share(mine, self.limits.callers.saturating_sub(self.callers_all)) {
-            self.assign(id, ConnectionClass::Caller(who.clone()));
+            self.assign(id, ConnectionClass::Caller(caller.clone()));
             return AdmissionDecision::Admitted;
         }
         if administrator && self.administrators < self.limits.reserved {
@@ -152,13 +152,13 @@ impl<W: Clone + Eq + Hash> Admission<W> {
             return AdmissionDecision::Admitted;
         }
         let replaced = self.idle_longest(|connection| match &connection.class {
-            ConnectionClass::Caller(other) => mine == 0 || other == who,
+            ConnectionClass::Caller(other) => mine == 0 || other == caller,
             ConnectionClass::Unauthenticated | ConnectionClass::Administrator => false,
         });
         match replaced {
             Some(replaced) => {
                 self.close(replaced);
-                self.assign(id, ConnectionClass::Caller(who.clone()));
+                self.assign(id, ConnectionClass::Caller(caller.clone()));
                 AdmissionDecision::Replacing(replaced)
             }
             None if mine == 0 => {
@@ -199,8 +199,8 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         match &class {
             ConnectionClass::Unauthenticated => self.unauthenticated += 1,
             ConnectionClass::Administrator => self.administrators += 1,
-            ConnectionClass::Caller(who) => {
-                *self.callers.entry(who.clone()).or_default() += 1;
+            ConnectionClass::Caller(caller) => {
+                *self.callers.entry(caller.clone()).or_default() += 1;
                 self.callers_all += 1;
             }
         }
@@ -214,12 +214,12 @@ impl<W: Clone + Eq + Hash> Admission<W> {
         match class {
             ConnectionClass::Unauthenticated => self.unauthenticated -= 1,
             ConnectionClass::Administrator => self.administrators -= 1,
-            ConnectionClass::Caller(who) => {
+            ConnectionClass::Caller(caller) => {
                 self.callers_all -= 1;
-                if let Some(count) = self.callers.get_mut(who) {
+                if let Some(count) = self.callers.get_mut(caller) {
                     *count -= 1;
                     if *count == 0 {
-                        self.callers.remove(who);
+                        self.callers.remove(caller);
                     }
                 }
             }

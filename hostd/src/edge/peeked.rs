@@ -64,26 +64,26 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
 
     /// Writes these chunks, closes, and returns what was detected and read.
-    async fn detected(pieces: &[&[u8]]) -> (bool, Vec<u8>) {
+    async fn detected(chunks: &[&[u8]]) -> (bool, Vec<u8>) {
         let (mut theirs, ours) = duplex(1);
-        let said = async {
-            for piece in pieces {
-                theirs.write_all(piece).await.unwrap();
+        let write = async {
+            for chunk in chunks {
+                theirs.write_all(chunk).await.unwrap();
             }
             drop(theirs);
         };
-        let heard = async {
+        let read = async {
             let (http2, mut peeked) = PeekedStream::detect_http2(ours).await.unwrap();
             let mut all = Vec::new();
             peeked.read_to_end(&mut all).await.unwrap();
             (http2, all)
         };
-        tokio::join!(said, heard).1
+        tokio::join!(write, read).1
     }
 
     #[tokio::test]
-    async fn the_two_are_told_apart_and_nothing_is_lost() {
-        for (said, http2) in [
+    async fn both_versions_are_detected_and_no_byte_is_lost() {
+        for (sent, http2) in [
             (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], true),
             (b"GET / HTTP/1.1\r\n\r\n", false),
             (b"PRINT / HTTP/1.1\r\n\r\n", false),
@@ -91,7 +91,7 @@ mod tests {
             (b"PRI", false),
             (b"", false),
         ] {
-            assert_eq!(detected(&[said]).await, (http2, said.to_vec()), "{said:?}");
+            assert_eq!(detected(&[sent]).await, (http2, sent.to_vec()), "{sent:?}");
         }
     }
 }

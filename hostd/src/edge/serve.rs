@@ -189,11 +189,11 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let client = Arc::new(ClientConnection::http2(edge.clone()));
-    let asked = Arc::new(Notify::new());
+    let requested = Arc::new(Notify::new());
     let service = {
-        let asked = asked.clone();
+        let requested = requested.clone();
         service_fn(move |request: Request<Incoming>| {
-            asked.notify_one();
+            requested.notify_one();
             Box::pin(handle(client.clone(), request))
         })
     };
@@ -204,7 +204,7 @@ where
         .max_header_list_size(u32::try_from(limits::HEAD_MAX_BYTES).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let silent = async { while timeout(limits::HEAD_MAX, asked.notified()).await.is_ok() {} };
+    let silent = async { while timeout(limits::HEAD_MAX, requested.notified()).await.is_ok() {} };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         // `silent` only waits. Requests in flight are finished, and no new one is accepted.
@@ -221,7 +221,7 @@ mod tests {
     use super::FULL;
 
     #[test]
-    fn the_answer_that_is_said_by_hand_is_an_answer() {
+    fn the_raw_response_is_well_formed() {
         crate::connections::check_raw_response(FULL);
     }
 }

@@ -31,13 +31,13 @@ pub struct RecordedHeads {
 
 impl RecordedHeads {
     /// Called when hyper has parsed a head; returns whether it had a `Content-Length`.
-    pub fn on_parsed(&self, method: &Method, with_body: bool) -> bool {
-        self.in_body.store(with_body, Ordering::Relaxed);
+    pub fn on_parsed(&self, method: &Method, has_body: bool) -> bool {
+        self.in_body.store(has_body, Ordering::Relaxed);
         let mut bytes = self.bytes();
         let head = Head::first(&bytes, method);
         match head {
             // The bytes behind it are the next head.
-            Some(head) if !with_body => drop(bytes.drain(..head.bytes)),
+            Some(head) if !has_body => drop(bytes.drain(..head.bytes)),
             Some(_) | None => bytes.clear(),
         }
         head.is_some_and(|head| head.has_length)

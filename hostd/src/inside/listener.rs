@@ -101,7 +101,7 @@ impl InsideServer {
         };
         let (permits, threads) = (ConnectionLimits::new(self.shared.clone()), self.threads.clone());
         let task = ListenerTask { context, permits, open, threads };
-        let door = InsideListener { _until: until.clone().drop_guard(), opened };
+        let listener = InsideListener { _until: until.clone().drop_guard(), opened };
         let serve = async move {
             // Safe to cancel: connections end with it, which is intended.
             tokio::select! {
@@ -109,7 +109,7 @@ impl InsideServer {
                 () = task.serve() => {}
             }
         };
-        (door, serve)
+        (listener, serve)
     }
 }
 

@@ -106,11 +106,11 @@ pub async fn respond(
     let routed = match routed {
         _ if !context.rate.allows() => Err(RequestError::TooMany),
         Ok(route) => read(request.into_body()).await.map(|_| route),
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
     };
     let mut response = match routed {
         Ok(route) => perform(&context, route).await,
-        Err(refusal) => refused(refusal),
+        Err(error) => refused(error),
     };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

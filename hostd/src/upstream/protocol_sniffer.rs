@@ -100,7 +100,7 @@ impl AsyncRead for ProtocolSniffer {
         non_http.extend_from_slice(received);
         buf.set_filled(before);
         self.non_http = Some(non_http.freeze());
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the answer is not HTTP")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "the response is not HTTP")))
     }
 }
 
