@@ -4,7 +4,7 @@ a command it asks whether it may, and runs it."""
 import json, os, subprocess, sys
 
 asked = {}
-# So that somebody can count how often it was started.
+# So that a test can count how often it was started.
 with open(os.path.expanduser("~/starts"), "a") as starts:
     starts.write("x")
 

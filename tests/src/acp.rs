@@ -53,7 +53,7 @@ pub fn heard_once(sandbox: &Sandbox, method: &str) -> Result<Value> {
     Ok(found.remove(0)["params"].take())
 }
 
-/// What the agent said, joined.
+/// Returns the agent's messages, joined.
 pub fn words(events: &[TaskEvent]) -> String {
     let text = |event: &TaskEvent| match &event.fact {
         TaskFact::Message(text) if text.partial => Some(text.text.clone()),
@@ -63,7 +63,7 @@ pub fn words(events: &[TaskEvent]) -> String {
     events.iter().filter_map(text).collect()
 }
 
-/// What is told as nobody's words.
+/// Returns the text of `log` events on one stream.
 pub fn logs(events: &[TaskEvent], of: Stream) -> Vec<String> {
     let text = |event: &TaskEvent| match &event.fact {
         TaskFact::Log { stream, text, .. } if *stream == of => Some(text.text.clone()),

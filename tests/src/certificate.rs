@@ -1,4 +1,4 @@
-//! A certificate for all previews of `localhost` that nobody but a test believes.
+//! A self-signed certificate for all previews of `localhost`, trusted by tests only.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};

@@ -19,12 +19,12 @@ pub struct Client {
 }
 
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ClientReply {
     pub status: u16,
     pub body: Bytes,
 }
 
-impl Answer {
+impl ClientReply {
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.body).with_context(|| format!("{} {}", self.status, self.text()))
     }
@@ -49,23 +49,23 @@ impl Client {
         Self { socket }
     }
 
-    pub async fn get(&self, path: &str) -> Result<Answer> {
+    pub async fn get(&self, path: &str) -> Result<ClientReply> {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
+    pub async fn post(&self, path: &str, body: &Value) -> Result<ClientReply> {
         self.send(Method::POST, path, Bytes::from(serde_json::to_vec(body)?)).await
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Result<Answer> {
+    pub async fn put(&self, path: &str, body: &Value) -> Result<ClientReply> {
         self.send(Method::PUT, path, Bytes::from(serde_json::to_vec(body)?)).await
     }
 
-    pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Answer> {
+    pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<ClientReply> {
         let request = Request::builder().method(method).uri(path).body(Full::new(body))?;
         let response = self.open(request).await?;
         let status = response.status().as_u16();
-        Ok(Answer { status, body: response.into_body().collect().await?.to_bytes() })
+        Ok(ClientReply { status, body: response.into_body().collect().await?.to_bytes() })
     }
 
     /// Sends a request and gives the answer as it comes; dropping it hangs up.
@@ -124,12 +124,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub async fn post(&mut self, path: &str, body: &Value) -> Result<Answer> {
+    pub async fn post(&mut self, path: &str, body: &Value) -> Result<ClientReply> {
         let body = Full::new(Bytes::from(serde_json::to_vec(body)?));
         let request = Request::post(path).header("host", "runtimed").body(body)?;
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         let status = response.status().as_u16();
-        Ok(Answer { status, body: response.into_body().collect().await?.to_bytes() })
+        Ok(ClientReply { status, body: response.into_body().collect().await?.to_bytes() })
     }
 }

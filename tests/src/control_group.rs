@@ -11,7 +11,7 @@ use tokio::process::Command;
 const ROOT: &str = "/sys/fs/cgroup";
 
 pub struct ControlGroup {
-    /// One directory with version 2, one for each controller with version 1.
+    /// A single directory with version 2, one per controller with version 1.
     directories: Vec<PathBuf>,
 }
 

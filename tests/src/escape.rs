@@ -1,4 +1,4 @@
-//! What code in a sandbox may try against its walls, whichever driver built them.
+//! Attempts of sandboxed code to break out, for every driver.
 
 use crate::host::Caller;
 use anyhow::{Context, Result, ensure};
@@ -177,7 +177,7 @@ pub fn check_job(status: &str) -> Result<()> {
 }
 
 impl Caller {
-    /// What a Python program prints that must succeed.
+    /// Runs a Python program that must succeed and returns its output.
     pub async fn python(&self, id: &str, program: &str, arguments: &[&str]) -> Result<String> {
         let argv = [&["python3", "-c", program][..], arguments].concat();
         let exec = self.post(&format!("/v1/sandboxes/{id}/execs"), &json!({"argv": argv})).await?;

@@ -52,7 +52,7 @@ static void member(const char *kind) {
         say_up();
         rest();
     }
-    /* Whoever looks sees it stopped: its parent waits for that. */
+    /* It is visibly stopped: its parent waits for that. */
     raise(SIGSTOP);
     rest();
 }

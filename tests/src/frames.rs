@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use hyper::Response;
 use hyper::body::Incoming;
 
-/// One event: what stands after `id: `, `event: ` and `data: `.
+/// An event: the values of `id: `, `event: ` and `data: `.
 pub struct Frame {
     pub id: String,
     pub kind: String,

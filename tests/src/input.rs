@@ -1,14 +1,19 @@
 //! Input of an exec, sent in one request.
 
 use crate::sandbox::PATIENCE;
-use crate::{Answer, Client};
+use crate::{Client, ClientReply};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use hyper::Method;
 use tokio::time::timeout;
 
 /// Sends input; `query` is what stands after the path. The answer must come, whatever it is.
-pub async fn send_input(client: &Client, id: &str, bytes: impl Into<Bytes>, query: &str) -> Result<Answer> {
+pub async fn send_input(
+    client: &Client,
+    id: &str,
+    bytes: impl Into<Bytes>,
+    query: &str,
+) -> Result<ClientReply> {
     let path = format!("/v1/execs/{id}/stdin{query}");
     timeout(PATIENCE, client.send(Method::POST, &path, bytes.into())).await.context("input hangs")?
 }

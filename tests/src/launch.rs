@@ -31,7 +31,7 @@ pub fn binary() -> Result<PathBuf> {
     program("runtimed")
 }
 
-/// One of the built programs.
+/// Returns the path of a built program.
 pub fn program(name: &str) -> Result<PathBuf> {
     let programs = std::env::var_os("SLIPWAY_PROGRAMS");
     let programs = programs.context("SLIPWAY_PROGRAMS must name the directory of the built programs")?;

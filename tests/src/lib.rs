@@ -1,6 +1,6 @@
-//! What the end-to-end tests share: a real runtimed as PID 1 of real namespaces, and a client for it.
+//! The harness of the end-to-end tests: a real runtimed as PID 1 of real namespaces, and a client for it.
 //!
-//! The programs are those in the directory that `SLIPWAY_PROGRAMS` names. Everything here needs root.
+//! The programs are those in the directory named by `SLIPWAY_PROGRAMS`. Everything here needs root.
 
 pub mod acp;
 pub mod agents;
@@ -12,6 +12,7 @@ pub mod control_group;
 pub mod engines;
 pub mod escape;
 pub mod events;
+pub mod expect_error;
 pub mod frames;
 pub mod host;
 pub mod https;
@@ -24,8 +25,8 @@ pub mod processes;
 pub mod programs;
 pub mod pty;
 pub mod random;
-pub mod raw;
-pub mod refused;
+pub mod raw_http;
+pub mod raw_output;
 pub mod sandbox;
 pub mod scale;
 pub mod seq;
@@ -35,12 +36,11 @@ pub mod small_disk;
 pub mod tasks;
 pub mod tunnel;
 pub mod viewer;
-pub mod wire;
 
 pub use browser::Browser;
-pub use client::{Answer, Client};
+pub use client::{Client, ClientReply};
 pub use host::{
-    Caller, Feed, Hostd, Job, Reply, Rover, TaskFeed, TcpViewer, complete, lines, messages, shell,
+    Caller, Feed, FlakyViewer, Hostd, Job, Reply, TaskFeed, TcpViewer, complete, lines, messages, shell,
 };
 pub use input::{send_input, type_in};
 pub use output::{Followed, follow};

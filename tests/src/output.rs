@@ -16,7 +16,7 @@ pub fn bytes_of(payload: &Payload) -> Result<Vec<u8>> {
     })
 }
 
-/// What a follower has seen so far, across any number of connections.
+/// The output that a follower has seen so far, across any number of connections.
 #[derive(Debug, Default, Clone)]
 pub struct Followed {
     pub cursor: u64,
@@ -104,7 +104,7 @@ pub async fn follow(client: &Client, id: &str, mut seen: Followed) -> Result<Fol
     Ok(seen)
 }
 
-/// What the agent of a task printed, as its log has it; `query` is that of the address.
+/// Follows the log of a task's agent; `query` is the query string.
 pub async fn of_task(client: &Client, id: &str, query: &str, mut seen: Followed) -> Result<Followed> {
     let mut follower = Follower::open(client, &format!("/v1/tasks/{id}/output{query}")).await?;
     while let Some(chunk) = follower.next().await? {

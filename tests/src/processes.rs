@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What the kernel counts as memory of a process, all of it together, under a name of `smaps_rollup`.
+/// Returns the memory of a process by a field name of `smaps_rollup`.
 pub fn memory_bytes(pid: Pid, name: &str) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
@@ -17,7 +17,7 @@ pub fn memory_bytes(pid: Pid, name: &str) -> Result<u64> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ProcessEntry {
     pub pid: Pid,
     pub parent: Pid,
     /// Its number inside of its own namespace.
@@ -29,7 +29,7 @@ pub struct Seen {
     born: u64,
 }
 
-impl Seen {
+impl ProcessEntry {
     /// A process that may still go, or nothing.
     pub fn at(pid: Pid) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -66,16 +66,16 @@ impl Seen {
 }
 
 /// Everybody in the process namespace of `init`, itself too.
-pub fn in_namespace_of(init: Pid) -> Result<Vec<Seen>> {
+pub fn in_namespace_of(init: Pid) -> Result<Vec<ProcessEntry>> {
     let namespace = fs::read_link(format!("/proc/{init}/ns/pid")).context("init is gone")?;
     let same = |pid: &Pid| fs::read_link(format!("/proc/{pid}/ns/pid")).is_ok_and(|ns| ns == namespace);
-    Ok(all().into_iter().filter(same).filter_map(Seen::at).collect())
+    Ok(all().into_iter().filter(same).filter_map(ProcessEntry::at).collect())
 }
 
 /// Everybody below a process.
-pub fn below(root: Pid) -> Vec<Seen> {
-    let everybody: Vec<Seen> = all().into_iter().filter_map(Seen::at).collect();
-    let mut found: Vec<Seen> = Vec::new();
+pub fn below(root: Pid) -> Vec<ProcessEntry> {
+    let everybody: Vec<ProcessEntry> = all().into_iter().filter_map(ProcessEntry::at).collect();
+    let mut found: Vec<ProcessEntry> = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
         for child in everybody.iter().filter(|seen| seen.parent == parent) {
@@ -87,7 +87,7 @@ pub fn below(root: Pid) -> Vec<Seen> {
 }
 
 /// The process whose number inside the namespace of `init` is this one.
-pub fn from_inside(init: Pid, inner_pid: i32) -> Result<Seen> {
+pub fn from_inside(init: Pid, inner_pid: i32) -> Result<ProcessEntry> {
     let found = in_namespace_of(init)?.into_iter().find(|seen| seen.inner_pid == inner_pid);
     found.with_context(|| format!("no process {inner_pid} in the sandbox"))
 }
@@ -114,9 +114,9 @@ pub async fn appear(init: Pid, command: &str, count: usize) -> Result<()> {
     appeared.with_context(|| format!("{count} times {command:?} expected, {found} are there"))?
 }
 
-/// Everybody of the sandbox's user in the namespace of `init`, once nobody is on its way out and nobody is there
-/// who only passes.
-pub async fn people(init: Pid, passes: impl Fn(&Seen) -> bool) -> Result<Vec<Seen>> {
+/// Lists the processes of the sandbox's user in the namespace of `init`, once none is exiting and none
+/// matches `passes`.
+pub async fn people(init: Pid, passes: impl Fn(&ProcessEntry) -> bool) -> Result<Vec<ProcessEntry>> {
     let looking = async {
         loop {
             let mut people = in_namespace_of(init)?;
@@ -127,11 +127,11 @@ pub async fn people(init: Pid, passes: impl Fn(&Seen) -> bool) -> Result<Vec<See
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(PATIENCE, looking).await.context("somebody stays who should go")?
+    timeout(PATIENCE, looking).await.context("a process stays that should exit")?
 }
 
-/// Waits until a process is gone. Nobody but its parent is told, so others have to look.
-pub async fn gone(seen: &Seen) -> Result<()> {
+/// Waits until a process is gone. Only its parent is notified, so this polls.
+pub async fn gone(seen: &ProcessEntry) -> Result<()> {
     let watching = async {
         while !seen.is_gone() {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -140,8 +140,8 @@ pub async fn gone(seen: &Seen) -> Result<()> {
     timeout(PATIENCE, watching).await.with_context(|| format!("{seen:?} stays"))
 }
 
-/// Waits until runtimed counts so many processes, and no zombie. A shim goes a moment after the end of its
-/// job was told, and nobody is told of that.
+/// Waits until runtimed counts so many processes and no zombie. A shim exits a moment after it reported the
+/// end of its job, without a further event.
 pub async fn settles(client: &Client, processes: u32) -> Result<()> {
     let mut last = (0, 0);
     let looking = async {

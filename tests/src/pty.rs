@@ -81,7 +81,7 @@ impl OnTerminal {
         Ok(())
     }
 
-    /// What is shown up to and with `sign`; what comes after it is kept for the next time.
+    /// Returns the output up to and including `sign`; later output is kept for the next call.
     pub async fn sees(&mut self, sign: &str) -> Result<String> {
         let mut searched = 0;
         loop {
@@ -98,7 +98,7 @@ impl OnTerminal {
         }
     }
 
-    /// What was shown and not yet asked for.
+    /// Returns the output that was shown and not yet read.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.shown).into_owned()
     }

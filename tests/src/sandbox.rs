@@ -1,4 +1,4 @@
-//! One runtimed as PID 1, started by `scripts/pid1` as README tells people to start it.
+//! A runtimed as PID 1, started by `scripts/pid1` as in README.
 
 use crate::Client;
 use anyhow::{Context, Result, bail, ensure};
@@ -44,7 +44,8 @@ impl Sandbox {
         let answers = async {
             loop {
                 let answers = self.client.get("/healthz").await.is_ok_and(|answer| answer.status == 200);
-                // The script may write the pid later than runtimed answers; without it nobody could stop this.
+                // The script may write the pid after runtimed answers; without the pid it could not be
+                // stopped.
                 if answers && self.pid().is_ok() {
                     return Ok(());
                 }
@@ -78,7 +79,7 @@ impl Sandbox {
         self.home().join("workspace/app")
     }
 
-    /// Writes a file of the app as the sandbox's user would own it. Nobody who looks meanwhile sees half of it.
+    /// Writes a file of the app, owned by the sandbox's user, atomically.
     pub fn write_app(&self, name: &str, text: &str) -> Result<()> {
         let path = self.app().join(name);
         let file = path.file_name().context("a name")?.to_string_lossy();
@@ -88,7 +89,7 @@ impl Sandbox {
         Ok(std::fs::rename(&part, &path)?)
     }
 
-    /// What runtimed said on stderr.
+    /// Returns the standard error of runtimed.
     pub fn stderr(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("stderr")).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! Output that is known without being kept.
 
-/// What `seq 1 …` prints, so many bytes of it.
+/// Returns the first bytes of the output of `seq 1 …`.
 pub fn seq(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 20);
     for number in 1u64.. {

@@ -3,7 +3,7 @@
 use crate::events::EventStream;
 use crate::output::{Follower, bytes_of};
 use crate::sandbox::PATIENCE;
-use crate::{Answer, Client, Sandbox};
+use crate::{Client, ClientReply, Sandbox};
 use anyhow::{Context, Result, ensure};
 use protocol::{Chunk, ErrorInner, Event, Fact, ServiceName, ServiceState, ServiceView};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ where
     Ok(())
 }
 
-/// What the events of the manifest are filed under; no service has this name.
+/// The key for events of the manifest; no service has this name.
 pub const MANIFEST: &str = "-";
 
 pub struct Services {
@@ -60,7 +60,7 @@ impl Services {
         Ok(self.ask(specs).await?.error()?.error)
     }
 
-    async fn ask(&self, specs: Value) -> Result<Answer> {
+    async fn ask(&self, specs: Value) -> Result<ClientReply> {
         self.client.put("/v1/services", &json!({ "services": specs })).await
     }
 

@@ -8,7 +8,7 @@ use protocol::{Chunk, ExecView, Exit};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// What a shell line prints on standard output. It must exit 0.
+/// Runs a shell line that must exit 0 and returns its standard output.
 pub async fn shell(client: &Client, line: &str) -> Result<String> {
     let view = client.exec(json!({"shell": line})).await?;
     ensure!(view.exit == Some(Exit::Exited { code: 0 }), "{line}: {:?}\n{}", view.exit, stderr(&view)?);

@@ -75,7 +75,7 @@ fn run(command: &mut Command) -> Result<()> {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: whoever still uses it keeps it until it ends.
+        // A lazy unmount: processes that still use it keep it until they end.
         let _ = umount2(&self.path, MntFlags::MNT_DETACH);
     }
 }

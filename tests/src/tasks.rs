@@ -114,7 +114,7 @@ impl TaskStream {
 
 fn parse(frame: &str, sse: bool) -> Result<Option<TaskEvent>> {
     if !sse {
-        // An empty line only says that somebody is there.
+        // An empty line is a keep-alive.
         return if frame.is_empty() { Ok(None) } else { Ok(Some(serde_json::from_str(frame)?)) };
     }
     if frame.starts_with(':') || frame.starts_with("retry:") {
@@ -150,7 +150,7 @@ pub fn phases(events: &[TaskEvent]) -> Vec<TaskPhase> {
     events.iter().filter_map(phase).collect()
 }
 
-/// What was said on one stream, line by line.
+/// Returns the output on one stream, line by line.
 pub fn said(events: &[TaskEvent], of: Stream) -> Result<Vec<Vec<u8>>> {
     let (mut all, mut line) = (Vec::new(), Vec::new());
     for event in events {

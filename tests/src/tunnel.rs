@@ -1,6 +1,6 @@
 //! A byte stream to a port inside, as `GET /v1/tunnel/{port}` becomes.
 
-use crate::{Answer, Client};
+use crate::{Client, ClientReply};
 use anyhow::{Result, bail};
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 pub type Tunnel = TokioIo<Upgraded>;
 
 /// Opens a tunnel, or gives the answer that refused it.
-pub async fn try_open(client: &Client, port: u16) -> Result<Result<Tunnel, Answer>> {
+pub async fn try_open(client: &Client, port: u16) -> Result<Result<Tunnel, ClientReply>> {
     let request = Request::get(format!("/v1/tunnel/{port}"))
         .header("connection", "Upgrade")
         .header("upgrade", "slipway-tunnel")
@@ -20,7 +20,7 @@ pub async fn try_open(client: &Client, port: u16) -> Result<Result<Tunnel, Answe
         return Ok(Ok(TokioIo::new(hyper::upgrade::on(response).await?)));
     }
     let status = response.status().as_u16();
-    Ok(Err(Answer { status, body: response.into_body().collect().await?.to_bytes() }))
+    Ok(Err(ClientReply { status, body: response.into_body().collect().await?.to_bytes() }))
 }
 
 pub async fn open(client: &Client, port: u16) -> Result<Tunnel> {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 pub struct Viewer {
     stream: TokioIo<Upgraded>,
-    /// What was shown and not yet asked for.
+    /// Output that was shown and not yet read.
     shown: Vec<u8>,
     /// Position after the last byte that came.
     pub position: Option<u64>,
@@ -52,7 +52,7 @@ impl Viewer {
         Ok(self.stream.flush().await?)
     }
 
-    /// What is shown up to and with `sign`; what comes after it is kept for the next time.
+    /// Returns the output up to and including `sign`; later output is kept for the next call.
     pub async fn sees(&mut self, sign: &str) -> Result<String> {
         let found = |shown: &[u8]| shown.windows(sign.len()).position(|at| at == sign.as_bytes());
         let reading = async {

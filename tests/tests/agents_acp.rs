@@ -69,7 +69,7 @@ async fn a_turn_becomes_events_and_a_result() -> Result<()> {
     let (printed, said) = (logs(&events, Stream::Stdout), logs(&events, Stream::Stderr));
     ensure!(printed.is_empty(), "{printed:?}");
     ensure!(said == ["effort \"high\" is not offered by the agent: left out"], "{said:?}");
-    // What it printed beside its messages is in its log, and of no use to a task that succeeded.
+    // Output beside its messages is in its log, and not in the result of a successful task.
     let kept = of_task(client, "t1", "", Followed::default()).await?;
     ensure!(String::from_utf8_lossy(&kept.stdout).contains("something_new"), "{kept:?}");
     ensure!(kept.stderr == b"a warning\n" && result.agent_stderr.is_none(), "{kept:?} {result:?}");
@@ -294,7 +294,7 @@ async fn stopping_is_asked_for_first_and_leaves_nothing_alive() -> Result<()> {
     }
     let asked = methods(&sandbox)?.iter().filter(|method| *method == "session/cancel").count();
     ensure!(asked == 3, "asked {asked} times");
-    // One that ends well leaves nothing either.
+    // An agent that ends well leaves no process either.
     let steps = json!([["spawn", ["sleep", "54321"]], ["say", "done"]]);
     let result = run(client, task("well", &agent(&sandbox, &[], json!({}))?, &steps, json!({}))).await?;
     ensure!((result.status, &result.exit) == (TaskStatus::Succeeded, &EXITED_0), "{result:?}");
@@ -351,7 +351,7 @@ async fn a_session_is_taken_up_again_in_the_way_the_agent_can() -> Result<()> {
         let events = story(sandbox.client(), id).await?;
         ensure!(words(&events) == "now\n", "{id}: {:?}", words(&events));
     }
-    // One that can do neither begins anew, and says so.
+    // An agent that supports neither starts a new session, with a log event.
     let again = task("cannot", &agent(&sandbox, &[], fields(true))?, &say, json!({}));
     run(sandbox.client(), again).await?;
     let said = logs(&story(sandbox.client(), "cannot").await?, Stream::Stderr);

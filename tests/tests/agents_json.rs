@@ -35,7 +35,7 @@ fn transcript(name: &str) -> Result<String> {
     Ok(std::fs::read_to_string(path)?)
 }
 
-/// What the agent of a task printed, as its log has it.
+/// Reads the log of a task's agent.
 async fn log(sandbox: &Sandbox, id: &str, query: &str) -> Result<Followed> {
     of_task(sandbox.client(), id, query, Followed::default()).await
 }
@@ -76,7 +76,7 @@ async fn a_run_of_claude_is_told_and_its_lines_are_kept() -> Result<()> {
         let kept = log(&sandbox, "t", query).await?;
         ensure!(kept.stdout == printed.as_bytes() && kept.stderr == b"warning\n" && kept.ended, "{kept:?}");
     }
-    // It outlives a boot, and goes with its task.
+    // The log survives a boot and is removed with its task.
     let sandbox = sandbox.crash_and_boot().await?;
     ensure!(log(&sandbox, "t", "?follow=1").await?.stdout == printed.as_bytes());
     let none = sandbox.client().get("/v1/tasks/none/output").await?;
@@ -158,7 +158,7 @@ async fn a_line_of_100_megabytes_costs_that_line() -> Result<()> {
     let lines = said(&events, Stream::Stdout)?;
     let about = String::from_utf8(lines.first().context("a word about it")?.clone())?;
     ensure!(about.starts_with("a line of 100000000 bytes is too long to be read"), "{about}");
-    // It begins somewhere in the middle.
+    // The kept part begins somewhere in the middle.
     let kept = of_task(client, "t", "", Followed { lost: 1, ..Followed::default() }).await?;
     ensure!(kept.stdout.ends_with(format!("{GOOD}\n").as_bytes()), "no end");
     ensure!((4 << 20..=8 << 20).contains(&kept.stdout.len()), "{} bytes are kept", kept.stdout.len());
@@ -169,7 +169,7 @@ async fn a_line_of_100_megabytes_costs_that_line() -> Result<()> {
     sandbox.stop().await
 }
 
-/// What an agent says is told while it says it, and so is what it prints.
+/// Messages and output of an agent are published while it runs.
 #[tokio::test]
 async fn half_a_line_is_told_before_the_rest_of_it_comes() -> Result<()> {
     let sandbox = Sandbox::start().await?;
@@ -182,7 +182,7 @@ async fn half_a_line_is_told_before_the_rest_of_it_comes() -> Result<()> {
     sandbox.write_app("two", &delta("nking\n"))?;
     sandbox.write_app("good", GOOD)?;
     let line = "cat one; until [ -e go ]; do sleep 0.01; done; cat two good";
-    // Somebody looks before there is anything to see.
+    // A follower connects before there is any output.
     submit(client, task("before", "until [ -e begin ]; do sleep 0.01; done")).await?;
     submit(client, json_task("t", "claude", line)).await?;
     let mut follower = Follower::open(client, "/v1/tasks/t/output?follow=1").await?;
@@ -256,7 +256,8 @@ async fn a_conversation_goes_on_and_one_that_is_gone_is_begun_anew() -> Result<(
     ensure!(read("input-new")? == "About.\n\ndo it" && read("input-resumed")? == "do it");
     let sandbox = sandbox.crash_and_boot().await?;
     let client = sandbox.client();
-    // It is still known after a boot, and after one that was stopped; and not any more once the agent says that there is none.
+    // The session is still known after a boot and after a task that was stopped, and unknown once the agent
+    // reports that it does not exist.
     submit(client, request("stopped", true, "cat says; sleep 1000")).await?;
     let mut stream = TaskStream::open(client, "stopped", 0, false).await?;
     stream.until(|fact| matches!(fact, TaskFact::Message(_))).await?;

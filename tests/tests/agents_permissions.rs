@@ -1,4 +1,4 @@
-//! What an agent asks to be allowed: by rule, by somebody, or not at all any more.
+//! Permission requests of an agent: decided by rule, by a client, or withdrawn.
 
 use anyhow::{Context, Result, ensure};
 use protocol::{ErrorCode, Exit, Permission, PermissionState, Stream, TaskFact, TaskStatus};
@@ -57,7 +57,7 @@ async fn rules_decide_and_every_decision_is_told() -> Result<()> {
     sandbox.stop().await
 }
 
-/// Waits until somebody is asked.
+/// Waits for a pending permission request.
 async fn asked(sandbox: &Sandbox, id: &str) -> Result<Permission> {
     let mut stream = TaskStream::open(sandbox.client(), id, 0, true).await?;
     match stream.until(|fact| matches!(fact, TaskFact::Permission(_))).await?.fact {
@@ -146,6 +146,6 @@ async fn a_permission_is_withdrawn_when_its_agent_dies() -> Result<()> {
     use PermissionState::{Asked, Withdrawn};
     ensure!(states == [("p1", Asked), ("p1", Withdrawn)], "{states:?}");
     let said = logs(&story(client, "t1").await?, Stream::Stderr);
-    ensure!(said.is_empty(), "nobody is spoken to any more: {said:?}");
+    ensure!(said.is_empty(), "the agent still gets messages: {said:?}");
     sandbox.stop().await
 }

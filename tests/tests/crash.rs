@@ -113,7 +113,7 @@ fn newest_events(control: &Path) -> Result<PathBuf> {
 /// Does something to the end of a file that a loss of power may do.
 type Damage = fn(Vec<u8>) -> Vec<u8>;
 
-/// What is done, and how many of the last events it takes.
+/// A damage, and the number of last events it costs.
 const DAMAGES: [(&str, usize, Damage); 7] = [
     ("the last byte is missing", 1, |mut bytes| {
         bytes.pop();
@@ -142,7 +142,7 @@ async fn a_torn_end_of_the_event_log_is_cut_and_told_as_a_gap() -> Result<()> {
         sandbox.crash().await?;
         let file = newest_events(&sandbox.control_dir())?;
         let mut bytes = std::fs::read(&file)?;
-        // What was set aside for later lines is no part of the log.
+        // Reserved space for later lines is not part of the log.
         bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').context("lines")? + 1);
         std::fs::write(&file, damage(bytes))?;
         sandbox = sandbox.boot_again().await.context(what)?;
@@ -153,7 +153,7 @@ async fn a_torn_end_of_the_event_log_is_cut_and_told_as_a_gap() -> Result<()> {
         let (boot, gap) = (&after[kept], &after[kept + 1]);
         ensure!(boot.fact.kind() == "boot" && boot.cursor.epoch > epoch, "{what}: {boot:?}");
         ensure!(matches!(gap.fact, Fact::Gap { lost_bytes: 1.., .. }), "{what}: {gap:?}");
-        // Whoever had seen what is cut now goes on after it, in the new epoch.
+        // A reader that had seen the cut events continues after them, in the new epoch.
         let last = before.last().context("events")?.cursor;
         let rest = events_after(sandbox.client(), last).await?;
         ensure!(rest.first() == Some(boot), "{what}: {rest:?}");
@@ -253,9 +253,9 @@ async fn files_that_are_none_of_ours_are_no_obstacle() -> Result<()> {
     sandbox.stop().await
 }
 
-/// What callers were told before PID 1 was killed.
+/// Replies that clients received before PID 1 was killed.
 #[derive(Default)]
-struct Told {
+struct Replies {
     accepted: Vec<String>,
     ended: BTreeMap<String, Exit>,
 }
@@ -264,11 +264,11 @@ struct Told {
 async fn killed_at_any_moment_it_keeps_every_promise_it_made() -> Result<()> {
     let mut sandbox = Sandbox::start().await?;
     let mut random = Random::seeded();
-    let mut told = Told::default();
+    let mut told = Replies::default();
     for round in 0..scaled(8, 400) {
         if round % 10 == 0 {
             // Only so many finished execs are remembered.
-            told = Told::default();
+            told = Replies::default();
         }
         let mut callers = JoinSet::new();
         for caller in 0..4 {
@@ -290,8 +290,8 @@ async fn killed_at_any_moment_it_keeps_every_promise_it_made() -> Result<()> {
 }
 
 /// Runs short execs until the connection breaks.
-async fn call(client: Client, prefix: String) -> Told {
-    let mut told = Told::default();
+async fn call(client: Client, prefix: String) -> Replies {
+    let mut told = Replies::default();
     for number in 0.. {
         let id = format!("{prefix}-{number}");
         let request = json!({"id": id, "shell": format!("echo {id}; exit {}", number % 256)});
@@ -304,7 +304,7 @@ async fn call(client: Client, prefix: String) -> Told {
     told
 }
 
-async fn keeps(client: &Client, told: &Told) -> Result<()> {
+async fn keeps(client: &Client, told: &Replies) -> Result<()> {
     let events = events_so_far(client).await?;
     for id in &told.accepted {
         let view = view(client, id).await.with_context(|| format!("{id} was accepted and is gone"))?;

@@ -22,12 +22,12 @@ use tokio::time::timeout;
 const EXITED_0: Option<Exit> = Some(Exit::Exited { code: 0 });
 
 /// A small disk for the control directory. It outlives the runtimed on it, so that another can boot there.
-struct Place {
+struct Fixture {
     disk: SmallDisk,
     outer: TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new(megabytes: usize) -> Result<Self> {
         let outer = directory()?;
         Ok(Self { disk: SmallDisk::mount(&outer.path().join("disk"), megabytes)?, outer })
@@ -80,7 +80,7 @@ fn output_lost(hints: &[Hint]) -> u64 {
 
 #[tokio::test]
 async fn a_job_that_prints_more_than_fits_goes_on_and_says_how_much_is_lost() -> Result<()> {
-    let place = Place::new(6)?;
+    let place = Fixture::new(6)?;
     let sandbox = place.boot().await?;
     let client = sandbox.client();
     let printed = seq(scaled(20, 200) << 20);
@@ -97,7 +97,7 @@ async fn a_job_that_prints_more_than_fits_goes_on_and_says_how_much_is_lost() ->
         "{:?}",
         view.hints
     );
-    // Whoever reads later is told the same.
+    // A later reader gets the same.
     let later = Follower::open(client, "/v1/execs/much/output?after=0").await?;
     ensure!(account(later, &printed).await? == (stored, lost));
     sandbox.stop().await
@@ -128,7 +128,7 @@ async fn up_to(follower: &mut Follower, end: u64) -> Result<(u64, u64)> {
 
 #[tokio::test]
 async fn output_is_kept_again_as_soon_as_there_is_room() -> Result<()> {
-    let place = Place::new(6)?;
+    let place = Fixture::new(6)?;
     let sandbox = place.boot().await?;
     let client = sandbox.client();
     let line = "read x; echo kept; read x; printf %10000s; read x; echo again";
@@ -152,7 +152,7 @@ async fn output_is_kept_again_as_soon_as_there_is_room() -> Result<()> {
 
 #[tokio::test]
 async fn a_job_that_starts_on_a_full_disk_is_kept_from_where_there_is_room() -> Result<()> {
-    let place = Place::new(6)?;
+    let place = Fixture::new(6)?;
     let sandbox = place.boot().await?;
     let client = sandbox.client();
     place.disk.fill()?;
@@ -184,12 +184,12 @@ async fn a_job_that_starts_on_a_full_disk_is_kept_from_where_there_is_room() -> 
 
 #[tokio::test]
 async fn execs_on_a_full_disk_run_or_are_refused_and_run_again_when_there_is_room() -> Result<()> {
-    let place = Place::new(6)?;
+    let place = Fixture::new(6)?;
     let sandbox = place.boot().await?;
     let client = sandbox.client();
     client.exec(json!({"id": "before", "shell": "echo before; exit 3"})).await?;
     place.disk.fill()?;
-    // What was set aside lasts for some: enough to make room again.
+    // The reserved space is enough for a few commands that free space again.
     let first = client.exec(json!({"id": "first", "shell": "exit 4"})).await?;
     ensure!(first.exit == Some(Exit::Exited { code: 4 }), "{first:?}");
     let mut refused = None;
@@ -217,7 +217,7 @@ async fn execs_on_a_full_disk_run_or_are_refused_and_run_again_when_there_is_roo
 
 #[tokio::test]
 async fn the_event_log_says_how_many_events_a_full_disk_cost() -> Result<()> {
-    let place = Place::new(6)?;
+    let place = Fixture::new(6)?;
     let sandbox = place.boot().await?;
     let client = sandbox.client();
     place.disk.fill()?;
@@ -271,7 +271,7 @@ async fn pid1(sandbox: &Launched) -> Result<Pid> {
 
 #[tokio::test]
 async fn a_sandbox_boots_on_a_full_disk() -> Result<()> {
-    let place = Place::new(6)?;
+    let place = Fixture::new(6)?;
     let mut sandbox = place.boot().await?;
     sandbox.client().exec(json!({"id": "ended", "shell": "echo kept; exit 3"})).await?;
     let ran = sandbox.client().start(json!({"id": "ran", "shell": "sleep 600"})).await?;

@@ -1,4 +1,4 @@
-//! What engines have in ways of their own: user ids, networks, runtimes, images that are given to them.
+//! Features that engines implement in their own ways: user ids, networks, runtimes, loaded images.
 
 use anyhow::{Context, Result, ensure};
 use futures_util::future::join_all;
@@ -6,7 +6,7 @@ use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use tests::engines::{Engine, Kind, Outside, Setup};
+use tests::engines::{Engine, ExternalNetwork, Kind, Setup};
 use tests::host::{OWN_PID_NAMESPACE, until};
 use tests::{Caller, Hostd};
 use tokio::task::spawn_blocking;
@@ -84,7 +84,7 @@ async fn until_mapped(caller: &Caller, mapped: bool) -> Result<()> {
 async fn an_open_network_leads_out_and_not_to_other_sandboxes() -> Result<()> {
     for kind in [Kind::Docker, Kind::Podman] {
         let engine = started(kind, Setup::default()).await?;
-        let outside = Outside::of(&engine)?;
+        let outside = ExternalNetwork::of(&engine)?;
         let (_hostd, caller) = hostd(&engine).await?;
         let first = caller.create(&json!({"network": "open"})).await?;
         let second = caller.create(&json!({"network": "open"})).await?;
@@ -122,7 +122,7 @@ async fn a_sandbox_wakes_after_its_network_was_removed() -> Result<()> {
         // Docker removes it from under a container that does not run; Podman only with the container.
         let force: &[&str] = if kind == Kind::Podman { &["--force"] } else { &[] };
         let remove = [&["network", "rm"], force, &[network]].concat();
-        // It takes a moment until the engine has noticed that nobody uses it.
+        // The engine takes a moment to notice that the network is unused.
         until("it lets go of the network", async || Ok(engine.prints(&remove).ok())).await?;
         let started = caller.post(&format!("/v1/sandboxes/{id}/start"), &json!({})).await?;
         ensure!(started.status == 200, "{kind:?}: {}", started.text());

@@ -23,32 +23,42 @@ async fn started(kind: Kind) -> Result<(Engine, Hostd, Caller)> {
     Ok((engine, hostd, caller))
 }
 
-/// What an image has beside a busybox, and why it is refused.
-struct Trick {
+/// A hostile image: its additions to a busybox, and the expected refusal.
+struct HostileImage {
     name: &'static str,
     links: &'static [(&'static str, &'static str)],
     volumes: &'static [&'static str],
     why: &'static str,
 }
 
-const TRICKS: [Trick; 7] = [
+const TRICKS: [HostileImage; 7] = [
     // Its own program would be PID 1, where the volume is mounted over runtimed.
-    Trick { name: "program", links: &[(".runtimed", "/a/b/evil")], volumes: &["/a/b"], why: "" },
-    Trick {
+    HostileImage { name: "program", links: &[(".runtimed", "/a/b/evil")], volumes: &["/a/b"], why: "" },
+    HostileImage {
         name: "linked",
         links: &[(".runtimed", "/bin/evil")],
         volumes: &[],
         why: "its /.runtimed is a link",
     },
     // The control directory would be where the sandbox writes. PID 1 may not pass there, and ends by itself.
-    Trick { name: "control", links: &[("run", "/home/sandbox/x")], volumes: &[], why: "" },
-    Trick { name: "home", links: &[("home", "/tmp")], volumes: &[], why: "its /home is a link" },
-    Trick { name: "over", links: &[("x", "/run")], volumes: &["/x/slipway"], why: "/run/slipway" },
-    Trick { name: "above", links: &[], volumes: &["/run"], why: "its volume /run would be in the way" },
-    Trick { name: "at", links: &[], volumes: &["/home/sandbox"], why: "its volume /home/sandbox would be" },
+    HostileImage { name: "control", links: &[("run", "/home/sandbox/x")], volumes: &[], why: "" },
+    HostileImage { name: "home", links: &[("home", "/tmp")], volumes: &[], why: "its /home is a link" },
+    HostileImage { name: "over", links: &[("x", "/run")], volumes: &["/x/slipway"], why: "/run/slipway" },
+    HostileImage {
+        name: "above",
+        links: &[],
+        volumes: &["/run"],
+        why: "its volume /run would be in the way",
+    },
+    HostileImage {
+        name: "at",
+        links: &[],
+        volumes: &["/home/sandbox"],
+        why: "its volume /home/sandbox would be",
+    },
 ];
 
-fn import(engine: &Engine, trick: &Trick) -> Result<String> {
+fn import(engine: &Engine, trick: &HostileImage) -> Result<String> {
     let root = tempfile::tempdir()?;
     busybox(root.path())?;
     std::fs::create_dir_all(root.path().join("a/b"))?;
@@ -83,8 +93,8 @@ async fn an_image_with_links_or_volumes_in_our_way_is_refused_and_does_not_run()
             let running = block_in_place(|| engine.prints(&running))?;
             ensure!(running.is_empty(), "{kind:?}, {name}: {running}");
         }
-        // A volume that is in nobody's way has a size, and leaves nothing on the engine's disk.
-        let good = Trick { name: "good", links: &[], volumes: &["/data"], why: "" };
+        // A harmless volume has a size limit and leaves nothing on the engine's disk.
+        let good = HostileImage { name: "good", links: &[], volumes: &["/data"], why: "" };
         let image = block_in_place(|| import(&engine, &good))?;
         let id = caller.create(&json!({"image": image})).await?;
         let seen = caller.prints(&id, "echo kept > /data/file && cat /data/file /proc/self/mounts").await?;
@@ -100,7 +110,7 @@ async fn an_image_with_links_or_volumes_in_our_way_is_refused_and_does_not_run()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_is_not_sent_to_private_registries_and_not_asked_by_numbers() -> Result<()> {
     let (engine, _hostd, caller) = started(Kind::Docker).await?;
-    let plain = Trick { name: "plain", links: &[], volumes: &[], why: "" };
+    let plain = HostileImage { name: "plain", links: &[], volumes: &[], why: "" };
     let image = block_in_place(|| import(&engine, &plain))?;
     let number = block_in_place(|| engine.prints(&["images", "--quiet", "--no-trunc", &image]))?;
     for (name, words) in [

@@ -7,8 +7,8 @@ use protocol::{Cursor, ErrorCode, Event, Fact};
 use serde_json::json;
 use std::collections::BTreeSet;
 use tests::events::{EventStream, events_after, events_so_far};
+use tests::raw_http::Wire;
 use tests::shell::{cancel_now, shell};
-use tests::wire::Wire;
 use tests::{Client, Random, Sandbox, scaled};
 use tokio::task::JoinSet;
 
@@ -230,7 +230,7 @@ async fn trimmed_history_is_gone_and_the_answer_says_where_it_begins_now() -> Re
     }
     let kept = events_so_far(client).await?;
     ensure!(kept.first().is_some_and(|event| event.cursor == oldest), "{kept:?}");
-    // What comes right before the oldest is enough to know that nothing is missing.
+    // A cursor right before the oldest event proves that no event is missing.
     let all = events_after(client, Cursor { seq: 0, ..oldest }).await?;
     ensure!(all == kept, "{all:?}");
     sandbox.stop().await

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use tests::events::EventStream;
-use tests::refused::refused;
+use tests::expect_error::refused;
 use tests::shell::{cancel, cancel_now, prints, shell, started, stdout};
 use tests::{Client, Sandbox, scaled, type_in};
 use tokio::task::JoinSet;
@@ -332,8 +332,8 @@ async fn a_signal_has_a_name_or_a_number_and_is_the_exit_it_causes() -> Result<(
         let answer = client.post("/v1/execs/s0/signal", &body).await?;
         refused(&answer, ErrorCode::InvalidRequest, Some(field)).with_context(|| body.to_string())?;
     }
-    let nobody = client.post("/v1/execs/nobody/signal", &json!({"signal": "TERM"})).await?;
-    refused(&nobody, ErrorCode::NotFound, None)?;
+    let unknown = client.post("/v1/execs/unknown/signal", &json!({"signal": "TERM"})).await?;
+    refused(&unknown, ErrorCode::NotFound, None)?;
     sandbox.stop().await
 }
 
@@ -365,7 +365,7 @@ async fn a_signal_reaches_the_leader_its_group_or_the_whole_tree() -> Result<()>
             prints(client, id, &format!("{who} heard")).await?;
         }
         ensure!(client.post(&path, &json!({"signal": "TERM", "scope": "tree"})).await?.status == 204);
-        // What the others print may come after the end of the leader, and is in the log all the same.
+        // Output of the other processes may arrive after the leader's exit, and is in the log all the same.
         client.ended(id).await?;
         let gone = |fact: &Fact| matches!(fact, Fact::ExecGone { exec } if exec.as_str() == id);
         let ended =
@@ -423,7 +423,7 @@ async fn a_background_process_that_let_go_of_the_output_is_listed_and_not_leaky(
         ("setsid", "setsid sleep 600 >/dev/null 2>&1 &"),
         ("daemon", "(setsid sh -c 'sleep 600 >/dev/null 2>&1 & exit' >/dev/null 2>&1 &)"),
     ] {
-        // It has let go of the output when it sleeps.
+        // Once it sleeps it has closed the output.
         let line = format!("{line}\n{UNTIL_IT_SLEEPS}; exit 5");
         let ended = client.exec(json!({"id": id, "shell": line})).await?;
         ensure!(ended.exit == Some(Exit::Exited { code: 5 }) && ended.hints.is_empty(), "{id}: {ended:?}");

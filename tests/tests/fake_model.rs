@@ -8,51 +8,51 @@ use protocol::Usage;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::Caller;
-use tests::model::{FakeModel, Fault, Script, Speech, Turn};
+use tests::model::{Dialect, FakeModel, Fault, Script, Turn};
 
 const KEY: &str = "the-real-key";
-const ALL: [Speech; 4] = [Speech::Messages, Speech::Chat, Speech::Responses, Speech::Generate];
+const ALL: [Dialect; 4] = [Dialect::Messages, Dialect::Chat, Dialect::Responses, Dialect::Generate];
 
 /// A conversation as each dialect has it: a prompt, and one answer with a tool's result for each of `results`.
-struct Talk {
-    speech: Speech,
+struct ModelClient {
+    speech: Dialect,
     streams: bool,
     prompt: &'static str,
     results: usize,
     tools: bool,
 }
 
-impl Talk {
-    fn new(speech: Speech, streams: bool) -> Self {
+impl ModelClient {
+    fn new(speech: Dialect, streams: bool) -> Self {
         Self { speech, streams, prompt: "do it", results: 0, tools: true }
     }
 
     fn path(&self) -> &'static str {
         match (self.speech, self.streams) {
-            (Speech::Messages, _) => "/v1/messages",
-            (Speech::Chat, _) => "/v1/chat/completions",
-            (Speech::Responses, _) => "/v1/responses",
-            (Speech::Generate, false) => "/v1beta/models/m:generateContent",
-            (Speech::Generate, true) => "/v1beta/models/m:streamGenerateContent?alt=sse",
+            (Dialect::Messages, _) => "/v1/messages",
+            (Dialect::Chat, _) => "/v1/chat/completions",
+            (Dialect::Responses, _) => "/v1/responses",
+            (Dialect::Generate, false) => "/v1beta/models/m:generateContent",
+            (Dialect::Generate, true) => "/v1beta/models/m:streamGenerateContent?alt=sse",
         }
     }
 
     fn body(&self) -> Value {
         let (prompt, schema) = (self.prompt, json!({"properties": {"command": {"type": "string"}}}));
         let (mut items, tools) = match self.speech {
-            Speech::Generate => (
+            Dialect::Generate => (
                 vec![json!({"role": "user", "parts": [{"text": prompt}]})],
                 json!([{"functionDeclarations": [{"name": "run_shell_command", "parameters": schema}]}]),
             ),
-            Speech::Messages => (
+            Dialect::Messages => (
                 vec![json!({"role": "user", "content": prompt})],
                 json!([{"name": "Bash", "input_schema": schema}]),
             ),
-            Speech::Chat => (
+            Dialect::Chat => (
                 vec![json!({"role": "user", "content": prompt})],
                 json!([{"type": "function", "function": {"name": "bash", "parameters": schema}}]),
             ),
-            Speech::Responses => (
+            Dialect::Responses => (
                 vec![json!({"role": "user", "content": [{"type": "input_text", "text": prompt}]})],
                 json!([{"type": "function", "name": "shell", "parameters": schema}]),
             ),
@@ -61,9 +61,9 @@ impl Talk {
             items.extend(self.result());
         }
         let name = match self.speech {
-            Speech::Generate => "contents",
-            Speech::Responses => "input",
-            Speech::Messages | Speech::Chat => "messages",
+            Dialect::Generate => "contents",
+            Dialect::Responses => "input",
+            Dialect::Messages | Dialect::Chat => "messages",
         };
         let tools = if self.tools { tools } else { json!([]) };
         json!({"model": "m", "stream": self.streams, "stream_options": {"include_usage": true}, name: items, "tools": tools})
@@ -71,18 +71,18 @@ impl Talk {
 
     fn result(&self) -> Vec<Value> {
         match self.speech {
-            Speech::Generate => vec![
+            Dialect::Generate => vec![
                 json!({"role": "model", "parts": [{"functionCall": {"name": "run_shell_command", "args": {}}}]}),
                 json!({"role": "user", "parts": [{"functionResponse": {"response": {"output": "x"}}}]}),
             ],
-            Speech::Messages => vec![
+            Dialect::Messages => vec![
                 json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}]}),
                 json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "x"}]}),
             ],
-            Speech::Chat => {
+            Dialect::Chat => {
                 vec![json!({"role": "assistant", "content": "so"}), json!({"role": "tool", "content": "x"})]
             }
-            Speech::Responses => vec![
+            Dialect::Responses => vec![
                 json!({"type": "reasoning"}),
                 json!({"type": "function_call", "name": "shell"}),
                 json!({"type": "function_call_output", "output": "x"}),
@@ -109,25 +109,25 @@ fn script() -> Script {
 }
 
 /// The tokens that an answer tells: input, all of the input that was cached, output, and thoughts of it.
-fn told(speech: Speech, usage: &Value) -> [Option<u64>; 4] {
+fn told(speech: Dialect, usage: &Value) -> [Option<u64>; 4] {
     let number = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64);
     match speech {
-        Speech::Messages => {
+        Dialect::Messages => {
             [number("/input_tokens"), number("/cache_read_input_tokens"), number("/output_tokens"), Some(2)]
         }
-        Speech::Chat => [
+        Dialect::Chat => [
             number("/prompt_tokens").map(|all| all - 5),
             number("/prompt_tokens_details/cached_tokens"),
             number("/completion_tokens"),
             number("/completion_tokens_details/reasoning_tokens"),
         ],
-        Speech::Responses => [
+        Dialect::Responses => [
             number("/input_tokens").map(|all| all - 5),
             number("/input_tokens_details/cached_tokens"),
             number("/output_tokens"),
             number("/output_tokens_details/reasoning_tokens"),
         ],
-        Speech::Generate => [
+        Dialect::Generate => [
             number("/promptTokenCount").map(|all| all - 5),
             number("/cachedContentTokenCount"),
             number("/candidatesTokenCount").map(|shown| shown + 2),
@@ -142,9 +142,10 @@ async fn a_script_goes_on_with_the_conversation_in_each_dialect() -> Result<()> 
     model.script(script());
     for speech in ALL {
         for streams in [false, true] {
-            let (status, first) = Talk::new(speech, streams).ask(&model).await?;
+            let (status, first) = ModelClient::new(speech, streams).ask(&model).await?;
             assert!(status == 200 && first.contains("echo one"), "{speech:?}: {first}");
-            let (status, second) = Talk { results: 1, ..Talk::new(speech, streams) }.ask(&model).await?;
+            let (status, second) =
+                ModelClient { results: 1, ..ModelClient::new(speech, streams) }.ask(&model).await?;
             assert_eq!(status, 200);
             for word in ["all ", "is ", "well", "hm"] {
                 assert!(second.contains(word), "{speech:?}: {second}");
@@ -161,9 +162,9 @@ async fn an_answer_tells_the_tokens_of_the_script_in_the_dialects_own_words() ->
     let model = FakeModel::start(Some(KEY)).await?;
     model.script(script());
     for speech in ALL {
-        let (_, whole) = Talk { results: 1, ..Talk::new(speech, false) }.ask(&model).await?;
+        let (_, whole) = ModelClient { results: 1, ..ModelClient::new(speech, false) }.ask(&model).await?;
         let whole: Value = serde_json::from_str(&whole)?;
-        let usage = if speech == Speech::Generate { &whole["usageMetadata"] } else { &whole["usage"] };
+        let usage = if speech == Dialect::Generate { &whole["usageMetadata"] } else { &whole["usage"] };
         assert_eq!(told(speech, usage), [Some(11), Some(5), Some(22), Some(2)], "{speech:?}: {whole}");
     }
     let told = model.told();
@@ -176,10 +177,11 @@ async fn who_offers_no_tools_gets_a_short_answer_and_uses_up_no_turn() -> Result
     let model = FakeModel::start(Some(KEY)).await?;
     model.script(Script::new([Turn::say("first").after(Fault::status(500, "no"))]));
     for speech in ALL {
-        let (status, small) = Talk { tools: false, ..Talk::new(speech, true) }.ask(&model).await?;
+        let (status, small) =
+            ModelClient { tools: false, ..ModelClient::new(speech, true) }.ask(&model).await?;
         assert!(status == 200 && small.contains("A small job"), "{small}");
     }
-    assert_eq!(Talk::new(Speech::Chat, true).ask(&model).await?.0, 500);
+    assert_eq!(ModelClient::new(Dialect::Chat, true).ask(&model).await?.0, 500);
     assert_eq!((model.heard().len(), model.calls().len()), (5, 1));
     Ok(())
 }
@@ -189,9 +191,9 @@ async fn the_script_of_the_mark_that_was_said_last_answers() -> Result<()> {
     let model = FakeModel::start(Some(KEY)).await?;
     model.script(Script::new([Turn::say("whatever")]));
     model.on("do the one", Script::new([Turn::say("one")]));
-    let other = Talk { prompt: "do the other", ..Talk::new(Speech::Messages, false) };
+    let other = ModelClient { prompt: "do the other", ..ModelClient::new(Dialect::Messages, false) };
     assert!(other.ask(&model).await?.1.contains("whatever"));
-    let marked = Talk { prompt: "please do the one", ..Talk::new(Speech::Messages, false) };
+    let marked = ModelClient { prompt: "please do the one", ..ModelClient::new(Dialect::Messages, false) };
     assert!(marked.ask(&model).await?.1.contains("\"one\""));
     Ok(())
 }
@@ -199,7 +201,7 @@ async fn the_script_of_the_mark_that_was_said_last_answers() -> Result<()> {
 #[tokio::test]
 async fn a_key_that_is_not_the_one_is_refused_wherever_it_stands() -> Result<()> {
     let model = FakeModel::start(Some(KEY)).await?;
-    let talk = Talk::new(Speech::Generate, false);
+    let talk = ModelClient::new(Dialect::Generate, false);
     let caller = Caller::tcp(&format!("http://{}", model.address()), None);
     for (header, value, status) in [
         ("authorization", format!("Bearer {KEY}"), 200),
@@ -222,7 +224,7 @@ async fn each_fault_spoils_one_try_and_then_the_answer_comes() -> Result<()> {
         [Fault::busy(3), Fault::status(529, "overloaded"), Fault::EchoKey { code: 401 }, Fault::Garbage];
     let turn = faults.into_iter().fold(Turn::say("at last"), Turn::after);
     model.script(Script::new([turn]));
-    let talk = Talk::new(Speech::Messages, true);
+    let talk = ModelClient::new(Dialect::Messages, true);
     let caller = Caller::tcp(&format!("http://{}", model.address()), Some(KEY));
     let busy = caller.post(talk.path(), &talk.body()).await?;
     assert_eq!((busy.status, busy.headers["retry-after"].as_bytes()), (429, &b"3"[..]));
@@ -240,7 +242,7 @@ async fn streams_are_cut_stalled_and_slowed_down_where_the_script_says() -> Resu
     let slow = Fault::Slow { every: Duration::from_millis(20) };
     let turn = Turn::say("one two three").after(Fault::Cut { after: 2 }).after(Fault::Stall { after: 3 });
     model.script(Script::new([turn.after(slow)]));
-    let talk = Talk::new(Speech::Messages, true);
+    let talk = ModelClient::new(Dialect::Messages, true);
     let open = async || {
         let caller = Caller::tcp(&format!("http://{}", model.address()), Some(KEY));
         let body = Full::new(Bytes::from(talk.body().to_string()));

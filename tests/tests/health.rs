@@ -9,8 +9,8 @@ use tests::{Sandbox, Services, processes};
 
 const RUN: &str = "exec sleep 1000";
 
-/// Listens on `KIND:ADDRESS:PORT` for each argument and treats whoever connects as KIND says: with a
-/// status, or in a way that no server should. Once a file `well` is there everybody gets 200.
+/// Listens on `KIND:ADDRESS:PORT` for each argument and treats connections according to KIND: with a status,
+/// or in a way that no server should. Once a file `well` exists every request gets 200.
 const SERVER: &str = r#"
 import os, socket, sys, threading, time
 kept = []
@@ -165,7 +165,7 @@ async fn a_check_that_hangs_is_killed_at_its_timeout_and_with_its_service() -> R
     let hang = |file: &str, sleep: u32| {
         format!("trap '' TERM; setsid sleep {sleep} & echo try >> {file}; sleep {sleep}")
     };
-    let sleepers = |sleep: u32| -> Result<Vec<processes::Seen>> {
+    let sleepers = |sleep: u32| -> Result<Vec<processes::ProcessEntry>> {
         let everybody = processes::in_namespace_of(sandbox.pid()?)?;
         Ok(everybody.into_iter().filter(|seen| seen.command == format!("sleep {sleep}")).collect())
     };

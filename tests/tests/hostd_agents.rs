@@ -70,7 +70,7 @@ async fn an_agent_of_a_few_lines_does_a_task() -> Result<()> {
     let (hostd, _place) = hostd().await?;
     let caller = hostd.operator()?;
     let sandbox = caller.create(&json!({})).await?;
-    // Nobody is named: it is the default.
+    // No agent is named, so the default is used.
     let job = caller.submit(&sandbox, &json!({"prompt": "hello"})).await?;
     let events = caller.events_of(&job).await?;
     let said = messages(&events);
@@ -132,7 +132,7 @@ async fn what_an_agent_asks_for_is_answered_by_whoever_may() -> Result<()> {
     let body = json!({"prompt": "run: echo done > made.txt; echo fine", "permissions": {"default": "ask"}});
     let job = caller.submit(&sandbox, &body).await?;
     let path = format!("{}/permissions/{}", job.path(), asked(&caller, &job).await?);
-    let stranger = hostd.caller("other", "somebody", "run").await?;
+    let stranger = hostd.caller("other", "stranger", "run").await?;
     ensure!(stranger.post(&path, &json!({"decision": "allow"})).await?.status == 404);
     ensure!(caller.post(&path, &json!({"decision": "allow", "option": "nothing"})).await?.status >= 400);
     let allowed = caller.post(&path, &json!({"decision": "allow"})).await?;
@@ -152,7 +152,7 @@ async fn what_an_agent_asks_for_is_answered_by_whoever_may() -> Result<()> {
     let denied = hostd.ran(&["task", "deny", &sandbox, &job.id, &id]).await?;
     ensure!(denied.code == Some(0), "{denied:?}");
     ensure!(messages(&caller.events_of(&job).await?).contains(&"not allowed"));
-    // And by a rule nobody is asked at all.
+    // A deny rule decides without a request to a client.
     let rules = json!({"rules": [{"about": "touch *", "then": "deny"}]});
     let job = caller.submit(&sandbox, &json!({"prompt": "run: touch no.txt", "permissions": rules})).await?;
     ensure!(messages(&caller.events_of(&job).await?).contains(&"not allowed"));
@@ -213,7 +213,7 @@ async fn a_task_gets_the_agent_that_was_started_for_it() -> Result<()> {
     let sandbox = caller.create(&json!({})).await?;
     let warm = format!("/v1/sandboxes/{sandbox}/warm");
     let starts = async || caller.prints(&sandbox, "cat ~/starts").await;
-    ensure!(caller.get(&warm).await?.status == 404, "nobody was started");
+    ensure!(caller.get(&warm).await?.status == 404, "no agent was started");
     let answer: Value = caller.post(&warm, &json!({})).await?.expect(202)?;
     ensure!(answer["agent"] == "small", "{answer}");
     until("it is ready", async || {
@@ -236,7 +236,7 @@ async fn a_task_gets_the_agent_that_was_started_for_it() -> Result<()> {
     let said = messages(&events);
     ensure!(said[0].ends_with("| hello"), "it is told as any other: {said:?}");
     ensure!(starts().await? == "xx", "nothing was started for it");
-    // It is used up.
+    // The warm agent is used up.
     ensure!(caller.get(&warm).await?.status == 404, "it has had its task");
     let next = caller.submit(&sandbox, &json!({"prompt": "hello"})).await?;
     ensure!(caller.result_of(&next).await?["status"] == "succeeded");

@@ -4,13 +4,13 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use tests::TaskFeed;
-use tests::agents::{APP, KEY, Seen, Workshop};
+use tests::agents::{APP, AgentsFixture, EndedTask, KEY};
 use tests::host::until;
-use tests::model::{Fault, Heard, Script, Speech, Turn};
+use tests::model::{Dialect, Fault, ReceivedRequest, Script, Turn};
 
 /// The same job for each: a file, a shell that fails, an edit, a word.
-async fn whole_job(agent: &str, speech: Speech) -> Result<()> {
-    let shop = Workshop::open(speech).await?;
+async fn whole_job(agent: &str, speech: Dialect) -> Result<()> {
+    let shop = AgentsFixture::open(speech).await?;
     let file = format!("{APP}/greet.sh");
     shop.model.script(Script::new([
         Turn::say("I begin. ").and_call(write(&file)),
@@ -45,9 +45,9 @@ fn write(path: &str) -> tests::model::Intent {
     tests::model::Intent::WriteFile { path: path.to_owned(), content: "echo hello world\n".to_owned() }
 }
 
-/// What is denied is not done, by every agent that may be told so.
-async fn obeys(agent: &str, speech: Speech) -> Result<()> {
-    let shop = Workshop::open(speech).await?;
+/// A denied action is not performed, by any agent that supports permissions.
+async fn obeys(agent: &str, speech: Dialect) -> Result<()> {
+    let shop = AgentsFixture::open(speech).await?;
     shop.model
         .script(Script::new([Turn::shell(&format!("touch {APP}/made.txt")), Turn::say("As you wish.")]));
     let body = json!({"prompt": "make a file", "agent": agent, "permissions": {"default": "deny"}});
@@ -61,11 +61,11 @@ async fn obeys(agent: &str, speech: Speech) -> Result<()> {
 #[tokio::test]
 async fn agents_that_ask_do_not_do_what_is_denied() -> Result<()> {
     for (agent, speech) in [
-        ("opencode", Speech::Messages),
-        ("claude", Speech::Messages),
-        ("gemini", Speech::Generate),
-        ("goose", Speech::Chat),
-        ("qwen", Speech::Chat),
+        ("opencode", Dialect::Messages),
+        ("claude", Dialect::Messages),
+        ("gemini", Dialect::Generate),
+        ("goose", Dialect::Chat),
+        ("qwen", Dialect::Chat),
     ] {
         obeys(agent, speech).await.with_context(|| agent.to_owned())?;
     }
@@ -79,18 +79,18 @@ enum Gone {
 }
 
 /// hostd goes in the middle of an answer, and comes again; how the task ended.
-async fn hostd_goes(how: Gone, agent: &str, speech: Speech) -> Result<Seen> {
-    let mut shop = Workshop::open(speech).await?;
+async fn hostd_goes(how: Gone, agent: &str, speech: Dialect) -> Result<EndedTask> {
+    let mut shop = AgentsFixture::open(speech).await?;
     let hangs = Turn::say("I am back.").after(Fault::Stall { after: 2 });
     shop.model.on("say where you are", Script::new([hangs]));
     let job = shop.submit(&json!({"prompt": "say where you are", "agent": agent, "build": ""})).await?;
     until("the model is asked", async || {
-        let asked = |heard: &Heard| heard.text().contains("say where you are");
+        let asked = |heard: &ReceivedRequest| heard.text().contains("say where you are");
         Ok(shop.model.calls().iter().any(asked).then_some(()))
     })
     .await?;
     if agent == "goose" {
-        // Who has nothing yet asks again.
+        // An agent without a response retries.
         let mut feed = TaskFeed::open(&shop.caller, &job, 0).await?.context("a stream")?;
         feed.until(|event| event.kind == "message").await?;
     }
@@ -103,7 +103,7 @@ async fn hostd_goes(how: Gone, agent: &str, speech: Speech) -> Result<Seen> {
 }
 
 /// The agent asks again, and the task goes on.
-async fn outlives_hostd(agent: &str, speech: Speech) -> Result<()> {
+async fn outlives_hostd(agent: &str, speech: Dialect) -> Result<()> {
     let seen = hostd_goes(Gone::Killed, agent, speech).await?;
     seen.succeeded()?;
     ensure!(seen.text("message").contains("I am back."), "{}", seen.story());
@@ -114,7 +114,7 @@ async fn outlives_hostd(agent: &str, speech: Speech) -> Result<()> {
 #[tokio::test]
 async fn half_an_answer_is_not_believed() -> Result<()> {
     for how in [Gone::Killed, Gone::Stopped] {
-        let seen = hostd_goes(how, "goose", Speech::Chat).await?;
+        let seen = hostd_goes(how, "goose", Dialect::Chat).await?;
         let result = seen.result();
         ensure!(result["failure_reason"] == "model_failed", "{how:?}: {}", seen.story());
         let said = result["message"].as_str().context("it says why")?;
@@ -127,11 +127,11 @@ async fn half_an_answer_is_not_believed() -> Result<()> {
 #[tokio::test]
 async fn a_task_goes_on_when_hostd_is_killed_in_the_middle_of_an_answer() -> Result<()> {
     for (agent, speech) in [
-        ("opencode", Speech::Messages),
-        ("claude", Speech::Messages),
-        ("claude-cli", Speech::Messages),
-        ("codex", Speech::Responses),
-        ("codex-cli", Speech::Responses),
+        ("opencode", Dialect::Messages),
+        ("claude", Dialect::Messages),
+        ("claude-cli", Dialect::Messages),
+        ("codex", Dialect::Responses),
+        ("codex-cli", Dialect::Responses),
     ] {
         outlives_hostd(agent, speech).await.with_context(|| agent.to_owned())?;
     }
@@ -140,35 +140,35 @@ async fn a_task_goes_on_when_hostd_is_killed_in_the_middle_of_an_answer() -> Res
 
 #[tokio::test]
 async fn claude_code_does_a_whole_job() -> Result<()> {
-    whole_job("claude", Speech::Messages).await
+    whole_job("claude", Dialect::Messages).await
 }
 
 #[tokio::test]
 async fn claude_code_does_a_whole_job_by_its_own_lines() -> Result<()> {
-    whole_job("claude-cli", Speech::Messages).await
+    whole_job("claude-cli", Dialect::Messages).await
 }
 
 #[tokio::test]
 async fn codex_does_a_whole_job() -> Result<()> {
-    whole_job("codex", Speech::Responses).await
+    whole_job("codex", Dialect::Responses).await
 }
 
 #[tokio::test]
 async fn codex_does_a_whole_job_by_its_own_lines() -> Result<()> {
-    whole_job("codex-cli", Speech::Responses).await
+    whole_job("codex-cli", Dialect::Responses).await
 }
 
 #[tokio::test]
 async fn gemini_does_a_whole_job() -> Result<()> {
-    whole_job("gemini", Speech::Generate).await
+    whole_job("gemini", Dialect::Generate).await
 }
 
 #[tokio::test]
 async fn goose_does_a_whole_job() -> Result<()> {
-    whole_job("goose", Speech::Chat).await
+    whole_job("goose", Dialect::Chat).await
 }
 
 #[tokio::test]
 async fn qwen_does_a_whole_job() -> Result<()> {
-    whole_job("qwen", Speech::Chat).await
+    whole_job("qwen", Dialect::Chat).await
 }

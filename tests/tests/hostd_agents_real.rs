@@ -4,9 +4,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use tests::agents::{APP, KEY, MODEL, Secret, Seen, Workshop};
+use tests::agents::{APP, AgentsFixture, EndedTask, KEY, MODEL, Secret};
 use tests::host::until;
-use tests::model::{Fault, Script, Speech, Turn};
+use tests::model::{Dialect, Fault, Script, Turn};
 use tests::{Job, TaskFeed};
 
 /// Writes a file, runs it, edits it, says so. The shell also writes down all that it can see of its surroundings.
@@ -29,7 +29,7 @@ fn task(prompt: &str) -> Value {
 
 #[tokio::test]
 async fn opencode_does_a_whole_job_and_what_is_told_is_what_was_seen() -> Result<()> {
-    let shop = Workshop::open(Speech::Messages).await?;
+    let shop = AgentsFixture::open(Dialect::Messages).await?;
     shop.model.script(greeting());
     let mut body = task("greet whoever comes");
     body["build"] = json!("grep -q harbour greet.sh");
@@ -43,7 +43,7 @@ async fn opencode_does_a_whole_job_and_what_is_told_is_what_was_seen() -> Result
 }
 
 /// Text, thoughts, tools with their beginnings and ends, files and the build.
-fn told_as_it_was(shop: &Workshop, seen: &Seen) -> Result<()> {
+fn told_as_it_was(shop: &AgentsFixture, seen: &EndedTask) -> Result<()> {
     let text = seen.text("message");
     ensure!(text.contains("I begin. ") && text.contains("The greeting is there."), "{text}");
     ensure!(seen.text("thought").contains("A file comes first."), "{}", seen.story());
@@ -71,7 +71,7 @@ fn told_as_it_was(shop: &Workshop, seen: &Seen) -> Result<()> {
 }
 
 /// Usage is what the provider told, not what the agent claims: that has only its last call.
-fn counted_at_the_gateway(shop: &Workshop, seen: &Seen) -> Result<()> {
+fn counted_at_the_gateway(shop: &AgentsFixture, seen: &EndedTask) -> Result<()> {
     let (usage, told) = (seen.usage()?, shop.model.told());
     ensure!(usage.calls == told.calls && usage.failed_calls == 0, "{usage:?} {told:?}");
     ensure!(
@@ -92,7 +92,7 @@ fn counted_at_the_gateway(shop: &Workshop, seen: &Seen) -> Result<()> {
 }
 
 /// A second task knows what was said in the first.
-async fn continued(shop: &Workshop) -> Result<()> {
+async fn continued(shop: &AgentsFixture) -> Result<()> {
     shop.model.on("say it again", Script::new([Turn::say("I said it again.")]));
     let mut body = task("say it again");
     body["continue"] = json!(true);
@@ -105,14 +105,14 @@ async fn continued(shop: &Workshop) -> Result<()> {
 }
 
 /// The provider's key: in no file of hostd or of the sandbox, in no process, event or line of a log.
-async fn nowhere_but_sealed(shop: &Workshop, seen: &Seen) -> Result<()> {
+async fn nowhere_but_sealed(shop: &AgentsFixture, seen: &EndedTask) -> Result<()> {
     let secret = Secret::new(KEY);
     ensure!(shop.file("env.txt")?.contains("127.0.0.1:900"), "what the shell saw is not what was meant");
     ensure!(shop.file("processes.txt")?.contains("opencode"), "the shell did not see the agent");
     // Bundles, logs, workspaces, the database and its write-ahead log.
     let kept = secret.files_with_it(shop.hostd.data())?;
     ensure!(kept.hits.is_empty() && kept.files > 20, "{kept:?}");
-    // What only the sandbox sees: its temporary files, and what is mounted over the host's.
+    // Files visible only in the sandbox: its temporary files, and mounts over the host's directories.
     let root = format!("/proc/{}/root", shop.hostd.init(&shop.sandbox)?);
     for dir in ["tmp", "var/tmp", "dev/shm", "run", "etc", "home"] {
         let found = secret.files_with_it(&std::path::Path::new(&root).join(dir))?;
@@ -137,7 +137,7 @@ async fn nowhere_but_sealed(shop: &Workshop, seen: &Seen) -> Result<()> {
 }
 
 /// The key that the agent had is refused now, and the metadata address always was.
-async fn worth_nothing_afterwards(shop: &Workshop) -> Result<()> {
+async fn worth_nothing_afterwards(shop: &AgentsFixture) -> Result<()> {
     let env = shop.file("env.txt")?;
     let from = env.find("slw-").context("no placeholder in the environment")?;
     let key: String =
@@ -159,7 +159,7 @@ async fn worth_nothing_afterwards(shop: &Workshop) -> Result<()> {
 
 #[tokio::test]
 async fn whatever_a_provider_does_wrong_is_told_in_its_words_and_ends() -> Result<()> {
-    let shop = Workshop::open(Speech::Messages).await?;
+    let shop = AgentsFixture::open(Dialect::Messages).await?;
     let broken = Fault::status(500, "the engine is broken");
     for (prompt, turn) in [
         ("case of a wrong key", Turn::always(Fault::EchoKey { code: 401 })),
@@ -219,7 +219,7 @@ fn endless() -> Script {
     Script::new([Turn::shell("setsid sleep 1000 & echo > started; sleep 1000"), Turn::say("never")])
 }
 
-async fn in_the_middle(shop: &Workshop, body: &Value) -> Result<Job> {
+async fn in_the_middle(shop: &AgentsFixture, body: &Value) -> Result<Job> {
     let job = shop.submit(body).await?;
     until("the shell runs", async || {
         let sleeps = shop.running()?.iter().filter(|command| command.contains("sleep 1000")).count();
@@ -231,7 +231,7 @@ async fn in_the_middle(shop: &Workshop, body: &Value) -> Result<Job> {
 
 #[tokio::test]
 async fn nothing_is_alive_after_a_cancel_or_a_timeout_in_the_middle_of_a_tool() -> Result<()> {
-    let shop = Workshop::open(Speech::Messages).await?;
+    let shop = AgentsFixture::open(Dialect::Messages).await?;
     shop.model.script(endless());
     let begun = Instant::now();
     let job = in_the_middle(&shop, &task("wait for ever")).await?;
@@ -255,7 +255,7 @@ async fn nothing_is_alive_after_a_cancel_or_a_timeout_in_the_middle_of_a_tool() 
 
 #[tokio::test]
 async fn a_task_stops_at_its_budget_and_asks_when_it_must() -> Result<()> {
-    let shop = Workshop::open(Speech::Responses).await?;
+    let shop = AgentsFixture::open(Dialect::Responses).await?;
     shop.model.on("spend it all", Script::new([Turn::shell("echo and again")]));
     let mut body = task("spend it all");
     body["budget"] = json!({"requests": 3});
@@ -312,7 +312,7 @@ async fn a_task_stops_at_its_budget_and_asks_when_it_must() -> Result<()> {
 
 #[tokio::test]
 async fn an_agent_that_was_started_in_advance_does_the_task() -> Result<()> {
-    let shop = Workshop::open(Speech::Messages).await?;
+    let shop = AgentsFixture::open(Dialect::Messages).await?;
     // Slowly, so that it can be looked at while it speaks.
     let slow = Fault::Slow { every: Duration::from_millis(200) };
     shop.model.script(Script::new([Turn::say("I was here before you came.").after(slow)]));

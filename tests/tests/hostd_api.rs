@@ -69,9 +69,10 @@ async fn every_refusal_is_json_with_a_code_and_a_request_id() -> Result<()> {
         ensure!(reply.headers["content-type"] == "application/json" && !error.message.is_empty());
         ensure!(reply.headers["x-request-id"].len() == 26, "{:?}", reply.headers);
     }
-    let nobody = operator.with_token(None).get("/v1/sandboxes").await?;
+    let anonymous = operator.with_token(None).get("/v1/sandboxes").await?;
     ensure!(
-        nobody.code()? == Unauthorized && nobody.headers["www-authenticate"].to_str()?.starts_with("Bearer")
+        anonymous.code()? == Unauthorized
+            && anonymous.headers["www-authenticate"].to_str()?.starts_with("Bearer")
     );
     ensure!(operator.get("/v1/sandboxes?all=1").await?.expect::<Value>(200)?["items"] == json!([]));
     Ok(())
@@ -122,7 +123,7 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
         let request =
             Request::get(&real).header("accept", "application/json").body(Full::new(Bytes::new()))?;
         let reply = operator.call(request).await?;
-        // What a command prints is in its events; and no agent was started in advance.
+        // Output of a command is in its events, and there is no warm agent.
         let other = match path.rsplit('/').next() {
             Some("log") if path.contains("/tasks/") => Some(409),
             Some("warm") => Some(404),
@@ -149,9 +150,9 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
 async fn host_drivers_metrics_and_health_tell_what_is_there() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;
-    let nobody = operator.with_token(None);
-    ensure!(nobody.get("/healthz").await?.expect::<Value>(200)? == json!({"status": "ok"}));
-    ensure!(nobody.get("/readyz").await?.expect::<Value>(200)? == json!({"status": "ready"}));
+    let anonymous = operator.with_token(None);
+    ensure!(anonymous.get("/healthz").await?.expect::<Value>(200)? == json!({"status": "ok"}));
+    ensure!(anonymous.get("/readyz").await?.expect::<Value>(200)? == json!({"status": "ready"}));
     operator.create(&json!({})).await?;
     let host: Value = operator.get("/v1/host").await?.expect(200)?;
     ensure!(host["sandboxes"] == json!({"running": 1}) && host["default_driver"] == "oci", "{host}");

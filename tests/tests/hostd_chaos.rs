@@ -13,7 +13,7 @@ use std::time::Duration;
 use tests::host::{all_events, until};
 use tests::launch::directory;
 use tests::small_disk::SmallDisk;
-use tests::{Caller, Hostd, Job, Random, Rover, messages, scaled};
+use tests::{Caller, FlakyViewer, Hostd, Job, Random, messages, scaled};
 use tokio::time::sleep;
 
 const SANDBOXES: usize = 3;
@@ -27,8 +27,8 @@ struct Counting {
     events: Vec<TaskEventView>,
 }
 
-/// What goes on in one sandbox: one task after the other, each with its viewers.
-struct Work {
+/// The load of one sandbox: one task after another, each with its viewers.
+struct SandboxLoad {
     caller: Caller,
     sandbox: String,
     random: Random,
@@ -44,12 +44,13 @@ struct Tally {
     acts: AtomicUsize,
 }
 
-impl Work {
+impl SandboxLoad {
     async fn go_on(&mut self, tally: &Tally, enough: usize) -> Result<()> {
         while tally.cuts.load(Ordering::Relaxed) < enough || self.tasks.len() < 2 {
             let lines = 50 + self.random.below(400) as usize;
             let job = self.submit(lines).await?;
-            let viewers = (0..VIEWERS).map(|_| Rover::new(&self.caller, &job, self.random.branch()).follow());
+            let viewers =
+                (0..VIEWERS).map(|_| FlakyViewer::new(&self.caller, &job, self.random.branch()).follow());
             let seen = try_join_all(viewers.collect::<Vec<_>>()).await?;
             let cuts = seen.iter().map(|viewer| viewer.cuts).sum();
             tally.cuts.fetch_add(cuts, Ordering::Relaxed);
@@ -76,7 +77,7 @@ impl Work {
         until("the task is taken down", async || {
             match self.caller.post(&format!("{path}/tasks"), &body).await {
                 Ok(reply) if reply.status == 202 => return Ok(Some(())),
-                // It died: somebody has to say that it should run again.
+                // The sandbox died and must be started again.
                 Ok(_) => drop(self.caller.post(&format!("{path}/start"), &json!({})).await),
                 Err(_) => {}
             }
@@ -87,15 +88,15 @@ impl Work {
     }
 }
 
-/// Whatever can go wrong.
-struct Torment {
+/// Injects every kind of fault.
+struct FaultInjector {
     hostd: Hostd,
     disk: SmallDisk,
     sandboxes: Vec<String>,
     random: Random,
 }
 
-impl Torment {
+impl FaultInjector {
     async fn go_on(&mut self, tally: &Tally, over: &AtomicBool) -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             self.moments(300).await;
@@ -133,7 +134,7 @@ impl Torment {
         if dies {
             self.hostd.kill().await?;
             if self.random.below(2) == 0 {
-                // It may refuse to start; then the next one must.
+                // The start may fail; then the next one must succeed.
                 let _ = self.hostd.crash().await;
                 self.moments(200).await;
             }
@@ -143,7 +144,7 @@ impl Torment {
     }
 
     fn kill_init(&self, sandbox: &str) -> Result<()> {
-        // One that is gone may have left its number to somebody else.
+        // The pid of a dead process may have been reused.
         if let Ok(init) = self.hostd.init(sandbox)
             && self.hostd.processes()?.contains(&init.as_raw())
         {
@@ -216,12 +217,12 @@ async fn through_chaos_every_viewer_sees_each_event_once_and_all_of_them_the_sam
     let caller = hostd.local();
     let spec = json!({});
     let sandboxes = try_join_all((0..SANDBOXES).map(|_| caller.create(&spec))).await?;
-    let mut work: Vec<Work> = sandboxes
+    let mut work: Vec<SandboxLoad> = sandboxes
         .iter()
         .map(|sandbox| (sandbox.clone(), random.branch()))
-        .map(|(sandbox, random)| Work { caller: caller.clone(), sandbox, random, tasks: vec![] })
+        .map(|(sandbox, random)| SandboxLoad { caller: caller.clone(), sandbox, random, tasks: vec![] })
         .collect();
-    let mut torment = Torment { hostd, disk, sandboxes, random };
+    let mut torment = FaultInjector { hostd, disk, sandboxes, random };
     let (tally, over) = (Tally::default(), AtomicBool::new(false));
     let working = async {
         try_join_all(work.iter_mut().map(|one| one.go_on(&tally, scaled(400, 10_000)))).await?;

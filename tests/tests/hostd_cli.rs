@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// What a command that must succeed prints.
+/// Runs a command that must succeed and returns its output.
 async fn prints(hostd: &Hostd, arguments: &[&str]) -> Result<String> {
     let ran = hostd.ran(arguments).await?;
     ensure!(ran.code == Some(0), "{arguments:?}: {ran:?}");
@@ -110,7 +110,7 @@ async fn exec_exits_as_the_command_did() -> Result<()> {
         (&["box", "--", "/etc"], 126, "/etc"),
         (&["--timeout", "1s", "box", "--", "sleep", "100000"], 124, "--timeout"),
         (&["box", "--", "python3", "-c", hog], 137, "memory"),
-        (&["nobody", "--", "true"], 125, "next:"),
+        (&["unknown", "--", "true"], 125, "next:"),
     ];
     for (arguments, code, told) in table {
         let ran = hostd.ran(&[&["exec"], arguments].concat()).await?;
@@ -163,8 +163,8 @@ async fn every_verb_brings_the_sandbox_where_it_says() -> Result<()> {
     }
     ensure!(prints(&hostd, &["exec", "box", "--", "sh", "-c", "cat ~/kept"]).await? == "kept\n");
     ensure!(prints(&hostd, &["attempts", "box"]).await?.lines().count() == 4);
-    let refused = hostd.ran(&["start", "box", "nobody"]).await?;
-    ensure!(refused.code == Some(1) && refused.err.contains("nobody"), "{refused:?}");
+    let refused = hostd.ran(&["start", "box", "unknown"]).await?;
+    ensure!(refused.code == Some(1) && refused.err.contains("unknown"), "{refused:?}");
     Ok(())
 }
 
@@ -257,7 +257,7 @@ async fn a_detached_exec_is_attached_to_later_and_runs_once() -> Result<()> {
 async fn one_ctrl_c_is_the_commands_and_two_end_it() -> Result<()> {
     let hostd = Hostd::start().await?;
     create(&hostd, &["--name", "box"]).await?;
-    // What runs, how often Ctrl-C is pressed, and the exit code.
+    // The command, the number of Ctrl-C presses, and the exit code.
     let table = [
         ("trap 'echo caught; exit 42' INT; echo up; while :; do sleep 0.05; done", 1, 42),
         ("echo up; exec sleep 100000", 1, 130),
@@ -357,12 +357,12 @@ async fn an_image_is_imported_used_and_removed() -> Result<()> {
 async fn what_is_wrong_is_told_with_what_to_do_next() -> Result<()> {
     let hostd = Hostd::start().await?;
     let table: [(&[&str], i32, &str); 6] = [
-        (&["get", "nobody"], 1, "slipway ls"),
+        (&["get", "unknown"], 1, "slipway ls"),
         (&["create", "--network", "open"], 1, "none"),
         (&["create", "--memory", "1"], 1, "limits.memory_mb"),
         (&["create", "--memory", "plenty"], 2, "--memory"),
         (&["frobnicate"], 2, "frobnicate"),
-        (&["exec", "nobody"], 2, "COMMAND"),
+        (&["exec", "unknown"], 2, "COMMAND"),
     ];
     for (arguments, code, told) in table {
         let ran = hostd.ran(arguments).await?;
@@ -415,7 +415,7 @@ async fn bash_completes_names_of_sandboxes_services_and_tasks() -> Result<()> {
         (&["slipway", "delete", "w"][..], "web\n"),
         (&["slipway", "logs", "web", "w"], "worker\n"),
         (&["slipway", "task", "show", "web", "p"], "paint-it\n"),
-        (&["slipway", "task", "get", "nobody", "p"], "\n"),
+        (&["slipway", "task", "get", "unknown", "p"], "\n"),
     ] {
         let mut bash = Command::new("bash");
         bash.args(["-c", script, "bash"]).args(words).env("PATH", &path);

@@ -36,7 +36,7 @@ async fn a_run_shows_the_task_and_leaves_nothing() -> Result<()> {
     ensure!(slow.code == Some(124), "{slow:?}");
     let nowhere = hostd.ran(&["run", "p", "--", "no-such-program"]).await?;
     ensure!(nowhere.code == Some(127), "{nowhere:?}");
-    let refused = hostd.ran(&["run", "p", "--agent", "nobody"]).await?;
+    let refused = hostd.ran(&["run", "p", "--agent", "unknown"]).await?;
     ensure!(refused.code == Some(125), "{refused:?}");
     ensure!(sandboxes(&hostd).await?.is_empty());
     Ok(())
@@ -90,7 +90,7 @@ async fn a_follower_sees_every_event_once_through_kills_of_hostd() -> Result<()>
     let said: Vec<String> =
         events.iter().filter_map(|event| event["text"].as_str().map(str::to_owned)).collect();
     ensure!(said == (0..60).map(|n| n.to_string()).collect::<Vec<_>>(), "{said:?}");
-    // Whoever comes later sees the same, from any place.
+    // A later follower sees the same, from any position.
     let again = hostd.ran(&["--json", "task", "follow", &sandbox, "long"]).await?;
     ensure!(again.out.lines().collect::<Vec<_>>() == followed, "{again:?}");
     let last = events.last().and_then(|event| event["seq"].as_u64()).context("done")?.to_string();

@@ -89,7 +89,7 @@ async fn cut_off_at(jobs: &[&str]) -> Result<()> {
 
 /// Works until hostd dies at the point. A first one must be reached; later ones may not be.
 async fn die_at(hostd: &mut Hostd, point: &str, first: &str, certain: bool) -> Result<()> {
-    // It may die before it serves: then nothing was asked of it.
+    // hostd may die before it serves; then it has accepted nothing.
     let worked = match hostd.again_with(&[(VARIABLE, point)]).await {
         Ok(()) => work(hostd, first, point).await.map(drop),
         Err(error) => Err(error),
@@ -163,7 +163,7 @@ async fn lose(hostd: &Hostd, sandbox: &str) -> Result<()> {
             Ok(if reply.status == 200 { Some(reply.json::<Value>()?) } else { None })
         });
         let running = exec.await?["state"] == "running";
-        // On a repetition it is dead already, and its number may be somebody else's.
+        // On a repetition the process is already dead, and its pid may have been reused.
         let alive = hostd
             .init(sandbox)
             .is_ok_and(|pid| hostd.processes().is_ok_and(|all| all.contains(&pid.as_raw())));
@@ -233,8 +233,8 @@ async fn live(caller: &Caller) -> Result<BTreeSet<String>> {
     Ok(ids.filter_map(|one| one["id"].as_str().map(str::to_owned)).collect())
 }
 
-/// One sandbox of a caller under load, and the commands that ran in it.
-struct One {
+/// A client's sandbox under load, and the commands that ran in it.
+struct LoadedSandbox {
     id: String,
     ran: Vec<String>,
     tasks: Vec<Job>,
@@ -254,7 +254,7 @@ struct Load {
     name: usize,
     random: Random,
     acts: u64,
-    mine: Vec<One>,
+    mine: Vec<LoadedSandbox>,
     unanswered: Option<Act>,
 }
 
@@ -307,7 +307,7 @@ impl Load {
                 let view: Value = reply.expect(201)?;
                 ensure!(view["status"] == "running", "{view}");
                 let id = view["id"].as_str().context("an id")?.to_owned();
-                self.mine.push(One { id, ran: vec![], tasks: vec![] });
+                self.mine.push(LoadedSandbox { id, ran: vec![], tasks: vec![] });
             }
             Act::Exec(at, id) => {
                 exited(reply)?;

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 /// Eight windows are long enough to be seen dozing.
 const SLEEPY: &[(&str, &str)] = &[("SLIPWAY_IDLE_SECONDS", "2")];
 
-/// What comes back later than this is not taken for the answer to a heartbeat.
+/// Traffic later than this does not count as the response to a heartbeat.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(1);
 /// Two of them are to be in time.
 const BEATS_MAX: u32 = 6;
@@ -81,7 +81,7 @@ async fn activity(caller: &Caller, id: &str) -> Result<Value> {
     caller.get(&format!("/v1/sandboxes/{id}/activity")).await?.expect(200)
 }
 
-/// The kinds of its events, with a word about those that nobody asked for.
+/// The kinds of its events, with a marker for those caused by the idle policy.
 async fn kinds(caller: &Caller, id: &str) -> Result<Vec<String>> {
     let page: Value = caller.get(&format!("/v1/sandboxes/{id}/events?limit=1000")).await?.expect(200)?;
     let events = page["items"].as_array().context("events")?;
@@ -171,7 +171,7 @@ async fn heartbeats_are_answered_and_keep_nothing_awake_for_ever() -> Result<()>
         }
     }
     ensure!(beats == 2, "heartbeats are answered late");
-    // And now by itself.
+    // The sandbox stops by itself now.
     operator.becomes(&id, "stopped").await?;
     let mut rest = Vec::new();
     let ended = timeout(PATIENCE, socket.0.read_to_end(&mut rest)).await;

@@ -1,5 +1,5 @@
-//! Which drivers a hostd has: chosen by its configuration, told to whoever asks; what they cannot reach; and what
-//! runs beside a hostd without touching it.
+//! The drivers of a hostd: selected by configuration and listed by the API; sandboxes that a driver cannot
+//! reach; and programs that run beside a hostd without touching it.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -35,7 +35,7 @@ async fn a_docker_that_is_away_at_the_start_is_told_and_the_rest_works() -> Resu
     let refused = operator.post("/v1/sandboxes", &json!({})).await?;
     let error = refused.error()?;
     ensure!(error.code == ApiErrorCode::DriverUnavailable && error.retryable, "{error:?}");
-    // Nobody waits for it, and another driver is as good as ever.
+    // No request waits for it, and another driver works as before.
     ensure!(operator.get("/v1/sandboxes").await?.status == 200);
     let made = operator.post("/v1/sandboxes", &json!({"driver": "oci"})).await?.expect::<Value>(201)?;
     ensure!(made["driver"] == "oci" && made["status"] == "running", "{made}");
@@ -110,7 +110,7 @@ async fn sandboxes_of_another_pid_namespace_are_left_alone_and_go_on_when_hostd_
         doctor.out.contains("in another PID namespace than hostd, which leaves them alone: 2"),
         "{doctor:?}"
     );
-    // What does not run is as good as ever.
+    // A stopped sandbox works as before.
     ensure!(operator.prints(&stopped, "echo here").await? == "here\n");
     operator.delete(&format!("/v1/sandboxes/{stopped}")).await?.expect::<Value>(200)?;
 
@@ -189,7 +189,7 @@ const USED_MACHINE: &str = r#"
     cat said
 "#;
 
-/// What it runs takes the default ports, paths and names, and stops everything that it finds.
+/// The README under test takes the default ports, paths and names, and stops everything that it finds.
 const README: &str = r#"# Test
 
 ```sh
@@ -210,7 +210,7 @@ async fn the_commands_of_a_readme_run_beside_a_slipway_that_is_in_use_and_leave_
     let path = format!("{programs}:{}", std::env::var("PATH")?);
     let mut command = Command::new(script("apart")?);
     command.args(["bash", "-c", USED_MACHINE, "machine"]).arg(script("readme")?).arg(&readme);
-    // Settings of whoever runs it lead nowhere in there.
+    // Settings of the caller have no effect inside.
     command.env("SLIPWAY_URL", "http://127.0.0.1:1").env("PATH", path).current_dir(dir.path());
     let output =
         timeout(PATIENCE, command.kill_on_drop(true).output()).await.context("it does not end")??;
@@ -244,7 +244,7 @@ async fn a_command_that_runs_apart_leaves_nothing_when_its_script_is_ended() -> 
             Ok((!left).then_some(()))
         })
         .await?;
-        // What it started held the other end.
+        // The started processes held the other end.
         ensure!(timeout(PATIENCE, lines.next_line()).await??.is_none());
     }
     Ok(())

@@ -115,7 +115,7 @@ async fn what_could_be_read_in_two_ways_is_refused() -> Result<()> {
     }
     ensure!(counts(&app).await?.1 == 0, "something was smuggled");
     let mut line = app.line().await?;
-    // It may be refused before all of it was said, and the connection is gone then.
+    // The request may be refused before all of it was sent, and the connection is closed then.
     let _ =
         line.say(&format!("GET / HTTP/1.1\r\nHost: {{host}}\r\nX: {}\r\n\r\n", "x".repeat(100_000))).await;
     ensure!(line.hear("\r\n").await?.starts_with("HTTP/1.1 431"), "a head may have any size");
@@ -136,7 +136,7 @@ async fn a_malformed_body_is_the_mistake_of_the_client() -> Result<()> {
         let answer = line.rest().await?;
         let told = answer.starts_with("HTTP/1.1 400") && answer.contains("invalid_request");
         ensure!(told && answer.contains("connection: close"), "{wrong:?}: {answer}");
-        // What was begun is cut off, and does not look whole.
+        // A response that has begun is cut off and does not look complete.
         let mut line = app.line().await?;
         line.say(&format!("POST /pieces {head}5\r\nfirst\r\n")).await?;
         line.hear("first").await?;
@@ -237,7 +237,7 @@ async fn bodies_pass_as_they_come_in_both_directions() -> Result<()> {
     line.say(head).await?;
     for piece in ["first", "second", "third"] {
         line.say(&format!("{:x}\r\n{piece}\r\n", piece.len())).await?;
-        // It comes back before the next one is sent: nobody gathers.
+        // Each piece arrives before the next one is sent: there is no buffering.
         line.hear(piece).await?;
     }
     line.say("0\r\n\r\n").await?;
@@ -299,7 +299,7 @@ async fn upgrades_are_spliced_whatever_the_app_answers() -> Result<()> {
     let (hostd, app) = raw().await?;
     let ask = "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n";
     let mut line = app.line().await?;
-    // What comes with the head belongs to the stream.
+    // Bytes after the head belong to the stream.
     line.say(&format!("{}early ", ask.replace("{path}", "/"))).await?;
     let answer = line.hear("hello early ").await?;
     ensure!(answer.starts_with("HTTP/1.1 101") && answer.to_lowercase().contains("upgrade: raw"), "{answer}");
@@ -343,13 +343,13 @@ async fn connections_to_the_app_are_kept_and_let_go() -> Result<()> {
         let answer = app.get("/once", &[]).await?;
         ensure!(answer.status == 200, "round {round}: {} {}", answer.status, answer.text());
     }
-    // What may not be repeated is not: it fails, and the app has seen it once.
+    // A non-idempotent request is not repeated: it fails, and the app has seen it once.
     app.get("/", &[]).await?;
     let (_, before) = counts(&app).await?;
     let answer = app.post("/once", &[], "x").await?;
     let (_, after) = counts(&app).await?;
     ensure!(after == before + 1, "sent {} times", after - before);
-    // On a new connection it is answered; on a kept one that was closed nobody knows.
+    // On a new connection it is answered; on a pooled one that the app closed, the outcome is open.
     ensure!(matches!(answer.status, 200 | 502), "{} {}", answer.status, answer.text());
 
     // Nothing of one life is used in the next.
@@ -437,7 +437,7 @@ async fn pages_of_a_preview_cannot_drive_the_api() -> Result<()> {
     let request = Request::post("/v1/sandboxes").header("origin", &app.url);
     let answer = operator.call(request.body(Full::new(Bytes::from("{}")))?).await?;
     ensure!(answer.status == 403, "{}", answer.text());
-    // And the edge serves no API.
+    // The edge does not serve the API.
     let page = app.get("/v1/sandboxes", &[]).await?.text();
     ensure!(page == "hello from raw", "{page}");
     hostd.stop().await

@@ -130,7 +130,7 @@ async fn nothing_private_is_reached_in_any_spelling() -> Result<()> {
     }
     let told = operator.prints(&id, "curl -sS http://169.254.169.254/").await?;
     ensure!(told.contains("link-local address") && told.contains("SLIPWAY_EGRESS_PRIVATE"), "{told}");
-    // Those of one instant are told in any order, and a moment after the answer.
+    // Simultaneous decisions are published in any order, and a moment after the response.
     let told_of = |event: &Value| {
         event["data"]["by"]["exec"].is_string() && event["data"]["rule"] == "link-local address"
     };
@@ -140,7 +140,7 @@ async fn nothing_private_is_reached_in_any_spelling() -> Result<()> {
     })
     .await?;
     ensure!(events.iter().all(|event| event["data"]["verdict"] == "denied"), "{events:?}");
-    // Without a way out there is none, though somebody answers.
+    // Without egress there is no access, though the proxy answers.
     let none = operator.create(&json!({"network": "none"})).await?;
     ensure!(operator.prints(&none, "env | grep -ic proxy || true").await?.trim() == "0");
     let said =
@@ -201,7 +201,8 @@ async fn rules_are_in_force_at_once_and_survive() -> Result<()> {
         Ok(said.is_ok_and(|said| said.contains("127.0.0.0/8")).then_some(()))
     })
     .await?;
-    for bad in [json!({"deny": ["a b"]}), json!({"max_mb": 0}), json!({"profile": "nobody"}), json!({"x": 1})]
+    for bad in
+        [json!({"deny": ["a b"]}), json!({"max_mb": 0}), json!({"profile": "unknown"}), json!({"x": 1})]
     {
         ensure!(operator.put(&path, &bad).await?.status == 400, "{bad}");
     }
@@ -223,7 +224,7 @@ async fn profiles_are_for_everybody_and_bytes_are_counted() -> Result<()> {
     ensure!(said.contains("of the profile default"), "{said}");
     ensure!(operator.delete("/v1/egress-profiles/default").await?.status == 204);
     ensure!(operator.prints(&id, &format!("curl -sS {url}")).await? == "served");
-    ensure!(operator.delete("/v1/egress-profiles/nobody").await?.status == 404);
+    ensure!(operator.delete("/v1/egress-profiles/unknown").await?.status == 404);
     // More than it may have.
     let upload = format!("head -c 3000000 /dev/zero | curl -sS -m 60 -T - -p {url} || true");
     operator.prints(&id, &upload).await?;
@@ -260,7 +261,7 @@ async fn what_an_open_connection_moved_is_not_forgotten_by_a_restart() -> Result
 async fn what_a_task_does_is_told_with_the_task() -> Result<()> {
     let (hostd, operator, server) = stage().await?;
     let id = operator.create(&json!({})).await?;
-    // It ends when its request was told: what comes after its end is not its own any more.
+    // The job ends after its request was recorded: later requests are not attributed to it.
     let line = format!(
         "curl -sS http://{}/; curl -sS http://10.0.0.1/; while [ ! -e go ]; do sleep 0.1; done",
         server.at
@@ -303,7 +304,7 @@ async fn npm_installs_a_real_package() -> Result<()> {
     let path = format!("/v1/sandboxes/{id}/execs");
     let install = json!({"id": "install", "shell": line, "wait": false});
     let mut ran: Value = operator.post(&path, &install).await?.expect(202)?;
-    // Whoever has the packages may take his time.
+    // Package mirrors may be slow.
     for _ in 0..WAITS_MAX {
         if ran["state"] != "ended" {
             ran = operator.get(&format!("{path}/install?wait=30s")).await?.expect(200)?;

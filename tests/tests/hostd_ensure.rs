@@ -1,4 +1,4 @@
-//! One sandbox for one purpose: scopes, and `ensure`.
+//! Scopes and `ensure`: a single sandbox for one purpose.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -158,7 +158,7 @@ async fn one_idempotency_key_makes_one_sandbox_however_often_it_comes() -> Resul
     let (operator, body) = (hostd.operator()?, json!({"name": "once"}));
     let replies = futures_util::future::try_join_all((0..8).map(|_| ask(&operator, "k1", &body))).await?;
     ensure!(replies.iter().all(|reply| reply.status == 201 && reply.body == replies[0].body), "{replies:?}");
-    // After a crash too, and for whoever it belongs to only.
+    // The same holds after a crash, and for its owner only.
     hostd.crash().await?;
     let operator = hostd.operator()?;
     let again = ask(&operator, "k1", &body).await?;
@@ -173,7 +173,7 @@ async fn one_idempotency_key_makes_one_sandbox_however_often_it_comes() -> Resul
     ensure!(id_of(&ask(&ann, "k1", &body).await?.expect(201)?)? != id_of(&again.json()?)?);
     let page: Value = operator.get("/v1/sandboxes?all=1").await?.expect(200)?;
     ensure!(page["items"].as_array().map(Vec::len) == Some(2), "{page}");
-    // What failed may be tried again with the same key.
+    // A failed request may be repeated with the same key.
     ensure!(ask(&operator, "k2", &json!({"network": "open"})).await?.status == 422);
     ensure!(ask(&operator, "k2", &body).await?.status == 201);
     Ok(())

@@ -1,5 +1,5 @@
-//! What code in a sandbox may try against its walls, its neighbours and its host. All of it as the sandbox's
-//! own user, through the API, in the sandbox that people get when they ask for nothing special.
+//! Attempts of sandboxed code against its isolation, its neighbours and its host: as the sandbox's own user,
+//! through the API, in a sandbox with default settings.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use tests::escape::{CALLS, FORBIDDEN, FORBIDDEN_SYS, FORKS, ITS_OWN, check_init, check_job};
 use tests::host::until;
-use tests::processes::Seen;
+use tests::processes::ProcessEntry;
 use tests::programs::{SPY, SPY_TRIES};
 use tests::{Caller, Hostd};
 
@@ -66,17 +66,17 @@ async fn pid_1_has_three_capabilities_jobs_have_none_and_both_are_filtered_and_n
         let init = hostd.init(id)?;
         let status = std::fs::read_to_string(format!("/proc/{init}/status"))?;
         check_init(&status)?;
-        let base = Seen::at(init).context("PID 1")?.uid;
+        let base = ProcessEntry::at(init).context("PID 1")?.uid;
         ensure!(base >= UID_FIRST && base % UID_RANGE == 0, "PID 1 is {base}");
         bases.push(base);
         let job = caller.prints(id, "cat /proc/self/status").await?;
         check_job(&job)?;
         let ask = json!({"id": "stays", "argv": ["sleep", "100000"], "wait": false});
         caller.post(&format!("/v1/sandboxes/{id}/execs"), &ask).await?.expect::<Value>(202)?;
-        // It was taken, and begins a moment later.
+        // The job was accepted and begins a moment later.
         let uids = until("the job runs", async || {
             let pids = hostd.processes()?.into_iter().map(nix::unistd::Pid::from_raw);
-            let uids: Vec<u32> = pids.filter_map(|pid| Some(Seen::at(pid)?.uid)).collect();
+            let uids: Vec<u32> = pids.filter_map(|pid| Some(ProcessEntry::at(pid)?.uid)).collect();
             Ok(uids.contains(&(base + 1000)).then_some(uids))
         })
         .await?;

@@ -1,4 +1,4 @@
-//! The event log: complete, in order, once each, whatever happens to whoever reads it.
+//! The event log: complete, in order, each event once, whatever happens to its readers.
 
 use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream};
@@ -176,7 +176,7 @@ async fn what_happened_just_before_a_sandbox_is_destroyed_is_not_lost() -> Resul
             anyhow::Ok(())
         }
     });
-    // Some at once, so that whoever takes the events over has much to do.
+    // Several at once, so that the event follower is under load.
     let lives: Vec<_> = stream::iter(lives).buffer_unordered(4).collect().await;
     lives.into_iter().collect()
 }

@@ -11,13 +11,13 @@ use tests::output::{Followed, bytes_of};
 use tests::{Caller, Hostd};
 
 /// A hostd with one sandbox.
-struct Place {
+struct Fixture {
     hostd: Hostd,
     caller: Caller,
     id: String,
 }
 
-impl Place {
+impl Fixture {
     async fn new(spec: &Value) -> Result<Self> {
         let hostd = Hostd::start().await?;
         let caller = hostd.operator()?;
@@ -69,7 +69,7 @@ impl Place {
 
 #[tokio::test]
 async fn an_exec_is_as_the_contract_says() -> Result<()> {
-    let place = Place::new(&json!({"env": {"A": "sandbox", "B": "sandbox"}})).await?;
+    let place = Fixture::new(&json!({"env": {"A": "sandbox", "B": "sandbox"}})).await?;
     let table = [
         (json!({"argv": ["printf", "%s|", "a b", "$HOME"]}), "a b|$HOME|", "", 0),
         (json!({"shell": "echo out; echo err >&2; exit 3"}), "out\n", "err\n", 3),
@@ -106,7 +106,7 @@ async fn an_exec_is_as_the_contract_says() -> Result<()> {
 
 #[tokio::test]
 async fn output_that_is_not_text_comes_as_base64_and_complete() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let view = place.run(&json!({"shell": r"printf 'a\377\000b'; printf text >&2"})).await?;
     ensure!(view["encoding"] == "base64", "{view}");
     let decoded = |field: &str| BASE64_STANDARD.decode(view[field].as_str().unwrap_or_default());
@@ -116,7 +116,7 @@ async fn output_that_is_not_text_comes_as_base64_and_complete() -> Result<()> {
 
 #[tokio::test]
 async fn every_way_to_end_is_told() -> Result<()> {
-    let place = Place::new(&json!({"limits": {"memory_mb": 64}})).await?;
+    let place = Fixture::new(&json!({"limits": {"memory_mb": 64}})).await?;
     let table = [
         (json!({"shell": "exit 255"}), json!({"kind": "exited", "code": 255})),
         (json!({"shell": "kill -TERM $$"}), json!({"kind": "signalled", "signal": 15})),
@@ -140,7 +140,7 @@ async fn every_way_to_end_is_told() -> Result<()> {
 
 #[tokio::test]
 async fn one_id_runs_once_however_often_it_is_asked_for() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let body = json!({"id": "once", "shell": "echo ran >> log; sleep 0.2; echo done"});
     let calls = (0..8).map(|_| place.run(&body));
     let views = futures_util::future::try_join_all(calls).await?;
@@ -154,7 +154,7 @@ async fn one_id_runs_once_however_often_it_is_asked_for() -> Result<()> {
 
 #[tokio::test]
 async fn an_idempotency_key_runs_a_command_once_and_gives_the_same_answer() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let ask = async |body: &Value| {
         let request = Request::post(place.path("")).header("idempotency-key", "k1");
         place.caller.call(request.body(Bytes::from(serde_json::to_vec(body)?).into())?).await
@@ -171,7 +171,7 @@ async fn an_idempotency_key_runs_a_command_once_and_gives_the_same_answer() -> R
 
 #[tokio::test]
 async fn output_is_followed_to_the_end_of_a_command_nobody_waits_for() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let line = r"echo first; read x; printf 'b\377' >&2; echo got $x";
     place.started("e1", &json!({"shell": line, "stdin_open": true}), "first").await?;
     let follow = async {
@@ -198,7 +198,7 @@ async fn output_is_followed_to_the_end_of_a_command_nobody_waits_for() -> Result
 
 #[tokio::test]
 async fn input_comes_in_parts_and_ends_when_told() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     place.started("cat", &json!({"shell": "echo ready; cat", "stdin_open": true}), "ready").await?;
     for part in ["one ", "two "] {
         ensure!(place.type_in("/cat/stdin", part).await? == 204);
@@ -213,7 +213,7 @@ async fn input_comes_in_parts_and_ends_when_told() -> Result<()> {
 
 #[tokio::test]
 async fn a_running_command_is_signalled_and_cancelled() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let patient =
         json!({"shell": "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done"});
     place.started("a", &patient, "ready").await?;
@@ -241,7 +241,7 @@ async fn a_running_command_is_signalled_and_cancelled() -> Result<()> {
 
 #[tokio::test]
 async fn more_output_than_an_answer_holds_is_cut_and_said_so_and_the_log_has_all() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let view = place.run(&json!({"id": "big", "shell": "seq 9999999 | head -c 6000000"})).await?;
     ensure!(view["truncated"] == true && view["exit"]["code"] == 0, "{}", view["exit"]);
     let shown = view["stdout"].as_str().context("output")?.len();
@@ -254,7 +254,7 @@ async fn more_output_than_an_answer_holds_is_cut_and_said_so_and_the_log_has_all
 
 #[tokio::test]
 async fn a_command_whose_sandbox_dies_is_lost_and_its_caller_is_told() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let waited = async { place.run(&json!({"id": "w", "shell": "echo begun; sleep 1000"})).await };
     let killed = async {
         place.caller.until(&place.path(""), |page| page["items"][0]["id"] == "w").await?;
@@ -272,13 +272,13 @@ async fn a_command_whose_sandbox_dies_is_lost_and_its_caller_is_told() -> Result
 
 #[tokio::test]
 async fn a_stop_ends_running_commands_and_says_how() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     place.started("s", &json!({"shell": "echo ready; sleep 1000"}), "ready").await?;
     let stop = format!("/v1/sandboxes/{}/stop", place.id);
     place.caller.post(&stop, &json!({})).await?.expect::<Value>(200)?;
     let view = place.caller.until(&place.path("/s"), |view| view["state"] == "ended").await?;
     ensure!(["cancelled", "lost"].map(Value::from).contains(&view["exit"]["kind"]), "{view}");
-    // What was not heard of its end before is in the log of its runtimed.
+    // The end of an exec that hostd missed is in the log of its runtimed.
     let start = format!("/v1/sandboxes/{}/start", place.id);
     place.caller.post(&start, &json!({})).await?.expect::<Value>(200)?;
     place.caller.until(&place.path("/s"), |view| view["exit"]["kind"] == "cancelled").await?;
@@ -287,7 +287,7 @@ async fn a_stop_ends_running_commands_and_says_how() -> Result<()> {
 
 #[tokio::test]
 async fn execs_are_listed_newest_first_with_a_cursor() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     for n in 0..5 {
         place.run(&json!({"id": format!("e{n}"), "shell": "true"})).await?;
     }
@@ -307,7 +307,7 @@ async fn execs_are_listed_newest_first_with_a_cursor() -> Result<()> {
 
 #[tokio::test]
 async fn a_wrong_exec_is_refused_by_the_name_of_its_field_and_its_id_stays_free() -> Result<()> {
-    let place = Place::new(&json!({})).await?;
+    let place = Fixture::new(&json!({})).await?;
     let table = [
         (json!({}), "argv"),
         (json!({"argv": []}), "argv"),

@@ -1,5 +1,5 @@
-//! What goes wrong around hostd: dead sandboxes, missing files, a full disk, a runtime that hangs, fails or
-//! lies. It is told with its name, it stays where it happened, and there is a way out.
+//! Faults around hostd: dead sandboxes, missing files, a full disk, a runtime that hangs, fails or lies. Each
+//! is reported by name, stays local, and can be recovered from.
 
 #[path = "hostd_faults/disk.rs"]
 mod disk;
@@ -19,7 +19,7 @@ use tests::small_disk::SmallDisk;
 use tests::{Caller, Hostd};
 use tokio::time::timeout;
 
-/// Less than hostd lets pass between two looks at a sandbox that nobody touches.
+/// Less than the time between two inspections of an untouched sandbox.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 async fn asked(caller: &Caller, id: &str, verb: &str) -> Result<Value> {
@@ -45,7 +45,7 @@ async fn the_death_of_pid_1_is_noticed_at_once_and_it_can_be_started_again() -> 
     let mut feed = Feed::open(&caller, &format!("/v1/sandboxes/{id}/events"), 0).await?;
     hostd.kill_init(&id)?;
     let noticed = timeout(AT_ONCE, feed.until(|event| event.kind == "sandbox.error")).await;
-    let events = noticed.context("nobody noticed")??;
+    let events = noticed.context("the death was not noticed")??;
     let problem = &events.last().context("an event")?.data["problem"];
     ensure!(problem["code"] == "died", "{problem}");
     // The event is out a moment before the answers know.
@@ -82,7 +82,7 @@ async fn a_running_sandbox_whose_directory_vanishes_can_be_started_again_or_dest
     caller.prints(&again, "echo kept > /home/sandbox/kept").await?;
     for id in [&again, &away] {
         let directory = hostd.data().join("oci").join(id);
-        // Whoever lives in it may write something meanwhile.
+        // A process in it may still write.
         until("it vanishes", async || {
             let removed = std::fs::remove_dir_all(&directory);
             Ok((removed.is_ok() || !directory.exists()).then_some(()))

@@ -1,5 +1,5 @@
-//! What stands in the files of a sandbox was written from inside: whatever it is, tasks get an end, sandboxes
-//! can be destroyed and others are not touched.
+//! Hostile files of a sandbox: whatever they contain, tasks get an end, the sandbox can be destroyed, and
+//! others are not touched.
 
 use anyhow::{Context, Result, ensure};
 use protocol::{Cursor, Event, Fact, log_line};

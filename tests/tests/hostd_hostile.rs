@@ -8,7 +8,7 @@ use protocol::api::{ApiErrorCode, TaskEventView};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tests::host::until;
-use tests::processes::{Seen, in_namespace_of};
+use tests::processes::{ProcessEntry, in_namespace_of};
 use tests::{Caller, Hostd, Job, Random, TaskFeed, complete, lines, messages, scaled, shell};
 
 async fn hostd_and_sandbox() -> Result<(Hostd, Caller, String)> {
@@ -32,8 +32,9 @@ fn with(line: &str, field: &str, value: impl Into<Value>) -> Value {
     body
 }
 
-/// What runs in a sandbox and is no part of runtimed. A shim goes a moment after the end of its job was told.
-fn agents(hostd: &Hostd, sandbox: &str) -> Result<Vec<Seen>> {
+/// Processes in a sandbox that are not part of runtimed. A shim exits a moment after it reported the end of
+/// its job.
+fn agents(hostd: &Hostd, sandbox: &str) -> Result<Vec<ProcessEntry>> {
     let all = in_namespace_of(hostd.init(sandbox)?)?;
     let jobs = all.into_iter().filter(|seen| seen.inner_pid != 1 && !seen.has_ended());
     Ok(jobs.filter(|seen| seen.uid != 0 && !seen.command.starts_with("runtimed")).collect())
@@ -260,7 +261,7 @@ fn files_with(dir: &std::path::Path, text: &str) -> Result<Vec<std::path::PathBu
         if kind.is_dir() {
             match files_with(&entry.path(), text) {
                 Ok(below) => found.extend(below),
-                // What runs meanwhile makes and removes directories.
+                // Running processes create and remove directories during the walk.
                 Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -298,7 +299,7 @@ async fn the_environment_of_a_task_is_seen_by_nobody_else() -> Result<()> {
         caller.prints(&sandbox, "ps axww 2>/dev/null || cat /proc/[0-9]*/cmdline | tr '\\0' ' '").await?,
     );
     ensure!(!told.iter().any(|text| text.contains(SECRET)), "{told:?}");
-    // runtimed has it, so nobody else needs it.
+    // runtimed has it, so hostd keeps no copy.
     let forgotten = async || Ok(files_with(hostd.data(), SECRET)?.is_empty().then_some(()));
     until("no file has it", forgotten)
         .await

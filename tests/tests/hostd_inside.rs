@@ -1,5 +1,5 @@
-//! What hostd itself offers inside every sandbox: reached from there and from nowhere else, by each sandbox
-//! its own, through everything that may happen to it or to hostd, and without leaving anything behind.
+//! hostd's listener inside every sandbox: reachable from there only, each sandbox its own, through restarts
+//! and crashes of both, and without leaks.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ async fn a_sandbox_reads_about_itself_and_about_nobody_else() -> Result<()> {
     ensure!(url == "http://127.0.0.1:900/", "{url}");
     let ports: Value = operator.get(&format!("/v1/sandboxes/{one}/ports")).await?.expect(200)?;
     ensure!(ports["items"] == json!([]), "what is hostd's own is not the sandbox's: {ports}");
-    let outside = TcpStream::connect("127.0.0.1:900").await.err().context("somebody answers on the host")?;
+    let outside = TcpStream::connect("127.0.0.1:900").await.err().context("the port answers on the host")?;
     ensure!(outside.kind() == ErrorKind::ConnectionRefused, "{outside}");
     Ok(())
 }
@@ -231,7 +231,7 @@ async fn it_is_there_again_after_hostd_was_ended_or_killed() -> Result<()> {
     let mut hostd = Hostd::start().await?;
     let (awake, frozen) = (hostd.local().create(&json!({})).await?, hostd.local().create(&json!({})).await?);
     verb(&hostd.local(), &frozen, "pause").await?;
-    // Somebody is connected all the time.
+    // Connections stay open all the time.
     let hold = "python3 -c 'import socket, time\nheld = [socket.create_connection((\"127.0.0.1\", 900)) for _ in range(9)]\nprint(1, flush=True)\ntime.sleep(1000)'";
     let exec = json!({"id": "hold", "shell": hold, "wait": false});
     hostd.local().post(&format!("/v1/sandboxes/{awake}/execs"), &exec).await?.expect::<Value>(202)?;

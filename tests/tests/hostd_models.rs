@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use tests::model::{FakeModel, Speech};
+use tests::model::{Dialect, FakeModel};
 use tests::{Hostd, host::Ran};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpSocket;
@@ -96,7 +96,7 @@ async fn a_key_is_given_used_rotated_and_removed_and_is_in_no_file() -> Result<(
     let keep = ["model", "add", "anthropic", "--keep-key", "--model", "small-4", "--no-check"];
     let kept = good(hostd.ran(&keep).await?)?;
     ensure!(kept.out.contains("with its key"), "{}", kept.out);
-    // It goes to nobody else.
+    // The key is sent to no other host.
     let elsewhere = "https://elsewhere.example.com/v1";
     let moved = ["model", "add", "anthropic", "--keep-key", "--base-url", elsewhere, "--no-check"];
     let refused = hostd.ran(&moved).await?;
@@ -185,13 +185,13 @@ async fn a_key_alone_is_enough_and_a_wrong_one_is_told_at_once() -> Result<()> {
     let mut hostd = Hostd::start().await?;
     let fake = FakeModel::start(Some(KEY)).await?;
     for (name, speech, chosen) in [
-        ("anthropic", Speech::Messages, "claude-sonnet-4-5-20250929"),
-        ("openai", Speech::Responses, "gpt-5.1-codex"),
-        ("gemini", Speech::Generate, "gemini-2.5-pro"),
+        ("anthropic", Dialect::Messages, "claude-sonnet-4-5-20250929"),
+        ("openai", Dialect::Responses, "gpt-5.1-codex"),
+        ("gemini", Dialect::Generate, "gemini-2.5-pro"),
     ] {
         let url = fake.base_url(speech);
         let add = ["model", "add", name, "--base-url", &url];
-        // It is repeated by the provider, and by nobody else.
+        // The key is echoed by the provider only.
         let refused = given(&hostd, OTHER_KEY, &add).await?;
         ensure!(refused.code == Some(1) && refused.err.contains("does not take this key"), "{refused:?}");
         ensure!(refused.err.contains("invalid x-api-key [key]"), "{refused:?}");
@@ -207,8 +207,8 @@ async fn a_key_alone_is_enough_and_a_wrong_one_is_told_at_once() -> Result<()> {
         ensure!(warned.err.contains("does not list no-such-1 among its models"), "{warned:?}");
         good(hostd.ran(&["model", "rm", name]).await?)?;
     }
-    // What was chosen is written down.
-    let url = fake.base_url(Speech::Messages);
+    // The chosen default is stored.
+    let url = fake.base_url(Dialect::Messages);
     good(given(&hostd, KEY, &["model", "add", "anthropic", "--base-url", &url]).await?)?;
     hostd.crash().await?;
     let listed: Value = serde_json::from_str(&good(hostd.ran(&["--json", "model", "ls"]).await?)?.out)?;
@@ -221,7 +221,7 @@ async fn a_key_alone_is_enough_and_a_wrong_one_is_told_at_once() -> Result<()> {
 #[tokio::test]
 async fn a_provider_that_cannot_be_asked_is_added_with_a_warning() -> Result<()> {
     let hostd = Hostd::start().await?;
-    // It is taken, and nobody listens there.
+    // The port is bound, and nothing listens on it.
     let taken = TcpSocket::new_v4()?;
     taken.bind("127.0.0.1:0".parse()?)?;
     let port = taken.local_addr()?.port();
@@ -231,17 +231,17 @@ async fn a_provider_that_cannot_be_asked_is_added_with_a_warning() -> Result<()>
     ensure!(warned.out.contains("has no default"), "{warned:?}");
     ensure!(warned.err.contains("it is not known whether its key is good"), "{warned:?}");
     ensure!(warned.err.contains("the provider openai is unreachable: could not connect"), "{warned:?}");
-    // There is a model for whoever names it, and none for others.
+    // The model is usable by name, but there is no default.
     let agents = good(hostd.ran(&["agents"]).await?)?.out;
     ensure!(agents.contains("no default model: name one with --model"), "{agents}");
     ensure!(good(hostd.ran(&["model", "ls"]).await?)?.out.contains(&url));
-    // One that is there and has no list.
+    // A provider that is reachable but has no list.
     let fake = FakeModel::start(None).await?;
     let silent = format!("http://{}/without-list/v1", fake.address());
     let mute = ["model", "add", "mine", "--dialect", "anthropic", "--base-url", &silent, "--no-key"];
     let warned = good(hostd.ran(&mute).await?)?;
     ensure!(warned.err.contains("it is not known which models it has"), "{warned:?}");
-    // Whoever does not want it asked is believed.
+    // With `--no-check` the provider is not asked.
     let asked = fake.heard().len();
     let unasked = good(hostd.ran(&[&mute[..], &["--no-check"]].concat()).await?)?;
     ensure!(unasked.err.is_empty() && fake.heard().len() == asked, "{unasked:?}");

@@ -7,7 +7,7 @@ use protocol::api::SandboxId;
 use serde_json::json;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use tests::host::Driven;
+use tests::host::DriverFixture;
 use tests::sandbox::PATIENCE;
 use tests::shell;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,7 +32,13 @@ while True:
     peer.close()
 "#;
 
-async fn greeter(driven: &Driven, sandbox: &SandboxId, word: &str, address: &str, port: u16) -> Result<()> {
+async fn greeter(
+    driven: &DriverFixture,
+    sandbox: &SandboxId,
+    word: &str,
+    address: &str,
+    port: u16,
+) -> Result<()> {
     let argv = json!(["python3", "-c", GREETER, word, address, port.to_string()]);
     let id = format!("{word}-{port}");
     shell::started(&driven.client(sandbox), &id, json!({ "argv": argv }), "listens").await.map(drop)
@@ -44,18 +50,18 @@ async fn rest(mut stream: impl Stream) -> Result<String> {
     Ok(text)
 }
 
-async fn hears(driven: &Driven, sandbox: &SandboxId, port: u16) -> Result<String> {
+async fn hears(driven: &DriverFixture, sandbox: &SandboxId, port: u16) -> Result<String> {
     rest(driven.driver.dial(sandbox, Target::Port(port)).await?).await
 }
 
-async fn refusal(driven: &Driven, sandbox: &SandboxId, target: Target) -> Result<ErrorKind> {
+async fn refusal(driven: &DriverFixture, sandbox: &SandboxId, target: Target) -> Result<ErrorKind> {
     let dialled = driven.driver.dial(sandbox, target).await;
-    Ok(dialled.err().context("somebody answered")?.kind())
+    Ok(dialled.err().context("the dial succeeded")?.kind())
 }
 
 #[tokio::test]
 async fn a_port_is_dialled_on_ipv4_first_and_then_on_ipv6() -> Result<()> {
-    let driven = Driven::open().await?;
+    let driven = DriverFixture::open().await?;
     let one = driven.launch(1).await?;
     greeter(&driven, &one, "four", "127.0.0.1", 4001).await?;
     greeter(&driven, &one, "six", "::1", 6001).await?;
@@ -71,7 +77,7 @@ async fn a_port_is_dialled_on_ipv4_first_and_then_on_ipv6() -> Result<()> {
 
 #[tokio::test]
 async fn a_port_belongs_to_its_sandbox_and_nobody_else() -> Result<()> {
-    let driven = Driven::open().await?;
+    let driven = DriverFixture::open().await?;
     let (one, two) = (driven.launch(1).await?, driven.launch(2).await?);
     greeter(&driven, &one, "one", "127.0.0.1", 4001).await?;
     ensure!(refusal(&driven, &two, Target::Port(4001)).await? == ErrorKind::ConnectionRefused);
@@ -83,7 +89,7 @@ async fn a_port_belongs_to_its_sandbox_and_nobody_else() -> Result<()> {
 
 #[tokio::test]
 async fn many_connections_at_once_all_arrive() -> Result<()> {
-    let driven = Driven::open().await?;
+    let driven = DriverFixture::open().await?;
     let (one, two) = (driven.launch(1).await?, driven.launch(2).await?);
     greeter(&driven, &one, "one", "127.0.0.1", 4001).await?;
     greeter(&driven, &two, "two", "::1", 4001).await?;
@@ -97,9 +103,9 @@ async fn many_connections_at_once_all_arrive() -> Result<()> {
 
 #[tokio::test]
 async fn what_hostd_offers_inside_is_reached_from_that_sandbox_only() -> Result<()> {
-    let driven = Driven::open().await?;
+    let driven = DriverFixture::open().await?;
     let (one, two) = (driven.launch(1).await?, driven.launch(2).await?);
-    // The host itself and another sandbox listen on the same port: nobody is in anybody's way.
+    // The host and another sandbox listen on the same port without a conflict.
     let own = TcpListener::bind("127.0.0.1:0").await?;
     let port = own.local_addr()?.port();
     let at = own.local_addr()?;
@@ -128,7 +134,7 @@ async fn what_hostd_offers_inside_is_reached_from_that_sandbox_only() -> Result<
 
 #[tokio::test]
 async fn a_frozen_sandbox_is_connected_to_and_answers_when_it_thaws() -> Result<()> {
-    let driven = Driven::open().await?;
+    let driven = DriverFixture::open().await?;
     let one = driven.launch(1).await?;
     greeter(&driven, &one, "awake", "127.0.0.1", 4001).await?;
     driven.driver.freeze(&one).await?;
@@ -140,7 +146,7 @@ async fn a_frozen_sandbox_is_connected_to_and_answers_when_it_thaws() -> Result<
 
 #[tokio::test]
 async fn a_sandbox_that_does_not_run_is_not_connected() -> Result<()> {
-    let driven = Driven::open().await?;
+    let driven = DriverFixture::open().await?;
     let one = driven.launch(1).await?;
     greeter(&driven, &one, "one", "127.0.0.1", 4001).await?;
     driven.driver.terminate(&one, 5000).await?;
@@ -154,14 +160,14 @@ async fn a_sandbox_that_does_not_run_is_not_connected() -> Result<()> {
 
 #[tokio::test]
 async fn only_pid_1_itself_is_taken_for_the_control_socket() -> Result<()> {
-    let driven = Driven::open().await?;
+    let driven = DriverFixture::open().await?;
     let one = driven.launch(1).await?;
     let socket = driven.control(&one).join("sock");
     let (genuine, elsewhere) = (driven.control(&one).join("genuine"), driven.control(&one).join("elsewhere"));
     driven.driver.dial(&one, Target::Control).await?;
     std::fs::rename(&socket, &genuine)?;
     let _impostor = UnixListener::bind(&elsewhere)?;
-    // A link to the true one, a socket of somebody else, a file, nothing.
+    // A link to the real socket, a foreign socket, a file, nothing.
     std::os::unix::fs::symlink("genuine", &socket)?;
     refusal(&driven, &one, Target::Control).await.context("a link")?;
     std::fs::remove_file(&socket)?;

@@ -207,7 +207,7 @@ async fn delete_keeps_the_files_and_purge_takes_them_and_says_how_many_bytes() -
     ensure!(purged["purged"] == true && (3_000_000..4_000_000).contains(&freed), "{purged}");
     ensure!(!hostd.workspace(&id).exists(), "its files are gone");
     error(&caller.post(&purge, &json!({})).await?, 404)?;
-    // One that runs, at once.
+    // A running sandbox is woken at once.
     let id = id_of_new(&caller).await?;
     ensure!(exec(&caller, &id, fill).await?["exit_code"] == 0);
     let purged: Value = caller.post(&format!("/sandbox/{id}/purge"), &json!({})).await?.expect(200)?;
@@ -243,10 +243,10 @@ async fn a_command_answers_with_its_output_and_exit_code() -> Result<()> {
     }
     let text = error(&caller.post(&path, &json!({"cmd": ["ls"], "cwd": "/"})).await?, 400)?;
     ensure!(text.contains("cwd"), "{text}");
-    // One that sleeps is woken.
+    // A sleeping sandbox is woken.
     caller.post(&format!("/v1/sandboxes/{id}/stop"), &json!({})).await?.expect::<Value>(200)?;
     ensure!(exec(&caller, &id, &["echo", "awake"]).await?["stdout"] == "awake\n");
-    // One that is not there is not a command that failed.
+    // A missing sandbox is not reported as a failed command.
     let unknown = caller.post(&format!("/sandbox/{ID}/exec"), &json!({"cmd": ["true"]})).await?;
     ensure!(error(&unknown, 404)? == "not found");
     Ok(())
@@ -279,7 +279,7 @@ async fn a_stream_comes_while_the_command_runs_and_ends_with_errors_and_exit_cod
     let hostd = Hostd::start().await?;
     let caller = hostd.caller("acme", "ann", "run").await?;
     let id = id_of_new(&caller).await?;
-    // It goes on only when somebody has read its first word.
+    // The command continues only after its first line was read.
     let line = "echo first; echo bad >&2; while [ ! -e ~/go ]; do sleep 0.01; done; echo last; exit 7";
     let body = json!({"cmd": ["sh", "-c", line], "stream": true}).to_string();
     let request = Request::post(format!("/sandbox/{id}/exec")).body(Full::new(Bytes::from(body)))?;
@@ -344,8 +344,8 @@ async fn whoever_may_not_is_told_so_in_the_older_words() -> Result<()> {
     let hostd = Hostd::start().await?;
     let (ann, bob) = (hostd.caller("a", "ann", "run").await?, hostd.caller("b", "bob", "run").await?);
     let id = id_of_new(&ann).await?;
-    let nobody: Value = ann.with_token(None).get("/sandboxes").await?.expect(401)?;
-    ensure!(nobody == json!({"error": "unauthorized"}), "{nobody}");
+    let anonymous: Value = ann.with_token(None).get("/sandboxes").await?.expect(401)?;
+    ensure!(anonymous == json!({"error": "unauthorized"}), "{anonymous}");
     for reply in [
         bob.get(&format!("/sandbox/{id}")).await?,
         bob.delete(&format!("/sandbox/{id}")).await?,

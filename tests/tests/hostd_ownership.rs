@@ -1,4 +1,4 @@
-//! Who may do what: every route for every kind of caller, and what is written down about it.
+//! Access control: every route for every kind of caller, and the audit log.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -12,17 +12,17 @@ use tests::host::until;
 use tests::{Caller, Hostd, Reply};
 use tokio::process::Command;
 
-/// Who a route is for.
+/// The callers that a route admits.
 #[derive(Clone, Copy, PartialEq)]
 enum For {
     Everybody,
-    /// Anybody with a token; each sees his own.
+    /// Every caller with a token; each sees its own objects.
     Known,
     /// The same, who may also change.
     Runner,
-    /// Whoever may see the sandbox.
+    /// Callers that may see the sandbox.
     Seeing,
-    /// Whoever may see the sandbox and change things.
+    /// Callers that may see and change the sandbox.
     Driving,
     /// The administrator of a tenant.
     Admin,
@@ -63,7 +63,7 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/sandboxes/{id}/execs/{exec}", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/execs/{exec}/output", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/terminals/{exec}", For::Driving, "", &[101]),
-    // There is none, which whoever may see the sandbox is told.
+    // No warm agent exists, which callers that may see the sandbox learn.
     ("GET /v1/sandboxes/{id}/warm", For::Seeing, "", &[404]),
     ("GET /v1/sandboxes/{id}/services", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/services/{service}/logs", For::Seeing, "", &[200]),
@@ -75,7 +75,7 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("POST /v1/sandboxes/{id}/keepalive", For::Driving, "", &[200]),
     ("POST /v1/sandboxes/{id}/tasks", For::Driving, r#"{"prompt": "x", "command": ["true"]}"#, &[202]),
     ("POST /v1/sandboxes/{id}/warm", For::Driving, r#"{"agent": "command"}"#, &[400]),
-    // Nothing is asked for, which whoever may drive it is told.
+    // No permission is pending, which callers that may change the sandbox learn.
     (
         "POST /v1/sandboxes/{id}/tasks/{task}/permissions/{permission}",
         For::Driving,
@@ -135,7 +135,7 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("DELETE /v1/images/{name}", For::Operator, "", &[404]),
 ];
 
-/// What a caller is to the sandbox.
+/// The relation of a caller to the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Who {
     Owner,
@@ -144,7 +144,7 @@ enum Who {
     Admin,
     Stranger,
     OtherAdmin,
-    Nobody,
+    Anonymous,
     Revoked,
     Expired,
     Operator,
@@ -152,11 +152,11 @@ enum Who {
 
 /// The rule. `None` is success.
 fn refusal(needs: For, who: Who) -> Option<u16> {
-    use Who::{Admin, Colleague, Expired, Nobody, Operator, OtherAdmin, Owner, Reader, Revoked, Stranger};
+    use Who::{Admin, Anonymous, Colleague, Expired, Operator, OtherAdmin, Owner, Reader, Revoked, Stranger};
     let foreign = matches!(who, Colleague | Stranger | OtherAdmin);
     match (needs, who) {
         (For::Everybody, _) | (_, Operator) => None,
-        (_, Nobody | Revoked | Expired) => Some(401),
+        (_, Anonymous | Revoked | Expired) => Some(401),
         (For::Known, _) => None,
         (For::Runner, who) => (who == Reader).then_some(403),
         (For::Seeing, _) => foreign.then_some(404),
@@ -182,7 +182,7 @@ async fn callers(hostd: &Hostd) -> Result<Vec<(Who, Caller)>> {
     let (_, expired) = token(hostd, &json!({"tenant": "a", "principal": "ann", "ttl": "1s"})).await?;
     until("it expires", async || Ok((expired.get("/v1/drivers").await?.status == 401).then_some(()))).await?;
     Ok(vec![
-        (Who::Nobody, expired.with_token(None)),
+        (Who::Anonymous, expired.with_token(None)),
         (Who::Revoked, revoked),
         (Who::Expired, expired),
         (Who::Stranger, hostd.caller("b", "ann", "run").await?),
@@ -288,8 +288,13 @@ async fn the_table_of_this_file_has_every_documented_route() -> Result<()> {
 async fn lists_and_events_show_only_what_a_caller_may_see() -> Result<()> {
     let hostd = Hostd::start().await?;
     let callers = callers(&hostd).await?;
-    let find =
-        |wanted: Who| callers.iter().find(|(who, _)| *who == wanted).map(|(_, caller)| caller).context("him");
+    let find = |wanted: Who| {
+        callers
+            .iter()
+            .find(|(who, _)| *who == wanted)
+            .map(|(_, caller)| caller)
+            .context("a caller of this kind")
+    };
     let mine = find(Who::Owner)?.create(&json!({})).await?;
     let colleagues = find(Who::Colleague)?.create(&json!({})).await?;
     let strangers = find(Who::Stranger)?.create(&json!({})).await?;
@@ -343,14 +348,14 @@ async fn what_acts_and_what_is_refused_is_in_the_audit_with_its_caller() -> Resu
     let (ann, bob) = (hostd.caller("a", "ann", "run").await?, hostd.caller("b", "bob", "read").await?);
     let id = ann.create(&json!({})).await?;
     let sandbox = format!("/v1/sandboxes/{id}");
-    let nobody = ann.with_token(None);
+    let anonymous = ann.with_token(None);
     let table = [
         ("r-acted", &ann, Method::PATCH, sandbox.as_str(), Some((200, "a", "ann"))),
         ("r-read", &ann, Method::GET, &sandbox, None),
         ("r-unknown", &ann, Method::GET, "/v1/sandboxes/01jb9xyzabcdefghjkmnpqrstv", None),
         ("r-foreign", &bob, Method::GET, &sandbox, Some((404, "b", "bob"))),
         ("r-scope", &bob, Method::POST, "/v1/sandboxes", Some((403, "b", "bob"))),
-        ("r-nobody", &nobody, Method::GET, "/v1/sandboxes", Some((401, "", ""))),
+        ("r-anonymous", &anonymous, Method::GET, "/v1/sandboxes", Some((401, "", ""))),
         ("r-last", &ann, Method::DELETE, &sandbox, Some((200, "a", "ann"))),
     ];
     for (request_id, caller, method, path, _) in &table {

@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 use tests::{Caller, Hostd, host::all_events, shell};
 
-/// What hostd itself told of one sandbox, by its kind.
+/// Returns hostd's own events of one sandbox, by kind.
 async fn told(caller: &Caller, sandbox: &str, kind: &str) -> Result<Vec<Value>> {
     let events = all_events(caller).await?;
     Ok(events.into_iter().filter(|event| event["sandbox"] == sandbox && event["kind"] == kind).collect())
@@ -21,7 +21,7 @@ async fn a_killed_sandbox_says_how_it_ended_wherever_somebody_asks() -> Result<(
     hostd.kill_init(&id)?;
     let view = caller.becomes(&id, "error").await?;
     let told_of = &view["post_mortem"];
-    // Kernels before 6.15 do not tell how a process ended that is nobody's child.
+    // Kernels before 6.15 do not report the exit of a process that is not a child.
     match told_of["cause"].as_str() {
         Some("killed") => ensure!(told_of["signal"] == 9, "{told_of}"),
         Some("unknown") => ensure!(told_of["signal"].is_null(), "{told_of}"),
@@ -53,7 +53,7 @@ async fn a_killed_sandbox_says_how_it_ended_wherever_somebody_asks() -> Result<(
     let ran = hostd.ran(&["get", &id]).await?;
     ensure!(ran.out.contains(message) && ran.out.contains("memory peak"), "{ran:?}");
 
-    // It outlives whatever comes next.
+    // The post-mortem survives later operations.
     for verb in ["start", "stop"] {
         let view: Value =
             caller.post(&format!("/v1/sandboxes/{id}/{verb}"), &json!({})).await?.expect(200)?;

@@ -21,7 +21,7 @@ async fn marked(browser: &Browser) -> Result<bool> {
     Ok(browser.script(MARKED).await.is_ok_and(|marked| marked == true))
 }
 
-/// What an app must not make the browser complain about.
+/// Checks that the browser console has no complaint about the app.
 async fn is_content(browser: &Browser) -> Result<()> {
     let complaints = browser.complaints().await?;
     ensure!(complaints.is_empty(), "{complaints:?}");

@@ -42,7 +42,7 @@ async fn every_server_answers_wherever_on_loopback_it_listens() -> Result<()> {
     Ok(())
 }
 
-/// What the app says it was told in a header; nothing when it was told nothing.
+/// Returns a header as the app received it.
 fn told(seen: &Value, name: &str) -> Option<String> {
     let headers = seen["headers"].as_array()?;
     let values: Vec<&str> =

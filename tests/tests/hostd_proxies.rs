@@ -82,8 +82,8 @@ fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// hostd as the document tells, with an app in a sandbox, and a pair of files for whoever does TLS.
-struct Stage {
+/// hostd configured as in the document, with an app in a sandbox, and a certificate and key for TLS.
+struct Fixture {
     dir: TempDir,
     hostd: Hostd,
     certificate: Certificate,
@@ -92,7 +92,7 @@ struct Stage {
     name: String,
 }
 
-impl Stage {
+impl Fixture {
     async fn start(public: &str) -> Result<Self> {
         let dir = directory()?;
         let certificate = Certificate::make(dir.path(), "previews", WILDCARD)?;
@@ -108,7 +108,7 @@ impl Stage {
         Ok(Self { dir, hostd, certificate, preview_port, name })
     }
 
-    /// What stands for files and addresses in the snippets.
+    /// The placeholders for files and addresses in the snippets.
     fn own(&self) -> Result<[(&'static str, String); 3]> {
         let path = |path: &Path| path.to_str().map(str::to_owned).context("a path");
         Ok([
@@ -178,7 +178,7 @@ impl Browser<'_> {
         let head = format!("{head}\r\nconnection: close");
         let mut stream = self.sends(&head, body).await?;
         let mut answer = Vec::new();
-        // One that ends without a goodbye has said all the same what it said.
+        // A stream that ends without close_notify still counts.
         let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.context("it never ends")?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
@@ -203,7 +203,7 @@ async fn reads_until(stream: &mut TlsStream<TcpStream>, seen: &mut String, sign:
     read.context("it never comes").and_then(|read| read).with_context(|| format!("{sign} after {seen:?}"))
 }
 
-/// What every way to a preview must let through.
+/// The checks of every proxy.
 async fn passes(browser: &Browser<'_>) -> Result<()> {
     let answer = browser.asks("GET / HTTP/1.1", b"").await?;
     ensure!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("for localhost:3000"), "{answer}");
@@ -230,7 +230,7 @@ async fn passes(browser: &Browser<'_>) -> Result<()> {
 
 #[tokio::test]
 async fn the_nginx_of_the_document_lets_everything_through() -> Result<()> {
-    let stage = Stage::start("https").await?;
+    let stage = Fixture::start("https").await?;
     let (port, at) = (free_port()?, stage.dir.path().display());
     let listen = format!("listen 127.0.0.1:{port} ssl");
     let own = stage.own()?;
@@ -251,7 +251,7 @@ async fn the_nginx_of_the_document_lets_everything_through() -> Result<()> {
 }
 
 /// Everything, by whatever listens on this port.
-async fn let_through(stage: Stage, port: u16) -> Result<()> {
+async fn let_through(stage: Fixture, port: u16) -> Result<()> {
     let address = format!("127.0.0.1:{port}");
     let browser = Browser { certificate: &stage.certificate, address, name: &stage.name };
     browser.until_it_is_there().await?;
@@ -261,7 +261,7 @@ async fn let_through(stage: Stage, port: u16) -> Result<()> {
 
 #[tokio::test]
 async fn the_caddy_of_the_document_lets_everything_through() -> Result<()> {
-    let stage = Stage::start("https").await?;
+    let stage = Fixture::start("https").await?;
     let port = free_port()?;
     let own = stage.own()?;
     let own: Vec<(&str, &str)> = own.iter().map(|(theirs, ours)| (*theirs, ours.as_str())).collect();

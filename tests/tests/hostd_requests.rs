@@ -1,4 +1,4 @@
-//! What strangers may send: nothing of it hurts hostd or anybody else.
+//! Hostile requests: none harms hostd or another client.
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use tests::host::{DESCRIPTORS, PAUSE, until};
 use tests::output::Followed;
+use tests::raw_http::Wire;
 use tests::sandbox::PATIENCE;
-use tests::wire::Wire;
 use tests::{Caller, Feed, Hostd, Random, scaled};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -81,7 +81,7 @@ async fn no_body_however_wrong_makes_hostd_fail() -> Result<()> {
         (Method::POST, "/v1/sandboxes?wait=0".to_owned(), spec),
         (Method::POST, "/v1/sandboxes/ensure".to_owned(), spec),
         (Method::PATCH, sandbox.clone(), r#"{"name":"n","metadata":{"a":"b"}}"#),
-        // One letter makes seconds of it.
+        // A unit letter is accepted for seconds.
         (Method::PATCH, format!("/v1/sandboxes/{mortal}/ttl"), r#"{"ttl":"4h"}"#),
         (
             Method::POST,
@@ -118,7 +118,7 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_read() -> Result<()> {
     let told = Wire::send(&socket(&hostd), format!("{head}Content-Length: 3000000\r\n\r\n")).await?;
     let answer = { told }.until("too_large").await?;
     ensure!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-    // One that does not say how long it is.
+    // A body without a declared length.
     let mut wire = Wire::send(&socket(&hostd), format!("{head}Transfer-Encoding: chunked\r\n\r\n")).await?;
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     for _ in 0..40 {
@@ -227,7 +227,7 @@ async fn a_reader_that_does_not_read_hurts_nobody() -> Result<()> {
     follow_all(&operator, &path, bytes).await?;
     ensure!(operator.prints(&id, "echo on").await? == "on\n");
     let after = resident(&operator).await?;
-    ensure!(after < before + (64 << 20), "hostd keeps what nobody reads: {before} {after}");
+    ensure!(after < before + (64 << 20), "hostd buffers unread output: {before} {after}");
     drop(asleep);
     Ok(())
 }
@@ -337,7 +337,7 @@ async fn connections_that_ask_nothing_keep_nobody_out() -> Result<()> {
     {
         for _ in 0..scaled(200, 5_000) {
             let mut stream = TcpStream::connect(&address).await?;
-            // It may be closed already: others came after it.
+            // The connection may be closed already, since later ones came.
             let _ = stream.write_all(said.as_bytes()).await;
             half_open.push(stream);
         }
@@ -361,7 +361,7 @@ async fn streams_of_one_token_leave_places_for_others() -> Result<()> {
         timeout(PATIENCE, stream.read_exact(&mut begin)).await.context("it is never answered")??;
         match &begin[9..] {
             b"200" => streams.push(stream),
-            // Whoever is refused hangs on, if that is possible.
+            // A refused client keeps its connection open if it can.
             b"429" => refused.push(stream),
             other => bail!("stream {number} got {}", String::from_utf8_lossy(other)),
         }
@@ -376,10 +376,10 @@ async fn streams_of_one_token_leave_places_for_others() -> Result<()> {
     refused[0].read_to_string(&mut text).await?;
     ensure!(text.contains("too_many") && text.contains("close some"), "{text}");
     all_are_served(&hostd, &other).await?;
-    // It may still call, too.
+    // The client may still make calls.
     let reply = greedy.get("/v1/sandboxes").await?;
     ensure!(reply.status == 200, "{}", reply.text());
-    // Whoever leaves makes room.
+    // Closed streams free their permits.
     drop(streams);
     until("there is room again", async || Ok(Feed::open(&greedy, "/v1/events", 0).await.ok())).await?;
     Ok(())

@@ -16,13 +16,13 @@ const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 const ESCAPE: &str = "\u{1b}";
 
-struct Place {
+struct Fixture {
     hostd: Hostd,
     caller: Caller,
     id: String,
 }
 
-impl Place {
+impl Fixture {
     async fn new() -> Result<Self> {
         let hostd = Hostd::start().await?;
         let caller = hostd.local();
@@ -49,7 +49,7 @@ impl Place {
 
 #[tokio::test]
 async fn a_shell_is_a_login_shell_in_the_app_directory_and_its_exit_code_is_ours() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let mut shell = place.shell().await?;
     ensure!(!shell.as_before()?, "it is raw meanwhile");
     for (line, printed) in [
@@ -76,7 +76,7 @@ async fn a_shell_is_a_login_shell_in_the_app_directory_and_its_exit_code_is_ours
 
 #[tokio::test]
 async fn ctrl_c_interrupts_what_runs_and_the_shell_lives_on() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let mut shell = place.shell().await?;
     shell.types("sleep 100\r")?;
     shell.sees("sleep 100").await?;
@@ -101,7 +101,7 @@ async fn ctrl_c_interrupts_what_runs_and_the_shell_lives_on() -> Result<()> {
 
 #[tokio::test]
 async fn a_full_screen_editor_edits_and_follows_the_size_of_the_window() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let mut shell = place.shell().await?;
     shell.types("busybox vi note.txt\r")?;
     shell.sees("note.txt").await?;
@@ -127,7 +127,7 @@ async fn a_full_screen_editor_edits_and_follows_the_size_of_the_window() -> Resu
 
 #[tokio::test]
 async fn leaving_keeps_the_terminal_and_attach_comes_back_to_it() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let mut shell = place.shell().await?;
     shell.types("kept=here\r")?;
     shell.sees("> ").await?;
@@ -150,7 +150,7 @@ async fn leaving_keeps_the_terminal_and_attach_comes_back_to_it() -> Result<()> 
     let mut back = OnTerminal::start(&place.slipway(&["attach", "web", &exec])?)?;
     back.types("exit 9\r")?;
     ensure!(back.ends().await?.0.code() == Some(9));
-    // One that has ended shows what it showed, and exits as it did.
+    // An ended terminal shows its output and exits with its code.
     let (status, rest) = OnTerminal::start(&place.slipway(&["attach", "web", &exec])?)?.ends().await?;
     ensure!(status.code() == Some(9) && rest.contains("here 2"), "{status} {rest:?}");
     Ok(())
@@ -158,7 +158,7 @@ async fn leaving_keeps_the_terminal_and_attach_comes_back_to_it() -> Result<()> 
 
 #[tokio::test]
 async fn a_shell_goes_on_when_hostd_is_killed_and_nothing_is_missing_or_twice() -> Result<()> {
-    let mut place = Place::new().await?;
+    let mut place = Fixture::new().await?;
     let mut shell = place.shell().await?;
     shell.types("for i in $(seq 1 2000); do echo line $i; sleep 0.001; done; echo do''ne\r")?;
     let mut all = shell.sees("line 300\r\n").await?;
@@ -168,7 +168,7 @@ async fn a_shell_goes_on_when_hostd_is_killed_and_nothing_is_missing_or_twice() 
     all += &shell.sees("done\r\n").await?;
     let lines: String = (1..=2000).map(|n| format!("line {n}\r\n")).collect();
     ensure!(all.contains(&(lines + "done\r\n")), "{} bytes, {all:?}", all.len());
-    // Keys typed while nobody serves are kept; leaving works too.
+    // Keys typed during an outage are kept; detaching works too.
     place.hostd.kill().await?;
     shell.types("echo $((20+22))\r")?;
     place.hostd.crash().await?;
@@ -181,7 +181,7 @@ async fn a_shell_goes_on_when_hostd_is_killed_and_nothing_is_missing_or_twice() 
 
 #[tokio::test]
 async fn a_sandbox_that_stops_ends_the_shell_and_says_so() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let shell = place.shell().await?;
     place.caller.post(&format!("/v1/sandboxes/{}/stop", place.id), &json!({})).await?;
     let (status, rest) = shell.ends().await?;
@@ -191,7 +191,7 @@ async fn a_sandbox_that_stops_ends_the_shell_and_says_so() -> Result<()> {
 
 #[tokio::test]
 async fn exec_on_a_terminal_is_the_same() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let line = "stty size; read x; echo got $x; exit 5";
     let mut exec = OnTerminal::start(&place.slipway(&["exec", "-it", "web", "--", "sh", "-c", line])?)?;
     exec.sees("24 80").await?;
@@ -205,7 +205,7 @@ async fn exec_on_a_terminal_is_the_same() -> Result<()> {
 
 #[tokio::test]
 async fn from_a_pipe_a_shell_reads_its_commands_and_exec_t_types_them() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     for (arguments, input, code, printed) in [
         (vec!["sh", "web"], "echo $((6*7)); test -t 0 || echo no terminal; exit 4", 4, "42\nno terminal\n"),
         // The echo, and what is only printed when all was read.
@@ -224,7 +224,7 @@ async fn from_a_pipe_a_shell_reads_its_commands_and_exec_t_types_them() -> Resul
     Ok(())
 }
 
-/// What an app prints to take over a terminal: its title, its screen, its clipboard, its cursor.
+/// The output of an app that takes over a terminal: title, screen, clipboard, cursor.
 const HOSTILE: &str = r"printf '\033]0;owned\007\033[2J\033[31mred\033]52;c;cm0gLXJm\007 '; printf '\302\2332J\033[1;1Hoops' >&2; printf 'end'";
 
 /// Whether every sequence in what was shown is a colour.
@@ -238,7 +238,7 @@ fn only_colours(shown: &str) -> bool {
 
 #[tokio::test]
 async fn output_cannot_steer_a_terminal_unless_that_is_asked_for() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let run = ["web", "--", "sh", "-c", HOSTILE];
     let (status, shown) = OnTerminal::start(&place.slipway(&[&["exec"], &run[..]].concat())?)?.ends().await?;
     ensure!(status.success() && only_colours(&shown), "{shown:?}");
@@ -262,7 +262,7 @@ async fn output_cannot_steer_a_terminal_unless_that_is_asked_for() -> Result<()>
 
 #[tokio::test]
 async fn logs_take_the_only_service_and_leave_the_terminal_as_it_was() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     let hostile = json!({"name": "hostile", "command": format!("{HOSTILE}; exec sleep 100000")});
     place.caller.create(&json!({"name": "app", "services": [hostile]})).await?;
     let mut logs = OnTerminal::start(&place.slipway(&["logs", "-f", "app"])?)?;

@@ -1,4 +1,4 @@
-//! What the agent of a task printed, byte for byte, through hostd and slipway.
+//! The output of a task's agent, byte for byte, through hostd and slipway.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;

@@ -197,7 +197,7 @@ async fn the_end_of_its_sandbox_is_the_end_of_a_task_and_nothing_is_lost() -> Re
         complete(&feed.events).context(how)?;
         let result = &feed.events.last().context("done")?.fact["result"];
         ensure!(result["status"] == "failed" && result["failure_reason"] == "lost", "{how}: {result}");
-        // What it said is there without a hole, as far as it came.
+        // Its messages are there without a gap, as far as they came.
         let said = messages(&feed.events);
         ensure!(said.iter().zip(0..2000).all(|(text, i)| *text == format!("line {i}")), "{how}: {said:?}");
         complete(&caller.events_of(&waiting).await?).context(how)?;
@@ -241,7 +241,7 @@ async fn what_cannot_be_done_is_refused_by_name() -> Result<()> {
     let table = [
         // The default agent needs a model.
         (json!({"prompt": "x"}), 422, "model"),
-        (json!({"prompt": "x", "agent": "nobody"}), 422, "agent"),
+        (json!({"prompt": "x", "agent": "unknown"}), 422, "agent"),
         (json!({"prompt": "x", "command": []}), 400, "command"),
         (json!({"prompt": "x", "command": "ls"}), 400, "command"),
         (json!({"prompt": "x", "command": ["a"], "modell": "m"}), 400, "modell"),

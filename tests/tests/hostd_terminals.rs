@@ -5,18 +5,18 @@ use anyhow::{Context, Result, ensure};
 use futures_util::SinkExt;
 use hyper::{Response, body::Incoming};
 use serde_json::{Value, json};
-use tests::host::{Said, Screen};
+use tests::host::{TerminalViewer, ViewerMessage};
 use tests::{Caller, Hostd};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
 
-struct Place {
+struct Fixture {
     hostd: Hostd,
     caller: Caller,
     id: String,
 }
 
-impl Place {
+impl Fixture {
     async fn new() -> Result<Self> {
         let hostd = Hostd::start().await?;
         let caller = hostd.operator()?;
@@ -31,7 +31,7 @@ impl Place {
         self.caller.post(&path, &body).await?.expect::<Value>(202).map(drop)
     }
 
-    async fn looks(&self, exec: &str, query: &str) -> Result<Screen> {
+    async fn looks(&self, exec: &str, query: &str) -> Result<TerminalViewer> {
         self.caller.attach(&self.id, exec, query).await
     }
 
@@ -41,7 +41,7 @@ impl Place {
         exec: &str,
         headers: &[(&str, &str)],
     ) -> Result<Response<Incoming>> {
-        Screen::open(caller, &format!("/v1/sandboxes/{}/terminals/{exec}", self.id), headers).await
+        TerminalViewer::open(caller, &format!("/v1/sandboxes/{}/terminals/{exec}", self.id), headers).await
     }
 }
 
@@ -49,8 +49,8 @@ fn exited(code: i32) -> Option<Value> {
     Some(json!({"kind": "exited", "code": code}))
 }
 
-fn closed(code: u16) -> impl Fn(&Said) -> bool {
-    move |said| matches!(said, Said::Closed { code: found, .. } if *found == code)
+fn closed(code: u16) -> impl Fn(&ViewerMessage) -> bool {
+    move |said| matches!(said, ViewerMessage::Closed { code: found, .. } if *found == code)
 }
 
 const SHELL: &str = "PS1='$ ' exec bash --noprofile --norc --noediting -i";
@@ -58,11 +58,12 @@ const CTRL_C: &str = "\u{3}";
 
 #[tokio::test]
 async fn two_viewers_type_and_see_the_same_and_are_told_how_it_ended() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     place.starts("t", SHELL).await?;
     let mut one = place.looks("t", "").await?;
-    let mut two = Screen::of(
-        Screen::open(&place.hostd.local(), &format!("/v1/sandboxes/{}/terminals/t", place.id), &[]).await?,
+    let mut two = TerminalViewer::of(
+        TerminalViewer::open(&place.hostd.local(), &format!("/v1/sandboxes/{}/terminals/t", place.id), &[])
+            .await?,
     )
     .await?;
     one.sees("$ ").await?;
@@ -97,7 +98,7 @@ async fn two_viewers_type_and_see_the_same_and_are_told_how_it_ended() -> Result
 
 #[tokio::test]
 async fn a_viewer_begins_where_he_wants_to() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     place.starts("t", "printf 0123456789; read x").await?;
     let mut all = place.looks("t", "").await?;
     all.sees("0123456789").await?;
@@ -114,11 +115,11 @@ async fn a_viewer_begins_where_he_wants_to() -> Result<()> {
     ensure!(far.status() == 101);
     for query in ["?after=11", "?after=1&replay=1", "?replay=x", "?replay=99999999", "?before=1"] {
         let path = format!("/v1/sandboxes/{}/terminals/t{query}", place.id);
-        let refused = Screen::open(&place.caller, &path, &[]).await?;
+        let refused = TerminalViewer::open(&place.caller, &path, &[]).await?;
         ensure!(refused.status() == 400, "{query}: {}", refused.status());
     }
     all.types("\r").await?;
-    // One that has ended can still be looked at.
+    // An ended terminal can still be viewed.
     ensure!(all.rest().await?.1 == exited(0));
     let (shown, exit, end) = place.looks("t", "").await?.rest().await?;
     ensure!(shown.starts_with("0123456789") && exit == exited(0) && closed(1000)(&end), "{shown:?} {exit:?}");
@@ -127,7 +128,7 @@ async fn a_viewer_begins_where_he_wants_to() -> Result<()> {
 
 #[tokio::test]
 async fn what_is_no_message_of_ours_ends_the_viewer_with_a_reason_and_not_the_terminal() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     place.starts("t", "stty -echo; echo up; cat").await?;
     let table = [
         (Message::text("hello"), 1008),
@@ -144,7 +145,7 @@ async fn what_is_no_message_of_ours_ends_the_viewer_with_a_reason_and_not_the_te
         // The other end may be gone before all of it is sent.
         let _ = viewer.socket.send(message).await;
         let (_, _, end) = viewer.rest().await?;
-        let Said::Closed { code: found, reason } = &end else { anyhow::bail!("{what}: {end:?}") };
+        let ViewerMessage::Closed { code: found, reason } = &end else { anyhow::bail!("{what}: {end:?}") };
         ensure!(*found == code && !reason.is_empty(), "{what}: {end:?}");
     }
     let mut viewer = place.looks("t", "").await?;
@@ -160,21 +161,21 @@ async fn what_is_no_message_of_ours_ends_the_viewer_with_a_reason_and_not_the_te
 
 #[tokio::test]
 async fn other_sites_and_strangers_are_refused_and_a_token_may_be_a_subprotocol() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     place.starts("t", "echo up; cat").await?;
     let (own, token) = (place.hostd.url().to_owned(), place.caller.token().context("a token")?.to_owned());
     let offer = format!("slipway.terminal, slipway.token.{token}");
     let wrong = "slipway.terminal, slipway.token.wrong";
-    let nobody = place.caller.with_token(None);
+    let anonymous = place.caller.with_token(None);
     let protocol = "sec-websocket-protocol";
     let table = [
         (&place.caller, vec![("origin", "https://evil.example")], 403),
-        (&nobody, vec![("origin", "https://evil.example"), (protocol, &offer)], 403),
+        (&anonymous, vec![("origin", "https://evil.example"), (protocol, &offer)], 403),
         (&place.caller, vec![("origin", own.as_str())], 101),
-        (&nobody, vec![], 401),
-        (&nobody, vec![(protocol, "slipway.terminal")], 401),
-        (&nobody, vec![(protocol, wrong)], 401),
-        (&nobody, vec![("origin", own.as_str()), (protocol, &offer)], 101),
+        (&anonymous, vec![], 401),
+        (&anonymous, vec![(protocol, "slipway.terminal")], 401),
+        (&anonymous, vec![(protocol, wrong)], 401),
+        (&anonymous, vec![("origin", own.as_str()), (protocol, &offer)], 101),
         (&place.caller, vec![(protocol, "chat")], 400),
     ];
     for (caller, headers, status) in table {
@@ -184,7 +185,7 @@ async fn other_sites_and_strangers_are_refused_and_a_token_may_be_a_subprotocol(
         let offered = status == 101 && headers.iter().any(|(name, _)| *name == protocol);
         ensure!(chosen == offered.then(|| b"slipway.terminal".to_vec()), "{headers:?}: {chosen:?}");
         if status == 101 {
-            Screen::of(response).await?.sees("up").await?;
+            TerminalViewer::of(response).await?.sees("up").await?;
         }
     }
     ensure!(place.opens(&place.caller, "nothing", &[]).await?.status() == 404);
@@ -200,7 +201,7 @@ async fn other_sites_and_strangers_are_refused_and_a_token_may_be_a_subprotocol(
 
 #[tokio::test]
 async fn a_viewer_who_does_not_read_holds_up_nobody_and_is_taken_ahead() -> Result<()> {
-    let place = Place::new().await?;
+    let place = Fixture::new().await?;
     place
         .starts("t", "echo begun; read x; seq 9999999 | head -c 40000000; echo; echo all-of-it; read x")
         .await?;
@@ -213,7 +214,7 @@ async fn a_viewer_who_does_not_read_holds_up_nobody_and_is_taken_ahead() -> Resu
     slow.sees("all-of-it\r\n").await?;
     ensure!(slow.lost > 10_000_000, "only {} bytes were passed over", slow.lost);
     ensure!(slow.position == quick.position, "{:?} {:?}", slow.position, quick.position);
-    // And whoever wants all of it gets all of it.
+    // A viewer can request everything.
     let mut patient = place.looks("t", "?after=0&skip=0").await?;
     let seen = patient.sees("all-of-it").await?;
     let lines = |text: &str| text.replace('\r', "");
@@ -224,7 +225,7 @@ async fn a_viewer_who_does_not_read_holds_up_nobody_and_is_taken_ahead() -> Resu
 
 #[tokio::test]
 async fn through_kill_9_of_hostd_the_stream_goes_on_exactly() -> Result<()> {
-    let mut place = Place::new().await?;
+    let mut place = Fixture::new().await?;
     let line =
         "stty -echo; for i in $(seq 1 3000); do echo line $i; sleep 0.001; done; read x; echo got $x; exit 3";
     place.starts("t", line).await?;
@@ -237,7 +238,7 @@ async fn through_kill_9_of_hostd_the_stream_goes_on_exactly() -> Result<()> {
             all += &viewer.sees(&sign).await?;
         }
         place.hostd.kill().await?;
-        while viewer.next().await? == Said::Shown {}
+        while viewer.next().await? == ViewerMessage::Shown {}
         all += &viewer.text();
         place.hostd.crash().await?;
         place.caller = place.hostd.operator()?;
@@ -255,7 +256,7 @@ async fn through_kill_9_of_hostd_the_stream_goes_on_exactly() -> Result<()> {
 
 #[tokio::test]
 async fn a_hostd_that_shuts_down_and_a_sandbox_that_stops_say_so() -> Result<()> {
-    let mut place = Place::new().await?;
+    let mut place = Fixture::new().await?;
     place.starts("t", "echo up; cat").await?;
     let mut viewer = place.looks("t", "").await?;
     viewer.sees("up").await?;

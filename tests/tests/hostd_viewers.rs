@@ -148,7 +148,7 @@ async fn who_reads_a_long_log_from_its_start_delays_nobody_who_follows() -> Resu
     let replayed = replays.load(Ordering::Relaxed);
     eprintln!("{replayed} events replayed meanwhile, longest silence {worst:?}");
     ensure!(messages(&feed.events).len() == 60);
-    ensure!(replayed > 0, "nobody read the long log");
+    ensure!(replayed > 0, "no viewer read the long log");
     ensure!(caller.pages_of(&long).await?.len() == all);
     // Everything there is, as one stream.
     let mut everything = Feed::open(&caller, "/v1/events", 0).await?;
@@ -168,9 +168,9 @@ fn footprint(hostd: &Hostd) -> Result<(usize, u64)> {
     Ok((sockets, bytes))
 }
 
-/// What threads keep at hand for themselves: no more of 40,000 viewers than 100 bytes each.
+/// Thread-local caches: at most 100 bytes for each of 40,000 viewers.
 const LEFT_MAX_BYTES: u64 = 4 << 20;
-/// What hostd may keep of memory that it does not use, and some for what the first viewers did not need.
+/// Free memory that hostd may retain, plus an allowance for later allocations.
 const KEPT_MAX_BYTES: u64 = 12 << 20;
 
 /// Memory that hostd uses, whatever its allocator keeps beside it.

@@ -128,7 +128,7 @@ async fn an_image_with_nothing_boots_and_says_what_it_cannot_run() -> Result<()>
     let tty = json!({"cols": 80, "rows": 24});
     let message = spawn_failed(client, json!({"argv": ["/runtimed", "--version"], "tty": tty})).await?;
     ensure!(!message.is_empty(), "{message}");
-    // What is there, runs: no loader, no shell, no /dev is needed for it.
+    // The program runs without a loader, a shell or /dev.
     let view = client.exec(json!({"argv": ["/runtimed", "--version"]})).await?;
     ensure!(view.exit == Some(Exit::Exited { code: 0 }), "{view:?}");
     ensure!(stdout(&view)?.starts_with("runtimed "), "{view:?}");

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tests::launch::{Launched, directory, script};
 use tests::output::Follower;
+use tests::raw_http::Wire;
 use tests::sandbox::PATIENCE;
 use tests::shell::{cancel_now, shell, started, stdout};
-use tests::wire::Wire;
 use tests::{Client, Followed, Random, Sandbox, follow, scaled, send_input};
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -127,7 +127,7 @@ async fn a_body_that_is_not_as_it_should_be_is_refused_by_the_name_of_its_field(
     }
     let latin1 = b"{\"shell\":\"caf\xe9\"}".to_vec();
     ensure!(refusal(client, Method::POST, "/v1/execs", latin1).await?.starts_with("400 invalid_request"));
-    // What a newer hostd says besides is nobody's fault.
+    // Unknown fields of a newer hostd are ignored.
     client.exec(json!({"argv": ["true"], "of_a_newer_version": {"a": 1}})).await?;
     sandbox.stop().await
 }
@@ -140,7 +140,7 @@ async fn a_request_line_that_means_nothing_is_refused() -> Result<()> {
         (Method::GET, "/v2/execs", "404 not_found "),
         (Method::GET, "/v1/execs/e/nothing", "404 not_found "),
         (Method::GET, "/v1//execs", "404 not_found "),
-        (Method::GET, "/v1/execs/nobody", "404 not_found "),
+        (Method::GET, "/v1/execs/unknown", "404 not_found "),
         (Method::DELETE, "/v1/execs", "405 method_not_allowed "),
         (Method::PATCH, "/v1/execs/e/stdin", "405 method_not_allowed "),
         (Method::GET, "/v1/execs?wait_ms=1", "400 invalid_request wait_ms"),
@@ -173,7 +173,7 @@ async fn a_body_that_is_too_large_is_refused_and_costs_no_memory() -> Result<()>
         let got = refusal(client, Method::POST, path, large.clone()).await?;
         ensure!(got == "413 too_large ", "{path}: {got}");
     }
-    // One that is not waited for, and one that does not even say where it ends.
+    // A body that is not waited for, and one without an end.
     let chunk = format!("100000\r\n{}\r\n", " ".repeat(0x10_0000));
     for head in [&format!("content-length: {}", 1u64 << 40), "transfer-encoding: chunked"] {
         let head = format!("POST /v1/execs HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n");
@@ -208,7 +208,7 @@ async fn execs_and_followers_have_a_number_they_do_not_exceed() -> Result<()> {
     let one_more = json!({"id": "more", "argv": ["true"]});
     let full = client.post("/v1/execs", &one_more).await?.error()?.error;
     ensure!(full.code == ErrorCode::TooMany && full.retryable, "{full:?}");
-    // One that runs already is not one more.
+    // An exec that already runs does not count again.
     client.start(json!({"id": "e0", "argv": ["sleep", "600"], "stdin_open": true})).await?;
 
     let mut followers = Vec::new();
@@ -285,7 +285,7 @@ async fn more_clients_than_connections_wait_for_their_turn() -> Result<()> {
     sandbox.stop().await
 }
 
-/// One request of a storm, at random: about one of a few execs, which may or may not be there.
+/// A random request about one of a few execs, which may or may not exist.
 async fn any_request(client: &Client, random: &mut Random) -> Result<u16> {
     let lines = [
         "echo a; exit 3",
@@ -350,7 +350,7 @@ async fn a_storm_of_requests_is_answered_and_leaves_nothing_behind() -> Result<(
     };
     timeout(PATIENCE, quiet).await.context("an exec never goes")??;
     tests::processes::settles(client, 1).await?;
-    ensure!(shell(client, "pgrep -c 'sleep|yes|cat' || true").await? == "0\n", "somebody is left");
+    ensure!(shell(client, "pgrep -c 'sleep|yes|cat' || true").await? == "0\n", "a process is left");
     sandbox.stop().await
 }
 
@@ -370,7 +370,8 @@ async fn clients_that_say_nothing_do_not_keep_others_from_being_answered() -> Re
     for _ in 0..20 {
         silent.push(Wire::connect(&socket(&sandbox)).await?);
     }
-    let answer = timeout(PATIENCE, client.get("/healthz")).await.context("nobody is answered")??;
+    let answer =
+        timeout(PATIENCE, client.get("/healthz")).await.context("no reply to the health check")??;
     ensure!(answer.status == 200);
     sandbox.stop().await
 }
@@ -385,7 +386,7 @@ async fn a_body_that_never_comes_is_not_waited_for() -> Result<()> {
         waiting.push(Wire::send(&socket(&sandbox), format!("{head}{body}")).await?);
     }
     ensure!(shell(client, "echo here").await? == "here\n");
-    // One hangs up, the others are told.
+    // A waiting client disconnects; the others get their reply.
     drop(waiting.pop());
     for mut wire in waiting {
         let answer = wire.until("within").await?;

@@ -100,7 +100,7 @@ const PUT: &str = "put() { printf \"services: { $1: { command: exec sleep 1000 }
 
 #[tokio::test]
 async fn every_way_to_change_the_manifest_is_seen() -> Result<()> {
-    // What the user does at home, and the one service that is then asked for.
+    // The user's files, and the only service that then exists.
     let files = vec![
         ("put first workspace/app/sandbox.yaml", "first"),
         ("put written workspace/app/sandbox.yaml", "written"),
@@ -333,7 +333,7 @@ async fn a_name_belongs_to_one_source_until_it_gives_it_up() -> Result<()> {
         services.view("mine").await?.pid == Some(mine) && services.view("theirs").await?.pid == Some(theirs)
     );
 
-    // What stood in the way is gone: the manifest on disk is right now, and counts.
+    // The conflict is gone: the manifest on disk is valid now and applies.
     services.put(json!([])).await?;
     taken(&mut services, &["other"]).await?;
     services.started("other").await?;

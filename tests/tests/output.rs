@@ -8,7 +8,7 @@ use protocol::{Chunk, Encoding, ErrorCode, Exit, Stream};
 use serde_json::json;
 use std::sync::Arc;
 use tests::output::{Follower, bytes_of};
-use tests::raw::{open, raw};
+use tests::raw_output::{open, raw};
 use tests::sandbox::PATIENCE;
 use tests::shell::{cancel_now, prints, shell, started};
 use tests::{Client, Followed, Random, Sandbox, follow, scaled, seq, type_in};
@@ -124,7 +124,7 @@ async fn a_part_of_the_log_can_be_asked_for() -> Result<()> {
             answer.text()
         );
     }
-    ensure!(client.get("/v1/execs/nobody/output").await?.code()? == ErrorCode::NotFound);
+    ensure!(client.get("/v1/execs/unknown/output").await?.code()? == ErrorCode::NotFound);
     sandbox.stop().await
 }
 
@@ -237,7 +237,7 @@ async fn a_line_of_many_megabytes_hurts_nobody() -> Result<()> {
     let seen = following.await??;
     ensure!(seen.ended && seen.lost == 0 && seen.stdout.len() == bytes, "{} bytes", seen.stdout.len());
     ensure!(seen.stdout.iter().all(|byte| *byte == b'x'));
-    ensure!(answered > 0, "nobody else was answered meanwhile");
+    ensure!(answered > 0, "no other request was answered meanwhile");
     let view = client.ended("long").await?;
     ensure!(view.exit == EXITED_0 && view.truncated, "{:?}", view.exit);
     ensure!(view.stdout.context("output")?.data.len() == 1 << 20);
@@ -264,7 +264,7 @@ async fn server_sent_events_carry_the_cursor_to_go_on_from() -> Result<()> {
     ensure!(seen.stdout == b"one\ntwo\n" && seen.ended, "{text}");
     let (end, output) = names.split_last().context("no frame")?;
     ensure!(*end == "end" && output.iter().all(|name| *name == "output"), "{names:?}");
-    // What a browser sends when it comes back.
+    // The header of a reconnecting browser.
     for (last, expected) in [("4", 200), ("8", 200), ("9", 400), ("x", 400)] {
         let request = Request::get("/v1/execs/sse/output?follow=1")
             .header("accept", "text/event-stream")
@@ -335,7 +335,7 @@ async fn a_follower_that_reads_nothing_slows_nobody_down() -> Result<()> {
     }
     type_in(client, "fast", "\n").await?;
     ensure!(client.ended("fast").await?.exit == EXITED_0);
-    // They find all of it when they look at last.
+    // The followers find everything when they read at last.
     let expected = seq(bytes);
     for body in lazy.drain(..3) {
         let late = timeout(PATIENCE, body.collect()).await.context("hangs")??.to_bytes();

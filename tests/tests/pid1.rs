@@ -6,13 +6,13 @@ use protocol::{ExecState, Exit, Fact, ServiceState};
 use serde_json::json;
 use tests::events::EventStream;
 use tests::launch::{self, Launched};
-use tests::processes::{self, Seen};
+use tests::processes::{self, ProcessEntry};
 use tests::shell::{shell, started};
 use tests::{Client, Followed, Sandbox, follow, scaled};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-/// What is promised of every sandbox.
+/// The memory bound of every sandbox.
 const IDLE_MAX_BYTES: u64 = 2_500_000;
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn orphans_that_exit_long_after_their_exec_are_reaped_and_told() -> Result
     let view = client.exec(json!({"id": "late", "shell": LATE_ORPHANS})).await?;
     ensure!(view.exit == Some(Exit::Exited { code: 7 }), "{view:?}");
     ensure!(view.background.len() == 20, "{:?}", view.background);
-    // It stays open until all are gone: whoever comes late to it finds a line, too.
+    // The gate stays open until all are gone, so that latecomers find a line too.
     let opens = "exec 3<>gate; for i in $(seq 20); do echo >&3; done; echo open; exec sleep 1000";
     started(client, "opens", json!({"shell": opens}), "open").await?;
     let gone = |fact: &Fact| matches!(fact, Fact::ExecGone { exec } if exec.as_str() == "late");
@@ -232,7 +232,7 @@ async fn without_a_namespace_orphans_are_still_adopted_and_reaped() -> Result<()
     let mut events = EventStream::open(client).await?;
     let line = "for i in 1 2 3; do (setsid sleep 1000 >/dev/null 2>&1 &); done; echo here; sleep 1000";
     started(client, "orphans", json!({"shell": line}), "here").await?;
-    let shim = processes::below(pid).into_iter().find(Seen::is_shim).context("a shim")?;
+    let shim = processes::below(pid).into_iter().find(ProcessEntry::is_shim).context("a shim")?;
     // Its death makes runtimed the parent of everybody below it.
     kill(shim.pid, Signal::SIGKILL)?;
     let ended = events.until(|fact| matches!(fact, Fact::ExecEnded { .. })).await?;
@@ -251,10 +251,10 @@ async fn without_a_namespace_sigterm_ends_every_job_and_nothing_else() -> Result
     let left = "(setsid sh -c 'echo here; exec sleep 1000 >/dev/null 2>&1' &)";
     started(client, "left", json!({"shell": left}), "here").await?;
     client.ended("left").await?;
-    let jobs: Vec<Seen> = processes::below(pid).into_iter().filter(|seen| !seen.is_shim()).collect();
+    let jobs: Vec<ProcessEntry> = processes::below(pid).into_iter().filter(|seen| !seen.is_shim()).collect();
     ensure!(jobs.len() == 2, "{jobs:?}");
     runtimed.stop().await?;
-    let left: Vec<Seen> = jobs.into_iter().filter(|job| !job.is_gone()).collect();
+    let left: Vec<ProcessEntry> = jobs.into_iter().filter(|job| !job.is_gone()).collect();
     let lives = bystander.try_wait()?.is_none();
     bystander.kill()?;
     bystander.wait()?;
@@ -300,7 +300,7 @@ async fn what_was_there_before_runtimed_is_left_alone_whatever_jobs_do() -> Resu
     runtimed.stop().await
 }
 
-/// Everybody below is gone, zombies too; the kernel says so to nobody, so it is looked for.
+/// Waits until all descendants are gone, zombies included. The kernel sends no notification, so this polls.
 async fn nobody_below(pid: nix::unistd::Pid) -> Result<()> {
     for seen in processes::below(pid).into_iter().filter(|seen| !seen.is_shim()) {
         tests::processes::gone(&seen).await?;

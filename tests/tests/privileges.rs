@@ -1,4 +1,4 @@
-//! What a job may do: what its user may do, and nothing that PID 1 may.
+//! Privileges of a job: those of its user, and none of PID 1's.
 
 use anyhow::{Context, Result, ensure};
 use protocol::Exit;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use tests::launch::{self, Launched};
-use tests::processes::{self, Seen};
+use tests::processes::{self, ProcessEntry};
 use tests::programs::{SPY, SPY_TRIES};
 use tests::shell::{shell, started, stdout};
 use tests::{Client, Sandbox};
@@ -116,15 +116,15 @@ async fn the_kernel_prefers_to_kill_a_job() -> Result<()> {
     let client = sandbox.client();
     let view = started(client, "job", json!({"shell": "echo here; exec sleep 1000"}), "here").await?;
     let job = processes::from_inside(sandbox.pid()?, view.pid.context("it runs")?)?;
-    let shim = Seen::at(job.parent).context("its shim")?;
-    let score = |seen: &Seen| std::fs::read_to_string(format!("/proc/{}/oom_score_adj", seen.pid));
-    let init = Seen::at(sandbox.pid()?).context("PID 1")?;
+    let shim = ProcessEntry::at(job.parent).context("its shim")?;
+    let score = |seen: &ProcessEntry| std::fs::read_to_string(format!("/proc/{}/oom_score_adj", seen.pid));
+    let init = ProcessEntry::at(sandbox.pid()?).context("PID 1")?;
     let scores = [score(&job)?, score(&shim)?, score(&init)?].map(|text| text.trim().to_owned());
     ensure!(scores == ["500", "0", "0"], "job, shim, PID 1: {scores:?}");
     sandbox.stop().await
 }
 
-/// Whoever starts runtimed may ignore signals; jobs must not inherit that.
+/// The parent of runtimed may ignore signals; jobs must not inherit that.
 #[tokio::test]
 async fn a_job_ignores_nothing_that_the_starter_of_runtimed_ignored() -> Result<()> {
     let deaf = "trap '' {1..8} {10..16} 18 {20..31} {34..64}; exec \"$0\"";
@@ -133,7 +133,7 @@ async fn a_job_ignores_nothing_that_the_starter_of_runtimed_ignored() -> Result<
     let runtimed = Launched::without_namespace(command).await?;
     let status = status_of_a_job(runtimed.client()).await?;
     ensure!(status["SigIgn"] == NONE && status["SigBlk"] == NONE, "{status:?}");
-    // And runtimed itself hears SIGTERM.
+    // runtimed itself handles SIGTERM.
     runtimed.stop().await
 }
 
@@ -188,7 +188,7 @@ async fn a_job_cannot_look_into_pid_1_or_a_shim_or_change_them() -> Result<()> {
         let allowed: Vec<&str> = printed.lines().filter(|line| *line != "EPERM").collect();
         ensure!(printed.lines().count() == SPY_TRIES && allowed.is_empty(), "{whom}: {allowed:?}");
     }
-    // It can look into its own, so the spy does see something where there is something.
+    // The spy can read its own processes, so its check is not vacuous.
     let own = shell(client, "sleep 60 & /usr/bin/python3 spy.py $!; kill -9 $!").await?;
     ensure!(own.contains("environ allowed"), "{own}");
     sandbox.stop().await
@@ -235,7 +235,7 @@ const PLANTS: [(&str, &str, Plant); 10] = [
     ("a link to endless zeros", "follow a symbolic link", |path| {
         Ok(std::os::unix::fs::symlink("/dev/zero", path)?)
     }),
-    ("a FIFO that nobody writes to", "not a regular file", |path| {
+    ("a FIFO without a writer", "not a regular file", |path| {
         nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(0o666))?;
         Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?)
     }),

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 use tests::events::EventStream;
+use tests::raw_http::Wire;
 use tests::sandbox::PATIENCE;
 use tests::shell::{shell, started};
-use tests::wire::Wire;
-use tests::{Answer, Client, Sandbox};
+use tests::{Client, ClientReply, Sandbox};
 use tokio::task::JoinSet;
 
 fn socket(sandbox: &Sandbox) -> Result<PathBuf> {
@@ -185,7 +185,7 @@ async fn a_flood_is_limited_and_control_does_not_notice() -> Result<()> {
     for _ in 0..12 {
         let public = sandbox.public();
         flood.spawn(async move {
-            let mut answers: Vec<Answer> = Vec::new();
+            let mut answers: Vec<ClientReply> = Vec::new();
             for _ in 0..60 {
                 answers.push(public.get("/v1/status").await?);
             }

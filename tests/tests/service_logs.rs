@@ -206,7 +206,7 @@ async fn the_oldest_goes_when_the_log_is_too_long_and_who_asks_for_it_is_told() 
     sandbox.stop().await
 }
 
-/// What the files of a directory, and of those below it, hold.
+/// Returns the size of all files below a directory.
 fn disk_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
@@ -237,7 +237,7 @@ async fn logs_of_services_that_are_gone_count_and_go_first() -> Result<()> {
     }
     ensure!(disk_bytes(&logs.join("stays"))? >= 3 * MB, "what is there keeps its log");
 
-    // Also after a boot, when nobody has asked for them yet.
+    // The same holds after a boot, before the first read.
     let sandbox = sandbox.crash_and_boot().await?;
     let mut services = Services::of(&sandbox).await?;
     services.put(json!([{"name": "next", "command": write(13), "restart": "never"}])).await?;

@@ -26,7 +26,7 @@ fn count(sandbox: &Sandbox, command: &str) -> Result<usize> {
 }
 
 /// Everybody but root, once the checks that were called off are gone. What root runs is runtimed's own.
-async fn people(sandbox: &Sandbox) -> Result<Vec<processes::Seen>> {
+async fn people(sandbox: &Sandbox) -> Result<Vec<processes::ProcessEntry>> {
     processes::people(sandbox.pid()?, |seen| seen.command.contains("pgrep")).await
 }
 
@@ -76,7 +76,7 @@ async fn start_stop_and_restart_lead_through_their_states() -> Result<()> {
     ensure!(services.view("web").await?.pid == Some(first));
     services.told("web").await?;
 
-    // What is asked, how it stands right after, and all that is told of it until it has settled.
+    // The request, the state right after it, and all events until it has settled.
     let table = [
         ("start", "ready", "ready", vec![]),
         ("stop", "stopping", "stopped", vec!["stopping", "ended", "stopped"]),
@@ -297,7 +297,7 @@ async fn what_ends_by_itself_is_tried_again_as_its_policy_says() -> Result<()> {
         );
         let told = services.state(&name, state).await?;
         ensure!(!matches!(told, ServiceState::Backoff { failures, .. } if failures != 1), "{told:?}");
-        // It may have been tried again meanwhile.
+        // The service may have been restarted meanwhile.
         let view = services.view_until(&name, |view| kind(&view.state) == *state).await?;
         ensure!(view.last_exit.as_ref() == Some(exit), "{policy} {command}: {view:?}");
         let shown = view.last_lines.last().map(String::as_str).unwrap_or_default();
@@ -411,7 +411,7 @@ async fn any_order_of_calls_ends_in_what_was_asked_last() -> Result<()> {
     let mut random = Random::seeded();
     let sandbox = Sandbox::start().await?;
     let mut services = Services::of(&sandbox).await?;
-    // Ready is whoever has its leader and three children, each found once.
+    // A service is ready once its leader and three children run, each found once.
     let spec = |i: usize, before: &str, more: Value| {
         let command = format!("{before} sleep 50{i} & setsid sleep 50{i} & sleep 50{i}; :");
         let check = format!("[ $(pgrep -fxc 'sleep 50{i}') = 3 ]");

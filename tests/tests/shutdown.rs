@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tests::events::{EventStream, events_so_far};
 use tests::launch::{self, Launched};
 use tests::output::Follower;
-use tests::processes::{self, Seen};
+use tests::processes::{self, ProcessEntry};
 use tests::programs::{self, FORKER};
 use tests::sandbox::PATIENCE;
 use tests::shell::{shell, started};
@@ -70,8 +70,8 @@ async fn sigterm_and_sigint_end_every_job_and_the_log_says_so() -> Result<()> {
     Ok(())
 }
 
-/// Whoever makes a sandbox may change their mind at once. PID 1 is only sent signals that it has blocked or
-/// has a handler for, so the first thing it does is to block this one.
+/// A sandbox may be stopped right after its creation. PID 1 receives only signals that it has blocked or has
+/// a handler for, so its first action is to block this one.
 #[tokio::test]
 async fn a_sigterm_that_comes_before_it_is_up_is_not_lost() -> Result<()> {
     let binary = std::fs::canonicalize(launch::binary()?)?;
@@ -141,7 +141,7 @@ async fn jobs_that_are_deaf_do_not_make_it_late() -> Result<()> {
 async fn a_shim_that_does_not_answer_does_not_make_it_late() -> Result<()> {
     let mut sandbox = Sandbox::start_with(&["RUNTIMED_SHUTDOWN_MS=400"]).await?;
     started(sandbox.client(), "job", json!({"shell": obedient("job")}), "here").await?;
-    let shim = processes::below(sandbox.pid()?).into_iter().find(Seen::is_shim).context("a shim")?;
+    let shim = processes::below(sandbox.pid()?).into_iter().find(ProcessEntry::is_shim).context("a shim")?;
     kill(shim.pid, Signal::SIGSTOP)?;
     sandbox.signal(Signal::SIGTERM)?;
     let status = sandbox.wait().await?;
@@ -296,7 +296,7 @@ async fn a_panic_of_the_supervisor_kills_everything_and_exits_70() -> Result<()>
     panic_the_supervisor(sandbox.client()).await;
     let status = sandbox.wait().await?;
     ensure!(status.code() == Some(70), "{status}\n{}", sandbox.stderr());
-    ensure!(inside.iter().all(Seen::is_gone), "{inside:?}");
+    ensure!(inside.iter().all(ProcessEntry::is_gone), "{inside:?}");
     let sandbox = sandbox.boot_again().await?;
     let events = events_so_far(sandbox.client()).await?;
     ensure!(ends(&events).iter().all(|(_, exit)| **exit == Exit::Lost), "{events:?}");
@@ -319,7 +319,7 @@ async fn without_a_namespace_a_panic_of_the_supervisor_kills_its_own_and_nobody_
     bystander.kill()?;
     bystander.wait()?;
     ensure!(status.code() == Some(70) && lives, "{status}\n{}", runtimed.stderr());
-    ensure!(jobs.len() >= 3 && jobs.iter().all(Seen::is_gone), "{jobs:?}");
+    ensure!(jobs.len() >= 3 && jobs.iter().all(ProcessEntry::is_gone), "{jobs:?}");
     Ok(())
 }
 

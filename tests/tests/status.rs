@@ -1,4 +1,4 @@
-//! What runtimed knows of its sandbox: ports, activity, files, and the counters of its control group.
+//! The status that runtimed reports: ports, activity, files, and the counters of its control group.
 
 use anyhow::{Context, Result, ensure};
 use protocol::{CgroupVersion, ExecView, Exit, Hint, ListeningPort, Reason, Status, WorkspaceUse};
@@ -149,7 +149,7 @@ async fn whatever_goes_on_is_a_reason_to_be_busy_and_its_end_is_not() -> Result<
     client.send(hyper::Method::DELETE, "/v1/holds/h", bytes::Bytes::new()).await?;
     ensure!(reasons(client).await?.is_empty());
 
-    // What an exec left running is no reason: a dev server would keep every sandbox awake.
+    // Background processes of an exec are not activity: a dev server would keep every sandbox awake.
     shell(client, "(setsid sleep 1000 >/dev/null 2>&1 &)").await?;
     ensure!(reasons(client).await?.is_empty());
 
@@ -230,7 +230,7 @@ async fn the_use_of_a_closed_and_tangled_workspace_is_counted() -> Result<()> {
     symlink("..", home.join("up"))?;
     symlink("/", home.join("everything"))?;
     nix::unistd::mkfifo(&home.join("fifo"), nix::sys::stat::Mode::S_IRWXU)?;
-    // As tools leave it: nobody but the user may look in.
+    // As tools leave it: only the user may enter.
     std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700))?;
     let used = workspace(sandbox.client()).await?;
     // workspace, workspace/app, and the six above.
@@ -334,7 +334,7 @@ async fn a_job_that_takes_too_much_memory_is_told_as_such_and_nobody_else_is() -
     ensure!(child.exit == Some(Exit::Exited { code: 3 }) && oom_kills(&child), "{child:?}");
     ensure!(stdout(&child)? == "here\n137\n", "{child:?}");
 
-    // SIGKILL at somebody's wish is no lack of memory.
+    // A SIGKILL by a user is not an OOM kill.
     started(client, "killed", json!({"shell": "echo here; sleep 1000"}), "here").await?;
     client.post("/v1/execs/killed/signal", &json!({"signal": "KILL"})).await?;
     let killed = client.ended("killed").await?;

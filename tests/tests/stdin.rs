@@ -1,11 +1,11 @@
-//! Standard input: none, in the request, or streamed for as long as somebody reads it.
+//! Standard input: none, in the request, or streamed while the command reads it.
 
 use anyhow::{Result, ensure};
 use protocol::{ErrorCode, Exit};
 use serde_json::json;
-use tests::refused::refused;
+use tests::expect_error::refused;
+use tests::raw_http::Wire;
 use tests::shell::{cancel_now, prints, shell, started, stdout};
-use tests::wire::Wire;
 use tests::{Random, Sandbox, scaled, send_input};
 
 const EXITED_0: Option<Exit> = Some(Exit::Exited { code: 0 });
@@ -26,7 +26,7 @@ async fn input_in_the_request_is_read_to_its_end() -> Result<()> {
         ("a\nb", "cat", "a\nb"),
         ("é\u{0}ü", "cat", "é\u{0}ü"),
         (&megabyte, "wc -c", "1048576\n"),
-        // Whoever does not read it is not disturbed.
+        // A command that does not read its input is not disturbed.
         (&megabyte, "true", ""),
         (&megabyte, "head -c 3", "xxx"),
     ] {
@@ -107,7 +107,7 @@ async fn input_that_nobody_reads_is_refused_when_the_exec_ends() -> Result<()> {
 
     started(&client, "null", json!({"shell": "echo up; sleep 600"}), "up").await?;
     refused(&send_input(&client, "null", "x", "").await?, ErrorCode::Conflict, None)?;
-    refused(&send_input(&client, "nobody", "x", "").await?, ErrorCode::NotFound, None)?;
+    refused(&send_input(&client, "unknown", "x", "").await?, ErrorCode::NotFound, None)?;
     cancel_now(&client, "null").await?;
     sandbox.stop().await
 }

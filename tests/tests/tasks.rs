@@ -41,7 +41,7 @@ async fn a_task_runs_through_its_phases_and_says_all_about_its_end() -> Result<(
     let kinds: Vec<&str> =
         told.iter().map(|event| event.fact.kind()).filter(|kind| kind.starts_with("task.")).collect();
     ensure!(kinds == facts, "{kinds:?}");
-    // What was in the environment is nowhere but in what the agent itself printed.
+    // Variables of the environment appear nowhere except in the agent's own output.
     let start = std::fs::read_to_string(sandbox.control_dir().join("tasks/t1/task.json"))?;
     ensure!(!start.contains("secret-value") && !format!("{told:?}").contains("secret-value"));
     sandbox.stop().await
@@ -285,7 +285,7 @@ async fn a_wrong_request_is_refused_by_its_field() -> Result<()> {
         (json!({"prompt": "x".repeat(100 * 1024 + 1)}), "prompt"),
         (json!({"prompt": "a\u{0}"}), "prompt"),
         (json!({"agent": {"kind": "command", "argv": []}}), "agent.argv"),
-        (json!({"agent": {"kind": "nobody"}}), "agent"),
+        (json!({"agent": {"kind": "unknown"}}), "agent"),
         (json!({"timeout_ms": 0}), "timeout_ms"),
         (json!({"idle_timeout_ms": 0}), "idle_timeout_ms"),
         (json!({"health_timeout_ms": 99_999_999}), "health_timeout_ms"),

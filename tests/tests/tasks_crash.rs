@@ -13,7 +13,7 @@ use tests::tasks::{TaskStream, cancel, ended, run, story, submit, task, task_wit
 use tests::{Client, Random, Sandbox, processes, scaled};
 use tokio::process::Command;
 
-/// What an orderly stop may take in all: 8 s as configured by default, and what a busy machine adds.
+/// The time limit of an orderly stop: 8 s by default, plus the delays of a busy machine.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(24);
 
 /// The events of a task until it says something.
@@ -123,7 +123,7 @@ async fn a_shim_that_dies_takes_its_agent_along_and_no_event() -> Result<()> {
 #[tokio::test]
 async fn an_orderly_stop_ends_what_runs_and_what_waits() -> Result<()> {
     let mut sandbox = Sandbox::start().await?;
-    // One that pays no attention to a polite word.
+    // An agent that ignores SIGTERM.
     submit(
         sandbox.client(),
         task("running", "trap '' TERM HUP; seq 1000; echo here; sleep 1000; sleep 1000"),
@@ -171,7 +171,7 @@ async fn a_full_disk_costs_events_said_as_such_and_never_the_end() -> Result<()>
     disk.fill()?;
     std::fs::write(app.join("go"), "")?;
     shell(client, "until [ -e printed ]; do sleep 0.01; done").await?;
-    // One that ends while there is no room at all.
+    // A task that ends while the disk is full.
     disk.empty()?;
     std::fs::write(app.join("free"), "")?;
     let result = ended(client, "t").await?;

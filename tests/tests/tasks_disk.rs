@@ -1,5 +1,5 @@
-//! The events of tasks on a disk without room: what somebody may have read stays, what is missing is counted,
-//! and the end comes, late where it has to.
+//! Task events on a full disk: delivered events stay, missing ones are counted, and the end comes, late if
+//! necessary.
 
 use anyhow::{Context, Result, ensure};
 use protocol::{TaskEvent, TaskFact, TaskStatus};
@@ -13,13 +13,13 @@ use tests::{Client, Random};
 use tokio::process::Command;
 
 /// A sandbox whose control directory is on a disk of its own.
-struct Small {
+struct SmallDiskSandbox {
     launched: Launched,
     disk: SmallDisk,
     outer: tempfile::TempDir,
 }
 
-impl Small {
+impl SmallDiskSandbox {
     async fn start(megabytes: usize) -> Result<Self> {
         let outer = directory()?;
         let disk = SmallDisk::mount(&outer.path().join("disk"), megabytes)?;
@@ -77,7 +77,7 @@ async fn to_the_end(mut stream: TaskStream) -> Result<Vec<TaskEvent>> {
 async fn what_a_follower_saw_stays_true_and_the_rest_is_counted() -> Result<()> {
     const ROUNDS: u64 = 25;
     const LINES: u64 = 6_000;
-    let small = Small::start(32).await?;
+    let small = SmallDiskSandbox::start(32).await?;
     let line = format!(
         "for r in $(seq {ROUNDS}); do until [ -e go$r ]; do sleep 0.01; done; \
          seq -f \"$r %g 0123456789012345678901234567890123456789\" {LINES}; touch printed$r; done; \
@@ -107,7 +107,7 @@ async fn what_a_follower_saw_stays_true_and_the_rest_is_counted() -> Result<()> 
 #[tokio::test]
 async fn what_fits_of_many_events_is_kept() -> Result<()> {
     const LINES: u64 = 1_000;
-    let small = Small::start(8).await?;
+    let small = SmallDiskSandbox::start(8).await?;
     let line = format!(
         "until [ -e go ]; do sleep 0.01; done; seq -f 'line %g 01234567890123456789' {LINES} > lines; \
          cat lines; touch printed; until [ -e last ]; do sleep 0.01; done"
@@ -117,7 +117,7 @@ async fn what_fits_of_many_events_is_kept() -> Result<()> {
     stream.until(|fact| matches!(fact, TaskFact::Status { checkpoint: Some(_), .. })).await?;
     small.fill_but(40 << 10)?;
     small.touch("go")?;
-    // They come at once, and some of them have room.
+    // Events arrive at once, and some of them are stored.
     stream.until(|fact| fact.kind() == "message").await?;
     small.until_there("printed").await?;
     small.disk.empty()?;
@@ -130,13 +130,13 @@ async fn what_fits_of_many_events_is_kept() -> Result<()> {
 }
 
 /// Takes away what was set aside for the end of a task, but so much.
-fn take_room(small: &Small, id: &str, bytes: usize) -> Result<()> {
+fn take_room(small: &SmallDiskSandbox, id: &str, bytes: usize) -> Result<()> {
     let tasks: &Path = &small.outer.path().join("disk/control/tasks");
     Ok(std::fs::write(tasks.join(id).join("done.room"), vec![b'x'; bytes])?)
 }
 
 /// A task that said much, on a full disk, where so much room is left for its end.
-async fn cancelled_without_room(small: &Small, room_bytes: usize) -> Result<TaskStream> {
+async fn cancelled_without_room(small: &SmallDiskSandbox, room_bytes: usize) -> Result<TaskStream> {
     let line = "head -c 16000 /dev/zero | tr '\\0' x | fold -w 1000; echo; echo here; sleep 1000";
     submit(small.client(), task("t", line)).await?;
     let mut stream = TaskStream::open(small.client(), "t", 0, false).await?;
@@ -150,7 +150,7 @@ async fn cancelled_without_room(small: &Small, room_bytes: usize) -> Result<Task
 
 #[tokio::test]
 async fn a_task_is_not_done_before_that_is_written() -> Result<()> {
-    let small = Small::start(8).await?;
+    let small = SmallDiskSandbox::start(8).await?;
     let mut stream = cancelled_without_room(&small, 0).await?;
     // Longer than its shim takes to end.
     let waited: protocol::TaskView = small.client().get("/v1/tasks/t?wait_ms=2500").await?.json()?;
@@ -162,7 +162,7 @@ async fn a_task_is_not_done_before_that_is_written() -> Result<()> {
     ensure!(view(small.client(), "t").await?.last_seq == done.seq);
     ensure!(stream.next().await?.is_none());
     story(small.client(), "t").await?;
-    // And the next one begins.
+    // The next task begins.
     let next = tests::tasks::run(small.client(), task("u", "echo out")).await?;
     ensure!(next.status == TaskStatus::Succeeded, "{next:?}");
     small.launched.stop().await
@@ -170,7 +170,7 @@ async fn a_task_is_not_done_before_that_is_written() -> Result<()> {
 
 #[tokio::test]
 async fn an_end_with_little_room_says_less() -> Result<()> {
-    let small = Small::start(8).await?;
+    let small = SmallDiskSandbox::start(8).await?;
     let mut stream = cancelled_without_room(&small, 8 << 10).await?;
     stream.until(|fact| fact.kind() == "done").await?;
     let result = ended(small.client(), "t").await?;

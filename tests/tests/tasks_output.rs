@@ -1,4 +1,4 @@
-//! What an agent prints: every line once, in order, to every reader, whatever it is and however much.
+//! The output of an agent: every line once, in order, to every reader, whatever its content and amount.
 
 use anyhow::{Context, Result, ensure};
 use http_body_util::BodyExt;
@@ -7,7 +7,7 @@ use serde_json::json;
 use tests::events::events_so_far;
 use tests::sandbox::PATIENCE;
 use tests::tasks::{TaskStream, cancel, run, said, story, submit, task, task_with, view};
-use tests::{Random, Sandbox, raw, scaled};
+use tests::{Random, Sandbox, raw_output, scaled};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -147,7 +147,8 @@ async fn a_reader_that_never_reads_hurts_nobody() -> Result<()> {
     for _ in 0..8 {
         let client = client.clone();
         readers.spawn(async move {
-            let mut read = raw::open(&client, "/v1/tasks/t/events?follow=1", "application/x-ndjson").await?;
+            let mut read =
+                raw_output::open(&client, "/v1/tasks/t/events?follow=1", "application/x-ndjson").await?;
             let mut lines = 0;
             while let Some(frame) = read.frame().await {
                 lines += frame?.data_ref().map_or(0, |data| data.iter().filter(|b| **b == b'\n').count());
@@ -162,7 +163,7 @@ async fn a_reader_that_never_reads_hurts_nobody() -> Result<()> {
     ensure!(client.get("/healthz").await?.status == 200);
     let peak = peak_bytes(&sandbox)?;
     ensure!(peak < 24 << 20, "PID 1 needed {peak} bytes");
-    // Who begins to read after all gets all of it.
+    // A reader that begins late gets all of it.
     let mut late = stuck.pop().context("one of them")?;
     let done = late.until(|fact| matches!(fact, TaskFact::Done { .. })).await?;
     ensure!(done.seq > 300_000 && late.next().await?.is_none());
@@ -176,13 +177,13 @@ fn peak_bytes(sandbox: &Sandbox) -> Result<u64> {
     Ok(line.split_whitespace().nth(1).context("no number")?.parse::<u64>()? << 10)
 }
 
-/// An empty line tells a reader that somebody is there, and PID 1 that nobody is.
+/// An empty line tells a reader that the stream is alive, and lets PID 1 detect a lost reader.
 #[tokio::test]
 async fn silence_is_broken_by_an_empty_line() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     let client = sandbox.client();
     submit(client, task("t", "sleep 1000")).await?;
-    let mut read = raw::open(client, "/v1/tasks/t/events?follow=1", "application/x-ndjson").await?;
+    let mut read = raw_output::open(client, "/v1/tasks/t/events?follow=1", "application/x-ndjson").await?;
     loop {
         let frame = timeout(PATIENCE, read.frame()).await.context("silence")?.context("an end")??;
         if frame.data_ref().is_some_and(|data| data.as_ref() == b"\n") {

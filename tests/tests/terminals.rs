@@ -196,7 +196,8 @@ async fn tmux_runs_detached_and_attached() -> Result<()> {
 #[tokio::test]
 async fn a_job_may_let_go_of_its_terminal_and_take_it_up_again() -> Result<()> {
     let sandbox = Sandbox::start().await?;
-    // For a moment nobody has it open; a reader of the other end must not take that for the end.
+    // For a moment no process has the terminal open; the reader of the other end must not take that for the
+    // end.
     let line = "exec <&- >&- 2>&-; sleep 0.2; exec <>/dev/tty >&0 2>&1; echo back; stty size";
     let view = sandbox.client().exec(on_terminal(line)).await?;
     ensure!(view.exit == EXITED_0 && stdout(&view)? == "back\r\n40 100\r\n", "{view:?}");
@@ -262,7 +263,7 @@ async fn viewers_see_the_same_and_their_leaving_is_not_noticed() -> Result<()> {
     stays.types("echo $((20+2))\n").await?;
     ensure!(stays.sees("22\r\n$ ").await? == "echo $((20+2))\r\n22\r\n$ ");
     drop(stays);
-    // Nobody looks; it runs on, and shows to the next one what was printed meanwhile.
+    // Without a viewer it keeps running, and the next viewer sees the output from the meantime.
     type_in(client, "shared", "echo $((20+3))\n").await?;
     prints(client, "shared", "23\r\n").await?;
     let mut back = Viewer::attach(client, "shared", "").await?;
@@ -332,7 +333,7 @@ async fn only_a_terminal_can_be_attached_to() -> Result<()> {
     let client = sandbox.client();
     started(client, "pipe", json!({"shell": "echo up; sleep 600"}), "up").await?;
     started(client, "tty", on_terminal("echo up; sleep 600"), "up").await?;
-    for (id, status) in [("pipe", "409"), ("nobody", "404"), ("..", "400"), ("tty?replay=x", "400")] {
+    for (id, status) in [("pipe", "409"), ("unknown", "404"), ("..", "400"), ("tty?replay=x", "400")] {
         let refusal = Viewer::attach(client, id, "").await.err().map(|error| error.to_string());
         ensure!(refusal.as_ref().is_some_and(|text| text.starts_with(status)), "{id}: {refusal:?}");
     }

@@ -1,4 +1,4 @@
-//! A tree dies whole, and alone: whatever a job forks goes with it, and nobody else does.
+//! A process tree dies whole, and alone: every process that a job forks dies with it, and no other does.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -6,13 +6,13 @@ use nix::unistd::Pid;
 use protocol::{ExecState, Exit, Fact, Hint};
 use serde_json::{Value, json};
 use tests::events::EventStream;
-use tests::processes::{self, Seen};
+use tests::processes::{self, ProcessEntry};
 use tests::programs::{self, FORKER, SPY, SPY_TRIES};
 use tests::shell::{cancel, cancel_now, shell, started, stdout};
 use tests::{Client, Sandbox, scaled};
 use tokio::task::JoinSet;
 
-/// A sandbox with the forker in its app directory and somebody who must not notice anything.
+/// A sandbox with the forker in its app directory and a bystander that must not be affected.
 async fn prepared() -> Result<Sandbox> {
     let sandbox = Sandbox::start().await?;
     programs::build(FORKER, &sandbox.app().join("forker")).await?;
@@ -21,12 +21,12 @@ async fn prepared() -> Result<Sandbox> {
     Ok(sandbox)
 }
 
-/// What belongs to jobs, seen from outside; the bystander is one of them.
-fn jobs(sandbox: &Sandbox) -> Result<Vec<Seen>> {
+/// The processes of jobs, seen from outside, including the bystander.
+fn jobs(sandbox: &Sandbox) -> Result<Vec<ProcessEntry>> {
     Ok(processes::in_namespace_of(sandbox.pid()?)?.into_iter().filter(|seen| seen.uid == 1000).collect())
 }
 
-/// Nobody but the bystander is there, inside and outside, and that one is well.
+/// Checks that only the bystander is left, inside and outside, and unharmed.
 async fn only_the_bystander_is_left(sandbox: &Sandbox) -> Result<()> {
     let client = sandbox.client();
     let outside = jobs(sandbox)?;
@@ -103,7 +103,7 @@ async fn a_tree_that_was_stopped_is_woken_to_obey_sigterm() -> Result<()> {
     let view = started(sandbox.client(), "stopped", json!({"shell": line}), "here").await?;
     let leader = processes::from_inside(sandbox.pid()?, view.pid.context("it runs")?)?;
     let stops = async {
-        while Seen::at(leader.pid).is_some_and(|seen| seen.state != 'T') {
+        while ProcessEntry::at(leader.pid).is_some_and(|seen| seen.state != 'T') {
             tokio::task::yield_now().await;
         }
     };
@@ -154,12 +154,12 @@ async fn a_job_in_namespaces_of_its_own_dies_whole() -> Result<()> {
     // PID 1 of its own namespace, which no signal from inside ends, and root of its own users.
     let line = "exec unshare --user --map-root-user --pid --fork ./forker wide 20";
     started(client, "nested", json!({"shell": line}), "here").await?;
-    let nested: Vec<Seen> =
+    let nested: Vec<ProcessEntry> =
         processes::below(sandbox.pid()?).into_iter().filter(|seen| seen.command.contains("forker")).collect();
     ensure!(nested.len() == 22, "{nested:?}");
     let view = cancel_now(client, "nested").await?;
     ensure!(view.exit == Some(Exit::Cancelled) && view.hints.is_empty(), "{view:?}");
-    ensure!(nested.iter().all(Seen::is_gone), "{nested:?}");
+    ensure!(nested.iter().all(ProcessEntry::is_gone), "{nested:?}");
     finish(sandbox).await
 }
 
@@ -180,7 +180,7 @@ async fn a_job_that_kills_everybody_kills_jobs_only_and_each_is_told() -> Result
     let client = sandbox.client();
     let victims: Vec<String> = (0..10).map(|n| format!("victim-{n}")).collect();
     for id in &victims {
-        // Only the leader holds the output: nobody who dies after it does.
+        // Only the leader holds the output, and no process that dies after it.
         let line = "(setsid sleep 1000 >/dev/null 2>&1 &); echo here; sleep 1000 >/dev/null 2>&1; true";
         started(client, id, json!({"shell": line}), "here").await?;
     }
@@ -195,7 +195,7 @@ async fn a_job_that_kills_everybody_kills_jobs_only_and_each_is_told() -> Result
     ensure!(shell(client, "echo on").await? == "on\n");
     let status = sandbox.public().get("/v1/status").await?;
     ensure!(status.status == 200, "{}", status.text());
-    // What was below the leaders dies in its own time.
+    // Descendants of the leaders die in their own time.
     processes::settles(client, 1).await?;
     ensure!(jobs(&sandbox)?.is_empty(), "{:?}", jobs(&sandbox)?);
     sandbox.stop().await
@@ -248,7 +248,7 @@ async fn a_job_that_is_stopped_before_it_begins_can_be_cancelled_and_not_be_look
 }
 
 /// Stopped children of shims that are still what their shim is.
-fn frozen(sandbox: &Sandbox) -> Result<Vec<Seen>> {
+fn frozen(sandbox: &Sandbox) -> Result<Vec<ProcessEntry>> {
     Ok(jobs(sandbox)?.into_iter().filter(|seen| seen.is_shim() && seen.state == 'T').collect())
 }
 
@@ -275,7 +275,7 @@ async fn a_shim_that_dies_before_it_has_a_job_is_not_missed() -> Result<()> {
     let sandbox = Sandbox::start().await?;
     for _ in 0..10 {
         ensure!(shell(sandbox.client(), "echo on").await? == "on\n");
-        for shim in processes::below(sandbox.pid()?).into_iter().filter(Seen::is_shim) {
+        for shim in processes::below(sandbox.pid()?).into_iter().filter(ProcessEntry::is_shim) {
             // The one that had the job may be gone by now.
             let _ = kill(shim.pid, Signal::SIGKILL);
             processes::gone(&shim).await?;
@@ -314,7 +314,7 @@ async fn what_sigkill_does_not_end_is_told_as_such() -> Result<()> {
 /// The shim of an exec, from outside: the parent of its leader.
 fn shim_of(sandbox: &Sandbox, leader: i32) -> Result<Pid> {
     let leader = processes::from_inside(sandbox.pid()?, leader)?;
-    let shim = Seen::at(leader.parent).context("the parent of the leader")?;
+    let shim = ProcessEntry::at(leader.parent).context("the parent of the leader")?;
     ensure!(shim.is_shim(), "{shim:?}");
     Ok(shim.pid)
 }
@@ -363,7 +363,7 @@ async fn a_service_whose_shim_dies_is_started_anew_without_a_trace_of_the_old_on
     let answer = client.put("/v1/services", &json!({"services": [service]})).await?;
     ensure!(answer.status == 200, "{}", answer.text());
     let first = leader_of_service(&mut events).await?;
-    let old: Vec<Seen> =
+    let old: Vec<ProcessEntry> =
         jobs(&sandbox)?.into_iter().filter(|seen| !seen.command.contains("read line")).collect();
     kill(shim_of(&sandbox, first)?, Signal::SIGKILL)?;
     let ended = events.until(|fact| matches!(fact, Fact::ServiceEnded { .. })).await?;

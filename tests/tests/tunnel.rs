@@ -144,7 +144,7 @@ async fn a_server_that_does_not_read_holds_up_its_own_tunnel_only() -> Result<()
     let sandbox = serving("deaf", "127.0.0.1", 8001).await?;
     serve(&sandbox, "echo", "127.0.0.1", 8002).await?;
     let mut deaf = open(sandbox.client(), 8001).await?;
-    // As much as it takes until nobody takes more.
+    // Writes until no side accepts more.
     let stuffing = async {
         loop {
             deaf.write_all(&[0; 65_536]).await?;

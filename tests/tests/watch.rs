@@ -35,7 +35,7 @@ async fn ring(sandbox: &Sandbox, services: &mut Services) -> Result<()> {
     services.started("bell").await.map(drop)
 }
 
-/// What is there before the service starts.
+/// Creates the files that exist before the service starts.
 fn prepare(app: &Path) -> Result<()> {
     fs::create_dir_all(app.join("src/a/b/c"))?;
     fs::create_dir_all(app.join("src/node_modules/x"))?;
@@ -51,7 +51,7 @@ fn prepare(app: &Path) -> Result<()> {
 
 #[tokio::test]
 async fn a_watched_path_restarts_its_service_once_however_it_is_changed() -> Result<()> {
-    // What is watched, and what then happens in the app directory, as the user.
+    // The watched paths, and the commands of the user in the app directory.
     let table = [
         ("package.json", "echo 1 > package.json"),
         (
@@ -223,8 +223,8 @@ async fn hundreds_of_directories_are_watched_and_too_many_are_said() -> Result<(
     sandbox.stop().await
 }
 
-/// Runs its arguments in a user namespace of its own, in which no inotify instance may be made: nobody
-/// else's are touched.
+/// Runs its arguments in a user namespace in which no inotify instance may be created; instances of other
+/// users are not affected.
 const WITHOUT_INOTIFY: &str = r#"
 import ctypes, os, sys
 me, (asked, ask), (done, finish) = os.getpid(), os.pipe(), os.pipe()

@@ -120,7 +120,7 @@ def serve(peer, method, path, head, headers):
     elif path == "/closes":
         return False
     elif path == "/garbage":
-        peer.sock.sendall(b"SSH-2.0-Nobody\r\n")
+        peer.sock.sendall(b"SSH-2.0-Test\r\n")
         return False
     elif path == "/short":
         peer.sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort")

@@ -40,7 +40,7 @@ async def echo(receive, send):
 
 
 async def source(scope, receive, send):
-    """Sends an event when `/emit` asks for it and not before, so whoever sees one knows nothing was held back."""
+    """Sends an event when `/emit` asks for it and not before, so a client that sees one knows that nothing was buffered."""
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send(piece("open"))

@@ -79,7 +79,7 @@ fn what_is_sent_is_what_the_protocol_says() {
     assert_eq!(seen.join(" "), expected);
 }
 
-/// What a machine in the middle of a turn tells of an update.
+/// Returns the events of a machine in the middle of a turn for one update.
 fn told(update: impl Into<acp::SessionUpdate>) -> Vec<TaskFact> {
     let agent: AcpAgent = serde_json::from_value(json!({"name": "a", "argv": ["a"]})).expect("an agent");
     let mut machine = Machine::new(agent, "/app".to_owned(), None);

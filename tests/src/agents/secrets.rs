@@ -43,7 +43,7 @@ impl Secret {
     }
 
     fn look(&self, path: &Path, depth: usize, found: &mut Found) -> Result<()> {
-        // What runs meanwhile makes and removes files.
+        // Running processes create and remove files during the walk.
         let Ok(kind) = fs::symlink_metadata(path) else { return Ok(()) };
         if self.is_in(path.as_os_str().as_encoded_bytes()) {
             found.hits.push(path.to_owned());
@@ -62,7 +62,7 @@ impl Secret {
         Ok(())
     }
 
-    /// What processes were started with: arguments and environment.
+    /// Searches the arguments and environment of processes.
     pub fn processes_with_it(&self, pids: &[i32]) -> Found {
         let mut found = Found::default();
         for path in

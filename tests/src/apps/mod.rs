@@ -177,7 +177,7 @@ impl Running {
         self.caller.sandbox(&self.sandbox).await?["attempt"].as_u64().context("an attempt")
     }
 
-    /// What a shell line in its directory prints.
+    /// Runs a shell line in the app directory and returns its output.
     pub async fn prints(&self, line: &str) -> Result<String> {
         self.caller.prints(&self.sandbox, line).await
     }
@@ -193,7 +193,7 @@ impl Running {
 
 /// A directory as it is to be in a sandbox.
 struct Tree<'a> {
-    /// Whose the directories and copies are.
+    /// The owner of directories and copied files.
     owner: &'a fs::Metadata,
     place: &'a dyn Fn(&Path, &Path) -> io::Result<()>,
 }
@@ -216,7 +216,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// What is linked stays whose it is.
+    /// Changes the owner of a path, but not of the target of a link.
     fn give(&self, target: &Path) -> Result<()> {
         let meta = fs::symlink_metadata(target)?;
         if meta.is_file() && meta.nlink() > 1 {

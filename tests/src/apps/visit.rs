@@ -1,7 +1,7 @@
 //! A visitor of a preview without a browser: says the name that browsers would, and nothing that it is not told.
 
 use super::Running;
-use crate::host::{Caller, Reply, Screen};
+use crate::host::{Caller, Reply, TerminalViewer};
 use crate::sandbox::PATIENCE;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{Bytes, BytesMut};
@@ -69,7 +69,9 @@ impl Running {
     pub async fn upgrade(&self, path: &str, headers: Headers<'_>) -> Result<Response<Incoming>> {
         let (caller, name) = self.door()?;
         let named = [&[("host", name)], headers].concat();
-        timeout(PATIENCE, Screen::open(&caller, path, &named)).await.context("it is never answered")?
+        timeout(PATIENCE, TerminalViewer::open(&caller, path, &named))
+            .await
+            .context("it is never answered")?
     }
 
     pub async fn socket(&self, path: &str, headers: Headers<'_>) -> Result<Socket> {
@@ -99,7 +101,7 @@ impl Wire {
         Ok(self.stream.write_all(text.replace("{host}", &self.name).as_bytes()).await?)
     }
 
-    /// What comes until this has come.
+    /// Reads until `wanted` has arrived and returns everything received.
     pub async fn hear(&mut self, wanted: &str) -> Result<String> {
         let mut heard = String::new();
         while !heard.contains(wanted) {
@@ -110,7 +112,7 @@ impl Wire {
         Ok(heard)
     }
 
-    /// What comes until the connection ends.
+    /// Reads until the connection ends.
     pub async fn rest(&mut self) -> Result<String> {
         let mut heard = String::new();
         loop {
@@ -135,7 +137,7 @@ pub struct Socket {
 
 impl Socket {
     pub async fn say(&mut self, message: Message) -> Result<()> {
-        Ok(timeout(PATIENCE, self.stream.send(message)).await.context("nobody reads")??)
+        Ok(timeout(PATIENCE, self.stream.send(message)).await.context("the peer does not read")??)
     }
 
     /// The next message with content.
@@ -162,7 +164,7 @@ impl Socket {
     }
 }
 
-/// Server-sent events of somebody else's server: what stands between empty lines.
+/// Server-sent events of a foreign server: the text between empty lines.
 pub struct Pieces {
     body: Incoming,
     buffer: BytesMut,

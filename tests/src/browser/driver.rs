@@ -42,7 +42,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// It picks a port for both families, and ends when another program took one of the two meanwhile.
+    /// Starts chromedriver, which picks a port for both address families and exits if another program took
+    /// one of them meanwhile.
     pub async fn start() -> Result<Self> {
         for _ in 0..3 {
             if let Ok(browser) = Self::try_start().await {

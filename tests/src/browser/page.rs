@@ -1,4 +1,4 @@
-//! What a person does with a page: opens, reads, clicks, types, waits, looks.
+//! The actions of a user on a page: open, read, click, type, wait, look.
 
 use super::Browser;
 use crate::host::until;
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What the standard calls the name of an element.
+/// The key of an element reference in the WebDriver standard.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 impl Browser {
@@ -34,7 +34,7 @@ impl Browser {
         Ok(self.ask("/title").await?.as_str().context("a title")?.to_owned())
     }
 
-    /// What a script of the page's own gives back.
+    /// Runs a script in the page and returns its value.
     pub async fn script(&self, script: &str) -> Result<Value> {
         self.tell("/execute/sync", &json!({"script": script, "args": []})).await
     }
@@ -78,7 +78,7 @@ impl Browser {
         Ok(found[ELEMENT].as_str().context("an element")?.to_owned())
     }
 
-    /// What the console has said since the last time, from warnings on.
+    /// Returns the console messages since the last call, from warnings on.
     pub async fn complaints(&self) -> Result<Vec<String>> {
         let entries = self.tell("/se/log", &json!({"type": "browser"})).await?;
         let entries = entries.as_array().context("a list")?;

@@ -1,12 +1,12 @@
 //! dockerd and its client.
 
-use super::{Setup, space::Space};
+use super::{Setup, network_namespace::NetworkNamespace};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
 /// The daemon, with its own containerd below it.
-pub fn daemon(dir: &Path, space: &Space, setup: Setup) -> Result<Command> {
+pub fn daemon(dir: &Path, space: &NetworkNamespace, setup: Setup) -> Result<Command> {
     let mut command = match setup.remapped {
         Some(base) => remapped(dir, space, base)?,
         None => space.run_bound("dockerd"),
@@ -22,7 +22,7 @@ pub fn daemon(dir: &Path, space: &Space, setup: Setup) -> Result<Command> {
 }
 
 /// With ids from `base` on, from files that only it sees.
-fn remapped(dir: &Path, space: &Space, base: u32) -> Result<Command> {
+fn remapped(dir: &Path, space: &NetworkNamespace, base: u32) -> Result<Command> {
     let ids = dir.join("subids");
     // A user that every Debian has, with a group of the same name.
     std::fs::write(&ids, format!("daemon:{base}:65536\n"))?;

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 /// A static busybox and its names.
 pub const BUSYBOX: &str = "slipway-test/busybox:1";
 
-/// What is in an image, and what it says of itself (as `--change` of `import` takes it).
+/// The content of an image and its configuration (as `--change` of `import` takes it).
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'a> {
     pub name: &'a str,

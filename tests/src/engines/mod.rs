@@ -1,26 +1,26 @@
 //! Real engines, as Debian packages them, for tests: each with a directory, a socket and a network of its own,
 //! so that nothing of the machine's is touched, and gone with all that it ran when the test ends.
 
-mod debris;
+mod cleanup;
+mod daemon_thread;
 mod docker;
+mod external_network;
 mod images;
-mod outside;
+mod network_namespace;
 mod podman;
 mod registry;
-mod space;
-mod stale;
-mod starter;
+mod stale_engines;
 
+pub use external_network::ExternalNetwork;
 pub use images::{BUSYBOX, Image, busybox};
-pub use outside::Outside;
 pub use registry::{ADDRESS, Registry};
 
 use crate::sandbox::PATIENCE;
 use anyhow::{Context, Result, ensure};
+use network_namespace::NetworkNamespace;
 use nix::fcntl::Flock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use space::Space;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -51,9 +51,9 @@ pub struct Engine {
     kind: Kind,
     setup: Mutex<Setup>,
     dir: TempDir,
-    space: Space,
+    space: NetworkNamespace,
     daemon: Mutex<Child>,
-    /// As long as this is held, nobody takes the directory for one that was left.
+    /// While this lock is held, the directory does not count as abandoned.
     _claim: Flock<File>,
 }
 
@@ -72,10 +72,10 @@ impl Engine {
 
     pub fn start_as(kind: Kind, setup: Setup) -> Result<Self> {
         // Not in /tmp: where that is a tmpfs, there are no overlays on it.
-        stale::sweep_once();
-        let dir = tempfile::Builder::new().prefix(stale::PREFIX).tempdir_in(stale::PLACE)?;
-        let claim = stale::claim(dir.path())?;
-        let space = Space::new()?;
+        stale_engines::sweep_once();
+        let dir = tempfile::Builder::new().prefix(stale_engines::PREFIX).tempdir_in(stale_engines::PLACE)?;
+        let claim = stale_engines::claim(dir.path())?;
+        let space = NetworkNamespace::new()?;
         if kind == Kind::Podman {
             podman::configure(dir.path())?;
         }
@@ -107,7 +107,7 @@ impl Engine {
         command
     }
 
-    /// What a command that must succeed prints.
+    /// Runs a command that must succeed and returns its output.
     pub fn prints(&self, arguments: &[&str]) -> Result<String> {
         let output = self.command(arguments).output().context("start its program")?;
         let error = String::from_utf8_lossy(&output.stderr);
@@ -120,9 +120,9 @@ impl Engine {
         Ok(Pid::from_raw(i32::try_from(self.daemon().id())?))
     }
 
-    /// What it has in its temporary directory, where it has one of its own.
+    /// Lists the engine's private temporary directory, if it has one.
     pub fn temporary(&self) -> Vec<PathBuf> {
-        debris::entries(&podman::temporary(self.dir.path()))
+        cleanup::entries(&podman::temporary(self.dir.path()))
     }
 
     /// kill -9 of the daemon. What it runs may live on.
@@ -131,18 +131,19 @@ impl Engine {
         daemon.kill()?;
         daemon.wait()?;
         // Dies with it, a moment later; the next one would take it for its own.
-        debris::kill_named(self.dir.path(), "containerd");
+        cleanup::kill_named(self.dir.path(), "containerd");
         Ok(())
     }
 
-    /// It takes connections and answers nothing: returns when none of its threads runs any more.
+    /// Stops the daemon, so that it accepts connections but does not answer. Returns when none of its threads
+    /// runs.
     pub fn freeze(&self) -> Result<()> {
         let pid = self.pid()?;
         kill(pid, Signal::SIGSTOP)?;
         let started = Instant::now();
-        while !debris::is_stopped(pid)? {
+        while !cleanup::is_stopped(pid)? {
             ensure!(started.elapsed() < PATIENCE, "it does not stop");
-            debris::pause();
+            cleanup::pause();
         }
         Ok(())
     }
@@ -151,14 +152,14 @@ impl Engine {
         Ok(kill(self.pid()?, Signal::SIGCONT)?)
     }
 
-    /// A new daemon after the other was killed. As whoever keeps it running would, it is tried more than once.
+    /// Starts a new daemon after the old one was killed. Retries, as a service manager would.
     pub fn again(&self) -> Result<()> {
         let mut tries = (0..STARTS_MAX).map(|_| self.start_again());
         let first = tries.next().context("at least one")?;
         if first.is_ok() { first } else { tries.find(Result::is_ok).unwrap_or(first) }
     }
 
-    /// One that a row left dead or frozen is brought back for the next.
+    /// Brings a daemon back that an earlier row left dead or frozen.
     pub fn revive(&self) -> Result<()> {
         let _ = self.thaw();
         if answers(&self.socket()).unwrap_or(false) {
@@ -169,7 +170,7 @@ impl Engine {
     }
 
     fn start_again(&self) -> Result<()> {
-        // One that was killed says with these that it still runs.
+        // A killed daemon leaves these files, which claim that it still runs.
         for name in ["pid", "sock"] {
             let _ = std::fs::remove_file(self.dir.path().join(name));
         }
@@ -213,7 +214,7 @@ impl Engine {
             let ended = self.daemon().try_wait()?;
             ensure!(ended.is_none(), "it ended with {ended:?}{}", self.said_last());
             ensure!(started.elapsed() < PATIENCE, "it does not answer{}", self.said_last());
-            debris::pause();
+            cleanup::pause();
         }
         Ok(())
     }
@@ -241,23 +242,23 @@ impl Drop for Engine {
                 let _ = self.command(&[&["rm", "--force"], &ids[..]].concat()).output();
             }
         }
-        debris::end(&mut self.daemon(), self.dir.path());
-        debris::clear(self.dir.path());
+        cleanup::end(&mut self.daemon(), self.dir.path());
+        cleanup::clear(self.dir.path());
     }
 }
 
-fn spawn(kind: Kind, setup: Setup, dir: &Path, space: &Space) -> Result<Child> {
+fn spawn(kind: Kind, setup: Setup, dir: &Path, space: &NetworkNamespace) -> Result<Child> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log"))?;
     let mut command = match kind {
         Kind::Docker => docker::daemon(dir, space, setup)?,
         Kind::Podman => podman::service(dir, space),
     };
-    // What watches Podman's containers writes into the directory that it was started in.
+    // Podman's container monitor writes into the directory that it was started in.
     command.current_dir(dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    starter::spawn(command).context("start the engine (scripts/setup installs docker.io and podman)")
+    daemon_thread::spawn(command).context("start the engine (scripts/setup installs docker.io and podman)")
 }
 
-/// Whether whoever listens there says that he is well.
+/// Whether a server answers a ping on the socket.
 fn answers(socket: &Path) -> Result<bool> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;

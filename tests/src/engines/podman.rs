@@ -1,13 +1,13 @@
 //! Podman's service, and the same program without it. Both have the same directories and configuration.
 
-use super::space::Space;
+use super::network_namespace::NetworkNamespace;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What it reads instead of the machine's own. Its default limits are above what a process without
-/// `CAP_SYS_RESOURCE` may set, and it mixes up a soft and a hard one that differ; its locks would be shared with
-/// every other Podman of the machine.
+/// Writes configuration that replaces the machine's own. Podman's default limits are above those that a
+/// process without `CAP_SYS_RESOURCE` may set, and it confuses a soft and a hard limit that differ; its locks
+/// would be shared with every other Podman of the machine.
 pub fn configure(dir: &Path) -> Result<()> {
     let networks = dir.join("networks");
     std::fs::create_dir(&networks)?;
@@ -33,17 +33,17 @@ pub fn configure(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-pub fn service(dir: &Path, space: &Space) -> Command {
+pub fn service(dir: &Path, space: &NetworkNamespace) -> Command {
     let mut command = configured(space.run_bound("podman"), dir);
     command.args(["system", "service", "--time", "0"]).arg(format!("unix://{}", dir.join("sock").display()));
     command
 }
 
-pub fn program(dir: &Path, space: Option<&Space>) -> Command {
+pub fn program(dir: &Path, space: Option<&NetworkNamespace>) -> Command {
     configured(space.map_or_else(|| Command::new("podman"), |space| space.run("podman")), dir)
 }
 
-/// What it unpacks and packs on its way.
+/// The directory in which it packs and unpacks images.
 pub fn temporary(dir: &Path) -> PathBuf {
     dir.join("temporary")
 }

@@ -1,12 +1,12 @@
 //! A registry of images, in the network of an engine and for it alone.
 
-use super::{Engine, debris};
+use super::{Engine, cleanup};
 use crate::sandbox::PATIENCE;
 use anyhow::{Context, Result, ensure};
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
-/// In that network nobody else listens.
+/// The network namespace is private, so the port is free.
 pub const ADDRESS: &str = "127.0.0.1:5000";
 
 pub struct Registry {
@@ -42,7 +42,7 @@ impl Registry {
         Ok(full)
     }
 
-    /// What an image of this name is called by the engine.
+    /// Returns the engine's name of an image in this registry.
     pub fn name(&self, name: &str) -> String {
         format!("{ADDRESS}/{name}")
     }
@@ -56,7 +56,7 @@ impl Registry {
                 return Ok(());
             }
             ensure!(started.elapsed() < PATIENCE, "the registry never answers");
-            debris::pause();
+            cleanup::pause();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One caller of hostd's API: an address and perhaps a token. One connection a request, nothing hidden.
+//! A client of hostd's API: an address and an optional token. It opens one connection per request.
 
 use crate::sandbox::PATIENCE;
 use anyhow::{Context, Result, ensure};
@@ -17,14 +17,14 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Address {
     Tcp(String),
     Unix(PathBuf),
 }
 
 #[derive(Debug, Clone)]
 pub struct Caller {
-    place: Place,
+    place: Address,
     token: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct TcpViewer {
 impl Caller {
     /// A viewer of a stream of events that does all by itself. Only of an address.
     pub fn viewer(&self, path: &str) -> TcpViewer {
-        let Place::Tcp(address) = &self.place else { panic!("a viewer connects to an address") };
+        let Address::Tcp(address) = &self.place else { panic!("a viewer connects to an address") };
         let token = self.token.as_deref().unwrap_or_default();
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\naccept: text/event-stream\r\n\r\n"
@@ -81,11 +81,11 @@ impl Caller {
 
     pub fn tcp(url: &str, token: Option<&str>) -> Self {
         let address = url.trim_start_matches("http://").to_owned();
-        Self { place: Place::Tcp(address), token: token.map(str::to_owned) }
+        Self { place: Address::Tcp(address), token: token.map(str::to_owned) }
     }
 
     pub fn unix(socket: PathBuf) -> Self {
-        Self { place: Place::Unix(socket), token: None }
+        Self { place: Address::Unix(socket), token: None }
     }
 
     /// The same place with another token, or none.
@@ -144,14 +144,14 @@ impl Caller {
         }
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         match &self.place {
-            Place::Tcp(address) => {
+            Address::Tcp(address) => {
                 headers.entry(HOST).or_insert(HeaderValue::from_str(address)?);
                 let stream = TcpStream::connect(address).await.context("connect")?;
                 let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
                 tokio::spawn(connection.with_upgrades());
                 Ok(sender.send_request(request).await?)
             }
-            Place::Unix(socket) => {
+            Address::Unix(socket) => {
                 headers.entry(HOST).or_insert(HeaderValue::from_static("hostd"));
                 let stream = UnixStream::connect(socket).await.context("connect")?;
                 let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -174,7 +174,7 @@ impl Caller {
         self.post(&path, &json!({"shell": line})).await?.expect(200)
     }
 
-    /// What a shell line that must succeed prints.
+    /// Runs a shell line that must succeed and returns its output.
     pub async fn prints(&self, sandbox: &str, line: &str) -> Result<String> {
         let exec = self.shell(sandbox, line).await?;
         ensure!(exec["exit"] == json!({"kind": "exited", "code": 0}), "{line}: {exec}");

@@ -1,4 +1,4 @@
-//! What hostd streams to a caller: events and output. Strict, as a client may be.
+//! A strict client of hostd's streams: events and output.
 
 use super::Caller;
 use crate::frames::{Frame, Frames};

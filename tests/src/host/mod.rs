@@ -1,26 +1,26 @@
 //! A real hostd with a data directory of its own, on ports of its own, and callers of its API.
 
 mod caller;
-mod driven;
+mod cleanup;
+mod driver_fixture;
+mod event_history;
 mod feed;
-mod history;
-mod leftovers;
-mod look;
-mod rover;
-mod screen;
+mod flaky_viewer;
+mod polling;
 mod slipway;
 mod tasks;
+mod terminal_viewer;
 mod traces;
 
 pub use caller::{Caller, Reply, TcpViewer};
-pub use driven::Driven;
+pub use driver_fixture::DriverFixture;
+pub use event_history::{all_events, whole};
 pub use feed::Feed;
-pub use history::{all_events, whole};
-pub use look::{PAUSE, until};
-pub use rover::Rover;
-pub use screen::{Said, Screen};
+pub use flaky_viewer::FlakyViewer;
+pub use polling::{PAUSE, until};
 pub use slipway::Ran;
 pub use tasks::{Job, TaskFeed, complete, lines, messages, shell};
+pub use terminal_viewer::{TerminalViewer, ViewerMessage};
 pub use traces::Traces;
 
 use crate::launch::{directory, program};
@@ -84,7 +84,7 @@ impl Hostd {
         &self.data
     }
 
-    /// What it wrote to standard error in all its lives.
+    /// Returns the standard error of all its processes.
     pub fn said(&self) -> String {
         said(self.dir.path())
     }
@@ -104,7 +104,7 @@ impl Hostd {
         Ok(Caller::tcp(&self.url, Some(token.trim())))
     }
 
-    /// Whoever may open the Unix socket.
+    /// The client with access to the Unix socket.
     pub fn local(&self) -> Caller {
         Caller::unix(self.data.join("hostd.sock"))
     }
@@ -119,7 +119,7 @@ impl Hostd {
 
     /// SIGKILL: no chance to write anything.
     pub async fn kill(&mut self) -> Result<()> {
-        // It may have died by itself, which is what some tests want.
+        // hostd may have died by itself, which some tests intend.
         let _ = match self.pid() {
             Ok(pid) => kill(pid, Signal::SIGKILL),
             Err(_) => Ok(()),
@@ -174,14 +174,14 @@ impl Hostd {
 
     /// Process ids of whatever runs in control groups of this hostd.
     pub fn processes(&self) -> Result<Vec<i32>> {
-        leftovers::processes(&self.data)
+        cleanup::processes(&self.data)
     }
 }
 
 impl Drop for Hostd {
     fn drop(&mut self) {
         let _ = self.child.start_kill();
-        leftovers::clear(&self.data);
+        cleanup::clear(&self.data);
     }
 }
 
@@ -202,7 +202,7 @@ fn spawn(dir: &Path, data: &Path, variables: &[(String, String)], through: &[&st
     };
     command.env("SLIPWAY_CONFIG", "/dev/null").env("SLIPWAY_DATA_DIR", data);
     command.env("SLIPWAY_API_BIND", "127.0.0.1:0").env("SLIPWAY_PREVIEW_BIND", "127.0.0.1:0");
-    // The engine of this machine is nobody's to use by a test.
+    // A test must not use the engine of this machine.
     command.env("SLIPWAY_DRIVER", "oci");
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);

@@ -85,7 +85,8 @@ impl Caller {
     }
 }
 
-/// What the sandbox tells is numbered from 1 without a hole, and `done` is last and once.
+/// Checks that events of the sandbox are numbered from 1 without a gap, and that `done` is last and occurs
+/// once.
 pub fn complete(events: &[TaskEventView]) -> Result<()> {
     for (event, expected) in events.iter().filter(|event| event.number.is_some()).zip(1..) {
         ensure!(event.number == Some(expected), "event {expected} is {event:?}");
@@ -160,7 +161,7 @@ impl TaskFeed {
     }
 }
 
-/// What an agent printed, line by line and byte for byte: pieces are joined again.
+/// Returns the output of an agent line by line and byte for byte, with partial lines joined.
 pub fn lines(events: &[TaskEventView]) -> Result<Vec<Vec<u8>>> {
     let (mut all, mut line) = (Vec::new(), Vec::new());
     for event in events.iter().filter(|event| event.kind == "message") {

@@ -1,6 +1,6 @@
-//! What a hostd has on the machine: directories, control groups, workspaces. By the id of the sandbox.
+//! The traces of a hostd on the machine, by sandbox id: directories, control groups, workspaces.
 
-use super::{Hostd, leftovers};
+use super::{Hostd, cleanup};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 pub struct Traces {
     /// In `<data>/oci`.
     pub directories: BTreeSet<String>,
-    /// What the runtime keeps.
+    /// State directories of the OCI runtime.
     pub states: BTreeSet<String>,
     pub workspaces: BTreeSet<String>,
     /// Below `slipway-<instance>` in any hierarchy.
@@ -26,7 +26,7 @@ impl Hostd {
             directories,
             states: names("oci/run")?,
             workspaces: names("workspaces")?,
-            groups: leftovers::sandboxes(self.data())?,
+            groups: cleanup::sandboxes(self.data())?,
             trash: names("trash")?,
         })
     }

@@ -1,10 +1,10 @@
 //! Anthropic's Messages.
 
-use super::asked::{Asked, Item, Offer, Takes, list, name_of, text_of, user};
-use super::written::{Answer, Input, Said, event};
+use super::completion::{Completion, Content, Input, event};
+use super::conversation::{Conversation, Item, Offer, ParameterShape, list, name_of, text_of, user};
 use serde_json::{Value, json};
 
-pub fn read(body: &Value) -> Asked {
+pub fn read(body: &Value) -> Conversation {
     let mut items = Vec::new();
     for message in list(&body["messages"]) {
         if message["role"] == "assistant" {
@@ -19,13 +19,13 @@ pub fn read(body: &Value) -> Asked {
     let offers = list(&body["tools"]).iter().filter(|tool| tool["input_schema"].is_object());
     let offers = offers.map(|tool| Offer {
         name: name_of(&tool["name"]),
-        takes: Takes::Object(tool["input_schema"].clone()),
+        takes: ParameterShape::Object(tool["input_schema"].clone()),
     });
     let wants_json = body["output_config"]["format"].is_object() || body["output_format"].is_object();
-    Asked { model: name_of(&body["model"]), items, offers: offers.collect(), wants_json }
+    Conversation { model: name_of(&body["model"]), items, offers: offers.collect(), wants_json }
 }
 
-pub fn whole(answer: &Answer) -> Value {
+pub fn whole(answer: &Completion) -> Value {
     let content: Vec<Value> = answer.said.iter().map(block).collect();
     let mut message = head(answer);
     message["content"] = json!(content);
@@ -34,7 +34,7 @@ pub fn whole(answer: &Answer) -> Value {
     message
 }
 
-pub fn frames(answer: &Answer) -> Vec<String> {
+pub fn frames(answer: &Completion) -> Vec<String> {
     let mut frames = vec![event("message_start", &json!({"type": "message_start", "message": head(answer)}))];
     for (index, said) in answer.said.iter().enumerate() {
         let start =
@@ -60,7 +60,7 @@ pub fn error(kind: &str, message: &str) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": message}})
 }
 
-fn head(answer: &Answer) -> Value {
+fn head(answer: &Completion) -> Value {
     let usage = answer.usage;
     json!({
         "id": format!("msg_{}", answer.number), "type": "message", "role": "assistant",
@@ -74,36 +74,38 @@ fn head(answer: &Answer) -> Value {
     })
 }
 
-fn stop_reason(answer: &Answer) -> &'static str {
+fn stop_reason(answer: &Completion) -> &'static str {
     if answer.calls() { "tool_use" } else { "end_turn" }
 }
 
-fn block(said: &Said) -> Value {
+fn block(said: &Content) -> Value {
     match said {
-        Said::Text(pieces) => json!({"type": "text", "text": pieces.concat()}),
-        Said::Thought(text) => json!({"type": "thinking", "thinking": text, "signature": "c2lnbmVk"}),
-        Said::Call { id, name, input } => {
+        Content::Text(pieces) => json!({"type": "text", "text": pieces.concat()}),
+        Content::Thought(text) => json!({"type": "thinking", "thinking": text, "signature": "c2lnbmVk"}),
+        Content::Call { id, name, input } => {
             json!({"type": "tool_use", "id": id, "name": name, "input": object(input)})
         }
     }
 }
 
-fn empty_block(said: &Said) -> Value {
+fn empty_block(said: &Content) -> Value {
     match said {
-        Said::Text(_) => json!({"type": "text", "text": ""}),
-        Said::Thought(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
-        Said::Call { id, name, .. } => json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
+        Content::Text(_) => json!({"type": "text", "text": ""}),
+        Content::Thought(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
+        Content::Call { id, name, .. } => json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
     }
 }
 
-fn deltas(said: &Said) -> Vec<Value> {
+fn deltas(said: &Content) -> Vec<Value> {
     match said {
-        Said::Text(pieces) => pieces.iter().map(|text| json!({"type": "text_delta", "text": text})).collect(),
-        Said::Thought(text) => vec![
+        Content::Text(pieces) => {
+            pieces.iter().map(|text| json!({"type": "text_delta", "text": text})).collect()
+        }
+        Content::Thought(text) => vec![
             json!({"type": "thinking_delta", "thinking": text}),
             json!({"type": "signature_delta", "signature": "c2lnbmVk"}),
         ],
-        Said::Call { input, .. } => {
+        Content::Call { input, .. } => {
             vec![json!({"type": "input_json_delta", "partial_json": object(input).to_string()})]
         }
     }

@@ -1,11 +1,11 @@
 //! OpenAI's Chat Completions.
 
-use super::asked::{Asked, Item, Offer, Takes, list, name_of, text_of, user};
-use super::written::{Answer, Said, data};
+use super::completion::{Completion, Content, data};
+use super::conversation::{Conversation, Item, Offer, ParameterShape, list, name_of, text_of, user};
 use protocol::Usage;
 use serde_json::{Value, json};
 
-pub fn read(body: &Value) -> Asked {
+pub fn read(body: &Value) -> Conversation {
     let mut items = Vec::new();
     for message in list(&body["messages"]) {
         let text = text_of(&message["content"]);
@@ -18,20 +18,23 @@ pub fn read(body: &Value) -> Asked {
     }
     let offers = list(&body["tools"]).iter().filter(|tool| tool["type"] == "function").map(|tool| {
         let function = &tool["function"];
-        Offer { name: name_of(&function["name"]), takes: Takes::Object(function["parameters"].clone()) }
+        Offer {
+            name: name_of(&function["name"]),
+            takes: ParameterShape::Object(function["parameters"].clone()),
+        }
     });
     let wants_json = body["response_format"]["type"].as_str().is_some_and(|kind| kind.starts_with("json"));
-    Asked { model: name_of(&body["model"]), items, offers: offers.collect(), wants_json }
+    Conversation { model: name_of(&body["model"]), items, offers: offers.collect(), wants_json }
 }
 
-pub fn whole(answer: &Answer) -> Value {
+pub fn whole(answer: &Completion) -> Value {
     let mut message = json!({"role": "assistant", "content": null});
     let mut calls = Vec::new();
     for said in &answer.said {
         match said {
-            Said::Text(pieces) => message["content"] = json!(pieces.concat()),
-            Said::Thought(text) => message["reasoning_content"] = json!(text),
-            Said::Call { .. } => calls.push(call(said, calls.len())),
+            Content::Text(pieces) => message["content"] = json!(pieces.concat()),
+            Content::Thought(text) => message["reasoning_content"] = json!(text),
+            Content::Call { .. } => calls.push(call(said, calls.len())),
         }
     }
     if !calls.is_empty() {
@@ -45,18 +48,18 @@ pub fn whole(answer: &Answer) -> Value {
 }
 
 /// Usage comes only to those who ask for it, as with the original.
-pub fn frames(answer: &Answer, body: &Value) -> Vec<String> {
+pub fn frames(answer: &Completion, body: &Value) -> Vec<String> {
     let delta =
         |delta: Value| data(&chunk(answer, &json!([{"index": 0, "delta": delta, "finish_reason": null}])));
     let mut frames = vec![delta(json!({"role": "assistant", "content": ""}))];
     let mut calls = 0;
     for said in &answer.said {
         match said {
-            Said::Text(pieces) => {
+            Content::Text(pieces) => {
                 frames.extend(pieces.iter().map(|text| delta(json!({"content": text}))));
             }
-            Said::Thought(text) => frames.push(delta(json!({"reasoning_content": text}))),
-            Said::Call { .. } => {
+            Content::Thought(text) => frames.push(delta(json!({"reasoning_content": text}))),
+            Content::Call { .. } => {
                 frames.push(delta(json!({"tool_calls": [call(said, calls)]})));
                 calls += 1;
             }
@@ -77,19 +80,19 @@ pub fn error(kind: &str, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": kind}})
 }
 
-fn chunk(answer: &Answer, choices: &Value) -> Value {
+fn chunk(answer: &Completion, choices: &Value) -> Value {
     let id = format!("chatcmpl-{}", answer.number);
     let kind = "chat.completion.chunk";
     json!({"id": id, "object": kind, "created": 1, "model": answer.model, "choices": choices})
 }
 
-fn call(said: &Said, index: usize) -> Value {
-    let Said::Call { id, name, input } = said else { return Value::Null };
+fn call(said: &Content, index: usize) -> Value {
+    let Content::Call { id, name, input } = said else { return Value::Null };
     let function = json!({"name": name, "arguments": input.text()});
     json!({"index": index, "id": id, "type": "function", "function": function})
 }
 
-fn finish(answer: &Answer) -> &'static str {
+fn finish(answer: &Completion) -> &'static str {
     if answer.calls() { "tool_calls" } else { "stop" }
 }
 

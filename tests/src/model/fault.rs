@@ -1,4 +1,4 @@
-//! How frames reach whoever asked: as they are, late, or not to their end.
+//! How frames reach the client: unchanged, late, or cut off.
 
 use super::script::Fault;
 use bytes::Bytes;

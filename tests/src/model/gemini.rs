@@ -1,10 +1,10 @@
 //! Gemini's generateContent.
 
-use super::asked::{Asked, Item, Offer, Takes, list, name_of, user};
-use super::written::{Answer, Input, Said, data};
+use super::completion::{Completion, Content, Input, data};
+use super::conversation::{Conversation, Item, Offer, ParameterShape, list, name_of, user};
 use serde_json::{Value, json};
 
-pub fn read(path: &str, body: &Value) -> Asked {
+pub fn read(path: &str, body: &Value) -> Conversation {
     let mut items = Vec::new();
     for content in list(&body["contents"]) {
         if content["role"] == "model" {
@@ -25,10 +25,10 @@ pub fn read(path: &str, body: &Value) -> Asked {
     let offers = tools.map(|tool| {
         let schema =
             if tool["parametersJsonSchema"].is_object() { "parametersJsonSchema" } else { "parameters" };
-        Offer { name: name_of(&tool["name"]), takes: Takes::Object(tool[schema].clone()) }
+        Offer { name: name_of(&tool["name"]), takes: ParameterShape::Object(tool[schema].clone()) }
     });
     let wants_json = body["generationConfig"]["responseMimeType"] == "application/json";
-    Asked { model: model_of(path), items, offers: offers.collect(), wants_json }
+    Conversation { model: model_of(path), items, offers: offers.collect(), wants_json }
 }
 
 /// The model stands in the path: `…/models/<model>:generateContent`.
@@ -37,14 +37,14 @@ fn model_of(path: &str) -> String {
     last.split(':').next().unwrap_or_default().to_owned()
 }
 
-pub fn whole(answer: &Answer) -> Value {
+pub fn whole(answer: &Completion) -> Value {
     let parts: Vec<Value> = answer.said.iter().flat_map(|said| parts(said, true)).collect();
     let mut whole = chunk(answer, &json!(parts));
     finish(answer, &mut whole);
     whole
 }
 
-pub fn frames(answer: &Answer) -> Vec<String> {
+pub fn frames(answer: &Completion) -> Vec<String> {
     let all: Vec<Value> = answer.said.iter().flat_map(|said| parts(said, false)).collect();
     let last = all.len().saturating_sub(1);
     let chunks = all.into_iter().enumerate().map(|(at, part)| {
@@ -61,12 +61,12 @@ pub fn error(code: u16, kind: &str, message: &str) -> Value {
     json!({"error": {"code": code, "message": message, "status": kind.to_uppercase()}})
 }
 
-fn parts(said: &Said, joined: bool) -> Vec<Value> {
+fn parts(said: &Content, joined: bool) -> Vec<Value> {
     match said {
-        Said::Text(pieces) if joined => vec![json!({"text": pieces.concat()})],
-        Said::Text(pieces) => pieces.iter().map(|text| json!({"text": text})).collect(),
-        Said::Thought(text) => vec![json!({"text": text, "thought": true})],
-        Said::Call { id, name, input } => {
+        Content::Text(pieces) if joined => vec![json!({"text": pieces.concat()})],
+        Content::Text(pieces) => pieces.iter().map(|text| json!({"text": text})).collect(),
+        Content::Thought(text) => vec![json!({"text": text, "thought": true})],
+        Content::Call { id, name, input } => {
             let args = match input {
                 Input::Object(value) => value.clone(),
                 Input::Text(text) => json!({"input": text}),
@@ -76,14 +76,14 @@ fn parts(said: &Said, joined: bool) -> Vec<Value> {
     }
 }
 
-fn chunk(answer: &Answer, parts: &Value) -> Value {
+fn chunk(answer: &Completion, parts: &Value) -> Value {
     json!({
         "candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}],
         "modelVersion": answer.model, "responseId": format!("r{}", answer.number),
     })
 }
 
-fn finish(answer: &Answer, chunk: &mut Value) {
+fn finish(answer: &Completion, chunk: &mut Value) {
     let usage = answer.usage;
     let prompt = usage.input_tokens + usage.cache_read_tokens;
     chunk["candidates"][0]["finishReason"] = json!("STOP");

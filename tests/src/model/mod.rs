@@ -2,26 +2,26 @@
 //! asked. Agents, the gateway and benchmarks talk to it as they would to a provider.
 //!
 //! ```text
-//!  request ──dialect::read──▶ Asked ──Script──▶ Turn ──dialect::write──▶ frames ──▶ answer, with its fault
+//!  request ──dialect::read──▶ Conversation ──Script──▶ Turn ──dialect::write──▶ frames ──▶ answer, with its fault
 //! ```
 
 mod anthropic;
-mod asked;
 mod chat;
+mod completion;
+mod conversation;
+mod dialect;
 mod fault;
 mod gemini;
-mod heard;
-mod listed;
+mod model_list;
+mod received_request;
+mod respond;
 mod responses;
 mod script;
 mod server;
-mod speech;
-mod told;
 mod tools;
-mod written;
 
-pub use asked::{Asked, Item, Offer};
-pub use heard::Heard;
+pub use conversation::{Conversation, Item, Offer};
+pub use dialect::Dialect;
+pub use received_request::ReceivedRequest;
 pub use script::{Fault, Intent, Part, Script, Turn};
 pub use server::FakeModel;
-pub use speech::Speech;

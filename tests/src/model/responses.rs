@@ -1,10 +1,10 @@
 //! OpenAI's Responses.
 
-use super::asked::{Asked, Item, Offer, Takes, list, name_of, text_of, user};
-use super::written::{Answer, Input, Said, event};
+use super::completion::{Completion, Content, Input, event};
+use super::conversation::{Conversation, Item, Offer, ParameterShape, list, name_of, text_of, user};
 use serde_json::{Value, json};
 
-pub fn read(body: &Value) -> Asked {
+pub fn read(body: &Value) -> Conversation {
     let mut items = Vec::new();
     if let Some(text) = body["input"].as_str() {
         items.extend(user(text));
@@ -22,19 +22,19 @@ pub fn read(body: &Value) -> Asked {
     }
     let wants_json = body["text"]["format"]["type"].as_str().is_some_and(|kind| kind.starts_with("json"));
     let offers = list(&body["tools"]).iter().filter_map(offer).collect();
-    Asked { model: name_of(&body["model"]), items, offers, wants_json }
+    Conversation { model: name_of(&body["model"]), items, offers, wants_json }
 }
 
 fn offer(tool: &Value) -> Option<Offer> {
     let takes = match tool["type"].as_str()? {
-        "function" => Takes::Object(tool["parameters"].clone()),
-        "custom" => Takes::Text,
+        "function" => ParameterShape::Object(tool["parameters"].clone()),
+        "custom" => ParameterShape::Text,
         _ => return None,
     };
     Some(Offer { name: name_of(&tool["name"]), takes })
 }
 
-pub fn whole(answer: &Answer) -> Value {
+pub fn whole(answer: &Completion) -> Value {
     let output: Vec<Value> =
         answer.said.iter().enumerate().map(|(at, said)| item(answer, at, said)).collect();
     let mut whole = head(answer, "completed");
@@ -43,7 +43,7 @@ pub fn whole(answer: &Answer) -> Value {
     whole
 }
 
-pub fn frames(answer: &Answer) -> Vec<String> {
+pub fn frames(answer: &Completion) -> Vec<String> {
     let mut writer = Writer { frames: Vec::new() };
     writer.tell("response.created", json!({"response": head(answer, "in_progress")}));
     for (at, said) in answer.said.iter().enumerate() {
@@ -51,10 +51,10 @@ pub fn frames(answer: &Answer) -> Vec<String> {
         let mut begun = whole.clone();
         begun["status"] = json!("in_progress");
         match said {
-            Said::Text(_) => begun["content"] = json!([]),
-            Said::Thought(_) => begun["summary"] = json!([]),
-            Said::Call { input: Input::Object(_), .. } => begun["arguments"] = json!(""),
-            Said::Call { input: Input::Text(_), .. } => begun["input"] = json!(""),
+            Content::Text(_) => begun["content"] = json!([]),
+            Content::Thought(_) => begun["summary"] = json!([]),
+            Content::Call { input: Input::Object(_), .. } => begun["arguments"] = json!(""),
+            Content::Call { input: Input::Text(_), .. } => begun["input"] = json!(""),
         }
         writer.tell("response.output_item.added", json!({"output_index": at, "item": begun}));
         writer.parts(at, whole["id"].as_str().unwrap_or_default(), said);
@@ -79,7 +79,7 @@ impl Writer {
         self.frames.push(event(kind, &fact));
     }
 
-    fn parts(&mut self, at: usize, id: &str, said: &Said) {
+    fn parts(&mut self, at: usize, id: &str, said: &Content) {
         let place = |more: Value| {
             let mut fact = json!({"item_id": id, "output_index": at});
             if let (Some(fact), Some(more)) = (fact.as_object_mut(), more.as_object()) {
@@ -88,7 +88,7 @@ impl Writer {
             fact
         };
         match said {
-            Said::Text(pieces) => {
+            Content::Text(pieces) => {
                 let empty = json!({"type": "output_text", "text": "", "annotations": []});
                 self.tell("response.content_part.added", place(json!({"content_index": 0, "part": empty})));
                 for delta in pieces {
@@ -100,7 +100,7 @@ impl Writer {
                 let part = json!({"type": "output_text", "text": text, "annotations": []});
                 self.tell("response.content_part.done", place(json!({"content_index": 0, "part": part})));
             }
-            Said::Thought(text) => {
+            Content::Thought(text) => {
                 let part =
                     |text: &str| json!({"summary_index": 0, "part": {"type": "summary_text", "text": text}});
                 self.tell("response.reasoning_summary_part.added", place(part("")));
@@ -110,12 +110,12 @@ impl Writer {
                 self.tell("response.reasoning_summary_text.done", done);
                 self.tell("response.reasoning_summary_part.done", place(part(text)));
             }
-            Said::Call { input: Input::Object(value), .. } => {
+            Content::Call { input: Input::Object(value), .. } => {
                 let arguments = value.to_string();
                 self.tell("response.function_call_arguments.delta", place(json!({"delta": arguments})));
                 self.tell("response.function_call_arguments.done", place(json!({"arguments": arguments})));
             }
-            Said::Call { input: Input::Text(text), .. } => {
+            Content::Call { input: Input::Text(text), .. } => {
                 self.tell("response.custom_tool_call_input.delta", place(json!({"delta": text})));
                 self.tell("response.custom_tool_call_input.done", place(json!({"input": text})));
             }
@@ -123,36 +123,36 @@ impl Writer {
     }
 }
 
-fn head(answer: &Answer, status: &str) -> Value {
+fn head(answer: &Completion, status: &str) -> Value {
     json!({
         "id": format!("resp_{}", answer.number), "object": "response", "created_at": 1, "status": status,
         "model": answer.model, "output": [], "error": null, "incomplete_details": null, "usage": null,
     })
 }
 
-fn item(answer: &Answer, at: usize, said: &Said) -> Value {
+fn item(answer: &Completion, at: usize, said: &Content) -> Value {
     let id = |kind: &str| format!("{kind}_{}_{at}", answer.number);
     match said {
-        Said::Text(pieces) => json!({
+        Content::Text(pieces) => json!({
             "type": "message", "id": id("msg"), "role": "assistant", "status": "completed",
             "content": [{"type": "output_text", "text": pieces.concat(), "annotations": []}],
         }),
-        Said::Thought(text) => json!({
+        Content::Thought(text) => json!({
             "type": "reasoning", "id": id("rs"), "encrypted_content": "c2VhbGVk",
             "summary": [{"type": "summary_text", "text": text}],
         }),
-        Said::Call { id: call, name, input: Input::Object(value) } => json!({
+        Content::Call { id: call, name, input: Input::Object(value) } => json!({
             "type": "function_call", "id": id("fc"), "call_id": call, "name": name, "status": "completed",
             "arguments": value.to_string(),
         }),
-        Said::Call { id: call, name, input: Input::Text(text) } => json!({
+        Content::Call { id: call, name, input: Input::Text(text) } => json!({
             "type": "custom_tool_call", "id": id("ctc"), "call_id": call, "name": name, "status": "completed",
             "input": text,
         }),
     }
 }
 
-fn usage(answer: &Answer) -> Value {
+fn usage(answer: &Completion) -> Value {
     let usage = answer.usage;
     let input = usage.input_tokens + usage.cache_read_tokens;
     json!({

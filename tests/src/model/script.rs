@@ -1,16 +1,16 @@
-//! What the model says: turns, chosen by how far the conversation is, so that a call that is made again gets the
-//! same answer.
+//! The script of the model: turns, selected by the length of the conversation, so that a repeated call gets
+//! the same response.
 
 use protocol::Usage;
 use std::time::Duration;
 
-/// The answers to one prompt, one after the other; whoever asks beyond the last gets it again.
+/// The responses to one prompt, in order; calls beyond the last repeat it.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     pub turns: Vec<Turn>,
 }
 
-/// One answer, and what goes wrong before it is given.
+/// A response, and the faults before it.
 #[derive(Debug, Clone, Default)]
 pub struct Turn {
     /// Each spoils one try of this turn.
@@ -18,7 +18,7 @@ pub struct Turn {
     /// Spoils every further try.
     pub always: Option<Fault>,
     pub parts: Vec<Part>,
-    /// What the answer costs; reckoned from its length where it is not given.
+    /// The usage to report; estimated from the length if absent.
     pub usage: Option<Usage>,
 }
 
@@ -33,7 +33,7 @@ pub enum Part {
     Call(Intent),
 }
 
-/// What a tool shall do, whatever an agent calls that tool.
+/// The action of a tool, whatever its name in an agent.
 #[derive(Debug, Clone)]
 pub enum Intent {
     WriteFile { path: String, content: String },
@@ -42,7 +42,7 @@ pub enum Intent {
     Shell { command: String },
 }
 
-/// What a provider does wrong.
+/// A fault of the provider.
 #[derive(Debug, Clone)]
 pub enum Fault {
     Status {
@@ -145,7 +145,7 @@ impl Turn {
         self
     }
 
-    /// What goes wrong with this try, counted from 0.
+    /// The fault of this attempt, counted from 0.
     pub fn fault(&self, attempt: usize) -> Option<&Fault> {
         self.faults.get(attempt).or(self.always.as_ref())
     }

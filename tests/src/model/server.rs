@@ -1,13 +1,13 @@
 //! The server: takes requests, asks the script, answers as the dialect and the fault want it.
 
-use super::asked::Asked;
+use super::completion::Completion;
+use super::conversation::Conversation;
+use super::dialect::{Dialect, RequestKind};
 use super::fault::{Body, answer, full};
-use super::heard::Heard;
-use super::listed::{listed, speech_of};
+use super::model_list::{listed, speech_of};
+use super::received_request::ReceivedRequest;
+use super::respond::{Responder, read, refusal};
 use super::script::{Fault, Script, Turn};
-use super::speech::{Speech, Wish};
-use super::told::{Told, read, refusal};
-use super::written::Answer;
 use anyhow::{Context, Result};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -27,11 +27,11 @@ use tokio::task::{AbortHandle, JoinSet};
 /// Stops when it is dropped.
 pub struct FakeModel {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     serving: AbortHandle,
 }
 
-struct Shared {
+struct ServerState {
     /// The credential that it wants, if it wants one.
     key: Option<String>,
     state: Mutex<State>,
@@ -41,15 +41,15 @@ struct Shared {
 struct State {
     /// By a mark that the prompt has; the one that was said last counts.
     scripts: Vec<(String, Script)>,
-    heard: Vec<Heard>,
+    heard: Vec<ReceivedRequest>,
     /// Tries of each turn of each script.
     tries: HashMap<(String, usize), usize>,
     told: Usage,
 }
 
-/// What is to be done with one request.
+/// The handling of one request.
 enum Plan {
-    Answer { turn: Answer, fault: Option<Fault> },
+    Completion { turn: Completion, fault: Option<Fault> },
     Refuse { code: u16, kind: &'static str, message: String },
 }
 
@@ -61,7 +61,7 @@ impl FakeModel {
     pub async fn start_at(address: &str, key: Option<&str>) -> Result<Self> {
         let listener = TcpListener::bind(address).await.context("bind")?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared { key: key.map(str::to_owned), state: Mutex::default() });
+        let shared = Arc::new(ServerState { key: key.map(str::to_owned), state: Mutex::default() });
         let serving = tokio::spawn(serve(listener, Arc::clone(&shared))).abort_handle();
         Ok(Self { address, shared, serving })
     }
@@ -70,13 +70,13 @@ impl FakeModel {
         self.address
     }
 
-    /// What a provider's base URL would be, with the version its API has.
-    pub fn base_url(&self, speech: Speech) -> String {
-        let version = if speech == Speech::Generate { "v1beta" } else { "v1" };
+    /// Returns the base URL of the provider, with the version of its API.
+    pub fn base_url(&self, speech: Dialect) -> String {
+        let version = if speech == Dialect::Generate { "v1beta" } else { "v1" };
         format!("http://{}/{version}", self.address)
     }
 
-    /// Whatever is asked is answered by this script, unless another has a mark that was said.
+    /// Sets the script for every request that does not mention the mark of another script.
     pub fn script(&self, script: Script) {
         self.on("", script);
     }
@@ -90,12 +90,12 @@ impl FakeModel {
     }
 
     /// All requests so far.
-    pub fn heard(&self) -> Vec<Heard> {
+    pub fn heard(&self) -> Vec<ReceivedRequest> {
         self.state().heard.clone()
     }
 
     /// Calls of a model that offered tools, so those that a script answered.
-    pub fn calls(&self) -> Vec<Heard> {
+    pub fn calls(&self) -> Vec<ReceivedRequest> {
         self.heard().into_iter().filter(|heard| heard.speech.is_some() && !heard.small).collect()
     }
 
@@ -115,7 +115,7 @@ impl Drop for FakeModel {
     }
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, shared: Arc<ServerState>) {
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
@@ -128,14 +128,14 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
                 async move { Ok::<_, Infallible>(shared.serve(request).await) }
             });
             let server = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // Whoever asked may go away at any time, and faults end connections.
+            // Clients may disconnect at any time, and faults end connections.
             let _ = server.await;
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
-impl Shared {
+impl ServerState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it is held")
     }
@@ -145,14 +145,14 @@ impl Shared {
         let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let json: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        let wish = Wish::of(&head.method, head.uri.path(), &json);
+        let wish = RequestKind::of(&head.method, head.uri.path(), &json);
         let lists = speech_of(head.uri.path(), head.headers.contains_key("anthropic-version"));
         let speech = match &wish {
-            Wish::Answer { speech, .. } => Some(*speech),
+            RequestKind::Completion { speech, .. } => Some(*speech),
             _ => None,
         };
         let asked = speech.map(|speech| read(speech, head.uri.path(), &json)).unwrap_or_default();
-        let heard = Heard {
+        let heard = ReceivedRequest {
             method: head.method.to_string(),
             path,
             headers: head.headers,
@@ -165,33 +165,33 @@ impl Shared {
         let number = self.hear(heard);
         let plan = self.plan(&wish, &asked, number, key.as_deref());
         let response = match (wish, plan) {
-            (Wish::Answer { speech, streams }, Plan::Answer { turn, fault }) => {
-                let told = Told { speech, streams, fault: fault.as_ref(), key: key.as_deref() };
+            (RequestKind::Completion { speech, streams }, Plan::Completion { turn, fault }) => {
+                let told = Responder { speech, streams, fault: fault.as_ref(), key: key.as_deref() };
                 told.response(&turn, &json).await
             }
-            (Wish::Answer { speech, .. }, Plan::Refuse { code, kind, message }) => {
+            (RequestKind::Completion { speech, .. }, Plan::Refuse { code, kind, message }) => {
                 refusal(speech, code, kind, &message)
             }
-            (Wish::Count(_), _) => {
+            (RequestKind::Count(_), _) => {
                 // Both names, so that it is right in either dialect.
                 let count = json!({"input_tokens": 42, "totalTokens": 42});
                 answer(200, "application/json", full(count.to_string()))
             }
-            (Wish::Models, Plan::Refuse { code, kind, message }) => {
+            (RequestKind::Models, Plan::Refuse { code, kind, message }) => {
                 let message = format!("{message} {}", key.unwrap_or_default());
                 refusal(lists, code, kind, &message)
             }
-            (Wish::Models, Plan::Answer { .. }) => {
+            (RequestKind::Models, Plan::Completion { .. }) => {
                 answer(200, "application/json", full(listed(lists).to_string()))
             }
-            (Wish::Unknown, _) => answer(404, "application/json", full("{}")),
+            (RequestKind::Unknown, _) => answer(404, "application/json", full("{}")),
         };
         self.settle(number, response.status().as_u16());
         response
     }
 
     /// Writes the request down; its number, from 1.
-    fn hear(&self, heard: Heard) -> u64 {
+    fn hear(&self, heard: ReceivedRequest) -> u64 {
         let mut state = self.state();
         state.heard.push(heard);
         state.heard.len() as u64
@@ -203,32 +203,32 @@ impl Shared {
         }
     }
 
-    fn plan(&self, wish: &Wish, asked: &Asked, number: u64, key: Option<&str>) -> Plan {
+    fn plan(&self, wish: &RequestKind, asked: &Conversation, number: u64, key: Option<&str>) -> Plan {
         if self.key.is_some() && self.key.as_deref() != key {
             let message = "invalid x-api-key".to_owned();
             return Plan::Refuse { code: 401, kind: "authentication_error", message };
         }
         let mut state = self.state();
         let (turn, fault) = if asked.offers.is_empty() {
-            (Answer::small(asked, number), None)
+            (Completion::small(asked, number), None)
         } else {
             let (turn, fault) = state.next(asked);
-            (Answer::of(&turn, asked, number), fault)
+            (Completion::of(&turn, asked, number), fault)
         };
         let whole = match fault {
             None | Some(Fault::Slow { .. } | Fault::HugeHeader { .. }) => true,
             Some(_) => false,
         };
-        if whole && matches!(wish, Wish::Answer { .. }) {
+        if whole && matches!(wish, RequestKind::Completion { .. }) {
             state.told = sum(state.told, turn.usage);
         }
-        Plan::Answer { turn, fault }
+        Plan::Completion { turn, fault }
     }
 }
 
 impl State {
     /// The turn of whichever script's mark was said last, and what goes wrong with this try of it.
-    fn next(&mut self, asked: &Asked) -> (Turn, Option<Fault>) {
+    fn next(&mut self, asked: &Conversation) -> (Turn, Option<Fault>) {
         let said =
             |mark: &str| if mark.is_empty() { Some(0) } else { asked.last_said(mark).map(|at| at + 1) };
         let scripts = self.scripts.iter().filter_map(|(mark, script)| Some((said(mark)?, mark, script)));

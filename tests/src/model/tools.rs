@@ -1,9 +1,9 @@
 //! An intent as a call of whichever tool the request offers for it: each agent names its tools and their
 //! parameters differently.
 
-use super::asked::{Offer, Takes};
+use super::completion::Input;
+use super::conversation::{Offer, ParameterShape};
 use super::script::Intent;
-use super::written::Input;
 use serde_json::{Map, Value, json};
 
 const WRITE: &[&str] = &["write", "write_file", "create_file"];
@@ -47,7 +47,7 @@ fn shell(offers: &[Offer], command: &str) -> Option<(String, Input)> {
     named(offers, SHELL).map(|offer| fill(offer, &[(COMMAND, command)]))
 }
 
-/// One tool for all that is done with files; a parameter says what.
+/// A single tool for all file operations; a parameter selects one.
 fn editor(offers: &[Offer], verb: &str, given: &[(Role, &str)]) -> Option<(String, Input)> {
     let offer = named(offers, EDITOR)?;
     let all: Vec<_> = given.iter().copied().chain([(COMMAND, verb)]).collect();
@@ -57,8 +57,8 @@ fn editor(offers: &[Offer], verb: &str, given: &[(Role, &str)]) -> Option<(Strin
 fn patch(offers: &[Offer], patch: &str) -> Option<(String, Input)> {
     let offer = named(offers, PATCH)?;
     let input = match offer.takes {
-        Takes::Text => Input::Text(patch.to_owned()),
-        Takes::Object(_) => Input::Object(json!({"input": patch})),
+        ParameterShape::Text => Input::Text(patch.to_owned()),
+        ParameterShape::Object(_) => Input::Object(json!({"input": patch})),
     };
     Some((offer.name.clone(), input))
 }
@@ -73,7 +73,7 @@ fn named<'a>(offers: &'a [Offer], names: &[&str]) -> Option<&'a Offer> {
     })
 }
 
-/// What a parameter is for, as the names it goes by.
+/// The role of a parameter, as the list of its known names.
 type Role = &'static [&'static str];
 const PATH: Role = &["filePath", "file_path", "path", "absolute_path", "file"];
 const CONTENT: Role = &["content", "file_text", "contents", "text"];
@@ -83,7 +83,7 @@ const COMMAND: Role = &["command", "cmd"];
 
 /// Every parameter that something is given for, and those that the tool insists on.
 fn fill(offer: &Offer, given: &[(Role, &str)]) -> (String, Input) {
-    let Takes::Object(schema) = &offer.takes else {
+    let ParameterShape::Object(schema) = &offer.takes else {
         let text = given.first().map(|(_, text)| (*text).to_owned()).unwrap_or_default();
         return (offer.name.clone(), Input::Text(text));
     };
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn offer(name: &str, schema: Value) -> Offer {
-        Offer { name: name.to_owned(), takes: Takes::Object(schema) }
+        Offer { name: name.to_owned(), takes: ParameterShape::Object(schema) }
     }
 
     fn strings(names: &[&str], required: &[&str]) -> Value {
@@ -187,7 +187,7 @@ mod tests {
                 offer("developer__text_editor", strings(&["path", "command", "file_text"], &["command"])),
                 json!({"path": "/a", "command": "write", "file_text": "x\n"}),
             ),
-            (&write, Offer { name: "apply_patch".to_owned(), takes: Takes::Text }, json!(patch)),
+            (&write, Offer { name: "apply_patch".to_owned(), takes: ParameterShape::Text }, json!(patch)),
             (
                 &shell,
                 offer("bash", strings(&["command", "description", "workdir"], &["command", "description"])),

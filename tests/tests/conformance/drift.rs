@@ -1,7 +1,7 @@
-//! What somebody else does to a sandbox behind our back: seen, recorded with its reason, handled.
+//! Changes made to a sandbox by another program: detected, recorded with a reason, handled.
 
-use crate::column::{Column, Outcome, Verdict};
-use crate::place::{Place, passed};
+use crate::driver_column::{Column, Outcome, Verdict};
+use crate::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use protocol::api::ProblemCode;
@@ -17,7 +17,7 @@ enum Meddling {
 }
 
 /// With the engine's own program; where there is no engine, as an administrator could.
-fn meddle(place: &Place, id: &str, how: Meddling) -> Result<()> {
+fn meddle(place: &Fixture, id: &str, how: Meddling) -> Result<()> {
     if place.column.engine().is_some() {
         let verb = match how {
             Meddling::Stop => "stop",
@@ -33,7 +33,7 @@ fn meddle(place: &Place, id: &str, how: Meddling) -> Result<()> {
 }
 
 pub async fn stopped(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     place.caller.prints(&id, "echo kept > file").await?;
     meddle(&place, &id, Meddling::Stop)?;
     let view = place.caller.becomes(&id, "stopped").await?;
@@ -43,13 +43,13 @@ pub async fn stopped(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn killed(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let job = place.caller.submit(&id, &json!({"prompt": "x", "command": ["sleep", "100000"]})).await?;
     place.caller.reaches(&job, "agent").await?;
     meddle(&place, &id, Meddling::Kill)?;
     let view = place.caller.becomes(&id, "error").await?;
     let mortem = &view["post_mortem"];
-    // Nobody waits for PID 1 where there is no engine: the driver says that it does not know.
+    // Without an engine there is no parent that waits for PID 1, so the driver reports an unknown cause.
     let cause = if column.engine().is_some() { "killed" } else { "unknown" };
     ensure!([cause, "killed"].iter().any(|told| mortem["cause"] == *told), "{view}");
     ensure!(mortem["task"] == job.id.as_str(), "{view}");
@@ -67,7 +67,7 @@ pub async fn killed(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn always_on(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"idle_policy": "always_on"})).await?;
     for (attempt, how) in [(2, Meddling::Kill), (3, Meddling::Stop)] {
         let init = place.init(&id)?;
@@ -84,7 +84,7 @@ pub async fn paused(column: Arc<Column>) -> Verdict {
     if column.engine().is_none() {
         return Ok(Outcome::Meaningless);
     }
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let init = place.init(&id)?;
     place.told(&["pause", &place.container(&id)?])?;
     place.event(&id, |event| event["kind"] == "sandbox.drift").await?;
@@ -98,7 +98,7 @@ pub async fn removed(column: Arc<Column>) -> Verdict {
     if column.engine().is_none() {
         return Ok(Outcome::Meaningless);
     }
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let always = place.caller.create(&json!({"idle_policy": "always_on"})).await?;
     for id in [&id, &always] {
         place.caller.prints(id, "echo kept > file").await?;
@@ -121,7 +121,7 @@ pub async fn removed_meanwhile(column: Arc<Column>) -> Verdict {
     if column.engine().is_none() {
         return Ok(Outcome::Meaningless);
     }
-    let (mut place, id) = Place::one(&column).await?;
+    let (mut place, id) = Fixture::one(&column).await?;
     let asleep = place.caller.create(&json!({})).await?;
     for id in [&id, &asleep] {
         place.caller.prints(id, "echo kept > file").await?;
@@ -147,7 +147,7 @@ pub async fn started(column: Arc<Column>) -> Verdict {
     if column.engine().is_none() {
         return Ok(Outcome::Meaningless);
     }
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     place.brings(&id, "stop", "stopped").await?;
     let container = place.container(&id)?;
     place.told(&["start", &container])?;
@@ -164,7 +164,7 @@ pub async fn started(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn outlives(column: Arc<Column>) -> Verdict {
-    let (mut place, id) = Place::one(&column).await?;
+    let (mut place, id) = Fixture::one(&column).await?;
     meddle(&place, &id, Meddling::Kill)?;
     let before = place.caller.becomes(&id, "error").await?["post_mortem"].clone();
     ensure!(before.is_object(), "{before}");
@@ -181,7 +181,7 @@ pub async fn name_taken(column: Arc<Column>) -> Verdict {
     if column.engine().is_none() {
         return Ok(Outcome::Meaningless);
     }
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let container = place.container(&id)?;
     place.brings(&id, "stop", "stopped").await?;
     place.told(&["rm", "--force", &container])?;

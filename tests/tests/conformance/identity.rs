@@ -1,7 +1,7 @@
-//! Whose a sandbox is: known without the database, and not to be forged.
+//! The identity of a sandbox: known without the database, and not forgeable.
 
-use crate::column::{Column, Outcome, Verdict};
-use crate::place::{Place, passed};
+use crate::driver_column::{Column, Outcome, Verdict};
+use crate::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use protocol::api::TaskEventView;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use tests::Caller;
 use tests::processes::gone;
 
 /// Takes the database away, with what SQLite keeps beside it.
-fn lose_database(place: &Place) -> Result<()> {
+fn lose_database(place: &Fixture) -> Result<()> {
     for end in ["", "-wal", "-shm"] {
         let path = place.hostd.data().join(format!("slipway.db{end}"));
         if path.exists() {
@@ -21,7 +21,7 @@ fn lose_database(place: &Place) -> Result<()> {
 }
 
 pub async fn adopted(column: Arc<Column>) -> Verdict {
-    let mut place = Place::new(&column).await?;
+    let mut place = Fixture::new(&column).await?;
     let ann = place.hostd.caller("acme", "ann", "run").await?;
     let spec = json!({"name": "precious", "project": "site", "limits": {"memory_mb": 200},
         "metadata": {"of": "ann"}, "visibility": "private", "ttl": "30d"});
@@ -56,14 +56,14 @@ pub async fn adopted(column: Arc<Column>) -> Verdict {
     passed()
 }
 
-/// What the sandbox told of a task.
+/// Returns the events that the sandbox itself sent for a task.
 fn told(events: &[TaskEventView]) -> Vec<Value> {
     let told = events.iter().filter(|event| event.number.is_some());
     told.map(|event| json!([event.number, event.kind, event.fact])).collect()
 }
 
 pub async fn adopted_tasks(column: Arc<Column>) -> Verdict {
-    let (mut place, id) = Place::one(&column).await?;
+    let (mut place, id) = Fixture::one(&column).await?;
     let asleep = place.caller.create(&json!({})).await?;
     let echo = json!({"prompt": "x", "command": ["echo", "said"]});
     let jobs = [place.caller.submit(&id, &echo).await?, place.caller.submit(&asleep, &echo).await?];
@@ -96,7 +96,7 @@ pub async fn adopted_tasks(column: Arc<Column>) -> Verdict {
     passed()
 }
 
-/// What is listed as stale.
+/// Lists stale objects.
 async fn stale(caller: &Caller) -> Result<Vec<Value>> {
     let page: Value = caller.get("/v1/host/stale").await?.expect(200)?;
     page["items"].as_array().cloned().with_context(|| format!("items of {page}"))
@@ -107,7 +107,7 @@ fn is_told(stale: &[Value], name: &str) -> bool {
 }
 
 pub async fn forged(column: Arc<Column>) -> Verdict {
-    let mut place = Place::new(&column).await?;
+    let mut place = Fixture::new(&column).await?;
     let ann = place.hostd.caller("acme", "ann", "run").await?;
     let id = ann.create(&json!({})).await?;
     let (init, badge) = (place.init(&id)?, place.hostd.directory(&id).join("badge.json"));
@@ -129,8 +129,8 @@ pub async fn forged(column: Arc<Column>) -> Verdict {
     passed()
 }
 
-/// Containers that somebody else made with our labels, in every way people do.
-async fn counterfeit(place: &Place, id: &str) -> Result<Vec<String>> {
+/// Creates containers with copies of our labels, in every common way.
+async fn counterfeit(place: &Fixture, id: &str) -> Result<Vec<String>> {
     let container = place.container(id)?;
     let labels = place.told(&["inspect", "--format", "{{json .Config.Labels}}", &container])?;
     let labels: Value = serde_json::from_str(&labels)?;
@@ -162,7 +162,7 @@ pub async fn copied(column: Arc<Column>) -> Verdict {
     if column.engine().is_none() {
         return Ok(Outcome::Meaningless);
     }
-    let (mut place, id) = Place::one(&column).await?;
+    let (mut place, id) = Fixture::one(&column).await?;
     let init = place.init(&id)?;
     let names = counterfeit(&place, &id).await?;
     place.crash().await?;
@@ -183,8 +183,8 @@ pub async fn copied(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn two(column: Arc<Column>) -> Verdict {
-    let (mut one, mine) = Place::one(&column).await?;
-    let (two, theirs) = Place::one(&column).await?;
+    let (mut one, mine) = Fixture::one(&column).await?;
+    let (two, theirs) = Fixture::one(&column).await?;
     let init = two.init(&theirs)?;
     one.hostd.kill().await?;
     lose_database(&one)?;

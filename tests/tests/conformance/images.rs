@@ -1,7 +1,7 @@
 //! Images of the engine: any of them works, and one that is not there is fetched or named.
 
-use crate::column::{Column, Outcome, Verdict, engine, refused};
-use crate::place::{Place, passed};
+use crate::driver_column::{Column, Outcome, Verdict, engine, refused};
+use crate::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use protocol::api::ProblemCode;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use tokio::task::block_in_place;
 
 /// Where images are imported by `slipway image import` instead.
 async fn unknown_image(column: &Arc<Column>) -> Verdict {
-    let place = Place::new(column).await?;
+    let place = Fixture::new(column).await?;
     let reply = place.caller.post("/v1/sandboxes", &json!({"image": BUSYBOX})).await?;
     let error = reply.error()?;
     ensure!(error.detail.field.as_deref() == Some("image"), "{}", reply.text());
@@ -20,7 +20,7 @@ async fn unknown_image(column: &Arc<Column>) -> Verdict {
 }
 
 /// A static busybox, put where the sandbox's user finds it.
-fn lend_busybox(place: &Place, id: &str) -> Result<()> {
+fn lend_busybox(place: &Fixture, id: &str) -> Result<()> {
     let file = place.hostd.workspace(id).join("busybox");
     std::fs::copy("/bin/busybox", &file)?;
     Ok(std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755))?)
@@ -32,7 +32,7 @@ pub async fn scratch(column: Arc<Column>) -> Verdict {
     }
     let image = Image { name: "slipway-test/nothing:1", busybox: false, changes: &[] };
     block_in_place(|| engine(&column)?.import(&image))?;
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"image": image.name})).await?;
     lend_busybox(&place, &id)?;
     let path = format!("/v1/sandboxes/{id}/execs");
@@ -69,7 +69,7 @@ pub async fn opinionated(column: Arc<Column>) -> Verdict {
     }
     let image = Image { name: "slipway-test/opinionated:1", busybox: true, changes: &changes };
     block_in_place(|| engine.import(&image))?;
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"image": image.name})).await?;
     let seen =
         place.caller.prints(&id, "id -u; pwd; echo $LD_PRELOAD $RUNTIMED_HOME; echo kept > file").await?;
@@ -84,7 +84,7 @@ pub async fn opinionated(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn missing(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let mut name = "slipway-test-none".to_owned();
     if column.engine().is_some() {
         name =
@@ -104,7 +104,7 @@ pub async fn missing(column: Arc<Column>) -> Verdict {
 
 pub async fn pulled(column: Arc<Column>) -> Verdict {
     if column.engine().is_none() {
-        let place = Place::new(&column).await?;
+        let place = Fixture::new(&column).await?;
         let reply = place.caller.post("/v1/sandboxes", &json!({"image": "127.0.0.1:5000/x:1"})).await?;
         return refused(&reply, "image");
     }
@@ -115,7 +115,7 @@ pub async fn pulled(column: Arc<Column>) -> Verdict {
             registry.keep(engine, image.name, "slipway-test/fetched:1")
         })
     })?;
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let specs = [json!({"image": name}), json!({"image": name})];
     let (one, two) = tokio::join!(place.caller.create(&specs[0]), place.caller.create(&specs[1]));
     let (one, two) = (one?, two?);

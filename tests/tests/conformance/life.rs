@@ -1,7 +1,7 @@
 //! The life of a sandbox.
 
-use crate::column::{Column, Verdict};
-use crate::place::{Place, passed};
+use crate::driver_column::{Column, Verdict};
+use crate::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use futures_util::future::{join_all, try_join_all};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tests::host::until;
 use tests::processes::gone;
 
 pub async fn made(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let spec = json!({
         "name": "mine", "ports": [3000], "env": {"TOKEN": "geheim"}, "metadata": {"a": "b"},
         "limits": {"memory_mb": 256, "cpus": 0.5, "pids": 100},
@@ -48,7 +48,7 @@ pub async fn made(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn stopped_and_woken(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     place.caller.prints(&id, "echo kept > file; echo too > ~/home; setsid sleep 1000 & :").await?;
     let init = place.init(&id)?;
     place.brings(&id, "stop", "stopped").await?;
@@ -63,7 +63,7 @@ pub async fn stopped_and_woken(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn woken_by_execs(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     place.brings(&id, "stop", "stopped").await?;
     let no = format!("/v1/sandboxes/{id}/execs?wake=0");
     let reply = place.caller.post(&no, &json!({"shell": "echo"})).await?;
@@ -92,7 +92,7 @@ async fn advanced(file: &Path, from: u64) -> Result<u64> {
 }
 
 pub async fn paused(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let other = place.caller.create(&json!({})).await?;
     let line = "i=0; while :; do i=$((i+1)); echo $i > n.new; mv n.new n; sleep 0.01; done";
     let mut files = Vec::new();
@@ -122,7 +122,7 @@ pub async fn paused(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn recreated(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"env": {"A": "b"}})).await?;
     place.caller.prints(&id, "echo x > file; mkdir -p ~/d/e").await?;
     for (call, found, attempt) in [
@@ -140,7 +140,7 @@ pub async fn recreated(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn destroyed(column: Arc<Column>) -> Verdict {
-    let (place, erased) = Place::one(&column).await?;
+    let (place, erased) = Fixture::one(&column).await?;
     let kept = place.caller.create(&json!({})).await?;
     for id in [&erased, &kept] {
         place.caller.prints(id, "echo mine > file").await?;
@@ -161,7 +161,7 @@ pub async fn destroyed(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn raced(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let ids = try_join_all((0..3).map(|_| {
         let caller = place.caller.clone();
         async move { caller.create(&json!({})).await }

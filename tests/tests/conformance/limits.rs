@@ -1,7 +1,7 @@
 //! Limits: set as asked for, and told when they are hit. Nothing here measures time.
 
-use crate::column::{Column, Verdict};
-use crate::place::{Place, passed};
+use crate::driver_column::{Column, Verdict};
+use crate::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tests::escape::FORKS;
 const HOG: &str = "x = []\nwhile True: x.append(bytearray(b'x' * (1 << 20)))";
 
 pub async fn configured(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"limits": {"memory_mb": 96, "cpus": 0.5, "pids": 77}})).await?;
     let bytes = (96 << 20).to_string();
     if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
@@ -39,7 +39,7 @@ pub async fn configured(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn job_out_of_memory(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let bombed = place.caller.create(&json!({"limits": {"memory_mb": 64}})).await?;
     let other = place.caller.create(&json!({})).await?;
     let ask = json!({"argv": ["python3", "-c", HOG]});
@@ -54,16 +54,16 @@ pub async fn job_out_of_memory(column: Arc<Column>) -> Verdict {
     passed()
 }
 
-/// Fills every tmpfs: when nobody is left whom the kernel could kill in its place, PID 1 goes.
+/// Fills every tmpfs: once the kernel finds no other process to kill, PID 1 dies.
 const FLOOD: &str = "for d in /dev/shm /var/tmp /tmp; do (while :; do head -c 1M /dev/zero >> $d/full || exit; done) & done; wait";
 
 pub async fn init_out_of_memory(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"limits": {"memory_mb": 32}})).await?;
     let flood = async {
         let path = format!("/v1/sandboxes/{id}/execs?wake=0");
         while place.caller.sandbox(&id).await?["status"] == "running" {
-            // Whoever floods is killed, or everything is.
+            // The flooding process is killed, or the whole sandbox is.
             let _ = place.caller.post(&path, &json!({"shell": FLOOD})).await;
         }
         anyhow::Ok(())
@@ -80,7 +80,7 @@ pub async fn init_out_of_memory(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn out_of_processes(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let bombed = place.caller.create(&json!({"limits": {"pids": 64, "cpus": 0.5}})).await?;
     let other = place.caller.create(&json!({})).await?;
     let (execs, stats) = (format!("/v1/sandboxes/{bombed}/execs"), format!("/v1/sandboxes/{bombed}/stats"));
@@ -99,7 +99,7 @@ pub async fn out_of_processes(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn full_tmp(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"limits": {"memory_mb": 64}})).await?;
     let exec = place.caller.shell(&id, "head -c 200M /dev/zero > /tmp/big").await?;
     ensure!(exec["exit"]["code"] != 0, "{exec}");
@@ -114,7 +114,7 @@ pub async fn full_tmp(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn files(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let seen = place.caller.prints(&id, "ulimit -Hn; ulimit -Hc").await?;
     let (open, core) = seen.trim().split_once('\n').context("two numbers")?;
     let ours = hard_limit()?;

@@ -1,23 +1,24 @@
-//! One suite for every driver, through hostd's API, so that a sandbox is the same wherever it runs. What each
-//! driver does is a column of docs/conformance.md: checked here, and written with `UPDATE_CONFORMANCE=1`.
+//! The suite for every driver, through hostd's API, so that a sandbox is the same wherever it runs. The
+//! results of each driver are a column of docs/conformance.md: checked here, and written with
+//! `UPDATE_CONFORMANCE=1`.
 //!
-//! A single row is tried with `CONFORMANCE_ROW=<a part of its words>`; the table is then left alone.
+//! `CONFORMANCE_ROW=<part of a row's text>` runs a single row and leaves the table alone.
 
-mod column;
 mod drift;
+mod driver_column;
+mod fixture;
 mod identity;
 mod images;
+mod isolation;
 mod life;
 mod limits;
-mod place;
+mod outages;
 mod rows;
 mod table;
-mod trouble;
-mod walls;
 mod work;
 
 use anyhow::Result;
-use column::Column;
+use driver_column::Column;
 use tests::engines::Engine;
 
 #[test]

@@ -14,11 +14,11 @@ const VARIABLE: &str = "UPDATE_CONFORMANCE";
 const HEAD: &str = "\
 # Conformance
 
-A sandbox is the same on every driver. One suite says so: `tests/tests/conformance`, which drives hostd through its
-public API on `oci` with crun and with runc, on a real dockerd and on a real Podman, as Debian packages them. Each
-test checks its column of this table, so what stands here is what was seen. `UPDATE_CONFORMANCE=1` writes it anew.
+One suite, `tests/tests/conformance`, runs every driver through hostd's public API: `oci` with crun and with runc, a
+real dockerd and a real Podman, as Debian packages them. Each test checks its column of this table, so the table
+shows what was observed. `UPDATE_CONFORMANCE=1` rewrites it.
 
-✓ works. *refused*: the driver says with a typed error that it cannot. – there is no such thing with this driver.
+✓ works. *refused*: the driver refuses with a typed error. – does not apply to this driver.
 
 ";
 

@@ -1,19 +1,19 @@
-//! What sandboxes are for: commands, terminals, services, tasks, previews, and what hostd offers inside.
+//! The uses of a sandbox: commands, terminals, services, tasks, previews, and hostd's listener inside.
 
-use crate::column::{Column, Verdict};
-use crate::place::{Place, passed};
+use crate::driver_column::{Column, Verdict};
+use crate::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tests::apps::App;
-use tests::host::{Said, until};
+use tests::host::{ViewerMessage, until};
 use tests::{TaskFeed, complete, messages};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
 
 pub async fn execs(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let path = format!("/v1/sandboxes/{id}/execs");
     let exited = |code: i32| json!({"kind": "exited", "code": code});
     let table = [
@@ -43,7 +43,7 @@ pub async fn execs(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn exec_across_restart(column: Arc<Column>) -> Verdict {
-    let (mut place, id) = Place::one(&column).await?;
+    let (mut place, id) = Fixture::one(&column).await?;
     let line = "for i in $(seq 1 2000); do echo line $i; done; read x; echo $x; exit 7";
     let body = json!({"id": "lives", "shell": line, "stdin_open": true, "wait": false});
     place.caller.post(&format!("/v1/sandboxes/{id}/execs"), &body).await?.expect::<Value>(202)?;
@@ -62,7 +62,7 @@ pub async fn exec_across_restart(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn terminals(column: Arc<Column>) -> Verdict {
-    let (place, id) = Place::one(&column).await?;
+    let (place, id) = Fixture::one(&column).await?;
     let shell = "PS1='$ ' exec bash --noprofile --norc --noediting -i";
     let body = json!({"id": "t", "shell": shell, "tty": {"cols": 91, "rows": 17}});
     place.caller.post(&format!("/v1/sandboxes/{id}/execs"), &body).await?.expect::<Value>(202)?;
@@ -77,14 +77,14 @@ pub async fn terminals(column: Arc<Column>) -> Verdict {
     one.sees("5 40").await?;
     for viewer in [one, two] {
         let (shown, exit, end) = viewer.rest().await?;
-        let closed = matches!(end, Said::Closed { code: 1000, .. });
+        let closed = matches!(end, ViewerMessage::Closed { code: 1000, .. });
         ensure!(exit == Some(json!({"kind": "exited", "code": 7})) && closed, "{shown:?} {exit:?} {end:?}");
     }
     passed()
 }
 
 pub async fn services(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let command = "echo begun $OWN; exec python3 -u -m http.server 3000 --bind 127.0.0.1";
     let service = json!({
         "name": "web", "command": command, "port": 3000, "env": {"OWN": "web"}, "health": {"tcp": 3000},
@@ -112,7 +112,7 @@ pub async fn services(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn tasks(column: Arc<Column>) -> Verdict {
-    let (mut place, id) = Place::one(&column).await?;
+    let (mut place, id) = Fixture::one(&column).await?;
     let line = "for i in 1 2 3; do echo say $i; done; while [ ! -e go ]; do sleep 0.05; done; echo new > made; echo bye";
     let job = place.caller.submit(&id, &json!({"prompt": "do it", "command": ["sh", "-c", line]})).await?;
     let mut feed = TaskFeed::open(&place.caller, &job, 0).await?.context("a stream")?;
@@ -164,7 +164,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), Visit).serve_forever()
 const ECHO: App = App { name: "echo", command: "exec python3 server.py", port: 8000 };
 
 pub async fn previews(column: Arc<Column>) -> Verdict {
-    let place = Place::new(&column).await?;
+    let place = Fixture::new(&column).await?;
     let id = place.caller.create(&json!({"ports": [8000], "visibility": "public"})).await?;
     let app = ECHO.in_sandbox(&place.hostd, &id).await?;
     std::fs::write(app.dir.join("server.py"), SERVER)?;
@@ -194,10 +194,10 @@ pub async fn previews(column: Arc<Column>) -> Verdict {
 }
 
 pub async fn status_page(column: Arc<Column>) -> Verdict {
-    let (mut place, id) = Place::one(&column).await?;
+    let (mut place, id) = Fixture::one(&column).await?;
     let closed = place.caller.create(&json!({"network": "none"})).await?;
     let asks = "curl -s -H 'accept: application/json' \"$SLIPWAY_STATUS_URL\"";
-    let sees = async |place: &Place, id: &str, when: &str| -> Result<()> {
+    let sees = async |place: &Fixture, id: &str, when: &str| -> Result<()> {
         let page: Value =
             serde_json::from_str(&place.caller.prints(id, asks).await?).context(when.to_owned())?;
         ensure!(page["id"] == id && page["status"] == "running", "{when}: {page}");
@@ -227,7 +227,7 @@ pub async fn egress(column: Arc<Column>) -> Verdict {
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
-    let place = Place::with(&column, &[("SLIPWAY_EGRESS_PRIVATE", at.as_str())]).await?;
+    let place = Fixture::with(&column, &[("SLIPWAY_EGRESS_PRIVATE", at.as_str())]).await?;
     let (id, closed) =
         (place.caller.create(&json!({})).await?, place.caller.create(&json!({"network": "none"})).await?);
     let ask = format!("curl -s --max-time 30 http://{at}/");

@@ -68,7 +68,7 @@ async fn is_ready(hostd: &Hostd) -> Result<()> {
     until("it is ready", async || Ok(ready(hostd).await?.then_some(()))).await
 }
 
-/// What is refused is refused with its name, and may be asked again.
+/// A create is refused with a typed, retryable error.
 async fn create_is_refused(caller: &Caller) -> Result<()> {
     let reply = caller.post("/v1/sandboxes", &json!({})).await?;
     let error = reply.error()?;
@@ -149,7 +149,7 @@ async fn a_sandbox_that_grows_is_stopped_before_the_disk_is_full_and_others_go_o
     ensure!(view["problem"]["code"] == "disk_full", "{view}");
     ensure!(caller.prints(&other, "echo alive").await? == "alive\n");
     create_is_refused(&caller).await?;
-    // It may wake, to delete files.
+    // The sandbox may wake to delete files.
     caller.prints(&heavy, "rm -f /home/sandbox/big").await?;
     is_ready(&filled.hostd).await?;
     ensure!(caller.sandbox(&heavy).await?["problem"].is_null());

@@ -110,7 +110,11 @@ fn what_comes_soon_may_be_asked_for_again_and_what_is_gone_may_not() {
         let page = explain(&case.facts(true));
         assert!(!page.page_waits || page.retry_after_s.is_some(), "{}", case.about);
         assert!(page.code != ApiErrorCode::Gone || page.retry_after_s.is_none(), "{}", case.about);
-        assert!(page.listening.iter().all(|listening| listening.port != HOSTD_PORT_IN_SANDBOX), "{}", case.about);
+        assert!(
+            page.listening.iter().all(|listening| listening.port != HOSTD_PORT_IN_SANDBOX),
+            "{}",
+            case.about
+        );
     }
 }
 

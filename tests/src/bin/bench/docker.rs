@@ -40,7 +40,7 @@ impl Docker {
         self.timed(&[&["run"], &HARDENED[..], &[IMAGE, "/bin/true"]].concat())
     }
 
-    /// One that stays; its id.
+    /// Starts a container that stays and returns its id.
     pub fn run_sleep(&self) -> Result<String> {
         self.detached(
             &[&["run", "--detach"], &HARDENED[..], &[IMAGE, "/bin/busybox", "sleep", "100000"]].concat(),

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tests::sandbox::PATIENCE;
 
-/// In that network nobody else listens.
+/// The network namespace is private, so the port is free.
 const ADDRESS: &str = "127.0.0.1:8000";
 /// Before the app listens, docker's proxy accepts and hangs up, or does neither.
 const TRY_MAX: Duration = Duration::from_secs(2);

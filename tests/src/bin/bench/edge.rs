@@ -51,7 +51,7 @@ pub async fn rows() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What docker calls publishing: a process of its own that copies bytes.
+/// The published port of a container: docker-proxy is a process that copies bytes.
 fn docker_target(docker: &Docker, published: &Published) -> Result<Target> {
     Ok(Target {
         name: "docker's published port",

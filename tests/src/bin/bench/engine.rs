@@ -1,11 +1,11 @@
-//! hostd on a container engine, against the engine asked by nobody else: what our overhead is, how seldom the
-//! engine is asked, and what many containers cost.
+//! hostd on a container engine, against the same engine without hostd: the overhead, the number of requests
+//! to the engine, and the cost of many containers.
 
-mod asked;
 mod crowd;
 mod life;
-mod raw;
+mod raw_container;
 mod relay;
+mod requests;
 
 use crate::host::start_with;
 use crate::row::Row;
@@ -18,7 +18,7 @@ use tests::engines::{Engine, Kind};
 pub async fn rows() -> Result<Vec<Row>> {
     let docker = Engine::start(Kind::Docker)?;
     let mut rows = life::rows(&docker).await?;
-    rows.extend(asked::rows(&docker).await?);
+    rows.extend(requests::rows(&docker).await?);
     rows.extend(crowd::rows(&docker).await?);
     drop(docker);
     rows.extend(life::rows(&Engine::start(Kind::Podman)?).await?);

@@ -1,10 +1,10 @@
 //! Events of a task on their way from the agent to viewers: durable, and against a server that keeps nothing.
 
-use crate::calm::calm;
+use crate::counting_viewer::{CountingViewer, ViewerSamples, span};
 use crate::host::{spec, start_with};
+use crate::idle_machine::calm;
 use crate::plain_sse::PlainSse;
 use crate::row::{Goal, Row, median, ms, ratio};
-use crate::watch::{Watched, Watcher, span};
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use serde_json::json;
@@ -13,7 +13,7 @@ use tests::{Caller, Hostd, Job, TcpViewer, scaled};
 use tokio::task::JoinSet;
 
 const LINES: usize = 50_000;
-/// What the reference did on such a machine: events a second to one viewer, to all of fifty.
+/// The reference system on such a machine: events a second to one viewer, and to fifty together.
 const REFERENCE_ONE: f64 = 19_700.0;
 const REFERENCE_ALL: f64 = 62_000.0;
 const STAMPS: usize = 100;
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     /// Lets an agent print to viewers that wait for it, and says when each had it all.
-    async fn show(&self, lines: usize, viewers: usize) -> Result<Vec<Watched>> {
+    async fn show(&self, lines: usize, viewers: usize) -> Result<Vec<ViewerSamples>> {
         let job = self.waiting(&seq(lines)).await?;
         let watchers = open(&self.viewer(&job), viewers).await?;
         let watching = watch(watchers, lines);
@@ -122,7 +122,7 @@ impl Bench {
         let id = list["items"][0]["id"].as_str().context("a task")?.to_owned();
         let job = Job { sandbox: self.sandbox.clone(), id };
         let started = Instant::now();
-        Watcher::open(&self.viewer(&job)).await?.count(LINES).await?;
+        CountingViewer::open(&self.viewer(&job)).await?.count(LINES).await?;
         Ok(started.elapsed())
     }
 
@@ -167,7 +167,7 @@ impl Bench {
 
     /// From the moment the agent prints to the last of its viewers, one event at a time.
     async fn delay(&self, viewers: usize) -> Result<Row> {
-        // It stays a while: that a thousand viewers are sent away is not what is measured.
+        // The agent stays for a while, so that the disconnection of a thousand viewers is not measured.
         let script = format!(
             "import sys, time\nfor i in range({STAMPS}):\n time.sleep(0.05)\n print('made at', time.time_ns(), flush=True)\ntime.sleep(0.5)"
         );
@@ -245,12 +245,13 @@ impl Bench {
     }
 }
 
-async fn open(to: &TcpViewer, viewers: usize) -> Result<Vec<Watcher>> {
-    try_join_all((0..viewers).map(|_| Watcher::open(to))).await
+async fn open(to: &TcpViewer, viewers: usize) -> Result<Vec<CountingViewer>> {
+    try_join_all((0..viewers).map(|_| CountingViewer::open(to))).await
 }
 
-async fn watch(watchers: Vec<Watcher>, events: usize) -> Result<Vec<Watched>> {
-    let mut set: JoinSet<Result<Watched>> = watchers.into_iter().map(|each| each.count(events)).collect();
+async fn watch(watchers: Vec<CountingViewer>, events: usize) -> Result<Vec<ViewerSamples>> {
+    let mut set: JoinSet<Result<ViewerSamples>> =
+        watchers.into_iter().map(|each| each.count(events)).collect();
     let mut all = Vec::new();
     while let Some(watched) = set.join_next().await {
         all.push(watched??);
@@ -258,7 +259,7 @@ async fn watch(watchers: Vec<Watcher>, events: usize) -> Result<Vec<Watched>> {
     Ok(all)
 }
 
-async fn delays(watchers: Vec<Watcher>) -> Result<Vec<Duration>> {
+async fn delays(watchers: Vec<CountingViewer>) -> Result<Vec<Duration>> {
     let mut set: JoinSet<Result<Vec<Duration>>> =
         watchers.into_iter().map(|each| each.delays(STAMPS)).collect();
     let mut all = Vec::new();

@@ -46,7 +46,7 @@ async fn follow(sandbox: &Sandbox, bytes: u64) -> Result<Duration> {
     Ok(started.elapsed())
 }
 
-/// What the simplest server could do.
+/// The simplest server: copies a file to a socket.
 fn copy(file: &std::path::Path, bytes: u64) -> Result<Duration> {
     let mut file = std::fs::File::open(file)?;
     let (mut from, mut to) = UnixStream::pair()?;

@@ -1,4 +1,4 @@
-//! What it takes: memory when idle and with ten services, and the size of the binary.
+//! Memory of runtimed when idle and with ten services, and the size of the binary.
 
 use crate::row::{Goal, Row};
 use anyhow::Result;

@@ -1,9 +1,9 @@
 //! hostd against dockerd and against crun by itself: making a sandbox, running in it, taking it away; alone,
 //! together, and with many alive.
 
-use crate::bare::Bare;
-use crate::calm::calm;
+use crate::bare_crun::BareCrun;
 use crate::docker::Docker;
+use crate::idle_machine::calm;
 use crate::row::{Goal, Row, median, ms, ratio};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub async fn exec_true(caller: &Caller, id: &str) -> Result<()> {
 
 /// A create through the API, with all that is written down and checked, against crun alone.
 async fn until_pid_1_answers(caller: &Caller) -> Result<Row> {
-    let mut bare = Bare::start().await?;
+    let mut bare = BareCrun::start().await?;
     bare.run().await?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..scaled(25, 100) {
@@ -75,7 +75,7 @@ async fn until_pid_1_answers(caller: &Caller) -> Result<Row> {
     })
 }
 
-/// One caller, one thing at a time.
+/// Measures sequential calls of one client.
 async fn single(docker: &Docker, caller: &Caller) -> Result<Vec<Row>> {
     let (mut create, mut run) = (Vec::new(), Vec::new());
     let (mut exec, mut docker_exec) = (Vec::new(), Vec::new());

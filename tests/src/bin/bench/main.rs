@@ -1,8 +1,8 @@
 //! Side-by-side measurements: each row is ours against the alternative, in the same run, interleaved.
 //! Absolute times prove nothing on a busy machine; the ratio is what counts.
 
-mod bare;
-mod calm;
+mod bare_crun;
+mod counting_viewer;
 mod docker;
 mod docker_port;
 mod edge;
@@ -12,15 +12,15 @@ mod exec;
 mod follow;
 mod footprint;
 mod host;
+mod idle_machine;
 mod log;
+mod outgoing;
 mod plain_sse;
 mod row;
 mod start;
 mod tasks;
 mod terminal;
 mod throughput;
-mod watch;
-mod way;
 
 use anyhow::Result;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -29,9 +29,9 @@ use row::Row;
 fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if let [word, to] = wanted.as_slice()
-        && word == way::relay::WORD
+        && word == outgoing::relay::WORD
     {
-        return way::relay::serve(to);
+        return outgoing::relay::serve(to);
     }
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(wanted))
 }
@@ -47,8 +47,8 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     {
         return edge::endless::serve(address).await;
     }
-    if wanted.first().is_some_and(|word| word == way::client::WORD) {
-        return way::client::run().await;
+    if wanted.first().is_some_and(|word| word == outgoing::client::WORD) {
+        return outgoing::client::run().await;
     }
     let want = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
     // For those who hold many connections, and for what they start.
@@ -82,9 +82,9 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("sockets", edge::sockets());
     measure!("stalled", edge::stalled());
     measure!("wake", edge::wake());
-    measure!("gateway", way::gateway::rows());
-    measure!("egress", way::egress::rows());
-    measure!("agent", way::agent::rows());
+    measure!("gateway", outgoing::gateway::rows());
+    measure!("egress", outgoing::egress::rows());
+    measure!("agent", outgoing::agent::rows());
     let missed = rows.iter().filter(|row| !row.is_met()).count();
     println!("{} rows, {missed} goals missed", rows.len());
     if missed > 0 {

@@ -1,5 +1,5 @@
-//! What one would write without Slipway: a hyper server that sends what a program prints as server-sent
-//! events to whoever is connected. Nothing is kept, nothing can be resumed.
+//! The alternative without Slipway: a hyper server that sends the output of a program as server-sent events
+//! to connected clients. It keeps nothing and cannot resume.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::sync::{broadcast, oneshot};
 
-/// So that nobody who is connected misses one.
+/// Large enough that no connected client misses an event.
 const EVENTS_MAX: usize = 1 << 17;
 
 pub struct PlainSse {

@@ -1,4 +1,4 @@
-//! One row of the table, and how samples become one number.
+//! A row of the table, and the reduction of samples to one number.
 
 use std::borrow::Cow;
 use std::fmt;

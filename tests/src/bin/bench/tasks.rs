@@ -1,4 +1,4 @@
-//! How fast the lines of an agent reach whoever follows its task, and how much memory that takes.
+//! The rate at which lines of an agent reach a follower of its task, and the memory this takes.
 
 use crate::row::{Goal, Row, median};
 use anyhow::{Result, ensure};

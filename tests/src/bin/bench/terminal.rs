@@ -22,7 +22,7 @@ pub async fn rows() -> Result<Vec<Row>> {
     let runtimed = Client::new(hostd.data().join("oci").join(&id).join("control/sock"));
     let (mut ours, mut plain) = (Vec::new(), Vec::new());
     for sample in 0..scaled(500, 5000) {
-        // One after the other, so that neither waits for the other's viewer.
+        // Sequentially, so that neither waits for the other's viewer.
         let (key, other) = (format!("<{sample}>"), format!("[{sample}]"));
         let started = Instant::now();
         screen.types(&key).await?;

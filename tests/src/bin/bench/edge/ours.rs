@@ -47,7 +47,7 @@ impl Ours {
     }
 }
 
-/// One with the app in it, which answers.
+/// Creates a sandbox with the app in it and waits until the app answers.
 async fn sandbox(hostd: &Hostd, caller: &Caller, word: &str) -> Result<(String, Target)> {
     let command = format!("exec /home/sandbox/upstream {word} 127.0.0.1:{PORT}");
     let service = json!({"name": "app", "port": PORT, "command": command});

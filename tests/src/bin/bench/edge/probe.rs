@@ -1,4 +1,4 @@
-//! One request as a person's first one: a new connection, and the time until the first byte of an answer.
+//! A first request of a client: a new connection, and the time to the first byte of the response.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// Between two tries of somebody who polls.
+/// The pause between two polls.
 const POLL: Duration = Duration::from_millis(1);
 /// A try that is not answered: a proxy may accept for an app that is not there yet.
 const TRY_MAX: Duration = Duration::from_secs(2);

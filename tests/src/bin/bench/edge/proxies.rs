@@ -84,7 +84,7 @@ impl Proxy {
         let mut proxy = Self { dir, child, target };
         let answers = super::probe::until_it_answers(&proxy.target.address, &proxy.target.host).await;
         answers.with_context(|| format!("{name} said: {}", proxy.said()))?;
-        // What answers has its workers.
+        // The server that answers has started its workers.
         proxy.target.pids.extend(children(pid));
         Ok(proxy)
     }

@@ -17,9 +17,9 @@ use tokio::time::timeout;
 const KB: f64 = 1024.0;
 /// As many sandboxes: one of them may have only a part of all connections.
 const SANDBOXES: usize = 2;
-/// What the first ones need only once is not counted.
+/// Sockets opened before the measurement, so that one-time allocations are not counted.
 const FIRST: usize = 50;
-/// Places that are left to whoever asks whether the app answers.
+/// Sockets reserved for the check that the app answers.
 const SPARE: usize = 32;
 
 pub async fn rows() -> Result<Vec<Row>> {

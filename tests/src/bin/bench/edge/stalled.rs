@@ -17,7 +17,7 @@ const KB: f64 = 1024.0;
 const EACH_MAX_KB: f64 = 64.0;
 /// hostd's memory when they have gone, by what it was before they came.
 const LEFT_MAX: f64 = 1.5;
-/// What the first ones need only once is not counted.
+/// Readers started before the measurement, so that one-time allocations are not counted.
 const FIRST: usize = 50;
 /// Takes less of the kernel's memory, and the app is stopped sooner.
 const RECEIVE_BUFFER_BYTES: u32 = 8 << 10;

@@ -1,4 +1,4 @@
-//! What load is sent to: an address, the name asked for, and the processes whose time it takes.
+//! The target of a load: an address, the host name to send, and the processes whose CPU time counts.
 
 use anyhow::{Context, Result};
 use nix::unistd::{SysconfVar, sysconf};
@@ -43,7 +43,7 @@ impl Target {
     }
 }
 
-/// What any thread of it started.
+/// Returns the children of every thread of a process.
 pub fn children(pid: i32) -> Vec<i32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));

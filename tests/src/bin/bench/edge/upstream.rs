@@ -64,7 +64,7 @@ fn switching(accept: &str) -> Response<Full<Bytes>> {
     response
 }
 
-/// Whatever comes goes back: nobody looks at frames here.
+/// Echoes bytes without parsing frames.
 async fn echo(upgrade: hyper::upgrade::OnUpgrade) {
     let Ok(upgraded) = upgrade.await else { return };
     let mut stream = TokioIo::new(upgraded);
@@ -112,7 +112,7 @@ fn program() -> Result<PathBuf> {
     std::env::current_exe().context("its own program")
 }
 
-/// One that nobody has now.
+/// Returns an address with a free port.
 pub fn free_address() -> Result<String> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }

@@ -1,10 +1,10 @@
-//! Somebody opens the preview of a sandbox that sleeps: how long until the app answers.
+//! The time from a request for the preview of a sleeping sandbox to the app's response.
 
 use super::ours::Ours;
 use super::probe;
-use crate::calm::calm;
 use crate::docker::Docker;
 use crate::docker_port::Published;
+use crate::idle_machine::calm;
 use crate::row::{Goal, Row, median, ms, ratio};
 use anyhow::Result;
 use futures_util::future::join_all;
@@ -53,7 +53,7 @@ async fn woken(ours: &Ours, verb: &str) -> Result<Duration> {
     probe::first_byte(&ours.target.address, &ours.target.host).await
 }
 
-/// The command to its end, then a poll, as somebody without an edge would do it.
+/// Runs the command to its end and then polls, as a client without an edge would.
 async fn docker_woken(docker: &Docker, published: &Published, sleep: &str, wake: &str) -> Result<Duration> {
     docker.told(sleep, &published.id)?;
     calm().await?;

@@ -13,7 +13,7 @@ pub struct Load {
     pub connections: usize,
 }
 
-/// One run, or what is typical of several.
+/// The result of one run, or the median of several.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
     pub per_s: f64,
@@ -27,7 +27,7 @@ pub fn run(target: &Target, load: &Load) -> Result<Run> {
     run_for(target, load, scaled(2, 5))
 }
 
-/// Nobody measures the first requests.
+/// Sends requests that are not measured.
 pub fn warm_up(target: &Target, load: &Load) -> Result<()> {
     run_for(target, load, 1).map(drop)
 }

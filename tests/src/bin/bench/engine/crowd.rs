@@ -1,9 +1,9 @@
 //! Many containers: how long a new hostd takes to have them all again, and what they cost when nothing happens.
 
 use super::Overheard;
-use crate::calm::calm;
 use crate::edge::target::{children, cpu_of};
 use crate::host::{exec_true, parallel, remove, spec};
+use crate::idle_machine::calm;
 use crate::row::{Goal, Row};
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ async fn again(overheard: &mut Overheard, ids: &[String]) -> Result<Vec<Row>> {
     ])
 }
 
-/// Nobody asks for anything.
+/// Measures an idle hostd without requests.
 async fn idle(overheard: &Overheard, engine: &Engine, many: usize) -> Result<Vec<Row>> {
     overheard.relay.quiet().await;
     let hostd = [overheard.hostd.pid()?.as_raw()];

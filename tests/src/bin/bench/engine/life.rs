@@ -1,9 +1,9 @@
 //! Making a sandbox and waking one: what hostd adds to what the engine takes for it.
 
 use super::hostd_on;
-use super::raw::Raw;
-use crate::calm::calm;
+use super::raw_container::Raw;
 use crate::host::spec;
+use crate::idle_machine::calm;
 use crate::row::{Goal, Row, median, ms, ratio};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tests::engines::{Engine, Kind};
 use tests::{Caller, scaled};
 
-/// What ours may take of what the engine alone takes.
+/// The allowed ratio to the engine alone.
 const OVERHEAD: Goal = Goal::AtMost(1.1);
 
 #[derive(Default)]

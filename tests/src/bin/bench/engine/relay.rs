@@ -21,13 +21,13 @@ const QUIET: Duration = Duration::from_millis(500);
 
 pub struct Relay {
     socket: PathBuf,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<RequestCount>>,
     accepting: JoinHandle<()>,
     _dir: TempDir,
 }
 
 #[derive(Default)]
-struct Heard {
+struct RequestCount {
     /// The first lines of all requests.
     asked: Vec<String>,
     made: Option<Creation>,
@@ -45,7 +45,7 @@ impl Relay {
         let dir = tempfile::Builder::new().prefix("bench-relay-").tempdir_in("/var/tmp")?;
         let socket = dir.path().join("sock");
         let listener = UnixListener::bind(&socket)?;
-        let heard = Arc::new(Mutex::new(Heard::default()));
+        let heard = Arc::new(Mutex::new(RequestCount::default()));
         let accepting = tokio::spawn(accept(listener, Client::new(engine.to_owned()), Arc::clone(&heard)));
         Ok(Self { socket, heard, accepting, _dir: dir })
     }
@@ -85,7 +85,7 @@ impl Drop for Relay {
     }
 }
 
-async fn accept(listener: UnixListener, engine: Client, heard: Arc<Mutex<Heard>>) {
+async fn accept(listener: UnixListener, engine: Client, heard: Arc<Mutex<RequestCount>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (engine, heard) = (engine.clone(), Arc::clone(&heard));
         let service = service_fn(move |request| pass(engine.clone(), Arc::clone(&heard), request));
@@ -96,7 +96,7 @@ async fn accept(listener: UnixListener, engine: Client, heard: Arc<Mutex<Heard>>
 
 async fn pass(
     engine: Client,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<RequestCount>>,
     request: Request<Incoming>,
 ) -> Result<Response<Incoming>> {
     let (head, body) = request.into_parts();
@@ -112,6 +112,6 @@ async fn pass(
     engine.open(Request::from_parts(head, body)).await
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+fn lock(heard: &Mutex<RequestCount>) -> MutexGuard<'_, RequestCount> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,0 @@
-//! The ways out of a sandbox against a direct connection, in the same run: the gateway to models, and the proxy.
-
-pub mod agent;
-pub mod client;
-pub mod egress;
-pub mod gateway;
-mod provider;
-pub mod relay;
-mod room;
