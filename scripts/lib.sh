@@ -1,8 +1,8 @@
-# Shared by the scripts beside it, which source it first; never run by itself. Goes to the repository's
-# root, settles where cargo builds and where pinned tools live, and holds what the scripts say with.
+# Functions of the scripts in this directory, which source it first; it is not run by itself. Changes to the root of
+# the repository, and sets the build directory and the directory of pinned tools.
 # shellcheck shell=bash
 
-# Where the script is, before the change of directory.
+# The path of the script, taken before the change of directory.
 script=$(realpath -- "$0")
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd -- "$root" || exit
@@ -13,12 +13,12 @@ musl_target=x86_64-unknown-linux-musl
 gnu_target=x86_64-unknown-linux-gnu
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}"
 
-# Outside the work tree, so that `cargo clean` and a second clone keep the tools, and outside
-# ~/.cargo/bin, so that nobody's own tools are replaced.
+# Outside the work tree, so that `cargo clean` and a second clone keep the tools, and outside ~/.cargo/bin, so that
+# the user's own tools are not replaced.
 tools_dir="${SLIPWAY_TOOLS_DIR:-${XDG_CACHE_HOME:-${HOME:?is not set}/.cache}/slipway/tools}"
 export PATH="$tools_dir/bin:$PATH"
 
-# Standard output is for results: what a script says goes to standard error.
+# Standard output is for results; messages go to standard error.
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 
 die() {
@@ -26,7 +26,7 @@ die() {
   exit 1
 }
 
-# options "$@": for scripts that take none. `--help` prints the comment the script opens with.
+# options "$@": for scripts without options. `--help` prints the comment at the top of the script.
 options() {
   case "${1:-}" in
     '') ;;
@@ -41,7 +41,7 @@ options() {
   esac
 }
 
-# step NAME COMMAND...: runs the command, says how long it took, ends the script when it fails.
+# step NAME COMMAND...: runs the command, logs its duration, and ends the script if it fails.
 # The command is a program, not a shell function: inside `||` a function would run without `set -e`.
 step() {
   local name=$1 started_s=$SECONDS status=0
@@ -56,28 +56,28 @@ step() {
   [[ -z "${timings:-}" ]] || printf '%7d s  %s\n' "$((SECONDS - started_s))" "$name" >>"$timings"
 }
 
-# time_steps: from now on the time of each step is kept, also of those in subshells; when the script ends, whether
-# in order or not, the times are printed.
+# time_steps: records the duration of every later step, also in subshells, and prints them when the script ends,
+# successful or not.
 time_steps() {
   timings=$(mktemp)
   trap 'cat -- "$timings" >&2; rm -f -- "$timings"' EXIT
 }
 
-# instance_of DIRECTORY: the name of a hostd that lives in a directory of mktemp.
+# instance_of DIRECTORY: the instance name of a hostd whose data directory is below this directory of mktemp.
 instance_of() { printf '%s\n' "${1##*[.-]}-apart"; }
 
-# own_instance DIRECTORY NAME: makes a data directory for a hostd of that name. Its control groups are named after it.
+# own_instance DIRECTORY NAME: creates a data directory for a hostd of that name, after which its control groups are named.
 own_instance() {
   mkdir -p "$1"
   chmod 711 "$1"
   printf '%s\n' "$2" >"$1/instance"
 }
 
-# remove_groups NAME: removes the control groups of the hostd of that name, which has ended.
+# remove_groups NAME: removes the control groups of the ended hostd of that name.
 remove_groups() {
   local group tries
   for group in "/sys/fs/cgroup/slipway-$1" /sys/fs/cgroup/*/"slipway-$1"; do
-    # What was killed a moment ago is in them until it is gone.
+    # Killed processes stay in the groups until they are reaped.
     for ((tries = 0; tries < 100; tries++)); do
       [[ -d "$group" ]] || break
       find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.1
@@ -86,8 +86,8 @@ remove_groups() {
   done
 }
 
-# install_tool NAME VERSION: a cargo tool at exactly that version. Unoptimised, because it is built
-# more often than it is waited for: cargo-deny takes 1 minute instead of 3, and still answers in 1 s.
+# install_tool NAME VERSION: installs a cargo tool at exactly that version. Unoptimised, since building takes longer
+# than running: cargo-deny builds in 1 minute instead of 3, and still runs in 1 s.
 install_tool() {
   local name=$1 version=$2
   if [[ "$("$tools_dir/bin/$name" --version 2>/dev/null)" == "$name $version" ]]; then
