@@ -1,16 +1,17 @@
-//! What may be used of models, and what is. A call sets aside what it may cost before it is made, so calls that
-//! run side by side cannot pass a bound together.
+//! Budgets of model calls. A call reserves what it may cost before it is made, so concurrent calls cannot
+//! exceed a bound together.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// No model answers more than this at once; set aside for a call that names no bound of its own.
+/// No model outputs more than this at once; reserved for a call without a limit of its own.
 pub const OUTPUT_ASSUMED_MAX_TOKENS: u64 = 128 << 10;
-/// While others run, a call that could answer less than this waits for them: half an answer helps nobody.
+/// While other calls run, a call that has less output left than this waits for them: half an answer is
+/// useless.
 pub const OUTPUT_USEFUL_MIN_TOKENS: u64 = 4 << 10;
 const MILLION: u128 = 1_000_000;
 
-/// What is absent has no bound.
+/// The bounds of a budget; an absent one is unbounded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetBounds {
@@ -47,15 +48,15 @@ impl Spend {
     }
 }
 
-/// Which bound is reached, and what was used up to it.
+/// The bound that a call would exceed, with the numbers that explain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoundExceeded {
     pub measure: Measure,
     pub bound: u64,
     pub used: u64,
-    /// For other calls.
+    /// Reserved for other calls.
     pub reserved: u64,
-    /// By the call that is refused, at least.
+    /// The least that the refused call needs.
     pub needs: u64,
 }
 
@@ -85,19 +86,19 @@ impl fmt::Display for BoundExceeded {
     }
 }
 
-/// Millionths as people write them.
+/// Formats millionths of a dollar, with at least two digits after the point.
 fn dollars(micro_usd: u64) -> String {
     let text = format!("{}.{:06}", micro_usd / 1_000_000, micro_usd % 1_000_000);
     let cents = text.len() - 4;
     format!("{}{}", &text[..cents], text[cents..].trim_end_matches('0'))
 }
 
-/// One budget, and how much of it is gone.
+/// A budget with what is used and reserved of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
     pub bounds: BudgetBounds,
     pub used: Spend,
-    /// By calls that have no end yet.
+    /// Reserved for calls that have not ended.
     pub reserved: Spend,
 }
 
@@ -106,7 +107,7 @@ impl Account {
         self.used.plus(self.reserved)
     }
 
-    /// Whether so much more may be used.
+    /// Checks that the bounds allow so much more.
     fn check(&self, more: Spend) -> Result<(), BoundExceeded> {
         let after = self.committed().plus(more);
         let BudgetBounds { tokens, cost_micro_usd, requests } = self.bounds;
@@ -123,7 +124,7 @@ impl Account {
         Ok(())
     }
 
-    /// How many tokens may be answered when so much is committed before; `None` is any number.
+    /// The output tokens that remain after `before`; `None` is any number.
     fn output_tokens_left(&self, before: Spend, output_price: u64) -> Option<u64> {
         let committed = self.committed().plus(before);
         let by_tokens = self.bounds.tokens.map(|bound| bound.saturating_sub(committed.tokens));
@@ -134,7 +135,7 @@ impl Account {
         [by_tokens, by_cost].into_iter().flatten().min()
     }
 
-    /// Of a call that could not answer a single token.
+    /// The bound that leaves a call not a single token of output.
     fn exceeded_bound(&self, before: Spend, output_price: u64) -> BoundExceeded {
         let wanted = before.plus(output_spend(1, output_price));
         let BudgetBounds { tokens, cost_micro_usd, .. } = self.bounds;
@@ -148,37 +149,37 @@ impl Account {
     }
 
     fn exceeded(&self, measure: Measure, bound: u64, more: Spend) -> BoundExceeded {
-        let of = |spent: Spend| match measure {
-            Measure::Tokens => spent.tokens,
-            Measure::Cost => spent.cost_micro_usd,
-            Measure::Requests => spent.requests,
+        let of = |spend: Spend| match measure {
+            Measure::Tokens => spend.tokens,
+            Measure::Cost => spend.cost_micro_usd,
+            Measure::Requests => spend.requests,
         };
         BoundExceeded { measure, bound, used: of(self.used), reserved: of(self.reserved), needs: of(more) }
     }
 
-    /// Calls that have no end yet may leave something over. Not of requests: each of them is one.
+    /// Busy while open calls may still release tokens or cost. Requests are not released: each call is one.
     fn reserve_error(&self, index: usize, over: BoundExceeded) -> ReserveError {
-        let hopes = over.measure != Measure::Requests && self.has_open_calls();
-        if hopes { ReserveError::Busy } else { ReserveError::Exceeded(index, over) }
+        let may_free_up = over.measure != Measure::Requests && self.has_open_calls();
+        if may_free_up { ReserveError::Busy } else { ReserveError::Exceeded(index, over) }
     }
 
     fn has_open_calls(&self) -> bool {
         self.reserved.requests > 0
     }
 
-    /// What is answered is bounded here.
+    /// Whether this budget bounds output tokens.
     fn bounds_output(&self) -> bool {
         self.bounds.tokens.is_some() || self.bounds.cost_micro_usd.is_some()
     }
 }
 
-/// A price of tokens, in millionths of a dollar for a million of them, rounded up: no call is free.
+/// The cost of tokens at prices in millionths of a dollar for a million of them, rounded up: no call is free.
 pub fn cost_micro_usd(parts: &[(u64, u64)]) -> u64 {
     let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
     u64::try_from(sum.div_ceil(MILLION)).unwrap_or(u64::MAX)
 }
 
-/// A call before it is made.
+/// The most that a call may use, known before it is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallEstimate {
     pub input: Spend,
@@ -187,55 +188,55 @@ pub struct CallEstimate {
     pub max_output_tokens: Option<u64>,
 }
 
-/// What was set aside for it.
+/// The amounts that were reserved for a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reservation {
     pub reserved: Spend,
     pub max_output_tokens: Option<u64>,
-    /// Some account bounds what is answered.
+    /// Some budget bounds the output of the call.
     pub bounded: bool,
 }
 
-/// Why nothing was set aside.
+/// Why nothing was reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveError {
-    /// Used up, in the account with this number.
+    /// The account at this index would exceed a bound.
     Exceeded(usize, BoundExceeded),
-    /// What is left is set aside for calls that are under way.
+    /// The rest is reserved for calls that have not ended.
     Busy,
 }
 
-/// Sets aside what the call may use in all accounts, or in none. Streams too: how much they answer is known only
-/// when others have begun beside them.
-pub fn reserve(accounts: &mut [&mut Account], wanted: CallEstimate) -> Result<Reservation, ReserveError> {
+/// Reserves what the call may use in all accounts, or in none. Streams reserve their output too: its length
+/// is known only after other calls have begun.
+pub fn reserve(accounts: &mut [&mut Account], estimate: CallEstimate) -> Result<Reservation, ReserveError> {
     let mut left: Option<u64> = None;
     for (index, account) in accounts.iter().enumerate() {
-        account.check(wanted.input).map_err(|over| account.reserve_error(index, over))?;
-        let here = account.output_tokens_left(wanted.input, wanted.output_price);
-        let worth = if account.has_open_calls() { OUTPUT_USEFUL_MIN_TOKENS } else { 1 };
-        let least = wanted.max_output_tokens.map_or(worth, |asked| asked.min(worth));
-        if here.is_some_and(|here| here < least) {
-            let over = account.exceeded_bound(wanted.input, wanted.output_price);
+        account.check(estimate.input).map_err(|over| account.reserve_error(index, over))?;
+        let left_here = account.output_tokens_left(estimate.input, estimate.output_price);
+        let useful_min = if account.has_open_calls() { OUTPUT_USEFUL_MIN_TOKENS } else { 1 };
+        let required = estimate.max_output_tokens.map_or(useful_min, |max| max.min(useful_min));
+        if left_here.is_some_and(|left_here| left_here < required) {
+            let over = account.exceeded_bound(estimate.input, estimate.output_price);
             return Err(account.reserve_error(index, over));
         }
-        left = [left, here].into_iter().flatten().min();
+        left = [left, left_here].into_iter().flatten().min();
     }
-    let max_output_tokens = match (wanted.max_output_tokens, left) {
-        (Some(asked), Some(left)) => Some(asked.min(left)),
-        (Some(asked), None) => Some(asked),
-        // A bound that no model reaches is none: some providers refuse it.
+    let max_output_tokens = match (estimate.max_output_tokens, left) {
+        (Some(max), Some(left)) => Some(max.min(left)),
+        (Some(max), None) => Some(max),
+        // A limit that no model reaches is left out, since some providers refuse it.
         (None, left) => left.filter(|left| *left < OUTPUT_ASSUMED_MAX_TOKENS),
     };
     let output = max_output_tokens.unwrap_or(OUTPUT_ASSUMED_MAX_TOKENS);
     let bounded = accounts.iter().any(|account| account.bounds_output());
-    let reserved = wanted.input.plus(output_spend(output, wanted.output_price));
+    let reserved = estimate.input.plus(output_spend(output, estimate.output_price));
     for account in accounts.iter_mut() {
         account.reserved = account.reserved.plus(reserved);
     }
     Ok(Reservation { reserved, max_output_tokens, bounded })
 }
 
-/// Sets aside more for a call that goes on.
+/// Reserves more for a call that goes on.
 pub fn extend_reservation(accounts: &mut [&mut Account], more: Spend) -> Result<(), (usize, BoundExceeded)> {
     for (index, account) in accounts.iter().enumerate() {
         account.check(more).map_err(|over| (index, over))?;
@@ -246,7 +247,7 @@ pub fn extend_reservation(accounts: &mut [&mut Account], more: Spend) -> Result<
     Ok(())
 }
 
-/// A call has ended: what it used takes the place of what was set aside.
+/// Replaces the reservation of a call that has ended by what it used.
 pub fn settle(accounts: &mut [&mut Account], reserved: Spend, used: Spend) {
     for account in accounts.iter_mut() {
         account.reserved = account.reserved.minus(reserved);

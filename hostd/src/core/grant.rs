@@ -1,17 +1,17 @@
-//! What a task was granted of models, as it is kept with the task. No secret is in it.
+//! The model grant of a task, as it is stored in the row of the task. Contains no secret.
 
 use super::BudgetBounds;
 use protocol::Dialect;
 use serde::{Deserialize, Serialize};
 
-/// The model that a task was given.
+/// The model that a task was granted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedModel {
     pub dialect: Dialect,
     pub provider: String,
-    /// What the agent is told, and asks for.
+    /// The name that the agent uses.
     pub name: String,
-    /// What its provider calls it.
+    /// The name that its provider uses.
     pub model: String,
 }
 

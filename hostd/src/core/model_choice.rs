@@ -1,5 +1,5 @@
-//! Which model a task gets where nobody named one: chosen from what its provider says it has. Knows how makers name
-//! their models, and nothing of what those cost or can do.
+//! Chooses the default model of a provider from its list of models. Knows how vendors name their models, not
+//! what those cost or can do.
 
 use protocol::Dialect;
 
@@ -7,16 +7,16 @@ use protocol::Dialect;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListedModel {
     pub name: String,
-    /// Sorts by time; empty where it is not told.
+    /// A time that sorts as text; empty where the provider gives none.
     pub created_at: String,
-    /// It cannot be talked to: one that makes embeddings, for example.
+    /// The model cannot chat, for example because it makes embeddings.
     pub no_chat: bool,
 }
 
-/// Parts of the names of models that nobody can talk to, for lists that do not say so.
+/// Parts of the names of models that cannot chat, for lists that do not say so.
 const NO_CHAT: [&str; 6] = ["embed", "rerank", "whisper", "tts", "dall-e", "moderation"];
 
-/// The model for tasks that name none. Of those that tasks may use, where there are such.
+/// The model for tasks that name none: one of `allowed_names`, where there are any.
 pub fn choose_default_model(
     dialect: Dialect,
     allowed_names: &[&str],
@@ -33,7 +33,7 @@ pub fn choose_default_model(
     best(dialect, &allowed.collect::<Vec<_>>())
 }
 
-/// Those of the names that the provider does not list.
+/// Returns the names that the provider does not list.
 pub fn missing_models<'a>(names: &[&'a str], listed: &[ListedModel]) -> Vec<&'a str> {
     let is_listed = |name: &str| listed.iter().any(|model| is_called(&model.name, name));
     names.iter().copied().filter(|name| !is_listed(name)).collect()
@@ -43,7 +43,8 @@ fn can_chat(model: &ListedModel) -> bool {
     !model.no_chat && !NO_CHAT.iter().any(|part| model.name.contains(part))
 }
 
-/// Many take a shorter name than the one they list: without its date, or `latest` in its place.
+/// Many providers accept a shorter name than the one they list: without its date, or with `latest` in its
+/// place.
 fn is_called(listed: &str, name: &str) -> bool {
     let dated = |rest: &str| {
         let date = rest.strip_prefix('-').unwrap_or_default();
@@ -63,7 +64,7 @@ fn best(dialect: Dialect, models: &[ListedModel]) -> Option<String> {
     made.or(models.first()).map(|model| model.name.clone())
 }
 
-/// The first of those that are equally new.
+/// The newest model whose name has this prefix, the first of those that are equally new.
 fn newest<'a>(models: &'a [ListedModel], prefix: &str) -> Option<&'a ListedModel> {
     let named = models.iter().rev().filter(|model| model.name.starts_with(prefix));
     named.max_by(|one, other| one.created_at.cmp(&other.created_at))
@@ -74,7 +75,7 @@ fn highest<R: Ord>(models: &[ListedModel], rank: fn(&str) -> Option<R>) -> Optio
     ranked.max_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, model)| model)
 }
 
-/// `gpt-5`, `gpt-5.1`, `gpt-5.1-codex`: of one version the one made for code. Anything else behind the version is
+/// Ranks `gpt-5`, `gpt-5.1`, `gpt-5.1-codex`: of one version the one made for code. Any other suffix means
 /// smaller, dated, or for something else.
 fn gpt(name: &str) -> Option<((u32, u32), bool)> {
     let rest = name.strip_prefix("gpt-")?;
@@ -84,12 +85,12 @@ fn gpt(name: &str) -> Option<((u32, u32), bool)> {
     }
 }
 
-/// `gemini-2.5-pro`.
+/// Ranks names such as `gemini-2.5-pro`.
 fn gemini_pro(name: &str) -> Option<(u32, u32)> {
     version(name.strip_prefix("gemini-")?.strip_suffix("-pro")?)
 }
 
-/// `5` or `5.1`.
+/// Parses `5` or `5.1`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let number = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
     use protocol::Dialect::{Anthropic, Gemini, Openai};
 
-    /// `name@created`; a `!` before one that does not talk.
+    /// Written `name@created`, with a `!` before one that cannot chat.
     fn listed(names: &[&str]) -> Vec<ListedModel> {
         let one = |text: &&str| {
             let (name, created) = text.split_once('@').unwrap_or((text, ""));
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_is_chosen_by_how_makers_name_their_models() {
+    fn a_default_is_chosen_by_how_vendors_name_their_models() {
         let table: [(Dialect, &[&str], Option<&str>); 17] = [
             (Anthropic, &[], None),
             (

@@ -1,27 +1,27 @@
-//! Whether a call of a model that failed is tried again, and when. Knows statuses and words, not providers.
+//! Decides whether and when a failed model call is retried. Knows statuses and error messages, not providers.
 
-/// What a failure is about.
+/// The kind of a failure, which decides about retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// It may be better in a moment.
+    /// A retry may succeed.
     Transient,
-    /// The same call fails for ever: a wrong key, no such model, a quota that is used up.
+    /// Every call fails: a wrong key, an unknown model, an exhausted quota.
     Permanent,
-    /// This one request is wrong; whoever made it may make a better one.
+    /// This request is wrong; the agent may send a better one.
     Request,
 }
 
-/// How long is waited before another try.
+/// How often a call is attempted, and how long to wait in between.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     pub attempts_max: u32,
     pub first_ms: u64,
     pub wait_max_ms: u64,
-    /// What a provider may ask for. Who asks for more is not waited for.
+    /// The longest `Retry-After` that is honoured; a provider that asks for more gets no retry.
     pub retry_after_max_ms: u64,
 }
 
-/// Each wait is so much longer than the one before.
+/// Factor from one wait to the next.
 const GROWTH_FACTOR: u64 = 4;
 
 impl Default for Backoff {
@@ -35,28 +35,28 @@ pub enum RetryDecision {
     Retry {
         wait_ms: u64,
     },
-    /// Passed on to whoever asked.
+    /// The failure goes to the agent.
     Stop {
         permanent: bool,
     },
 }
 
-/// Of a provider's status, none where it gave none, with its words.
-pub fn classify_status(status: Option<u16>, words: &str) -> FailureKind {
+/// Classifies a response by its status and body; without a status there was no response.
+pub fn classify_status(status: Option<u16>, body: &str) -> FailureKind {
     match status {
         None | Some(408 | 409 | 425 | 500..) => FailureKind::Transient,
-        Some(429) if is_quota_exhausted(words) => FailureKind::Permanent,
+        Some(429) if is_quota_exhausted(body) => FailureKind::Permanent,
         Some(429) => FailureKind::Transient,
         Some(401 | 402 | 403 | 404 | 407 | 410 | 451) => FailureKind::Permanent,
-        // Some say with 400 that the key is wrong or the account is empty.
-        Some(400) if is_account_problem(words) => FailureKind::Permanent,
-        // Not an error, and yet not an answer: a redirect for example.
+        // Some providers report a wrong key or an empty account with 400.
+        Some(400) if is_account_problem(body) => FailureKind::Permanent,
+        // Neither an error nor an answer, for example a redirect.
         Some(..400) => FailureKind::Permanent,
         Some(_) => FailureKind::Request,
     }
 }
 
-/// Of an error within an answer that had begun well: the kind that it names itself.
+/// Classifies an error in the body of a successful response by its own name of the kind.
 pub fn classify_error_kind(kind: &str) -> FailureKind {
     const PERMANENT: [&str; 9] = [
         "authentication_error",
@@ -85,7 +85,8 @@ pub fn classify_error_kind(kind: &str) -> FailureKind {
     }
 }
 
-/// After so many attempts. `retry_after_ms` is what the provider asks to wait, `jitter` spreads those who wait together.
+/// Decides after so many failed attempts. `retry_after_ms` is what the provider asks to wait; `jitter`
+/// spreads calls that wait at the same time.
 pub fn decide_retry(
     failure: FailureKind,
     attempts: u32,
@@ -106,24 +107,24 @@ pub fn decide_retry(
     }
     let grown = GROWTH_FACTOR.saturating_pow(attempts.saturating_sub(1)).saturating_mul(backoff.first_ms);
     let wait_ms = grown.min(backoff.wait_max_ms);
-    // Between three quarters of it and all of it.
+    // Jitter takes off up to a quarter.
     let spread_ms = wait_ms - wait_ms / 4 * u64::from(jitter) / 255;
     RetryDecision::Retry { wait_ms: spread_ms.max(retry_after_ms.unwrap_or(0)) }
 }
 
-/// What is said of a quota that does not fill up again by waiting. A rate that is told with a time to wait does.
-fn is_quota_exhausted(words: &str) -> bool {
-    let says = |what: &str| words.contains(what);
+/// Whether a 429 is about a quota that waiting does not refill. A rate limit with a time to wait refills.
+fn is_quota_exhausted(body: &str) -> bool {
+    let says = |what: &str| body.contains(what);
     if says("insufficient_quota") || says("PerDay") || says("credit balance") || says("billing_") {
         return true;
     }
     says("billing") && !says("retryDelay")
 }
 
-fn is_account_problem(words: &str) -> bool {
+fn is_account_problem(body: &str) -> bool {
     ["credit balance", "API_KEY_INVALID", "API key not valid", "invalid_api_key", "billing_"]
         .iter()
-        .any(|what| words.contains(what))
+        .any(|what| body.contains(what))
 }
 
 #[cfg(test)]
@@ -132,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn statuses_and_words_say_whether_another_try_may_help() {
+    fn statuses_and_messages_say_whether_a_retry_may_help() {
         let google = r#"{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details","details":[{"retryDelay":"34s"}]}}"#;
         let table = [
             (None, "", FailureKind::Transient),
@@ -160,13 +161,13 @@ mod tests {
             (Some(422), "", FailureKind::Request),
             (Some(418), "", FailureKind::Request),
         ];
-        for (status, words, expected) in table {
-            assert_eq!(classify_status(status, words), expected, "{status:?} {words}");
+        for (status, body, expected) in table {
+            assert_eq!(classify_status(status, body), expected, "{status:?} {body}");
         }
     }
 
     #[test]
-    fn waits_grow_and_end_and_what_is_told_is_honoured_within_reason() {
+    fn waits_grow_and_end_and_retry_after_is_honoured_within_bounds() {
         let backoff = Backoff::default();
         let at = |attempts, retry_after_ms, jitter| {
             decide_retry(FailureKind::Transient, attempts, retry_after_ms, jitter, &backoff)
@@ -192,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_ends_and_never_waits_for_long(
+        fn retries_end_and_never_wait_for_long(
             attempts in 0_u32..100, retry_after_ms in proptest::option::of(any::<u64>()), jitter: u8,
         ) {
             let backoff = Backoff::default();

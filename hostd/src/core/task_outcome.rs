@@ -1,39 +1,39 @@
-//! How a task really ended. What runtimed tells of its agent is a claim; what the gateway saw of its models is
-//! not. Where the two differ, this decides.
+//! The outcome of a task. The result that runtimed reports is a claim of the agent; the model calls that the
+//! gateway saw are not. Where the two differ, this decides.
 
 use protocol::{FailureReason, TaskResult, TaskStatus, Usage, api::Label};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Why a task cannot succeed any more, as the gateway saw it.
+/// Why a task cannot succeed any more: its model failed, or its budget is used up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFailure {
     /// `ModelFailed` or `BudgetExceeded`.
     pub reason: FailureReason,
-    /// For people.
+    /// The explanation for users.
     pub message: String,
 }
 
-/// All that the gateway saw of one task.
+/// The model calls of one task, as the gateway saw them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelActivity {
-    /// Absent when it made no call.
+    /// Absent while the task has made no call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The newest call that has ended by itself, by its number.
+    /// The number of the newest call that ended by itself.
     pub last_call: u64,
-    /// Why a call failed, if none that ended later succeeded.
+    /// Why a call failed, unless a later one succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<String>,
-    /// The highest number that a call had.
+    /// The highest number of a call.
     pub numbered: u64,
-    /// Which models it called, as `provider/name`, the first one first.
+    /// The models that it called, as `provider/name`, in the order of their first call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// Every call up to this one has an end,
+    /// Every call up to this number has ended.
     pub ended_through: u64,
-    /// and so have these.
+    /// Calls beyond it that have ended too.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub ended_beyond: BTreeSet<u64>,
 }
@@ -43,38 +43,38 @@ pub struct ModelActivity {
 pub struct FailedProvider<'a> {
     pub name: &'a str,
     pub has_key: bool,
-    /// It is only this tenant's.
+    /// The tenant that the provider belongs to, if it is not shared.
     pub tenant: Option<&'a Label>,
 }
 
-/// Says why a task failed whose provider did, and what to do about a key. Without a status there was no answer, and
-/// `words`, which are the gateway's own then, say all.
-pub fn explain_provider_failure(provider: FailedProvider<'_>, status: Option<u16>, words: &str) -> String {
+/// Explains the failure of a task by that of its provider, and what to do about a key. Without a status there
+/// was no response, and `message` is a complete message of the gateway.
+pub fn explain_provider_failure(provider: FailedProvider<'_>, status: Option<u16>, message: &str) -> String {
     let FailedProvider { name, has_key, tenant } = provider;
     let tenant = tenant.map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default();
     let add = format!("`slipway model add {name}{tenant}`");
     match (status, has_key) {
-        (None, _) => words.to_owned(),
+        (None, _) => message.to_owned(),
         (Some(401), true) => {
-            format!("the model provider {name} refused its key (401): {words}; {add} replaces the key")
+            format!("the model provider {name} refused its key (401): {message}; {add} replaces the key")
         }
         (Some(401), false) => {
-            format!("the model provider {name} wants a key (401): {words}; {add} gives it one")
+            format!("the model provider {name} wants a key (401): {message}; {add} gives it one")
         }
-        // Some say with 400 that a key is wrong.
+        // Some providers report a wrong key with 400.
         (Some(status @ (400 | 403)), _) => format!(
-            "the model provider {name} refused ({status}): {words}; if its key is the reason, {add} replaces it"
+            "the model provider {name} refused ({status}): {message}; if its key is the reason, {add} replaces it"
         ),
         (Some(status @ (408 | 409 | 425 | 500..)), _) => {
-            format!("the model provider {name} failed ({status}): {words}")
+            format!("the model provider {name} failed ({status}): {message}")
         }
-        (Some(status), _) => format!("the model provider {name} refused ({status}): {words}"),
+        (Some(status), _) => format!("the model provider {name} refused ({status}): {message}"),
     }
 }
 
-/// More than are under way at once: whoever has no end by then gets none.
+/// More than the concurrent calls of a task. A call without an end by then is taken to have none.
 const ENDED_BEYOND_MAX: usize = 128;
-/// Models of one task that are told.
+/// Models of one task that are listed.
 const MODELS_MAX: usize = 16;
 
 impl ModelActivity {
@@ -82,10 +82,10 @@ impl ModelActivity {
         call <= self.ended_through || self.ended_beyond.contains(&call)
     }
 
-    /// A call of this model reached its provider, or was meant to.
+    /// Records the model of a call that reached its provider, or was meant to.
     pub fn record_model(&mut self, provider: &str, model: &str) {
         let name = format!("{provider}/{model}");
-        // Where nobody was asked there is no provider.
+        // A call that was refused before it was sent has no provider.
         if !provider.is_empty() && self.models.len() < MODELS_MAX && !self.models.contains(&name) {
             self.models.push(name);
         }
@@ -106,7 +106,7 @@ impl ModelActivity {
     }
 }
 
-/// The result as it goes down: what the gateway saw has the last word.
+/// The result that is recorded: what the gateway saw overrides the claim.
 pub fn final_result(
     claimed: TaskResult,
     activity: &ModelActivity,
@@ -114,13 +114,13 @@ pub fn final_result(
 ) -> TaskResult {
     let result = TaskResult { usage: activity.usage, models: activity.models.clone(), ..claimed };
     if let Some(ModelFailure { reason, message }) = failure {
-        // It was ended for this, so its own end says nothing.
+        // The task was cancelled for this failure, so its claimed end says nothing.
         return failed(result, *reason, message.clone());
     }
     match (&activity.last_failure, result.status, result.failure_reason) {
-        (Some(words), TaskStatus::Succeeded, _)
-        | (Some(words), _, Some(FailureReason::AgentFailed | FailureReason::BuildFailed)) => {
-            failed(result, FailureReason::ModelFailed, words.clone())
+        (Some(message), TaskStatus::Succeeded, _)
+        | (Some(message), _, Some(FailureReason::AgentFailed | FailureReason::BuildFailed)) => {
+            failed(result, FailureReason::ModelFailed, message.clone())
         }
         _ => result,
     }
@@ -136,9 +136,9 @@ mod tests {
     use crate::core::TaskEnding;
 
     fn claim(status: TaskStatus, failure_reason: Option<FailureReason>) -> TaskResult {
-        let said = Some(Usage { input_tokens: 7, ..Usage::default() });
+        let claimed_usage = Some(Usage { input_tokens: 7, ..Usage::default() });
         let message = Some("as the agent has it".to_owned());
-        TaskResult { status, failure_reason, usage: said, message, ..TaskEnding::Lost.result(true) }
+        TaskResult { status, failure_reason, usage: claimed_usage, message, ..TaskEnding::Lost.result(true) }
     }
 
     #[test]
@@ -150,20 +150,20 @@ mod tests {
         assert_eq!((activity.ended_through, activity.ended_beyond.len(), activity.numbered), (2, 2, 5));
         activity.record_end(3);
         assert_eq!((activity.ended_through, activity.ended_beyond.len()), (5, 0));
-        // One whose end is never told holds nobody up for ever.
+        // A call whose end is never recorded does not block the others for ever.
         (7..7 + 2 * ENDED_BEYOND_MAX as u64).for_each(|call| activity.record_end(call));
         assert!(activity.has_ended(6) && activity.ended_beyond.is_empty());
     }
 
     #[test]
-    fn what_the_gateway_saw_has_the_last_word() {
+    fn what_the_gateway_saw_overrides_the_claim() {
         use FailureReason::{
             AgentFailed, BudgetExceeded, BuildFailed, Cancelled, IdleTimedOut, Lost, ModelFailed, TimedOut,
         };
         use TaskStatus::{Cancelled as Ended, Failed, Succeeded};
         let failure = |reason| ModelFailure { reason, message: "no".to_owned() };
         let table = [
-            // What the agent claims; whether its last call failed; the failure; what comes of it.
+            // The claim of the agent; whether its last call failed; the failure; the outcome.
             ((Succeeded, None), false, None, (Succeeded, None)),
             ((Succeeded, None), true, None, (Failed, Some(ModelFailed))),
             ((Succeeded, None), false, Some(ModelFailed), (Failed, Some(ModelFailed))),
@@ -174,7 +174,7 @@ mod tests {
             ((Failed, Some(TimedOut)), true, None, (Failed, Some(TimedOut))),
             ((Failed, Some(IdleTimedOut)), true, None, (Failed, Some(IdleTimedOut))),
             ((Failed, Some(Lost)), true, None, (Failed, Some(Lost))),
-            // Cancelled by a person, or because of the failure.
+            // Cancelled by a user, or because of the failure.
             ((Ended, Some(Cancelled)), true, None, (Ended, Some(Cancelled))),
             ((Ended, Some(Cancelled)), true, Some(BudgetExceeded), (Failed, Some(BudgetExceeded))),
             ((Failed, Some(Lost)), true, Some(ModelFailed), (Failed, Some(ModelFailed))),
@@ -189,7 +189,7 @@ mod tests {
                 expected,
                 "{status:?} {last_failed} {given:?}"
             );
-            assert_eq!(result.usage, Some(usage), "never what an agent says");
+            assert_eq!(result.usage, Some(usage), "never the usage that an agent claims");
         }
     }
 
@@ -236,9 +236,9 @@ mod tests {
             (true, None, Some(429), "no", "the model provider p refused (429): no"),
             (true, None, Some(503), "no", "the model provider p failed (503): no"),
         ];
-        for (has_key, tenant, status, words, expected) in table {
+        for (has_key, tenant, status, message, expected) in table {
             let provider = FailedProvider { name: "p", has_key, tenant };
-            assert_eq!(explain_provider_failure(provider, status, words), expected);
+            assert_eq!(explain_provider_failure(provider, status, message), expected);
         }
     }
 

@@ -1,10 +1,10 @@
-//! JSON that every reader can parse. To skip a value is not to parse it: a string that is not UTF-8, half of
-//! a pair of surrogates, a number out of range, nesting without end would all go by.
+//! Checks that every parser accepts a JSON value. Skipping a value does not parse it: invalid UTF-8, half a
+//! surrogate pair, a number out of range or endless nesting would all pass.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// Any value, looked at as a whole and not kept.
+/// Any value, parsed to its end and not kept.
 pub struct ValidJson;
 
 impl<'de> Deserialize<'de> for ValidJson {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_what_a_reader_takes_and_nothing_else() {
+    fn it_accepts_what_a_parser_accepts_and_nothing_else() {
         let deep = |depth: usize| [vec![b'['; depth], vec![b']'; depth]].concat();
         let table: [Vec<u8>; 14] = [
             br#"{"a":[1,-1,1.5,true,null,"x\n\ud83d\ude00"],"":{}}"#.to_vec(),

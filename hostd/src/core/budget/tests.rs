@@ -11,14 +11,14 @@ fn wanted(input: u64, max_output_tokens: Option<u64>) -> CallEstimate {
 }
 
 #[test]
-fn what_is_left_bounds_what_may_be_answered() {
+fn the_rest_of_a_budget_bounds_the_output() {
     let table = [
         (bounded(None, None, None), Some(50), Ok(Some(50))),
         (bounded(None, None, None), None, Ok(None)),
         (bounded(Some(100), None, None), Some(500), Ok(Some(90))),
         (bounded(Some(100), None, None), None, Ok(Some(90))),
         (bounded(Some(10_000_000), None, None), None, Ok(None)),
-        // Two millionths a token: 90 are left for 45.
+        // The price is two millionths a token: 90 pay for 45.
         (bounded(None, Some(100), None), Some(500), Ok(Some(45))),
         (
             bounded(Some(9), None, None),
@@ -35,7 +35,7 @@ fn what_is_left_bounds_what_may_be_answered() {
             None,
             Err("0.00 of 0.000011 dollars are used, and this call would take at least 0.000012 more"),
         ),
-        // What only counts needs no room for an answer.
+        // A call that only counts tokens needs no output.
         (bounded(Some(10), None, None), Some(0), Ok(Some(0))),
         (bounded(None, None, Some(0)), None, Err("0 of 0 requests are used")),
     ];
@@ -51,7 +51,7 @@ fn what_is_left_bounds_what_may_be_answered() {
 }
 
 #[test]
-fn a_refusal_sets_nothing_aside() {
+fn a_refusal_reserves_nothing() {
     let (mut wide, mut narrow) = (bounded(None, None, None), bounded(Some(5), None, None));
     let refused = reserve(&mut [&mut wide, &mut narrow], wanted(10, None));
     assert!(matches!(refused, Err(ReserveError::Exceeded(1, _))), "{refused:?}");
@@ -59,10 +59,10 @@ fn a_refusal_sets_nothing_aside() {
 }
 
 #[test]
-fn nothing_is_used_up_while_calls_under_way_may_leave_something() {
+fn a_budget_is_busy_while_open_calls_may_release_some_of_it() {
     let mut account = bounded(Some(10_000), None, Some(3));
     let first = reserve(&mut [&mut account], wanted(1_000, Some(6_000))).expect("there is room");
-    // Two thousand are left: enough for a title, not for an answer.
+    // Two thousand tokens are left: enough for a title, not for an answer.
     let title = reserve(&mut [&mut account], wanted(1_000, Some(100))).expect("all that it asks for");
     assert_eq!(title.max_output_tokens, Some(100));
     for (input, asked) in [(1_000, None), (1_000, Some(5_000)), (3_000, Some(1))] {
@@ -76,7 +76,7 @@ fn nothing_is_used_up_while_calls_under_way_may_leave_something() {
     settle(&mut [&mut account], first.reserved, Spend { tokens: 6_000, requests: 1, ..Spend::default() });
     let last = reserve(&mut [&mut account], wanted(1_000, None)).expect("something was left");
     assert_eq!(last.max_output_tokens, Some(3_000));
-    // Each that is under way is a request.
+    // Each open call is a request.
     let refused = reserve(&mut [&mut account], wanted(0, Some(1)));
     assert!(matches!(refused, Err(ReserveError::Exceeded(0, over)) if over.measure == Measure::Requests));
 }
@@ -108,10 +108,10 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// However calls begin, go on and end beside each other: as long as each stays within what was set aside
-    /// for it, no bound is ever passed, and what has ended leaves nothing set aside.
+    /// As long as each call stays within its reservation, no bound is ever exceeded and calls that have ended
+    /// leave nothing reserved.
     #[test]
-    fn calls_side_by_side_never_pass_a_bound_together(
+    fn concurrent_calls_never_exceed_a_bound_together(
         acts in proptest::collection::vec(act(), 1..60),
         bounds in (1..2_000u64, 1..4_000u64, 1..20u64),
     ) {

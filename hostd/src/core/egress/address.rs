@@ -1,26 +1,26 @@
-//! Which addresses are not the public network, in whatever form they are written.
+//! Which addresses are not public, in whatever form they are embedded.
 
 use super::special_purpose::{Reachability, reachability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is for, other than being reached by everybody.
+/// The purpose of an address that is not public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reserved {
     Loopback,
-    /// Of one's own network: RFC 1918, and unique local IPv6.
+    /// RFC 1918, and unique local IPv6.
     Private,
-    /// Of this very wire; clouds keep the credentials of a machine at one of them.
+    /// Link-local; clouds serve the credentials of a machine at one of them.
     LinkLocal,
-    /// Between a provider and its customers.
+    /// Carrier-grade NAT.
     Shared,
     Unspecified,
     Multicast,
     Broadcast,
-    /// For measurements within one network.
+    /// For benchmarks within one network.
     Benchmark,
     /// For examples in text.
     Documentation,
-    /// Set aside for protocols, or for later.
+    /// Reserved for protocols, or for future use.
     Special,
 }
 
@@ -40,7 +40,7 @@ impl Reserved {
         }
     }
 
-    /// Whether a name is trusted to be there, where the administrator excepts it.
+    /// Whether an exception for a host name covers such an address.
     pub fn allows_name_exception(self) -> bool {
         match self {
             Self::Private | Self::Shared | Self::Benchmark | Self::Documentation => true,
@@ -54,16 +54,16 @@ impl Reserved {
     }
 }
 
-/// The first reason why one of its faces is not public.
+/// The first reason why the address, or one embedded in it, is not public.
 pub fn reserved(address: IpAddr) -> Option<Reserved> {
     with_embedded(address).into_iter().find_map(|form| match reachability(form) {
         Reachability::NotGlobal(kind) => Some(kind),
-        // The address within is the next face.
+        // The embedded address comes next.
         Reachability::Global | Reachability::AsEmbedded => None,
     })
 }
 
-/// The address, and those of IPv4 within it that some machine on the way would send it to.
+/// The address, and the IPv4 addresses embedded in it that a router on the way would deliver to.
 pub fn with_embedded(address: IpAddr) -> Vec<IpAddr> {
     let mut all = vec![address];
     if let IpAddr::V6(six) = address {
@@ -72,7 +72,7 @@ pub fn with_embedded(address: IpAddr) -> Vec<IpAddr> {
     all
 }
 
-/// Mapped and compatible forms, NAT64, 6to4, Teredo (server and client) and ISATAP.
+/// Embedded addresses of mapped and compatible forms, NAT64, 6to4, Teredo (server and client) and ISATAP.
 fn embedded_ipv4(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let s = address.segments();
     let four = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
@@ -95,9 +95,9 @@ mod tests {
         reserved(text.parse().expect(text))
     }
 
-    /// The ranges themselves are tested with their table.
+    /// The table of ranges has tests of its own.
     #[test]
-    fn what_is_not_public_is_known_in_every_form() {
+    fn an_address_that_is_not_public_is_known_in_every_form() {
         let table = [
             ("1.1.1.1", None),
             ("2606:4700::1", None),
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// However the address of IPv4 is wrapped.
+    /// Every form that embeds the IPv4 address.
     fn wrapped(four: Ipv4Addr) -> Vec<Ipv6Addr> {
         let [a, b, c, d] = four.octets();
         let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));

@@ -1,7 +1,8 @@
-//! What is told of the way out, without filling the log: the first of a kind at once, the rest of a while as one.
+//! Aggregates egress events, so that repetitions do not fill the log: the first of a kind is due at once, the
+//! others of a window as one sum.
 //!
 //! ```text
-//!  note ──▶ entry: due now ──due──▶ told; counts on ──WINDOW──▶ told as a sum, or forgotten when nothing came
+//!  add ──▶ entry: due now ──due──▶ event; counts on ──WINDOW──▶ event with the sum, or forgotten when nothing came
 //! ```
 
 use super::claimed_job::ClaimedJob;
@@ -12,13 +13,13 @@ use std::{
     net::IpAddr,
 };
 
-/// How long repetitions are summed.
+/// The window in which repetitions are summed.
 const WINDOW_MS: u64 = 10_000;
-/// Kinds of one sandbox that are told apart within a window. Beyond, hosts are not named any more.
+/// Distinct keys of one sandbox within a window. Further ones are counted together, without their host.
 const KEYS_MAX: usize = 64;
 const OTHERS: &str = "*";
 
-/// What makes two decisions the same.
+/// Identifies repetitions: decisions with the same key are summed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub struct EventKey {
     #[serde(skip)]
@@ -31,27 +32,27 @@ pub struct EventKey {
     pub profile: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<ClaimedJob>,
-    /// Why there was no connection though it was allowed.
+    /// Why there was no connection although it was allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What is added.
+/// The counts of an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct EventCounts {
-    /// Decisions.
+    /// Number of decisions.
     pub times: u64,
-    /// Connections and requests that are over.
+    /// Connections and requests that have ended.
     pub ended: u64,
     pub bytes_up: u64,
     pub bytes_down: u64,
-    /// Of those that ended, together.
+    /// Sum over those that have ended.
     pub duration_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
 }
 
-/// One event.
+/// An event as it is written to the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EgressEvent {
     #[serde(flatten)]
@@ -73,7 +74,7 @@ struct Entry {
 }
 
 impl EventAggregator {
-    /// Whether something is to be told at once.
+    /// Adds counts. Returns whether an event is due at once.
     pub fn add(&mut self, mut key: EventKey, counts: EventCounts, now_ms: u64) -> bool {
         let key_counts = self.key_counts.entry(key.sandbox).or_default();
         if *key_counts >= KEYS_MAX && !self.entries.contains_key(&key) {
@@ -93,7 +94,7 @@ impl EventAggregator {
         }
     }
 
-    /// What is to be told now; all of it, when it is the last time.
+    /// Returns the events that are due, or all of them when this is the `last` time.
     pub fn due(&mut self, now_ms: u64, last: bool) -> Vec<EgressEvent> {
         let mut events = Vec::new();
         let key_counts = &mut self.key_counts;
@@ -113,7 +114,7 @@ impl EventAggregator {
         events
     }
 
-    /// When something is due next.
+    /// The time when the next event is due.
     pub fn next_due_ms(&self) -> Option<u64> {
         self.entries.values().map(|entry| entry.due_ms).min()
     }
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_told_at_once_and_the_rest_as_one() {
+    fn the_first_event_is_due_at_once_and_the_rest_as_one() {
         let mut aggregator = EventAggregator::default();
         assert!(aggregator.add(key("a"), ONCE, 100));
         assert_eq!(times(&aggregator.due(100, false)), [1]);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_hosts_is_told_as_others() {
+    fn a_flood_of_hosts_is_counted_as_others() {
         let mut aggregator = EventAggregator::default();
         for number in 0..10_000 {
             aggregator.add(key(&format!("h{number}")), ONCE, 0);

@@ -1,5 +1,5 @@
-//! A host as a caller spells it. Everything that any resolver takes for an address is one here: what is judged
-//! must be what is meant.
+//! A host as a request spells it. Every spelling that some resolver reads as an address is an address here:
+//! the decision must be about what is connected.
 
 use std::{
     fmt,
@@ -11,12 +11,12 @@ const LABEL_MAX_BYTES: usize = 63;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     Name(String),
     Address(IpAddr),
 }
 
-/// Where a request wants to go.
+/// The host and port of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
     pub host: Host,
@@ -47,7 +47,7 @@ impl Host {
         if good { Ok(Self::Name(name)) } else { Err(InvalidHost) }
     }
 
-    /// What only ever means the asking machine itself.
+    /// Whether the name always means the requesting machine itself.
     pub fn is_localhost(&self) -> bool {
         match self {
             Self::Name(name) => name == "localhost" || name.ends_with(".localhost"),
@@ -67,7 +67,7 @@ impl fmt::Display for Host {
 }
 
 impl Destination {
-    /// Of `host:port`, or of `host` where there is a usual port.
+    /// Parses `host:port`, or `host` where there is a default port.
     pub fn parse(authority: &str, default_port: Option<u16>) -> Result<Self, InvalidHost> {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -95,7 +95,7 @@ fn is_numeric(label: &str) -> bool {
     digits || label.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// As `inet_aton` reads it: one to four numbers, the last of which fills what is left.
+/// Parses an address as `inet_aton` does: one to four numbers, the last of which fills the remaining bits.
 fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     let parts: Vec<u64> = text.split('.').map(parse_number).collect::<Option<_>>()?;
     let (last, before) = parts.split_last()?;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_alike_and_what_is_neither_is_refused() {
+    fn names_are_normalized_and_what_is_neither_is_refused() {
         for (spelled, name) in [
             ("Example.COM.", "example.com"),
             ("xn--bcher-kva.example", "xn--bcher-kva.example"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_said_or_usual() {
+    fn a_port_is_given_or_the_default() {
         let destination = |text: &str, default_port| {
             Destination::parse(text, default_port).map(|destination| destination.to_string()).ok()
         };

@@ -1,7 +1,8 @@
-//! What may leave a sandbox, decided. Names, addresses and rules go in; a verdict with its reason comes out.
+//! Decides which connections a sandbox may open: a pure function of names, addresses and rules to a decision
+//! with its reason.
 //!
 //! ```text
-//!  asked (host, port) ──▶ Policy::before ──▶ looked up ──▶ Policy::judge (each address) ──▶ that very address
+//!  Destination (host, port) ──▶ Policy::precheck ──▶ DNS ──▶ Policy::decide (each address) ──▶ connect to that address
 //! ```
 
 mod address;

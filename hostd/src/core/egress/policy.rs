@@ -1,8 +1,8 @@
-//! All rules that are in force for one sandbox, and what they say.
+//! All rules that are in force for one sandbox, and their decision.
 //!
-//! Layers: the profile `default`, the profile the sandbox names, its own rules. Each must let a request through,
-//! so none widens what another denies. Over them all: what is not public is denied, unless the administrator of
-//! the host excepted it.
+//! Layers: the profile `default`, the profile the sandbox names, its own rules. Each must let a request
+//! through, so none widens what another denies. Above all layers: addresses that are not public are denied,
+//! unless the administrator of the host excepted them.
 
 use super::{
     address::{Reserved, reserved, with_embedded},
@@ -14,9 +14,9 @@ use std::{
     sync::Arc,
 };
 
-/// The profile that is in force everywhere.
+/// The profile that is in force for every sandbox.
 pub const DEFAULT_PROFILE: &str = "default";
-/// What it denies unless somebody wrote another one: sandboxes send no mail.
+/// Denied by the built-in default profile: sandboxes send no mail.
 const MAIL_PORTS: &str = "*:25,465,587";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,16 +25,16 @@ pub struct RuleSet {
     pub deny: Vec<Rule>,
 }
 
-/// Where rules come from.
+/// The rules of one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// The name of its profile; none is the sandbox itself.
+    /// The name of the profile; none for the sandbox's own rules.
     pub profile: Option<String>,
-    /// Absent: there is no such profile any more.
+    /// None where the profile does not exist any more.
     pub rules: Option<Arc<RuleSet>>,
 }
 
-/// What the administrator of the host lets sandboxes reach though it is not public.
+/// Hosts that sandboxes may reach although they are not public, by configuration of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exceptions(Vec<Rule>);
 
@@ -44,15 +44,15 @@ pub struct Policy {
     pub exceptions: Arc<Exceptions>,
 }
 
-/// Why something is denied.
+/// Why a destination is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// By a rule of a profile, or of the sandbox.
+    /// A deny rule of a profile or of the sandbox matches.
     Rule {
         rule: String,
         profile: Option<String>,
     },
-    /// There are allow rules there, and none fits.
+    /// There are allow rules, and none matches.
     NotAllowed {
         profile: Option<String>,
     },
@@ -77,7 +77,7 @@ pub enum Denial {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// The rule that fits, or the word for what needs none.
+    /// The rule that allows it, or `public` where none was needed.
     Allowed(String),
     Denied(Denial),
 }
@@ -92,7 +92,7 @@ pub enum InvalidRules {
     Everything(String),
 }
 
-/// As `default` is until somebody writes another one.
+/// The profile `default` until an administrator writes another one.
 pub fn built_in_rules() -> RuleSet {
     RuleSet { allow: vec![], deny: vec![Rule::parse(MAIL_PORTS).expect("it is a good rule, see the tests")] }
 }
@@ -116,8 +116,8 @@ impl Exceptions {
         }
     }
 
-    /// An address is excepted from everything. A name is not at loopback and not on the wire: whoever answers for
-    /// the name could else point it there.
+    /// The exception that matches. One for an address covers every kind of address. One for a name does not
+    /// cover loopback and link-local addresses: the owner of the name could point it there.
     fn matching(&self, destination: &Destination, address: IpAddr, kind: Option<Reserved>) -> Option<&Rule> {
         let by_name = kind.is_none_or(Reserved::allows_name_exception);
         self.0
@@ -127,7 +127,7 @@ impl Exceptions {
 }
 
 impl Policy {
-    /// What can be said before a name is looked up: a name that is denied is not even asked for.
+    /// Decides as far as possible before a name is looked up: a denied name causes no DNS query.
     pub fn precheck(&self, destination: &Destination) -> Option<Denial> {
         if destination.host.is_localhost() {
             return Some(Denial::Localhost);
@@ -135,7 +135,7 @@ impl Policy {
         self.layers.iter().find_map(|layer| layer.precheck(destination))
     }
 
-    /// Of one address that the host is at. `own` says whether it is one of this machine.
+    /// Decides about one address of the host. `is_host_address`: the address belongs to this machine.
     pub fn decide(&self, destination: &Destination, address: IpAddr, is_host_address: bool) -> Decision {
         if let Some(denial) = self.precheck(destination) {
             return Decision::Denied(denial);
@@ -170,7 +170,7 @@ impl Layer {
         if let Some(rule) = rules.deny.iter().find(|rule| rule.matches_name(destination)) {
             return Some(self.denied_by(rule));
         }
-        // A rule of addresses may still fit.
+        // A rule for addresses may still match after the lookup.
         let may = |rule: &Rule| {
             rule.matches_name(destination) || (!rule.is_by_name() && rule.has_port(destination.port))
         };
@@ -178,7 +178,7 @@ impl Layer {
         none_matches.then(|| Denial::NotAllowed { profile: self.profile.clone() })
     }
 
-    /// The rule that allows it, if it needs one.
+    /// The rule that allows the destination, if one is needed.
     fn decide(&self, destination: &Destination, address: IpAddr) -> Result<Option<String>, Denial> {
         let Some(rules) = &self.rules else {
             return Err(Denial::NoProfile { profile: self.profile.clone().unwrap_or_default() });
@@ -202,7 +202,7 @@ impl Layer {
 }
 
 impl Denial {
-    /// In one word, for events and for the header of an answer.
+    /// A short label, for events and for the header of a refusal.
     pub fn rule(&self) -> String {
         match self {
             Self::Rule { rule, .. } => rule.clone(),
@@ -223,8 +223,8 @@ impl Denial {
         }
     }
 
-    /// The address it is about, where that was spelled. Where a name stands for it, nobody is told: a sandbox could
-    /// else learn from the host's names what its networks look like.
+    /// The denied address, if the request spelled it. The address behind a name is not revealed: a sandbox
+    /// could map the networks of the host with its DNS.
     pub fn address(&self, destination: &Destination) -> Option<IpAddr> {
         match self {
             Self::Address { address, .. } | Self::HostAddress { address } => {
@@ -238,7 +238,7 @@ impl Denial {
         }
     }
 
-    /// For whoever asked, and what to do about it.
+    /// The message for the client, with what to do about it.
     pub fn message(&self, destination: &Destination) -> String {
         match self {
             Self::Rule { rule, profile } => {
@@ -300,7 +300,7 @@ fn subject(destination: &Destination, address: IpAddr) -> String {
         .map_or_else(|| "it is at".to_owned(), |address| format!("{address} is"))
 }
 
-/// What to except. Where a name would not do, the administrator has to look its address up.
+/// The exception to configure. Where an exception for the name would not do, it has to be the address.
 fn exception(destination: &Destination, address: IpAddr, by_name: bool) -> String {
     match literal_address(destination, address) {
         Some(address) => format!("it: SLIPWAY_EGRESS_PRIVATE={}", SocketAddr::new(address, destination.port)),

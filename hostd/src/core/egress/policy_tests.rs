@@ -16,7 +16,7 @@ fn destination(text: &str) -> Destination {
     Destination::parse(text, Some(443)).expect(text)
 }
 
-/// The rule that decides, after `+` or `-`.
+/// The deciding rule, after `+` for allowed or `-` for denied.
 fn decision(policy: &Policy, host: &str, address: &str) -> String {
     match policy.decide(&destination(host), address.parse().expect("an address"), false) {
         Decision::Allowed(rule) => format!("+{rule}"),
@@ -38,7 +38,7 @@ fn deny_wins_and_an_allow_list_is_a_whole_list() {
         (vec![layer(None, &["1.2.3.0/24"], &[])], "example.com", "1.2.4.1", "-no allow rule fits"),
         (vec![layer(None, &[], &["1.2.3.0/24"])], "example.com", "1.2.3.4", "-1.2.3.0/24"),
         (vec![layer(None, &[], &["1.2.3.0/24"])], "example.com", "::ffff:1.2.3.4", "-1.2.3.0/24"),
-        // What one layer allows the other may still deny.
+        // An allow rule of one layer does not override another layer.
         (vec![mail, layer(None, &["*:25"], &[])], "example.com:25", "1.2.3.4", "-*:25,465,587"),
         (
             vec![Layer { profile: Some("x".into()), rules: None }],
@@ -53,7 +53,7 @@ fn deny_wins_and_an_allow_list_is_a_whole_list() {
 }
 
 #[test]
-fn what_is_not_public_needs_an_exception_whatever_is_allowed() {
+fn an_address_that_is_not_public_needs_an_exception_whatever_is_allowed() {
     let open = || vec![layer(None, &["*", "0.0.0.0/0"], &[])];
     let table = [
         (&[][..], "10.0.0.5", "10.0.0.5", "-private address"),
@@ -66,7 +66,7 @@ fn what_is_not_public_needs_an_exception_whatever_is_allowed() {
         (&["10.0.0.5:443"], "intranet.example", "::ffff:10.0.0.5", "+10.0.0.5:443"),
         (&["intranet.example:443"], "intranet.example", "10.0.0.5", "+intranet.example:443"),
         (&["intranet.example:443"], "other.example", "10.0.0.5", "-private address"),
-        // A name is not trusted with everything.
+        // An exception for a name does not cover every address.
         (&["intranet.example"], "intranet.example", "169.254.169.254", "-link-local address"),
         (&["intranet.example"], "intranet.example", "127.0.0.1", "-loopback address"),
         (&["127.0.0.1:8080"], "127.0.0.1:8080", "127.0.0.1", "+127.0.0.1:8080"),
@@ -137,7 +137,6 @@ fn a_denial_says_what_to_do() {
 }
 
 proptest! {
-    /// Whatever the rules are.
     #[test]
     fn nothing_that_is_not_public_is_ever_allowed_without_an_exception(
         bits in any::<u32>(), six in any::<u128>(), allow in any::<bool>(), port in 1..u16::MAX,

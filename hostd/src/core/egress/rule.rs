@@ -1,19 +1,19 @@
-//! One rule: which hosts, at which ports.
+//! A rule: a pattern of hosts, and ports.
 
 use super::host::{Destination, Host};
 use std::{fmt, net::IpAddr, ops::RangeInclusive};
 
 pub const RULE_MAX_BYTES: usize = 320;
 const PORTS_MAX: usize = 16;
-/// Rules of one list.
+/// Number of rules in one list.
 pub const RULES_MAX: usize = 256;
 
-/// `host-pattern[:ports]`. The text is kept as it was written: it is what people are told.
+/// A rule `host-pattern[:ports]`. The text is kept as it was written, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     text: String,
     pattern: Pattern,
-    /// Any, when there are none.
+    /// Empty means any port.
     ports: Vec<RangeInclusive<u16>>,
 }
 
@@ -21,9 +21,9 @@ pub struct Rule {
 enum Pattern {
     Any,
     Name(String),
-    /// Everything below it, at any depth, but not itself.
+    /// All names below this one, at any depth, but not itself.
     Subdomains(String),
-    /// An address, or all that begin with so many bits of it.
+    /// A network: an address and the length of its prefix.
     Network(IpAddr, u32),
 }
 
@@ -50,7 +50,7 @@ impl Rule {
         Ok(Self { text: text.to_owned(), pattern, ports })
     }
 
-    /// Whether it is decided by the name alone.
+    /// Whether the rule matches by name alone.
     pub fn is_by_name(&self) -> bool {
         !matches!(self.pattern, Pattern::Network(..))
     }
@@ -63,7 +63,7 @@ impl Rule {
         self.ports.is_empty() || self.ports.iter().any(|range| range.contains(&port))
     }
 
-    /// By name, without an address of it being known.
+    /// Matches by name, before an address is known.
     pub fn matches_name(&self, destination: &Destination) -> bool {
         let named = match (&self.pattern, &destination.host) {
             (Pattern::Any, _) => true,
@@ -78,7 +78,7 @@ impl Rule {
         named && self.has_port(destination.port)
     }
 
-    /// By name, or by an address that this host is at.
+    /// Matches by name, or by an address of the host.
     pub fn matches(&self, destination: &Destination, form: IpAddr) -> bool {
         let there = match self.pattern {
             Pattern::Network(network, bits) => in_network(form, network, bits),
@@ -121,7 +121,7 @@ impl Pattern {
     }
 }
 
-/// The colons of a bare IPv6 address are its own.
+/// Splits off the ports. The colons of a bare IPv6 address do not separate ports.
 fn split(text: &str) -> (&str, Option<&str>) {
     let bare_six = text.split('/').next().is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok());
     match text.rsplit_once(':') {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_fits_its_hosts_and_ports_and_no_others() {
+    fn a_rule_matches_its_hosts_and_ports_and_no_others() {
         let table = [
             ("example.com", "example.com", true),
             ("Example.Com.", "EXAMPLE.com.", true),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_fits_whatever_is_in_it() {
+    fn a_network_matches_every_address_in_it() {
         let table = [
             ("192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),

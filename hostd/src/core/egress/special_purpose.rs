@@ -1,14 +1,14 @@
-//! The special-purpose address registries of IANA (IPv4 and IPv6, as of 2025), with multicast and what is special
-//! without being in them. The longest prefix that an address is in says what it is.
+//! The special-purpose address registries of IANA (IPv4 and IPv6, as of 2025), with multicast and a few
+//! blocks that are special without being registered. The longest prefix decides.
 
 use super::address::Reserved;
 use std::{net::IpAddr, sync::LazyLock};
 
-/// Whether a block may be reached through the public network.
+/// Whether a block is reachable through the public network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reachability {
     Global,
-    /// What the IPv4 address within says.
+    /// As the embedded IPv4 address.
     AsEmbedded,
     NotGlobal(Reserved),
 }
@@ -19,7 +19,7 @@ use Reserved::{
     Unspecified,
 };
 
-/// Address block, name, where it is defined, reach.
+/// Address block, name, defining RFC, reachability.
 type Row = (&'static str, &'static str, &'static str, Reachability);
 
 #[rustfmt::skip]
@@ -29,7 +29,7 @@ pub const BLOCKS: [Row; 56] = [
     ("10.0.0.0/8",         "Private-Use",                         "RFC 1918",  NotGlobal(Private)),
     ("100.64.0.0/10",      "Shared Address Space",                "RFC 6598",  NotGlobal(Shared)),
     ("127.0.0.0/8",        "Loopback",                            "RFC 1122",  NotGlobal(Loopback)),
-    // Where Azure talks to its machines, from every network: certificates, and what a machine is to run.
+    // Azure serves certificates and configuration to its machines here, from every network.
     ("168.63.129.16/32",   "Azure wire server",                   "no RFC",    NotGlobal(LinkLocal)),
     ("169.254.0.0/16",     "Link Local",                          "RFC 3927",  NotGlobal(LinkLocal)),
     ("172.16.0.0/12",      "Private-Use",                         "RFC 1918",  NotGlobal(Private)),
@@ -54,11 +54,11 @@ pub const BLOCKS: [Row; 56] = [
     ("240.0.0.0/4",        "Reserved",                            "RFC 1112",  NotGlobal(Special)),
     ("255.255.255.255/32", "Limited Broadcast",                   "RFC 919",   NotGlobal(Broadcast)),
 
-    // The forms of IPv4 that nobody uses any more, and what is left of this part of the address space.
+    // Obsolete embeddings of IPv4, and the rest of this part of the address space.
     ("::/8",               "Reserved by IETF",                    "RFC 4291",  NotGlobal(Special)),
     ("::/128",             "Unspecified Address",                 "RFC 4291",  NotGlobal(Unspecified)),
     ("::1/128",            "Loopback Address",                    "RFC 4291",  NotGlobal(Loopback)),
-    // A socket connects to the address within.
+    // A socket connects to the embedded address.
     ("::ffff:0:0/96",      "IPv4-mapped Address",                 "RFC 4291",  AsEmbedded),
     ("64:ff9b::/96",       "IPv4-IPv6 Translation",               "RFC 6052",  AsEmbedded),
     ("64:ff9b:1::/48",     "IPv4-IPv6 Translation",               "RFC 8215",  NotGlobal(Private)),
@@ -105,7 +105,7 @@ static PARSED: LazyLock<Vec<Block>> = LazyLock::new(|| {
     BLOCKS.iter().map(|row| parse(row).expect("a row is a block, see the tests")).collect()
 });
 
-/// What the smallest block says that this very address is in; what is in none is global.
+/// The reachability of the smallest block that contains the address; an address in no block is global.
 pub fn reachability(address: IpAddr) -> Reachability {
     let blocks = PARSED.iter().filter(|block| block.contains(address));
     blocks.max_by_key(|block| block.length).map_or(Global, |block| block.reachability)
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    /// The block's own, its last, and the two beside it that are not in it.
+    /// The first and last address of a block, and the two addresses next to it.
     fn edges(block: Block) -> (IpAddr, IpAddr, Vec<IpAddr>) {
         match block.network {
             IpAddr::V4(network) => {
@@ -157,7 +157,7 @@ mod tests {
             let (first, last, beside) = edges(*block);
             assert_eq!(first, block.network, "{text}: bits behind the prefix");
             assert!(!name.is_empty() && (rfc.starts_with("RFC ") || rfc == "no RFC"), "{text}");
-            // A smaller block within this one may begin or end with it.
+            // A smaller block within this one may begin or end at the same address.
             let smallest = |address| {
                 let within =
                     PARSED.iter().filter(|other| other.contains(address) && block.contains(other.network));
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// The same once more by hand, for the rows that a slip would cost most.
+    /// Written by hand once more, for the rows where a mistake would cost most.
     const BY_HAND: [(&str, Reachability); 70] = [
         ("0.0.0.0", NotGlobal(Unspecified)),
         ("9.255.255.255", Global),
