@@ -1,4 +1,4 @@
-//! The connections of one sandbox to servers of `http://` that are kept for the next request.
+//! Idle connections of one sandbox to `http://` servers, kept for the next request.
 
 use super::{
     limits::{POOLED_ALL_MAX, POOLED_IDLE_MAX_MS, POOLED_MAX},
@@ -12,13 +12,13 @@ use std::{
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Of all sandboxes: each is a descriptor.
+/// Limits idle connections of all sandboxes: each is a file descriptor.
 static POOL_PERMITS: Semaphore = Semaphore::const_new(POOLED_ALL_MAX);
 
 #[derive(Default)]
 pub struct ServerConnectionPool {
-    /// The one used last is last.
-    idle_connections: Mutex<Vec<IdleConnection>>,
+    /// The most recently used one is last.
+    connections: Mutex<Vec<IdleConnection>>,
 }
 
 struct IdleConnection {
@@ -35,37 +35,38 @@ impl IdleConnection {
 }
 
 impl ServerConnectionPool {
-    /// The one used last that leads there, to an address that it `may` lead to, and is still good.
+    /// Takes the most recently used connection to this destination that is still open and whose address
+    /// `is_allowed` now.
     pub fn take(
         &self,
         destination: &Destination,
         is_allowed: impl Fn(IpAddr) -> bool,
     ) -> Option<Box<ServerConnection>> {
-        let mut idle_connections = self.idle_connections();
-        idle_connections.retain(IdleConnection::is_fresh);
+        let mut connections = self.lock();
+        connections.retain(IdleConnection::is_fresh);
         loop {
-            let at = idle_connections
+            let at = connections
                 .iter()
                 .rposition(|idle| idle.destination == *destination && is_allowed(idle.connection.address))?;
-            let mut connection = idle_connections.remove(at).connection;
-            if connection.is_free() {
+            let mut connection = connections.remove(at).connection;
+            if connection.is_reusable() {
                 return Some(connection);
             }
         }
     }
 
-    /// Keeps a line, if it can be used again and there are not many.
+    /// Keeps a connection, if it can be reused and the limits allow.
     pub fn put(&self, destination: &Destination, mut connection: Box<ServerConnection>) {
-        if !connection.is_free() {
+        if !connection.is_reusable() {
             return;
         }
-        let mut idle_connections = self.idle_connections();
-        idle_connections.retain(IdleConnection::is_fresh);
-        if idle_connections.len() >= POOLED_MAX {
-            idle_connections.remove(0);
+        let mut connections = self.lock();
+        connections.retain(IdleConnection::is_fresh);
+        if connections.len() >= POOLED_MAX {
+            connections.remove(0);
         }
         let Ok(permit) = POOL_PERMITS.try_acquire() else { return };
-        idle_connections.push(IdleConnection {
+        connections.push(IdleConnection {
             destination: destination.clone(),
             connection,
             since: Instant::now(),
@@ -73,7 +74,7 @@ impl ServerConnectionPool {
         });
     }
 
-    fn idle_connections(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
-        self.idle_connections.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! A request for `http://…`: sent on a connection that is its own meanwhile, its answer passed back as it comes.
+//! Forwards a request for `http://…` on a connection that it has to itself, and relays the response as it
+//! comes.
 
 use super::{
     head_size,
@@ -22,7 +23,7 @@ use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-/// What is between two machines only.
+/// Hop-by-hop headers, which are not forwarded.
 const HOP_HEADERS: [HeaderName; 8] = [
     CONNECTION,
     KEEP_ALIVE,
@@ -34,7 +35,7 @@ const HOP_HEADERS: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// A request without the connection that it came on.
+/// A request apart from the connection that it came on.
 pub struct ForwardRequest {
     pub head: Parts,
     pub body: Option<Incoming>,
@@ -47,7 +48,7 @@ impl ForwardRequest {
         Self { head, body }
     }
 
-    /// The same once more, where nobody minds getting it twice.
+    /// A copy for a retry, if the request is safe to repeat.
     pub fn retry_copy(&self) -> Option<Self> {
         let safe = matches!(self.head.method, Method::GET | Method::HEAD) && self.body.is_none();
         safe.then(|| Self { head: self.head.clone(), body: None })
@@ -60,7 +61,7 @@ pub async fn send(
     mut connection: Box<ServerConnection>,
     tracked: Arc<TrackedConnection>,
 ) -> Result<Response<Body>, ProxyRefusal> {
-    let broken = |why: String| ProxyRefusal::Broken { destination: destination.clone(), why };
+    let no_response = |why: String| ProxyRefusal::NoResponse { destination: destination.clone(), why };
     let request =
         to_server_request(forwarded, &tracked).ok_or(ProxyRefusal::Malformed("the request names no path"))?;
     let quota_exceeded = |_| ProxyRefusal::QuotaExceeded { max_bytes: tracked.max_bytes() };
@@ -70,12 +71,12 @@ pub async fn send(
     let response = poll_fn(|cx| {
         connection.drive(cx);
         if let Poll::Ready(cut) = cut.as_mut().poll(cx) {
-            return Poll::Ready(Err(broken(cut.to_string())));
+            return Poll::Ready(Err(no_response(cut.to_string())));
         }
         response.as_mut().poll(cx).map_err(|error| match BodyError::of(&error) {
-            // It came from the sandbox, not from the server.
+            // The error is of the body from the sandbox, not of the server.
             Some(BodyError::Malformed(_) | BodyError::Stalled) => ProxyRefusal::Body,
-            None => broken(error.to_string()),
+            None => no_response(error.to_string()),
         })
     });
     let response = response.await?;
@@ -87,7 +88,7 @@ pub async fn send(
     Ok(Response::from_parts(parts, Body::new(ServerBody { connection: Some(connection), body, cut })))
 }
 
-/// As the server itself would get it.
+/// The request in the form that an origin server expects.
 fn to_server_request(
     forwarded: ForwardRequest,
     tracked: &Arc<TrackedConnection>,

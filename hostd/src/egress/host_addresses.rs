@@ -1,4 +1,4 @@
-//! The addresses of this machine itself: what listens there is not for sandboxes, public or not.
+//! The addresses of this machine: sandboxes must not reach what listens there, even on public addresses.
 
 use super::limits::HOST_ADDRESSES_FRESH_MS;
 use crate::core::egress::with_embedded;
@@ -11,14 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Asked for again now and then: interfaces come and go.
+/// The addresses of all interfaces, refreshed now and then, since interfaces come and go.
 #[derive(Default)]
 pub struct HostAddresses {
     cached: Mutex<Option<(Instant, HashSet<IpAddr>)>>,
 }
 
 impl HostAddresses {
-    /// Whether it, or an address within it, is one of ours.
+    /// Whether the address, or one embedded in it, belongs to this machine.
     pub fn contains(&self, address: IpAddr) -> io::Result<bool> {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |at: &Instant| at.elapsed() < Duration::from_millis(HOST_ADDRESSES_FRESH_MS);
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_ours_in_every_form_and_the_world_is_not() {
+    fn loopback_belongs_to_the_host_in_every_form_and_other_addresses_do_not() {
         let host_addresses = HostAddresses::default();
         let has = |text: &str| {
             host_addresses.contains(text.parse().expect("an address")).expect("interfaces are listed")

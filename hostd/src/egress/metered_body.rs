@@ -1,4 +1,4 @@
-//! Bodies on their way: counted, and ended when they must end.
+//! Bodies that count their bytes, and end when the connection must be cut.
 
 use super::{
     head_size,
@@ -16,7 +16,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// A body that counts; none where there is nothing to say.
+/// A body that counts its bytes. Without an inner body it is empty.
 pub struct MeteredBody {
     body: Option<Incoming>,
     tracked: Arc<TrackedConnection>,
@@ -63,7 +63,8 @@ impl Body for MeteredBody {
     }
 }
 
-/// The body of an answer, with the line it comes on, which is kept when all of it came.
+/// The body of a response with the connection that it comes on, which returns to the pool when all of it has
+/// come.
 pub struct ServerBody {
     pub connection: Option<Box<ServerConnection>>,
     pub body: MeteredBody,

@@ -1,5 +1,5 @@
-//! The HTTP proxy through which sandboxes of network mode `proxy` reach the internet: it decides by rules, connects,
-//! counts bytes, and answers refused requests with the reason.
+//! The HTTP proxy through which sandboxes of network mode `proxy` reach the internet: it decides by rules,
+//! connects, counts bytes, and answers refused requests with the reason.
 //!
 //! ```text
 //!  door ──▶ SandboxEgress (one per door) ──decide──▶ outbound ──▶ tunnel (CONNECT) or forward (http://)
@@ -8,7 +8,8 @@
 //!              └──────────▶ recorder: events (the first at once, repetitions summed) and bytes used
 //! ```
 //!
-//! **Invariant:** the address that was decided on is the address that is connected; no name is looked up twice.
+//! **Invariant:** the address that was decided on is the address that is connected; no name is looked up
+//! twice.
 
 mod connection_pool;
 mod forward;

@@ -1,4 +1,5 @@
-//! Named rules of the host's administrator: kept by the store, and held parsed for every decision.
+//! Egress profiles: named rules of the host's administrator, stored in the database and kept parsed in
+//! memory.
 
 use super::limits::PROFILES_MAX;
 use crate::{
@@ -10,22 +11,22 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{Mutex, watch};
 use tracing::error;
 
-/// Cheap to clone.
+/// All profiles. Cheap to clone.
 #[derive(Clone)]
 pub struct Profiles {
     store: Store,
     published: Arc<watch::Sender<Arc<ProfilesByName>>>,
-    /// One change at a time: what is published is what was stored last.
+    /// Serializes changes, so that the published state is the one stored last.
     changing: Arc<Mutex<()>>,
 }
 
-/// By name. Always with `default`.
+/// Profiles by name. Always contains `default`.
 pub type ProfilesByName = BTreeMap<String, Profile>;
 
 #[derive(Clone)]
 pub struct Profile {
     pub written: EgressProfile,
-    /// Absent where a newer hostd wrote rules that this one cannot read: then nothing is allowed.
+    /// None where a newer hostd wrote rules that this one cannot parse; nothing is allowed then.
     pub rules: Option<Arc<RuleSet>>,
 }
 
@@ -59,7 +60,7 @@ impl Profiles {
         self.all().get(name).map(|profile| view(name, &profile.written))
     }
 
-    /// Its rules were parsed by whoever calls.
+    /// Stores a profile. The caller has checked that its rules parse.
     pub async fn put(&self, name: &str, profile: EgressProfile, now_ms: u64) -> Result<(), ProfilesError> {
         let _changing = self.changing.lock().await;
         if !self.all().contains_key(name) && self.all().len() >= PROFILES_MAX {
@@ -69,7 +70,7 @@ impl Profiles {
         self.publish().await
     }
 
-    /// Whether there was one. Of `default`, what somebody wrote.
+    /// Removes a profile, or the changes of `default`. Returns whether there was one.
     pub async fn remove(&self, name: &str) -> Result<bool, ProfilesError> {
         let _changing = self.changing.lock().await;
         let there = self.store.remove_egress_profile(name).await?;
@@ -87,7 +88,7 @@ async fn read(store: &Store) -> Result<ProfilesByName, StoreError> {
     let parsed = |(name, written): (String, EgressProfile)| {
         let rules = RuleSet::parse(&written.allow, &written.deny).map(Arc::new);
         let rules =
-            rules.inspect_err(|error| error!(profile = name, %error, "a profile cannot be read")).ok();
+            rules.inspect_err(|error| error!(profile = name, %error, "failed to parse egress profile")).ok();
         (name, Profile { written, rules })
     };
     let mut all: ProfilesByName = store.egress_profiles().await?.into_iter().map(parsed).collect();

@@ -1,4 +1,4 @@
-//! One request to somewhere outside: judged, resolved, connected, counted.
+//! Serves proxy requests: decides, looks up, connects, and hands over to a tunnel or a forwarded request.
 
 use super::{
     forward::{self, ForwardRequest},
@@ -35,10 +35,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What is shared by all sandboxes.
+/// The egress proxy, shared by all sandboxes. Cheap to clone.
 #[derive(Clone)]
 pub struct Egress {
-    shared: Arc<EgressInner>,
+    inner: Arc<EgressInner>,
 }
 
 struct EgressInner {
@@ -58,7 +58,7 @@ pub struct EgressParts {
     pub store: Store,
 }
 
-/// An answer, and what goes on when the connection is no HTTP any more.
+/// A response, with the tunnel that runs on the connection after it.
 pub struct ProxyResponse {
     pub response: Response<Body>,
     pub tunnel: Option<BoxFuture<'static, ()>>,
@@ -76,7 +76,7 @@ impl Egress {
         let (exceptions, host_addresses, recorder) =
             (Arc::new(exceptions), Arc::default(), EgressRecorder::new(store));
         Self {
-            shared: Arc::new(EgressInner {
+            inner: Arc::new(EgressInner {
                 connector,
                 previews,
                 profiles,
@@ -88,27 +88,27 @@ impl Egress {
     }
 
     pub fn profiles(&self) -> &Profiles {
-        &self.shared.profiles
+        &self.inner.profiles
     }
 
-    /// What a sandbox sent and received.
+    /// Bytes that a sandbox sent and received.
     pub async fn used_bytes(&self, record: &SandboxRecord) -> Result<u64, crate::store::StoreError> {
-        self.shared.recorder.used_bytes(&record.id).await
+        self.inner.recorder.used_bytes(&record.id).await
     }
 
-    /// Writes events until all is over.
+    /// Writes events and byte counts until hostd shuts down.
     pub async fn run_recorder(&self, closing: CancellationToken) {
-        self.shared.recorder.run(closing).await;
+        self.inner.recorder.run(closing).await;
     }
 
-    /// Writes what the last connections told when they were closed.
+    /// Writes the last events, of connections that were closed at shutdown.
     pub async fn finish(&self) {
-        self.shared.recorder.finish().await;
+        self.inner.recorder.finish().await;
     }
 
-    /// The way out of one sandbox, as long as its door is open.
+    /// The egress of one sandbox, while its door is open.
     pub fn sandbox_egress(&self, record: watch::Receiver<Arc<SandboxRecord>>) -> Arc<SandboxEgress> {
-        let EgressInner { profiles, exceptions, host_addresses, recorder, .. } = &*self.shared;
+        let EgressInner { profiles, exceptions, host_addresses, recorder, .. } = &*self.inner;
         let parts = SandboxEgressParts {
             profiles: profiles.clone(),
             exceptions: exceptions.clone(),
@@ -118,7 +118,7 @@ impl Egress {
         Arc::new(SandboxEgress::new(record, parts))
     }
 
-    /// Answers a `CONNECT`, or a request for another host.
+    /// Answers a `CONNECT`, or a request for an absolute URL.
     pub async fn serve(
         &self,
         sandbox_egress: &Arc<SandboxEgress>,
@@ -152,11 +152,12 @@ impl Egress {
     ) -> Result<ProxyResponse, ProxyRefusal> {
         let permit = self.admit(context).await?;
         let stream = self.connect(context).await?;
-        let address = stream.peer_addr().map_err(|error| context.broken(&error))?.ip();
+        let address = stream.peer_addr().map_err(|error| context.no_response(&error))?.ip();
         Ok(tunnel::open(request, stream, context.track(address, permit)?))
     }
 
-    /// On a line that was kept, if there is one and it may be tried again: its server may have closed it just now.
+    /// Forwards on an idle connection if there is one and the request can be retried: its server may have
+    /// closed it just now.
     async fn forward(
         &self,
         context: &RequestContext<'_>,
@@ -169,25 +170,25 @@ impl Egress {
         {
             let tracked = context.track(connection.address, permit)?;
             match forward::send(forwarded, context.destination, connection, tracked).await {
-                Err(ProxyRefusal::Broken { .. }) => {}
-                answer => return answer,
+                Err(ProxyRefusal::NoResponse { .. }) => {}
+                response => return response,
             }
             (forwarded, permit) = (copy, context.permit()?);
         }
         let connection = ServerConnection::handshake(self.connect(context).await?)
             .await
-            .map_err(|error| context.broken(&error))?;
+            .map_err(|error| context.no_response(&error))?;
         let tracked = context.track(connection.address, permit)?;
         forward::send(forwarded, context.destination, Box::new(connection), tracked).await
     }
 
-    /// Lets it through, up to an address.
+    /// Admits a request as far as that is possible before its host is looked up.
     async fn admit(&self, context: &RequestContext<'_>) -> Result<OwnedSemaphorePermit, ProxyRefusal> {
         let RequestContext { sandbox_egress, destination, .. } = context;
         let network = sandbox_egress.record().blueprint.network;
         if network != Network::Proxy {
             context.record_event("denied", "network", None);
-            return Err(ProxyRefusal::Mode(network));
+            return Err(ProxyRefusal::NetworkMode(network));
         }
         if sandbox_egress.is_rate_limited() {
             context.record_event("denied", "rate", None);
@@ -212,7 +213,7 @@ impl Egress {
             Host::Address(address) => address.to_string(),
         };
         let error = match self
-            .shared
+            .inner
             .connector
             .connect(&host, destination.port, |address| context.allows(address))
             .await
@@ -232,12 +233,12 @@ impl Egress {
     }
 
     fn preview(&self, destination: &Destination) -> Option<Denial> {
-        let preview = self.shared.previews.parse(&destination.host.to_string())?;
+        let preview = self.inner.previews.parse(&destination.host.to_string())?;
         Some(Denial::Preview { port: preview.port })
     }
 }
 
-/// Who wants to go where.
+/// A request being served: its sandbox, its destination, and the job that claims it.
 struct RequestContext<'a> {
     sandbox_egress: &'a Arc<SandboxEgress>,
     destination: &'a Destination,
@@ -256,7 +257,7 @@ impl RequestContext<'_> {
         })
     }
 
-    /// It goes to this address, as told; judged once more, since that took a while.
+    /// Starts to track a connection to this address. Decides once more, since connecting took a while.
     fn track(
         &self,
         address: IpAddr,
@@ -305,12 +306,12 @@ impl RequestContext<'_> {
         ProxyRefusal::Denied { destination: self.destination.clone(), denial }
     }
 
-    fn broken(&self, why: &dyn ToString) -> ProxyRefusal {
-        ProxyRefusal::Broken { destination: self.destination.clone(), why: why.to_string() }
+    fn no_response(&self, why: &dyn ToString) -> ProxyRefusal {
+        ProxyRefusal::NoResponse { destination: self.destination.clone(), why: why.to_string() }
     }
 }
 
-/// Of a request that cannot be read, so that there is no telling where it goes.
+/// The event key of a request whose destination cannot be read.
 fn malformed_request_key(
     sandbox_egress: &SandboxEgress,
     by: Option<ClaimedJob>,
@@ -328,19 +329,19 @@ fn malformed_request_key(
     }
 }
 
-/// Where a request goes, by its first line.
+/// The destination of a request, by its request line.
 fn destination_of(request: &Request<Incoming>) -> Result<Destination, ProxyRefusal> {
-    let no_host = ProxyRefusal::Malformed("the request names no host that can be asked for");
+    let no_host = ProxyRefusal::Malformed("the request names no valid host");
     let uri = request.uri();
     let authority = uri.authority().ok_or(ProxyRefusal::Malformed("the request names no host"))?.as_str();
     if request.method() == Method::CONNECT {
         return Destination::parse(authority, None).map_err(|_| no_host);
     }
     if uri.scheme() != Some(&Scheme::HTTP) {
-        return Err(ProxyRefusal::Malformed("only http:// is passed on; ask for others with CONNECT"));
+        return Err(ProxyRefusal::Malformed("only http:// is forwarded; use CONNECT for others"));
     }
     if has_two_lengths(request.headers()) {
-        return Err(ProxyRefusal::Malformed("the request says the length of its body twice"));
+        return Err(ProxyRefusal::Malformed("the request gives the length of its body twice"));
     }
     Destination::parse(authority, Some(80)).map_err(|_| no_host)
 }

@@ -1,6 +1,6 @@
-//! Decisions as events of their sandbox, and what sandboxes move. Whoever decides or moves only counts; one task
-//! writes. Bytes are written while they flow, so that no end of hostd forgets more than the last moments of them;
-//! events tell them when a connection ends.
+//! Records decisions as events of their sandbox, and the bytes that sandboxes move. The proxy only counts in
+//! memory; one task writes to the store. Bytes are written while they flow, so that a killed hostd loses only
+//! the last moments; events report them when a connection ends.
 
 use super::limits::{BYTES_FLUSH_MS, FINAL_FLUSH_MAX_MS};
 use crate::{
@@ -25,17 +25,18 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// Cheap to clone.
+/// Counts events and bytes, and writes them. Cheap to clone.
 #[derive(Clone)]
 pub struct EgressRecorder {
-    shared: Arc<RecorderInner>,
+    inner: Arc<RecorderInner>,
 }
 
 struct RecorderInner {
     aggregator: Mutex<EventAggregator>,
-    /// Bytes that the store does not know of.
+    /// Bytes that are not in the store yet.
     unwritten: Mutex<HashMap<SandboxId, Arc<AtomicU64>>>,
-    /// Held while some of these is on its way into the store: it is in one of the two whenever nobody has this.
+    /// Held while bytes move from `unwritten` into the store: under this lock they are in exactly one of the
+    /// two.
     writing: tokio::sync::Mutex<()>,
     events_due: Notify,
     bytes_counted: Notify,
@@ -49,7 +50,7 @@ impl EgressRecorder {
         let (events_due, bytes_counted, clock) = (Notify::new(), Notify::new(), Clock::new());
         let unwritten = Mutex::default();
         Self {
-            shared: Arc::new(RecorderInner {
+            inner: Arc::new(RecorderInner {
                 aggregator,
                 unwritten,
                 writing,
@@ -61,68 +62,68 @@ impl EgressRecorder {
         }
     }
 
-    /// Where the bytes of a sandbox are counted.
+    /// The byte counter of a sandbox.
     pub fn meter(&self, sandbox: SandboxId) -> ByteMeter {
         ByteMeter { bytes: self.unwritten().entry(sandbox).or_default().clone(), recorder: self.clone() }
     }
 
     pub fn record(&self, key: EventKey, counts: EventCounts) {
-        let now_ms = self.shared.clock.now_ms();
+        let now_ms = self.inner.clock.now_ms();
         if self.aggregator().add(key, counts, now_ms) {
-            self.shared.events_due.notify_one();
+            self.inner.events_due.notify_one();
         }
     }
 
-    /// Bytes of all connections, written down or not.
+    /// Bytes of all connections, written or not.
     pub async fn used_bytes(&self, sandbox: &SandboxId) -> Result<u64, StoreError> {
-        let _writing = self.shared.writing.lock().await;
-        let stored = self.shared.store.egress_bytes(sandbox).await?;
+        let _writing = self.inner.writing.lock().await;
+        let stored = self.inner.store.egress_bytes(sandbox).await?;
         let unwritten = self.unwritten().get(sandbox).map_or(0, |bytes| bytes.load(Ordering::Relaxed));
         Ok(stored.saturating_add(unwritten))
     }
 
-    /// Writes until all is over, and then what is left.
+    /// Writes until `closing`, and then the rest.
     pub async fn run(&self, closing: CancellationToken) {
-        let mut count_at: Option<Instant> = None;
+        let mut flush_at: Option<Instant> = None;
         loop {
             let next_due_ms = self.aggregator().next_due_ms();
             let wait = async {
                 match next_due_ms {
                     Some(at_ms) => {
-                        let wait_ms = at_ms.saturating_sub(self.shared.clock.now_ms());
+                        let wait_ms = at_ms.saturating_sub(self.inner.clock.now_ms());
                         sleep(Duration::from_millis(wait_ms)).await;
                     }
                     None => pending().await,
                 }
             };
             tokio::select! {
-                // All only wait: what was counted is in the tally.
+                // Cancelling any arm loses nothing: all only wait, and the counts are in the aggregator.
                 () = closing.cancelled() => break,
                 () = wait => {}
-                () = self.shared.events_due.notified() => {}
-                () = self.shared.bytes_counted.notified(), if count_at.is_none() => {
-                    count_at = Some(Instant::now() + Duration::from_millis(BYTES_FLUSH_MS));
+                () = self.inner.events_due.notified() => {}
+                () = self.inner.bytes_counted.notified(), if flush_at.is_none() => {
+                    flush_at = Some(Instant::now() + Duration::from_millis(BYTES_FLUSH_MS));
                     continue;
                 }
-                () = sleep_until(count_at.unwrap_or_else(Instant::now)), if count_at.is_some() => {}
+                () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => {}
             }
             self.write(false).await;
-            count_at = None;
+            flush_at = None;
         }
         self.finish().await;
     }
 
-    /// Writes what is left, not for long.
+    /// Writes the rest, with a timeout.
     pub async fn finish(&self) {
         let last = Duration::from_millis(FINAL_FLUSH_MAX_MS);
         if timeout(last, self.write(true)).await.is_err() {
-            warn!("some events of the way out were not written");
+            warn!("timed out writing the last egress events");
         }
     }
 
     async fn write(&self, last: bool) {
-        let _writing = self.shared.writing.lock().await;
-        let now_ms = self.shared.clock.now_ms();
+        let _writing = self.inner.writing.lock().await;
+        let now_ms = self.inner.clock.now_ms();
         let due = self.aggregator().due(now_ms, last);
         let bytes_by_sandbox = self.take_unwritten();
         if due.is_empty() && bytes_by_sandbox.is_empty() {
@@ -134,12 +135,12 @@ impl EgressRecorder {
             data: serde_json::to_value(&event).unwrap_or_default(),
         };
         let facts = due.iter().cloned().map(fact).collect();
-        if let Err(error) = self.shared.store.record_egress(facts, bytes_by_sandbox.clone(), now_ms).await {
-            warn!(%error, "could not write what left sandboxes");
+        if let Err(error) = self.inner.store.record_egress(facts, bytes_by_sandbox.clone(), now_ms).await {
+            warn!(%error, "failed to write egress events and byte counts");
             for (sandbox, bytes) in bytes_by_sandbox {
                 self.meter(sandbox).add(bytes);
             }
-            // Due again with what comes meanwhile.
+            // Both are due again, with what is counted meanwhile.
             let mut aggregator = self.aggregator();
             for EgressEvent { key, counts } in due {
                 aggregator.add(key, counts, now_ms);
@@ -147,7 +148,7 @@ impl EgressRecorder {
         }
     }
 
-    /// What every sandbox moved since it was asked last. Those that have no way out any more are forgotten.
+    /// Takes the unwritten bytes of every sandbox. Sandboxes without a meter are forgotten.
     fn take_unwritten(&self) -> Vec<(SandboxId, u64)> {
         let mut bytes_by_sandbox = Vec::new();
         self.unwritten().retain(|sandbox, bytes| {
@@ -159,11 +160,11 @@ impl EgressRecorder {
     }
 
     fn unwritten(&self) -> MutexGuard<'_, HashMap<SandboxId, Arc<AtomicU64>>> {
-        self.shared.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn aggregator(&self) -> MutexGuard<'_, EventAggregator> {
-        self.shared.aggregator.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.aggregator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,9 +176,9 @@ pub struct ByteMeter {
 
 impl ByteMeter {
     pub fn add(&self, bytes: u64) {
-        // Only the first since they were written must wake anybody.
+        // Only the first bytes after a write must wake the writer.
         if bytes > 0 && self.bytes.fetch_add(bytes, Ordering::Relaxed) == 0 {
-            self.recorder.shared.bytes_counted.notify_one();
+            self.recorder.inner.bytes_counted.notify_one();
         }
     }
 }
@@ -191,7 +192,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn what_could_not_be_written_is_told_later_and_counts_all_the_time() {
+    async fn what_could_not_be_written_is_written_later_and_counts_all_the_time() {
         const UPDATED: &str = "egress_bytes ON sandboxes";
         let (_dir, store, sandbox) = with_one().await;
         let recorder = EgressRecorder::new(store.clone());
@@ -218,8 +219,9 @@ mod tests {
         assert_eq!(store.egress_bytes(&sandbox).await.expect("read"), 12, "once");
         assert_eq!(recorder.used_bytes(&sandbox).await.expect("read"), 12);
     }
+
     #[tokio::test]
-    async fn what_flows_is_written_while_it_flows_and_no_event_tells_of_it() {
+    async fn bytes_are_written_while_they_flow_and_no_event_reports_them() {
         let (_dir, store, sandbox) = with_one().await;
         let recorder = EgressRecorder::new(store.clone());
         let meter = recorder.meter(sandbox);
@@ -239,7 +241,7 @@ mod tests {
         assert!(events.iter().all(|event| event.kind != "egress"), "{events:?}");
         closing.cancel();
         run.await.expect("it ends");
-        // What flowed until the last connections were closed.
+        // Bytes of the last connections, closed after the recorder has ended.
         meter.add(5);
         recorder.finish().await;
         assert_eq!(store.egress_bytes(&sandbox).await.expect("read"), 20);

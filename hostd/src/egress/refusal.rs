@@ -1,4 +1,4 @@
-//! What whoever is not let through is told.
+//! Responses of the proxy to requests that it refuses or cannot complete.
 
 use crate::{
     core::egress::{Denial, Destination},
@@ -14,14 +14,14 @@ use serde_json::json;
 
 const EGRESS_HEADER: HeaderName = HeaderName::from_static("x-slipway-egress");
 
-/// Why there is no answer from outside.
+/// Why the proxy answers a request itself.
 #[derive(Debug)]
 pub enum ProxyRefusal {
-    /// It does not have this way out.
-    Mode(Network),
-    /// No host and port can be made of it, or it says two things at once.
+    /// The network mode of the sandbox has no proxy.
+    NetworkMode(Network),
+    /// The request has no valid destination, or is ambiguous.
     Malformed(&'static str),
-    /// Its body cannot be read to the end.
+    /// The body of the request cannot be read to its end.
     Body,
     RateLimited,
     TooManyConnections,
@@ -33,41 +33,41 @@ pub enum ProxyRefusal {
         denial: Denial,
     },
     Unreachable(OutboundError),
-    /// It was connected, and then did not answer.
-    Broken {
+    /// The connection failed before a response.
+    NoResponse {
         destination: Destination,
         why: String,
     },
-    /// The store does not say what was spent.
+    /// The store could not be read for the bytes used so far.
     Internal,
 }
 
 impl ProxyRefusal {
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Mode(_) | Self::QuotaExceeded { .. } | Self::Denied { .. } => StatusCode::FORBIDDEN,
+            Self::NetworkMode(_) | Self::QuotaExceeded { .. } | Self::Denied { .. } => StatusCode::FORBIDDEN,
             Self::Malformed(_) | Self::Body => StatusCode::BAD_REQUEST,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::TooManyConnections | Self::Internal => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable(error) if error.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
-            Self::Unreachable(_) | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
+            Self::Unreachable(_) | Self::NoResponse { .. } => StatusCode::BAD_GATEWAY,
         }
     }
 
     pub fn message(&self) -> String {
         match self {
-            Self::Mode(Network::Open) => {
-                "this sandbox has a network of its own: ask without a proxy.".to_owned()
+            Self::NetworkMode(Network::Open) => {
+                "this sandbox has a network of its own: connect without a proxy.".to_owned()
             }
-            Self::Mode(Network::None | Network::Proxy) => {
-                "this sandbox has no network. One that was created with network: proxy has this way out."
+            Self::NetworkMode(Network::None | Network::Proxy) => {
+                "this sandbox has no network. Sandboxes created with network: proxy can use this proxy."
                     .to_owned()
             }
             Self::Malformed(why) => format!("{why}."),
             Self::Body => "the body of the request is malformed, or ended too early.".to_owned(),
-            Self::RateLimited => "this sandbox asks too often; ask less often.".to_owned(),
+            Self::RateLimited => "too many requests from this sandbox; send them more slowly.".to_owned(),
             Self::TooManyConnections => {
-                "this sandbox has as many connections to the world as it may have; end one first.".to_owned()
+                "this sandbox has reached its limit of open connections; close one first.".to_owned()
             }
             Self::QuotaExceeded { max_bytes } => format!(
                 "this sandbox has used up the {} MB it may send and receive. Its owner can give it more: max_mb of \
@@ -76,12 +76,14 @@ impl ProxyRefusal {
             ),
             Self::Denied { destination, denial } => denial.message(destination),
             Self::Unreachable(error) => format!("{error}."),
-            Self::Broken { destination, why } => format!("{destination} gave no answer: {why}."),
-            Self::Internal => "hostd could not look up what this sandbox has used; ask again.".to_owned(),
+            Self::NoResponse { destination, why } => format!("no response from {destination}: {why}."),
+            Self::Internal => {
+                "hostd could not read how many bytes this sandbox has used; try again.".to_owned()
+            }
         }
     }
 
-    /// For programs: `denied; rule="…"; profile="…"`, or the word for what happened.
+    /// The value of the header for programs: `denied; rule="…"; profile="…"`, or one word.
     fn header(&self) -> String {
         match self {
             Self::Denied { denial, .. } => {
@@ -89,11 +91,11 @@ impl ProxyRefusal {
                     denial.profile().map(|name| format!("; profile=\"{name}\"")).unwrap_or_default();
                 format!("denied; rule=\"{}\"{profile}", denial.rule())
             }
-            Self::Mode(_) => "denied; rule=\"network\"".to_owned(),
+            Self::NetworkMode(_) => "denied; rule=\"network\"".to_owned(),
             Self::QuotaExceeded { .. } => "denied; rule=\"max_mb\"".to_owned(),
             Self::Malformed(_) | Self::Body => "malformed".to_owned(),
             Self::RateLimited | Self::TooManyConnections => "too many".to_owned(),
-            Self::Unreachable(_) | Self::Broken { .. } => "unreachable".to_owned(),
+            Self::Unreachable(_) | Self::NoResponse { .. } => "unreachable".to_owned(),
             Self::Internal => "internal".to_owned(),
         }
     }
@@ -114,7 +116,7 @@ impl ProxyRefusal {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // Rules and names of profiles are plain words.
+        // Rules and names of profiles are ASCII, so this does not fail.
         if let Ok(value) = HeaderValue::from_str(&self.header()) {
             headers.insert(EGRESS_HEADER, value);
         }

@@ -1,5 +1,4 @@
-//! What one sandbox has of the way out, as long as its door is open: the rules in force, what it spent, and how
-//! much it may do at once.
+//! The egress of one sandbox while its door is open: the rules in force, the bytes used, and its limits.
 
 use super::{
     connection_pool::ServerConnectionPool,
@@ -41,22 +40,22 @@ pub struct SandboxEgress {
     since: Instant,
     allowance: Mutex<RateLimiter>,
     compiled: Mutex<Option<Compiled>>,
-    /// Sent and received, and the most there may be.
+    /// Bytes sent and received, and their quota.
     used: AtomicU64,
     max: AtomicU64,
     meter: ByteMeter,
-    /// Filled in from the store before anything is let through.
+    /// Set once `used` includes what the store has; nothing is admitted before.
     loaded: OnceCell<()>,
 }
 
-/// Rules as they were when these were the newest.
+/// The policy compiled from a blueprint and profiles, valid while these are the current ones.
 struct Compiled {
     blueprint: Arc<Blueprint>,
     profiles: Arc<ProfilesByName>,
     policy: Arc<Policy>,
 }
 
-/// What all passages share.
+/// The parts that all sandboxes share.
 pub struct SandboxEgressParts {
     pub profiles: Profiles,
     pub exceptions: Arc<Exceptions>,
@@ -94,7 +93,7 @@ impl SandboxEgress {
         self.record.borrow().id
     }
 
-    /// Whether it asks too often.
+    /// Takes one request from the rate limit. Returns whether the limit is exceeded.
     pub fn is_rate_limited(&self) -> bool {
         let now_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         !self.allowance.lock().unwrap_or_else(PoisonError::into_inner).try_acquire(now_ms)
@@ -104,12 +103,12 @@ impl SandboxEgress {
         self.connections.clone().try_acquire_owned().ok()
     }
 
-    /// Connections to servers of `http://` that wait for another request.
+    /// Idle connections to `http://` servers.
     pub fn pool(&self) -> &ServerConnectionPool {
         &self.pool
     }
 
-    /// Nothing is under way, and all that was is told.
+    /// Whether no connection is open, and all that were open are recorded.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
         self.connections.available_permits() == limits::CONNECTIONS_MAX
@@ -124,7 +123,7 @@ impl SandboxEgress {
         self.loaded.get_or_try_init(load).await.copied()
     }
 
-    /// The limit, when there is nothing left of it.
+    /// The quota, if it is used up.
     pub fn exceeded_quota(&self) -> Option<u64> {
         let max = self.max_bytes();
         (self.used.load(Ordering::Relaxed) >= max).then_some(max)
@@ -134,7 +133,7 @@ impl SandboxEgress {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Whether there was that much left.
+    /// Counts bytes. Returns whether the quota still holds.
     pub fn count_bytes(&self, bytes: u64) -> bool {
         self.meter.add(bytes);
         let used = self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
@@ -143,8 +142,8 @@ impl SandboxEgress {
 
     pub fn decide(&self, destination: &Destination, address: IpAddr) -> Decision {
         let host_addresses = self.host_addresses.contains(address).unwrap_or_else(|error| {
-            // Whatever it is, it may be ours.
-            error!(%error, "could not list the addresses of this host");
+            // Deny rather than reach the host: the address may belong to it.
+            error!(%error, "failed to list the addresses of this host");
             true
         });
         self.policy().decide(destination, address, host_addresses)
@@ -165,11 +164,7 @@ impl SandboxEgress {
         self.max.store(max, Ordering::Relaxed);
         let policy =
             Arc::new(Policy { layers: layers(&record, &profiles), exceptions: self.exceptions.clone() });
-        *compiled = Some(Compiled {
-            blueprint: record.blueprint.clone(),
-            profiles: profiles,
-            policy: policy.clone(),
-        });
+        *compiled = Some(Compiled { blueprint: record.blueprint.clone(), profiles, policy: policy.clone() });
         policy
     }
 
@@ -182,7 +177,7 @@ impl SandboxEgress {
     }
 }
 
-/// `default`, the profile that is named, the sandbox's own.
+/// The layers of rules: profile `default`, the profile that the sandbox names, its own rules.
 fn layers(record: &SandboxRecord, profiles: &ProfilesByName) -> Vec<Layer> {
     let rules = &record.blueprint.egress;
     let named = rules.profile.as_deref().filter(|name| *name != DEFAULT_PROFILE);
@@ -191,13 +186,13 @@ fn layers(record: &SandboxRecord, profiles: &ProfilesByName) -> Vec<Layer> {
         rules: profiles.get(name).and_then(|profile| profile.rules.clone()),
     };
     let mut layers: Vec<Layer> = [DEFAULT_PROFILE].into_iter().chain(named).map(profile).collect();
-    // They were parsed when they were written. What cannot be read any more allows nothing.
+    // The rules parsed when they were stored. Rules that do not parse any more allow nothing.
     let host_addresses = RuleSet::parse(&rules.allow, &rules.deny).ok().map(Arc::new);
     layers.push(Layer { profile: None, rules: host_addresses });
     layers
 }
 
-/// Whether the rules may have changed.
+/// Waits for changes of the rules.
 pub struct RuleChanges {
     record: watch::Receiver<Arc<SandboxRecord>>,
     profiles: watch::Receiver<Arc<ProfilesByName>>,
@@ -207,13 +202,13 @@ impl RuleChanges {
     pub async fn next(&mut self) {
         let changed = async {
             tokio::select! {
-                // Both only wait.
+                // Cancelling either arm loses nothing: both only wait.
                 changed = self.record.changed() => changed.is_ok(),
                 changed = self.profiles.changed() => changed.is_ok(),
             }
         };
         if !changed.await {
-            // Nobody changes anything any more; the door closes too.
+            // The sender is gone, so the rules do not change any more; the door closes too.
             pending::<()>().await;
         }
     }

@@ -1,4 +1,5 @@
-//! One connection to a server that `http://` is asked of: driven by whoever uses it, and kept for the next request.
+//! A connection to an `http://` server. The task that uses it also drives it, and it is kept for the next
+//! request.
 
 use super::{limits, metered_body::MeteredBody};
 use crate::backpressure::{WindowBody, WindowIo, WriteWindow};
@@ -17,12 +18,12 @@ use std::{
 use tokio::net::TcpStream;
 
 pub struct ServerConnection {
-    /// Who is there: what was judged, and is judged again for each request.
+    /// The peer: the address that was decided on, and is decided on again for each request.
     pub address: IpAddr,
     sender: SendRequest<WindowBody<MeteredBody>>,
-    /// None when it has ended: it must not be polled then.
+    /// None when it has ended, since it must not be polled then.
     connection: Option<Connection<TokioIo<WindowIo<TcpStream>>, WindowBody<MeteredBody>>>,
-    /// Of the bodies that are sent on it.
+    /// The write window of the bodies that are sent on it.
     pub window: Arc<WriteWindow>,
 }
 
@@ -38,7 +39,8 @@ impl ServerConnection {
         Ok(Self { address, sender, connection: Some(connection), window })
     }
 
-    /// The head of the answer comes only while the line is driven, and so does its body.
+    /// Sends a request. The head of the response arrives only while the connection is driven, and so does its
+    /// body.
     pub fn send(
         &mut self,
         request: Request<MeteredBody>,
@@ -47,7 +49,7 @@ impl ServerConnection {
     }
 
     pub fn drive(&mut self, cx: &mut Context<'_>) {
-        // How it ended is told to whoever waits for the answer or its body.
+        // The future of the response or its body gets the error, if there is one.
         if let Some(connection) = &mut self.connection
             && connection.poll_without_shutdown(cx).is_ready()
         {
@@ -55,9 +57,9 @@ impl ServerConnection {
         }
     }
 
-    /// Whether another request can be sent on it, as far as one can tell without sending one.
-    pub fn is_free(&mut self) -> bool {
-        // Nobody is to be woken: it is only asked.
+    /// Whether another request can be sent, as far as that is known without sending one.
+    pub fn is_reusable(&mut self) -> bool {
+        // Only a check, so nothing is woken.
         self.drive(&mut Context::from_waker(Waker::noop()));
         self.connection.is_some() && self.sender.is_ready()
     }

@@ -1,4 +1,4 @@
-//! Bytes from one socket to another within the kernel: where much comes, nothing of it is copied here.
+//! Moves bytes from one socket to another inside the kernel (`splice`), for connections with much data.
 
 use super::limits::{PIPE_BYTES, PIPES_MAX};
 use nix::{
@@ -16,10 +16,10 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
 };
 
-/// Of all sandboxes: each is two descriptors.
+/// Limits pipes of all sandboxes: each is two file descriptors.
 static PIPE_PERMITS: Semaphore = Semaphore::const_new(PIPES_MAX);
 
-/// Empty whenever nobody is within `pass`.
+/// A pipe that is empty between `drain` and the next `fill`.
 pub struct SplicePipe {
     read_end: OwnedFd,
     write_end: OwnedFd,
@@ -27,20 +27,20 @@ pub struct SplicePipe {
 }
 
 impl SplicePipe {
-    /// None where there are many, or descriptors are scarce: copying does as well.
+    /// None at the limit, or without free file descriptors: the caller copies instead.
     pub fn open() -> Option<Self> {
         let permit = PIPE_PERMITS.try_acquire().ok()?;
         let (read_end, write_end) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).ok()?;
         Some(Self { read_end, write_end, _permit: permit })
     }
 
-    /// Waits for something to come and takes what there is, to be passed on by `drain`. Nothing is the end.
+    /// Waits for bytes and takes them into the pipe, for `drain`. Zero is the end of the stream.
     pub async fn fill(&self, from: &TcpStream) -> io::Result<usize> {
-        // The pipe is empty, so it is the socket that is waited for.
+        // The pipe is empty, so only the socket can make `splice` block.
         from.async_io(Interest::READABLE, || splice_once(from, &self.write_end, PIPE_BYTES)).await
     }
 
-    /// Passes on all that came.
+    /// Writes so many bytes from the pipe to the socket.
     pub async fn drain(&self, to: &TcpStream, bytes: usize) -> io::Result<()> {
         let mut left = bytes;
         while left > 0 {

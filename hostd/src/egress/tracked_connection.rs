@@ -1,5 +1,5 @@
-//! One connection or request that was let through: what it moved, whether it may go on, and that it is told when
-//! it is over, however that comes about.
+//! An admitted connection or request: counts its bytes, says when it must be cut, and records its end when it
+//! is dropped.
 
 use super::{limits, sandbox_egress::SandboxEgress, server_connection::ServerConnection};
 use crate::core::egress::{Decision, Denial, Destination, EventCounts, EventKey};
@@ -25,12 +25,12 @@ pub struct TrackedConnection {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why a trip is cut off.
+/// Why a connection is cut.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CutReason {
-    #[error("it is denied now, by {}", .0.rule())]
+    #[error("denied now, by {}", .0.rule())]
     Denied(Denial),
-    #[error("nothing moved for a long time")]
+    #[error("idle for too long")]
     Idle,
     #[error("the sandbox has used up the bytes it may send and receive")]
     QuotaExceeded,
@@ -64,7 +64,7 @@ impl TrackedConnection {
         })
     }
 
-    /// Counts what was read, before it is passed on.
+    /// Counts bytes that were read, before they are written.
     pub fn count(&self, direction: Direction, bytes: usize) -> Result<(), CutReason> {
         let bytes = bytes as u64;
         match direction {
@@ -74,20 +74,20 @@ impl TrackedConnection {
         if self.sandbox_egress.count_bytes(bytes) { Ok(()) } else { Err(CutReason::QuotaExceeded) }
     }
 
-    /// The line that it went on is free for the next.
+    /// Returns the connection of a finished request to the pool.
     pub fn return_to_pool(&self, connection: Box<ServerConnection>) {
         self.sandbox_egress.pool().put(&self.destination, connection);
     }
 
-    /// The most that the sandbox may send and receive.
+    /// The byte quota of the sandbox.
     pub fn max_bytes(&self) -> u64 {
         self.sandbox_egress.max_bytes()
     }
 
-    /// Returns when it must end.
+    /// Returns when the connection must be cut.
     pub async fn until_cut(self: Arc<Self>) -> CutReason {
         tokio::select! {
-            // Both only wait and look.
+            // Cancelling either arm loses nothing: both only wait and check.
             denial = self.until_denied() => CutReason::Denied(denial),
             () = self.until_idle() => CutReason::Idle,
         }
@@ -96,7 +96,7 @@ impl TrackedConnection {
     async fn until_denied(&self) -> Denial {
         let mut changes = self.sandbox_egress.rule_changes();
         loop {
-            // First: it may have changed since it was let through.
+            // Checked before waiting: the rules may have changed since the request was admitted.
             match self.sandbox_egress.decide(&self.destination, self.address) {
                 Decision::Denied(denial) => return denial,
                 Decision::Allowed(_) => {}
@@ -105,7 +105,7 @@ impl TrackedConnection {
         }
     }
 
-    /// While the sandbox is frozen, nothing can move.
+    /// Returns when no byte has moved for too long. Time does not count while the sandbox is frozen.
     async fn until_idle(&self) {
         let (mut before, mut still_ms) = (self.total_bytes(), 0);
         while still_ms < limits::IDLE_MAX_MS {

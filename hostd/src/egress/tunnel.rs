@@ -1,4 +1,5 @@
-//! Bytes between a sandbox and the world, both ways, until both have said all, or it must end.
+//! A `CONNECT` tunnel: relays bytes between the sandbox and a server until both directions have ended, or it
+//! is cut.
 
 use super::{
     limits::{BUFFER_MAX_BYTES, BUFFER_MIN_BYTES},
@@ -24,7 +25,7 @@ use tokio::{
 };
 use tracing::debug;
 
-/// The answer that a tunnel begins with, and the tunnel. The socket to the world is open until that ends.
+/// The response that opens a tunnel, and the tunnel. The socket to the server is open until the tunnel ends.
 pub fn open(
     mut request: Request<Incoming>,
     server_side: TcpStream,
@@ -38,16 +39,16 @@ pub fn open(
 async fn run(sandbox_side: OnUpgrade, server_side: TcpStream, tracked: Arc<TrackedConnection>) {
     let sandbox_side = match sandbox_side.await {
         Ok(sandbox_side) => sandbox_side,
-        Err(error) => return debug!(%error, "a tunnel did not begin"),
+        Err(error) => return debug!(%error, "tunnel was not opened"),
     };
     tokio::select! {
-        // Either way both sockets are closed: nothing more can be passed on.
+        // Cancelling either arm closes both sockets, which is the end of the tunnel.
         ended = relay_both(sandbox_side, server_side, &tracked) => {
             if let Err(error) = ended {
-                debug!(%error, "a tunnel ended badly");
+                debug!(%error, "tunnel failed");
             }
         }
-        cut = tracked.clone().until_cut() => debug!(%cut, "a tunnel was cut"),
+        cut = tracked.clone().until_cut() => debug!(%cut, "tunnel was cut"),
     }
 }
 
@@ -56,9 +57,10 @@ async fn relay_both(
     server_side: TcpStream,
     tracked: &TrackedConnection,
 ) -> io::Result<()> {
-    // A door speaks HTTP/1.1, and on sockets only.
+    // Doors serve HTTP/1.1 on TCP sockets only.
     let sandbox_side = sandbox_side.downcast::<TokioIo<WindowIo<TcpStream>>>();
-    let sandbox_side = sandbox_side.map_err(|_| io::Error::other("it is no socket"))?;
+    let sandbox_side =
+        sandbox_side.map_err(|_| io::Error::other("the upgraded connection is not a TCP socket"))?;
     let (mut from_server, mut to_server) = server_side.into_split();
     tracked.count(Direction::Up, sandbox_side.read_buf.len()).map_err(io::Error::other)?;
     to_server.write_all(&sandbox_side.read_buf).await?;
@@ -68,7 +70,7 @@ async fn relay_both(
     tokio::try_join!(up, down).map(drop)
 }
 
-/// As fast as the slower of both; the end of one is passed on to the other.
+/// Relays one direction at the pace of the slower side, and shuts the writer down at the end.
 async fn relay(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
@@ -98,12 +100,12 @@ async fn relay(
 
 #[derive(PartialEq, Eq)]
 enum SpliceEnd {
-    /// There is little to pass on now.
+    /// Few bytes come now, so copying is as good.
     SlowedDown,
     Eof,
 }
 
-/// As long as much comes.
+/// Relays through the pipe while much data comes.
 async fn splice(
     pipe: &SplicePipe,
     from: &OwnedReadHalf,

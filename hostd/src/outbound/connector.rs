@@ -1,4 +1,4 @@
-//! Connections to the world.
+//! Opens outbound TCP connections, and TLS on them.
 
 use super::DnsResolver;
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -9,15 +9,15 @@ use tokio_rustls::{
     rustls::{ClientConfig, RootCertStore, pki_types::ServerName},
 };
 
-/// How long a name may take, one address, and a handshake.
+/// Timeouts of a DNS lookup, of connecting to one address, and of a TLS handshake.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// The word for all of them.
-const TIMED_OUT: &str = "no answer in time";
-/// How many addresses of a name are looked at: whoever answers for it may name thousands.
+/// The message of all three timeouts.
+const TIMED_OUT: &str = "timed out";
+/// Addresses of a name that are considered: a DNS response may hold thousands.
 const ADDRESSES_RESOLVED_MAX: usize = 16;
-/// And how many are tried.
+/// Addresses that are connected to, one after the other.
 const ADDRESSES_TRIED_MAX: usize = 4;
 
 #[derive(Clone)]
@@ -32,17 +32,17 @@ pub enum OutboundError {
     NoHost { host: String },
     #[error("the name {host} could not be looked up: {why}")]
     Lookup { host: String, why: String },
-    /// None of its addresses may be reached; the first of them.
-    #[error("{host} is at no address that may be reached")]
+    /// No address of the host is allowed; holds the first one.
+    #[error("no address of {host} may be reached")]
     NotAllowed { host: String, address: IpAddr },
     #[error("could not connect to {host}: {why}")]
     Connect { host: String, why: String },
-    #[error("no secure connection to {host}: {why}")]
+    #[error("no TLS connection to {host}: {why}")]
     Tls { host: String, why: String },
 }
 
 impl OutboundError {
-    /// Whether somebody took too long.
+    /// Whether the failure is a timeout.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Lookup { why, .. } | Self::Connect { why, .. } | Self::Tls { why, .. } => why == TIMED_OUT,
@@ -52,7 +52,7 @@ impl OutboundError {
 }
 
 impl OutboundConnector {
-    /// Trusts whom the host trusts.
+    /// Uses the DNS configuration and the trusted certificates of the host.
     pub fn from_host_config() -> Self {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -61,7 +61,7 @@ impl OutboundConnector {
         Self { resolver: DnsResolver::from_host_config(), tls: TlsConnector::from(Arc::new(config)) }
     }
 
-    /// Names as a test says them, and nobody trusted.
+    /// Uses a given resolver and trusts no certificate, for tests.
     #[cfg(test)]
     pub fn with_resolver(resolver: DnsResolver) -> Self {
         let config =
@@ -69,7 +69,8 @@ impl OutboundConnector {
         Self { resolver, tls: TlsConnector::from(Arc::new(config)) }
     }
 
-    /// Connects to an address of the host that `may` be reached: looked up once, and that very address used.
+    /// Connects to an address of the host that `is_allowed`. The name is looked up once, and the checked
+    /// address is used.
     pub async fn connect(
         &self,
         host: &str,
@@ -90,7 +91,7 @@ impl OutboundConnector {
         for address in allowed.into_iter().take(ADDRESSES_TRIED_MAX) {
             match timeout(CONNECT_MAX, TcpStream::connect((address, port))).await {
                 Ok(Ok(stream)) => {
-                    // Costs only speed.
+                    // Failure costs only latency.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
@@ -123,7 +124,7 @@ mod tests {
     use std::{cell::RefCell, net::Ipv4Addr};
 
     #[tokio::test]
-    async fn of_a_name_with_many_addresses_only_the_first_are_looked_at() {
+    async fn of_a_name_with_many_addresses_only_the_first_are_considered() {
         let resolver = DnsResolver::fixed(|_| {
             (0..5_000_u32).map(|low| Ipv4Addr::from_bits(0x0a00_0000 | low).into()).collect()
         });
@@ -138,7 +139,7 @@ mod tests {
             .expect_err("denied");
         let first: IpAddr = "10.0.0.0".parse().expect("an address");
         assert!(matches!(error, OutboundError::NotAllowed { address, .. } if address == first), "{error}");
-        assert_eq!(error.to_string(), "many.test is at no address that may be reached");
+        assert_eq!(error.to_string(), "no address of many.test may be reached");
         assert_eq!(checked.borrow().len(), ADDRESSES_RESOLVED_MAX);
     }
 }

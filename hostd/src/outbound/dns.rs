@@ -1,4 +1,5 @@
-//! Names to addresses, by the host's own configuration. Not by the C library: hostd is linked statically.
+//! Looks up names with the DNS configuration of the host. Not through the C library: hostd is linked
+//! statically.
 
 use hickory_resolver::{Resolver, TokioResolver, net::runtime::TokioRuntimeProvider};
 use std::{net::IpAddr, sync::Arc};
@@ -15,14 +16,14 @@ type FixedLookup = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 #[derive(Clone)]
 enum Backend {
     Resolver(Arc<TokioResolver>),
-    /// The host does not say whom to ask. Sandboxes do without names then, and everything else works.
+    /// The host has no usable DNS configuration. Names cannot be looked up then, and everything else works.
     Unavailable(Arc<str>),
     #[cfg(test)]
     Fixed(Arc<FixedLookup>),
 }
 
 impl DnsResolver {
-    /// As `/etc/resolv.conf` and `/etc/hosts` say.
+    /// Reads `/etc/resolv.conf` and `/etc/hosts`.
     pub fn from_host_config() -> Self {
         let built = Resolver::builder(TokioRuntimeProvider::default()).and_then(|builder| builder.build());
         Self::from_build_result(built.map_err(|error| error.to_string()))
@@ -32,20 +33,20 @@ impl DnsResolver {
         let backend = match built {
             Ok(resolver) => Backend::Resolver(Arc::new(resolver)),
             Err(error) => {
-                warn!(error, "no names will be looked up: mend /etc/resolv.conf and start hostd again");
+                warn!(error, "DNS lookups are disabled: fix /etc/resolv.conf and restart hostd");
                 Backend::Unavailable(error.into())
             }
         };
         Self { backend }
     }
 
-    /// As a test says, each time it is asked.
+    /// Calls a function of the test for each lookup.
     #[cfg(test)]
     pub fn fixed(answer: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
         Self { backend: Backend::Fixed(Arc::new(answer)) }
     }
 
-    /// All addresses of a name, or the one that it spells; none where there is no such name.
+    /// All addresses of a name, or the address that it spells; none where the name does not exist.
     pub async fn lookup(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = host.parse() {
@@ -53,7 +54,7 @@ impl DnsResolver {
         }
         match &self.backend {
             Backend::Resolver(resolver) => resolve(resolver, host).await,
-            Backend::Unavailable(why) => Err(format!("this host does not say whom to ask for names ({why})")),
+            Backend::Unavailable(why) => Err(format!("DNS is not configured on this host ({why})")),
             #[cfg(test)]
             Backend::Fixed(answer) => Ok(answer(host)),
         }
@@ -61,7 +62,7 @@ impl DnsResolver {
 }
 
 async fn resolve(resolver: &TokioResolver, host: &str) -> Result<Vec<IpAddr>, String> {
-    // Whole: what the host's search list would make of it is another name.
+    // Fully qualified: with the search list of the host it would be another name.
     let whole = format!("{}.", host.trim_end_matches('.'));
     match resolver.lookup_ip(whole).await {
         Ok(found) => Ok(found.iter().collect()),
@@ -75,11 +76,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_anybody_to_ask_every_name_is_an_error_and_addresses_are_themselves() {
+    async fn without_dns_every_name_is_an_error_and_addresses_are_themselves() {
         let resolver = DnsResolver::from_build_result(Err("no such file".to_owned()));
         for _ in 0..2 {
-            let said = resolver.lookup("example.com").await.expect_err("nobody to ask");
-            assert_eq!(said, "this host does not say whom to ask for names (no such file)");
+            let said = resolver.lookup("example.com").await.expect_err("no DNS server");
+            assert_eq!(said, "DNS is not configured on this host (no such file)");
         }
         let address: IpAddr = "203.0.113.1".parse().expect("an address");
         assert_eq!(resolver.lookup("203.0.113.1").await, Ok(vec![address]));

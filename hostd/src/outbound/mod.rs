@@ -1,5 +1,5 @@
-//! How hostd itself reaches the world: names to addresses, and connections to those. Used by the gateway and by
-//! the proxy; which addresses may be reached is decided by whoever asks.
+//! Outbound connections of hostd itself: DNS lookups, TCP and TLS. Used by the gateway and by the egress
+//! proxy; the caller decides which addresses are allowed.
 
 mod connector;
 mod dns;

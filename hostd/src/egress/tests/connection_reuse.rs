@@ -15,15 +15,15 @@ fn names(_: &str) -> Vec<IpAddr> {
     vec![Ipv4Addr::LOCALHOST.into()]
 }
 
-/// When a server closes a connection on which it has answered as often as it does.
+/// When a server closes a connection after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closes {
     AtOnce,
-    /// Only when it is asked once more: nobody can tell before.
+    /// On the next request, so that the proxy cannot know before.
     WhenAsked,
 }
 
-/// A server that answers so often on each connection and then closes it without a word, and how many it had.
+/// A server that gives so many responses on each connection and then closes it; counts its connections.
 async fn server(answers: usize, closes: Closes) -> (SocketAddr, Arc<AtomicUsize>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -57,7 +57,7 @@ async fn a_connection_serves_the_next_request_and_one_that_was_closed_loses_none
         (1, AtOnce, &["GET", "GET", "GET"], 3),
         (2, AtOnce, &["GET", "GET", "GET"], 2),
         (1, WhenAsked, &["GET", "GET", "HEAD"], 3),
-        // What must not arrive twice goes on a connection that nobody used.
+        // A request that must not arrive twice goes on a new connection.
         (1, WhenAsked, &["POST", "POST"], 2),
         (10, AtOnce, &["POST", "GET"], 1),
     ];
@@ -68,15 +68,15 @@ async fn a_connection_serves_the_next_request_and_one_that_was_closed_loses_none
             let host = format!("good.test:{}", at.port());
             let request =
                 format!("{method} http://{host}/ HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\n\r\n");
-            let answer = fixture.ask(&request).await;
-            assert!(answer.starts_with("HTTP/1.1 200"), "{methods:?}: {answer}");
+            let response = fixture.ask(&request).await;
+            assert!(response.starts_with("HTTP/1.1 200"), "{methods:?}: {response}");
         }
         assert_eq!(connections.load(Ordering::Relaxed), expected, "{answers} {closes:?} {methods:?}");
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_is_judged_again() {
+async fn a_connection_that_is_kept_is_decided_on_again() {
     let (at, connections, _server) = server(10, Closes::AtOnce).await;
     let fixture = EgressFixture::new(&[at.to_string()], names).await;
     let request = format!("GET http://good.test:{}/ HTTP/1.1\r\nhost: good.test\r\n\r\n", at.port());

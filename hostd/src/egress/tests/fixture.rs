@@ -27,7 +27,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Only bounds hanging.
+/// Long enough for every machine; bounds a test that hangs.
 pub const LONG: Duration = Duration::from_secs(30);
 
 pub struct EgressFixture {
@@ -42,7 +42,7 @@ pub struct EgressFixture {
 }
 
 impl EgressFixture {
-    /// `except` is what may be reached though it is not public: tests have loopback only.
+    /// `except` lists hosts that may be reached although they are not public, since tests have loopback only.
     pub async fn new(except: &[String], names: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let fleet =
@@ -76,7 +76,7 @@ impl EgressFixture {
         Self { egress, store, record, proxy, sandbox_egress, closing, tasks, _dir: dir }
     }
 
-    /// As a change through the API does it.
+    /// Changes the rules as the API does.
     pub fn set(&self, rules: EgressRules) {
         self.record.send_modify(|record| {
             let blueprint = Blueprint { egress: rules, ..(*record.blueprint).clone() };
@@ -99,17 +99,17 @@ impl EgressFixture {
         TcpStream::connect(self.proxy).await.expect("the proxy listens")
     }
 
-    /// Sends a request whole, and gives all that is answered until the end.
+    /// Sends a whole request, and returns everything until the end of the connection.
     pub async fn ask(&self, request: &str) -> String {
         let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.expect("the proxy reads");
         stream.shutdown().await.expect("the proxy reads");
-        let mut answer = Vec::new();
-        let _ = timeout(LONG, stream.read_to_end(&mut answer)).await.expect("an answer in time");
-        String::from_utf8_lossy(&answer).into_owned()
+        let mut response = Vec::new();
+        let _ = timeout(LONG, stream.read_to_end(&mut response)).await.expect("an answer in time");
+        String::from_utf8_lossy(&response).into_owned()
     }
 
-    /// An open tunnel, or the head of what was said instead.
+    /// An open tunnel, or the head of the refusal.
     pub async fn tunnel(&self, to: &str) -> Result<TcpStream, String> {
         let mut stream = self.connect().await;
         let request = format!("CONNECT {to} HTTP/1.1\r\nhost: {to}\r\n\r\n");
@@ -118,7 +118,7 @@ impl EgressFixture {
         if head.starts_with("HTTP/1.1 200") { Ok(stream) } else { Err(head) }
     }
 
-    /// What was moved, when nothing is under way any more.
+    /// The bytes that were moved, once no connection is open.
     pub async fn used(&self) -> u64 {
         let used = async {
             loop {
@@ -130,14 +130,14 @@ impl EgressFixture {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(LONG, used).await.expect("told in time")
+        timeout(LONG, used).await.expect("recorded in time")
     }
 
-    /// What was told, when all is over.
+    /// The recorded events, after shutdown.
     pub async fn events(mut self) -> Vec<Value> {
         self.closing.cancel();
-        // Connections never end by themselves; the teller does.
-        let _ = timeout(LONG, self.tasks.join_next()).await.expect("the teller ends");
+        // Connections do not end by themselves; the recorder does.
+        let _ = timeout(LONG, self.tasks.join_next()).await.expect("the recorder ends");
         let all = self.store.events(EventFilter::default(), 0, 1000).await.expect("the log");
         all.into_iter().filter(|event| event.kind == "egress").map(|event| event.data).collect()
     }
@@ -159,7 +159,7 @@ async fn serve(listener: TcpListener, egress: Egress, sandbox_egress: Arc<Sandbo
                     Ok::<_, Infallible>(answered.response)
                 }
             });
-            // As a door serves: a tunnel takes the stream out of it.
+            // Served as by a door: a tunnel takes the stream over.
             let io = TokioIo::new(WindowIo::new(stream, Arc::default()));
             let connection = http1::Builder::new().half_close(true).serve_connection(io, service);
             let _ = connection.with_upgrades().await;
@@ -171,7 +171,7 @@ async fn serve(listener: TcpListener, egress: Egress, sandbox_egress: Arc<Sandbo
     }
 }
 
-/// Everything up to the empty line.
+/// Reads up to the empty line.
 pub async fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -182,7 +182,7 @@ pub async fn head(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// A server that says the same to everybody, and what it was asked.
+/// A server that gives every request the same response, and the heads that it received.
 pub async fn server(says: &str) -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("its address");

@@ -1,4 +1,4 @@
-//! The proxy on a loopback port, as the door serves it, with names that tests make up.
+//! The proxy on a loopback port, served as the door does, with DNS names that tests make up.
 
 mod connection_reuse;
 mod fixture;

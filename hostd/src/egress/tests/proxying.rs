@@ -16,13 +16,13 @@ use tokio::{
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nkeep-alive: 9\r\nx-kept: 1\r\n\r\nhello";
 
-/// `good.test` is here, and everything else is nowhere.
+/// Only `good.test` exists, at loopback.
 fn names(host: &str) -> Vec<IpAddr> {
     if host == "good.test" { vec![HERE] } else { vec![] }
 }
 
 #[tokio::test]
-async fn a_request_is_passed_on_without_what_is_between_two_machines() {
+async fn a_request_is_forwarded_without_hop_by_hop_headers() {
     let (at, received, _server) = server(HELLO).await;
     let fixture = EgressFixture::new(&[at.to_string()], names).await;
     let port = at.port();
@@ -30,9 +30,9 @@ async fn a_request_is_passed_on_without_what_is_between_two_machines() {
         "GET http://good.test:{port}/path?q=1 HTTP/1.1\r\nhost: other.test\r\nproxy-authorization: Basic eA==\r\n\
          proxy-connection: keep-alive\r\nconnection: close, x-hop\r\nx-hop: 1\r\nte: gzip\r\nx-kept: 1\r\n\r\n"
     );
-    let answer = fixture.ask(&request).await;
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("hello"), "{answer}");
-    assert!(answer.contains("x-kept: 1") && !answer.contains("keep-alive"), "{answer}");
+    let response = fixture.ask(&request).await;
+    assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("hello"), "{response}");
+    assert!(response.contains("x-kept: 1") && !response.contains("keep-alive"), "{response}");
     let seen = received.lock().expect("no panic")[0].to_ascii_lowercase();
     assert!(seen.starts_with("get /path?q=1 http/1.1\r\n"), "{seen}");
     assert!(seen.contains(&format!("host: good.test:{port}\r\n")) && seen.contains("x-kept: 1"), "{seen}");
@@ -42,7 +42,7 @@ async fn a_request_is_passed_on_without_what_is_between_two_machines() {
 }
 
 #[tokio::test]
-async fn a_tunnel_carries_both_ways_and_passes_on_the_end() {
+async fn a_tunnel_relays_both_directions_and_their_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("its address");
     let fixture = EgressFixture::new(&[at.to_string()], names).await;
@@ -59,7 +59,7 @@ async fn a_tunnel_carries_both_ways_and_passes_on_the_end() {
     let echoed = async {
         let mut got = Vec::new();
         outside.read_to_end(&mut got).await.expect("an end");
-        // After the end of the other side.
+        // Sent after the other direction has ended.
         outside.write_all(b"got it").await.expect("it reads");
         outside.shutdown().await.expect("it reads");
         got.len()
@@ -76,7 +76,7 @@ async fn a_tunnel_carries_both_ways_and_passes_on_the_end() {
 }
 
 #[tokio::test]
-async fn what_moves_counts_before_its_connection_ends_and_is_told_once_when_it_has() {
+async fn bytes_count_before_their_connection_ends_and_are_reported_once_when_it_has() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("its address");
     let fixture = EgressFixture::new(&[at.to_string()], names).await;
@@ -98,7 +98,7 @@ async fn what_moves_counts_before_its_connection_ends_and_is_told_once_when_it_h
 }
 
 #[tokio::test]
-async fn what_is_denied_is_never_connected_and_says_why() {
+async fn a_denied_destination_is_never_connected_and_says_why() {
     let trap = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = trap.local_addr().expect("its address").port();
     let fixture = EgressFixture::new(&[], |host| match host {
@@ -132,21 +132,24 @@ async fn what_is_denied_is_never_connected_and_says_why() {
         ("s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.apps.test", "preview"),
     ];
     for (host, rule) in table {
-        let said = fixture.tunnel(&format!("{host}:{port}")).await.expect_err(host);
-        assert!(said.starts_with("HTTP/1.1 403"), "{host}: {said}");
-        assert!(said.contains(&format!("x-slipway-egress: denied; rule=\"{rule}\"")), "{host}: {said}");
+        let response = fixture.tunnel(&format!("{host}:{port}")).await.expect_err(host);
+        assert!(response.starts_with("HTTP/1.1 403"), "{host}: {response}");
+        assert!(
+            response.contains(&format!("x-slipway-egress: denied; rule=\"{rule}\"")),
+            "{host}: {response}"
+        );
         let request = format!("GET http://{host}:{port}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-        let answer = fixture.ask(&request).await;
-        assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("slipway: "), "{host}: {answer}");
+        let response = fixture.ask(&request).await;
+        assert!(response.starts_with("HTTP/1.1 403") && response.contains("slipway: "), "{host}: {response}");
     }
     trap.set_ttl(1).expect("it is open");
-    assert!(timeout(std::time::Duration::ZERO, trap.accept()).await.is_err(), "nobody connected");
+    assert!(timeout(std::time::Duration::ZERO, trap.accept()).await.is_err(), "no connection was opened");
     let events = fixture.events().await;
     assert!(events.iter().all(|event| event["verdict"] == "denied"), "{events:?}");
 }
 
 #[tokio::test]
-async fn the_address_behind_a_name_is_told_nobody() {
+async fn the_address_behind_a_name_is_not_revealed() {
     let fixture = EgressFixture::new(&[], |_| vec!["10.11.12.13".parse().expect("an address")]).await;
     let ask =
         |host: &str| format!("GET http://{host}:8080/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -165,11 +168,12 @@ async fn the_address_behind_a_name_is_told_nobody() {
 }
 
 #[tokio::test]
-async fn a_name_that_moves_is_judged_again_each_time_and_looked_up_once() {
+async fn a_name_that_changes_its_address_is_decided_on_again_and_looked_up_once() {
     let (at, _, _server) = server(HELLO).await;
     let lookups = Arc::new(AtomicUsize::new(0));
     let count = lookups.clone();
-    // Public first, private then: what was judged is what is connected, so there is no moment in between.
+    // An allowed address first, a private one then: the decided address is the connected one, so there is no
+    // gap between.
     let fixture =
         EgressFixture::new(&[at.to_string()], move |_| match count.fetch_add(1, Ordering::Relaxed) {
             0 => vec![HERE],
@@ -185,33 +189,34 @@ async fn a_name_that_moves_is_judged_again_each_time_and_looked_up_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_passed_on_is_refused_in_words() {
+async fn a_request_that_cannot_be_forwarded_is_refused_with_a_reason() {
     let fixture = EgressFixture::new(&["127.0.0.1:1".to_owned()], names).await;
     let table = [
         ("CONNECT good.test HTTP/1.1\r\nhost: x\r\n\r\n", "400"),
         ("CONNECT user@good.test:443 HTTP/1.1\r\nhost: x\r\n\r\n", "400"),
         ("GET https://good.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "400"),
         ("GET http://1.2.3.4.5/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "400"),
-        ("GET http://nobody.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "502"),
+        ("GET http://none.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "502"),
         // Nothing listens there.
         ("GET http://good.test:1/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "502"),
     ];
     for (request, status) in table {
-        let answer = fixture.ask(request).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {answer}");
+        let response = fixture.ask(request).await;
+        assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {response}");
     }
-    let json = "GET http://nobody.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept: application/json\r\n\r\n";
-    let answer = fixture.ask(json).await;
-    assert!(answer.contains("\"message\":\"there is no host nobody.test.\""), "{answer}");
+    let json =
+        "GET http://none.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\naccept: application/json\r\n\r\n";
+    let response = fixture.ask(json).await;
+    assert!(response.contains("\"message\":\"there is no host none.test.\""), "{response}");
     fixture.set_network(Network::None);
-    let answer =
+    let response =
         fixture.ask("GET http://good.test:1/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("no network"), "{answer}");
+    assert!(response.starts_with("HTTP/1.1 403") && response.contains("no network"), "{response}");
 }
 
 #[tokio::test]
 async fn a_malformed_body_is_the_mistake_of_the_sandbox() {
-    // It takes connections and never answers.
+    // A server that accepts connections and never responds.
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = server.local_addr().expect("its address");
     let fixture = EgressFixture::new(&[at.to_string()], names).await;
@@ -220,14 +225,17 @@ async fn a_malformed_body_is_the_mistake_of_the_sandbox() {
             "POST http://good.test:{}/ HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n{wrong}",
             at.port()
         );
-        let answer = fixture.ask(&request).await;
-        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("malformed"), "{wrong:?}: {answer}");
+        let response = fixture.ask(&request).await;
+        assert!(
+            response.starts_with("HTTP/1.1 400") && response.contains("malformed"),
+            "{wrong:?}: {response}"
+        );
     }
 }
 
-/// hyper reads such a request by one of the two, and each goes out on a connection of its own.
+/// hyper reads such a request by one of the two lengths, and each request goes out on its own connection.
 #[tokio::test]
-async fn a_length_that_is_said_twice_goes_out_once() {
+async fn a_request_with_two_lengths_goes_out_with_one() {
     let (at, received, _server) = server(HELLO).await;
     let fixture = EgressFixture::new(&[at.to_string()], names).await;
     for lengths in
@@ -237,8 +245,8 @@ async fn a_length_that_is_said_twice_goes_out_once() {
             "POST http://good.test:{}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{lengths}\r\n\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n",
             at.port()
         );
-        let answer = fixture.ask(&request).await;
-        assert!(!answer.contains("evil"), "{answer}");
+        let response = fixture.ask(&request).await;
+        assert!(!response.contains("evil"), "{response}");
     }
     for seen in received.lock().expect("no panic").iter() {
         let lengths = ["content-length:", "transfer-encoding:"].map(|name| seen.matches(name).count());
@@ -260,13 +268,14 @@ async fn bytes_have_a_limit_that_cuts_and_can_be_raised() {
     let _ = timeout(LONG, tunnel.read_to_end(&mut got)).await.expect("cut in time");
     assert!(got.len() <= 1 << 20, "{}", got.len());
     timeout(LONG, flood).await.expect("its end is told to the other side").expect("no panic");
-    let said = fixture.tunnel(&to).await.expect_err("nothing is left");
-    assert!(said.contains("rule=\"max_mb\""), "{said}");
+    let response = fixture.tunnel(&to).await.expect_err("nothing is left");
+    assert!(response.contains("rule=\"max_mb\""), "{response}");
     fixture.set(EgressRules { max_mb: Some(10), ..EgressRules::default() });
     fixture.tunnel(&to).await.expect("there is more now");
 }
 
-/// Sends so much in heads of requests, and gets so much in those of answers, until it may no more; how often it could.
+/// Sends and receives so many bytes in heads until the quota is used up; returns the number of requests that
+/// passed.
 async fn spend_in_heads(up: usize, down: usize) -> usize {
     let says = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-much: {}\r\n\r\n", "a".repeat(down));
     let (at, received, _server) = server(&says).await;
@@ -278,9 +287,12 @@ async fn spend_in_heads(up: usize, down: usize) -> usize {
         "a".repeat(up)
     );
     for times in 0..20 {
-        let answer = fixture.ask(&request).await;
-        if !answer.starts_with("HTTP/1.1 200") {
-            assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("rule=\"max_mb\""), "{answer}");
+        let response = fixture.ask(&request).await;
+        if !response.starts_with("HTTP/1.1 200") {
+            assert!(
+                response.starts_with("HTTP/1.1 403") && response.contains("rule=\"max_mb\""),
+                "{response}"
+            );
             assert!(received.lock().expect("no panic").len() <= times + 1);
             return times;
         }

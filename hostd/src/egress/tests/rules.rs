@@ -33,15 +33,15 @@ async fn a_rule_that_changes_ends_what_it_denies_and_nothing_else() {
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     tokio::io::AsyncWriteExt::write_all(&mut far, b"x").await.expect("it reads");
     timeout(LONG, other.read_exact(&mut byte)).await.expect("in time").expect("it goes on");
-    let said = fixture.tunnel(&format!("one.test:{}", at.port())).await.expect_err("denied");
-    assert!(said.contains("rule=\"one.test\""), "{said}");
-    // The same by a profile, for everybody.
+    let response = fixture.tunnel(&format!("one.test:{}", at.port())).await.expect_err("denied");
+    assert!(response.contains("rule=\"one.test\""), "{response}");
+    // The same by a profile, which applies to every sandbox.
     let profile = EgressProfile { allow: vec![], deny: list(&["other.test"]) };
     fixture.egress.profiles().put("default", profile, 0).await.expect("written");
     let ended = timeout(LONG, other.read(&mut byte)).await.expect("cut in time");
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
-    let said = fixture.tunnel(&format!("other.test:{}", at.port())).await.expect_err("denied");
-    assert!(said.contains("rule=\"other.test\"; profile=\"default\""), "{said}");
+    let response = fixture.tunnel(&format!("other.test:{}", at.port())).await.expect_err("denied");
+    assert!(response.contains("rule=\"other.test\"; profile=\"default\""), "{response}");
 }
 
 #[tokio::test]
@@ -49,15 +49,15 @@ async fn a_sandbox_cannot_allow_itself_what_a_profile_denies() {
     let fixture = EgressFixture::new(&[], here).await;
     let rules = EgressRules { allow: list(&["*:25", "mail.test"]), ..EgressRules::default() };
     fixture.set(rules.clone());
-    let said = fixture.tunnel("mail.test:25").await.expect_err("denied");
-    assert!(said.contains("rule=\"*:25,465,587\"; profile=\"default\""), "{said}");
+    let response = fixture.tunnel("mail.test:25").await.expect_err("denied");
+    assert!(response.contains("rule=\"*:25,465,587\"; profile=\"default\""), "{response}");
     fixture.set(EgressRules { profile: Some("gone".into()), ..rules });
-    let said = fixture.tunnel("mail.test:443").await.expect_err("denied");
-    assert!(said.contains("rule=\"no such profile\"; profile=\"gone\""), "{said}");
+    let response = fixture.tunnel("mail.test:443").await.expect_err("denied");
+    assert!(response.contains("rule=\"no such profile\"; profile=\"gone\""), "{response}");
 }
 
 #[tokio::test]
-async fn repetitions_are_one_event_and_every_event_says_who() {
+async fn repetitions_are_one_event_and_every_event_names_its_job() {
     let fixture = EgressFixture::new(&[], here).await;
     let claim = STANDARD.encode("exec.e1:x");
     let request = format!(
@@ -76,16 +76,16 @@ async fn repetitions_are_one_event_and_every_event_says_who() {
 }
 
 #[tokio::test]
-async fn whatever_is_refused_is_told() {
+async fn every_refusal_is_recorded() {
     let fixture = EgressFixture::new(&[], here).await;
     let ask = |host: &str| format!("GET http://{host}/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    let said = fixture.ask("GET https://a.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-    assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+    let response = fixture.ask("GET https://a.test/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(response.starts_with("HTTP/1.1 400"), "{response}");
     let permits: Vec<_> = std::iter::from_fn(|| fixture.sandbox_egress.permit()).collect();
-    let said = fixture.ask(&ask("many.test")).await;
-    assert!(said.starts_with("HTTP/1.1 503"), "{said}");
+    let response = fixture.ask(&ask("many.test")).await;
+    assert!(response.starts_with("HTTP/1.1 503"), "{response}");
     drop(permits);
-    // Somebody else in the sandbox asks all the time.
+    // Another process of the sandbox sends requests all the time.
     let (sandbox_egress, stop) = (fixture.sandbox_egress.clone(), Arc::new(AtomicBool::new(false)));
     let until = stop.clone();
     let flood = std::thread::spawn(move || {
@@ -93,15 +93,15 @@ async fn whatever_is_refused_is_told() {
             sandbox_egress.is_rate_limited();
         }
     });
-    let refused = async { while !fixture.ask(&ask("hasty.test")).await.starts_with("HTTP/1.1 429") {} };
+    let refused = async { while !fixture.ask(&ask("rate.test")).await.starts_with("HTTP/1.1 429") {} };
     let refused = timeout(LONG, refused).await;
     stop.store(true, Ordering::Relaxed);
     flood.join().expect("no panic");
     refused.expect("in time");
     let events = fixture.events().await;
-    for (host, rule) in [("", "malformed"), ("many.test", "connections"), ("hasty.test", "rate")] {
-        let told = |event: &&serde_json::Value| event["host"] == host && event["rule"] == rule;
-        let event = events.iter().find(told).unwrap_or_else(|| panic!("{rule}: {events:?}"));
+    for (host, rule) in [("", "malformed"), ("many.test", "connections"), ("rate.test", "rate")] {
+        let is_refusal = |event: &&serde_json::Value| event["host"] == host && event["rule"] == rule;
+        let event = events.iter().find(is_refusal).unwrap_or_else(|| panic!("{rule}: {events:?}"));
         assert_eq!(event["verdict"], "denied", "{event}");
     }
 }
