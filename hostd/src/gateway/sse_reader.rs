@@ -4,21 +4,35 @@ use crate::gateway::limits::EVENT_MAX_BYTES;
 
 #[derive(Default)]
 pub struct SseReader {
-    /// The line that is not complete yet.
-    line: Vec<u8>,
-    /// That line is too long to be kept, and is skipped.
-    long_line: bool,
+    line: PartialLine,
     /// A line ended with CR, so an LF that follows belongs to it.
     after_cr: bool,
     /// The data of the event that is not complete yet.
     data: Vec<u8>,
-    has_data: bool,
-    is_error: bool,
-    too_long: bool,
-    /// The current event has at least one line.
-    in_event: bool,
+    event: EventState,
     /// Some event was too long.
     pub skipped: bool,
+}
+
+/// The line that is not complete yet.
+enum PartialLine {
+    Kept(Vec<u8>),
+    /// Longer than the limit of an event, so it is not kept.
+    TooLong,
+}
+
+/// The event that is not complete yet.
+#[derive(Clone, Copy, Default)]
+enum EventState {
+    /// No line since the last empty one.
+    #[default]
+    Empty,
+    Open {
+        has_data: bool,
+        is_error: bool,
+    },
+    /// Skipped up to its end.
+    TooLong,
 }
 
 pub struct SseEvent<'a> {
@@ -35,83 +49,100 @@ impl SseReader {
                 continue;
             }
             let Some(at) = memchr::memchr2(b'\n', b'\r', bytes) else {
-                self.hold(bytes);
+                self.line.push(bytes);
                 return;
             };
             self.after_cr = bytes[at] == b'\r';
-            if self.line.is_empty() && !self.long_line && at <= EVENT_MAX_BYTES {
+            if self.line.is_empty() && at <= EVENT_MAX_BYTES {
                 self.end_line(&bytes[..at], &mut on);
             } else {
-                self.hold(&bytes[..at]);
-                let line = std::mem::take(&mut self.line);
-                if std::mem::take(&mut self.long_line) {
-                    self.too_long = true;
-                    self.in_event = true;
-                } else {
-                    self.end_line(&line, &mut on);
+                self.line.push(&bytes[..at]);
+                match std::mem::take(&mut self.line) {
+                    PartialLine::TooLong => self.event = EventState::TooLong,
+                    PartialLine::Kept(mut line) => {
+                        self.end_line(&line, &mut on);
+                        // The allocation is kept for the next line.
+                        line.clear();
+                        self.line = PartialLine::Kept(line);
+                    }
                 }
-                // The allocation is kept for the next line.
-                self.line = line;
-                self.line.clear();
             }
             bytes = &bytes[at + 1..];
         }
     }
 
-    /// Ends the stream. An event without an empty line behind it counts, since some providers leave that out at the end.
+    /// Ends the stream. An event without an empty line behind it counts, since some providers leave that out
+    /// at the end.
     pub fn finish(&mut self, mut on: impl FnMut(SseEvent<'_>)) {
-        self.too_long |= self.long_line;
-        if !self.line.is_empty() {
-            let line = std::mem::take(&mut self.line);
-            self.end_line(&line, &mut on);
+        match std::mem::take(&mut self.line) {
+            PartialLine::TooLong => self.event = EventState::TooLong,
+            PartialLine::Kept(line) if line.is_empty() => {}
+            PartialLine::Kept(line) => self.end_line(&line, &mut on),
         }
         self.end_line(b"", &mut on);
     }
 
     /// The line breaks that end the current event, so that another can follow.
     pub fn separator(&self) -> &'static str {
-        if !self.line.is_empty() || self.long_line {
-            "\n\n"
-        } else if self.in_event {
-            "\n"
-        } else {
-            ""
+        if !self.line.is_empty() {
+            return "\n\n";
         }
-    }
-
-    fn hold(&mut self, bytes: &[u8]) {
-        if self.long_line || self.line.len() + bytes.len() > EVENT_MAX_BYTES {
-            self.line.clear();
-            self.long_line |= !bytes.is_empty();
-        } else {
-            self.line.extend_from_slice(bytes);
+        match self.event {
+            EventState::Empty => "",
+            EventState::Open { .. } | EventState::TooLong => "\n",
         }
     }
 
     fn end_line(&mut self, line: &[u8], on: &mut impl FnMut(SseEvent<'_>)) {
         if line.is_empty() {
-            self.skipped |= self.too_long;
-            if self.has_data && !self.too_long {
-                on(SseEvent { data: &self.data, is_error: self.is_error });
+            match std::mem::take(&mut self.event) {
+                EventState::TooLong => self.skipped = true,
+                EventState::Open { has_data: true, is_error } => on(SseEvent { data: &self.data, is_error }),
+                EventState::Open { has_data: false, .. } | EventState::Empty => {}
             }
             self.data.clear();
-            (self.has_data, self.is_error, self.too_long, self.in_event) = (false, false, false, false);
             return;
         }
-        self.in_event = true;
+        let (mut has_data, mut is_error) = match self.event {
+            EventState::TooLong => return,
+            EventState::Open { has_data, is_error } => (has_data, is_error),
+            EventState::Empty => (false, false),
+        };
         if let Some(data) = field(line, b"data") {
-            let break_line = usize::from(self.has_data);
-            if self.data.len() + break_line + data.len() > EVENT_MAX_BYTES {
-                self.too_long = true;
+            if self.data.len() + usize::from(has_data) + data.len() > EVENT_MAX_BYTES {
+                self.event = EventState::TooLong;
                 return;
             }
-            if self.has_data {
+            if has_data {
                 self.data.push(b'\n');
             }
             self.data.extend_from_slice(data);
-            self.has_data = true;
+            has_data = true;
         } else if let Some(name) = field(line, b"event") {
-            self.is_error = name == b"error";
+            is_error = name == b"error";
+        }
+        self.event = EventState::Open { has_data, is_error };
+    }
+}
+
+impl Default for PartialLine {
+    fn default() -> Self {
+        Self::Kept(Vec::new())
+    }
+}
+
+impl PartialLine {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Kept(line) => line.is_empty(),
+            Self::TooLong => false,
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Kept(line) if line.len() + bytes.len() <= EVENT_MAX_BYTES => line.extend_from_slice(bytes),
+            Self::Kept(_) | Self::TooLong => *self = Self::TooLong,
         }
     }
 }
@@ -130,7 +161,7 @@ mod tests {
         let mut found = Vec::new();
         let mut events = SseReader::default();
         let mut on = |event: SseEvent<'_>| {
-            found.push((String::from_utf8_lossy(event.data).into_owned(), event.is_error))
+            found.push((String::from_utf8_lossy(event.data).into_owned(), event.is_error));
         };
         for piece in pieces {
             events.read(piece, &mut on);
