@@ -1,4 +1,5 @@
-//! Asks `models` whether a call is allowed, and reports to it how the call went. Unit tests use a recorder instead.
+//! Asks `models` whether a call is allowed, and reports to it how the call went. Unit tests use a recorder
+//! instead.
 
 use crate::models::{
     ActiveBudgets, Call, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, Grant, ModelApi,
@@ -18,7 +19,7 @@ pub enum Authorizer {
     Recorder(Arc<Recorder>),
 }
 
-/// What one task may call.
+/// The grant of one task.
 pub enum TaskGrant {
     Grant(Arc<Grant>),
     #[cfg(test)]
@@ -62,7 +63,7 @@ impl TaskGrant {
         }
     }
 
-    /// What the budgets of the task and its tenant bound.
+    /// Which kinds of usage the budgets of the task and its tenant bound.
     pub fn bounded(&self) -> ActiveBudgets {
         match self {
             Self::Grant(grant) => grant.active_budgets(),

@@ -1,5 +1,5 @@
-//! Limits of concurrent calls, of request bodies in memory and of local responses: for each sandbox, and for bodies
-//! also for all sandboxes together.
+//! Limits of concurrent calls, of request bodies in memory and of local responses: for each sandbox, and for
+//! bodies also for all sandboxes together.
 
 use super::{
     limits::{

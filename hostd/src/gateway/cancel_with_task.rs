@@ -1,5 +1,5 @@
-//! Closes an agent's connection when the task whose call is on it ends. The body of a response alone cannot do that:
-//! hyper does not poll it while the agent reads nothing.
+//! Closes an agent's connection when the task whose call is on it ends. The body of a response alone cannot
+//! do that: hyper does not poll it while the agent reads nothing.
 
 use axum::body::Body;
 use hyper::Response;

@@ -1,5 +1,5 @@
-//! Refuses requests that refer to content outside of themselves: stored at the provider, or fetched by it. Its size is
-//! unknown here, so no budget could bound it. Pure.
+//! Refuses requests that refer to content outside of themselves: stored at the provider, or fetched by it.
+//! Its size is unknown here, so no budget could bound it. Pure.
 
 use super::{
     json::{Name, is, is_null},
@@ -16,8 +16,8 @@ use std::{cell::Cell, fmt};
 const FILE_REFS: [&str; 4] = ["file_id", "file_url", "file_uri", "fileUri"];
 /// Members whose value is a URL, or an object with one.
 const URL_MEMBERS: [&str; 2] = ["image_url", "video_url"];
-/// Members that are not searched: arguments, schemas and results of tools have names of their own, and citations
-/// fetch nothing.
+/// Members that are not searched: arguments, schemas and results of tools have names of their own, and
+/// citations fetch nothing.
 const OPAQUE: [&str; 9] = [
     "input",
     "args",

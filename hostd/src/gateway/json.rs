@@ -20,7 +20,8 @@ pub fn members<'a, const N: usize>(
     read(json, Members { names, strict: false, found: [None; N] })
 }
 
-/// As `members`, but refuses what parsers read differently: duplicate names, and names that differ in case only.
+/// As `members`, but refuses what parsers read differently: duplicate names, and names that differ in case
+/// only.
 pub fn strict_members<'a, const N: usize>(
     json: &'a [u8],
     names: [&'static str; N],
@@ -49,8 +50,8 @@ pub fn number(member: Option<&RawValue>) -> Option<u64> {
     serde_json::from_str(member.get()).ok()
 }
 
-/// Whether a predicate holds for some element of a list, which is not kept in memory. Absent and `null` are an empty
-/// list.
+/// Whether a predicate holds for some element of a list, which is not kept in memory. Absent and `null` are
+/// an empty list.
 pub fn any_element(
     list: Option<&RawValue>,
     mut predicate: impl FnMut(&RawValue) -> Result<bool, serde_json::Error>,
@@ -73,7 +74,7 @@ pub fn any_element(
     }
     let Some(list) = list.filter(|list| list.get() != "null") else { return Ok(false) };
     if !list.get().starts_with('[') {
-        return Err(Error::custom("a list is missing"));
+        return Err(Error::custom("not a list"));
     }
     serde_json::Deserializer::from_str(list.get()).deserialize_seq(Any(&mut predicate))
 }
@@ -100,7 +101,7 @@ fn read<'a, const N: usize>(
 ) -> Result<[Option<&'a RawValue>; N], serde_json::Error> {
     // The error of serde would repeat the value, however long it is.
     if !json.trim_ascii_start().starts_with(b"{") {
-        return Err(Error::custom("it is no object"));
+        return Err(Error::custom("not an object"));
     }
     let mut from = serde_json::Deserializer::from_slice(json);
     let found = from.deserialize_map(members)?;
@@ -129,14 +130,17 @@ impl<'de, const N: usize> Visitor<'de> for Members<'de, N> {
             };
             if self.names[at] != name {
                 if self.strict {
-                    return Err(A::Error::custom(format!("{name:?} is written {:?}", self.names[at])));
+                    return Err(A::Error::custom(format!(
+                        "member {name:?} must be written {:?}",
+                        self.names[at]
+                    )));
                 }
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
             let value = map.next_value()?;
             if self.found[at].replace(value).is_some() && self.strict {
-                return Err(A::Error::custom(format!("{name:?} is there twice")));
+                return Err(A::Error::custom(format!("duplicate member {name:?}")));
             }
         }
         Ok(self.found)

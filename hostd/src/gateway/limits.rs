@@ -29,7 +29,8 @@ pub const LIST_MAX_MS: u64 = 10_000;
 pub const MODELS_MAX: usize = 5_000;
 /// Message of a provider in events and errors.
 pub const MESSAGE_MAX_CHARS: usize = 600;
-/// An event of a stream, and a response in one JSON document, that are parsed. Longer ones are relayed unparsed.
+/// An event of a stream, and a response in one JSON document, that are parsed. Longer ones are relayed
+/// unparsed.
 pub const EVENT_MAX_BYTES: usize = 8 << 20;
 pub const JSON_BODY_MAX_BYTES: usize = 8 << 20;
 /// A member of a response that is parsed as a value.
@@ -40,8 +41,8 @@ pub const USAGE_MAX_TOKENS: u64 = 1_000_000_000;
 pub const PARSE_INLINE_MAX_BYTES: usize = 1 << 20;
 /// Such threads at a time: parsing a body may take as much memory again.
 pub const PARSE_THREADS_MAX: usize = 4;
-/// Rate of responses that hostd itself gives one sandbox: refusals, lists of models. Responses of providers do not
-/// count.
+/// Rate of responses that hostd itself gives one sandbox: refusals, lists of models. Responses of providers
+/// do not count.
 pub const LOCAL_RESPONSES: Rate = Rate { burst: 200, per_second: 100 };
 /// Output tokens between two checks of the budget.
 pub const BUDGET_CHECK_EVERY_TOKENS: u64 = 64;

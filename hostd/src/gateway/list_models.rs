@@ -1,4 +1,5 @@
-//! Lists the models of a provider, with its key: the operator who adds a provider learns at once whether the key works.
+//! Lists the models of a provider, with its key: the operator who adds a provider learns at once whether the
+//! key works.
 
 use super::{
     base_url::BaseUrl,
@@ -76,7 +77,7 @@ impl ProviderClient {
             ));
         }
         let list = body.as_deref().and_then(|body| read(provider.dialect, body));
-        list.ok_or_else(|| unusable("does not list its models in a way that is understood"))
+        list.ok_or_else(|| unusable("lists its models in an unknown format"))
     }
 }
 

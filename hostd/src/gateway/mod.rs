@@ -1,5 +1,5 @@
-//! The model gateway: agents reach the provider of their model through it, with a key that is valid for one task only.
-//! Only inference is forwarded, and responses are relayed as they come.
+//! The model gateway: agents reach the provider of their model through it, with a key that is valid for one
+//! task only. Only inference is forwarded, and responses are relayed as they come.
 //!
 //! ```text
 //!  agent ──▶ route ──▶ task_key ──▶ model_request ──▶ authorizer (budget) ──▶ retry ──▶ provider_client ──▶ provider

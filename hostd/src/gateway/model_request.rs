@@ -1,5 +1,5 @@
-//! A request as far as the gateway must know it, and the few edits it makes. Pure. Everything that is not edited stays
-//! byte for byte as it came. `dialect` parses requests into this.
+//! A request as far as the gateway must know it, and the few edits it makes. Pure. Everything that is not
+//! edited stays byte for byte as it came. `dialect` parses requests into this.
 
 use super::{
     estimate_tokens::{estimate_tokens, request_text_bytes},
@@ -20,27 +20,27 @@ const TOOL_KIND_MAX_BYTES: usize = 128;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
-    #[error("the body is not a JSON object that everybody reads alike: {0}")]
+    #[error("the body is not a JSON object that all parsers read alike: {0}")]
     Json(String),
     #[error("the body names no model")]
     NoModel,
     #[error("the name of the model is too long")]
     ModelTooLong,
-    #[error("answers in the background are not passed on: nobody would see what they use")]
+    #[error("background responses are not forwarded: their usage could not be counted")]
     Background,
-    #[error("{0:?} must be 1: several answers at once are not passed on")]
+    #[error("{0:?} must be 1: several answers to one request are not forwarded")]
     MultipleAnswers(&'static str),
-    #[error("generationConfig and generation_config are the same: give one of them")]
+    #[error("generationConfig and generation_config mean the same: give one of them")]
     DuplicateConfig,
     #[error(
-        "{0:?} is not passed on where a budget bounds tokens or cost: nobody here can tell how long that is; send it in the request itself"
+        "{0:?} is not forwarded where a budget bounds tokens or cost: the size of that content is unknown here; send it in the request itself"
     )]
     ExternalRef(&'static str),
     #[error(
-        "this {0:?} is not passed on where a budget bounds cost: it may cost more than the price that is known; leave it out"
+        "this {0:?} is not forwarded where a budget bounds cost: it may cost more than the known price; leave it out"
     )]
     PriceChange(&'static str),
-    #[error("tools of other servers (MCP) are not passed on: the provider would reach them for you")]
+    #[error("tools of remote servers (MCP) are not forwarded: the provider would connect to them for you")]
     RemoteTools,
 }
 
@@ -158,7 +158,8 @@ pub(super) fn reject_multiple_answers(
     }
 }
 
-/// Refuses tools on servers that the agent names: the provider would connect to them, past the rules of egress.
+/// Refuses tools on servers that the agent names: the provider would connect to them, past the rules of
+/// egress.
 pub(super) fn reject_remote_tools(tools: Option<&RawValue>) -> Result<(), InvalidRequest> {
     let is_server = |tool: &RawValue| {
         if !tool.get().starts_with('{') {

@@ -1,5 +1,5 @@
-//! One attempt at a provider: sends the request and waits for the head and the first bytes of the response. Nothing
-//! has been relayed to the agent when an attempt fails, so it can be repeated.
+//! Makes one attempt at a provider: sends the request and waits for the head and the first bytes of the
+//! response. Nothing has been relayed to the agent when an attempt fails, so it can be repeated.
 
 use super::{
     base_url::Origin,
@@ -119,7 +119,8 @@ impl ProviderClient {
             return Err(AttemptError::Failed(failure));
         }
         if !is_uncompressed(&head.headers) {
-            let why = "compresses its answers though it was asked not to, so nobody can tell what they use";
+            let why =
+                "compresses its responses although it was asked not to, so their usage cannot be counted";
             return Err(AttemptError::Failed(ProviderFailure::unusable(provider, why)));
         }
         let first = match poll_fn(|cx| rest.poll(cx)).await {

@@ -1,5 +1,5 @@
-//! One connection to a provider. The task that uses it also drives it: without a task of its own, a piece of a response
-//! costs no more wake-ups than it has packets.
+//! A connection to a provider. The task that uses it also drives it: without a task of its own, a piece of a
+//! response costs no more wake-ups than it has packets.
 
 use super::{base_url::Origin, limits::HEAD_MAX_BYTES};
 use crate::{

@@ -3,7 +3,7 @@
 use super::json::{members, parse_small, text};
 use serde_json::Value;
 
-/// What a provider says of a failure.
+/// The error message of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderError {
     /// As it came: it may contain the key.
@@ -29,7 +29,8 @@ impl ProviderError {
         Self::parse_object(&parse_small(error)?)
     }
 
-    /// Reads an error object, which has the same members in every dialect: `{"message", "type" | "code" | "status"}`.
+    /// Reads an error object, which has the same members in every dialect: `{"message", "type" | "code" |
+    /// "status"}`.
     pub fn parse_object(error: &Value) -> Option<Self> {
         let member = |name: &str| error.get(name).and_then(Value::as_str);
         let kind = ["code", "status", "type"].into_iter().find_map(member).unwrap_or_default();

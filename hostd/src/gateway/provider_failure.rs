@@ -1,5 +1,5 @@
-//! A failed attempt: its kind for the retry decision, its fault for the record, and the response for the agent, in the
-//! provider's own words without its key.
+//! A failed attempt: its kind for the retry decision, its fault for the record, and the response for the
+//! agent, in the provider's own words without its key.
 
 use super::{
     dialect::error_response,
@@ -38,7 +38,7 @@ impl ProviderFailure {
                 format!("the provider {provider} is unreachable: {error}")
             }
             ConnectionError::Http(_) | ConnectionError::Closed => {
-                format!("no answer from the provider {provider}: {error}")
+                format!("no response from the provider {provider}: {error}")
             }
         };
         Self::without_response(FailureKind::Transient, message)
@@ -54,7 +54,7 @@ impl ProviderFailure {
 
     pub fn first_byte_timeout(provider: &str, waited: Duration) -> Self {
         let message =
-            format!("the provider {provider} did not begin its answer within {} s", waited.as_secs());
+            format!("the provider {provider} did not begin its response within {} s", waited.as_secs());
         // The timeout is long, so it is not waited for twice.
         Self { timed_out: true, ..Self::without_response(FailureKind::Permanent, message) }
     }
@@ -75,7 +75,7 @@ impl ProviderFailure {
             Some(error) => error.message,
             None if status.is_redirection() => {
                 format!(
-                    "the provider {provider} sends elsewhere ({status}), which is not followed; look at its base URL"
+                    "the provider {provider} redirects ({status}), which is not followed; check its base URL"
                 )
             }
             None if text.trim().is_empty() => format!("the provider {provider} answered {status}"),
@@ -197,6 +197,6 @@ mod tests {
             "the provider p answered 503 Service Unavailable: <html>down</html> (after 4 tries)"
         );
         let fault = failure(302, &[("location", "http://elsewhere")], "").fault(true, 1, None);
-        assert!(fault.message.contains("sends elsewhere (302 Found)"), "{}", fault.message);
+        assert!(fault.message.contains("redirects (302 Found)"), "{}", fault.message);
     }
 }

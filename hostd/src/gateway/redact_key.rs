@@ -9,8 +9,8 @@ use std::collections::HashSet;
 const RUN_MIN_BYTES: usize = 8;
 const REPLACEMENT: &str = "[key]";
 
-/// Replaces every long enough part of the key. A key shorter than that, which only an earlier version accepted, is not
-/// looked for: it would match unrelated words.
+/// Replaces every long enough part of the key. A key shorter than that, which only an earlier version
+/// accepted, is not looked for: it would match unrelated words.
 pub fn redact(text: &str, key: Option<&str>) -> String {
     let Some(key) = key.filter(|key| key.len() >= RUN_MIN_BYTES) else { return text.to_owned() };
     let run = RUN_MIN_BYTES;
@@ -34,7 +34,7 @@ pub fn redact(text: &str, key: Option<&str>) -> String {
     clean
 }
 
-/// One bounded line of the text without the key, for events and messages.
+/// Redacts a text to one line of bounded length, for events and messages.
 pub fn redacted_line(text: &str, key: Option<&str>) -> String {
     let line = redact(text, key);
     let mut line: String = line

@@ -1,4 +1,5 @@
-//! Why the gateway itself answers a call with an error. `dialect::error_body` gives it the shape that the agent knows.
+//! Why the gateway itself answers a call with an error. `dialect::error_body` gives it the shape that the
+//! agent knows.
 
 use super::{dialect::error_response, model_request::InvalidRequest, route::RouteError};
 use crate::models::{CallRefusal, Dialect};
@@ -12,7 +13,7 @@ use hyper::{
 pub enum GatewayRefusal {
     #[error(transparent)]
     Route(#[from] RouteError),
-    #[error("this key is not good here: it is for one task, from its own sandbox, while it runs")]
+    #[error("invalid key: it is valid for one task only, from its own sandbox, while that task runs")]
     Key,
     #[error(transparent)]
     Models(#[from] CallRefusal),
@@ -20,11 +21,11 @@ pub enum GatewayRefusal {
     Request(#[from] InvalidRequest),
     #[error("the body is too large")]
     BodyTooLarge,
-    #[error("the body did not come whole and in time")]
+    #[error("the request body did not arrive in time")]
     BodyTimeout,
     #[error("the body is malformed, or ended too early")]
     MalformedBody,
-    #[error("bodies are taken as they are, not compressed")]
+    #[error("compressed request bodies are not accepted")]
     Encoding,
     #[error("too many calls at once from this sandbox")]
     TooMany,

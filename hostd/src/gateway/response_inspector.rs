@@ -1,5 +1,5 @@
-//! Reads a response while it is relayed: token usage, errors, and whether it is complete. Pure, and its memory is
-//! bounded whatever a provider sends. `dialect` knows what the pieces mean.
+//! Reads a response while it is relayed: token usage, errors, and whether it is complete. Pure, and its
+//! memory is bounded whatever a provider sends. `dialect` knows what the pieces mean.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use crate::models::{ModelApi, TokenUsage};
 pub enum BodyFormat {
     /// Server-sent events.
     Events,
-    /// One JSON document.
+    /// A single JSON document.
     Json,
     /// A format that cannot be read.
     Unknown,

@@ -105,7 +105,7 @@ impl ResponseRelay {
                 Poll::Ready(None)
             }
             Poll::Ready(Some(Err(error))) => {
-                let message = format!("the provider broke off in the middle of its answer: {error}");
+                let message = format!("the provider broke off in the middle of its response: {error}");
                 self.end(Some((message.clone(), false)), Closing::Abort(message));
                 Poll::Ready(None)
             }
@@ -120,7 +120,7 @@ impl ResponseRelay {
                     return Poll::Ready(None);
                 }
                 let idle_s = self.idle_timeout.idle().as_secs();
-                self.fail(format!("the provider said nothing for {idle_s} s"), false);
+                self.fail(format!("the provider sent nothing for {idle_s} s"), false);
                 Poll::Ready(None)
             }
         }
@@ -130,7 +130,7 @@ impl ResponseRelay {
     fn inspect(&mut self, piece: Bytes, is_inspected: bool) -> Option<Bytes> {
         self.idle_timeout.reset();
         if self.key_detector.completes_key(&piece) {
-            self.fail("the provider's answer has its key in it".to_owned(), true);
+            self.fail("the provider's response contains its key".to_owned(), true);
             return None;
         }
         if !is_inspected {
@@ -159,8 +159,8 @@ impl ResponseRelay {
         self.end(Some((message, permanent)), closing);
     }
 
-    /// Ends a response that the authorizer refused to continue. The task has its outcome from there, and the provider
-    /// is not at fault.
+    /// Ends a response that the authorizer refused to continue. The task has its outcome from there, and the
+    /// provider is not at fault.
     fn end_refused(&mut self, refused: &CallRefusal) {
         let message = refused.to_string();
         let closing = self.closing(&message);
@@ -191,7 +191,7 @@ impl ResponseRelay {
     /// Ends a response whose provider sends nothing more.
     fn finish(&mut self) {
         self.inspector.finish();
-        let truncated = || ("the provider's answer stopped before its end".to_owned(), false);
+        let truncated = || ("the provider's response ended too early".to_owned(), false);
         let fault = self.provider_error().or_else(|| (!self.inspector.is_complete()).then(truncated));
         self.end(fault, Closing::Normal);
     }

@@ -1,5 +1,5 @@
-//! Sends a request to its provider until a response begins or another attempt would not help. `core::decide_retry`
-//! decides.
+//! Sends a request to its provider until a response begins or another attempt would not help.
+//! `core::decide_retry` decides.
 
 use super::{
     authorizer::AdmittedCall,

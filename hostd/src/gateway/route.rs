@@ -38,9 +38,9 @@ pub enum GeminiMethod {
 /// Why a request has no route, with the dialect in which the agent reads errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    #[error("there is no such path at this gateway: it passes on inference only")]
+    #[error("no such path at this gateway: only inference is forwarded")]
     UnknownPath(Dialect),
-    #[error("not with this method")]
+    #[error("this path does not take this method")]
     WrongMethod(Dialect, &'static str),
 }
 
@@ -137,7 +137,8 @@ fn gemini(rest: &str) -> Option<Route> {
     is_safe_name(model).then(|| Route::Call(Endpoint::Generate { model: model.to_owned(), method }))
 }
 
-/// Refuses names that different parsers of paths read differently: the name is compared, and goes into another path.
+/// Refuses names that different parsers of paths read differently: the name is compared, and goes into
+/// another path.
 fn is_safe_name(model: &str) -> bool {
     model.len() <= MODEL_MAX_BYTES
         && model.starts_with(|first: char| first.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! One model call from request to response: authenticated, admitted, forwarded with retries, recorded.
+//! Serves a model call from request to response: authenticates, admits, forwards with retries, records.
 
 use super::{
     authorizer::{Authorizer, TaskGrant},
@@ -230,8 +230,8 @@ impl Gateway {
     }
 }
 
-/// Parses a request body, a long one on a blocking thread. The permits travel with it: the body is parsed to its end
-/// and held in memory even when the agent has disconnected.
+/// Parses a request body, a long one on a blocking thread. The permits travel with it: the body is parsed to
+/// its end and held in memory even when the agent has disconnected.
 pub(super) async fn parse(
     endpoint: &Endpoint,
     body: &Bytes,
@@ -270,8 +270,8 @@ fn provider_request(
     Ok(ProviderRequest { provider, origin: base.origin, target, headers, body, speech: endpoint.speech() })
 }
 
-/// Relays a response without its content length: the gateway may have to end the body differently than the provider
-/// announced.
+/// Relays a response without its content length: its end must reach the agent only when the outcome is known,
+/// and recorded where it is a failure.
 fn relay(
     response: ProviderResponse,
     record: CallRecord,

@@ -1,4 +1,5 @@
-//! Anthropic's Messages. Its `input_tokens` include neither tokens read from the cache nor tokens written to it.
+//! Anthropic's Messages. Its `input_tokens` include neither tokens read from the cache nor tokens written to
+//! it.
 
 use super::response_facts::ResponseFacts;
 use crate::{

@@ -13,8 +13,8 @@ use crate::{
     models::{ActiveBudgets, ModelApi},
 };
 
-/// Reads a request before it is forwarded. What a budget bounds must be visible in the request, so a request whose
-/// size or price cannot be known is refused.
+/// Reads a request before it is forwarded. What a budget bounds must be visible in the request, so a request
+/// whose size or price cannot be known is refused.
 pub fn parse_request(
     endpoint: &Endpoint,
     body: &[u8],

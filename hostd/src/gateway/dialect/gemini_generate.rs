@@ -108,8 +108,8 @@ fn is_finished(candidates: &RawValue) -> bool {
     candidates.is_ok_and(|candidates| candidates.iter().any(|candidate| !is_null(candidate.reason)))
 }
 
-/// Every event reports usage, and the last report counts. The prompt count includes tokens read from the cache; the
-/// candidate count excludes tokens of thoughts.
+/// Every event reports usage, and the last report counts. The prompt count includes tokens read from the
+/// cache; the candidate count excludes tokens of thoughts.
 fn read_usage(facts: &mut ResponseFacts, usage: Option<&RawValue>) {
     let Some(usage) = parse_small(usage) else { return };
     let number = |name: &str| usage.get(name).and_then(serde_json::Value::as_u64);

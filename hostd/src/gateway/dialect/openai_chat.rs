@@ -1,5 +1,5 @@
-//! OpenAI's Chat Completions, and the many APIs that are compatible with them. A stream reports its usage only on
-//! request, so the gateway requests it.
+//! OpenAI's Chat Completions, and the many APIs that are compatible with them. A stream reports its usage
+//! only on request, so the gateway requests it.
 
 use super::response_facts::ResponseFacts;
 use crate::{

@@ -1,4 +1,4 @@
-//! What a response has said of itself so far.
+//! The facts that a response has reported of itself so far.
 
 use crate::gateway::{limits::USAGE_MAX_TOKENS, provider_error::ProviderError};
 

@@ -128,14 +128,14 @@ fn a_chat_that_streams_is_asked_for_its_usage_and_a_limit_of_zero_is_none() {
 
 #[test]
 fn a_request_is_known_before_it_is_forwarded() {
-    let asked = |call: &Endpoint, body: &str| read(call, body).expect(body);
-    let one = asked(&Endpoint::Messages, r#"{"model":"m","max_tokens":10,"stream":true}"#);
+    let parsed = |call: &Endpoint, body: &str| read(call, body).expect(body);
+    let one = parsed(&Endpoint::Messages, r#"{"model":"m","max_tokens":10,"stream":true}"#);
     assert_eq!((one.model.as_str(), one.ask.max_output_tokens, one.ask.streams), ("m", Some(10), true));
     assert_eq!(one.ask.input_tokens, 11);
-    let one = asked(&Endpoint::Chat, r#"{"model":"m","max_tokens":10,"max_completion_tokens":4}"#);
+    let one = parsed(&Endpoint::Chat, r#"{"model":"m","max_tokens":10,"max_completion_tokens":4}"#);
     assert_eq!((one.ask.max_output_tokens, one.ask.streams), (Some(4), false));
-    assert!(asked(&generate(GeminiMethod::Stream), "{}").ask.streams);
-    assert!(!asked(&generate(GeminiMethod::Generate), "{}").ask.streams);
+    assert!(parsed(&generate(GeminiMethod::Stream), "{}").ask.streams);
+    assert!(!parsed(&generate(GeminiMethod::Generate), "{}").ask.streams);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn content_that_a_budget_could_not_bound_is_refused_where_there_is_one() {
     ];
     for (call, body, bounded, expected) in table {
         assert_eq!(parse_request(call, body.as_bytes(), bounded).err(), Some(expected.clone()), "{body}");
-        // Cost is not bounded by a bound of tokens, and nothing is without any.
+        // A budget of tokens does not bound cost, and no budget bounds nothing.
         let without = if matches!(expected, InvalidRequest::PriceChange(_)) { TOKENS } else { FREE };
         assert_eq!(parse_request(call, body.as_bytes(), without).err(), None, "{body}");
     }

@@ -1,4 +1,4 @@
-//! What is read from answers of each kind, whole, cut up and broken.
+//! Responses of each dialect: complete, split and truncated.
 
 use super::{BodyFormat, ResponseInspector};
 use crate::models::{ModelApi, TokenUsage};
@@ -142,7 +142,7 @@ fn an_error_in_the_middle_is_seen() {
 #[test]
 fn a_truncated_response_is_known_to_be_and_is_estimated() {
     for (speech, text) in STREAMS {
-        // Before the last event but one.
+        // Cut before the last event but one.
         let end = match speech {
             ModelApi::Messages => text.find("event: message_delta"),
             ModelApi::Chat => text.find("data: {\"choices\":[{\"index\":0,\"delta\":{},"),
@@ -203,9 +203,9 @@ proptest! {
         prop_assert!(inspector.is_complete() && inspector.error().is_none());
     }
 
-    /// Whatever a provider sends: it is read to the end, in bounded memory, and nothing breaks.
+    /// Any input is read to its end, in bounded memory and without a panic.
     #[test]
-    fn nothing_that_is_sent_breaks_it(
+    fn no_input_breaks_the_inspector(
         (speech, text) in streams(), noise in proptest::collection::vec(any::<u8>(), 0..64),
         at in 0_usize..2000, drop in 0_usize..50, format in 0_u8..2,
     ) {
@@ -240,7 +240,7 @@ fn an_event_that_is_too_long_leaves_the_end_unknown_and_its_usage_estimated() {
     let inspector = read(ModelApi::Responses, BodyFormat::Events, &[item.as_bytes()]);
     assert!(inspector.is_complete() && inspector.error().is_none(), "not known to be cut");
     assert_eq!(inspector.tokens(7), estimated(7, 0));
-    // One that is long is read all the same.
+    // A long event below the limit is read.
     let text = "y".repeat(2 << 20);
     let done =
         "{\"type\":\"response.completed\",\"response\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":2},";

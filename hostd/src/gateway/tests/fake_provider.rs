@@ -1,4 +1,4 @@
-//! A provider that does as it is told: each request gets the next of its replies, byte for byte.
+//! A scripted provider: each request gets the next of its responses, byte for byte.
 
 use std::{
     collections::VecDeque,
@@ -18,17 +18,17 @@ use tokio::{
 #[derive(Debug, Clone)]
 pub enum Action {
     Send(Vec<u8>),
-    /// Until the test says so.
+    /// Waits until the test calls `resume`.
     Wait,
     Close,
-    /// Neither says nor closes anything; until the other side does.
+    /// Sends nothing and closes nothing until the other side disconnects.
     Hang,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedRequest {
     pub line: String,
-    /// As they came, in lower case names.
+    /// In the order they came, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
@@ -50,7 +50,7 @@ struct ProviderInner {
     received: Mutex<Vec<ReceivedRequest>>,
     resume: Notify,
     connections: AtomicUsize,
-    /// Connections that the other side has closed while something was to come.
+    /// Notified when the other side has disconnected before the end of a response.
     disconnected: Notify,
 }
 
@@ -85,12 +85,12 @@ impl FakeProvider {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// The one who waits goes on.
+    /// Continues a response that waits.
     pub fn resume(&self) {
         self.shared.resume.notify_one();
     }
 
-    /// Waits until it has a request.
+    /// Waits until a request has come.
     pub fn request_received(&self) -> impl Future<Output = ()> + use<> {
         let shared = self.shared.clone();
         async move {
@@ -159,7 +159,7 @@ async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
     Some(ReceivedRequest { line, headers, body: String::from_utf8(body).expect("text") })
 }
 
-/// An answer with its length.
+/// A response with a content length.
 pub fn whole(status: &str, headers: &str, body: &str) -> Vec<Action> {
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n{body}",
@@ -183,7 +183,7 @@ pub fn last_chunk() -> Action {
     send("0\r\n\r\n")
 }
 
-/// A stream of events, each a chunk of its own.
+/// A stream of events, each in its own chunk.
 pub fn stream(events: &[&str]) -> Vec<Action> {
     let mut actions = vec![send(STREAM_HEAD)];
     actions.extend(events.iter().map(|event| chunk(event)));

@@ -1,4 +1,4 @@
-//! Answers that go wrong in the middle, and agents that go away.
+//! Responses that fail in the middle, and agents that disconnect.
 
 use super::{
     fake_provider::{Action, STREAM_HEAD, chunk, last_chunk, send, stream, whole},
@@ -23,10 +23,10 @@ fn delta(words: &str) -> String {
     )
 }
 
-/// Long enough for whatever does come, on a slow machine too.
+/// Long enough for the pieces that do come, also on a slow machine.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Nobody waits for long.
+/// A gateway with a short idle timeout.
 fn short_idle() -> Setup {
     let timeouts = ProviderTimeouts { idle: IDLE, ..timeouts() };
     Setup { timeouts: Some(timeouts), ..Setup::default() }
@@ -38,16 +38,16 @@ async fn fault(fixture: &GatewayFixture) -> Fault {
 
 #[tokio::test]
 async fn a_stream_that_stops_short_is_a_fault() {
-    // In an orderly way, and not.
+    // With an orderly end of the body, and without.
     let ended = vec![send(STREAM_HEAD), chunk(START), last_chunk()];
     let cut = vec![send(STREAM_HEAD), chunk(START), Action::Close];
     for (actions, broken) in [(ended, false), (cut, true)] {
         let mut fixture = GatewayFixture::open(vec![actions]).await;
-        let answer = fixture.post(PATH, ASK).await;
-        assert_eq!((answer.text.as_str(), answer.broken), (START, broken), "as it came");
+        let response = fixture.post(PATH, ASK).await;
+        assert_eq!((response.text.as_str(), response.broken), (START, broken), "as it came");
         let found = fault(&fixture).await;
         assert!(!found.permanent && found.status == Some(200), "{found:?}");
-        let tokens = fixture.recorder.end().await.tokens.expect("reckoned");
+        let tokens = fixture.recorder.end().await.tokens.expect("estimated");
         assert_eq!((tokens.input, tokens.estimated), (11, true));
     }
 }
@@ -58,8 +58,8 @@ async fn an_error_in_the_middle_of_a_stream_is_a_fault() {
         "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"api_error\",\"message\":\"gone {KEY}\"}}}}\n\n"
     );
     let mut fixture = GatewayFixture::open(vec![stream(&[START, &event.replace(KEY, "x")])]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!(answer.text, format!("{START}{}", event.replace(KEY, "x")));
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(response.text, format!("{START}{}", event.replace(KEY, "x")));
     assert_eq!(fault(&fixture).await.message, "gone x");
 }
 
@@ -82,13 +82,13 @@ async fn a_stream_that_falls_silent_is_ended_with_an_error_of_its_dialect() {
         let setup = Setup { dialect: Some(dialect), ..short_idle() };
         let actions = vec![send(STREAM_HEAD), chunk(&said), Action::Hang];
         let mut fixture = GatewayFixture::with(vec![actions], setup).await;
-        let answer = fixture.post(path, ASK).await;
-        let last = answer.text.strip_prefix(&said).expect("what came is passed on");
+        let response = fixture.post(path, ASK).await;
+        let last = response.text.strip_prefix(&said).expect("what came is passed on");
         assert!(last.starts_with(expected) && last.ends_with("\n\n"), "{path}: {last}");
-        assert!(last.contains("said nothing for") && !answer.broken, "{path}: {last}");
+        assert!(last.contains("sent nothing for") && !response.broken, "{path}: {last}");
         let found = fault(&fixture).await;
-        assert!(!found.permanent && found.message.contains("said nothing for"), "{found:?}");
-        // The provider is not kept waiting either.
+        assert!(!found.permanent && found.message.contains("sent nothing for"), "{found:?}");
+        // The connection to the provider is closed too.
         fixture.provider.disconnected().await;
     }
 }
@@ -100,29 +100,29 @@ async fn a_json_response_that_falls_silent_is_broken_off() {
         Action::Hang,
     ];
     let mut fixture = GatewayFixture::with(vec![actions], short_idle()).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!((answer.text.as_str(), answer.broken), ("{", true));
-    assert!(fault(&fixture).await.message.contains("said nothing for"));
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!((response.text.as_str(), response.broken), ("{", true));
+    assert!(fault(&fixture).await.message.contains("sent nothing for"));
 }
 
 #[tokio::test]
 async fn a_response_that_never_begins_is_given_up() {
     let timeouts = ProviderTimeouts { first_byte: IDLE, ..timeouts() };
     let setup = Setup { timeouts: Some(timeouts), ..Setup::default() };
-    // Nothing at all; and a head with nothing behind it.
+    // No response at all, and a head without a body.
     for actions in [vec![Action::Hang], vec![send(STREAM_HEAD), Action::Hang]] {
         let setup = Setup { timeouts: setup.timeouts, ..Setup::default() };
         let mut fixture = GatewayFixture::with(vec![actions], setup).await;
-        let answer = fixture.post(PATH, ASK).await;
-        assert_eq!(answer.status.as_u16(), 504);
-        assert!(answer.text.contains("did not begin its answer"), "{}", answer.text);
+        let response = fixture.post(PATH, ASK).await;
+        assert_eq!(response.status.as_u16(), 504);
+        assert!(response.text.contains("did not begin its response"), "{}", response.text);
         assert!(fault(&fixture).await.permanent);
         fixture.provider.disconnected().await;
     }
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_away_ends_the_call() {
+async fn an_agent_that_disconnects_ends_the_call() {
     let actions = vec![send(STREAM_HEAD), chunk(START), chunk(&delta("hello")), Action::Hang];
     let mut fixture = GatewayFixture::open(vec![actions]).await;
     let mut response = fixture.begin(post(PATH, ASK)).await;
@@ -136,21 +136,21 @@ async fn an_agent_that_goes_away_ends_the_call() {
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_away_before_the_answer_ends_the_call() {
+async fn an_agent_that_disconnects_before_the_response_ends_the_call() {
     let mut fixture = GatewayFixture::open(vec![vec![Action::Hang]]).await;
-    let asked = fixture.provider.request_received();
+    let received = fixture.provider.request_received();
     tokio::select! {
-        answer = fixture.post(PATH, ASK) => panic!("no answer comes: {}", answer.text),
-        () = asked => {}
+        response = fixture.post(PATH, ASK) => panic!("no answer comes: {}", response.text),
+        () = received => {}
     }
-    fixture.leave();
+    fixture.disconnect();
     fixture.provider.disconnected().await;
     assert_eq!(fixture.recorder.last().await, CallEvent::Dropped);
 }
 
 #[tokio::test]
 async fn a_call_ends_with_its_task_whether_or_not_the_agent_reads() {
-    // More than fits between the two, so nobody asks for more of it.
+    // More than the buffers between the two hold, so the body is not polled any more.
     let long = delta(&"words ".repeat(10_000));
     let mut actions = vec![send(STREAM_HEAD), chunk(START)];
     actions.extend((0..400).map(|_| chunk(&long)));
@@ -167,13 +167,13 @@ async fn a_call_ends_with_its_task_whether_or_not_the_agent_reads() {
 async fn a_call_without_an_answer_ends_with_its_task() {
     let mut fixture = GatewayFixture::open(vec![vec![Action::Hang]]).await;
     let task_ended = fixture.recorder.task_ended.clone();
-    let asked = fixture.provider.request_received();
+    let received = fixture.provider.request_received();
     let task = async {
-        asked.await;
+        received.await;
         task_ended.cancel();
     };
-    let (answer, ()) = tokio::join!(fixture.post(PATH, ASK), task);
-    assert_eq!(answer.status.as_u16(), 401, "{}", answer.text);
+    let (response, ()) = tokio::join!(fixture.post(PATH, ASK), task);
+    assert_eq!(response.status.as_u16(), 401, "{}", response.text);
     fixture.provider.disconnected().await;
     assert_eq!(fixture.recorder.last().await, CallEvent::Dropped);
 }
@@ -183,10 +183,10 @@ async fn an_agent_may_disconnect_after_the_end_of_a_response() {
     let actions = vec![send(STREAM_HEAD), chunk(START), chunk(STOP), Action::Hang];
     let mut fixture = GatewayFixture::open(vec![actions]).await;
     let mut response = fixture.begin(post(PATH, ASK)).await;
-    let mut heard = Vec::new();
-    while heard.len() < START.len() + STOP.len() {
+    let mut received = Vec::new();
+    while received.len() < START.len() + STOP.len() {
         let frame = response.body_mut().frame().await.expect("a piece").expect("whole");
-        heard.extend_from_slice(&frame.into_data().expect("data"));
+        received.extend_from_slice(&frame.into_data().expect("data"));
     }
     assert!(fixture.recorder.events().contains(&CallEvent::Completed), "before its end");
     drop(response);
@@ -200,10 +200,10 @@ async fn an_agent_may_disconnect_after_an_error_and_it_is_a_fault_all_the_same()
     let actions = vec![send(STREAM_HEAD), chunk(START), chunk(event), Action::Hang];
     let mut fixture = GatewayFixture::open(vec![actions]).await;
     let mut response = fixture.begin(post(PATH, ASK)).await;
-    let mut heard = 0;
-    while heard < START.len() + event.len() {
+    let mut received = 0;
+    while received < START.len() + event.len() {
         let frame = response.body_mut().frame().await.expect("a piece").expect("whole");
-        heard += frame.into_data().expect("data").len();
+        received += frame.into_data().expect("data").len();
     }
     drop(response);
     let end = fixture.recorder.end().await;
@@ -229,8 +229,8 @@ async fn a_provider_may_fall_silent_or_break_off_after_the_end_of_a_response() {
     for last in [Action::Hang, Action::Close] {
         let actions = vec![send(STREAM_HEAD), chunk(START), chunk(STOP), last];
         let mut fixture = GatewayFixture::with(vec![actions], short_idle()).await;
-        let answer = fixture.post(PATH, ASK).await;
-        assert_eq!((answer.text, answer.broken), ([START, STOP].concat(), false));
+        let response = fixture.post(PATH, ASK).await;
+        assert_eq!((response.text, response.broken), ([START, STOP].concat(), false));
         assert_eq!(fixture.recorder.end().await.outcome, Ok(()));
     }
 }
@@ -243,10 +243,14 @@ async fn a_budget_that_is_used_up_in_the_middle_ends_the_response() {
     actions.push(Action::Hang);
     let setup = Setup { output_budget: Some(200), ..Setup::default() };
     let mut fixture = GatewayFixture::with(vec![actions], setup).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert!(answer.text.contains("event: error") && answer.text.contains("is used up"), "{}", answer.text);
+    let response = fixture.post(PATH, ASK).await;
+    assert!(
+        response.text.contains("event: error") && response.text.contains("is used up"),
+        "{}",
+        response.text
+    );
     let found = fault(&fixture).await;
-    assert!(!found.permanent, "whoever refused has judged it");
+    assert!(!found.permanent, "the budget decides about the task, not this fault");
     fixture.provider.disconnected().await;
 }
 
@@ -256,26 +260,26 @@ async fn a_key_never_gets_through_whole_even_where_all_is_well() {
     let actions =
         vec![send(STREAM_HEAD), chunk(&format!("data: {one}")), chunk(&format!("{two}\n\n")), Action::Hang];
     let mut fixture = GatewayFixture::open(vec![actions]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert!(!answer.text.contains(KEY) && answer.text.contains("event: error"), "{}", answer.text);
+    let response = fixture.post(PATH, ASK).await;
+    assert!(!response.text.contains(KEY) && response.text.contains("event: error"), "{}", response.text);
     assert!(fault(&fixture).await.permanent);
     let mut fixture = GatewayFixture::open(vec![whole("200 OK", "", &format!("{{\"a\":\"{KEY}\"}}"))]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert!(answer.broken && !answer.text.contains(KEY), "{}", answer.text);
+    let response = fixture.post(PATH, ASK).await;
+    assert!(response.broken && !response.text.contains(KEY), "{}", response.text);
 }
 
 #[tokio::test]
 async fn a_compressed_response_is_not_relayed() {
     let gzip = whole("200 OK", "content-encoding: gzip\r\n", "whatever");
     let mut fixture = GatewayFixture::open(vec![gzip]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!(answer.status.as_u16(), 502);
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(response.status.as_u16(), 502);
     assert!(fault(&fixture).await.permanent);
     let gzip = whole("401 Unauthorized", "content-encoding: gzip\r\n", KEY);
     let mut fixture = GatewayFixture::open(vec![gzip]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!(answer.status.as_u16(), 401);
-    assert!(answer.text.contains("the provider fake answered 401") && !answer.text.contains(KEY));
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(response.status.as_u16(), 401);
+    assert!(response.text.contains("the provider fake answered 401") && !response.text.contains(KEY));
 }
 
 #[tokio::test]
@@ -286,6 +290,6 @@ async fn heads_and_errors_have_bounds() {
     assert!(fault(&fixture).await.permanent);
     let long = whole("400 Bad Request", "", &"z".repeat(1 << 20));
     let mut fixture = GatewayFixture::open(vec![long]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!((answer.status.as_u16(), answer.text.len() < 500), (400, true), "{}", answer.text.len());
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!((response.status.as_u16(), response.text.len() < 500), (400, true), "{}", response.text.len());
 }

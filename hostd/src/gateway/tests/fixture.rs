@@ -1,4 +1,4 @@
-//! A gateway that is served on loopback, and a client.
+//! A gateway served on loopback, and a client.
 
 use super::{
     fake_provider::{Action, FakeProvider},
@@ -22,7 +22,7 @@ use tokio::{
     time::timeout,
 };
 
-/// The real one, which must not be seen anywhere.
+/// The key of the provider, which must not be seen anywhere.
 pub const KEY: &str = "sk-real-ABCDEFGHIJKLMNOP-0123456789";
 
 pub struct GatewayFixture {
@@ -37,23 +37,23 @@ pub struct FixtureResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub text: String,
-    /// The body broke off.
+    /// The connection broke in the middle of the body.
     pub broken: bool,
 }
 
-/// How the trial is set up.
+/// The setup of the recorder and the gateway.
 #[derive(Default)]
 pub struct Setup {
     pub dialect: Option<Dialect>,
     pub max_output_tokens: Option<u64>,
     pub output_budget: Option<u64>,
     pub bounded: ActiveBudgets,
-    /// The turn of the task does not come.
+    /// The task does not start.
     pub waits: bool,
     pub timeouts: Option<ProviderTimeouts>,
 }
 
-/// In a hurry, but for what must not happen.
+/// Short waits between attempts, and timeouts that must not fire.
 pub fn timeouts() -> ProviderTimeouts {
     let backoff = Backoff { first_ms: 1, wait_max_ms: 4, ..Backoff::default() };
     ProviderTimeouts { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60), backoff }
@@ -73,8 +73,8 @@ impl GatewayFixture {
     pub async fn to(provider: FakeProvider, base_url: String, setup: Setup) -> Self {
         let dialect = setup.dialect.unwrap_or(Dialect::Anthropic);
         let key = Some(ProviderKey(KEY.to_owned()));
-        let told = models::Provider { name: "fake".to_owned(), dialect, base_url, key };
-        let aim = CallTarget { provider: Arc::new(told), model: "real-model".to_owned(), price: None };
+        let target = models::Provider { name: "fake".to_owned(), dialect, base_url, key };
+        let aim = CallTarget { provider: Arc::new(target), model: "real-model".to_owned(), price: None };
         let recorder = Recorder::new(aim, &setup);
         let connector = OutboundConnector::from_host_config();
         let timeouts = setup.timeouts.unwrap_or_else(timeouts);
@@ -90,15 +90,15 @@ impl GatewayFixture {
                 let service = service_fn(move |request| {
                     let (gateway, attached) = (gateway.clone(), attached.clone());
                     async move {
-                        let mut answer = gateway.serve(sandbox(), request).await;
-                        attached.attach(&mut answer);
-                        Ok::<_, Infallible>(answer)
+                        let mut response = gateway.serve(sandbox(), request).await;
+                        attached.attach(&mut response);
+                        Ok::<_, Infallible>(response)
                     }
                 });
                 connections.spawn(async move {
                     let connection =
                         server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-                    // As at a door: either way the connection is gone.
+                    // As at a door, either way the connection is closed.
                     tokio::select! {
                         _ = connection => {}
                         () = cancel_with_task.cancelled() => {}
@@ -109,7 +109,7 @@ impl GatewayFixture {
         Self { provider, recorder, address, _serving: serving, clients: JoinSet::new() }
     }
 
-    /// The head of an answer, and its body as it comes.
+    /// The head of a response, with its body still to come.
     pub async fn begin(&mut self, request: Request<Full<Bytes>>) -> hyper::Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.expect("a connection");
         let (mut sender, connection) =
@@ -120,7 +120,7 @@ impl GatewayFixture {
         sender.send_request(request).await.expect("an answer")
     }
 
-    pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> FixtureResponse {
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> FixtureResponse {
         let response = self.begin(request).await;
         let (head, mut body) = response.into_parts();
         let (mut bytes, mut broken) = (Vec::new(), false);
@@ -137,40 +137,40 @@ impl GatewayFixture {
         FixtureResponse { status: head.status, headers: head.headers, text, broken }
     }
 
-    /// Sends bytes as they are, and gives all that is answered until the end.
+    /// Sends raw bytes, and returns everything until the end of the connection.
     pub async fn raw(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).await.expect("a connection");
         stream.write_all(request.as_bytes()).await.expect("sent");
-        let mut answer = Vec::new();
-        let read = stream.read_to_end(&mut answer);
+        let mut response = Vec::new();
+        let read = stream.read_to_end(&mut response);
         let _ = timeout(Duration::from_secs(60), read).await.expect("the connection ends");
-        String::from_utf8_lossy(&answer).into_owned()
+        String::from_utf8_lossy(&response).into_owned()
     }
 
-    /// The statuses of answers that are asked for side by side.
+    /// The statuses of responses to concurrent requests.
     pub async fn many(&self, requests: Vec<Request<Full<Bytes>>>) -> Vec<u16> {
         let address = self.address;
         let asks = requests.into_iter().map(|request| async move {
             let stream = TcpStream::connect(address).await.expect("a connection");
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
-            let answer = sender.send_request(request);
+            let response = sender.send_request(request);
             tokio::pin!(connection);
             tokio::select! {
-                answer = answer => answer.expect("an answer").status().as_u16(),
+                response = response => response.expect("an answer").status().as_u16(),
                 _ = &mut connection => panic!("no answer"),
             }
         });
         futures_util::future::join_all(asks).await
     }
 
-    /// The client closes whatever it has open.
-    pub fn leave(&mut self) {
+    /// Closes all connections of the client.
+    pub fn disconnect(&mut self) {
         self.clients.abort_all();
     }
 
     pub async fn post(&mut self, path: &str, body: &str) -> FixtureResponse {
-        self.ask(post(path, body)).await
+        self.send(post(path, body)).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a provider says it has: asked with its key, bounded, and told without it.
+//! The list of a provider's models: requested with its key, bounded, and reported without it.
 
 use super::{
     fake_provider::{Action, FakeProvider, send},
@@ -34,7 +34,7 @@ async fn list(dialect: Dialect, base_url: &str) -> Result<ModelList, ListModelsE
 }
 
 #[tokio::test]
-async fn a_list_is_asked_for_as_its_dialect_wants() {
+async fn a_list_is_requested_as_its_dialect_wants() {
     let table = [
         (Dialect::Anthropic, "GET /v9/models?limit=1000 HTTP/1.1", "x-api-key", KEY.to_owned()),
         (Dialect::Openai, "GET /v9/models HTTP/1.1", "authorization", format!("Bearer {KEY}")),
@@ -45,9 +45,9 @@ async fn a_list_is_asked_for_as_its_dialect_wants() {
         let provider = FakeProvider::start(vec![reply("200 OK", body)]).await;
         let found = list(dialect, &provider.url).await.expect("a list");
         assert_eq!(found.models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(), ["a"]);
-        let asked = &provider.received()[0];
-        assert_eq!((asked.line.as_str(), asked.header(header)), (line, Some(value.as_str())));
-        assert_eq!(asked.header("anthropic-version").is_some(), dialect == Dialect::Anthropic);
+        let request = &provider.received()[0];
+        assert_eq!((request.line.as_str(), request.header(header)), (line, Some(value.as_str())));
+        assert_eq!(request.header("anthropic-version").is_some(), dialect == Dialect::Anthropic);
     }
 }
 
@@ -63,18 +63,18 @@ async fn a_refused_key_is_reported_in_the_providers_words_and_other_failures_are
         ("400 Bad Request", no("no such page"), false, "no such page [key]"),
         ("404 Not Found", String::new(), false, "answered 404"),
         ("500 Internal Server Error", no("oh"), false, "oh [key]"),
-        (elsewhere, String::new(), false, "sends elsewhere"),
-        ("200 OK", "<html>".to_owned(), false, "does not list its models"),
-        ("200 OK", long, false, "does not list its models"),
+        (elsewhere, String::new(), false, "redirects (302 Found)"),
+        ("200 OK", "<html>".to_owned(), false, "lists its models in an unknown format"),
+        ("200 OK", long, false, "lists its models in an unknown format"),
     ];
     for (head, body, refused, words) in table {
         let provider = FakeProvider::start(vec![reply(head, &body)]).await;
         let none = list(Dialect::Openai, &provider.url).await.expect_err("no list");
         assert_eq!(matches!(none, ListModelsError::KeyRefused(_)), refused, "{head}: {none}");
         assert!(none.to_string().contains(words) && !none.to_string().contains(KEY), "{head}: {none}");
-        assert_eq!(provider.received().len(), 1, "{head}: asked once, and followed nowhere");
+        assert_eq!(provider.received().len(), 1, "{head}: one request, and no redirect followed");
     }
-    let closed = list(Dialect::Openai, "http://127.0.0.1:1/v1").await.expect_err("nobody is there");
+    let closed = list(Dialect::Openai, "http://127.0.0.1:1/v1").await.expect_err("no server");
     assert!(
         matches!(&closed, ListModelsError::Unavailable(words) if words.contains("is unreachable: could not connect")),
         "{closed}"

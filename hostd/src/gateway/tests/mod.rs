@@ -1,4 +1,4 @@
-//! The gateway between a real client and a provider that does as it is told, on loopback.
+//! The gateway between a real client and a scripted provider, on loopback.
 
 mod fake_provider;
 mod faults;

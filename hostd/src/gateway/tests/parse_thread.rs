@@ -1,4 +1,4 @@
-//! A long request is read on a thread of its own, and holds what it holds until that is done.
+//! A long request is parsed on a blocking thread, and keeps its permits until that is done.
 
 use crate::{
     gateway::{
@@ -22,19 +22,19 @@ fn a_body_that_is_still_parsed_stays_counted_when_the_agent_disconnects() {
         let permit = limits.acquire(&sandbox).expect("free");
         let mut body_permit = permit.body_permit();
         body_permit.grow(BODIES_MAX_BYTES).expect("room");
-        // The one thread there is waits: nothing is read before it is told to go on.
+        // The only blocking thread waits, so nothing is parsed before the test lets it go on.
         let (go, gone) = mpsc::sync_channel::<()>(0);
         let busy = spawn_blocking(move || gone.recv());
         let body = Bytes::from(vec![b' '; PARSE_INLINE_MAX_BYTES + 1]);
         let reading =
             parse(&Endpoint::Messages, &body, ActiveBudgets::default(), (permit, body_permit)).now_or_never();
-        assert!(reading.is_none(), "the agent leaves before it is read");
+        assert!(reading.is_none(), "the agent disconnects before it is parsed");
         let more = || limits.acquire(&sandbox).expect("free").body_permit().grow(1);
         assert!(more().is_err(), "the body is still there");
         drop(go);
         let _ = busy.await;
-        // Threads take what there is in its order.
-        spawn_blocking(|| ()).await.expect("it was read");
+        // Blocking tasks run in order.
+        spawn_blocking(|| ()).await.expect("it was parsed");
         more().expect("given back");
     });
 }

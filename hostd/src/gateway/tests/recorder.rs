@@ -1,4 +1,4 @@
-//! Sits at the desk, lets through what he was told to, and writes down what he is told.
+//! An authorizer for tests: admits what the setup says, and records what the gateway reports.
 
 use super::fixture::Setup;
 use crate::models::{ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Fault, RejectedCall};
@@ -12,7 +12,7 @@ use std::{
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-/// What a task's agent shows.
+/// The key of the task, which its agent presents.
 pub const PLACEHOLDER: &str = "slw-placeholder";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,15 +28,15 @@ pub enum CallEvent {
 
 pub struct Recorder {
     pub aim: CallTarget,
-    /// The most that may be answered, told with the call and when it streams.
+    /// The limit of output tokens that an admitted call gets.
     pub max_output_tokens: Option<u64>,
     pub output_budget: Option<u64>,
     pub bounded: ActiveBudgets,
     waits: bool,
-    /// The end of the task.
+    /// Cancelled to end the task.
     pub task_ended: CancellationToken,
     events: Mutex<Vec<CallEvent>>,
-    /// How often a request went out.
+    /// Number of requests that were sent.
     pub sent: AtomicUsize,
     more: Notify,
 }
@@ -104,25 +104,25 @@ impl Recorder {
         self.events.lock().expect("mine").clone()
     }
 
-    /// Waits until a call has ended, one way or the other; the last of what was told.
+    /// Waits until a call has ended or was dropped; returns that event.
     pub async fn last(&self) -> CallEvent {
         let ended = async {
             loop {
                 let more = self.more.notified();
-                match self.events().last() {
-                    Some(last @ (CallEvent::Ended(_) | CallEvent::Dropped)) => return last.clone(),
-                    _ => more.await,
+                let last = self.events().pop();
+                if let Some(last @ (CallEvent::Ended(_) | CallEvent::Dropped)) = last {
+                    return last;
                 }
+                more.await;
             }
         };
         timeout(Duration::from_secs(30), ended).await.expect("a call ends")
     }
 
     pub async fn end(&self) -> CallReport {
-        match self.last().await {
-            CallEvent::Ended(end) => end,
-            other => panic!("no end: {other:?}"),
-        }
+        let last = self.last().await;
+        let CallEvent::Ended(end) = last else { panic!("no end: {last:?}") };
+        end
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is refused before any provider hears of it.
+//! Calls that are refused before a provider is contacted.
 
 use super::{
     fake_provider::{Action, STREAM_HEAD, chunk, last_chunk, send},
@@ -15,7 +15,7 @@ use hyper::Method;
 const PATH: &str = "/anthropic/v1/messages";
 const ASK: &str = r#"{"model":"m","max_tokens":1}"#;
 
-/// Method, path, headers and body; status, and where there is a word of the dialect.
+/// Method, path, headers and body; then the status, and the pointer to a member that only this dialect has.
 type Case<'a> = (Method, &'a str, &'a [(&'a str, &'a str)], &'a str, u16, &'a str);
 
 #[tokio::test]
@@ -45,9 +45,9 @@ async fn refusals_have_the_shape_of_their_dialect() {
     ];
     let mut fixture = GatewayFixture::open(Vec::new()).await;
     for (method, path, headers, body, status, pointer) in table {
-        let answer = fixture.ask(request(method, path, headers, body)).await;
-        assert_eq!(answer.status.as_u16(), status, "{path} {body}: {}", answer.text);
-        let error: serde_json::Value = serde_json::from_str(&answer.text).expect("JSON");
+        let response = fixture.send(request(method, path, headers, body)).await;
+        assert_eq!(response.status.as_u16(), status, "{path} {body}: {}", response.text);
+        let error: serde_json::Value = serde_json::from_str(&response.text).expect("JSON");
         assert!(error.pointer(pointer).is_some_and(serde_json::Value::is_string), "{path}: {error}");
         assert!(error.pointer("/error/message").is_some_and(serde_json::Value::is_string), "{error}");
     }
@@ -62,16 +62,19 @@ async fn refusals_have_the_shape_of_their_dialect() {
 async fn a_budget_that_is_used_up_is_not_retried() {
     let setup = Setup { output_budget: Some(0), ..Setup::default() };
     let mut fixture = GatewayFixture::with(Vec::new(), setup).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!(answer.status.as_u16(), 403, "agents try 429 again");
-    assert!(answer.text.contains("the budget of the task is used up"));
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(response.status.as_u16(), 403, "agents try 429 again");
+    assert!(response.text.contains("the budget of the task is used up"));
 }
 
 #[tokio::test]
 async fn a_task_that_has_not_started_is_told_to_retry() {
     let mut fixture = GatewayFixture::with(Vec::new(), Setup { waits: true, ..Setup::default() }).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (429, &"1".parse().expect("one")));
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(
+        (response.status.as_u16(), &response.headers["retry-after"]),
+        (429, &"1".parse().expect("one"))
+    );
     assert!(fixture.provider.received().is_empty() && fixture.recorder.events().is_empty());
 }
 
@@ -86,10 +89,10 @@ async fn content_that_a_budget_cannot_bound_is_refused_in_the_shape_of_the_diale
         ("/gemini/v1/models/m:generateContent", r#"{"cachedContent":"c"}"#, "cachedContent"),
     ];
     for (path, body, name) in table {
-        let answer = fixture.post(path, body).await;
-        let error: serde_json::Value = serde_json::from_str(&answer.text).expect("JSON");
+        let response = fixture.post(path, body).await;
+        let error: serde_json::Value = serde_json::from_str(&response.text).expect("JSON");
         let words = error["error"]["message"].as_str().unwrap_or_default();
-        assert!(answer.status.as_u16() == 400 && words.contains(name), "{path}: {}", answer.text);
+        assert!(response.status.as_u16() == 400 && words.contains(name), "{path}: {}", response.text);
     }
     assert!(fixture.provider.received().is_empty());
 }
@@ -97,7 +100,7 @@ async fn content_that_a_budget_cannot_bound_is_refused_in_the_shape_of_the_diale
 #[tokio::test]
 async fn a_sandbox_that_is_only_refused_is_rate_limited() {
     let fixture = GatewayFixture::open(Vec::new()).await;
-    // Side by side, since whoever is refused waits; more than once, since time gives some back.
+    // Concurrent, since refusals are delayed; more than once, since the rate refills with time.
     for _ in 0..20 {
         let asks = (0..250).map(|_| request(Method::POST, PATH, &[], ASK)).collect();
         let statuses = fixture.many(asks).await;
@@ -106,15 +109,15 @@ async fn a_sandbox_that_is_only_refused_is_rate_limited() {
             return;
         }
     }
-    panic!("all were heard");
+    panic!("none was rate limited");
 }
 
 #[tokio::test]
 async fn a_malformed_body_is_the_mistake_of_the_agent() {
     let fixture = GatewayFixture::open(Vec::new()).await;
     let head = format!("POST /model{PATH} HTTP/1.1\r\nhost: x\r\nx-api-key: {PLACEHOLDER}\r\n");
-    let answer = fixture.raw(&format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n")).await;
-    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("malformed"), "{answer}");
+    let response = fixture.raw(&format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n")).await;
+    assert!(response.starts_with("HTTP/1.1 400") && response.contains("malformed"), "{response}");
     assert!(fixture.provider.received().is_empty());
 }
 
@@ -122,7 +125,7 @@ async fn a_malformed_body_is_the_mistake_of_the_agent() {
 async fn bodies_are_bounded() {
     let mut fixture = GatewayFixture::open(Vec::new()).await;
     let long = request(Method::POST, PATH, &[("x-api-key", PLACEHOLDER)], &" ".repeat(BODY_MAX_BYTES + 1));
-    assert_eq!(fixture.ask(long).await.status.as_u16(), 413);
+    assert_eq!(fixture.send(long).await.status.as_u16(), 413);
 }
 
 #[tokio::test]
@@ -150,24 +153,20 @@ async fn a_sandbox_makes_so_many_calls_at_once() {
 #[tokio::test]
 async fn a_refused_call_is_a_failed_call_of_its_task() {
     let mut fixture = GatewayFixture::open(Vec::new()).await;
-    fixture.ask(request(Method::POST, PATH, &[("x-api-key", "wrong")], "[]")).await;
+    fixture.send(request(Method::POST, PATH, &[("x-api-key", "wrong")], "[]")).await;
     fixture.post("/anthropic/v1/files", "[]").await;
     let long = " ".repeat(BODY_MAX_BYTES + 1);
     let counting = "/anthropic/v1/messages/count_tokens";
     for (path, body) in [(PATH, r#"{"model":"none"}"#), (PATH, "[]"), (PATH, &long), (counting, "[]")] {
         fixture.post(path, body).await;
     }
-    let seen: Vec<_> = fixture
-        .recorder
-        .events()
-        .into_iter()
-        .map(|event| match event {
-            CallEvent::Rejected(call) => (call.status, call.model, call.counts),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let event = |event: CallEvent| {
+        let CallEvent::Rejected(call) = event else { panic!("{event:?}") };
+        (call.status, call.model, call.counts)
+    };
+    let seen: Vec<_> = fixture.recorder.events().into_iter().map(event).collect();
     let none = String::new;
     let expected =
         [(404, "none".to_owned(), true), (400, none(), true), (413, none(), true), (400, none(), false)];
-    assert_eq!(seen, expected, "whoever has no good key has no task");
+    assert_eq!(seen, expected, "a call without a valid key belongs to no task");
 }

@@ -1,4 +1,4 @@
-//! What is tried again, and what is not.
+//! Which failures are retried, and which are not.
 
 use super::{
     fake_provider::{Action, FakeProvider, send, stream, whole},
@@ -13,13 +13,11 @@ const OK: &str = r#"{"type":"message","usage":{"input_tokens":1,"output_tokens":
 const PATH: &str = "/anthropic/v1/messages";
 
 fn retries(events: &[CallEvent]) -> Vec<(u32, Option<u16>)> {
-    events
-        .iter()
-        .filter_map(|event| match event {
-            CallEvent::Retrying { attempt, fault, .. } => Some((*attempt, fault.status)),
-            _ => None,
-        })
-        .collect()
+    let retry = |event: &CallEvent| {
+        let CallEvent::Retrying { attempt, fault, .. } = event else { return None };
+        Some((*attempt, fault.status))
+    };
+    events.iter().filter_map(retry).collect()
 }
 
 #[tokio::test]
@@ -39,8 +37,8 @@ async fn a_transient_failure_is_retried_and_reported() {
     ];
     for (number, (reply, status)) in table.into_iter().enumerate() {
         let mut fixture = GatewayFixture::open(vec![reply.clone(), reply, whole("200 OK", "", OK)]).await;
-        let answer = fixture.post(PATH, ASK).await;
-        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, OK), "{number}");
+        let response = fixture.post(PATH, ASK).await;
+        assert_eq!((response.status.as_u16(), response.text.as_str()), (200, OK), "{number}");
         let end = fixture.recorder.end().await;
         assert_eq!((end.attempt, end.outcome), (3, Ok(())), "{number}");
         assert_eq!(retries(&fixture.recorder.events()), [(1, status), (2, status)], "{number}");
@@ -53,9 +51,9 @@ async fn after_four_attempts_the_call_fails() {
     let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let mut fixture =
         GatewayFixture::open(vec![whole("529 Overloaded", "request-id: r1\r\n", body); 4]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (529, body));
-    assert_eq!(answer.headers["request-id"], "r1");
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!((response.status.as_u16(), response.text.as_str()), (529, body));
+    assert_eq!(response.headers["request-id"], "r1");
     let message = "Overloaded (after 4 tries)".to_owned();
     let fault = Fault { status: Some(529), message, permanent: true };
     let end = fixture.recorder.end().await;
@@ -68,8 +66,8 @@ async fn after_four_attempts_the_call_fails() {
 async fn an_error_within_an_answer_is_passed_on_in_the_end() {
     let event = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n";
     let mut fixture = GatewayFixture::open(vec![stream(&[event]); 4]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, event));
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!((response.status.as_u16(), response.text.as_str()), (200, event));
     let end = fixture.recorder.end().await;
     let message = "busy (after 4 tries)".to_owned();
     assert_eq!(end.outcome, Err(Fault { status: Some(200), message, permanent: true }));
@@ -79,8 +77,11 @@ async fn an_error_within_an_answer_is_passed_on_in_the_end() {
 async fn a_wait_that_is_too_long_is_not_waited_for() {
     let reply = whole("429 Too Many Requests", "retry-after: 61\r\n", r#"{"error":{"message":"later"}}"#);
     let mut fixture = GatewayFixture::open(vec![reply]).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!((answer.status.as_u16(), &answer.headers["retry-after"]), (429, &"61".parse().expect("one")));
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(
+        (response.status.as_u16(), &response.headers["retry-after"]),
+        (429, &"61".parse().expect("one"))
+    );
     assert!(
         fixture.recorder.end().await.outcome.is_err_and(|fault| fault.permanent && fault.message == "later")
     );
@@ -107,10 +108,10 @@ async fn a_permanent_failure_is_reported_at_once_without_the_key() {
     for (status, body, message) in table {
         let leak = format!("x-request-id: {KEY}\r\nset-cookie: a=b\r\n");
         let mut fixture = GatewayFixture::open(vec![whole(status, &leak, body)]).await;
-        let answer = fixture.post(PATH, ASK).await;
-        assert!(status.starts_with(answer.status.as_str()), "{status}");
-        assert!(answer.text.contains(message), "{status}: {}", answer.text);
-        let seen = format!("{:?}{}", answer.headers, answer.text);
+        let response = fixture.post(PATH, ASK).await;
+        assert!(status.starts_with(response.status.as_str()), "{status}");
+        assert!(response.text.contains(message), "{status}: {}", response.text);
+        let seen = format!("{:?}{}", response.headers, response.text);
         assert!(!seen.contains(&KEY[..8]) && !seen.contains("a=b"), "{seen}");
         let fault = fixture.recorder.end().await.outcome.expect_err(status);
         assert_eq!((fault.message.as_str(), fault.permanent), (message, true), "{status}");
@@ -123,8 +124,8 @@ async fn a_bad_request_is_the_agents_own_matter() {
     for status in ["400 Bad Request", "413 Payload Too Large", "422 Unprocessable Entity"] {
         let body = r#"{"error":{"message":"prompt is too long"}}"#;
         let mut fixture = GatewayFixture::open(vec![whole(status, "", body)]).await;
-        let answer = fixture.post(PATH, ASK).await;
-        assert!(status.starts_with(answer.status.as_str()) && answer.text == body, "{status}");
+        let response = fixture.post(PATH, ASK).await;
+        assert!(status.starts_with(response.status.as_str()) && response.text == body, "{status}");
         let fault = fixture.recorder.end().await.outcome.expect_err(status);
         assert_eq!((fault.message.as_str(), fault.permanent), ("prompt is too long", false));
     }
@@ -135,9 +136,9 @@ async fn redirects_are_not_followed() {
     for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let to = format!("location: http://127.0.0.1:1/{KEY}\r\n");
         let mut fixture = GatewayFixture::open(vec![whole(status, &to, "")]).await;
-        let answer = fixture.post(PATH, ASK).await;
-        assert_eq!(answer.status.as_u16(), 502, "{status}");
-        assert!(!answer.headers.contains_key("location") && !answer.text.contains(KEY), "{status}");
+        let response = fixture.post(PATH, ASK).await;
+        assert_eq!(response.status.as_u16(), 502, "{status}");
+        assert!(!response.headers.contains_key("location") && !response.text.contains(KEY), "{status}");
         let fault = fixture.recorder.end().await.outcome.expect_err(status);
         assert!(fault.permanent && fault.message.contains("not followed"), "{status}: {fault:?}");
         assert_eq!(fixture.provider.received().len(), 1, "{status}");
@@ -146,16 +147,16 @@ async fn redirects_are_not_followed() {
 
 #[tokio::test]
 async fn an_unreachable_provider_is_retried_and_then_reported() {
-    // Bound, so that nobody else is there, and never listened on.
+    // A port that is bound, so that it stays free, and never listened on.
     let gone = tokio::net::TcpSocket::new_v4().expect("a socket");
     gone.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("bound");
     let url = format!("http://{}", gone.local_addr().expect("an address"));
     let provider = FakeProvider::start(Vec::new()).await;
     let mut fixture = GatewayFixture::to(provider, url, Setup::default()).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!(answer.status.as_u16(), 502);
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(response.status.as_u16(), 502);
     let unreachable = "the provider fake is unreachable: could not connect to 127.0.0.1";
-    assert!(answer.text.contains(unreachable), "{}", answer.text);
+    assert!(response.text.contains(unreachable), "{}", response.text);
     let end = fixture.recorder.end().await;
     assert_eq!((end.attempt, end.status), (4, None));
     assert_eq!(fixture.recorder.sent.load(Ordering::Relaxed), 0, "nothing was sent");
@@ -166,8 +167,8 @@ async fn an_unreachable_provider_is_retried_and_then_reported() {
 async fn an_invalid_base_url_is_reported_to_the_operator() {
     let provider = FakeProvider::start(Vec::new()).await;
     let mut fixture = GatewayFixture::to(provider, "ftp://nowhere".to_owned(), Setup::default()).await;
-    let answer = fixture.post(PATH, ASK).await;
-    assert_eq!(answer.status.as_u16(), 502);
+    let response = fixture.post(PATH, ASK).await;
+    assert_eq!(response.status.as_u16(), 502);
     let fault = fixture.recorder.end().await.outcome.expect_err("no address");
     assert!(fault.permanent && fault.message.contains("base URL"), "{fault:?}");
 }
