@@ -1,4 +1,4 @@
-//! hostd from its first file to its last: bring up, serve, drain.
+//! The life of the hostd process: bring-up, serving, draining.
 
 mod drivers;
 
@@ -47,9 +47,9 @@ use tracing::{info, warn};
 pub const DATABASE: &str = "slipway.db";
 const SOCKET: &str = "hostd.sock";
 
-/// For what still runs in threads when everything else has ended.
+/// Longest wait for blocking threads at the end.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
-/// How often old rows are taken away.
+/// Interval between two runs of retention.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
 
 pub fn serve(config: Config) -> Result<(), Failure> {
@@ -61,23 +61,23 @@ pub fn serve(config: Config) -> Result<(), Failure> {
         .build()
         .map_err(|error| failed("start its threads", &error))?;
     let ended = runtime.block_on(run(config));
-    // What removes files goes on with the next hostd.
+    // Unfinished removals of files are continued by the next hostd.
     runtime.shutdown_timeout(SHUTDOWN_MAX);
     ended
 }
 
-/// Each sandbox costs a few descriptors, and many systems give 1024 to whoever does not ask for more. What
-/// runs in sandboxes has limits of its own.
+/// Raises the limit of open files: each sandbox needs a few descriptors, and the default soft limit is often
+/// 1024. Processes in sandboxes have limits of their own.
 fn raise_open_files() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
-        warn!(%error, "could not raise the limit of open files");
+        warn!(%error, "failed to raise the limit of open files");
     }
 }
 
-/// One hostd per data directory. Held until the file is closed, so also when hostd is killed: then a process
-/// that it was just starting may have it for a moment more.
+/// Locks the data directory for one hostd. The lock ends with the process, but a child that was just being
+/// started may hold it for a moment longer.
 pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
     DirBuilder::new()
         .recursive(true)
@@ -88,7 +88,7 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
     let mut file = File::options()
         .create(true)
         .append(true)
-        // Whoever can open it can lock it.
+        // A process that can open the file can lock it.
         .mode(0o600)
         .open(&path)
         .map_err(|error| failed("open its lock", &error))?;
@@ -104,16 +104,17 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
                 return Err(Failure::Usage(message));
             }
         };
-        #[expect(clippy::disallowed_methods, reason = "nobody says when a lock is let go")]
+        #[expect(clippy::disallowed_methods, reason = "the release of a file lock cannot be awaited")]
         std::thread::sleep(Duration::from_millis(limits::LOCK_POLL_MS));
     }
 }
 
 async fn run(config: Config) -> Result<(), Failure> {
     let disk = DiskSpace::open(&config.data_dir, config.disk_floor_mb.map(|mb| mb.saturating_mul(1 << 20)));
-    // On a full disk, enough for what is written while it starts.
+    // Frees space for the writes of the start on a full disk.
     disk.ensure_free();
-    let files = load_or_create(&config.data_dir).map_err(|error| failed("write its identity", &error))?;
+    let files =
+        load_or_create(&config.data_dir).map_err(|error| failed("write its identity files", &error))?;
     let store = open_store(&config.data_dir.join(DATABASE), &disk).await?;
     let agents =
         Agents::open(config.agents.clone(), config.agents_dir.as_deref(), config.briefing_file.as_deref());
@@ -125,13 +126,13 @@ async fn run(config: Config) -> Result<(), Failure> {
     let preview = bind("SLIPWAY_PREVIEW_BIND", config.preview_bind).await?;
     let previews = previews(&config, local_address(&preview)?.port());
     let models = Models::load(store.clone(), &config.data_dir, config.task_budget).await;
-    let models = models.map_err(|error| failed("read who provides models", &error))?;
+    let models = models.map_err(|error| failed("load the model providers", &error))?;
     let outside = OutboundConnector::from_host_config();
     let model_idle = Duration::from_secs(config.model_idle_s);
     let gateway = Gateway::new(models.clone(), outside.clone()).with_idle(model_idle);
     let egress = egress(&config, &store, &previews, outside).await?;
     let threads = ConnectionThreads::start("inside")
-        .map_err(|error| failed("start the threads of its doors", &error))?;
+        .map_err(|error| failed("start the threads of its listeners inside sandboxes", &error))?;
     let inside = InsideServer::new(previews.clone(), gateway, egress.clone()).served_by(threads);
     let defaults = defaults(&config, default);
     let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside, models, agents, disk };
@@ -172,14 +173,14 @@ async fn run(config: Config) -> Result<(), Failure> {
     tokio::join!(tcp, unix, preview, prune, retention, wal, room, allocator, egress_reports, stop);
     api.finish().await;
     fleet.close().await;
-    // After the connections of sandboxes, which tell what they moved when they end.
+    // Connections of sandboxes report their bytes when they end, so egress finishes after them.
     egress.finish().await;
     store.close().await;
-    info!("done");
+    info!("stopped");
     Ok(())
 }
 
-/// On a full disk whatever is released may be taken by a sandbox first: it is tried for a while.
+/// Opens the store. On a full disk a sandbox may take released space first, so it is tried for a while.
 async fn open_store(path: &Path, disk: &DiskSpace) -> Result<Store, Failure> {
     let deadline = Instant::now() + Duration::from_millis(limits::STORE_OPEN_FULL_MAX_MS);
     loop {
@@ -210,7 +211,7 @@ async fn egress(
     Ok(Egress::new(parts))
 }
 
-/// One sandbox may have all of the host, unless configured.
+/// Returns the defaults of sandboxes. One sandbox may have all of the host, unless configured.
 fn defaults(config: &Config, driver: &str) -> Defaults {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
@@ -225,7 +226,7 @@ fn defaults(config: &Config, driver: &str) -> Defaults {
     }
 }
 
-/// Process ids are one table for the whole host: no sandbox gets more than a quarter of it.
+/// Returns the limit of processes of one sandbox: a quarter of the host's process ids.
 fn pids_max() -> u64 {
     let text = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
     let all: u64 = text.trim().parse().unwrap_or(limits::PIDS_MAX);
@@ -254,7 +255,7 @@ fn settings(
     }
 }
 
-/// As browsers see them. Whoever can reach only loopback is the operator.
+/// Returns previews as browsers see them. A client that can reach loopback only is trusted as the operator.
 fn previews(config: &Config, bound: u16) -> Previews {
     let (scheme, port) = config.preview_public.unwrap_or((scheme_of(config), bound));
     let local = config.preview_bind.ip().is_loopback() && config.preview_public.is_none();
@@ -276,12 +277,12 @@ fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
     config.preview_tls.as_ref().map(load).transpose().map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// By which previews are served here.
+/// Returns the scheme by which hostd serves previews.
 fn scheme_of(config: &Config) -> Scheme {
     if config.preview_tls.is_some() { Scheme::Https } else { Scheme::Http }
 }
 
-/// Listens on the socket; not yet where the disk has no room for it.
+/// Listens on the socket; `None` while the disk has no space for it.
 fn listen_unix_if_room(socket: &Path) -> Result<Option<UnixListener>, Failure> {
     match listen_unix(socket) {
         Ok(listener) => Ok(Some(listener)),
@@ -290,18 +291,20 @@ fn listen_unix_if_room(socket: &Path) -> Result<Option<UnixListener>, Failure> {
     }
 }
 
-/// The socket of an earlier hostd is in the way, and nobody listens on it: the lock is ours.
+/// Listens on the socket, replacing the one of an earlier hostd. No process listens on that: this one holds
+/// the lock.
 fn listen_unix(path: &Path) -> io::Result<UnixListener> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
     }
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
-/// On a disk with no room for a socket the API is served by TCP alone, until there is some.
+/// Serves the API on the local socket, which on a full disk is created once there is space.
 async fn serve_unix(
     mut bound: Option<UnixListener>,
     path: &Path,
@@ -309,9 +312,9 @@ async fn serve_unix(
     closing: CancellationToken,
 ) {
     while bound.is_none() {
-        warn!(path = %path.display(), "the disk is full: no local socket yet");
+        warn!(path = %path.display(), "disk full: local socket not created yet");
         tokio::select! {
-            // Both only wait.
+            // Both futures only wait, so cancelling either is safe.
             () = closing.cancelled() => return,
             () = tokio::time::sleep(Duration::from_millis(limits::DISK_POLL_MS)) => bound = listen_unix(path).ok(),
         }
@@ -324,10 +327,10 @@ async fn serve_unix(
 async fn retention(store: Store, fleet: Fleet, closing: CancellationToken) {
     loop {
         if let Err(error) = store.delete_expired(fleet.clock().now_ms()).await {
-            warn!(%error, "could not take away old rows");
+            warn!(%error, "failed to delete expired rows");
         }
         tokio::select! {
-            // Both only wait.
+            // Both futures only wait, so cancelling either is safe.
             () = closing.cancelled() => return,
             () = tokio::time::sleep(RETENTION_INTERVAL) => {}
         }
@@ -347,7 +350,7 @@ impl Signals {
 
     async fn next(&mut self) -> &'static str {
         tokio::select! {
-            // Both only wait.
+            // Both futures only wait, so cancelling either is safe.
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
         }
@@ -355,7 +358,7 @@ impl Signals {
 }
 
 fn print_ready(line: &str) {
-    // Whoever started it may not read.
+    // The parent process may have closed the pipe.
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
 }
@@ -390,7 +393,7 @@ mod tests {
             (&[("SLIPWAY_PREVIEW_BIND", "[::1]:80")], Visibility::Public),
             (&[("SLIPWAY_PREVIEW_BIND", "0.0.0.0:80")], Visibility::Private),
             (&[("SLIPWAY_PREVIEW_BIND", "192.0.2.1:80")], Visibility::Private),
-            // A proxy is in front, so who asks from loopback may be anybody.
+            // Behind a proxy every client comes from loopback.
             (&[("SLIPWAY_PREVIEW_PUBLIC", "https")], Visibility::Private),
         ];
         for (variables, expected) in table {

@@ -1,5 +1,5 @@
-//! Time as everybody sees it, read once at the start and then counted by the clock that never jumps: a
-//! wall clock that is set cannot make a deadline pass.
+//! Wall-clock time, read once at the start and then advanced by the monotonic clock: setting the wall clock
+//! cannot make a deadline pass.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

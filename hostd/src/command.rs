@@ -1,11 +1,11 @@
-//! What hostd can be told on its command line.
+//! The command line of hostd.
 
 use crate::{api, boot, config, config::Config, store};
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
-/// Bad configuration or bad use.
+/// Exit status for wrong configuration or usage.
 const EXIT_USAGE: u8 = 64;
-/// It could not begin, or not go on.
+/// Exit status when hostd could not start or go on.
 const EXIT_FAILED: u8 = 1;
 
 const USAGE: &str = "hostd: keeps Slipway's sandboxes and serves their API
@@ -23,7 +23,7 @@ info, debug or warn. docs/configuration.md says more about each key.
 const EXITS: &str =
     "Exit: 0 after SIGTERM or SIGINT (sandboxes keep running), 64 for wrong configuration, 1 otherwise.";
 
-/// Why hostd ends with an error: one line for people.
+/// The error with which hostd exits: one line for the operator.
 #[derive(Debug)]
 pub enum Failure {
     Usage(String),
@@ -58,7 +58,7 @@ fn exit_with(line: &str, code: u8) -> ExitCode {
 
 fn print(text: &str) -> Result<(), Failure> {
     use io::Write;
-    // Nobody reads: nothing to say.
+    // A closed stdout is not an error.
     let _ = writeln!(io::stdout(), "{}", text.trim_end());
     Ok(())
 }
@@ -72,7 +72,7 @@ fn configured() -> Result<Config, Failure> {
     Config::parse(file.as_deref(), env).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// The file that was named must be there; the default one need not.
+/// Reads the configuration file. A file that was named must exist; the default one need not.
 fn configuration_file(named: Option<&str>) -> Result<Option<String>, Failure> {
     let path = PathBuf::from(named.unwrap_or(config::DEFAULT_FILE));
     match fs::read_to_string(&path) {

@@ -1,5 +1,5 @@
-//! Configuration, out of strings: a TOML file under environment variables. Nothing is opened or bound
-//! here; what is wrong is named by its key, with what it may be.
+//! Configuration, parsed from strings: environment variables over a TOML file. Nothing is opened or bound
+//! here; an error names the key and what its value may be.
 
 pub mod keys;
 mod parsers;
@@ -27,41 +27,42 @@ pub struct Config {
     pub api_bind: SocketAddr,
     pub preview_bind: SocketAddr,
     pub preview_domain: String,
-    /// How browsers reach previews, where that is not how hostd serves them: a proxy is in front.
+    /// How browsers reach previews behind a proxy, where that differs from how hostd serves them.
     pub preview_public: Option<(Scheme, u16)>,
-    /// Certificate chain and key, in PEM: previews are served by TLS.
+    /// Certificate chain and key in PEM, with which previews are served by TLS.
     pub preview_tls: Option<(PathBuf, PathBuf)>,
     pub driver: DriverChoice,
-    /// Of Docker or Podman; a usual place unless given.
+    /// The socket of Docker or Podman; the usual paths unless given.
     pub docker_socket: Option<PathBuf>,
     pub oci_runtime: Option<String>,
     pub image: String,
-    /// Registries that an engine may fetch from though they are not of the public network.
+    /// Registries that an engine may pull from although they are not public.
     pub image_registries: Vec<String>,
     pub idle_s: u64,
     pub auth: Auth,
-    /// Names, beside loopback and the bind address, under which the API may be called.
+    /// Host names, beside loopback and the bind address, under which the API may be called.
     pub api_hosts: Vec<String>,
-    /// How long a provider of models may say nothing in the middle of an answer.
+    /// Longest silence of a model provider during a response.
     pub model_idle_s: u64,
     /// The static runtimed; beside hostd unless given.
     pub runtimed: Option<PathBuf>,
     /// Directories of the host that the image `host` shows beside /usr, read-only.
     pub host_image_dirs: Vec<PathBuf>,
-    /// Most that one sandbox may have; the host's unless given.
+    /// Largest limits of one sandbox; the host's resources unless given.
     pub memory_max_mb: Option<u64>,
     pub cpus_max: Option<f64>,
-    /// Space on the data disk below which nothing new is begun; a part of it unless given.
+    /// Free space on the data disk below which creates and wakes are refused; a share of the disk unless
+    /// given.
     pub disk_floor_mb: Option<u64>,
-    /// The agents there are, and who does a task that names nobody.
+    /// The agent definitions, and the default agent.
     pub agents: AgentTable,
-    /// Where they are installed; a usual place unless given.
+    /// The directory where agents are installed; the usual one unless given.
     pub agents_dir: Option<PathBuf>,
-    /// What they are told first, instead of what is built in.
+    /// The file of the briefing, instead of the built-in text.
     pub briefing_file: Option<PathBuf>,
-    /// What sandboxes may reach though it is not public.
+    /// Private addresses that sandboxes may reach.
     pub egress_private: Exceptions,
-    /// What a task may use of models that says nothing else.
+    /// The model budget of a task that sets none.
     pub task_budget: BudgetBounds,
 }
 
@@ -79,7 +80,7 @@ pub enum Auth {
     Off,
 }
 
-/// A wrong value: the key, and what it may be.
+/// An invalid value: the key, and what it may be.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigError {
     key: String,
@@ -137,7 +138,7 @@ impl Config {
         config.check()
     }
 
-    /// What must hold between values.
+    /// Checks conditions between values.
     fn check(self) -> Result<Self, ConfigError> {
         if self.auth == Auth::Off && !self.api_bind.ip().is_loopback() {
             return Err(bad("SLIPWAY_AUTH", "may be off only when SLIPWAY_API_BIND is a loopback address"));

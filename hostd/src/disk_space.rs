@@ -1,10 +1,10 @@
-//! Room on the disk of the data directory: how much there is, and what hostd has set aside for itself.
+//! Space on the disk of the data directory: how much is free, and the reserve that hostd holds.
 //!
-//! `<data>/reserve` is space that nobody else gets. It is given up piece by piece when the disk has no room for
-//! what makes room (a sandbox that is woken to delete files, a command in it, a row of the database), and is
-//! taken again once there is space. What is *decided* is in `core::disk_room`.
+//! `<data>/reserve` is space that only hostd can use. It is released piece by piece when the disk has no
+//! space for what frees space (waking a sandbox to delete files, a command in it, a row of the database), and
+//! taken again once there is space. Decisions are in `core::disk_room`.
 //!
-//! A handle: clones share everything. Must not: wait, or fail for lack of a reserve.
+//! A handle: clones share everything. Must not wait, nor fail for lack of a reserve.
 
 use crate::core::{DiskSample, DiskThresholds};
 use nix::{
@@ -26,11 +26,12 @@ use std::{
 use tracing::{info, warn};
 
 const FILE: &str = "reserve";
-/// The reserve is released in so many pieces: whoever fills the disk does not get all of it at once.
+/// The reserve is released in this many pieces, so that the program that fills the disk does not get all of
+/// it at once.
 const PIECES: u64 = 4;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What a caller is told about the disk.
+/// The state of the data disk, as the API shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskState {
     pub level: DiskLevel,
@@ -49,27 +50,27 @@ struct DiskSpaceInner {
     data_dir: PathBuf,
     marks: DiskThresholds,
     reserve: Mutex<Reserve>,
-    /// The level of the last sample, for those who only glance at it.
+    /// The level of the last sample, for cheap reads.
     level: AtomicU8,
 }
 
-/// `<data>/reserve`, and how much of it is in place.
+/// `<data>/reserve`, and how much of it is allocated.
 struct Reserve {
     path: PathBuf,
     file: Option<File>,
     held_bytes: u64,
-    /// Whether it could not be taken at the last try.
+    /// Whether the last attempt to allocate the reserve failed.
     failing: bool,
 }
 
 impl DiskSpace {
-    /// Takes the reserve, if there is space for it. Without one hostd works all the same.
+    /// Opens the reserve, and allocates it if there is space. hostd works without one, too.
     pub fn open(data_dir: &Path, floor_bytes: Option<u64>) -> Self {
         let total = statvfs(data_dir).map_or(0, |disk| bytes(&disk, disk.blocks()));
         Self::with(data_dir, DiskThresholds::of(total, floor_bytes))
     }
 
-    /// The same with marks of the caller's choice.
+    /// Opens the reserve with the given marks.
     pub fn with(data_dir: &Path, marks: DiskThresholds) -> Self {
         let inner = DiskSpaceInner {
             data_dir: data_dir.to_owned(),
@@ -82,13 +83,13 @@ impl DiskSpace {
         room
     }
 
-    /// How much room there is now. Asks the file system, which takes microseconds.
+    /// Samples the disk, which takes microseconds.
     pub fn state(&self) -> DiskState {
         let missing = self.inner.marks.reserve_bytes.saturating_sub(self.reserve().held_bytes);
         self.sampled(missing)
     }
 
-    /// The level of the last sample.
+    /// Returns the level of the last sample.
     pub fn level(&self) -> DiskLevel {
         match self.inner.level.load(Ordering::Relaxed) {
             0 => DiskLevel::Ok,
@@ -101,7 +102,7 @@ impl DiskSpace {
         self.inner.marks
     }
 
-    /// To be called about once a second: samples the disk, and takes the reserve again when there is space.
+    /// Samples the disk and allocates the reserve when there is space. To be called about once a second.
     pub fn refresh(&self) -> DiskState {
         let mut reserve = self.reserve();
         let wanted = self.inner.marks.reserve_bytes;
@@ -109,9 +110,9 @@ impl DiskSpace {
         if state.level != DiskLevel::Full && reserve.held_bytes < wanted {
             let taken = reserve.take(wanted);
             match &taken {
-                Ok(()) => info!(reserve_bytes = wanted, "disk space set aside"),
-                // Said once: it is tried again every second.
-                Err(error) if !reserve.failing => warn!(%error, "could not set disk space aside"),
+                Ok(()) => info!(reserve_bytes = wanted, "disk reserve allocated"),
+                // Logged once: the allocation is tried again every second.
+                Err(error) if !reserve.failing => warn!(%error, "failed to allocate the disk reserve"),
                 Err(_) => {}
             }
             reserve.failing = taken.is_err();
@@ -119,12 +120,12 @@ impl DiskSpace {
         state
     }
 
-    /// Sees to it that a few small files can be written: releases a piece of the reserve where the disk has no
-    /// room for them. Whether there is room now.
+    /// Ensures that a few small files can be written: releases pieces of the reserve while the disk has no
+    /// space for them. Returns whether there is space.
     pub fn ensure_free(&self) -> bool {
         let mut reserve = self.reserve();
         let piece = self.inner.marks.reserve_bytes / PIECES;
-        // A file system that does not tell how full it is is not taken for full.
+        // A file system that does not report its size is not taken for full.
         let free = || match statvfs(&self.inner.data_dir) {
             Ok(disk) if disk.blocks() > 0 => bytes(&disk, disk.blocks_available()),
             Ok(_) | Err(_) => u64::MAX,
@@ -135,11 +136,11 @@ impl DiskSpace {
             }
             let left = reserve.held_bytes.saturating_sub(piece);
             if let Err(error) = reserve.shrink(left) {
-                warn!(%error, "could not release the disk space that was set aside");
+                warn!(%error, "failed to release disk reserve");
                 return false;
             }
             self.inner.level.store(DiskLevel::Full as u8, Ordering::Relaxed);
-            warn!(left_bytes = left, "the disk is full: released space that was set aside");
+            warn!(left_bytes = left, "disk full: released part of the reserve");
         }
         true
     }
@@ -148,14 +149,14 @@ impl DiskSpace {
         self.inner.reserve.lock().expect("no panic while held")
     }
 
-    /// `missing_bytes` of the reserve are not in place: they count as used.
+    /// Samples the disk. `missing_bytes` of the reserve are not allocated, and count as used.
     fn sampled(&self, missing_bytes: u64) -> DiskState {
         let (before, floor_bytes) = (self.level(), self.inner.marks.floor_bytes);
         let disk = match statvfs(&self.inner.data_dir) {
             Ok(disk) if disk.blocks() > 0 => disk,
             Ok(_) => return DiskState { level: before, floor_bytes, ..DiskState::default() },
             Err(error) => {
-                warn!(%error, "could not ask how full the disk is");
+                warn!(%error, "failed to read the free space of the data disk");
                 return DiskState { level: before, floor_bytes, ..DiskState::default() };
             }
         };
@@ -172,7 +173,7 @@ impl DiskSpace {
 
 fn log_level_change(level: DiskLevel, free_bytes: u64, floor_bytes: u64) {
     match level {
-        DiskLevel::Ok => info!(free_bytes, floor_bytes, "the disk has room again"),
+        DiskLevel::Ok => info!(free_bytes, floor_bytes, "disk space is sufficient again"),
         DiskLevel::Low => warn!(free_bytes, floor_bytes, "disk low: creates and wakes are refused"),
         DiskLevel::Full => warn!(free_bytes, floor_bytes, "disk full: sandboxes that grow are stopped"),
     }
@@ -183,7 +184,7 @@ fn bytes(disk: &Statvfs, blocks: u64) -> u64 {
 }
 
 impl Reserve {
-    /// With what an earlier hostd left of it.
+    /// Opens the reserve as an earlier hostd left it.
     fn open(path: PathBuf) -> Self {
         let mut reserve = Self { path, file: None, held_bytes: 0, failing: false };
         if let Ok(file) = File::options().read(true).write(true).open(&reserve.path) {
@@ -194,7 +195,7 @@ impl Reserve {
         reserve
     }
 
-    /// All of it or what there was.
+    /// Allocates the whole reserve, or keeps what there was.
     fn take(&mut self, wanted: u64) -> io::Result<()> {
         if self.file.is_none() {
             let mut options = File::options();
@@ -205,7 +206,7 @@ impl Reserve {
         let taken = allocate(file, self.held_bytes, wanted);
         match taken {
             Ok(()) => self.held_bytes = wanted,
-            // What was allocated of the rest goes back.
+            // A partial allocation is returned.
             Err(_) => file.set_len(self.held_bytes)?,
         }
         taken
@@ -220,7 +221,7 @@ impl Reserve {
     }
 }
 
-/// Real space for a file from `from` to `to`, also where a file system can only be made to give it by writing.
+/// Allocates the blocks of a file from `from` to `to`, by writing where the file system cannot preallocate.
 fn allocate(file: &mut File, from: u64, to: u64) -> io::Result<()> {
     let length = to.saturating_sub(from);
     match fallocate(&*file, FallocateFlags::empty(), offset(from)?, offset(length)?) {
@@ -257,19 +258,19 @@ mod tests {
     fn the_reserve_is_real_space_kept_by_the_next_hostd_and_taken_only_where_there_is_room() {
         let dir = tempfile::tempdir().expect("a directory");
         let allocated = || std::fs::metadata(dir.path().join(FILE)).map_or(0, |meta| meta.blocks() * 512);
-        // Nothing is ever enough for this floor.
+        // No disk has this much free space.
         let full = DiskSpace::with(dir.path(), marks(u64::MAX));
         assert_eq!((full.level(), allocated()), (DiskLevel::Full, 0));
         let room = DiskSpace::with(dir.path(), marks(0));
         assert_eq!(room.level(), DiskLevel::Ok);
         assert!(allocated() >= PIECES * PIECE);
-        // There is room: none of it is released.
+        // There is space: none of the reserve is released.
         assert!(room.ensure_free() && allocated() >= PIECES * PIECE);
         let next = DiskSpace::with(dir.path(), marks(u64::MAX));
         assert_eq!(next.reserve().held_bytes, PIECES * PIECE);
         next.reserve().shrink(PIECE).expect("it shrinks");
         assert!((PIECE..2 * PIECE).contains(&allocated()));
-        // What is missing counts as used, and comes back.
+        // A missing part counts as used, and is allocated again.
         let again = DiskSpace::with(dir.path(), marks(0));
         assert_eq!(again.reserve().held_bytes, PIECES * PIECE);
     }

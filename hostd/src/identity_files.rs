@@ -1,5 +1,5 @@
-//! The files that make this hostd itself, written at its first start: instance id, the key that
-//! authenticates badges, the administrator's token.
+//! The identity of this hostd, created at its first start: the instance id, the key that authenticates
+//! badges, the administrator's token.
 
 use crate::core::ADMIN_PREFIX;
 use std::{
@@ -31,7 +31,7 @@ pub fn load_or_create(data_dir: &Path) -> io::Result<IdentityFiles> {
     Ok(IdentityFiles { instance, key, admin_token })
 }
 
-/// What the file says, or what it will say from now on. Written whole or not at all.
+/// Reads a file, or creates it with a new text. It is written whole or not at all.
 pub(crate) fn read_or_create(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
     match File::open(path) {
         Ok(file) => {

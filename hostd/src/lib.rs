@@ -1,5 +1,5 @@
-//! hostd, the host agent: manages sandboxes, keeps state in SQLite, answers callers. A library, so that
-//! tests can drive its parts; `main.rs` is the program.
+//! hostd, the host daemon: drives sandboxes, keeps their state in SQLite and serves the API. A library, so
+//! that tests can use its parts; `main.rs` is the program.
 
 pub mod agents;
 mod allocator;

@@ -1,11 +1,11 @@
-//! hostd. Without arguments it serves in the foreground.
+//! The hostd program. Without arguments it serves in the foreground.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let program = arguments.next();
-    // First of all, and without a runtime: this is the tiny process that starts sandboxes.
+    // The launcher process of a sandbox: runs before anything else, and without an async runtime.
     if arguments.next().is_some_and(|word| word == "launch") {
         hostd::launcher::main(arguments);
     }

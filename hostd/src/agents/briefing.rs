@@ -1,4 +1,4 @@
-//! What every agent is told before its first prompt: where it is and how things work there. Pure.
+//! The briefing: instructions that every agent gets before its first prompt, about its sandbox. Pure.
 
 use super::{
     invocation::{APP, HOME},
@@ -9,23 +9,23 @@ use protocol::STATUS_URL;
 const BUILT_IN: &str = include_str!("briefing.txt");
 const NAMES: [&str; 8] = ["app", "home", "cwd", "network", "services", "ports", "preview", "status_url"];
 
-/// The text, with templates.
+/// The text of the briefing, with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Briefing {
     text: String,
 }
 
-/// One sandbox, as a briefing tells of it.
+/// The facts about one sandbox that a briefing names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BriefingContext<'a> {
     pub cwd: Option<&'a str>,
     /// `none`, `proxy` or `open`.
     pub network: &'a str,
-    /// Services that are there already, with their ports.
+    /// Existing services, with their ports.
     pub services: Vec<(&'a str, Option<u16>)>,
-    /// Ports with the addresses of their previews.
+    /// Ports with the URLs of their previews.
     pub previews: Vec<(u16, String)>,
-    /// The address of a preview, with `N` for the port.
+    /// The URL of a preview, with `N` for the port.
     pub preview: String,
 }
 

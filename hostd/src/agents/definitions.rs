@@ -1,4 +1,5 @@
-//! The table of agents: the built-in one, and over it what the configuration says. Pure.
+//! Agent definitions: the built-in `agents.toml`, with the `[agents]` of the configuration merged over it.
+//! Pure.
 
 use super::template;
 use crate::models::Dialect;
@@ -7,13 +8,13 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 const BUILT_IN: &str = include_str!("agents.toml");
-/// The agent that runs what the caller gives.
+/// The agent that runs the command of the caller.
 pub const COMMAND: &str = "command";
-/// Who does a task that names nobody.
+/// The agent of a task that names none.
 pub const DEFAULT: &str = "opencode";
 const NAME_MAX_BYTES: usize = 32;
 const AGENTS_MAX: usize = 64;
-/// In every text of an agent, and only in one that is connected to a model.
+/// Placeholders of every agent, and those of an agent that is connected to a model.
 const ALWAYS: [&str; 2] = ["home", "app"];
 const CONNECTED: [&str; 5] = ["base_url", "key", "model", "home", "app"];
 
@@ -23,47 +24,48 @@ pub struct AgentTable {
     default: String,
 }
 
-/// One agent. Its texts have templates; that they are good ones was checked.
+/// The definition of one agent. Its placeholders have been checked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentDefinition {
     pub title: String,
     pub speaks: AgentProtocol,
-    /// Names or absolute paths of its program; the first that is there is taken.
+    /// Names or absolute paths of its program; the first that exists is used.
     pub find: Vec<String>,
     pub args: Vec<String>,
     pub args_to_continue: Vec<String>,
-    /// With these it prints its version.
+    /// Arguments with which it prints its version.
     pub version_args: Vec<String>,
     /// The version that is known to work.
     pub version: Option<String>,
     pub install: Option<Install>,
-    /// What it speaks to models, by preference; nothing when it has a way of its own to one.
+    /// The dialects it speaks to models, by preference; empty for an agent that brings its own access to a
+    /// model.
     pub dialects: Vec<Dialect>,
     pub env: BTreeMap<String, String>,
-    /// Of the dialect that its model is spoken to in. `openai_chat` is for servers that are not OpenAI's own.
+    /// Variables by the dialect of its model. `openai_chat` is for servers other than OpenAI's own.
     pub env_for: BTreeMap<DialectVariant, BTreeMap<String, String>>,
-    /// When everything is allowed, and when somebody or a rule is to be asked.
+    /// Variables when every tool is allowed, and when a user or a rule decides.
     pub env_trusted: BTreeMap<String, String>,
     pub env_asking: BTreeMap<String, String>,
     pub mode_trusted: Option<String>,
     pub mode_asking: Option<String>,
-    /// One that speaks ACP asks before it does something, unless this says otherwise.
+    /// An ACP agent asks for permissions, unless this is `false`.
     pub asks: Option<bool>,
-    /// By their path below the home.
+    /// Contents of files, by their path below the home directory.
     pub files: BTreeMap<String, String>,
     pub options: BTreeMap<String, String>,
     pub authenticate: Option<String>,
 }
 
 impl AgentDefinition {
-    /// Whether it lets itself be told what it may do.
+    /// Returns whether the agent asks for permissions.
     pub fn can_ask(&self) -> bool {
         self.speaks == AgentProtocol::Acp && self.asks != Some(false)
     }
 }
 
-/// For `scripts/agents`: packages of npm, and what of them is linked in `bin`.
+/// For `scripts/agents`: npm packages, and the links to them in `bin`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Install {
@@ -116,7 +118,7 @@ impl AgentProtocol {
     }
 }
 
-/// What is wrong with an agent of the configuration: the key, and what it may be.
+/// An error in the configuration of an agent: the key, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {message}")]
 pub struct AgentConfigError {
@@ -129,7 +131,7 @@ fn bad(key: impl Into<String>, message: impl Into<String>) -> AgentConfigError {
 }
 
 impl AgentTable {
-    /// `given` is `[agents]` of the configuration: new ones, and fields of those there are.
+    /// Builds the table. `given` is `[agents]` of the configuration: new agents, and fields of built-in ones.
     pub fn new(given: &toml::Table) -> Result<Self, AgentConfigError> {
         let built_in: toml::Table =
             toml::from_str(BUILT_IN).map_err(|error| bad("agents.toml", one_line(&error)))?;
@@ -145,7 +147,7 @@ impl AgentTable {
         Ok(Self { entries, default: DEFAULT.to_owned() })
     }
 
-    /// The same with another default.
+    /// Replaces the default agent.
     pub fn with_default(self, name: &str) -> Result<Self, AgentConfigError> {
         if self.get(name).is_some() && name != COMMAND {
             return Ok(Self { default: name.to_owned(), ..self });
@@ -171,13 +173,13 @@ impl AgentTable {
     }
 }
 
-/// Whether an agent may be called so.
+/// Returns whether an agent can have this name.
 pub fn is_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     !name.is_empty() && name.len() <= NAME_MAX_BYTES && name.bytes().all(plain)
 }
 
-/// Tables are merged, key by key; anything else is replaced.
+/// Merges tables key by key; other values are replaced.
 fn merge(mut under: toml::Table, over: &toml::Table) -> Result<toml::Table, AgentConfigError> {
     for (name, fields) in over {
         if !is_name(name) {
@@ -245,7 +247,7 @@ fn check(name: &str, entry: &AgentDefinition) -> Result<(), AgentConfigError> {
     Ok(())
 }
 
-/// Every text with templates, by the field it is in.
+/// Returns every text with placeholders, and the field it is in.
 fn texts(entry: &AgentDefinition) -> impl Iterator<Item = (&'static str, &String)> {
     let maps = [
         ("env", &entry.env),

@@ -17,7 +17,7 @@ fn the_built_in_table_is_good() {
     for (name, entry) in table.iter().filter(|(name, _)| *name != COMMAND) {
         let install = entry.install.as_ref().unwrap_or_else(|| panic!("{name} can be installed"));
         assert!(entry.version.is_some() && !entry.title.is_empty(), "{name}");
-        // What is installed is what is started.
+        // The program that is started is among those that are installed.
         assert!(install.links.contains_key(&entry.find[0]), "{name}");
         assert!(install.packages.iter().all(|package| package.rfind('@').is_some_and(|at| at > 0)), "{name}");
     }
@@ -97,9 +97,9 @@ fn what_is_wrong_is_named() {
     }
     let unknown = table(&format!("{acp}fnid = 3")).expect_err("refused");
     assert!(unknown.starts_with("agents.a: unknown field `fnid`"), "{unknown}");
-    let nobody = table("").expect("good").with_default("nobody").expect_err("refused");
+    let unknown = table("").expect("good").with_default("unknown").expect_err("refused");
     assert!(
-        nobody.to_string().starts_with("agent: there is no agent \"nobody\"; there are: claude, "),
-        "{nobody}"
+        unknown.to_string().starts_with("agent: there is no agent \"unknown\"; there are: claude, "),
+        "{unknown}"
     );
 }

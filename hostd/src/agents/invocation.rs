@@ -1,4 +1,5 @@
-//! From an entry of the table to what runtimed is told. Pure.
+//! The invocation of an agent: from its definition to the `protocol::Agent` and environment that runtimed
+//! gets. Pure.
 
 use super::{AgentDefinition, AgentProtocol, definitions::DialectVariant, template::fill};
 use crate::models::Dialect;
@@ -7,25 +8,25 @@ use std::collections::BTreeMap;
 
 pub const HOME: &str = "/home/sandbox";
 pub const APP: &str = "/home/sandbox/workspace/app";
-/// OpenAI itself knows every kind of call; whoever else speaks as it does mostly knows one.
+/// OpenAI itself offers every API; other servers of its dialect mostly offer Chat Completions alone.
 const OPENAI: &str = "openai";
 
-/// The way to a model: nothing shows the key.
+/// Access of an agent to its model. Not `Debug`, since it holds a key.
 pub struct ModelAccess {
     pub dialect: Dialect,
     pub provider: String,
-    /// What the agent is told.
+    /// The name of the model as the agent gets it.
     pub model: String,
     pub key: String,
 }
 
-/// What a task wants of its agent.
+/// The requirements of a task on its agent.
 #[derive(Default)]
 pub struct InvocationRequest<'a> {
-    /// Of the agent's `find`, the one to start.
+    /// The program to start, one of the definition's `find`.
     pub program: &'a str,
     pub connection: Option<&'a ModelAccess>,
-    /// For an agent that has a way of its own to a model.
+    /// For an agent that brings its own access to a model.
     pub model: Option<&'a str>,
     pub briefing: Option<String>,
     pub continues: bool,
@@ -34,13 +35,13 @@ pub struct InvocationRequest<'a> {
 
 pub struct Invocation {
     pub agent: Agent,
-    /// What the caller's environment may say otherwise.
+    /// Variables that the caller's environment overrides.
     pub env: EnvMap,
-    /// What it may not: it leads to the model, and says who decides.
+    /// Variables that override the caller's environment: access to the model, and who decides permissions.
     pub enforced_env: EnvMap,
 }
 
-/// Models are put into JSON, TOML and arguments: only names that mean themselves there.
+/// Returns whether a model name is safe in JSON, TOML and arguments, where it is inserted without quoting.
 pub fn model_is_plain(model: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@+~".contains(&b);
     (1..=200).contains(&model.len()) && model.bytes().all(plain) && !model.starts_with('-')
@@ -127,7 +128,7 @@ impl Placeholders<'_> {
             }
             ("key", Some(connection)) => Some(connection.key.as_str().into()),
             ("model", Some(connection)) => Some(connection.model.as_str().into()),
-            // `session` is known only to runtimed.
+            // Only runtimed knows `session`.
             _ => None,
         })
     }

@@ -24,7 +24,7 @@ fn invoked(name: &str, connection: &ModelAccess, permissions: Permissions) -> In
 }
 
 #[test]
-fn every_agent_gets_the_way_to_its_model_in_every_dialect_it_speaks() {
+fn every_agent_gets_access_to_its_model_in_every_dialect_it_speaks() {
     let table = table();
     for (name, entry) in table.iter() {
         for dialect in &entry.dialects {
@@ -76,7 +76,7 @@ fn texts_that_are_json_or_toml_stay_so() {
 }
 
 #[test]
-fn opencode_speaks_chat_to_whoever_is_not_openai() {
+fn opencode_speaks_chat_to_servers_other_than_openai() {
     let content = |provider| {
         let invocation = invoked("opencode", &connection(Dialect::Openai, provider), Permissions::default());
         invocation.enforced_env["OPENCODE_CONFIG_CONTENT"].clone()
@@ -102,7 +102,7 @@ fn an_agent_asks_only_where_something_may_be_refused() {
 }
 
 #[test]
-fn the_name_of_a_session_is_left_to_whoever_knows_it() {
+fn the_session_placeholder_is_left_to_runtimed() {
     let invocation =
         invoked("claude-cli", &connection(Dialect::Anthropic, "anthropic"), Permissions::default());
     let Agent::StreamJson(agent) = invocation.agent else { panic!("it prints JSON") };
@@ -112,7 +112,7 @@ fn the_name_of_a_session_is_left_to_whoever_knows_it() {
 }
 
 #[test]
-fn models_are_names_that_mean_themselves_everywhere() {
+fn model_names_need_no_quoting() {
     for good in ["claude-x", "org/model:free", "a.b_c@2026"] {
         assert!(model_is_plain(good), "{good}");
     }

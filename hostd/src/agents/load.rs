@@ -1,4 +1,4 @@
-//! Looks at what the configuration names for agents: a directory and a text.
+//! Loads what the configuration names for agents: their directory and the briefing file.
 
 use super::{AgentConfigError, AgentTable, Agents, Briefing};
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 
 const BRIEFING_MAX_BYTES: u64 = 64 << 10;
-/// Where `scripts/agents` puts them unless told otherwise.
+/// Where `scripts/agents` installs agents by default.
 const DEFAULT_DIR: &str = "/opt/slipway/agents";
 
 impl Agents {
@@ -21,14 +21,15 @@ impl Agents {
         let briefing = briefing.map(read_briefing).transpose()?.unwrap_or_default();
         let dir = match dir {
             Some(dir) => checked(dir)?,
-            // It may come to be there while hostd runs.
+            // The directory may be created while hostd runs.
             None => PathBuf::from(DEFAULT_DIR),
         };
         Ok(Self::new(table, briefing, Some(dir)))
     }
 }
 
-/// The root of a sandbox is nobody on the host: whatever leads there must be in reach of everybody.
+/// Resolves the directory and checks that sandboxes can reach it: root of a sandbox has no rights on the
+/// host, so every parent directory must be passable for others.
 fn checked(dir: &Path) -> Result<PathBuf, AgentConfigError> {
     let bad = |message: String| AgentConfigError { key: "SLIPWAY_AGENTS_DIR".to_owned(), message };
     let real = fs::canonicalize(dir).ok().filter(|real| real.is_dir() && real.parent().is_some());

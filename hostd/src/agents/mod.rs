@@ -1,10 +1,10 @@
-//! Agents, the tools that do tasks, as data: which there are, how each is started and connected to its model,
-//! and what all of them are told first. Nothing here talks to a sandbox; what is special about one agent is in
-//! `agents.toml`.
+//! Agents, the coding tools that perform tasks, as data: which exist, how each is started and connected to
+//! its model, and the briefing that all of them get. This module does not talk to sandboxes; what is special
+//! about one agent is in `agents.toml`.
 //!
 //! ```text
 //!  agents.toml ──┐
-//!  configuration ┴▶ Table ──pick──▶ AgentDefinition ──launch(connection, briefing, …)──▶ protocol::Agent + environment
+//!  configuration ┴▶ AgentTable ──▶ AgentDefinition ──invocation(access, briefing, …)──▶ protocol::Agent + environment
 //! ```
 
 mod briefing;

@@ -1,4 +1,4 @@
-//! What others hold: the table, the briefing, and where agents are installed on this host.
+//! The handle on agents: their definitions, the briefing, and the programs installed on this host.
 
 use super::{AgentDefinition, AgentTable, Briefing};
 use protocol::AGENTS_DIR;
@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-/// The most of a file that is a link's way to a program.
+/// Most symbolic links that are followed from a name to its program.
 const LINKS_MAX: usize = 8;
 
-/// Cheap to clone.
+/// A cheap handle; clones share everything.
 #[derive(Clone)]
 pub struct Agents {
     inner: Arc<Inner>,
@@ -25,7 +25,7 @@ struct Inner {
 }
 
 impl Agents {
-    /// `dir` need not be there.
+    /// Creates the handle. `dir` need not exist.
     pub fn new(table: AgentTable, briefing: Briefing, dir: Option<PathBuf>) -> Self {
         Self { inner: Arc::new(Inner { table, briefing, dir }) }
     }
@@ -38,12 +38,12 @@ impl Agents {
         &self.inner.briefing
     }
 
-    /// On this host; the same in every sandbox as [`AGENTS_DIR`].
+    /// Returns the directory on this host, which every sandbox sees as [`AGENTS_DIR`].
     pub fn dir(&self) -> Option<&Path> {
         self.inner.dir.as_deref()
     }
 
-    /// The program of an agent among those that this host gives every sandbox, by its path inside.
+    /// Returns the path inside sandboxes of an agent's program, if this host has it installed.
     pub fn installed(&self, entry: &AgentDefinition) -> Option<String> {
         let dir = self.inner.dir.as_deref()?;
         let names = entry.find.iter().filter(|name| !name.contains('/'));
@@ -53,7 +53,7 @@ impl Agents {
             .map(|path| format!("{AGENTS_DIR}/{path}"))
     }
 
-    /// What to do where a sandbox does not have it.
+    /// Returns how to install an agent that a sandbox does not have.
     pub fn how_to_install(&self, name: &str) -> String {
         let entry = self.inner.table.get(name);
         let program = entry.and_then(|entry| entry.find.first()).map_or(name, String::as_str);
@@ -67,7 +67,7 @@ impl Agents {
         )
     }
 
-    /// What is started unless the sandbox is known to have something better.
+    /// Returns the program to start, unless the sandbox is known to have another one.
     pub fn program<'a>(&self, entry: &'a AgentDefinition) -> &'a str {
         let installed = self.installed(entry);
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -84,7 +84,8 @@ impl Default for Agents {
     }
 }
 
-/// Whether a program is there, seen as a sandbox sees it: a link that leads out of the directory leads nowhere.
+/// Returns whether a path is a program as a sandbox sees it: a link that leads out of the directory is broken
+/// there.
 fn is_program(dir: &Path, path: &str) -> bool {
     let mut path = dir.join(path);
     for _ in 0..LINKS_MAX {
@@ -98,7 +99,7 @@ fn is_program(dir: &Path, path: &str) -> bool {
     false
 }
 
-/// Where a link leads; a path of a sandbox is one of this host's no more.
+/// Returns the target of a relative link; an absolute one means another file inside a sandbox.
 fn follow(link: &Path) -> io::Result<PathBuf> {
     let target = fs::read_link(link)?;
     if target.is_absolute() {

@@ -1,9 +1,9 @@
-//! Text with `{names}` in it. Only a known name between braces is one: the rest of JSON and YAML is as it is.
-//! Pure.
+//! Text with `{placeholders}`. Only a known name between braces is a placeholder: other braces, as of JSON,
+//! stay. Pure.
 
 use std::borrow::Cow;
 
-/// A name that nothing is put in for.
+/// A placeholder that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {{{name}}}; there are: {}", .there_are.iter().map(|name| format!("{{{name}}}")).collect::<Vec<_>>().join(", "))]
 pub struct UnknownPlaceholder {
@@ -11,7 +11,7 @@ pub struct UnknownPlaceholder {
     pub there_are: Vec<&'static str>,
 }
 
-/// Whether every name in it is one of these.
+/// Checks that every placeholder of a text is one of `names`.
 pub fn check(text: &str, names: &[&'static str]) -> Result<(), UnknownPlaceholder> {
     let mut unknown = None;
     fill(text, |name| {
@@ -26,7 +26,7 @@ pub fn check(text: &str, names: &[&'static str]) -> Result<(), UnknownPlaceholde
     }
 }
 
-/// Puts the values in. A name without one stays.
+/// Fills in the placeholders. A placeholder without a value stays.
 pub fn fill<'a>(text: &str, mut value: impl FnMut(&str) -> Option<Cow<'a, str>>) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
@@ -48,7 +48,7 @@ pub fn fill<'a>(text: &str, mut value: impl FnMut(&str) -> Option<Cow<'a, str>>)
     filled + rest
 }
 
-/// The name of `{name}` at the beginning of a text.
+/// Returns the name of a `{name}` at the beginning of a text.
 fn name_at(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.split_once('}')?.0;
     let plain = |b: u8| b.is_ascii_lowercase() || b == b'_';
@@ -68,7 +68,7 @@ mod tests {
             ("{other} {env:NAME} {A} {} { a } {a", "{other} {env:NAME} {A} {} { a } {a"),
             ("{{a}}", "{1}"),
             ("é{a}é", "é1é"),
-            // What is put in is not looked at again.
+            // Values are not searched for placeholders.
             ("{c}", "{a}"),
         ];
         for (text, expected) in table {

@@ -1,4 +1,4 @@
-//! Which drivers this hostd has, and which of them makes a sandbox that names none.
+//! Opens the drivers of this hostd, and chooses the default driver of sandboxes that name none.
 
 use super::failed;
 use crate::{
@@ -24,15 +24,15 @@ use tracing::warn;
 const OCI: &str = "oci";
 const DOCKER: &str = "docker";
 
-/// What was opened.
+/// The opened drivers.
 pub struct OpenedDrivers {
     pub drivers: Drivers,
-    /// The name of the one for sandboxes that name none.
+    /// The name of the default driver.
     pub default: &'static str,
     pub images: ImageBackend,
 }
 
-/// What drivers are made of.
+/// The inputs from which drivers are opened.
 struct DriverInputs<'a> {
     config: &'a Config,
     files: &'a IdentityFiles,
@@ -40,15 +40,15 @@ struct DriverInputs<'a> {
     runtimed: PathBuf,
 }
 
-/// The default must work, but for a Docker that is away: that comes back by itself. The other one is there
-/// when it can be.
+/// Opens the drivers. The default must work, except for a Docker that is down, which recovers by itself. The
+/// other driver is opened where possible.
 pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Result<OpenedDrivers, Failure> {
     let inputs = DriverInputs { config, files, agents, runtimed: runtimed(config)? };
-    // Goes on beside everything else, and ends with hostd at the latest.
+    // Runs in the background and ends with hostd at the latest.
     drop(empty_trash(&config.data_dir));
     let socket = EngineSocket::find(config.docker_socket.as_deref(), Path::exists);
     let oci = Oci::open(inputs.oci()).await;
-    // No reason to make sandboxes with another driver.
+    // A full disk is no reason to fall back to another driver.
     if matches!(oci, Err(DriverError::DiskFull)) && config.driver != DriverChoice::Docker {
         return Err(disk_full(&config.data_dir));
     }
@@ -68,7 +68,7 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
             why: error.to_string(),
         }),
     }
-    // An engine that nobody named is left alone where it is not needed.
+    // An engine that was not configured is left alone where it is not needed.
     if default == DOCKER || socket.configured || has_sandboxes(&config.data_dir) {
         match inputs.docker(&socket).await {
             Ok(docker) => {
@@ -90,10 +90,10 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
     all.sort_by_key(|driver| driver.name() != default);
     for driver in &all {
         for warning in driver.warnings() {
-            warn!(driver = driver.name(), warning, "this host");
+            warn!(driver = driver.name(), warning, "host misconfigured");
         }
         if let Err(error) = driver.health() {
-            warn!(driver = driver.name(), %error, "the driver is away; it is tried again and again");
+            warn!(driver = driver.name(), %error, "driver unavailable; retrying");
         }
     }
     Ok(OpenedDrivers { drivers: Drivers::new(all).with_absent(absent), default, images })
@@ -107,7 +107,7 @@ fn disk_full(data_dir: &Path) -> Failure {
     ))
 }
 
-/// What makes a sandbox that names no driver.
+/// Returns the default driver.
 fn default(choice: DriverChoice, oci_works: bool, docker_expected: bool) -> Option<&'static str> {
     match choice {
         DriverChoice::Docker => Some(DOCKER),
@@ -117,27 +117,27 @@ fn default(choice: DriverChoice, oci_works: bool, docker_expected: bool) -> Opti
     }
 }
 
-/// Only `oci` can be missing here: it was asked for, or nothing else is there.
+/// Explains why there is no driver. Only `oci` can be missing here: it was configured, or there is no engine.
 fn no_driver(config: &Config, error: Option<DriverError>, socket: &EngineSocket) -> Failure {
     let error = error.map(|error| error.to_string()).unwrap_or_default();
     match (&config.oci_runtime, config.driver) {
-        // It was named, and it will not do.
+        // The configured runtime does not work.
         (Some(_), _) => Failure::Usage(format!("SLIPWAY_OCI_RUNTIME: {error}")),
         (None, DriverChoice::Auto) => Failure::Failed(format!("{error}; and {}", socket.absent())),
         (None, DriverChoice::Oci | DriverChoice::Docker) => Failure::Failed(error),
     }
 }
 
-/// Where the engine is spoken to.
+/// The socket of the container engine.
 struct EngineSocket {
     path: PathBuf,
-    /// It was configured, so it will be there.
+    /// The path was configured, so the engine is expected.
     configured: bool,
     exists: bool,
 }
 
 impl EngineSocket {
-    /// As configured, else where Docker has it, else where Podman has it.
+    /// Finds the socket: the configured one, else Docker's, else Podman's.
     fn find(configured: Option<&Path>, exists: impl Fn(&Path) -> bool) -> Self {
         if let Some(path) = configured {
             return Self { path: path.to_owned(), configured: true, exists: exists(path) };
@@ -152,7 +152,7 @@ impl EngineSocket {
         self.configured || self.exists
     }
 
-    /// Any of these says that an engine is there.
+    /// Returns paths of which any shows that an engine exists.
     fn signs(&self) -> Vec<PathBuf> {
         let mut signs = vec![self.path.clone()];
         if !self.configured {
@@ -165,7 +165,7 @@ impl EngineSocket {
         if self.exists {
             let path = self.path.display();
             return format!(
-                "the engine at {path} is left alone, since nobody named it: start hostd with \
+                "the engine at {path} is left alone, since it is not configured: start hostd with \
                  SLIPWAY_DOCKER_SOCKET={path}"
             );
         }
@@ -176,7 +176,7 @@ impl EngineSocket {
     }
 }
 
-/// Whether an earlier hostd made any with Docker: they are looked after, wherever it is now.
+/// Returns whether an earlier hostd made sandboxes with Docker: they are driven wherever the engine is now.
 fn has_sandboxes(data_dir: &Path) -> bool {
     std::fs::read_dir(data_dir.join(DOCKER)).is_ok_and(|mut entries| entries.next().is_some())
 }
@@ -195,7 +195,7 @@ impl DriverInputs<'_> {
         OciConfig {
             data_dir: self.config.data_dir.clone(),
             runtimed: self.runtimed.clone(),
-            // Itself, also after its file was replaced by another version.
+            // The running program, even after its file was replaced by another version.
             launcher: PathBuf::from("/proc/self/exe"),
             runtime: self.config.oci_runtime.clone(),
             instance: self.files.instance.clone(),
@@ -235,7 +235,7 @@ mod tests {
             (Oci, true, true, Some(OCI)),
             (Oci, false, true, None),
             (Docker, true, true, Some(DOCKER)),
-            // It comes back by itself.
+            // The engine is expected to recover.
             (Docker, false, false, Some(DOCKER)),
         ];
         for (choice, oci, docker, expected) in table {

@@ -18,7 +18,7 @@ pub struct ConfigKey {
 pub enum DefaultValue {
     /// A text the parser reads as if it had been written.
     Text(&'static str),
-    /// A value found at run time, in words.
+    /// A value found at run time, described for people.
     Described(&'static str),
 }
 

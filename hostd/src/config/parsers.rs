@@ -1,4 +1,4 @@
-//! Parsers of single values: a text to what it means, or an error that names the key and what it may be.
+//! Parsers of single values. An error names the key and what its value may be.
 
 use super::{Auth, ConfigError, DriverChoice, bad, keys::variable};
 use crate::{
@@ -13,7 +13,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<AgentTable, ConfigError> {
     let wrong = |AgentConfigError { key, message }: AgentConfigError| {
-        // Agents are in the file alone; who is the default may be in the environment.
+        // Agents are defined in the file only; the default agent may be in the environment.
         bad(&if key == "agent" { variable(&key) } else { key }, message)
     };
     let table = AgentTable::new(given).map_err(wrong)?;
@@ -90,7 +90,7 @@ pub fn driver(text: &str) -> Result<DriverChoice, ConfigError> {
     }
 }
 
-/// A path, also in the form that DOCKER_HOST has.
+/// Parses a path, also with the `unix://` of DOCKER_HOST.
 pub fn docker_socket(text: &str) -> Result<PathBuf, ConfigError> {
     let path = PathBuf::from(text.strip_prefix("unix://").unwrap_or(text));
     if path.is_absolute() {
@@ -127,7 +127,7 @@ pub fn exceptions(list: &[String]) -> Result<Exceptions, ConfigError> {
     })
 }
 
-/// As in `tokens=2000000,cost_usd=5,requests=500`; what is absent has no bound.
+/// Parses `tokens=2000000,cost_usd=5,requests=500`; an absent measure has no bound.
 pub fn budget(text: &str) -> Result<BudgetBounds, ConfigError> {
     const MICRO: f64 = 1_000_000.0;
     let wrong = || {

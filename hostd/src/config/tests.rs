@@ -25,7 +25,7 @@ fn everything_has_a_default_and_the_environment_wins() {
     assert_eq!((config.idle_s, config.api_bind.port()), (7, 0));
 }
 
-/// A file, a variable, and what is said.
+/// A file, a variable, and the error.
 const WRONG: &[(Option<&str>, (&str, &str), &str)] = &[
     (
         None,
@@ -100,8 +100,8 @@ fn what_is_wrong_is_named() {
     }
     let agent = parse(Some("[agents.mine]\nspeaks = \"acp\""), &[]).expect_err("refused");
     assert!(agent.starts_with("agents.mine.find: must be "), "{agent}");
-    let nobody = parse(None, &[("SLIPWAY_AGENT", "nobody")]).expect_err("refused");
-    assert!(nobody.starts_with("SLIPWAY_AGENT: there is no agent \"nobody\"; there are: "), "{nobody}");
+    let unknown = parse(None, &[("SLIPWAY_AGENT", "unknown")]).expect_err("refused");
+    assert!(unknown.starts_with("SLIPWAY_AGENT: there is no agent \"unknown\"; there are: "), "{unknown}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! All budgets and how much of each is gone, in memory: a call must be allowed or refused at once. What is used is
-//! written down when a call has ended, and read from there when hostd starts.
+//! Budget accounts in memory, since a call must be admitted or refused at once. Usage is stored when a call
+//! ends, and read back when hostd starts.
 
 use crate::{
     core::{Account, BudgetBounds, Spend, budget::BoundExceeded},
@@ -10,9 +10,10 @@ use std::collections::HashMap;
 
 #[derive(Default)]
 pub struct BudgetAccounts {
-    /// By the row of the task.
+    /// By the row number of the task.
     tasks: HashMap<i64, Account>,
-    /// Those that have a budget, or calls under way: what these use counts for a budget that comes meanwhile.
+    /// Tenants with a budget or with calls in flight: the usage of those calls counts for a budget that is
+    /// set meanwhile.
     tenants: HashMap<Label, Tenant>,
 }
 
@@ -22,10 +23,10 @@ struct Tenant {
     account: Account,
 }
 
-/// What is counted of a budget.
+/// The period that a budget counts at present.
 struct CurrentPeriod {
     per: BudgetPeriod,
-    /// The one that it is now. Their names are in the order of time.
+    /// The name of the current period. Names sort in the order of time.
     period: String,
 }
 
@@ -45,12 +46,12 @@ impl BudgetAccounts {
         self.tasks.remove(&task);
     }
 
-    /// Calls that are under way stay set aside, and what was used stays used.
+    /// Sets a budget. Reservations of calls in flight and usage of the same period are kept.
     pub fn set_budget(&mut self, budget: &BudgetRecord, now_ms: u64) {
         let tenant = self.tenants.entry(budget.tenant.clone()).or_default();
         let current = CurrentPeriod { per: budget.per, period: period(budget.per, now_ms) };
         tenant.account.bounds = budget.bounds;
-        // What was counted here may not be written down yet.
+        // Usage counted here may not be stored yet.
         let same = |before: &CurrentPeriod| before.per == current.per && before.period >= current.period;
         if !tenant.budget.as_ref().is_some_and(same) {
             tenant.account.used = budget.used;
@@ -66,7 +67,7 @@ impl BudgetAccounts {
         self.forget(tenant);
     }
 
-    /// Without a budget and without a call there is nothing to know.
+    /// Drops the account of a tenant without a budget and without calls in flight.
     fn forget(&mut self, tenant: &Label) {
         let of_tenant = self.tenants.get(tenant);
         if of_tenant.is_some_and(|it| it.budget.is_none() && it.account.reserved == Spend::default()) {
@@ -78,8 +79,8 @@ impl BudgetAccounts {
         self.tenants.get(tenant).map(|tenant| tenant.account.bounds)
     }
 
-    /// Does something with the accounts of a call: of its task, and of its tenant. A task that is not there is
-    /// without bounds.
+    /// Runs `act` on the accounts of a call: of its task first, then of its tenant. An unknown task has no
+    /// bounds.
     pub fn with<T>(
         &mut self,
         account_key: AccountKey<'_>,
@@ -91,7 +92,7 @@ impl BudgetAccounts {
         let tenant = self.tenants.entry(account_key.tenant.clone()).or_default();
         if let Some(current) = &mut tenant.budget {
             let now = period(current.per, now_ms);
-            // Not when the clock went back: that gives nobody more.
+            // A clock that goes back must not start a period again.
             if now > current.period {
                 tenant.account.used = Spend::default();
                 current.period = now;
@@ -102,7 +103,7 @@ impl BudgetAccounts {
         done
     }
 
-    /// Why a call is refused, in words. The number is that of `with`.
+    /// Explains why a call is refused. The index is that of the account in `with`.
     pub fn explain(&self, account_key: AccountKey<'_>, (index, over): (usize, BoundExceeded)) -> String {
         if index == 0 {
             return format!("the budget of this task does not allow more: {over}");

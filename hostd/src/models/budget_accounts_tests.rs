@@ -12,7 +12,7 @@ fn budget(per: BudgetPeriod, used: u64) -> BudgetRecord {
     BudgetRecord { tenant: label("acme"), bounds, per, used: tokens(used) }
 }
 
-/// Adds to what is set aside and what is used by the tenant, and says what there is of both.
+/// Adds to the reservations and the usage of the tenant, and returns both.
 fn add(accounts: &mut BudgetAccounts, now_ms: u64, (aside, used): (u64, u64)) -> (u64, u64) {
     accounts.with(AccountKey { task: 1, tenant: &label("acme") }, now_ms, |accounts| {
         accounts[1].reserved = accounts[1].reserved.plus(tokens(aside));
@@ -35,12 +35,12 @@ fn a_period_begins_when_it_comes_and_not_when_the_clock_goes_back() {
 }
 
 #[test]
-fn a_budget_that_comes_or_changes_while_calls_run_knows_of_them() {
+fn a_budget_that_is_set_or_changes_while_calls_run_counts_them() {
     let mut accounts = BudgetAccounts::default();
     assert_eq!(add(&mut accounts, 1, (30, 0)), (30, 0));
     accounts.set_budget(&budget(BudgetPeriod::Total, 5), 1);
     assert_eq!(add(&mut accounts, 1, (0, 10)), (30, 15), "what it set aside before counts");
-    // The last of it is not in the store yet.
+    // The stored usage lags behind.
     accounts.set_budget(&budget(BudgetPeriod::Total, 5), 1);
     assert_eq!(add(&mut accounts, 1, (0, 0)), (30, 15));
     // Another period has another sum.
@@ -52,7 +52,7 @@ fn a_budget_that_comes_or_changes_while_calls_run_knows_of_them() {
 }
 
 #[test]
-fn a_tenant_without_budget_and_without_calls_takes_no_room() {
+fn a_tenant_without_budget_and_without_calls_is_dropped() {
     let mut accounts = BudgetAccounts::default();
     add(&mut accounts, 1, (0, 10));
     assert!(accounts.tenants.is_empty());

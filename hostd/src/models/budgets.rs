@@ -1,11 +1,11 @@
-//! What tenants may use: changed by the administrator of the host.
+//! Budgets of tenants, which the administrator of the host sets.
 
 use super::{Models, ModelsError, request::bounds_of, service::now_ms};
 use crate::store::BudgetRecord;
 use protocol::api::{BudgetSpec, Label, TaskBudget};
 
 impl Models {
-    /// Counts from now on, also for tasks that run.
+    /// Sets a budget, also for running tasks.
     pub async fn put_budget(&self, tenant: Label, spec: &BudgetSpec) -> Result<BudgetRecord, ModelsError> {
         let BudgetSpec { tokens, cost_usd, requests, per } = *spec;
         let bounds = bounds_of(TaskBudget { tokens, cost_usd, requests })?;

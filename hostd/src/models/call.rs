@@ -1,4 +1,4 @@
-//! One call of a model, from the moment it is allowed to its end in the ledger.
+//! A model call, from its admission to its recorded end.
 
 use super::{
     CallParams, CallRefusal, CallReport, CallTarget, Fault, Price, TokenUsage,
@@ -22,15 +22,15 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-/// Dropped without an end, it counts as abandoned.
+/// A model call in flight. Dropped without an end, it counts as abandoned.
 pub struct Call {
-    /// The most it may answer now: what it asked for, or what is left.
+    /// The output limit of the call: what it asked for, or what is left of the budget.
     pub max_output_tokens: Option<u64>,
     service: Arc<ModelService>,
     grant_state: Arc<GrantState>,
     number: u64,
     params: CallParams,
-    /// A budget bounds what it answers.
+    /// A budget bounds the output.
     bounded: bool,
     provider: String,
     has_key: bool,
@@ -38,18 +38,18 @@ pub struct Call {
     price: Option<Price>,
     started: Instant,
     progress: Mutex<Progress>,
-    /// Until it has ended.
+    /// `Some` until the call has ended.
     slot: Mutex<Option<Slot>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     reserved: Spend,
-    /// Of what is set aside, for what is answered.
+    /// The part of `set_aside` that is for output.
     output_tokens: u64,
-    /// Answered so far.
+    /// Output tokens so far.
     streamed: u64,
-    /// A request is with the provider, and may count there.
+    /// A provider has a request and may charge for it.
     sent: bool,
     attempt: u32,
     ended: bool,
@@ -88,7 +88,7 @@ impl Call {
         call
     }
 
-    /// What it counts for if hostd is gone before its end.
+    /// Returns the record that counts if hostd dies before the call ends.
     fn in_flight_record(&self, progress: &Progress, tokens: TokenUsage) -> InFlightCall {
         InFlightCall {
             task: self.grant_state.task,
@@ -105,7 +105,7 @@ impl Call {
         }
     }
 
-    /// The agent has the last word of the answer, whenever its end comes.
+    /// Records that the agent has the whole response, even if the end of the call is never recorded.
     pub fn response_delivered(&self) {
         let progress = *self.progress();
         if let Some(slot) = &*self.slot() {
@@ -120,7 +120,7 @@ impl Call {
         self.slot.lock().expect("no panic while held")
     }
 
-    /// Notified when the task is over, and with it this call.
+    /// Cancelled when the task, and with it this call, must end.
     pub fn task_ended(&self) -> CancellationToken {
         self.grant_state.task_ended.clone()
     }
@@ -129,12 +129,12 @@ impl Call {
         self.progress.lock().expect("no panic while held")
     }
 
-    /// Its request goes out to the provider.
+    /// Records that the request goes out to the provider.
     pub fn sent(&self) {
         self.progress().sent = true;
     }
 
-    /// It is tried again after `wait_ms`: an event.
+    /// Appends an event: the call is tried again after `wait_ms`.
     pub fn retrying(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
         let call = ModelCall {
             state: ModelCallState::Retrying,
@@ -148,11 +148,11 @@ impl Call {
         progress.attempt = progress.attempt.max(attempt.saturating_add(1));
         progress.sent = false;
         drop(progress);
-        // Only told: one that cannot be written is missed by nobody.
+        // Informational: a lost retry event has no consequence.
         drop(self.service.store.call_retried(self.grant_state.task, call, now_ms()));
     }
 
-    /// So many tokens came so far, reckoned. Refused where that is more than may be used.
+    /// Reports the estimated output so far. Refuses output beyond the budget.
     pub fn streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
         if self.grant_state.is_closed() {
             return Err(CallRefusal::Ended);
@@ -180,7 +180,7 @@ impl Call {
         }
     }
 
-    /// Writes down how it ended, and returns when that is durable. A permanent fault ends the task.
+    /// Records the end of the call and returns when that is durable. A permanent fault ends the task.
     pub async fn ended(self, end: CallReport) {
         let fatal = match &end.outcome {
             Err(fault) if fault.permanent && !end.abandoned && !self.is_other_model(fault) => {
@@ -194,14 +194,15 @@ impl Call {
         let ends = fatal.is_some();
         let Some(pending) = self.finish(&end, fatal) else { return };
         if let Err(error) = pending.written().await {
-            error!(task = self.grant_state.task, %error, "a call of a model could not be written down");
+            error!(task = self.grant_state.task, %error, "failed to record the end of a model call");
         }
         if ends {
             self.grant_state.nudge();
         }
     }
 
-    /// A model is not there that an agent asks for besides its own: it fails without that one, and may go on.
+    /// Returns whether the fault concerns a missing model other than the granted one: the agent may go on
+    /// without it.
     fn is_other_model(&self, fault: &Fault) -> bool {
         const NOT_FOUND: Option<u16> = Some(404);
         let granted = &self.grant_state.terms.model;
@@ -217,7 +218,7 @@ impl Call {
         ModelFailure { reason: FailureReason::ModelFailed, message }
     }
 
-    /// Once: counts what it used, and has it written down.
+    /// Settles the account and queues the end of the call, once.
     fn finish(&self, end: &CallReport, verdict: Option<ModelFailure>) -> Option<PendingEnd> {
         let mut progress = self.progress();
         if std::mem::replace(&mut progress.ended, true) {
@@ -230,7 +231,7 @@ impl Call {
         let whole = end.outcome.is_ok() && !end.abandoned;
         let slot = slot.map(|slot| (slot, InFlightCall { whole, ..self.in_flight_record(&seen, tokens) }));
         if end.abandoned && self.service.is_shutting_down() && !self.grant_state.is_settling() {
-            // It was hostd that went away: the next one finds it, and tells.
+            // hostd is shutting down: the next hostd finds the slot and records the end.
             slot.into_iter().for_each(|(slot, record)| keep(slot, &record));
             self.grant_state.call_ended();
             return None;
@@ -275,8 +276,8 @@ impl Call {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// As the provider says, else as we reckon. A call that was refused before an answer came used nothing, nor did
-    /// one that ended while no request of it was with the provider.
+    /// Returns the usage as reported by the provider, else as estimated. A call that was refused before any
+    /// output used nothing, nor did a call without a request at a provider.
     fn used(&self, end: &CallReport, seen: &Progress) -> TokenUsage {
         let refused = end.outcome.is_err() && !end.abandoned;
         let nothing = seen.streamed == 0 && (refused || !seen.sent);
@@ -292,8 +293,9 @@ impl Call {
         self.with_output_floor(TokenUsage { input, output, estimated: true, ..TokenUsage::default() }, seen)
     }
 
-    /// Not all that a model makes is seen, so what nobody told counts as all that was allowed. Else whoever leaves in
-    /// time, or has the end left out, would have it for nothing.
+    /// Raises an estimate to the whole reservation where a budget bounds the output. Not all output of a
+    /// model is visible, so an agent could avoid charges by disconnecting early or by suppressing the
+    /// reported usage.
     fn with_output_floor(&self, tokens: TokenUsage, seen: &Progress) -> TokenUsage {
         let output = match self.bounded && tokens.estimated {
             true => tokens.output.max(seen.output_tokens),
@@ -328,14 +330,14 @@ impl Drop for Call {
     }
 }
 
-/// An end on its way into the ledger.
+/// The end of a call that is queued for the store.
 struct PendingEnd {
     write: QueuedWrite<()>,
     slot: Option<(Slot, InFlightCall)>,
 }
 
 impl PendingEnd {
-    /// What cannot be written is for the next hostd.
+    /// Waits for the write. An end that could not be stored is kept in its slot for the next hostd.
     async fn written(self) -> Result<(), StoreError> {
         let written = self.write.written().await;
         if let (Err(_), Some((slot, record))) = (&written, self.slot) {
@@ -351,13 +353,13 @@ fn keep(slot: Slot, record: &InFlightCall) {
 }
 
 impl InFlightCall {
-    /// Its end, which nobody heard: unless the agent had all of it, whatever it made of it was not the whole answer.
+    /// Returns the end of an interrupted call: failed, unless the agent had the whole response.
     pub(super) fn interrupted_end(self, now_ms: u64) -> CallEnd {
         let (input, output) = (self.input_tokens, self.output_tokens);
         let tokens = TokenUsage { input, output, estimated: true, ..TokenUsage::default() };
         let (state, error) = match self.whole {
             true => (ModelCallState::Succeeded, None),
-            false => (ModelCallState::Failed, Some("hostd was stopped in the middle of it".to_owned())),
+            false => (ModelCallState::Failed, Some("hostd stopped during it".to_owned())),
         };
         let call = ModelCall {
             call: self.number,

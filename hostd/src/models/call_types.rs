@@ -1,11 +1,11 @@
-//! The words that the gateway and the ledger have in common. Nothing here shows a key.
+//! Types of a model call, shared by the gateway and the budget accounts. None of them prints a key.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
 pub use protocol::Dialect;
 
-/// A kind of call.
+/// The API of a model provider that a call uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ModelApi {
     /// Anthropic's Messages.
@@ -28,7 +28,7 @@ impl ModelApi {
     }
 }
 
-/// A credential. Neither `Debug` nor anything else prints it.
+/// A credential. Neither `Debug` nor any other trait prints it.
 #[derive(Clone)]
 pub struct ProviderKey(pub String);
 
@@ -42,13 +42,13 @@ impl fmt::Debug for ProviderKey {
 pub struct Provider {
     pub name: String,
     pub dialect: Dialect,
-    /// With the version where the API has one, without a slash at its end: `https://…/v1`.
+    /// Includes the version where the API has one, without a slash at its end: `https://…/v1`.
     pub base_url: String,
-    /// None for one that wants none, a local server for example.
+    /// `None` for a provider that needs none, such as a local server.
     pub key: Option<ProviderKey>,
 }
 
-/// In millionths of a dollar for a million tokens.
+/// Prices in millionths of a dollar per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Price {
@@ -58,36 +58,36 @@ pub struct Price {
     pub cache_write: u64,
 }
 
-/// Where a call goes.
+/// The provider and model that a call goes to.
 #[derive(Debug, Clone)]
 pub struct CallTarget {
     pub provider: Arc<Provider>,
-    /// As the provider calls it.
+    /// The provider's name of the model.
     pub model: String,
     pub price: Option<Price>,
 }
 
-/// What is known of a call before it is made.
+/// Parameters of a call, known before it is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallParams {
-    /// Reckoned from the length of the request.
+    /// Estimated from the length of the request.
     pub input_tokens: u64,
-    /// The most it may answer, where it says so.
+    /// The output limit that the request sets.
     pub max_output_tokens: Option<u64>,
     pub streams: bool,
-    /// It makes nothing: how it goes says nothing about the task.
+    /// The call only counts tokens: its outcome says nothing about the task.
     pub count_only: bool,
 }
 
-/// What of a call is bounded by some budget.
+/// The measures that some budget bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ActiveBudgets {
-    /// Tokens, by themselves or by what they cost.
+    /// Tokens are bounded, directly or by their cost.
     pub tokens: bool,
     pub cost: bool,
 }
 
-/// What a call used.
+/// Tokens that a call used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenUsage {
     pub input: u64,
@@ -95,22 +95,22 @@ pub struct TokenUsage {
     pub cache_read: u64,
     pub cache_write: u64,
     pub reasoning: u64,
-    /// Reckoned by us, since the provider did not tell.
+    /// Estimated by the gateway, since the provider reported nothing.
     pub estimated: bool,
 }
 
-/// What went wrong between us and a provider.
+/// A failure of a provider or of the connection to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// None where there was no answer.
+    /// `None` without an HTTP response.
     pub status: Option<u16>,
-    /// The provider's words, or ours; scrubbed, one line, bounded.
+    /// A text of the provider or of hostd: without keys, one line, bounded.
     pub message: String,
-    /// Another try cannot help: a wrong key, no such model, a quota that is used up.
+    /// A retry cannot help: a wrong key, no such model, an exhausted quota.
     pub permanent: bool,
 }
 
-/// How a call ended.
+/// The gateway's report about a call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallReport {
     pub attempt: u32,
@@ -118,20 +118,20 @@ pub struct CallReport {
     pub tokens: Option<TokenUsage>,
     pub first_byte_ms: Option<u64>,
     pub outcome: Result<(), Fault>,
-    /// The agent went away first.
+    /// The agent disconnected first.
     pub abandoned: bool,
 }
 
-/// Why a call is not made.
+/// The reason why a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallRefusal {
     #[error("there is no model {model:?} for this task; there are: {}", .available.join(", "))]
     Model { model: String, available: Vec<String> },
     #[error("{0}")]
     Budget(String),
-    #[error("what is left of the budget is set aside for calls under way; try again when they have ended")]
+    #[error("the rest of the budget is reserved for calls in flight; try again when they have ended")]
     Busy,
-    #[error("the task waits for its turn; try again when it has begun")]
+    #[error("the task is queued; try again when it has begun")]
     Waits,
     #[error("the task has ended")]
     Ended,

@@ -1,9 +1,10 @@
-//! Calls under way, in a file: a hostd that is gone in the middle of an answer leaves word of it to the next one.
-//! Else an agent that takes half an answer for a whole one would be believed, and what it used would not count.
+//! A file of calls in flight: if hostd dies during a response, the next hostd learns of the call. Without it
+//! an agent that takes half a response for a whole one would succeed, and the usage of the call would not
+//! count.
 //!
-//! Each call has a slot, written before it is passed on and freed when its end is in the ledger. None of it is
-//! synced, and what another boot of the machine left says nothing: whoever loses the machine loses what ran in its
-//! sandboxes, too.
+//! Each call has a slot, written before the call is forwarded and freed when its end is stored. The file is
+//! not synced, and slots of another boot of the machine are ignored: a machine that goes down takes its
+//! sandboxes, and the agents in them, with it.
 
 use super::limits::{SLOT_BYTES, SLOTS_MAX};
 use serde::{Deserialize, Serialize};
@@ -18,15 +19,15 @@ use tracing::warn;
 
 const FILE: &str = "calls";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// Of what is in a slot; none of a free one.
+/// The length of the slot's JSON; 0 for a free slot.
 const LENGTH_BYTES: usize = 2;
 
-/// A call, and what it counts for if nobody hears of its end.
+/// A call in flight, with the usage that counts if its end is never recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct InFlightCall {
-    /// The row of its task.
+    /// The row number of its task.
     pub task: i64,
-    /// Of the key of its task, so that it is known for whose row it is: a database may be lost, and another begun.
+    /// The hash of the task's key, to recognise the row: the database may have been lost and replaced.
     pub key_hash: [u8; 32],
     pub number: u64,
     pub provider: String,
@@ -36,7 +37,7 @@ pub(super) struct InFlightCall {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cost_micro_usd: Option<u64>,
-    /// The agent has all of the answer.
+    /// The agent has the whole response.
     pub whole: bool,
 }
 
@@ -58,17 +59,17 @@ struct Slots {
     made: usize,
 }
 
-/// Where a call is written down, until this is dropped.
+/// The slot of a call, freed on drop.
 pub(super) struct Slot {
     in_flight: Arc<InFlightCalls>,
     index: usize,
 }
 
-/// Calls whose end nobody heard, each with its slot.
+/// Calls that an earlier hostd left without an end, each with its slot.
 pub(super) type InterruptedCalls = Vec<(Slot, InFlightCall)>;
 
 impl InFlightCalls {
-    /// With what an earlier hostd left.
+    /// Opens the file and returns the calls that an earlier hostd left in it.
     pub fn open(data_dir: &Path) -> io::Result<(Arc<Self>, InterruptedCalls)> {
         Self::at(data_dir, fs::read_to_string(BOOT)?.trim().to_owned())
     }
@@ -90,10 +91,11 @@ impl InFlightCalls {
         Ok((in_flight, left))
     }
 
-    /// None where there is no room: the call is made all the same.
+    /// Writes a call to a free slot. `None` when there is none or the write fails: the call is made all the
+    /// same.
     pub fn begin(self: &Arc<Self>, call: &InFlightCall) -> Option<Slot> {
         let Some(index) = self.take() else {
-            warn!(SLOTS_MAX, "too many calls of models at once: some are not written down");
+            warn!(SLOTS_MAX, "no free slot for a model call in flight");
             return None;
         };
         let slot = Slot { in_flight: self.clone(), index };
@@ -115,7 +117,7 @@ impl InFlightCalls {
     fn write(&self, index: usize, bytes: &[u8]) -> bool {
         let written = self.file.write_all_at(bytes, (index * SLOT_BYTES) as u64);
         if let Err(error) = &written {
-            warn!(%error, "which calls of models are under way could not be written down");
+            warn!(%error, "failed to write the slot of a model call");
         }
         written.is_ok()
     }
@@ -126,7 +128,7 @@ impl InFlightCalls {
         };
         let fits = |bytes: &Vec<u8>| bytes.len() <= SLOT_BYTES - LENGTH_BYTES;
         let json = Some(json(call.clone())).filter(fits).unwrap_or_else(|| {
-            // Its name is the only thing that is as long as others want it.
+            // The model's name is the only field of unbounded length.
             json(InFlightCall { model: String::new(), ..call.clone() })
         });
         let length = u16::try_from(json.len()).expect("it fits");
@@ -135,12 +137,12 @@ impl InFlightCalls {
 }
 
 impl Slot {
-    /// False where there is no room for it.
+    /// Returns whether the slot was written.
     pub fn write(&self, call: &InFlightCall) -> bool {
         self.in_flight.write(self.index, &self.in_flight.bytes_of(call))
     }
 
-    /// For the next hostd.
+    /// Keeps the slot for the next hostd.
     pub fn keep(self) {
         std::mem::forget(self);
     }
@@ -148,13 +150,13 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Where this fails, whoever has the slot next writes over it.
+        // Where this fails, the next owner of the slot overwrites it.
         self.in_flight.write(self.index, &[0; LENGTH_BYTES]);
         self.in_flight.slots().free.push(self.index);
     }
 }
 
-/// None in a free slot, of another boot, and where it makes no sense.
+/// Parses a slot; `None` for a free one, one of another boot, or an unreadable one.
 fn read(slot: &[u8], boot: &str) -> Option<InFlightCall> {
     let (length, rest) = slot.split_first_chunk::<LENGTH_BYTES>()?;
     let json = rest.get(..usize::from(u16::from_le_bytes(*length)))?;
@@ -171,7 +173,7 @@ mod tests {
         InFlightCall { task: 7, number, provider, model, input_tokens: 3, ..InFlightCall::default() }
     }
 
-    /// What the next one finds, and leaves there.
+    /// Returns the calls that the next process finds, and keeps them.
     fn left(dir: &Path) -> Vec<u64> {
         let (_, left) = InFlightCalls::open(dir).expect("it opens");
         let numbers = left.iter().map(|(_, call)| call.number).collect();
@@ -195,7 +197,7 @@ mod tests {
             }
         }
         assert_eq!(left(dir.path()), [2, 4]);
-        // Their slots are not used again before they are freed.
+        // Kept slots are not used again before they are freed.
         let (in_flight, mut found) = InFlightCalls::open(dir.path()).expect("it opens");
         assert_eq!(found[0].1, call(2));
         (5..=7).for_each(|number| keep(&in_flight, &call(number)));

@@ -1,4 +1,4 @@
-//! Which models there are, and what a name means. Nothing here does anything.
+//! The catalogue of models: which exist for a tenant, and which one a name resolves to. No I/O.
 
 use super::{ModelsError, Price, Provider, key_encryption::KeyEncryptionError};
 use crate::store::ProviderRecord;
@@ -8,41 +8,41 @@ use protocol::{
 };
 use std::sync::Arc;
 
-/// How many names an error lists.
+/// Most names that an error lists.
 const NAMED_MAX: usize = 20;
 const MICRO: f64 = 1_000_000.0;
 
-/// A provider as the gateway uses it, and as it was written down.
+/// A provider as stored, and as the gateway uses it.
 #[derive(Debug, Clone)]
 pub struct ConfiguredProvider {
     pub record: ProviderRecord,
     pub provider: Arc<Provider>,
-    /// Why its key cannot be used.
+    /// Why the key cannot be used.
     pub problem: Option<KeyEncryptionError>,
 }
 
-/// All of them, oldest first.
+/// All providers, oldest first.
 #[derive(Debug, Default)]
 pub struct Catalogue {
     pub providers: Vec<ConfiguredProvider>,
 }
 
-/// Which models of a dialect tasks have.
+/// Which models of a dialect the tasks of a tenant can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ModelAvailability {
-    /// No provider that can be used.
+    /// No usable provider.
     None,
-    /// Only those that a task names.
+    /// Only models that a task names.
     Named,
-    /// Also one for tasks that name none.
+    /// Also a default for tasks that name none.
     Default,
 }
 
-/// What a name means.
+/// The model that a name resolves to.
 #[derive(Debug, Clone)]
 pub struct ResolvedModel<'a> {
     pub configured: &'a ConfiguredProvider,
-    /// As its provider calls it.
+    /// The provider's name of the model.
     pub model: String,
     pub alias: Option<String>,
     pub price: Option<Price>,
@@ -58,8 +58,8 @@ impl<'a> ResolvedModel<'a> {
         Self { configured, model: model.to_owned(), alias: None, price: None }
     }
 
-    /// What an agent is told: many know models by the names of their makers, but not every agent can be told every
-    /// name.
+    /// Returns the name to give to the agent. Many agents know models by their vendor's names, but some names
+    /// break the configuration of an agent; those are replaced by the alias.
     pub fn agent_name(&self) -> String {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@+~".contains(&byte);
         let strange = !self.model.bytes().all(plain);
@@ -72,7 +72,7 @@ impl<'a> ResolvedModel<'a> {
 }
 
 impl ConfiguredProvider {
-    /// One of its models by its name or alias; any where it has no list.
+    /// Returns a model by name or alias; any name where the provider has no list.
     pub fn model(&self, name: &str) -> Option<ResolvedModel<'_>> {
         if name.is_empty() {
             return None;
@@ -88,7 +88,7 @@ impl ConfiguredProvider {
         Some(ResolvedModel::listed(self, spec))
     }
 
-    /// For who names none: what it says, or the only one it has.
+    /// Returns the default model, or the only one of the list.
     fn default_model(&self) -> Option<ResolvedModel<'_>> {
         match (&self.record.default, self.record.models.as_slice()) {
             (Some(name), _) => self.model(name),
@@ -103,7 +103,8 @@ fn is_called(spec: &ModelSpec, name: &str) -> bool {
 }
 
 impl Catalogue {
-    /// What tasks of a tenant may use. Its own providers come first, and hide those of everybody with their names.
+    /// Returns the providers that tasks of a tenant may use. The tenant's own come first, and hide shared
+    /// ones of the same name.
     pub fn visible(&self, tenant: &Label) -> Vec<&ConfiguredProvider> {
         let own = |configured: &&ConfiguredProvider| configured.record.tenant.as_ref() == Some(tenant);
         let hidden = |configured: &&ConfiguredProvider| {
@@ -120,8 +121,8 @@ impl Catalogue {
         self.visible(tenant).into_iter().find(|configured| configured.record.name == name)
     }
 
-    /// The model that a task names, of those that speak one of the dialects. The name of a provider means its default
-    /// model, unless a model is called that.
+    /// Resolves the model that a task names, among providers that speak one of the dialects. The name of a
+    /// provider means its default model, unless a model has that name.
     pub fn resolve(
         &self,
         tenant: &Label,
@@ -158,7 +159,7 @@ impl Catalogue {
                 Err(ModelsError::Unknown { model: name.to_owned(), available })
             }
             ([_], _) => Ok(found.remove(0)),
-            // The same one by two of its names.
+            // Two names of the same model.
             ([first, rest @ ..], _)
                 if rest.iter().all(|resolved| resolved.full_name() == first.full_name()) =>
             {
@@ -171,7 +172,7 @@ impl Catalogue {
         }
     }
 
-    /// The model of a task that names none.
+    /// Returns the model of a task that names none.
     pub fn default_model(
         &self,
         tenant: &Label,
@@ -189,7 +190,7 @@ impl Catalogue {
                 true => {
                     let names: Vec<&str> = dialects.iter().map(|dialect| dialect.as_str()).collect();
                     let names = names.join(" or ");
-                    format!("no provider of models speaks {names}: add one with `slipway model add NAME --dialect …`")
+                    format!("no model provider speaks {names}: add one with `slipway model add NAME --dialect …`")
                 }
                 false => format!(
                     "say which model, or give a provider a default with `slipway model add … --default`; there are: {}",
@@ -199,14 +200,15 @@ impl Catalogue {
         })
     }
 
-    /// What a task can ask for, for an error.
+    /// Returns the names that a task can use, for an error.
     pub fn names(&self, tenant: &Label, dialects: &[Dialect]) -> Vec<String> {
         let visible = self.visible(tenant);
         let fits = visible.into_iter().filter(|configured| dialects.contains(&configured.record.dialect));
         fits.flat_map(views_of).map(|view| view.name).take(NAMED_MAX).collect()
     }
 
-    /// Whether tasks of a tenant have a model of this dialect to name, and whether they have one without naming it.
+    /// Returns whether tasks of a tenant have a model of this dialect by name, and whether they have a
+    /// default.
     pub fn availability(&self, tenant: &Label, dialect: Dialect) -> ModelAvailability {
         let usable = |configured: &ConfiguredProvider| configured.problem().is_none();
         let mut speaking =
@@ -220,7 +222,7 @@ impl Catalogue {
         }
     }
 
-    /// What tasks of a tenant may use, for people.
+    /// Returns the models that tasks of a tenant may use, as the API shows them.
     pub fn views(&self, tenant: &Label) -> Vec<ModelView> {
         let visible = self.visible(tenant);
         let mut views: Vec<ModelView> = visible.iter().flat_map(|configured| views_of(configured)).collect();
@@ -246,7 +248,8 @@ fn no_default(provider: &str) -> ModelsError {
 }
 
 fn no_provider() -> ModelsError {
-    let message = "there is no provider of models yet: add one with `slipway model add anthropic`, which asks for its key";
+    let message =
+        "there is no model provider yet: add one with `slipway model add anthropic`, which asks for its key";
     ModelsError::NoModel(message.to_owned())
 }
 
@@ -270,7 +273,7 @@ fn views_of(configured: &ConfiguredProvider) -> Vec<ModelView> {
     models.iter().map(of_spec).collect()
 }
 
-/// From dollars to millionths of one.
+/// Converts dollars to millionths of a dollar.
 pub fn price(of: &ModelPrice) -> Price {
     let micro = |dollars: f64| (dollars * MICRO).round() as u64;
     Price {

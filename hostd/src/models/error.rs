@@ -1,4 +1,4 @@
-//! Why models cannot be had, or not changed. The text says what to do next and names no path of the host.
+//! Errors of models. Their texts say what to do next and name no path of the host.
 
 use super::key_encryption::KeyEncryptionError;
 use crate::store::StoreError;
@@ -22,7 +22,7 @@ pub enum ModelsError {
     BudgetUsedUp(String),
     #[error("the key of the provider {provider} cannot be used: {source}")]
     Key { provider: String, source: KeyEncryptionError },
-    /// The provider was asked, and said no.
+    /// The provider was called and refused the key.
     #[error("{provider} {}: {words}", if *.had_key { "does not take this key" } else { "wants a key" })]
     KeyRefused { provider: String, had_key: bool, words: String },
     #[error("could not seal the key: {0}")]

@@ -1,4 +1,4 @@
-//! Who may use models: a key is good for one task, from its own sandbox, while it runs.
+//! Grants: the key of a task is valid for this task, from its own sandbox, while the task runs.
 
 use super::{
     ActiveBudgets, Call, CallParams, CallRefusal, CallTarget, ModelApi, Price,
@@ -31,35 +31,35 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What is known of a task whose key is good.
+/// The shared state of a grant.
 pub(super) struct GrantState {
     pub task: i64,
     pub sandbox: SandboxId,
     pub tenant: Label,
     pub key_hash: [u8; 32],
     pub terms: GrantTerms,
-    /// By calls before a restart of hostd.
+    /// Usage of calls before hostd was restarted.
     pub used_before: Spend,
     /// The number of the newest call.
     numbered: AtomicU64,
-    /// Notified when its turn has come.
+    /// Cancelled when the task has begun.
     begun: CancellationToken,
-    /// No call begins any more.
+    /// No call may begin any more.
     closed: AtomicBool,
-    /// Nor does it matter how those end that are under way: the task has ended.
+    /// The task has ended, so the outcome of calls in flight does not matter.
     settling: AtomicBool,
-    /// Calls that are under way end.
+    /// Ends the calls in flight.
     pub task_ended: CancellationToken,
     verdict: OnceLock<ModelFailure>,
-    /// Calls that have no end yet; told when there are less of them.
+    /// Calls without an end; `ended` is notified when the number falls.
     in_flight: AtomicUsize,
     ended: Notify,
-    /// To whoever can end the task.
+    /// Notifies the runner, which can end the task.
     nudge: Arc<Notify>,
 }
 
 impl GrantState {
-    /// None for a task that has no models.
+    /// Returns `None` for a task without models.
     pub fn of(task: &TaskRecord, nudge: Arc<Notify>) -> Option<Self> {
         let grant = task.grant.as_ref()?;
         let usage = task.seen.usage.unwrap_or_default();
@@ -102,9 +102,9 @@ impl GrantState {
         self.settling.load(Ordering::Acquire)
     }
 
-    /// The first one stays.
+    /// Sets the verdict; the first one stays.
     pub fn set_verdict(&self, verdict: ModelFailure) {
-        // There is one already when this fails.
+        // The set fails when there is a verdict already.
         let _ = self.verdict.set(verdict);
     }
 
@@ -112,7 +112,7 @@ impl GrantState {
         self.nudge.notify_one();
     }
 
-    /// Its number.
+    /// Counts a call that begins and returns its number.
     pub fn call_begun(&self) -> u64 {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         self.numbered.fetch_add(1, Ordering::Relaxed) + 1
@@ -124,25 +124,25 @@ impl GrantState {
     }
 }
 
-/// The key of a task is good as long as this lives. Held by whoever brings the task to its end.
+/// Keeps the key of a task valid while it lives. Held by the runner of the task.
 pub struct OpenGrant {
     pub(super) service: Arc<ModelService>,
     pub(super) grant_state: Arc<GrantState>,
 }
 
 impl OpenGrant {
-    /// Its turn has come: from here on its agent may call.
+    /// Marks the task as begun: from now on its agent may call models.
     pub fn begun(&self) {
         self.grant_state.begun.cancel();
     }
 
-    /// Why the task must end, if it must.
+    /// Returns why the task must end, if it must.
     pub fn verdict(&self) -> Option<&ModelFailure> {
         self.grant_state.verdict.get()
     }
 
-    /// The task has ended, and that is about to be written down: no call begins any more, and those that are under
-    /// way get a moment to end. Then they are ended, and get another one to be counted.
+    /// Settles calls before the end of the task is recorded: no call begins any more, and those in flight get
+    /// a moment to end. Then they are cancelled, and get another moment to be counted.
     pub async fn settle(&self) {
         self.grant_state.settling.store(true, Ordering::Release);
         self.grant_state.closed.store(true, Ordering::Release);
@@ -151,13 +151,13 @@ impl OpenGrant {
         self.ended().await;
     }
 
-    /// Waits, not for long, until no call is under way.
+    /// Waits, for a limited time, until no call is in flight.
     async fn ended(&self) {
         let none_left = async {
             loop {
                 let ended = self.grant_state.ended.notified();
                 tokio::pin!(ended);
-                // Before the look, so that none is missed in between.
+                // Enabled before the check, so that no notification is missed in between.
                 ended.as_mut().enable();
                 if self.grant_state.in_flight.load(Ordering::Acquire) == 0 {
                     return;
@@ -165,7 +165,7 @@ impl OpenGrant {
                 ended.await;
             }
         };
-        // Who takes longer is only counted for its tenant.
+        // A call that takes longer counts only for its tenant.
         let _ = timeout(Duration::from_millis(limits::SETTLE_MAX_MS), none_left).await;
     }
 }
@@ -178,7 +178,7 @@ impl Drop for OpenGrant {
     }
 }
 
-/// What one task may do.
+/// The right of one task to call models.
 pub struct Grant {
     pub(super) service: Arc<ModelService>,
     pub(super) grant_state: Arc<GrantState>,
@@ -189,13 +189,15 @@ impl Grant {
         Self { service, grant_state }
     }
 
-    /// Waits, not for long, until the turn of the task has come: its agent may be faster than the word of it.
+    /// Waits, for a limited time, until the task has begun: its agent may be faster than the event that says
+    /// so.
     pub async fn wait_until_begun(&self) -> Result<(), CallRefusal> {
         let most = Duration::from_millis(limits::TASK_BEGIN_WAIT_MAX_MS);
         timeout(most, self.grant_state.begun.cancelled()).await.map_err(|_| CallRefusal::Waits)
     }
 
-    /// As `begin`, but where all that is left is set aside for calls under way it waits for those, not for long.
+    /// Begins a call as `begin` does, but waits, for a limited time, while the rest of the budget is reserved
+    /// by calls in flight.
     pub async fn begin_when_free(
         &self,
         target: &CallTarget,
@@ -206,14 +208,14 @@ impl Grant {
         loop {
             let settled = self.service.settled.notified();
             tokio::pin!(settled);
-            // Before the look, so that none is missed in between.
+            // Enabled before the check, so that no notification is missed in between.
             settled.as_mut().enable();
             match self.begin(target, params) {
                 Err(CallRefusal::Busy) => {}
                 begun => return begun,
             }
             tokio::select! {
-                // All three only say that it is time to look again.
+                // All three only trigger another check.
                 () = settled => {}
                 () = self.grant_state.task_ended.cancelled() => {}
                 () = &mut waits => return Err(CallRefusal::Busy),
@@ -221,7 +223,7 @@ impl Grant {
         }
     }
 
-    /// The names that calls of a dialect may use, the granted one first.
+    /// Returns the names that calls of a dialect may use, the granted model first.
     pub fn models(&self, dialect: Dialect) -> Vec<String> {
         let terms = &self.grant_state.terms;
         let granted = (terms.model.dialect == dialect).then(|| terms.model.name.clone());
@@ -234,11 +236,11 @@ impl Grant {
         names
     }
 
-    /// Where a call goes that names this model.
+    /// Resolves the provider and model of a call that names this model.
     pub fn target(&self, api: ModelApi, model: &str) -> Result<CallTarget, CallRefusal> {
         let catalogue = self.service.catalogue();
         let found = self.resolve(&catalogue, api.dialect(), model);
-        // A key that cannot be opened, or a model whose cost nobody knows where cost is bounded.
+        // Excludes providers whose key cannot be decrypted, and models without a price where cost is bounded.
         let usable = found
             .filter(|resolved| resolved.configured.problem.is_none())
             .filter(|resolved| resolved.price.is_some() || !self.active_budgets().cost);
@@ -252,7 +254,7 @@ impl Grant {
         }
     }
 
-    /// The one that the task was given comes first, then others of its provider, then any that there is.
+    /// Resolves a name: the granted model first, then models of its provider, then any other.
     fn resolve<'a>(
         &self,
         catalogue: &'a Catalogue,
@@ -267,7 +269,7 @@ impl Grant {
             .or_else(|| catalogue.resolve(tenant, name, &[dialect]).ok())
     }
 
-    /// By the budget of the task, or by that of its tenant.
+    /// Returns what the budgets of the task and of its tenant bound.
     pub fn active_budgets(&self) -> ActiveBudgets {
         let of_tenant = self.service.accounts().bounds_of(&self.grant_state.tenant).unwrap_or_default();
         let all = [self.grant_state.terms.bounds, of_tenant];
@@ -275,7 +277,8 @@ impl Grant {
         ActiveBudgets { tokens: cost || all.iter().any(|bounds| bounds.tokens.is_some()), cost }
     }
 
-    /// Sets aside what the call may use. It counts until the [`Call`] has ended or is dropped.
+    /// Begins a call and reserves what it may use. The reservation holds until the [`Call`] has ended or is
+    /// dropped.
     pub fn begin(&self, target: &CallTarget, params: CallParams) -> Result<Call, CallRefusal> {
         match self.grant_state.verdict.get() {
             Some(ModelFailure { reason: FailureReason::BudgetExceeded, message }) => {
@@ -310,7 +313,7 @@ impl Grant {
     }
 }
 
-/// A budget is used up: the task ends.
+/// Ends the task because a budget is used up.
 pub(super) fn exceed_budget(
     service: &ModelService,
     grant_state: &GrantState,
@@ -318,14 +321,14 @@ pub(super) fn exceed_budget(
 ) -> CallRefusal {
     let verdict = ModelFailure { reason: FailureReason::BudgetExceeded, message: message.clone() };
     grant_state.set_verdict(verdict.clone());
-    // It has its place before any end of the task; who ends the task looks whether it was written.
+    // Queued before any later end of the task; the runner checks whether it was written.
     drop(service.store.judge_task(grant_state.task, verdict));
     grant_state.nudge();
     CallRefusal::Budget(message)
 }
 
 impl Price {
-    /// What a call cost, in millionths of a dollar.
+    /// Returns the cost of a call in millionths of a dollar.
     pub fn cost_micro_usd(&self, tokens: &super::TokenUsage) -> u64 {
         cost_micro_usd(&[
             (tokens.input, self.input),

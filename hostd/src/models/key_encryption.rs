@@ -1,5 +1,5 @@
-//! Keys of providers at rest: encrypted with a key that is in a file of its own, so that whoever has the database,
-//! or a backup of it, has none of them.
+//! Encryption of provider keys at rest. The encryption key is in a file of its own, so that the database or a
+//! backup of it reveals no provider key.
 
 use crate::identity_files::{hex, random, read_or_create, unhex};
 use chacha20poly1305::{
@@ -39,7 +39,8 @@ impl From<io::Error> for KeyEncryptionError {
     }
 }
 
-/// The file is read each time: it is asked for when hostd starts and when an administrator changes something.
+/// Encrypts and decrypts with the key file, which is read each time: when hostd starts and when an
+/// administrator changes a provider.
 #[derive(Debug, Clone)]
 pub struct KeyVault {
     path: PathBuf,
@@ -50,7 +51,8 @@ impl KeyVault {
         Self { path: data_dir.join(FILE) }
     }
 
-    /// `about` says whose secret it is: it opens as nobody else's. Makes the key file where there is none.
+    /// Encrypts a secret. It decrypts only with the same `key_context`. Creates the key file where there is
+    /// none.
     pub fn seal(&self, key_context: &str, secret: &str) -> Result<Vec<u8>, KeyEncryptionError> {
         let text = read_or_create(&self.path, || Ok(hex(&random::<32>()?)))?;
         let nonce: [u8; NONCE_BYTES] = random()?;

@@ -1,11 +1,11 @@
-//! Models: who provides them, which task may use which of them, and what it used. The gateway asks here before
-//! it passes a call on, and tells here how it went; so this is what results are judged by.
+//! Models: providers, the grants of tasks, and usage. The gateway asks here before it forwards a call and
+//! reports here how the call went, so the results of tasks are judged by what is recorded here.
 //!
 //! ```text
-//!  submit ──wish──▶ Models ──▶ key, row of the task       runner ──open──▶ the key is good
-//!  agent ──key──▶ gateway ──claim──▶ Models ──▶ Grant ──aim──▶ provider, model
-//!                    │                            └─begin──▶ Call ──retrying, streamed, ended──▶ ledger, events
-//!                    ◀── what is refused for good, or costs too much, ends the task: a verdict
+//!  submit ──grant──▶ Models ──▶ key, row of the task       runner ──open_grant──▶ the key is valid
+//!  agent ──key──▶ gateway ──authenticate──▶ Models ──▶ Grant ──target──▶ provider, model
+//!                    │                            └─begin──▶ Call ──retrying, streamed, ended──▶ usage, events
+//!                    ◀── a permanent fault or an exceeded budget ends the task: a verdict
 //! ```
 
 mod budget_accounts;

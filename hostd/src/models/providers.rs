@@ -1,4 +1,5 @@
-//! Providers: checked, sealed, written down; used by the next call. Changed by the administrator of the host.
+//! Providers: validated, their keys encrypted, stored; used from the next call on. Changed by the
+//! administrator of the host.
 
 use super::{
     Models, ModelsError, Provider, ProviderKey,
@@ -15,7 +16,7 @@ use protocol::{
 };
 use std::net::IpAddr;
 
-/// A provider that is not written yet, with the models that it will have.
+/// A provider that is not stored yet, with its models.
 pub struct ProviderDraft {
     pub provider: Provider,
     pub models: Vec<ModelSpec>,
@@ -23,7 +24,8 @@ pub struct ProviderDraft {
 }
 
 impl Models {
-    /// Returns the provider as it would be, to be asked first; nothing where the key that it has cannot be used.
+    /// Returns the provider as it would be stored, to be tried first; `None` where its stored key cannot be
+    /// used.
     pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<ProviderDraft>, ModelsError> {
         let configured = self.find(spec.tenant.as_ref(), name);
         let ProviderRecord { dialect, base_url, models, default, .. } =
@@ -41,13 +43,13 @@ impl Models {
         Ok(Some(ProviderDraft { provider, models, default }))
     }
 
-    /// Makes a provider, or changes one: key, address and models that it has are kept where none are given.
+    /// Creates or changes a provider: key, base URL and models are kept where the spec gives none.
     pub async fn put_provider(
         &self,
         name: &str,
         spec: &ProviderSpec,
     ) -> Result<ConfiguredProvider, ModelsError> {
-        // What is read and what is written belong together.
+        // The lock covers read and write of the provider.
         let _changing = self.service.changing.lock().await;
         let configured = self.find(spec.tenant.as_ref(), name);
         let mut record = validated(name, spec, configured.as_ref())?;
@@ -61,7 +63,7 @@ impl Models {
         };
         let tenant = record.tenant.clone();
         let written = self.service.store.put_provider(record).await?;
-        written.ok_or(ModelsError::TooMany("providers of models"))?;
+        written.ok_or(ModelsError::TooMany("model providers"))?;
         self.service.read_providers().await?;
         self.find(tenant.as_ref(), name).ok_or(ModelsError::NotFound)
     }
@@ -73,7 +75,7 @@ impl Models {
         if there { Ok(()) } else { Err(ModelsError::NotFound) }
     }
 
-    /// All of them, or those that a tenant may use.
+    /// Returns all providers, or those that a tenant may use.
     pub fn providers(&self, tenant: Option<&Label>) -> Vec<ConfiguredProvider> {
         let catalogue = self.service.catalogue();
         match tenant {
@@ -82,12 +84,12 @@ impl Models {
         }
     }
 
-    /// What tasks of a tenant may use.
+    /// Returns the models that tasks of a tenant may use.
     pub fn available(&self, tenant: &Label) -> Vec<ModelView> {
         self.service.catalogue().views(tenant)
     }
 
-    /// Which models of a dialect tasks of a tenant have.
+    /// Returns which models of a dialect tasks of a tenant can use.
     pub fn availability(&self, tenant: &Label, dialect: Dialect) -> ModelAvailability {
         self.service.catalogue().availability(tenant, dialect)
     }
@@ -101,7 +103,8 @@ impl Models {
     }
 }
 
-/// The key is looked at, and not taken. `known` is what has its name now.
+/// Validates a spec, including its key, which is not part of the result. `configured` is the provider of this
+/// name.
 fn validated(
     name: &str,
     spec: &ProviderSpec,
@@ -120,7 +123,7 @@ fn validated(
         })?;
     let base_url = match (&spec.base_url, configured) {
         (Some(url), _) => base_url(url)?,
-        // Where it was said, and not implied by what it spoke.
+        // The base URL was set explicitly, not implied by the dialect.
         (None, Some(configured)) if configured.record.base_url != default_url(configured.record.dialect) => {
             configured.record.base_url.clone()
         }
@@ -129,7 +132,7 @@ fn validated(
     if let (KeyChange::Keep, Some(configured)) = (key_change(name, spec, configured)?, configured) {
         check_kept_key(&configured.record, &base_url)?;
     }
-    // Another dialect has other models.
+    // Models of another dialect do not apply.
     let kept = configured.filter(|configured| spec.models.is_none() && configured.record.dialect == dialect);
     let models =
         spec.models.clone().or(kept.map(|configured| configured.record.models.clone())).unwrap_or_default();
@@ -155,16 +158,16 @@ fn validated(
     })
 }
 
-/// What becomes of the key of a provider.
+/// The change to the key of a provider.
 enum KeyChange<'a> {
     Set(&'a str),
     Keep,
-    /// It wants none.
+    /// The provider needs no key.
     Forget,
 }
 
-/// Reads what a spec says of the key. A provider without one has to be meant: a key that was left out or came out
-/// empty is an error of the caller, not a provider that wants none.
+/// Reads what a spec says of the key. A provider without a key has to be explicit: a key that is missing or
+/// empty is an error of the caller.
 fn key_change<'a>(
     name: &str,
     spec: &'a ProviderSpec,
@@ -178,7 +181,7 @@ fn key_change<'a>(
         (None, true) => Ok(KeyChange::Forget),
         (Some(""), false) => Err(invalid("key", format!("is empty: give the key of {name}, {NONE}"))),
         (Some(key), false) if (least..=most).contains(&key.len()) && visible(key) => Ok(KeyChange::Set(key)),
-        // What it is stays unsaid.
+        // The error must not repeat the key.
         (Some(_), false) => {
             let message = format!("must be {least} to {most} visible ASCII characters without spaces");
             Err(invalid("key", message))
@@ -190,7 +193,7 @@ fn key_change<'a>(
     }
 }
 
-/// A key is good where it was given for. Whoever has it sent elsewhere has to have it.
+/// Refuses to send a stored key to another origin: a caller who redirects it must know it.
 fn check_kept_key(configured: &ProviderRecord, base_url: &str) -> Result<(), ModelsError> {
     let (before, after) = (origin(&configured.base_url), origin(base_url));
     if configured.sealed.is_none() || (before.is_some() && before == after) {
@@ -208,7 +211,7 @@ fn check_kept_key(configured: &ProviderRecord, base_url: &str) -> Result<(), Mod
     Err(invalid("key", message))
 }
 
-/// Scheme, host and port.
+/// Returns scheme, host and port.
 fn origin(url: &str) -> Option<(String, String, u16)> {
     let url: Uri = url.parse().ok()?;
     let (scheme, host) = (url.scheme_str()?.to_ascii_lowercase(), url.host()?.to_ascii_lowercase());
@@ -284,14 +287,14 @@ fn check_name(field: &'static str, name: &str) -> Result<(), ModelsError> {
     if is_model_name(name) { Ok(()) } else { Err(wrong()) }
 }
 
-/// Whether a model can be called so.
+/// Returns whether a model can have this name.
 pub fn is_model_name(name: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_graphic() && !b"\"\\?#%".contains(&byte);
     !name.is_empty() && name.len() <= limits::NAME_MAX_BYTES && name.bytes().all(good)
 }
 
 impl ConfiguredProvider {
-    /// Why no task can use it, and what to do about that.
+    /// Returns why no task can use the provider, and what to do about it.
     pub fn problem(&self) -> Option<String> {
         if let Some(problem) = &self.problem {
             return Some(format!("its key cannot be used: {problem}"));
@@ -302,7 +305,7 @@ impl ConfiguredProvider {
         keyless.then(|| format!("it has no key: `slipway model add {name}` asks for one"))
     }
 
-    /// What is unwise about it, for whoever set it up.
+    /// Returns a warning about an unsafe configuration.
     pub fn warning(&self) -> Option<String> {
         let url: Uri = self.record.base_url.parse().ok()?;
         let host = url.host()?.trim_start_matches('[').trim_end_matches(']');

@@ -1,5 +1,5 @@
-//! A call that the gateway did not pass on. It counts as one of its task: an agent that gives up over it, and says
-//! nothing of that, has not succeeded.
+//! Calls that the gateway rejected. A rejected call counts for its task: an agent that silently gives up
+//! because of it has not succeeded.
 
 use super::{Grant, service::now_ms};
 use crate::{
@@ -11,18 +11,18 @@ use tracing::error;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedCall {
-    /// As the agent named it; empty where that was not read.
+    /// The name that the agent used; empty where it was not read.
     pub model: String,
-    /// What the agent is told.
+    /// The status of the response to the agent.
     pub status: u16,
-    /// In our words: one line, bounded.
+    /// A text of hostd: one line, bounded.
     pub message: String,
-    /// The task is judged by it.
+    /// The rejection counts as a failure of the task's model.
     pub counts: bool,
 }
 
 impl Grant {
-    /// Writes it down, and returns when that is durable. It used one request, and nothing else.
+    /// Records a rejected call and returns when that is durable. It uses one request and no tokens.
     pub async fn record_rejected(&self, call: RejectedCall) {
         let grant_state = &self.grant_state;
         if grant_state.is_closed() {
@@ -61,7 +61,7 @@ impl Grant {
         });
         grant_state.call_ended();
         if let Err(error) = write.written().await {
-            error!(task = grant_state.task, %error, "a call that was refused could not be written down");
+            error!(task = grant_state.task, %error, "failed to record a rejected model call");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What a task is granted when it is submitted: a model, bounds, and a key that is worth nothing elsewhere.
+//! Grant requests: when a task is submitted it gets a model, bounds, and a key that is valid for this task
+//! only.
 
 use super::{Models, ModelsError, budget_accounts::AccountKey, limits, service::now_ms};
 use crate::{
@@ -15,34 +16,35 @@ use protocol::{
     api::{Label, TaskBudget},
 };
 
-/// What every key of a task begins with, so that one that is found somewhere is known by its look.
+/// Prefix of task keys, so that a leaked key is recognised.
 const PREFIX: &str = "slw-";
 const KEY_BYTES: usize = 32;
-/// A task has no number before it is written down.
+/// Stands for the number of a task that is not stored yet.
 const NO_TASK: i64 = -1;
 
-/// What a task asks for.
+/// The request of a task for a model.
 #[derive(Debug, Clone)]
 pub struct GrantRequest<'a> {
     pub tenant: &'a Label,
-    /// The default when absent.
+    /// The default model when absent.
     pub model: Option<String>,
-    /// What the agent speaks.
+    /// The dialects that the agent speaks.
     pub dialects: &'a [Dialect],
-    /// What is absent in it is as configured.
+    /// Absent fields are as configured.
     pub budget: Option<TaskBudget>,
 }
 
-/// What it gets. Not `Debug`: it has a key.
+/// The grant of a new task. Not `Debug`, since it holds a key.
 pub struct NewGrant {
-    /// What the agent shows to the gateway. It is good from when the task that has `row` is taken until its end.
+    /// The key that the agent presents to the gateway, valid from the dispatch of the task with `row` until
+    /// its end.
     pub key: String,
     pub model: GrantedModel,
     pub row: TaskGrant,
 }
 
 impl Models {
-    /// Resolves the model and makes a key. Nothing is written down here: the key is good once a task with `row` runs.
+    /// Resolves the model and creates a key. Stores nothing: the key is valid once a task with `row` runs.
     pub async fn grant(&self, request: GrantRequest<'_>) -> Result<NewGrant, ModelsError> {
         let catalogue = self.service.catalogue();
         let resolved = match &request.model {
@@ -80,7 +82,7 @@ impl Models {
         })
     }
 
-    /// A tenant that has used up its budget is told so before its agent starts.
+    /// Refuses a task whose tenant has used up its budget, before the agent starts.
     fn check_tenant_budget(&self, tenant: &Label) -> Result<(), ModelsError> {
         let account_key = AccountKey { task: NO_TASK, tenant };
         let input = Spend { requests: 1, ..Spend::default() };
@@ -92,7 +94,7 @@ impl Models {
             Ok(())
         });
         match tried {
-            // Those under way may leave something.
+            // Calls in flight may use less than they reserved.
             Ok(()) | Err(ReserveError::Busy) => Ok(()),
             Err(ReserveError::Exceeded(index, over)) => {
                 Err(ModelsError::BudgetUsedUp(accounts.explain(account_key, (index, over))))
@@ -101,7 +103,7 @@ impl Models {
     }
 }
 
-/// From what people write to what is counted.
+/// Converts a budget from the API's units to those of the accounts.
 pub fn bounds_of(budget: TaskBudget) -> Result<BudgetBounds, ModelsError> {
     const MICRO: f64 = 1_000_000.0;
     let cost = budget.cost_usd;

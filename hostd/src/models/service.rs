@@ -1,4 +1,4 @@
-//! The one that everybody asks: which models there are, which keys are good, what is left of budgets.
+//! The shared state of models behind the handle [`Models`]: the catalogue, open grants and budget accounts.
 
 use super::{
     Grant, ModelsError, OpenGrant, Provider,
@@ -36,22 +36,23 @@ pub struct Models {
 pub(super) struct ModelService {
     pub store: Store,
     pub vault: KeyVault,
-    /// Of a task that says nothing else.
+    /// Bounds of a task that sets none.
     pub task_bounds: BudgetBounds,
     pub catalogue: RwLock<Arc<Catalogue>>,
     pub accounts: Mutex<BudgetAccounts>,
-    /// Notified when a call has ended, and may have left something over.
+    /// Notified when a call has ended, and may have released reserved budget.
     pub settled: Notify,
     pub in_flight: Arc<InFlightCalls>,
     shutting_down: AtomicBool,
-    /// Keys that are good, by the sandbox that may show them.
+    /// Open grants, by the sandbox whose agents may use their keys.
     open: Mutex<HashMap<SandboxId, Vec<Arc<GrantState>>>>,
-    /// One change of providers at a time.
+    /// Serialises changes of providers.
     pub changing: tokio::sync::Mutex<()>,
 }
 
 impl Models {
-    /// As it was written down. A key that cannot be opened is a problem of its provider only.
+    /// Loads providers and budgets from the store. A key that cannot be decrypted is a problem of its
+    /// provider only.
     pub async fn load(store: Store, data_dir: &Path, task_bounds: BudgetBounds) -> Result<Self, ModelsError> {
         let vault = KeyVault::new(data_dir);
         let (in_flight, interrupted_calls) = InFlightCalls::open(data_dir).map_err(ModelsError::InFlight)?;
@@ -69,7 +70,7 @@ impl Models {
         };
         let models = Self { service: Arc::new(service) };
         models.service.read_providers().await?;
-        // Before sums are read, and before any task goes on.
+        // Recorded before usage is read, and before any task continues.
         models.service.record_interrupted(interrupted_calls).await;
         let now_ms = now_ms();
         for budget in models.service.store.budgets(now_ms).await? {
@@ -78,12 +79,13 @@ impl Models {
         Ok(models)
     }
 
-    /// hostd goes: calls that end from here on without an answer were cut off by that.
+    /// Marks the start of the shutdown: calls that end without a response from here on were interrupted by
+    /// it.
     pub fn begin_shutdown(&self) {
         self.service.shutting_down.store(true, Ordering::Release);
     }
 
-    /// Who shows this key at the door of this sandbox.
+    /// Returns the grant whose key an agent of this sandbox presents.
     pub fn authenticate(&self, sandbox: &SandboxId, key: &str) -> Option<Arc<Grant>> {
         let hash = token_hash(key);
         let open = self.service.open.lock().expect("no panic while held");
@@ -92,7 +94,7 @@ impl Models {
         Some(Arc::new(Grant::new(self.service.clone(), grant_state.clone())))
     }
 
-    /// From now on the key of this task is good, until what is returned is dropped. `nudge` is told when the task
+    /// Makes the key of a task valid until the returned grant is dropped. `nudge` is notified when the task
     /// must end.
     pub fn open_grant(&self, task: &TaskRecord, nudge: Arc<Notify>) -> Option<OpenGrant> {
         let grant_state = Arc::new(GrantState::of(task, nudge)?);
@@ -117,12 +119,13 @@ impl ModelService {
         self.shutting_down.load(Ordering::Acquire)
     }
 
-    /// Calls whose end the hostd before this one did not hear. One that cannot be written down stays for the next.
+    /// Records the end of calls that an earlier hostd left. A call that cannot be recorded stays for the next
+    /// hostd.
     async fn record_interrupted(&self, calls: InterruptedCalls) {
         for (slot, call) in calls {
             let task = call.task;
             if let Err(error) = self.record_interrupted_call(call).await {
-                error!(task, %error, "a call that was cut off could not be written down");
+                error!(task, %error, "failed to record an interrupted model call");
                 slot.keep();
             }
         }
@@ -160,7 +163,7 @@ impl ModelService {
         let (key, problem) = match opened.transpose() {
             Ok(key) => (key.map(ProviderKey), None),
             Err(error) => {
-                warn!(provider = record.name, %error, "the key of a provider of models cannot be used");
+                warn!(provider = record.name, %error, "failed to decrypt the key of a model provider");
                 (None, Some(error))
             }
         };
@@ -174,7 +177,8 @@ impl ModelService {
     }
 }
 
-/// Additional data of the encryption: nobody can put a sealed key into the row of another provider.
+/// Returns the associated data of a provider's encrypted key: it cannot be moved to the row of another
+/// provider.
 pub(super) fn key_context(record: &ProviderRecord) -> String {
     let tenant = record.tenant.as_ref().map_or("", |tenant| tenant.as_str());
     format!("model provider {tenant}\n{}", record.name)

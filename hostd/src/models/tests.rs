@@ -1,4 +1,4 @@
-//! What models promise, over a real store.
+//! Tests of models over a real store.
 
 mod interrupted_calls;
 mod kept_provider_key;
@@ -53,7 +53,7 @@ impl ModelsFixture {
         Self { dir, store, models }
     }
 
-    /// The same after a restart.
+    /// Restarts hostd on the same directory.
     async fn restarted(self) -> Self {
         let path = self.dir.path().join("slipway.db");
         drop(self.models);
@@ -64,7 +64,7 @@ impl ModelsFixture {
         Self { store, models, dir: self.dir }
     }
 
-    /// A task that runs, and the key of its agent.
+    /// Returns a running task and the key of its agent.
     async fn task(&self, name: &str, budget: Option<TaskBudget>) -> (TaskRecord, String) {
         let tenant = label("acme");
         let request = GrantRequest { tenant: &tenant, model: None, dialects: &[Dialect::Openai], budget };
@@ -122,7 +122,7 @@ fn holds(directory: &Path, text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_key_is_good_from_its_sandbox_while_its_task_runs() {
+async fn a_key_is_valid_from_its_sandbox_while_its_task_runs() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     assert!(key.starts_with("slw-") && key.len() > 40);
@@ -140,7 +140,7 @@ async fn a_key_is_good_from_its_sandbox_while_its_task_runs() {
 }
 
 #[tokio::test]
-async fn a_task_that_waits_for_its_turn_calls_no_model() {
+async fn a_queued_task_calls_no_model() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -165,7 +165,7 @@ async fn what_was_used_is_in_the_result_and_survives_a_restart() {
     let fixture = fixture.restarted().await;
     let task = fixture.store.task_by_number(task.number).await.expect("read").expect("there");
     let (open, _) = fixture.open(&task);
-    // Went away in the middle: counted as far as it came.
+    // Abandoned during the response: counted as far as it came.
     let call = fixture.begin(&key, params(7, None, true)).expect("allowed");
     call.streamed(3).expect("no bound");
     drop(call);
@@ -174,13 +174,13 @@ async fn what_was_used_is_in_the_result_and_survives_a_restart() {
     let usage = result.usage.expect("calls");
     assert_eq!((usage.calls, usage.retries, usage.failed_calls, usage.estimated), (2, 1, 0, true));
     assert_eq!((usage.input_tokens, usage.output_tokens), (1_000_007, 500_003));
-    // One dollar of input, one of output, a tenth for what was cached; and 13 millionths.
+    // One dollar of input, one of output, a tenth of a dollar of cached input, and 13 millionths.
     assert_eq!(usage.cost_micro_usd, Some(2_100_013));
     assert_eq!(result.status, TaskStatus::Succeeded);
 }
 
 #[tokio::test]
-async fn a_fault_for_good_ends_the_task_with_the_words_of_the_provider() {
+async fn a_permanent_fault_ends_the_task_with_the_message_of_the_provider() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, nudge) = fixture.open(&task);
@@ -224,7 +224,7 @@ async fn a_model_that_is_not_there_ends_the_task_only_when_it_is_its_own() {
         call.ended(end(None, Err(fault(status)))).await;
         assert_eq!(open.verdict().is_some(), ends, "{model} {status}");
     }
-    // It went on without it.
+    // The agent went on without the missing model.
     for (model, outcome) in [("small", Err(fault(404))), ("large", Ok(()))] {
         let target = grant.target(ModelApi::Chat, model).expect("a model");
         grant.begin(&target, CallParams::default()).expect("allowed").ended(end(None, outcome)).await;
@@ -289,7 +289,7 @@ async fn the_budget_of_a_tenant_is_for_all_its_tasks_and_outlives_hostd() {
 }
 
 #[tokio::test]
-async fn cost_cannot_be_bounded_where_nobody_knows_it() {
+async fn cost_cannot_be_bounded_without_a_price() {
     let fixture = ModelsFixture::new().await;
     let bare = ProviderSpec { dialect: Some(Dialect::Openai), no_key: true, ..ProviderSpec::default() };
     fixture.models.put_provider("local", &bare).await.expect("a good provider");
@@ -298,7 +298,7 @@ async fn cost_cannot_be_bounded_where_nobody_knows_it() {
     let model = Some("local/any".to_owned());
     let request = GrantRequest { tenant: &tenant, model, dialects: &[Dialect::Openai], budget };
     assert!(matches!(fixture.models.grant(request).await, Err(ModelsError::Unpriced { .. })));
-    // Nor by a model that the agent takes in its place.
+    // A model without a price is no way around the bound either.
     let (task, key) = fixture.task("t1", budget).await;
     let (_open, _) = fixture.open(&task);
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
@@ -315,7 +315,7 @@ async fn the_key_of_a_provider_is_in_no_file_and_goes_where_it_should() {
     let shown = |target: &CallTarget| target.provider.key.as_ref().map(|key| key.0.clone());
     assert_eq!(shown(&grant.target(ModelApi::Chat, "large").expect("a model")).as_deref(), Some(KEY));
     fixture.begin(&key, params(1, None, false)).expect("allowed").ended(end(used(1, 1), Ok(()))).await;
-    // Rotated under a task that runs; then something else is changed, and the key stays.
+    // The key is rotated while a task runs; a later change of other fields keeps it.
     fixture.models.put_provider("openai", &provider(OTHER_KEY)).await.expect("changed");
     let same =
         ProviderSpec { models: Some(vec![priced("large"), priced("small")]), ..ProviderSpec::default() };
@@ -343,7 +343,7 @@ async fn a_lost_key_file_is_a_problem_of_the_provider_that_says_what_to_do() {
     let tenant = label("acme");
     let request = GrantRequest { tenant: &tenant, model: None, dialects: &Dialect::ALL, budget: None };
     assert!(matches!(fixture.models.grant(request).await, Err(ModelsError::Key { .. })));
-    // Given again, all is well.
+    // Giving the key again repairs the provider.
     fixture.models.put_provider("openai", &provider(KEY)).await.expect("sealed anew");
     let (task, key) = fixture.task("t1", None).await;
     let (_open, _) = fixture.open(&task);

@@ -1,4 +1,4 @@
-//! Attempts: one row for each try to bring a sandbox up, numbered per sandbox, with its frozen blueprint.
+//! Attempts: one row for each try to launch a sandbox, numbered per sandbox, with its frozen blueprint.
 
 use super::{
     columns::{ColumnReader, int, json, word},
@@ -21,7 +21,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 impl Store {
-    /// The next attempt, and its number. One that is still open has failed.
+    /// Begins the next attempt and returns its number. An attempt that is still open has failed.
     pub async fn begin_attempt(
         &self,
         id: &SandboxId,
@@ -46,7 +46,7 @@ impl Store {
         .await
     }
 
-    /// PID 1 runs: what the driver needs to know about it again.
+    /// Stores the handle by which the driver finds PID 1 again.
     pub async fn attempt_launched(
         &self,
         id: &SandboxId,
@@ -58,7 +58,7 @@ impl Store {
         self.write("attempt_launched", move |conn| launched(conn, &id, attempt, &handle, now_ms)).await
     }
 
-    /// It succeeded, or failed with a problem. The first end counts.
+    /// Ends an attempt: succeeded, or failed with a problem. The first end stays.
     pub async fn end_attempt(
         &self,
         id: &SandboxId,
@@ -70,8 +70,8 @@ impl Store {
         self.write("end_attempt", move |conn| ended(conn, &id, attempt, problem.as_ref(), now_ms)).await
     }
 
-    /// The sandbox is up: what the driver said of the launch, the end of the attempt and the move share a commit.
-    /// The record then, and whether all was written of the attempt.
+    /// Writes handle, end of the attempt and transition of a sandbox that is up in one commit. Returns the
+    /// record, and whether all of the attempt was written.
     pub async fn attempt_reached(
         &self,
         id: &SandboxId,
@@ -98,7 +98,7 @@ impl Store {
         Ok((receive_reply(moved).await?, written))
     }
 
-    /// Newest first; `after` is the last one of the page before.
+    /// Returns attempts newest first; `after` is the last one of the previous page.
     pub async fn attempts(
         &self,
         id: &SandboxId,
@@ -145,7 +145,7 @@ fn ended(
     }
 }
 
-/// The attempt that the record numbers, with the record's blueprint.
+/// Inserts the attempt that the record numbers, with the record's blueprint.
 pub(super) fn insert(
     conn: &Connection,
     record: &SandboxRecord,
@@ -172,7 +172,8 @@ pub(super) fn insert(
     change(conn, sql, values, "write an attempt").map(|_| ())
 }
 
-/// Ends what is open, without a word on why: somebody did not come to say it. The time is the record's.
+/// Ends an attempt that was left open, as failed without a problem: its SandboxActor did not get to report
+/// one. The time is the record's.
 pub(super) fn close_open(conn: &Connection, record: &SandboxRecord) -> Result<()> {
     let sql = "SELECT * FROM attempts WHERE sandbox = ? AND attempt = ?";
     let newest = one(conn, sql, params![record.id.as_str(), record.attempt], parse)?;
@@ -204,7 +205,7 @@ fn write_end(
     events::insert(conn, &NewEvent::of_hostd(record, &format!("attempt.{state}"), data)).map(|_| ())
 }
 
-/// How what the newest attempt brought up ended, as the record tells it.
+/// Copies the post-mortem of the record to its newest attempt.
 pub(super) fn record_death(conn: &Connection, record: &SandboxRecord) -> Result<()> {
     let sql = "UPDATE attempts SET post_mortem = ?3 WHERE sandbox = ?1 AND attempt = ?2";
     let stored = record.post_mortem.as_ref().map(|stored| json(stored, "the post-mortem")).transpose()?;

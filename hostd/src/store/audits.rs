@@ -1,4 +1,4 @@
-//! The audit: who called what, and what came of it.
+//! The audit log: one row for each mutating or refused API call, with its caller and its response.
 
 use super::{
     columns::{ColumnReader, int},
@@ -32,7 +32,8 @@ impl Store {
         .await
     }
 
-    /// Newest first, each with its number; `after` is the number of the last one of the page before.
+    /// Returns audit rows newest first, each with its number; `after` is the number of the last row of the
+    /// previous page.
     pub async fn audits(
         &self,
         tenant: Option<&Label>,

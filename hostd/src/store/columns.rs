@@ -1,5 +1,5 @@
-//! From values to columns and back. What comes back is parsed: a row that makes no sense is an error that
-//! names it.
+//! Conversion of values to columns and back. A row that cannot be parsed is an error that names table, row
+//! and column.
 
 use super::error::{Result, StoreError};
 use protocol::api::{Label, Owner, SandboxId};
@@ -10,12 +10,12 @@ use rusqlite::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// SQLite counts to 2^63. A time or count beyond that is as good as that.
+/// Converts a time or a count; values beyond the range of SQLite's integers become the largest of them.
 pub(super) fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A number that must come back as it was.
+/// Converts a number that must be read back unchanged, and fails where it does not fit.
 pub(super) fn exact(value: u64, what: &'static str) -> Result<i64> {
     i64::try_from(value).map_err(|_| StoreError::Unfit { what })
 }
@@ -24,7 +24,7 @@ pub(super) fn json<T: Serialize>(value: &T, what: &'static str) -> Result<String
     serde_json::to_string(value).map_err(|_| StoreError::Unfit { what })
 }
 
-/// An enum without fields, as it is spelled on the API.
+/// Returns the name of a fieldless enum variant, spelled as in the API.
 pub(super) fn word<T: Serialize>(value: &T, what: &'static str) -> Result<String> {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => Ok(word),
@@ -32,7 +32,7 @@ pub(super) fn word<T: Serialize>(value: &T, what: &'static str) -> Result<String
     }
 }
 
-/// A row that is being parsed.
+/// Reads the columns of one row into typed values.
 pub(super) struct ColumnReader<'a> {
     pub row: &'a Row<'a>,
     pub table: &'static str,
@@ -55,7 +55,7 @@ impl ColumnReader<'_> {
         number.map(u64::try_from).transpose().map_err(|error| self.wrong(column, &error))
     }
 
-    /// Text that is a value of its own, such as an id or a word.
+    /// Parses a text column that is one value, such as an id or the name of an enum variant.
     pub(super) fn parsed<T: DeserializeOwned>(&self, column: &str) -> Result<T> {
         let text: String = self.get(column)?;
         serde_json::from_value(Value::String(text)).map_err(|error| self.wrong(column, &error))
@@ -78,7 +78,7 @@ impl ColumnReader<'_> {
         parsed.map_err(|error| self.wrong(column, &error))
     }
 
-    /// JSON whose content must not appear in an error.
+    /// Parses JSON whose content must not appear in an error.
     pub(super) fn secret_json<T: DeserializeOwned>(&self, column: &str) -> Result<T> {
         let text: String = self.get(column)?;
         serde_json::from_str(&text).map_err(|_| self.wrong(column, &"is not what was written"))

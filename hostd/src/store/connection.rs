@@ -1,4 +1,4 @@
-//! Connections: how the file is opened, checked and set up.
+//! SQLite connections: how the database file is opened, checked and configured.
 
 use super::{error::OpenError, limits, schema, wal::set_file_options};
 use rusqlite::{Connection, OpenFlags};
@@ -10,17 +10,18 @@ use std::{
     time::Duration,
 };
 
-/// Opens the database for writing: checks it and brings it up to date.
+/// Opens the database for writing, checks it and migrates its schema.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     make_file(path)?;
     let mut conn = connect(path)?;
     let found = schema::version(&conn)?;
     let known = schema::known();
-    // Before anything is changed: the newer hostd must find it as it left it.
+    // Checked before anything is written: the newer hostd must find its database unchanged.
     if found > known {
         return Err(OpenError::Newer { found, known });
     }
-    // It reads all of it: a large one would keep everybody waiting, and damage shows when it is met.
+    // The check reads the whole file: a large one would delay the start, and damage is reported when it is
+    // read.
     let small = fs::metadata(path).is_ok_and(|file| file.len() <= limits::QUICK_CHECK_MAX_BYTES);
     if small && let Some(detail) = damage(&conn, "PRAGMA quick_check(1)")? {
         return Err(OpenError::Corrupt { detail });
@@ -30,7 +31,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// A connection that only reads.
+/// Opens a connection that only reads.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, flags())?;
     conn.busy_timeout(Duration::from_millis(limits::LOCK_WAIT_MAX_MS))?;
@@ -48,12 +49,12 @@ pub(super) fn connect(path: &Path) -> Result<Connection, OpenError> {
     Ok(conn)
 }
 
-/// What the given check finds wrong first, if anything.
+/// Runs a check and returns the first damage it reports.
 pub(super) fn damage(conn: &Connection, check: &str) -> Result<Option<String>, OpenError> {
     let first: String = conn
         .query_row(check, [], |row| row.get(0))
         .map_err(|source| OpenError::sqlite("check the database", source))?;
-    // It may have several lines; the first says enough, and errors are one line.
+    // The report may have several lines; error texts are one line.
     let line = first.lines().find(|line| !line.starts_with("***")).unwrap_or("unknown damage");
     Ok(if first == "ok" { None } else { Some(line.to_owned()) })
 }
@@ -62,8 +63,8 @@ fn flags() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
-/// The environment of sandboxes is in it: nobody else reads it. SQLite gives the files beside it the same
-/// mode.
+/// Creates the file with mode 0600, since it holds the environment of sandboxes. SQLite gives the WAL and the
+/// shared memory the same mode.
 fn make_file(path: &Path) -> Result<(), OpenError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
@@ -75,16 +76,16 @@ fn make_file(path: &Path) -> Result<(), OpenError> {
 
 fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "journal_mode", "WAL")?;
-    // What was answered survives a loss of power.
+    // A write that was acknowledged survives a loss of power.
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "wal_autocheckpoint", limits::CHECKPOINT_AT_COMMIT_PAGES)?;
     conn.pragma_update(None, "foreign_keys", true)?;
-    // It is never cut back by SQLite: its blocks are what commits live on when the disk is full.
+    // SQLite must never shrink the WAL: commits on a full disk use its preallocated blocks.
     conn.pragma_update(None, "journal_size_limit", -1)?;
-    // No files beside the database, which a full disk has no room for.
+    // Temporary files would not fit on a full disk.
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     set_file_options(conn)?;
-    // Old environments are overwritten, not left in free space.
+    // Overwritten environments must not stay in free pages.
     conn.pragma_update(None, "secure_delete", true)?;
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_MAX);
     Ok(())

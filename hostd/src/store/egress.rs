@@ -1,4 +1,4 @@
-//! The way out: profiles of rules, and what sandboxes did with it.
+//! Egress: profiles of rules, and the egress events and byte counts of sandboxes.
 
 use super::{
     columns::{ColumnReader, int, json},
@@ -17,11 +17,11 @@ use serde_json::Value;
 
 const KIND: &str = "egress";
 
-/// Decisions of one kind, for the log.
+/// An egress event: decisions of one kind, aggregated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EgressFact {
     pub sandbox: SandboxId,
-    /// Who asked, by its own word.
+    /// The task that made the requests, as the sandbox claims.
     pub task: Option<TaskId>,
     pub data: Value,
 }
@@ -42,7 +42,7 @@ impl Store {
         .await
     }
 
-    /// Whether there was one.
+    /// Deletes a profile; returns whether it existed.
     pub async fn remove_egress_profile(&self, name: &str) -> Result<bool> {
         let name = name.to_owned();
         self.write("remove_egress_profile", move |conn| {
@@ -52,7 +52,7 @@ impl Store {
         .await
     }
 
-    /// What a sandbox sent and received, as far as it was written down.
+    /// Returns the bytes that a sandbox sent and received, as far as they are stored.
     pub async fn egress_bytes(&self, id: &SandboxId) -> Result<u64> {
         let id = *id;
         let parse =
@@ -61,7 +61,7 @@ impl Store {
         self.read(move |conn| Ok(one(conn, sql, params![id.as_str()], parse)?.unwrap_or(0))).await
     }
 
-    /// Writes events, and what was sent and received, together.
+    /// Writes events and byte counts in one transaction.
     pub async fn record_egress(
         &self,
         facts: Vec<EgressFact>,
@@ -78,7 +78,7 @@ impl Store {
 
 fn record_fact(conn: &Connection, fact: &EgressFact, now_ms: u64) -> Result<()> {
     let owner = match owner_of(conn, &fact.sandbox) {
-        // Its row may be gone by now.
+        // The sandbox may have been deleted since.
         Err(StoreError::NotFound) => return Ok(()),
         owner => owner?,
     };
@@ -97,17 +97,18 @@ fn record_fact(conn: &Connection, fact: &EgressFact, now_ms: u64) -> Result<()> 
 
 fn count(conn: &Connection, sandbox: &SandboxId, bytes: u64) -> Result<()> {
     let sql = "UPDATE sandboxes SET egress_bytes = egress_bytes + ?2 WHERE id = ?1";
-    change(conn, sql, params![sandbox.as_str(), int(bytes)], "write what was sent").map(|_| ())
+    change(conn, sql, params![sandbox.as_str(), int(bytes)], "count the bytes that were sent").map(|_| ())
 }
 
-/// The row of a task of this sandbox that has no end yet: nothing is told about it after that.
+/// Returns the row of a task of this sandbox that has not ended. Events are not attributed to a task after
+/// its end.
 fn running(conn: &Connection, sandbox: &SandboxId, task: &TaskId) -> Result<Option<i64>> {
     let sql = "SELECT number FROM tasks WHERE sandbox = ? AND id = ? AND done_seq IS NULL";
     conn.prepare_cached(sql)
         .and_then(|mut found| {
             found.query_row(params![sandbox.as_str(), task.as_str()], |row| row.get(0)).optional()
         })
-        .during("look for a task")
+        .during("find a task")
 }
 
 fn parse(row: &Row<'_>) -> Result<(String, EgressProfile)> {

@@ -1,4 +1,4 @@
-//! What can go wrong with the database, as values. The text says what to do next.
+//! Errors of the database. Their texts say what the operator should do next.
 
 use crate::core::TransitionRefused;
 use protocol::api::SandboxId;
@@ -7,7 +7,7 @@ use std::{io, sync::Arc};
 
 pub(super) type Result<T> = std::result::Result<T, StoreError>;
 
-/// Why the database could not be opened.
+/// The database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the database has schema {found} and this hostd knows up to {known}: use the newer hostd")]
@@ -28,7 +28,7 @@ pub enum OpenError {
         #[source]
         source: rusqlite::Error,
     },
-    #[error("could not read what is in the database")]
+    #[error("could not read the database")]
     Store(#[source] StoreError),
 }
 
@@ -42,7 +42,7 @@ impl OpenError {
     }
 }
 
-/// Why a read or a write failed. A write that failed changed nothing.
+/// A read or a write failed. A write that failed changed nothing.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error("the disk is full; writes go on by themselves when there is space")]
@@ -51,13 +51,13 @@ pub enum StoreError {
     Busy,
     #[error("the database is closed")]
     Closed,
-    #[error("the work was cut off by a fault in hostd; see its log")]
+    #[error("the operation failed because of a fault in hostd; see its log")]
     Broken,
     #[error(transparent)]
     Refused(#[from] TransitionRefused),
-    #[error("there is no such record")]
+    #[error("no record with this id")]
     NotFound,
-    #[error("there is a record with this id already")]
+    #[error("a record with this id exists already")]
     Exists,
     #[error("sandbox {existing} has this owner and scope already")]
     ScopeTaken { existing: SandboxId },
@@ -66,8 +66,8 @@ pub enum StoreError {
         #[source]
         source: Arc<rusqlite::Error>,
     },
-    /// What is in the database is not what this hostd writes.
-    #[error("row {id} of table {table} makes no sense: {detail}")]
+    /// A row holds something this hostd never writes.
+    #[error("row {id} of table {table} is invalid: {detail}")]
     Row { table: &'static str, id: String, detail: String },
     #[error("{what} does not fit into the database")]
     Unfit { what: &'static str },
@@ -89,7 +89,7 @@ impl StoreError {
     }
 }
 
-/// Makes `could not {what}` of an error of SQLite.
+/// Turns an SQLite error into `could not {what}`.
 pub(super) trait During<T> {
     fn during(self, what: &'static str) -> Result<T>;
 }
@@ -107,7 +107,7 @@ enum ErrorClass {
 }
 
 fn classify(error: &rusqlite::Error) -> ErrorClass {
-    // The shared memory beside the log grows too, and says it with a code of its own.
+    // SQLite reports a full disk under the shared memory file with a code of its own.
     if error.sqlite_extended_error_code() == Some(ffi::SQLITE_IOERR_SHMSIZE) {
         return ErrorClass::Full;
     }
@@ -118,12 +118,12 @@ fn classify(error: &rusqlite::Error) -> ErrorClass {
     }
 }
 
-/// Whether a row was refused because another one has the same values in a unique index.
+/// Returns whether a unique index rejected the row.
 pub(super) fn is_unique_violation(error: &rusqlite::Error) -> bool {
     error.sqlite_extended_error_code() == Some(ffi::SQLITE_CONSTRAINT_UNIQUE)
 }
 
-/// Whether a row was refused because there is one with its id.
+/// Returns whether the primary key rejected the row.
 pub(super) fn is_primary_key_violation(error: &rusqlite::Error) -> bool {
     error.sqlite_extended_error_code() == Some(ffi::SQLITE_CONSTRAINT_PRIMARYKEY)
 }

@@ -1,12 +1,13 @@
-//! What was just committed, for whoever follows: kept in memory once, however many they are.
+//! The live event feed: committed events in memory, kept once for any number of subscribers.
 //!
 //! ```text
-//!  writer ──commit──▶ publish ──▶ topic: the newest batches, bounded ──▶ any number of followers,
-//!                                        └─ what falls out is in the log      each at its own place
+//!  writer ──commit──▶ publish ──▶ topic: the newest batches, bounded ──▶ any number of subscribers,
+//!                                        └─ older events: event log           each with its own cursor
 //! ```
 //!
-//! A follower is a number and nothing else. One that is slower than the newest batches are kept reads the
-//! log instead until it is there again, so it costs nobody anything. A topic exists while it is followed.
+//! A subscriber is a cursor and nothing else. A subscriber that falls behind the ring reads the event log
+//! until it has caught up, so slow subscribers cost neither memory nor time of others. A topic exists while
+//! it has subscribers.
 
 use super::{event_log::EventBatch, handle::Store, limits};
 use protocol::api::SandboxId;
@@ -16,12 +17,12 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// What can be followed.
+/// The scope of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Topic {
     All,
     Sandbox(SandboxId),
-    /// By its row.
+    /// A task, by its row number.
     Task(i64),
 }
 
@@ -32,7 +33,7 @@ pub(super) struct Feed {
 
 #[derive(Default)]
 struct Topics {
-    /// Everything up to here was published, or is in the log only.
+    /// The sequence number up to which events were published or skipped.
     published: u64,
     followed: HashMap<Topic, Weak<Channel>>,
 }
@@ -42,7 +43,7 @@ struct Channel {
     newest: watch::Sender<u64>,
 }
 
-/// The newest batches: all that came after `since`.
+/// The newest batches of a topic: every event after `since`.
 struct Ring {
     since: u64,
     batches: VecDeque<Arc<EventBatch>>,
@@ -55,13 +56,13 @@ impl Feed {
         Self { topics: Arc::new(Mutex::new(topics)) }
     }
 
-    /// How far was published, if anybody follows.
+    /// Returns how far events were published, or `None` without subscribers.
     pub(super) fn published_if_followed(&self) -> Option<u64> {
         let topics = lock(&self.topics);
         (!topics.followed.is_empty()).then_some(topics.published)
     }
 
-    /// Everything up to `through`.
+    /// Publishes batches that reach up to the sequence number `through`.
     pub(super) fn publish(&self, batches: Vec<EventBatch>, through: u64) {
         let mut topics = lock(&self.topics);
         topics.published = through;
@@ -81,7 +82,7 @@ impl Feed {
         }
     }
 
-    /// What was committed could not be read back: followers find it in the log.
+    /// Advances without events that could not be read back: subscribers find them in the event log.
     pub(super) fn skip(&self, through: u64) {
         let mut topics = lock(&self.topics);
         topics.published = through;
@@ -126,18 +127,18 @@ impl Ring {
     }
 }
 
-/// One who follows a topic.
+/// A subscription to one topic.
 pub struct Subscription {
     topics: Arc<Mutex<Topics>>,
     topic: Topic,
-    /// There until this is dropped.
+    /// `Some` until the subscription is dropped.
     channel: Option<Arc<Channel>>,
     newest: watch::Receiver<u64>,
 }
 
 impl Subscription {
-    /// What came after a number, some of it if it is much; `None`: only the log has it. What comes after
-    /// this call ends the next [`Subscription::changed`].
+    /// Returns the batches after a sequence number, limited to about `max_bytes`, or `None` where only the
+    /// event log has them. An event published after this call ends the next [`Subscription::changed`].
     pub fn after(&mut self, after: u64, max_bytes: usize) -> Option<Vec<Arc<EventBatch>>> {
         self.newest.mark_unchanged();
         let ring = lock(&self.channel.as_ref()?.ring);
@@ -156,7 +157,7 @@ impl Subscription {
 
     /// Returns when there may be more.
     pub async fn changed(&mut self) {
-        // The channel lives as long as this does.
+        // The sender lives in the channel that this subscription holds.
         let _ = self.newest.changed().await;
     }
 }
@@ -164,7 +165,8 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut topics = lock(&self.topics);
-        // Under the lock: of two who leave at once, one is the last, and nobody comes meanwhile.
+        // Dropped under the lock: of two subscribers that leave at once exactly one sees a count of zero, and
+        // none joins in between.
         drop(self.channel.take());
         if topics.followed.get(&self.topic).is_some_and(|channel| channel.strong_count() == 0) {
             topics.followed.remove(&self.topic);
@@ -172,7 +174,7 @@ impl Drop for Subscription {
     }
 }
 
-/// A panic of somebody else leaves nothing half done here.
+/// Locks a mutex. A panic elsewhere leaves no state of this module half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The log of all events, as it goes out: hostd's own facts and those of runtimed from one table, events of
-//! tasks from another, in the order of their numbers.
+//! The event log as it is sent to readers: events of hostd and runtimed from one table, events of tasks from
+//! another, merged in the order of their sequence numbers.
 
 use super::{
     columns::{ColumnReader, int},
@@ -20,19 +20,19 @@ use protocol::{
 use rusqlite::{Connection, Row};
 use std::fmt::Write;
 
-/// Some events in a row of one sandbox, as they go out.
+/// Consecutive events of one sandbox, serialised as SSE frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventBatch {
     pub first: u64,
     pub last: u64,
     pub sandbox: SandboxId,
-    /// The row of the task whose events they are, or which they are about.
+    /// The row of the task that the events belong to or are about.
     pub task: Option<i64>,
-    /// They are about it, and not of its agent.
+    /// The events are hostd's own about the task, not events of its agent.
     pub host_event: bool,
     pub tenant: Label,
     pub principal: Label,
-    /// The last of them is the last of its task.
+    /// The last event is the `done` of its task.
     pub ends: bool,
     pub frames: Bytes,
 }
@@ -41,19 +41,19 @@ pub struct EventBatch {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogPart {
     pub batches: Vec<EventBatch>,
-    /// Everything up to here was looked at, also what the filter left out.
+    /// The sequence number up to which the log was read, including events that the filter left out.
     pub through: u64,
 }
 
 impl Store {
-    /// What comes after a number, as much as is read at once.
+    /// Reads the log after a sequence number, up to the read limit.
     pub async fn log(&self, filter: EventFilter, after: u64) -> Result<LogPart> {
         self.read(move |conn| read(conn, &filter, after)).await
     }
 }
 
 pub(super) fn read(conn: &Connection, filter: &EventFilter, after: u64) -> Result<LogPart> {
-    // Both tables as they are at one moment: what is committed in between must not be passed over.
+    // A snapshot of both tables: an event committed between the two reads must not be skipped.
     let moment = conn.unchecked_transaction().during("read the log")?;
     let mut through = newest_seq(&moment)?;
     let mut batches = Vec::new();
@@ -74,10 +74,10 @@ pub(super) fn read(conn: &Connection, filter: &EventFilter, after: u64) -> Resul
     Ok(LogPart { batches, through })
 }
 
-/// And whether there is more of them.
+/// Reads batches of task events; the flag says whether there are more.
 fn task_batches(conn: &Connection, filter: &EventFilter, after: u64) -> Result<(Vec<EventBatch>, bool)> {
     let mut wanted = List::from("SELECT * FROM task_events");
-    // Rows do not overlap: the one that a number is in is the last that begins before it.
+    // Rows do not overlap: the row that contains a number is the last one that begins at or before it.
     let from =
         "first >= coalesce((SELECT max(before.first) FROM task_events before WHERE before.first <= ?), 0)";
     wanted.and_if(from, Some(int(after)));
@@ -138,20 +138,21 @@ fn frame(record: &EventRecord) -> Bytes {
         data: record.data.clone(),
         fact: serde_json::Map::new(),
     };
-    // JSON has no line breaks of its own.
+    // Serialised JSON has no line breaks, so it fits on one `data:` line.
     let data = serde_json::to_string(&view).unwrap_or_default();
     let mut text = String::with_capacity(data.len() + 64);
     let _ = write!(text, "id: {}\nevent: {}\ndata: {data}\n\n", record.seq, record.kind);
     text.into()
 }
 
-/// What is about a task says which.
+/// Returns the task that an egress event names.
 fn task_of(record: &EventRecord) -> Option<TaskId> {
     TaskId::parse(record.data["by"]["task"].as_str()?).ok()
 }
 
 impl EventFilter {
-    /// Whether these events may be seen through it; kinds are looked at later.
+    /// Returns whether the filter lets the batch through; kinds are filtered per frame by
+    /// [`EventBatch::select`].
     pub fn admits(&self, batch: &EventBatch) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| *tenant == batch.tenant)
             && self.principal.as_ref().is_none_or(|principal| *principal == batch.principal)
@@ -163,8 +164,8 @@ impl EventFilter {
 }
 
 impl EventBatch {
-    /// The frames of events after a number whose kind begins with one of these; any kind, when there are
-    /// none. Shared with everybody where nothing is left out.
+    /// Returns the frames after a sequence number whose kind starts with one of `kinds`; all kinds when
+    /// empty. Shares the buffer where nothing is left out.
     pub fn select(&self, after: u64, kinds: &[String]) -> Bytes {
         let rest = self.after(after);
         if kinds.is_empty() || rest.is_empty() {
@@ -184,14 +185,14 @@ impl EventBatch {
         if after < self.first {
             return self.frames.clone();
         }
-        // Their numbers follow each other.
+        // Sequence numbers within a batch are consecutive.
         let skipped = usize::try_from(after - self.first + 1).unwrap_or(usize::MAX);
         let bytes: usize = frames(&self.frames).take(skipped).map(<[u8]>::len).sum();
         self.frames.slice(bytes..)
     }
 }
 
-/// Each with the empty line that ends it.
+/// Splits a buffer into frames, each with the empty line that ends it.
 fn frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -203,7 +204,7 @@ fn frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The `data` of each event.
+/// Returns the `data` field of each frame.
 pub fn frame_data(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     frames(bytes).filter_map(|frame| field(frame, b"data: "))
 }

@@ -1,4 +1,4 @@
-//! The log of events: hostd's own, and those taken over from the runtimed of each sandbox, exactly once.
+//! Events of sandboxes: hostd's own, and those imported from each runtimed exactly once.
 
 use super::{
     columns::{ColumnReader, exact, int, json},
@@ -18,23 +18,23 @@ use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 use tracing::warn;
 
-/// Which events to read. What is absent does not matter.
+/// Selects events; an absent field matches all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EventFilter {
     pub tenant: Option<Label>,
     pub principal: Option<Label>,
     pub sandbox: Option<SandboxId>,
-    /// The row of a task: only what its agent does.
+    /// The row of a task: only events of its agent.
     pub task: Option<i64>,
-    /// Of a task: also what hostd tells about it that its agent does not.
+    /// With `task`: also hostd's own events about the task.
     pub with_host_events: bool,
-    /// What the kind may start with; any, when empty.
+    /// Prefixes of the kind; empty for all kinds.
     pub kinds: Vec<String>,
 }
 
 impl Store {
-    /// Takes over events of a sandbox's runtimed, and says how far it is followed now. Events that are
-    /// there already are left out, so any part of the log may be given again.
+    /// Imports events of a sandbox's runtimed and returns the cursor up to which its log is imported. Events
+    /// that are stored already are skipped, so any part of the log may be given again.
     pub async fn append_events(&self, id: &SandboxId, events: Vec<Event>) -> Result<Cursor> {
         let id = *id;
         let mut rest = events;
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// A fact of hostd's own.
+    /// Appends an event of hostd's own.
     pub async fn record_event(&self, id: &SandboxId, kind: &str, data: Value, now_ms: u64) -> Result<()> {
         let (id, kind) = (*id, kind.to_owned());
         self.write("record_event", move |conn| {
@@ -67,7 +67,7 @@ impl Store {
         .await
     }
 
-    /// Those of hostd and runtimed after a number, oldest first; without those of tasks.
+    /// Returns events of hostd and runtimed after a sequence number, oldest first, without events of tasks.
     #[cfg(test)]
     pub async fn events(&self, filter: EventFilter, after: u64, limit: usize) -> Result<Vec<EventRecord>> {
         self.read(move |conn| list(conn, &filter, after, limit)).await
@@ -85,7 +85,7 @@ pub(super) fn list(
     let narrow = filter.task.is_some();
     wanted.and_if("task = ?", filter.task);
     wanted.and_if(if narrow { "+sandbox = ?" } else { "sandbox = ?" }, filter.sandbox.map(String::from));
-    // One sandbox has fewer events than its tenant: the plus keeps SQLite off the tenant's index.
+    // A sandbox has fewer events than its tenant: the unary plus keeps SQLite off the index of the tenant.
     let tenant = if narrow || filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
     wanted.and_if(tenant, filter.tenant.clone().map(String::from));
     wanted.and_if("principal = ?", filter.principal.clone().map(String::from));
@@ -99,20 +99,20 @@ pub(super) struct NewEvent<'a> {
     pub time_ms: u64,
     pub kind: &'a str,
     pub origin: Option<Cursor>,
-    /// The row of a task that it is about.
+    /// The row of the task that the event is about.
     pub task: Option<i64>,
     pub data: Value,
 }
 
 impl<'a> NewEvent<'a> {
-    /// A fact of hostd's own about a sandbox that was just changed.
+    /// An event of hostd's own about a sandbox that was just changed.
     pub(super) fn of_hostd(record: &'a SandboxRecord, kind: &'a str, data: Value) -> Self {
         let SandboxRecord { id, owner, updated_ms, .. } = record;
         Self { sandbox: id, owner, time_ms: *updated_ms, kind, origin: None, task: None, data }
     }
 }
 
-/// Whether it is new.
+/// Inserts an event; returns whether it is new.
 pub(super) fn insert(conn: &Connection, event: &NewEvent<'_>) -> Result<bool> {
     let sql = "INSERT INTO events (time_ms, sandbox, tenant, principal, project, kind, origin_epoch,
             origin_seq, task, data)
@@ -138,12 +138,12 @@ fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor>
     let record = load(conn, id)?;
     let mut followed = record.followed;
     for event in events {
-        // Its cursor is a word from inside, and may be one that no runtimed ever gives.
+        // The cursor comes from inside the sandbox and may be out of range.
         if i64::try_from(event.cursor.epoch.max(event.cursor.seq)).is_err() {
-            warn!(sandbox = %id, cursor = %event.cursor, "an event was left out: nothing is so far away");
+            warn!(sandbox = %id, cursor = %event.cursor, "dropped an event: its cursor is out of range");
             continue;
         }
-        // Asked first, because an insert that comes to nothing still uses up a number of the log.
+        // Checked before the insert: an insert that does nothing would still consume a sequence number.
         if event.cursor > followed || !is_there(conn, id, event.cursor)? {
             import(conn, &record, event)?;
         }
@@ -151,7 +151,7 @@ fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor>
     }
     if followed != record.followed {
         let sql = "UPDATE sandboxes SET followed_epoch = ?2, followed_seq = ?3 WHERE id = ?1";
-        // They fit: they were written with their events.
+        // Both fit: they were checked above.
         let values = params![id.as_str(), int(followed.epoch), int(followed.seq)];
         change(conn, sql, values, "write how far events were followed")?;
     }
@@ -161,13 +161,13 @@ fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor>
 fn is_there(conn: &Connection, id: &SandboxId, origin: Cursor) -> Result<bool> {
     let sql = "SELECT 1 FROM events WHERE sandbox = ? AND origin_epoch = ? AND origin_seq = ?";
     let values = params![id.as_str(), int(origin.epoch), int(origin.seq)];
-    conn.prepare_cached(sql).and_then(|mut statement| statement.exists(values)).during("look for an event")
+    conn.prepare_cached(sql).and_then(|mut statement| statement.exists(values)).during("find an event")
 }
 
 fn import(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()> {
     let mut data = serde_json::to_value(&event.fact).map_err(|_| StoreError::Unfit { what: "an event" })?;
     if let Some(fields) = data.as_object_mut() {
-        // It has a column of its own.
+        // The kind has a column of its own.
         fields.remove("kind");
     }
     let new = NewEvent {

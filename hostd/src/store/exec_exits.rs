@@ -1,5 +1,5 @@
-//! How execs end in the database: by a fact from their runtimed, by the word of whoever waited, or, when
-//! there will be neither, as lost. A true end takes the place of a lost one; nothing else is overwritten.
+//! Exits of execs: from an event of runtimed, from the request that waited for the exec, or `lost` when
+//! neither will come. A real exit replaces `lost`; nothing else is overwritten.
 
 use super::{
     columns::{int, json},
@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 
 const WHAT: &str = "end an exec";
 
-/// What a new event of a sandbox's runtimed means for its execs.
+/// Applies a new event of a sandbox's runtimed to its execs.
 pub(super) fn apply_event(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()> {
     match &event.fact {
         Fact::ExecEnded { exec, exit, hints, .. } => {
@@ -48,7 +48,7 @@ pub(super) struct End<'a> {
     pub ended_ms: u64,
 }
 
-/// Ends an exec that runs, or that was only given up for lost. How many rows that was.
+/// Writes the exit of an exec that runs or was marked lost. Returns the number of rows changed.
 pub(super) fn write(conn: &Connection, sandbox: &SandboxId, id: &ExecId, end: &End<'_>) -> Result<usize> {
     let sql = "UPDATE execs SET exit = ?3, hints = ?4, ended_ms = ?5
         WHERE sandbox = ?1 AND id = ?2 AND (ended_ms IS NULL OR (exit = ?6 AND ?3 <> ?6))";
@@ -63,14 +63,14 @@ pub(super) fn write(conn: &Connection, sandbox: &SandboxId, id: &ExecId, end: &E
     change(conn, sql, values, WHAT)
 }
 
-/// Every exec that has no end is lost. How many there were.
+/// Marks every exec without an exit as lost. Returns how many.
 pub(super) fn mark_lost(conn: &Connection, sandbox: &SandboxId, now_ms: u64) -> Result<usize> {
     let sql = "UPDATE execs SET exit = ?2, ended_ms = ?3 WHERE sandbox = ?1 AND ended_ms IS NULL";
     let values = params![sandbox.as_str(), json(&Exit::Lost, "the exit")?, int(now_ms)];
     change(conn, sql, values, WHAT)
 }
 
-/// A boot ends everything that was started before it. Attempts tell that even when the clock jumped back.
+/// Marks execs that started before a boot as lost. The attempt number decides where the clock jumped back.
 fn mark_earlier_lost(conn: &Connection, record: &SandboxRecord, boot_ms: u64) -> Result<()> {
     let sql = "UPDATE execs SET exit = ?2, ended_ms = max(started_ms, ?3)
         WHERE sandbox = ?1 AND ended_ms IS NULL AND (started_ms < ?3 OR attempt < ?4)";

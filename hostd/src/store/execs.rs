@@ -1,4 +1,4 @@
-//! Execs: written down before they run, so that one id never runs twice.
+//! Execs: stored before they run, so that one id never runs twice.
 
 use super::{
     columns::{ColumnReader, int, json},
@@ -12,18 +12,18 @@ use super::{
 use protocol::{ExecId, Exit, Hint, api::SandboxId};
 use rusqlite::{Connection, Row, params};
 
-/// What there is for the id of an exec.
+/// The store's decision about the id of a new exec.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecBegun {
-    /// Nothing was: run it.
+    /// The id is new: run the exec.
     New,
-    /// The same request came before.
+    /// The id belongs to the same request.
     Same(Box<ExecRecord>),
-    /// Another request has this id.
+    /// The id belongs to another request.
     Conflict,
 }
 
-/// How an exec ended.
+/// The exit of an exec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecEnd {
     pub exit: Exit,
@@ -32,12 +32,12 @@ pub struct ExecEnd {
 }
 
 impl Store {
-    /// Writes down that a command will be run. For a sandbox that is up: a boot that comes later loses it.
+    /// Stores an exec before it runs. The sandbox must be up: a later boot marks the exec lost.
     pub async fn begin_exec(&self, exec: ExecRecord) -> Result<ExecBegun> {
         self.write("begin_exec", move |conn| begin(conn, &exec)).await
     }
 
-    /// The first end counts, except that a true one takes the place of a lost one.
+    /// Writes the exit of an exec. The first exit stays, except that a real one replaces `lost`.
     pub async fn end_exec(&self, sandbox: &SandboxId, id: &ExecId, end: ExecEnd) -> Result<()> {
         let (sandbox, id) = (*sandbox, id.clone());
         self.write("end_exec", move |conn| {
@@ -50,7 +50,7 @@ impl Store {
         .await
     }
 
-    /// Every exec of the sandbox that has no end ends as lost. How many that were.
+    /// Marks every exec of the sandbox without an exit as lost. Returns how many.
     pub async fn mark_execs_lost(&self, sandbox: &SandboxId, now_ms: u64) -> Result<usize> {
         let sandbox = *sandbox;
         self.write("lose_execs", move |conn| exec_exits::mark_lost(conn, &sandbox, now_ms)).await
@@ -61,7 +61,7 @@ impl Store {
         self.read(move |conn| find(conn, &sandbox, &id)).await
     }
 
-    /// Newest first; `after` is the last one of the page before.
+    /// Returns execs newest first; `after` is the last one of the previous page.
     pub async fn execs(
         &self,
         sandbox: &SandboxId,

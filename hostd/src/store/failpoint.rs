@@ -1,6 +1,6 @@
-//! Named points at which hostd kills itself, so that tests can cut it off exactly there: with
-//! `SLIPWAY_FAILPOINT=<name>[:<n>]` in its environment, the n-th time the point is reached (the first,
-//! when not given) is its end, as by `kill -9`. Without the variable a point costs one load.
+//! Failpoints: named points at which hostd kills itself, so that tests can stop it exactly there. With
+//! `SLIPWAY_FAILPOINT=<name>[:<n>]` in its environment hostd dies as by `kill -9` the n-th time it reaches
+//! the point (the first time when `n` is absent). Without the variable a failpoint costs one load.
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -13,7 +13,7 @@ use std::sync::{
 
 pub const VARIABLE: &str = "SLIPWAY_FAILPOINT";
 
-/// Every point there is.
+/// The names of all failpoints.
 pub const NAMES: &[&str] = &[
     "store.insert_sandbox.before_commit",
     "store.insert_sandbox.after_commit",
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Option<ArmedFailpoint> {
     Some(ArmedFailpoint { name: name.to_owned(), nth, reached: AtomicU64::new(0) })
 }
 
-/// Says that this point is reached. Does not return when it is the chosen one.
+/// Marks a failpoint as reached. Does not return when it is the armed one.
 pub fn hit(name: &str) {
     let Some(armed) = armed() else { return };
     if armed.name == name && armed.reached.fetch_add(1, Ordering::Relaxed) + 1 == armed.nth {
@@ -87,7 +87,7 @@ pub fn hit(name: &str) {
     }
 }
 
-/// The point on one side of the commit of a job. The name is only put together when it may matter.
+/// Hits the failpoint before or after the commit of a job. Formats the name only when a failpoint is armed.
 pub(super) fn hit_job(job: &str, side: &str) {
     if armed().is_some() {
         hit(&format!("store.{job}.{side}"));
@@ -95,7 +95,7 @@ pub(super) fn hit_job(job: &str, side: &str) {
 }
 
 fn die() -> ! {
-    // Nothing is written, flushed or unlocked on this way out: that is what it is for.
+    // SIGKILL leaves everything unwritten, unflushed and locked, as a crash does.
     let _ = kill(Pid::this(), Signal::SIGKILL);
     std::process::abort()
 }

@@ -1,4 +1,4 @@
-//! The handle that everybody has.
+//! The store's handle, which other modules hold.
 
 use super::{
     connection::open_writer,
@@ -35,14 +35,14 @@ use tracing::{error, warn};
 
 /// The database. Clones are handles to the same one.
 ///
-/// A write is done when its future returns, and may be done when the future is dropped before: it is never
-/// half done.
+/// A write has happened when its future returns, and may happen when the future is dropped: it is never
+/// partial.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<StoreInner>,
 }
 
-/// A write that has its place. It is done whether or not anybody waits for it.
+/// A write with a position in the queue. It happens whether or not its result is awaited.
 pub struct QueuedWrite<T> {
     store: Store,
     unsent: Option<WriterMessage>,
@@ -61,10 +61,10 @@ impl<T> QueuedWrite<T> {
 impl<T> Drop for QueuedWrite<T> {
     fn drop(&mut self) {
         let Some(message) = self.unsent.take() else { return };
-        let lost = || warn!("too many writes are waiting: something that happened is not written down");
+        let lost = || warn!("write dropped: the queue of the database stayed full");
         let Ok(runtime) = Handle::try_current() else { return lost() };
         let store = self.store.clone();
-        // It ends by itself: it waits for its place no longer than any write.
+        // The task ends by itself: it waits for the queue no longer than any write.
         runtime.spawn(async move {
             if store.send(message).await.is_err() {
                 lost();
@@ -73,7 +73,7 @@ impl<T> Drop for QueuedWrite<T> {
     }
 }
 
-/// What the writer says.
+/// Awaits the writer's reply to a job.
 pub(super) async fn receive_reply<T>(
     reply: impl Future<Output = std::result::Result<Result<T>, oneshot::error::RecvError>>,
 ) -> Result<T> {
@@ -85,21 +85,21 @@ struct StoreInner {
     readers: Readers,
     head: watch::Receiver<u64>,
     feed: Feed,
-    /// Told when the write-ahead log may hold what should be gone.
+    /// Notified when the WAL may hold secrets that were overwritten.
     secrets_overwritten: Notify,
-    /// Bytes that were written to the log in bulk and not folded since.
+    /// Bulk bytes written since the last background checkpoint.
     wal_bytes: AtomicUsize,
     wal_grown: Notify,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Store {
-    /// Opens or makes the database, and starts its writer. Blocks.
+    /// Opens or creates the database, and starts its writer. Blocks.
     pub fn open(path: &Path) -> std::result::Result<Self, OpenError> {
         Self::open_with(path, None)
     }
 
-    /// The same with room set aside on its disk, so that it goes on when that is full.
+    /// Opens the database with disk space reserved for it, so that it works on a full disk.
     pub fn open_on(path: &Path, disk: DiskSpace) -> std::result::Result<Self, OpenError> {
         Self::open_with(path, Some(disk))
     }
@@ -121,7 +121,7 @@ impl Store {
             .map_err(|source| OpenError::Io { what: "start the writer of the database", source })?;
         let readers = Readers::new(path.to_owned());
         let secrets_overwritten = Notify::new();
-        // Whatever was open here before may have left something.
+        // An earlier process may have left overwritten secrets.
         secrets_overwritten.notify_one();
         let (wal_bytes, wal_grown) = (AtomicUsize::new(0), Notify::new());
         let thread = Mutex::new(Some(thread));
@@ -130,27 +130,27 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Writes what is queued, folds the log into the file and closes it. Other handles get
+    /// Writes what is queued, checkpoints the WAL and closes the database. Other handles get
     /// [`StoreError::Closed`] from then on.
     pub async fn close(self) {
         self.inner.readers.close().await;
-        // Closed already when this fails.
+        // The send fails when the writer has closed already.
         let _ = self.inner.queue.send(WriterMessage::Close).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
         match tokio::task::spawn_blocking(move || thread.join()).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => error!("the writer of the database panicked"),
+            Ok(Err(_)) | Err(_) => error!("database writer panicked"),
         }
     }
 
-    /// The newest committed event: when it grows, there is more to read.
+    /// Watches the sequence number of the newest committed event: when it grows, there is more to read.
     pub fn head(&self) -> watch::Receiver<u64> {
         self.inner.head.clone()
     }
 
-    /// The newest number of the log, or any that is known and not less than `enough`. A reader of the log may
-    /// have seen what the head does not say yet.
+    /// Returns the newest sequence number, or any known one that is not less than `enough`. A reader of the
+    /// log may have seen events that the head does not name yet.
     pub async fn newest(&self, enough: u64) -> Result<u64> {
         let known = *self.inner.head.borrow();
         if known >= enough { Ok(known) } else { self.read(newest_seq).await }
@@ -164,7 +164,7 @@ impl Store {
         &self.inner.wal_grown
     }
 
-    /// Much was written: from time to time it is folded.
+    /// Counts bulk bytes and requests a background checkpoint when there are many.
     pub(super) fn count_wal_bytes(&self, bytes: usize) {
         if self.inner.wal_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > limits::CHECKPOINT_AFTER_BYTES {
             self.inner.wal_bytes.store(0, Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl Store {
         receive_reply(reply).await
     }
 
-    /// The same in the order of the calls: it has its place in the queue when this returns.
+    /// Queues a job in the order of calls: its position is fixed when this returns.
     pub(super) fn post<T, F>(&self, name: &'static str, work: F) -> QueuedWrite<T>
     where
         T: Send + 'static,

@@ -1,9 +1,9 @@
-//! `Idempotency-Key`: the first call with a key claims it, later ones get its answer.
+//! `Idempotency-Key`: the first call with a key claims it, later calls get its response.
 //!
 //! ```text
-//!  absent ──begin──▶ claimed ──finish──▶ answered ──24 h──▶ absent
+//!  absent ──begin──▶ claimed ──finish──▶ response stored ──24 h──▶ absent
 //!    ▲                  │ ▲
-//!    └─────abandon──────┘ └── also after hostd died: whoever comes next takes up what was begun
+//!    └─────abandon──────┘ └── also after a crash: the next call with the key performs it again
 //! ```
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 use protocol::api::Label;
 use rusqlite::{Connection, Row, params};
 
-/// A key means something to one principal on one route.
+/// An idempotency key, scoped to one principal and one route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey {
     pub tenant: Label,
@@ -25,16 +25,17 @@ pub struct IdempotencyKey {
     pub key: String,
 }
 
-/// What a call with a key finds.
+/// The state of a key when a call presents it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdempotencyClaim {
-    /// The key is this call's: do it, then finish or abandon it.
+    /// The call has claimed the key: perform it, then finish or abandon the key.
     New,
-    /// It was done; this was the answer.
+    /// The call was performed; this was its response.
     Replay { status: u16, body: Vec<u8> },
-    /// It came with another body before.
+    /// The key was used with another body.
     Mismatch,
-    /// It was begun then, and no answer was kept: hostd died, or could not write. Do the same again.
+    /// The key was claimed at this time and has no response: hostd died, or could not write. Perform the call
+    /// again.
     Unfinished { since_ms: u64 },
 }
 
@@ -48,7 +49,7 @@ impl Store {
         self.write("idempotency_begin", move |conn| begin(conn, &key, body_hash, now_ms)).await
     }
 
-    /// Keeps the answer for later calls, from now on.
+    /// Stores the response; its retention starts now.
     pub async fn idempotency_finish(
         &self,
         key: IdempotencyKey,
@@ -66,7 +67,7 @@ impl Store {
         .await
     }
 
-    /// The call had no effect: the next one with this key does it.
+    /// Releases the key of a call without effect: the next call with it is performed.
     pub async fn idempotency_abandon(&self, key: IdempotencyKey) -> Result<()> {
         self.write("idempotency_abandon", move |conn| {
             let sql = "DELETE FROM idempotency

@@ -1,70 +1,69 @@
 //! Every limit of the store, with its unit in its name.
 
-/// Writes that wait for the writer; a caller that finds the queue full waits for a place.
+/// Jobs in the queue of the writer; a caller that finds it full waits.
 pub const WRITE_QUEUE_MAX: usize = 1024;
-/// How long it waits for that place.
+/// Longest wait of a caller for a free slot in the queue.
 pub const WRITE_WAIT_MAX_MS: u64 = 5_000;
-/// Writes in one transaction.
+/// Jobs in one transaction.
 pub const BATCH_MAX_JOBS: usize = 256;
-/// Events in one write; more are written in several.
+/// Events in one job; longer lists are split.
 pub const APPEND_MAX_EVENTS: usize = 512;
-/// Events of a task that make one row. They are sent as one piece.
+/// Task events in one row, which is sent as one chunk.
 pub const FRAMES_MAX_BYTES: usize = 64 << 10;
-/// What is kept of what one agent prints. Beyond that only what happens to its task is.
+/// Stored output of one task. Beyond it only events other than output are stored.
 pub const TASK_OUTPUT_MAX_BYTES: u64 = 512 << 20;
-/// Tasks of one sandbox that have no end yet.
+/// Tasks of one sandbox that have not ended.
 pub const TASKS_OPEN_MAX: usize = 64;
-/// Permissions of one task that nobody has decided about and that its record names.
+/// Undecided permissions that the record of one task names.
 pub const OPEN_PERMISSIONS_MAX: usize = 64;
-/// What is read from the log at once for one reader.
+/// Bytes that one read of the event log returns.
 pub const LOG_READ_MAX_BYTES: usize = 64 << 10;
-/// What is kept in memory of the newest events: for all that are followed, for one of them at least and at
-/// most.
+/// Bytes of the newest events in memory: for all topics, and for one topic at least and at most.
 pub const FEED_MAX_BYTES: usize = 64 << 20;
 pub const FEED_TOPIC_MIN_BYTES: usize = 64 << 10;
 pub const FEED_TOPIC_MAX_BYTES: usize = 4 << 20;
-/// Connections that read.
+/// Read-only connections.
 pub const READERS_MAX: usize = 4;
-/// How long SQLite waits for a lock that another program holds, as a backup may.
+/// Longest wait for a lock that another process holds, such as a backup.
 pub const LOCK_WAIT_MAX_MS: u64 = 5_000;
 /// Rows of one list.
 pub const LIST_MAX_ROWS: usize = 1_000;
-/// Prepared statements that a connection keeps.
+/// Prepared statements cached by one connection.
 pub const STATEMENTS_MAX: usize = 64;
-/// How long a secret that is not needed any more may stay in the write-ahead log, if nobody reads it.
+/// Longest time an overwritten secret stays in the WAL, if no reader holds it.
 pub const WAL_TRUNCATE_AFTER_MS: u64 = 1_000;
-/// What is written in bulk before it is folded into the database, beside the writer; and when the writer does
-/// it itself, because that did not keep up.
+/// WAL bytes before a background checkpoint, and pages at which the writer itself checkpoints because the
+/// background did not keep up.
 pub const CHECKPOINT_AFTER_BYTES: usize = 4 << 20;
 pub const CHECKPOINT_AT_COMMIT_PAGES: i64 = 16_384;
-/// What the database grows by at once.
+/// Step by which the database file grows.
 pub const DATABASE_CHUNK_BYTES: i32 = 256 << 10;
 
-/// A database that is looked through for damage whenever it is opened.
+/// Largest database that is checked for damage when it is opened.
 pub const QUICK_CHECK_MAX_BYTES: u64 = 64 << 20;
 
-/// How long an answer is kept for a repeated `Idempotency-Key`.
+/// Retention of responses for a repeated `Idempotency-Key`.
 pub const IDEMPOTENCY_RETENTION_MS: u64 = 24 * 3600 * 1000;
-/// How long calls stay in the audit.
+/// Retention of the audit log.
 pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 3600 * 1000;
-/// How long execs of a destroyed sandbox stay.
+/// Retention of execs after their sandbox was destroyed.
 pub const EXECS_OF_DESTROYED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
-/// How long tasks of a destroyed sandbox and their events stay.
+/// Retention of tasks and their events after their sandbox was destroyed.
 pub const TASKS_OF_DESTROYED_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
-/// How long a token stays after it was revoked or expired: as long as the audit names it.
+/// Retention of revoked and expired tokens: as long as the audit log names them.
 pub const DEAD_TOKENS_RETENTION_MS: u64 = AUDIT_RETENTION_MS;
-/// Links to previews of one sandbox that are good.
+/// Live preview links of one sandbox.
 pub const LINKS_OF_SANDBOX_MAX: u64 = 1_000;
-/// How long a link stays after it expired, or its sandbox was destroyed.
+/// Retention of preview links after they expired or their sandbox was destroyed.
 pub const DEAD_LINKS_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
-/// Rows that one write of `tidy` takes away, so that other writes get their turn.
+/// Rows that one retention job deletes, so that other jobs run in between.
 pub const RETENTION_BATCH_MAX_ROWS: usize = 2_000;
-/// The same for rows of many events.
+/// The same for `task_events`, whose rows are large.
 pub const RETENTION_BATCH_MAX_EVENT_ROWS: usize = 64;
-/// Providers of models, budgets of tenants.
+/// Model providers, and budgets of tenants.
 pub const PROVIDERS_MAX: u64 = 1_000;
 pub const BUDGETS_MAX: u64 = 10_000;
-/// Calls of models of one task that are told as events. Those after them are only counted.
+/// Model calls of one task that are recorded as events. Later calls are only counted.
 pub const CALL_EVENTS_MAX: u64 = 10_000;
-/// What is counted of one measure on one day: two such sums are still a number of SQLite.
+/// Largest daily sum of one measure: the sum of two still fits into an SQLite integer.
 pub const USED_MAX: u64 = 1 << 62;

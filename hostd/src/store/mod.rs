@@ -1,13 +1,13 @@
-//! The store: the only owner of `<data>/slipway.db`.
+//! The store: the only module that opens `<data>/slipway.db`.
 //!
 //! ```text
-//!  callers ──job──▶ bounded queue ──▶ writer thread: BEGIN, one SAVEPOINT a job, COMMIT, then the answers
-//!     │                                                                   └──▶ feed: what was committed
+//!  callers ──job──▶ bounded queue ──▶ writer thread: BEGIN, one SAVEPOINT a job, COMMIT, then the replies
+//!     │                                                                   └──▶ event feed ──▶ subscribers
 //!     └───read────▶ a few read-only connections
 //! ```
 //!
-//! What was answered is on the disk. Decisions are in `core`: here they are only written down, a change of
-//! state and its event in one transaction. **Invariant:** no value of a sandbox's environment is in an
+//! An acknowledged write is on the disk. Decisions are made in `core`; the store only records them, a
+//! transition and its event in one transaction. **Invariant:** no value of a sandbox's environment is in an
 //! event, an attempt or a log line.
 
 mod attempts;

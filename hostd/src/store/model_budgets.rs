@@ -1,4 +1,4 @@
-//! What tenants may use of models, and what they used.
+//! Budgets of tenants for models, and their recorded usage.
 
 use super::{
     columns::{ColumnReader, int, json, word},
@@ -15,7 +15,7 @@ use rusqlite::{Connection, Row, params};
 const WHAT: &str = "write a budget";
 
 impl Store {
-    /// As it is then; nothing where there are too many.
+    /// Creates or replaces the budget of a tenant; `None` when there are too many budgets.
     pub async fn put_budget(
         &self,
         tenant: Label,
@@ -53,7 +53,7 @@ impl Store {
         .await
     }
 
-    /// Whether there was one.
+    /// Deletes a budget; returns whether it existed.
     pub async fn remove_budget(&self, tenant: &Label) -> Result<bool> {
         let tenant = tenant.clone();
         self.write("remove_budget", move |conn| {
@@ -64,7 +64,7 @@ impl Store {
     }
 }
 
-/// What is the same for all days of one period, and so also names it.
+/// Returns the name of the current period: the prefix that all its days share.
 pub fn period(per: BudgetPeriod, now_ms: u64) -> String {
     const MONTH: usize = "2026-11".len();
     let day = day(now_ms);
@@ -80,7 +80,7 @@ fn day(now_ms: u64) -> String {
     rfc3339(now_ms)[..DAY].to_owned()
 }
 
-/// Counts what a call used, on the day that it ended.
+/// Adds the usage of a call to the day on which it ended.
 pub(super) fn count(conn: &Connection, tenant: &Label, used: Spend, now_ms: u64) -> Result<()> {
     let sql = "INSERT INTO model_usage (tenant, day, tokens, cost_micro_usd, requests)
         VALUES (?1, ?2, ?3, ?4, ?5)
@@ -95,7 +95,7 @@ pub(super) fn count(conn: &Connection, tenant: &Label, used: Spend, now_ms: u64)
         most(used.requests),
         int(limits::USED_MAX)
     ];
-    change(conn, sql, values, "write what was used").map(|_| ())
+    change(conn, sql, values, "write model usage").map(|_| ())
 }
 
 fn find(conn: &Connection, tenant: &Label, now_ms: u64) -> Result<Option<BudgetRecord>> {
@@ -111,7 +111,7 @@ fn with_use(conn: &Connection, budget: BudgetRecord, now_ms: u64) -> Result<Budg
     let period = period(budget.per, now_ms);
     let used = one(conn, sql, params![budget.tenant.as_str(), period], |row| {
         let fields = ColumnReader { row, table: "model_usage", key: "tenant" };
-        // Sums of SQLite are no integers: one that is too large would be an error.
+        // `total` returns a float, since `sum` fails when integers overflow.
         let number = |column| fields.get::<f64>(column).map(|sum| sum as u64);
         Ok(Spend {
             tokens: number("tokens")?,

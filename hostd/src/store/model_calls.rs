@@ -1,5 +1,5 @@
-//! Calls of models: what the gateway saw of a task goes into its row, its events and the sums of its tenant
-//! together, or not at all.
+//! Model calls: what the gateway observed of a call goes into the row of its task, its events and the usage
+//! of its tenant in one transaction.
 
 use super::{
     columns::json,
@@ -15,31 +15,32 @@ use crate::core::{ModelActivity, ModelFailure, Spend, TaskLine};
 use protocol::{ModelCall, ModelCallState, ModelFact, TaskFact, Usage};
 use rusqlite::{Connection, params};
 
-const WHAT: &str = "write a call of a model";
+const WHAT: &str = "write a model call";
 
-/// A call that has ended.
+/// The end of a model call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallEnd {
     /// The row of its task.
     pub task: i64,
     pub call: ModelCall,
-    /// For the sums of its tenant.
+    /// Added to the usage of the tenant.
     pub used: Spend,
     pub verdict: Option<ModelFailure>,
-    /// It made nothing, so nothing is judged by it.
+    /// The call only counted tokens, so it says nothing about the success of the task.
     pub count_only: bool,
-    /// hostd itself went away in the middle of it: told by the next one, which may have done so before.
+    /// hostd stopped during the call. Recorded by the next hostd, which may have done so before.
     pub interrupted: bool,
     pub time_ms: u64,
 }
 
 impl Store {
-    /// Counted also when the task has ended meanwhile; told only while it has not.
+    /// Records the end of a call. Usage counts also after the end of the task; events are appended only
+    /// before it.
     pub fn call_ended(&self, end: CallEnd) -> QueuedWrite<()> {
         self.post("call_ended", move |conn| ended(conn, &end))
     }
 
-    /// It is tried again: only told.
+    /// Appends an event for a call that is tried again.
     pub fn call_retried(&self, task: i64, call: ModelCall, time_ms: u64) -> QueuedWrite<()> {
         self.post("call_retried", move |conn| {
             let task = by_number(conn, task)?;
@@ -50,8 +51,8 @@ impl Store {
         })
     }
 
-    /// The task cannot succeed any more. The first verdict stays; a task whose end somebody asked for before gets
-    /// none.
+    /// Records that the task cannot succeed any more. The first verdict stays; a task that was cancelled
+    /// before gets none.
     pub fn judge_task(&self, task: i64, verdict: ModelFailure) -> QueuedWrite<()> {
         self.post("judge_task", move |conn| set_verdict(conn, task, &verdict))
     }
@@ -102,7 +103,7 @@ fn call_event(time_ms: u64, call: ModelCall) -> Result<TaskLine> {
 }
 
 fn line(time_ms: u64, fact: &TaskFact) -> Result<TaskLine> {
-    TaskLine::own(time_ms, fact).map_err(|_| StoreError::Unfit { what: "a call of a model" })
+    TaskLine::own(time_ms, fact).map_err(|_| StoreError::Unfit { what: "a model call" })
 }
 
 fn with_call(mut seen: ModelActivity, end: &CallEnd) -> ModelActivity {
@@ -119,16 +120,16 @@ fn with_call(mut seen: ModelActivity, end: &CallEnd) -> ModelActivity {
         ModelCallState::Abandoned | ModelCallState::Retrying => false,
     };
     let failed = call.state == ModelCallState::Failed;
-    // A failure by the order in which they began: one that helped another may end after it. A success says that
-    // the model answers after all, whenever it began.
-    // And what hostd itself cut off ended after all that it saw.
+    // A failure counts in the order in which calls began: an auxiliary call may end after the call it helped.
+    // A success says that the model answers again, whenever the call began. An interrupted call ended after
+    // all calls that hostd saw.
     if by_itself && !end.count_only && (call.call >= seen.last_call || !failed || end.interrupted) {
         seen.last_call = seen.last_call.max(call.call);
-        let why = || call.error.clone().unwrap_or_else(|| "a call of its model failed".to_owned());
+        let why = || call.error.clone().unwrap_or_else(|| "a model call failed".to_owned());
         seen.last_failure = failed.then(|| match call.provider.as_str() {
-            // Nobody was asked.
-            "" => format!("a call of its model was refused: {}", why()),
-            _ if end.interrupted => format!("a call of its model was cut off: {}", why()),
+            // The call was rejected before it had a provider.
+            "" => format!("a model call was refused: {}", why()),
+            _ if end.interrupted => format!("a model call was interrupted: {}", why()),
             provider => format!("the model provider {provider} failed: {}", why()),
         });
     }
@@ -146,11 +147,11 @@ fn sum(before: Usage, more: &Usage, call: &ModelCall) -> Usage {
         calls: before.calls.saturating_add(1),
         retries: before.retries.saturating_add(u64::from(call.attempt.saturating_sub(1))),
         failed_calls: before.failed_calls.saturating_add(u64::from(call.state == ModelCallState::Failed)),
-        // A sum with a part that nobody knows is not known.
+        // A sum with an unknown part is unknown.
         cost_micro_usd: match (before.cost_micro_usd, more.cost_micro_usd) {
             (Some(before), Some(more)) => Some(before.saturating_add(more)),
             (_, more) if first => more,
-            _ => None,
+            (None, _) | (_, None) => None,
         },
         estimated: before.estimated || more.estimated,
     }

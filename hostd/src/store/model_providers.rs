@@ -1,4 +1,4 @@
-//! Who provides models. Keys are here only as the key file opens them.
+//! Model providers. Their keys are stored encrypted; the key file is not in the database.
 
 use super::{
     columns::{ColumnReader, int, json, word},
@@ -11,24 +11,24 @@ use super::{
 use protocol::api::Label;
 use rusqlite::{Connection, Row, params};
 
-const WHAT: &str = "write a provider of models";
+const WHAT: &str = "write a model provider";
 
 impl Store {
-    /// Makes it, or puts it in the place of the one that has its name. As it is then, or nothing where there are
-    /// too many.
+    /// Creates a provider, or replaces the one with its tenant and name. `None` when there are too many
+    /// providers.
     pub async fn put_provider(&self, provider: ProviderRecord) -> Result<Option<ProviderRecord>> {
         let put = self.write("put_provider", move |conn| put(conn, &provider)).await?;
-        // A key that was there before is overwritten.
+        // An earlier key was overwritten.
         self.secrets_overwritten().notify_one();
         Ok(put)
     }
 
-    /// Oldest first.
+    /// Returns all providers, oldest first.
     pub async fn providers(&self) -> Result<Vec<ProviderRecord>> {
         self.read(|conn| all(conn, "SELECT * FROM model_providers ORDER BY rowid", [], parse)).await
     }
 
-    /// Whether there was one.
+    /// Deletes a provider; returns whether it existed.
     pub async fn remove_provider(&self, tenant: Option<&Label>, name: &str) -> Result<bool> {
         let (tenant, name) = (tenant_column(tenant), name.to_owned());
         let removed = self

@@ -1,6 +1,7 @@
-//! On btrfs a file that is written anew gets new blocks, which a full disk does not have: a commit fails however
-//! much room was set aside, and a page of SQLite's shared memory that finds none ends hostd (SIGBUS). Files that are
-//! made while their directory says so (`chattr +C`) are overwritten in place; so the database and what is beside it.
+//! Copy-on-write on btrfs gives a rewritten file new blocks, which a full disk does not have: a commit fails
+//! despite preallocated space, and a page of SQLite's shared memory without a block kills hostd (SIGBUS).
+//! Files created while their directory has the NOCOW flag (`chattr +C`) are overwritten in place; the
+//! database, its WAL and its shared memory are.
 
 use nix::{
     libc::c_long,
@@ -14,14 +15,14 @@ const NO_COPY_ON_WRITE: c_long = 0x0080_0000;
 nix::ioctl_read!(get_flags, b'f', 1, c_long);
 nix::ioctl_write_ptr!(set_flags, b'f', 2, c_long);
 
-/// Files made in the directory are overwritten in place, as long as this lives.
+/// Sets the NOCOW flag of a directory while it lives: files created meanwhile are overwritten in place.
 pub(super) struct NoCowGuard {
     dir: File,
     before: c_long,
 }
 
 impl NoCowGuard {
-    /// Absent where it makes no difference, or cannot be had.
+    /// Sets the flag; `None` on other file systems and where it cannot be set.
     pub(super) fn set(dir: &Path) -> Option<Self> {
         if !statfs(dir).is_ok_and(|disk| disk.filesystem_type() == BTRFS_SUPER_MAGIC) {
             return None;
@@ -50,6 +51,6 @@ fn flags_of(dir: &File) -> Option<c_long> {
 fn change(dir: &File, flags: c_long) {
     // SAFETY: the descriptor is open, and the kernel reads no more than a `long` from the pointer.
     if let Err(error) = unsafe { set_flags(dir.as_raw_fd(), &raw const flags) } {
-        tracing::warn!(%error, "could not have the database overwritten in place");
+        tracing::warn!(%error, "failed to set the NOCOW flag of the data directory");
     }
 }

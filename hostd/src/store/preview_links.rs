@@ -1,5 +1,5 @@
-//! Links to private previews: which ones there are, and which of them are good. Passes themselves are
-//! nowhere: whoever has the key can write them again.
+//! Links to private previews: which exist and which are live. Preview passes are not stored: they can be
+//! derived from the link and the host's key.
 
 use super::{
     columns::{ColumnReader, int},
@@ -16,12 +16,12 @@ use rusqlite::{Connection, Row, params};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkMade {
     Made,
-    /// The sandbox is not there, or not any more.
+    /// The sandbox does not exist or is destroyed.
     Gone,
     TooMany,
 }
 
-/// A link is good until it expires, is revoked or loses its sandbox.
+/// A link is live until it expires, is revoked or its sandbox is destroyed.
 const LIVE: &str = "SELECT count(*) AS links FROM preview_links
     JOIN sandboxes ON sandboxes.id = preview_links.sandbox
     WHERE sandboxes.status <> 'destroyed' AND revoked_ms IS NULL AND preview_links.expires_ms > ?2";
@@ -39,7 +39,7 @@ impl Store {
         .await
     }
 
-    /// Whether the sandbox has such a link. One that was revoked before stays so.
+    /// Revokes a link; returns whether the sandbox has it. An earlier time of revocation stays.
     pub async fn revoke_link(&self, sandbox: &SandboxId, id: LinkId, now_ms: u64) -> Result<bool> {
         let sandbox = *sandbox;
         self.write("revoke_link", move |conn| {
@@ -51,7 +51,7 @@ impl Store {
         .await
     }
 
-    /// Newest first; `after` is the last one of the page before.
+    /// Returns links newest first; `after` is the last one of the previous page.
     pub async fn links(
         &self,
         sandbox: &SandboxId,
@@ -68,7 +68,7 @@ impl Store {
         .await
     }
 
-    /// Whose a sandbox is, destroyed or not.
+    /// Returns the owner of a sandbox, destroyed or not.
     pub async fn owner_of(&self, sandbox: &SandboxId) -> Result<Option<Owner>> {
         let sandbox = *sandbox;
         self.read(move |conn| {

@@ -1,4 +1,4 @@
-//! Queries whose rows are parsed, and whose conditions depend on what was asked for.
+//! Query helpers: parsed rows, and `SELECT`s whose conditions depend on a filter.
 
 use super::{
     columns::int,
@@ -9,7 +9,7 @@ use rusqlite::{Connection, Params, Row, params_from_iter, types::Value};
 
 const WHAT: &str = "read from the database";
 
-/// The row, if there is one.
+/// Returns the first row, if there is one.
 pub(super) fn one<T>(
     conn: &Connection,
     sql: &str,
@@ -36,13 +36,13 @@ pub(super) fn all<T>(
     Ok(found)
 }
 
-/// Changes rows, and says how many.
+/// Executes a statement; returns the number of changed rows.
 pub(super) fn change(conn: &Connection, sql: &str, params: impl Params, what: &'static str) -> Result<usize> {
     conn.prepare_cached(sql).during(what)?.execute(params).during(what)
 }
 
-/// A `SELECT` with only the conditions that are wanted, so that SQLite can pick an index for them. Only
-/// text of this program becomes SQL; values are bound.
+/// A `SELECT` with only the conditions that are needed, so that SQLite can pick an index for them. Only text
+/// of this program becomes SQL; values are bound.
 pub(super) struct List {
     sql: String,
     values: Vec<Value>,
@@ -58,7 +58,7 @@ impl List {
         self.sql.push_str(condition);
     }
 
-    /// A condition with one `?`, if there is a value for it.
+    /// Adds a condition with one `?`, if there is a value for it.
     pub(super) fn and_if(&mut self, condition: &'static str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.and(condition);
@@ -66,7 +66,7 @@ impl List {
         }
     }
 
-    /// At least one of the texts makes a condition with one `?` true; no texts, no condition.
+    /// Adds a condition with one `?` that any of the texts must satisfy; none without texts.
     pub(super) fn and_any(&mut self, condition: &'static str, texts: &[String]) {
         if !texts.is_empty() {
             let either = vec![condition; texts.len()].join(" OR ");
@@ -88,7 +88,7 @@ impl List {
         all(conn, &self.sql, params_from_iter(self.values), parse)
     }
 
-    /// Rows until one is enough; and whether that was before the last of them.
+    /// Returns rows until `go_on` declines one; the flag says whether rows may be left.
     pub(super) fn run_while<T>(
         mut self,
         conn: &Connection,

@@ -1,4 +1,4 @@
-//! A bounded number of connections that read, each used by one thread at a time.
+//! A pool of read-only connections, each used by one thread at a time.
 
 use super::{
     connection::open_reader,
@@ -32,7 +32,7 @@ impl Readers {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (path, idle) = (self.path.clone(), Arc::clone(&self.idle));
         let reading = spawn_blocking(move || {
-            // It lives as long as the work, also when the caller is gone.
+            // The permit is held until the work has ended, even when the caller was dropped.
             let _permit = permit;
             let kept = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let conn = match kept {
@@ -46,7 +46,7 @@ impl Readers {
         reading.await.unwrap_or(Err(StoreError::Broken))
     }
 
-    /// Lets the reads under way end, and takes no more.
+    /// Waits for running reads and refuses new ones.
     pub(super) async fn close(&self) {
         let all = u32::try_from(limits::READERS_MAX).expect("there are few readers");
         let stored = self.permits.acquire_many(all).await;

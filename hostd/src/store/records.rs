@@ -18,7 +18,7 @@ use protocol::{
 use serde_json::Value;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// A sandbox, whole.
+/// A sandbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxRecord {
     pub id: SandboxId,
@@ -27,14 +27,14 @@ pub struct SandboxRecord {
     pub scope: Option<SandboxScope>,
     pub blueprint: Arc<Blueprint>,
     pub metadata: BTreeMap<String, String>,
-    /// Given to processes over the control socket; shown to nobody.
+    /// Given to processes over the control socket; its values are never shown.
     pub env: Secret<Environment>,
     pub state: State,
-    /// How it ended last while it should have run.
+    /// How the sandbox died last while it should have run.
     pub post_mortem: Option<Box<PostMortem>>,
-    /// What the launch that is under way told last. Not written down.
+    /// The last progress of the running launch. Not stored.
     pub progress: Option<Arc<str>>,
-    /// It lives in another PID namespace than hostd, which leaves it alone. Not written down.
+    /// The sandbox lives in another PID namespace than hostd, which leaves it alone. Not stored.
     pub other_pid_namespace: bool,
     /// Number of the newest attempt.
     pub attempt: u32,
@@ -44,11 +44,11 @@ pub struct SandboxRecord {
     pub created_ms: u64,
     pub updated_ms: u64,
     pub expires_ms: Option<u64>,
-    /// How far runtimed's event log was taken over.
+    /// The cursor up to which runtimed's event log was imported.
     pub followed: Cursor,
 }
 
-/// A value that does not print.
+/// A value that `Debug` does not print.
 #[derive(Clone, Default, PartialEq)]
 pub struct Secret<T>(pub T);
 
@@ -58,7 +58,7 @@ impl<T> fmt::Debug for Secret<T> {
     }
 }
 
-/// A sandbox to be written for the first time.
+/// A sandbox to be inserted.
 #[derive(Debug, Clone)]
 pub struct NewSandbox {
     pub id: SandboxId,
@@ -81,7 +81,7 @@ pub struct AttemptRecord {
     pub blueprint: Arc<Blueprint>,
     pub handle: Option<Handle>,
     pub problem: Option<Problem>,
-    /// How what it brought up ended, if it should have run.
+    /// How the sandbox that the attempt launched died, if it should have run.
     pub post_mortem: Option<Box<PostMortem>>,
     pub started_ms: u64,
     pub ended_ms: Option<u64>,
@@ -102,76 +102,76 @@ pub struct ExecRecord {
     pub hints: Vec<Hint>,
 }
 
-/// A task, whole.
+/// A task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRecord {
-    /// Its row: what its events name.
+    /// The row number, which events refer to.
     pub number: i64,
     pub sandbox: SandboxId,
     pub owner: Owner,
     pub id: TaskId,
     pub agent: String,
     pub prompt: String,
-    /// What runtimed is told, until it has it.
+    /// The request to runtimed, until runtimed has accepted it.
     pub request: Option<Secret<TaskRequest>>,
     pub request_hash: [u8; 32],
     pub status: TaskStatus,
     pub phase: TaskPhase,
     pub failure_reason: Option<FailureReason>,
-    /// runtimed may have it; it has it for certain when `request` is gone.
+    /// runtimed may have the task; it certainly has it when `request` is absent.
     pub taken: bool,
     pub cancelling: bool,
-    /// The last of its events that was taken over.
+    /// The number of the last imported event.
     pub followed: u64,
-    /// What its events take.
+    /// The stored bytes of its events.
     pub bytes: u64,
-    /// Where `done` stands in the log.
+    /// The sequence number of `done` in the event log.
     pub done_seq: Option<u64>,
     pub result: Option<TaskResult>,
-    /// What it may use of models; not in lists, nor what comes next.
+    /// The granted models. Lists omit this field and the three after it.
     pub grant: Option<TaskGrant>,
-    /// What the gateway saw of it.
+    /// The gateway's observations of the task.
     pub seen: ModelActivity,
-    /// Why it cannot succeed any more.
+    /// Why the task cannot succeed any more.
     pub verdict: Option<ModelFailure>,
-    /// Why the sandbox ended under it.
+    /// Why the sandbox died during the task.
     pub death: Option<String>,
-    /// Ids of the permissions that its agent waits for, the oldest first.
+    /// Ids of the permissions that the agent waits for, oldest first.
     pub open_permissions: Vec<String>,
     pub created_ms: u64,
     pub started_ms: Option<u64>,
     pub ended_ms: Option<u64>,
 }
 
-/// In the place of the hash of a request that nobody knows any more: no request has it.
+/// Replaces the hash of a request that was lost; no request has this hash.
 pub(super) const HASH_UNKNOWN: [u8; 32] = [0; 32];
 
 impl TaskRecord {
-    /// What was asked for was lost with a database; what became of it was taken over from the sandbox.
+    /// Returns whether the request was lost with a database, and the task was recovered from the sandbox.
     pub fn is_recovered(&self) -> bool {
         self.request_hash == HASH_UNKNOWN
     }
 
-    /// Its turn has come: the first event only says that it waits for that.
+    /// Returns whether the task has begun: its first event only says that it is queued.
     pub fn has_begun(&self) -> bool {
         self.phase != TaskPhase::Queued || self.followed > 1
     }
 
-    /// Somebody asked for its end, or the gateway saw that it cannot succeed.
+    /// Returns whether the task was cancelled, or the gateway saw that it cannot succeed.
     pub fn must_end(&self) -> bool {
         self.cancelling || self.verdict.is_some()
     }
 }
 
-/// What a task was granted of models.
+/// The models that a task may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskGrant {
-    /// SHA-256 of the key that its agent shows.
+    /// SHA-256 of the key that the agent presents.
     pub key_hash: [u8; 32],
     pub terms: GrantTerms,
 }
 
-/// A task to be written for the first time.
+/// A task to be inserted.
 #[derive(Debug, Clone)]
 pub struct NewTask {
     pub sandbox: SandboxId,
@@ -184,7 +184,7 @@ pub struct NewTask {
     pub created_ms: u64,
 }
 
-/// A task that a sandbox knows of and the database does not.
+/// A task that a sandbox has and the database has not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundTask {
     pub id: TaskId,
@@ -200,7 +200,7 @@ pub struct EventRecord {
     pub owner: Owner,
     pub kind: String,
     pub origin: Option<Cursor>,
-    /// The row of a task that it is about.
+    /// The row of the task that the event is about.
     pub task: Option<i64>,
     pub data: Value,
 }
@@ -221,14 +221,14 @@ pub struct TokenRecord {
 pub struct LinkRecord {
     pub id: LinkId,
     pub preview: Preview,
-    /// The principal.
+    /// The principal that created the link.
     pub created_by: String,
     pub created_ms: u64,
     pub expires_ms: u64,
     pub revoked_ms: Option<u64>,
 }
 
-/// One mutating or refused call.
+/// A mutating or refused API call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditRecord {
     pub time_ms: u64,
@@ -239,26 +239,26 @@ pub struct AuditRecord {
     pub method: String,
     pub path: String,
     pub status: u16,
-    /// The error's code, when refused.
+    /// The error code, when refused.
     pub code: Option<String>,
 }
 
-/// Who provides models.
+/// A model provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderRecord {
-    /// None: for all tenants.
+    /// `None` for a provider of all tenants.
     pub tenant: Option<Label>,
     pub name: String,
     pub dialect: Dialect,
     pub base_url: String,
-    /// Its key, as only the key file opens it.
+    /// The key, encrypted with the key file.
     pub sealed: Option<Vec<u8>>,
     pub models: Vec<ModelSpec>,
     pub default: Option<String>,
     pub created_ms: u64,
 }
 
-/// What a tenant may use of models, and what it did since the period began.
+/// The model budget of a tenant, and its usage since the period began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetRecord {
     pub tenant: Label,

@@ -1,5 +1,5 @@
-//! `hostd repair`: a damaged database is moved aside, so that hostd can start with an empty one and take
-//! its sandboxes in again. A healthy one is left alone. Must not run beside a hostd.
+//! `hostd repair`: moves a damaged database aside, so that hostd can start with an empty one and adopt its
+//! sandboxes. A healthy database is left alone. Must not run while hostd does.
 
 use super::{
     connection::{connect, damage},
@@ -17,9 +17,9 @@ use std::{
 pub enum RepairOutcome {
     /// There is no database.
     Absent,
-    /// Nothing is wrong with it; nothing was done.
+    /// The database is undamaged and unchanged.
     Healthy,
-    /// It was damaged, and is now there.
+    /// The database was damaged and was moved to this path.
     MovedAside { to: PathBuf, detail: String },
 }
 
@@ -40,9 +40,9 @@ pub fn repair(path: &Path) -> Result<RepairOutcome, OpenError> {
     match fs::symlink_metadata(path) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RepairOutcome::Absent),
-        Err(source) => return Err(OpenError::Io { what: "look at the database", source }),
+        Err(source) => return Err(OpenError::Io { what: "inspect the database", source }),
     }
-    // The connection is closed before anything is moved.
+    // The connection is closed before the files are moved.
     let found = connect(path).and_then(|conn| damage(&conn, "PRAGMA integrity_check(1)"));
     match found {
         Ok(None) => Ok(RepairOutcome::Healthy),
@@ -55,16 +55,18 @@ pub fn repair(path: &Path) -> Result<RepairOutcome, OpenError> {
     }
 }
 
-/// The database itself goes last: as long as it is there, a repair that was cut off can be repeated.
+/// Moves the files, the database itself last: as long as it is in place, an interrupted repair can be
+/// repeated.
 fn move_aside(path: &Path) -> io::Result<PathBuf> {
     let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let aside = format!(".corrupt-{time_ms}");
     for suffix in ["-wal", "-shm"] {
         let from = with_suffix(path, suffix);
         let to = with_suffix(&with_suffix(path, &aside), suffix);
-        match fs::rename(from, to) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        if let Err(error) = fs::rename(from, to)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
         }
     }
     let to = with_suffix(path, &aside);

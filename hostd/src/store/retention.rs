@@ -1,9 +1,9 @@
-//! Takes away what nobody will ask for again. Sandboxes, attempts and events stay.
+//! Retention: deletes rows past their retention time. Sandboxes, attempts and events stay.
 
 use super::{columns::int, error::Result, handle::Store, limits, query::change};
 use rusqlite::params;
 
-/// How many rows went.
+/// The number of deleted rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExpiredRows {
     pub audits: usize,
@@ -15,7 +15,7 @@ pub struct ExpiredRows {
     pub tasks: usize,
 }
 
-/// `?1` is the time before which a row is too old, `?2` the most rows at once.
+/// `?1` is the time before which a row is expired, `?2` the most rows at once.
 const AUDITS: &str = "DELETE FROM audit WHERE number IN
     (SELECT number FROM audit WHERE time_ms < ?1 LIMIT ?2)";
 const IDEMPOTENCY: &str = "DELETE FROM idempotency WHERE (tenant, principal, route, key) IN
@@ -42,7 +42,7 @@ const TASKS: &str = "DELETE FROM tasks WHERE number IN
      LIMIT ?2)";
 
 impl Store {
-    /// In small writes, so that others get their turn.
+    /// Deletes expired rows in small jobs, so that other jobs run in between.
     pub async fn delete_expired(&self, now_ms: u64) -> Result<ExpiredRows> {
         let before = |keep_ms| now_ms.saturating_sub(keep_ms);
         Ok(ExpiredRows {
@@ -81,7 +81,7 @@ impl Store {
                     limits::RETENTION_BATCH_MAX_ROWS,
                 )
                 .await?,
-            // The events go before what they name.
+            // Events reference tasks, so they are deleted first.
             task_events: self
                 .delete_in_batches(
                     TASK_EVENTS,

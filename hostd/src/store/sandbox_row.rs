@@ -1,4 +1,4 @@
-//! The rows of `sandboxes`, read and written whole.
+//! Rows of the table `sandboxes`, read and written whole.
 
 use super::{
     columns::{ColumnReader, exact, int, json, word},
@@ -78,12 +78,12 @@ pub(super) fn owner_of(conn: &Connection, id: &SandboxId) -> Result<Owner> {
     one(conn, sql, params![id.as_str()], parse)?.ok_or(StoreError::NotFound)
 }
 
-/// The key as it stands in its column.
+/// Returns the scope key as stored: empty for none.
 pub(super) fn scope_key(scope: &SandboxScope) -> &str {
     scope.key.as_ref().map_or("", Label::as_str)
 }
 
-/// A new row, with its first attempt numbered but not yet written.
+/// Inserts a sandbox. Its first attempt is numbered but not inserted.
 pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecord> {
     let record = SandboxRecord {
         id: new.id,
@@ -181,8 +181,5 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
         ":epoch": exact(record.followed.epoch, "the epoch of an event")?,
         ":seq": exact(record.followed.seq, "the number of an event")?,
     };
-    match change(conn, sql, values, "write a sandbox")? {
-        0 => Err(StoreError::NotFound),
-        _ => Ok(()),
-    }
+    if change(conn, sql, values, "write a sandbox")? == 0 { Err(StoreError::NotFound) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Sandboxes: made, adopted, found.
+//! Sandboxes: inserted, adopted, found and listed.
 
 use super::{
     attempts,
@@ -16,23 +16,23 @@ use rusqlite::Connection;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Which sandboxes to list. What is absent does not matter.
+/// Selects sandboxes; an absent field matches all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SandboxFilter {
     pub tenant: Option<Label>,
     pub principal: Option<Label>,
     pub project: Option<Label>,
     pub status: Option<SandboxStatus>,
-    /// Implied when `status` asks for them.
+    /// Implied when `status` asks for destroyed ones.
     pub include_destroyed: bool,
     pub scope: Option<SandboxScope>,
-    /// By what older callers keep in the metadata.
+    /// Metadata in which older API callers keep their own user id.
     pub external_user: Option<String>,
     pub external_project: Option<String>,
 }
 
 impl Store {
-    /// A new sandbox with its first attempt. One that is alive and has its owner and scope keeps it out.
+    /// Inserts a sandbox with its first attempt. Fails while another sandbox of the same owner has the scope.
     pub async fn insert_sandbox(&self, new: NewSandbox, relation: AttemptRelation) -> Result<SandboxRecord> {
         self.write("insert_sandbox", move |conn| {
             let record = sandbox_row::insert(conn, &new)?;
@@ -43,8 +43,8 @@ impl Store {
         .await
     }
 
-    /// A sandbox that the driver has and the database has not, perhaps because the database was lost, with the
-    /// tasks that it knows of, oldest first. Its attempt is over, unless something is still to be done.
+    /// Inserts a sandbox that the driver has and the database has not, for example after a lost database,
+    /// with the tasks that it knows of, oldest first. Its attempt has ended, unless an operation is pending.
     pub async fn adopt_sandbox(&self, new: NewSandbox, found: Vec<FoundTask>) -> Result<SandboxRecord> {
         self.write("adopt_sandbox", move |conn| {
             let record = sandbox_row::insert(conn, &new)?;
@@ -65,7 +65,7 @@ impl Store {
         self.read(move |conn| sandbox_row::find(conn, &id)).await
     }
 
-    /// Newest first; `after` is the last one of the page before.
+    /// Returns sandboxes newest first; `after` is the last one of the previous page.
     pub async fn sandboxes(
         &self,
         filter: SandboxFilter,
@@ -75,13 +75,13 @@ impl Store {
         self.read(move |conn| list(conn, filter, after, limit)).await
     }
 
-    /// Every sandbox that is not destroyed, oldest first: what hostd has to care for when it starts.
+    /// Returns every sandbox that is not destroyed, oldest first: those that hostd drives from its start.
     pub async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>> {
         let sql = "SELECT * FROM sandboxes WHERE status <> 'destroyed' ORDER BY id";
         self.read(move |conn| all(conn, sql, [], sandbox_row::parse)).await
     }
 
-    /// How many there are, by the word for their status.
+    /// Returns the number of sandboxes by status.
     pub async fn count_by_status(&self) -> Result<BTreeMap<String, u64>> {
         self.read(|conn| {
             let what = "count sandboxes";
@@ -114,7 +114,7 @@ fn list(
     }
     wanted.and_if("status = ?", filter.status.map(|status| word(&status, "the status")).transpose()?);
     if let Some(scope) = filter.scope {
-        // Said again, so that SQLite sees that the index of scopes will do.
+        // Redundant, but it lets SQLite use the partial index of scopes.
         wanted.and("scope_kind IS NOT NULL");
         wanted.and_if("scope_kind = ?", Some(scope.kind.as_str().to_owned()));
         wanted.and_if("scope_key = ?", Some(scope_key(&scope).to_owned()));

@@ -1,12 +1,12 @@
-//! The tables, as numbered steps. A step that was released is never changed: a change is a new step.
+//! The schema as numbered migrations. A released migration is never changed: a change is a new migration.
 //!
-//! Every table has tenant, principal and project; a thing that has none of one of them has '' there.
-//! Times are milliseconds since the epoch; words are spelled as on the API; the rest is JSON.
+//! Every table has tenant, principal and project, with '' for none. Times are milliseconds since the Unix
+//! epoch; enums are spelled as in the API; other structures are JSON.
 
 use super::error::OpenError;
 use rusqlite::{Connection, TransactionBehavior};
 
-/// Step n brings a database from `user_version` n-1 to n.
+/// Migration n brings a database from `user_version` n-1 to n.
 pub(super) const MIGRATIONS: &[&str] =
     &[FIRST, TASKS, PREVIEW_LINKS, DOZING, MODELS, EGRESS, POST_MORTEMS, OPEN_PERMISSIONS];
 
@@ -143,7 +143,7 @@ CREATE TABLE idempotency (
 CREATE INDEX idempotency_time ON idempotency (since_ms);
 ";
 
-/// Events of tasks are kept as they go out, many in a row; their numbers are taken from those of `events`.
+/// Task events are stored as SSE frames, many in one row; their sequence numbers come from those of `events`.
 const TASKS: &str = "
 CREATE TABLE tasks (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -209,10 +209,10 @@ CREATE INDEX preview_links_list ON preview_links (sandbox, id);
 CREATE INDEX preview_links_end ON preview_links (expires_ms);
 ";
 
-/// A pause that nobody asked for.
+/// Idle pauses, as opposed to pauses that a caller requested.
 const DOZING: &str = "ALTER TABLE sandboxes ADD COLUMN dozing INTEGER NOT NULL DEFAULT 0";
 
-/// Who provides models, and what was used of them. A provider with the tenant '' is everybody's.
+/// Model providers and usage. A provider with the tenant '' serves all tenants.
 const MODELS: &str = "
 CREATE TABLE model_providers (
     tenant TEXT NOT NULL,
@@ -254,7 +254,7 @@ ALTER TABLE tasks ADD COLUMN model_seen TEXT;       -- what the gateway saw of i
 ALTER TABLE tasks ADD COLUMN model_verdict TEXT;    -- why it cannot succeed any more
 ";
 
-/// What may leave sandboxes, and what did. An event may be about a task without being one of its agent.
+/// Egress profiles and byte counts. An event may be about a task without being an event of its agent.
 const EGRESS: &str = "
 CREATE TABLE egress_profiles (
     tenant TEXT NOT NULL DEFAULT '', -- they are the host's
@@ -269,7 +269,7 @@ ALTER TABLE events ADD COLUMN task INTEGER;
 CREATE INDEX events_task ON events (task, seq) WHERE task IS NOT NULL;
 ";
 
-/// How sandboxes ended that should have run, and the tasks that were in them.
+/// Post-mortems of sandboxes that should have run, and of the tasks in them.
 const POST_MORTEMS: &str = "
 ALTER TABLE sandboxes ADD COLUMN post_mortem TEXT;
 ALTER TABLE attempts ADD COLUMN post_mortem TEXT;
@@ -279,7 +279,7 @@ ALTER TABLE tasks ADD COLUMN death TEXT;            -- why the sandbox ended und
 /// Ids of the permissions that the agent of a task waits for; NULL for none.
 const OPEN_PERMISSIONS: &str = "ALTER TABLE tasks ADD COLUMN open_permissions TEXT";
 
-/// The newest schema this hostd knows.
+/// Returns the newest schema version this hostd knows.
 pub(super) fn known() -> u32 {
     u32::try_from(MIGRATIONS.len()).expect("there are few migrations")
 }
@@ -289,7 +289,7 @@ pub(super) fn version(conn: &Connection) -> Result<u32, OpenError> {
         .map_err(|source| OpenError::sqlite("read the version of the database", source))
 }
 
-/// Brings the schema up to date, each step whole or not at all.
+/// Migrates the schema, one transaction per migration.
 pub(super) fn migrate(conn: &mut Connection, from: u32) -> Result<(), OpenError> {
     let failed = |source| OpenError::sqlite("bring the database up to date", source);
     for (step, number) in MIGRATIONS.iter().zip(1_u32..).filter(|(_, number)| *number > from) {

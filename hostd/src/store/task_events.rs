@@ -1,4 +1,4 @@
-//! Events of tasks: stored as the frames that go out, many in a row, and each once.
+//! Events of tasks: stored as the SSE frames that are sent, many in one row, each once.
 
 use super::{
     columns::{int, json, word},
@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 
 const WHAT: &str = "write events of a task";
 
-/// Writes what is new of the lines, up to `done`, and what they mean for the task, which has no end yet.
+/// Appends the new lines up to `done`, and updates the task, which must not have ended.
 pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -> Result<()> {
     let known = lines.partition_point(|line| line.number <= task.followed);
     let mut fresh = &lines[known..];
@@ -30,7 +30,7 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
     for line in before_end.iter().chain(&judged) {
         let full = match task.bytes.saturating_add(rows.bytes) {
             bytes if bytes < limits::TASK_OUTPUT_MAX_BYTES || !line.is_output() => None,
-            // Said once, in the place of the first that is not kept.
+            // Reported once, in place of the first line that is dropped.
             _ if !rows.said_full && task.bytes < limits::TASK_OUTPUT_MAX_BYTES => {
                 rows.said_full = true;
                 Some(TaskLine::full(line, limits::TASK_OUTPUT_MAX_BYTES))
@@ -47,7 +47,7 @@ pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -
     update.write(conn, task, newest.number)
 }
 
-/// Writes what hostd itself saw of a task, which has no end yet.
+/// Appends hostd's own events about a task, which must not have ended.
 pub(super) fn append_own(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -> Result<()> {
     if lines.is_empty() {
         return Ok(());
@@ -64,7 +64,8 @@ pub(super) fn append_own(conn: &Connection, task: &TaskRecord, lines: &[TaskLine
     change(conn, sql, params![task.number, int(rows.bytes)], WHAT).map(|_| ())
 }
 
-/// The end of a task with what the gateway saw of it, and with why it was lost, whoever tells the end.
+/// Returns the `done` line with the verdict of the gateway and the reason of a loss applied, whichever side
+/// reports the end.
 fn judged(task: &TaskRecord, last: &TaskLine) -> Result<Option<TaskLine>> {
     let TaskUpdate::Done(claimed) = &last.update else { return Ok(None) };
     let result = explain_loss((**claimed).clone(), task.death.as_deref());
@@ -78,7 +79,7 @@ fn set_newest_seq(conn: &Connection, seq: u64) -> Result<()> {
     change(conn, sql, params![int(seq)], WHAT).map(|_| ())
 }
 
-/// The newest number of the log. Numbers of tasks' events are taken from the same row.
+/// Returns the newest sequence number of the log. Task events take their numbers from the same row.
 pub(super) fn newest_seq(conn: &Connection) -> Result<u64> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'events'";
     let seq: i64 = conn
@@ -88,13 +89,13 @@ pub(super) fn newest_seq(conn: &Connection) -> Result<u64> {
     Ok(seq.unsigned_abs())
 }
 
-/// Frames on their way into rows.
+/// Frames to be written into rows.
 struct Rows<'a> {
     conn: &'a Connection,
     task: &'a TaskRecord,
     frames: TaskFrames<'a>,
     first: u64,
-    /// Of all frames, written or not.
+    /// Bytes of all frames, written or not.
     bytes: u64,
     said_full: bool,
 }
@@ -143,7 +144,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What events mean for the record of their task.
+/// The update of a task that follows from its events.
 #[derive(Default)]
 struct RecordChanges<'a> {
     bytes: u64,

@@ -1,4 +1,4 @@
-//! Tasks: written down before they start, so that none is lost and one id never runs twice.
+//! Tasks: stored before they start, so that none is lost and one id never runs twice.
 
 use super::{
     columns::{ColumnReader, int, json, word},
@@ -14,22 +14,22 @@ use crate::core::{TaskEnding, TaskLine};
 use protocol::{TaskId, TaskPhase, TaskStatus, api::SandboxId};
 use rusqlite::{Connection, Row, params};
 
-/// All but what may be long.
+/// All columns except long ones.
 const SHORT: &str = "SELECT number, sandbox, id, tenant, principal, project, agent, NULL AS request,
     request_hash, status, phase, failure_reason, taken, cancelling, followed, bytes, done_seq, NULL AS result,
     NULL AS model_key_hash, NULL AS model_terms, NULL AS model_seen, NULL AS model_verdict, NULL AS death,
     created_ms, started_ms, ended_ms, open_permissions,";
 const WHAT: &str = "write a task";
 
-/// What there is for the id of a task.
+/// The store's decision about the id of a new task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskBegun {
     New(Box<TaskRecord>),
-    /// The same request came before.
+    /// The id belongs to the same request.
     Same(Box<TaskRecord>),
-    /// Another request has this id.
+    /// The id belongs to another request.
     Conflict,
-    /// Too many of the sandbox's tasks have no end yet.
+    /// Too many tasks of the sandbox have not ended.
     Full,
 }
 
@@ -47,8 +47,8 @@ impl Store {
         self.read(move |conn| maybe_by_number(conn, number)).await
     }
 
-    /// Newest first, without what they were asked and how they ended beyond `prompt_chars`; `after` is the
-    /// last one of the page before.
+    /// Returns tasks newest first, with `prompt_chars` of their prompts and without request and result;
+    /// `after` is the last one of the previous page.
     pub async fn tasks(
         &self,
         sandbox: &SandboxId,
@@ -69,7 +69,7 @@ impl Store {
         .await
     }
 
-    /// Those without an end, oldest first: of one sandbox, or of all.
+    /// Returns tasks that have not ended, oldest first: of one sandbox, or of all.
     pub async fn open_tasks(&self, sandbox: Option<SandboxId>) -> Result<Vec<TaskRecord>> {
         self.read(move |conn| match sandbox {
             Some(sandbox) => {
@@ -81,7 +81,8 @@ impl Store {
         .await
     }
 
-    /// From now on runtimed may have it. As it is then: it may have ended meanwhile.
+    /// Records that runtimed may have the task from now on. Returns the current record: the task may have
+    /// ended meanwhile.
     pub async fn mark_task_dispatched(&self, number: i64) -> Result<TaskRecord> {
         self.write("task_taken", move |conn| {
             let sql = "UPDATE tasks SET taken = 1 WHERE number = ? AND done_seq IS NULL";
@@ -91,22 +92,22 @@ impl Store {
         .await
     }
 
-    /// runtimed has it: what it is told is forgotten here.
+    /// Records that runtimed has accepted the task, and deletes its request.
     pub async fn mark_task_accepted(&self, number: i64) -> Result<TaskRecord> {
         let task = self
             .write("task_given", move |conn| {
-                // Given to one that lives: it was not lost with an earlier one.
+                // Accepted by a live sandbox: an earlier death did not lose the task.
                 let sql = "UPDATE tasks SET request = NULL, death = NULL WHERE number = ?";
                 change(conn, sql, params![number], WHAT)?;
                 by_number(conn, number)
             })
             .await?;
-        // What it was to do, its environment with it, was overwritten.
+        // The request, including its environment, was overwritten.
         self.secrets_overwritten().notify_one();
         Ok(task)
     }
 
-    /// Its end is wanted. One that runtimed does not have ends at once.
+    /// Requests the end of a task. A task that runtimed does not have ends at once.
     pub async fn cancel_task(&self, number: i64, now_ms: u64) -> Result<TaskRecord> {
         let task = self
             .write("cancel_task", move |conn| {
@@ -119,12 +120,12 @@ impl Store {
                 by_number(conn, number)
             })
             .await?;
-        // What it was to do, its environment with it, was overwritten.
+        // The request, including its environment, was overwritten.
         self.secrets_overwritten().notify_one();
         Ok(task)
     }
 
-    /// Ends a task that nobody else will end; one that has ended stays as it is.
+    /// Ends a task on behalf of hostd; a task that has ended stays as it is.
     pub async fn conclude_task(&self, number: i64, ending: TaskEnding, now_ms: u64) -> Result<TaskRecord> {
         let task = self
             .write("conclude_task", move |conn| {
@@ -135,13 +136,13 @@ impl Store {
                 by_number(conn, number)
             })
             .await?;
-        // What it was to do, its environment with it, was overwritten.
+        // The request, including its environment, was overwritten.
         self.secrets_overwritten().notify_one();
         Ok(task)
     }
 
-    /// Takes over events of a task, and says how far it is followed now. Events that are there already are
-    /// left out, so any part of its log may be given again; after `done` nothing is taken.
+    /// Imports events of a task and returns its record. Events that are stored already are skipped, so any
+    /// part of its log may be given again; nothing is imported after `done`.
     pub async fn append_task(&self, number: i64, lines: Vec<TaskLine>) -> Result<TaskRecord> {
         let bytes = lines.iter().map(TaskLine::frame_bytes).sum();
         let task = self
@@ -199,7 +200,7 @@ fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
     Ok(TaskBegun::New(Box::new(written)))
 }
 
-/// A task of a sandbox that is taken up again: runtimed has it, and tells the rest.
+/// Inserts a task of an adopted sandbox: runtimed has it, and its events tell the rest.
 pub(super) fn adopt(conn: &Connection, sandbox: &SandboxRecord, task: &FoundTask) -> Result<()> {
     let sql =
         "INSERT INTO tasks (sandbox, id, tenant, principal, project, agent, prompt, request_hash, status,
@@ -228,14 +229,14 @@ fn conclude(conn: &Connection, task: &TaskRecord, ending: &TaskEnding, now_ms: u
     task_events::append(conn, task, &[done])
 }
 
-/// The task that runs in a sandbox, if one does.
+/// Returns the id of the task that runs in a sandbox, if one does.
 pub(super) fn running(conn: &Connection, sandbox: &SandboxId) -> Result<Option<String>> {
     let sql = "SELECT id FROM tasks WHERE sandbox = ? AND done_seq IS NULL AND status = ? ORDER BY number";
     let status = word(&TaskStatus::Running, "the status")?;
     one(conn, sql, params![sandbox.as_str(), status], |row| Ok(row.get::<_, String>(0).unwrap_or_default()))
 }
 
-/// The sandbox died under its tasks: whoever ends them says why.
+/// Records why the sandbox died, for the results of the tasks that were in it.
 pub(super) fn record_death(conn: &Connection, sandbox: &SandboxId, why: &str) -> Result<()> {
     let sql = "UPDATE tasks SET death = ?2 WHERE sandbox = ?1 AND done_seq IS NULL AND taken = 1";
     change(conn, sql, params![sandbox.as_str(), why], WHAT).map(|_| ())

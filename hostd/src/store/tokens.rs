@@ -1,4 +1,4 @@
-//! Tokens: found by their hash; the tokens themselves are nowhere.
+//! API tokens, found by their hash; the tokens themselves are not stored.
 
 use super::{
     columns::{ColumnReader, int, word},
@@ -37,7 +37,7 @@ impl Store {
         .await
     }
 
-    /// Also one that was revoked or has expired: the caller judges.
+    /// Returns a token even if it is revoked or expired: the caller decides.
     pub async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRecord>> {
         let hash = *hash;
         self.read(move |conn| one(conn, "SELECT * FROM tokens WHERE hash = ?", params![hash], parse)).await
@@ -48,7 +48,7 @@ impl Store {
         self.read(move |conn| one(conn, "SELECT * FROM tokens WHERE id = ?", params![id], parse)).await
     }
 
-    /// Whether there was one to revoke.
+    /// Revokes a token; returns whether there was one to revoke.
     pub async fn revoke_token(&self, id: &str, now_ms: u64) -> Result<bool> {
         let id = id.to_owned();
         self.write("revoke_token", move |conn| {
@@ -58,7 +58,7 @@ impl Store {
         .await
     }
 
-    /// Newest first; `after` is the id of the last one of the page before.
+    /// Returns tokens newest first; `after` is the id of the last one of the previous page.
     pub async fn tokens(
         &self,
         tenant: Option<&Label>,

@@ -1,4 +1,4 @@
-//! Changes of a sandbox that exists. Its state changes in `move_in` and nowhere else.
+//! Updates of existing sandboxes. The state of a sandbox changes in `apply_transition` and nowhere else.
 
 use super::{
     attempts,
@@ -20,24 +20,24 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-/// What to change beside the state. What is absent stays.
+/// An update of everything but the state; absent fields stay.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SandboxUpdate {
     pub name: Option<String>,
     pub metadata: Option<BTreeMap<String, String>>,
-    /// `Some(None)` takes the end away.
+    /// `Some(None)` removes the expiry.
     pub expires_ms: Option<Option<u64>>,
     pub keep_workspace: Option<bool>,
-    /// Of the blueprint, for the next attempt: the ones before keep theirs.
+    /// Part of the blueprint: applies to the next attempt, earlier attempts keep theirs.
     pub services: Option<Vec<ServiceSpec>>,
-    /// Of the blueprint, too.
+    /// Part of the blueprint.
     pub egress: Option<EgressRules>,
     pub env: Option<Secret<Environment>>,
 }
 
 impl Store {
-    /// Moves a sandbox to another state, and writes down row and event together. A move that changes
-    /// nothing writes nothing.
+    /// Applies a transition and writes row and event in one transaction. A transition that changes nothing
+    /// writes nothing.
     pub async fn transition_sandbox(
         &self,
         id: &SandboxId,
@@ -89,18 +89,18 @@ pub(super) fn apply_transition(
     Ok(record)
 }
 
-/// Nobody looks at a destroyed sandbox again, so nothing of it may stay open.
+/// Closes everything that is open in a destroyed sandbox, since no task drives it any more.
 fn close_destroyed(conn: &Connection, record: &mut SandboxRecord) -> Result<()> {
     attempts::close_open(conn, record)?;
     exec_exits::mark_lost(conn, &record.id, record.updated_ms)?;
-    // The names stay for people; the values serve nobody any more.
+    // The names stay for display; the values are secrets without a use.
     let env = &mut record.env.0;
     let services = env.services.values_mut().flat_map(|env| env.values_mut());
     env.all.values_mut().chain(services).for_each(String::clear);
     Ok(())
 }
 
-/// A move as its event tells it.
+/// Returns kind and data of the event of a transition.
 fn event_of(change: &Transition, next: &State) -> Result<(String, Value)> {
     let operation = next.operation.as_ref();
     let phase = operation.map(|operation| operation.phase);
@@ -127,7 +127,7 @@ fn event_of(change: &Transition, next: &State) -> Result<(String, Value)> {
             }
             (word(&next.status, "the status")?, data)
         }
-        // Where it was before, and is still: with why nothing came of it.
+        // The operation failed and the sandbox keeps its former status.
         Transition::GiveUp { problem, .. } if next.status != SandboxStatus::Error => {
             (word(&next.status, "the status")?, json!({ "problem": problem }))
         }
@@ -171,12 +171,12 @@ fn apply_update(
     Ok(record)
 }
 
-/// Whether the new value, if there is one, is another.
+/// Sets a field; returns whether its value changed.
 fn replace<T: PartialEq>(field: &mut T, value: Option<T>) -> bool {
     value.is_some_and(|value| mem::replace(field, value) != *field)
 }
 
-/// The same for a part of the blueprint: the rest of it may have been changed since somebody read it.
+/// Sets one part of the blueprint: other parts may have changed since the caller read it.
 fn rebuild<T: PartialEq>(
     blueprint: &mut Arc<Blueprint>,
     value: Option<T>,

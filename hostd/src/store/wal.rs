@@ -1,9 +1,10 @@
-//! Room for the write-ahead log, so that commits go on when the disk is full.
+//! The write-ahead log file: preallocated space, so that commits go on when the disk is full, and
+//! checkpoints.
 //!
-//! Blocks are allocated beyond the end of the log, as many as fit into the marks of `core::disk_room`: a commit
-//! that is appended writes where there is room already. Once the disk is full the log is folded into the database
-//! before each batch, so that it is written from its start again. The log is cut off, which is how secrets leave
-//! it, only while the disk has room to make it anew.
+//! Blocks are allocated beyond the end of the WAL, as many as `core::disk_room` allows: an appended commit
+//! writes into blocks that exist. On a full disk the WAL is checkpointed before each batch, so that it is
+//! written from its start again. Truncation, which removes overwritten secrets, happens only while the disk
+//! has space to recreate the WAL.
 
 use super::{
     error::{During, Result},
@@ -21,18 +22,18 @@ use std::{
 };
 use tracing::debug;
 
-/// A frame of the log: a page and what stands before it.
+/// A frame of the WAL: a page and its header.
 const FRAME_BYTES: u64 = 4096 + 24;
-/// What a batch of verbs may need.
+/// WAL space that a batch of lifecycle jobs may need.
 const BATCH_ROOM_BYTES: u64 = 128 << 10;
 
 pub(super) struct WalFile {
     path: PathBuf,
-    /// Opened once and kept open. SQLite has no lock on it that closing it could end.
+    /// Opened once and kept open. SQLite holds no lock on the WAL that closing this descriptor could release.
     file: Option<File>,
-    /// Absent in tests and tools: nothing is set aside then.
+    /// Absent in tests and tools: nothing is preallocated then.
     disk: Option<DiskSpace>,
-    /// Where the allocated blocks end.
+    /// The offset at which the allocated blocks end.
     until: u64,
 }
 
@@ -43,7 +44,7 @@ impl WalFile {
         Self { path: path.into(), file: None, disk, until: 0 }
     }
 
-    /// Allocates blocks in front of the log when less than half of them are left. Costs one `fstat` otherwise.
+    /// Allocates blocks ahead of the WAL when less than half of them are left. Costs one `fstat` otherwise.
     pub(super) fn preallocate(&mut self) {
         let Some(disk) = &self.disk else { return };
         if self.file.is_none() {
@@ -56,25 +57,25 @@ impl WalFile {
             return;
         }
         let (Ok(from), Ok(length)) = (i64::try_from(end), i64::try_from(room)) else { return };
-        // A file system that cannot do it, or is full already, is no reason to stop.
+        // A file system that is full or cannot preallocate does not stop hostd.
         if fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, length).is_ok() {
             self.until = end + room;
         }
     }
 
-    /// Before a batch is written: on a full disk, makes sure that the log has room for it.
+    /// Prepares for a batch: on a full disk, makes sure that the WAL has space for it.
     pub(super) fn before_batch(&mut self, conn: &Connection) {
         let Some(disk) = &self.disk else { return };
         if disk.level() != DiskLevel::Full {
             return;
         }
         let left = match checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)") {
-            // All of it is in the database: it begins anew.
+            // Everything is in the database: the WAL restarts at its beginning.
             Ok(folded) if folded.is_whole() => self.until,
             Ok(folded) => self.until.saturating_sub(folded.frames * FRAME_BYTES),
-            // The database could not grow.
+            // The database file could not grow.
             Err(error) => {
-                debug!(%error, "the write-ahead log could not be folded");
+                debug!(%error, "failed to checkpoint the WAL");
                 0
             }
         };
@@ -83,16 +84,17 @@ impl WalFile {
         }
     }
 
-    /// A batch did not fit: the next one may.
+    /// Frees reserved space after a batch that did not fit, for the next one.
     pub(super) fn on_disk_full(&self) {
         if let Some(disk) = &self.disk {
             disk.ensure_free();
         }
     }
 
-    /// Folds all of the log and cuts it off. Whether it was done: nobody waits for readers, nor for space.
+    /// Checkpoints and truncates the WAL. Returns whether it was done: readers and a full disk are not waited
+    /// for.
     pub(super) fn truncate(&mut self, conn: &Connection) -> Result<bool> {
-        const WHAT: &str = "cut off the write-ahead log";
+        const WHAT: &str = "truncate the WAL";
         if self.disk.as_ref().is_some_and(|disk| disk.state().level == DiskLevel::Full) {
             return Ok(false);
         }
@@ -108,7 +110,7 @@ impl WalFile {
     }
 }
 
-/// What a checkpoint says of the log.
+/// The result of a checkpoint.
 struct Checkpoint {
     busy: bool,
     frames: u64,
@@ -126,15 +128,15 @@ fn checkpoint(conn: &Connection, sql: &str) -> Result<Checkpoint> {
         let count = |at: usize| row.get::<_, i64>(at).map(|count| u64::try_from(count).unwrap_or(0));
         Ok(Checkpoint { busy: row.get(0)?, frames: count(1)?, folded: count(2)? })
     });
-    folded.during("fold the write-ahead log")
+    folded.during("checkpoint the WAL")
 }
 
-/// As much as can be folded while others read and write.
+/// Checkpoints as much as possible beside readers and the writer.
 pub(super) fn checkpoint_passive(conn: &Connection) -> Result<()> {
     checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)").map(drop)
 }
 
-/// The log stays when the last connection closes it, and the database grows by pieces that are really allocated.
+/// Keeps the WAL when the last connection closes, and grows the database file in allocated chunks.
 pub(super) fn set_file_options(conn: &Connection) -> rusqlite::Result<()> {
     file_control(conn, ffi::SQLITE_FCNTL_PERSIST_WAL, 1)?;
     file_control(conn, ffi::SQLITE_FCNTL_CHUNK_SIZE, limits::DATABASE_CHUNK_BYTES)
@@ -142,8 +144,8 @@ pub(super) fn set_file_options(conn: &Connection) -> rusqlite::Result<()> {
 
 #[allow(unsafe_code)]
 fn file_control(conn: &Connection, verb: c_int, mut value: c_int) -> rusqlite::Result<()> {
-    // SAFETY: the handle is that of an open connection, used by this thread alone; both verbs read one `int` at
-    // the pointer, and write one back to it.
+    // SAFETY: the handle is that of an open connection, used by this thread alone; both operations read one
+    // `int` at the pointer, and write one back to it.
     let code =
         unsafe { ffi::sqlite3_file_control(conn.handle(), c"main".as_ptr(), verb, (&raw mut value).cast()) };
     if code == ffi::SQLITE_OK {

@@ -1,6 +1,6 @@
-//! The write-ahead log is folded into the database beside the writer, so that nobody waits for it. And what was
-//! a secret and was overwritten is still in that log, which is only ever written anew from its start: soon
-//! after, it is cut off.
+//! Background checkpoints of the WAL, so that the writer does not wait for them. Overwritten secrets stay in
+//! the WAL until it is truncated, since SQLite only reuses it from its start; so it is truncated soon after a
+//! secret was overwritten.
 
 use super::{
     error::{Result, StoreError},
@@ -14,7 +14,7 @@ use tokio::{sync::oneshot, time::sleep};
 use tracing::debug;
 
 impl Store {
-    /// Keeps the write-ahead log short and free of secrets, as long as the store is open.
+    /// Keeps the WAL short and free of overwritten secrets while the store is open.
     pub async fn maintain_wal(&self) {
         tokio::join!(self.scrub(), self.checkpoint_when_grown());
     }
@@ -25,7 +25,7 @@ impl Store {
             match self.read(checkpoint_passive).await {
                 Ok(()) => {}
                 Err(StoreError::Closed) => return,
-                Err(error) => debug!(%error, "the write-ahead log could not be folded"),
+                Err(error) => debug!(%error, "failed to checkpoint the WAL"),
             }
         }
     }
@@ -34,23 +34,23 @@ impl Store {
         const PAUSE: Duration = Duration::from_millis(limits::WAL_TRUNCATE_AFTER_MS);
         loop {
             self.secrets_overwritten().notified().await;
-            // Many that come together are done at once.
+            // A single truncation serves all secrets of this interval.
             sleep(PAUSE).await;
             loop {
-                match self.fold().await {
+                match self.truncate_wal().await {
                     Ok(true) => break,
-                    Ok(false) => debug!("the log is being read, or the disk is low; it is cut off later"),
+                    Ok(false) => debug!("WAL truncation deferred: a reader holds it, or the disk is full"),
                     Err(StoreError::Closed) => return,
-                    Err(error) => debug!(%error, "the write-ahead log could not be cut off"),
+                    Err(error) => debug!(%error, "failed to truncate the WAL"),
                 }
                 sleep(PAUSE).await;
             }
         }
     }
 
-    /// Whether it was done: nobody waits for readers.
-    async fn fold(&self) -> Result<bool> {
-        // What takes long is done here; the writer only has the rest.
+    /// Checkpoints and truncates the WAL. Returns whether it was done: readers are not waited for.
+    async fn truncate_wal(&self) -> Result<bool> {
+        // The long part runs on a reader connection; the writer only truncates.
         self.read(checkpoint_passive).await?;
         let (sender, reply) = oneshot::channel();
         self.send(WriterMessage::TruncateWal(sender)).await?;

@@ -1,9 +1,9 @@
-//! The one thread that writes. It takes what is queued, runs it in one transaction, and answers when that
-//! is on the disk: many callers share one `fsync`.
+//! The writer thread. It runs queued jobs in one transaction and replies once that is on the disk: many
+//! callers share one `fsync`.
 //!
-//! A job that fails is rolled back to its own savepoint and hurts no other. When the transaction as a
-//! whole fails (a full disk), nothing of it happened and every caller in it is told so; the next batch
-//! tries again, so writing goes on as soon as there is space.
+//! A job that fails is rolled back to its own savepoint and affects no other. When the whole transaction
+//! fails (a full disk), nothing is written and every caller in it gets the error; the next batch tries again,
+//! so writes go on as soon as there is space.
 
 use super::{
     error::{During, Result, StoreError},
@@ -25,20 +25,20 @@ use tracing::{error, info};
 
 pub(super) enum WriterMessage {
     Job(Box<dyn Job>),
-    /// In one transaction, in this order.
+    /// Jobs of one transaction, in this order.
     Jobs(Vec<Box<dyn Job>>),
-    /// Fold the write-ahead log in and cut it off, if nobody reads it and the disk has room.
+    /// Checkpoints and truncates the WAL, unless a reader holds it or the disk is full.
     TruncateWal(oneshot::Sender<Result<bool>>),
-    /// Finish what is queued, take nothing more, and end.
+    /// Finish queued jobs, refuse new ones, and end.
     Close,
 }
 
-/// A write and whoever waits for it, with the type of its result forgotten.
+/// A write and the sender of its reply, with the type of its result erased.
 pub(super) trait Job: Send {
     fn name(&self) -> &'static str;
-    /// Does the work inside a savepoint. Its error, when it failed.
+    /// Runs the write inside a savepoint.
     fn run(&mut self, conn: &Connection) -> std::result::Result<(), StoreError>;
-    /// Tells the caller: its own result, or why the whole transaction was lost.
+    /// Sends the reply: the result of the write, or the error that lost the whole transaction.
     fn reply(self: Box<Self>, lost: Option<StoreError>);
 }
 
@@ -71,16 +71,16 @@ where
 
     fn run(&mut self, conn: &Connection) -> Result<()> {
         let Some(work) = self.work.take() else { return Err(StoreError::Broken) };
-        // A fault in one write must not end the writer: everybody needs it.
+        // A panic in one write must not end the writer.
         match catch_unwind(AssertUnwindSafe(|| work(conn))) {
             Ok(result) => self.result = result,
-            Err(_) => error!(write = self.name, "a write panicked"),
+            Err(_) => error!(write = self.name, "write panicked"),
         }
         self.result.as_ref().map(|_| ()).map_err(StoreError::clone)
     }
 
     fn reply(self: Box<Self>, lost: Option<StoreError>) {
-        // The caller may have gone; what it asked for is done all the same.
+        // The caller may be gone; its write has happened all the same.
         let _ = self.sender.send(lost.map_or(self.result, Err));
     }
 }
@@ -91,7 +91,7 @@ pub(super) struct Writer {
     pub queue: mpsc::Receiver<WriterMessage>,
     pub head: watch::Sender<u64>,
     pub feed: Feed,
-    /// Whether the last transaction was lost, so that a full disk is said once and not at every try.
+    /// Whether the last transaction was lost, so that a full disk is logged once and not for every batch.
     pub failing: bool,
 }
 
@@ -101,18 +101,18 @@ impl Writer {
         while let Some(batch) = self.next_batch() {
             self.write(batch);
         }
-        let folded = match self.wal.truncate(&self.conn) {
+        let checkpointed = match self.wal.truncate(&self.conn) {
             Ok(true) => Ok(()),
             Ok(false) => checkpoint_passive(&self.conn),
             Err(error) => Err(error),
         };
-        if let Err(error) = folded {
-            // The log stays beside the file, and the next open reads it.
-            error!(%error, "could not fold the write-ahead log into the database");
+        if let Err(error) = checkpointed {
+            // The WAL stays beside the database, and the next open reads it.
+            error!(%error, "failed to checkpoint the WAL");
         }
     }
 
-    /// What is queued now, at least one; nothing when nobody will ever write again.
+    /// Returns the queued jobs, at least one; `None` when the queue is closed.
     fn next_batch(&mut self) -> Option<Vec<Box<dyn Job>>> {
         let mut batch = Vec::new();
         while batch.len() < limits::BATCH_MAX_JOBS {
@@ -123,7 +123,7 @@ impl Writer {
             match next {
                 Some(WriterMessage::Job(job)) => batch.push(job),
                 Some(WriterMessage::Jobs(jobs)) => batch.extend(jobs),
-                // No transaction is open here. Whoever asked may have gone.
+                // No transaction is open here. The requester may be gone.
                 Some(WriterMessage::TruncateWal(reply)) => drop(reply.send(self.wal.truncate(&self.conn))),
                 Some(WriterMessage::Close) => self.queue.close(),
                 None => break,
@@ -132,7 +132,8 @@ impl Writer {
         if batch.is_empty() { None } else { Some(batch) }
     }
 
-    /// Writes a batch and answers it. Those who follow go first: who has its answer sees its event.
+    /// Writes a batch and replies. Publishes first: a caller that has its reply must find its event in the
+    /// feed.
     fn write(&mut self, mut batch: Vec<Box<dyn Job>>) {
         self.wal.before_batch(&self.conn);
         let lost = self.transaction(&mut batch).err();
@@ -145,8 +146,8 @@ impl Writer {
             Some(_) | None => self.wal.preallocate(),
         }
         match (&lost, mem::replace(&mut self.failing, lost.is_some())) {
-            (Some(error), false) => error!(error = error as &dyn Error, "writes fail"),
-            (None, true) => info!("writes succeed again"),
+            (Some(error), false) => error!(error = error as &dyn Error, "database writes fail"),
+            (None, true) => info!("database writes succeed again"),
             (Some(_), true) | (None, false) => {}
         }
         for job in batch {
@@ -169,12 +170,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Fails only when the whole transaction is gone with it.
+    /// Fails only when the whole transaction was lost.
     fn run_one(&self, job: &mut dyn Job) -> Result<()> {
         self.execute("SAVEPOINT job")?;
         match job.run(&self.conn) {
             Ok(()) => self.execute("RELEASE job"),
-            // Some errors, a full disk among them, make SQLite roll everything back at once.
+            // SQLite rolls back the whole transaction on some errors, such as a full disk.
             Err(error) if self.conn.is_autocommit() => Err(error),
             Err(_) => {
                 self.execute("ROLLBACK TO job")?;
@@ -187,7 +188,7 @@ impl Writer {
         if !self.conn.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")
         {
-            error!(%error, "could not roll back");
+            error!(%error, "failed to roll back a transaction");
         }
     }
 
@@ -199,7 +200,7 @@ impl Writer {
     fn publish(&self) {
         let seq = match newest_seq(&self.conn) {
             Ok(seq) => seq,
-            Err(error) => return error!(%error, "could not read the newest event"),
+            Err(error) => return error!(%error, "failed to read the newest sequence number"),
         };
         if *self.head.borrow() == seq {
             return;
@@ -211,7 +212,7 @@ impl Writer {
         self.head.send_replace(seq);
     }
 
-    /// Gives what was committed to those who follow.
+    /// Publishes the committed events to the feed.
     fn publish_from(&self, mut published: u64, seq: u64) {
         while published < seq {
             match event_log::read(&self.conn, &EventFilter::default(), published) {
@@ -221,7 +222,7 @@ impl Writer {
                 }
                 Ok(_) => return self.feed.skip(seq),
                 Err(error) => {
-                    error!(%error, "could not read back what was written");
+                    error!(%error, "failed to read back committed events");
                     return self.feed.skip(seq);
                 }
             }

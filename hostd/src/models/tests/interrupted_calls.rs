@@ -1,4 +1,4 @@
-//! Calls that hostd itself did not see the end of.
+//! Calls that a stop of hostd interrupted.
 
 use super::*;
 use crate::store::{EventFilter, frame_data, tests::no_room_for};
@@ -10,7 +10,7 @@ enum HostdExit {
     Stopped,
 }
 
-/// hostd goes in the middle of a call, and comes again.
+/// Stops hostd during a call and starts it again.
 async fn restart_during(
     fixture: ModelsFixture,
     open: OpenGrant,
@@ -29,7 +29,7 @@ async fn restart_during(
 }
 
 #[tokio::test]
-async fn half_an_answer_is_not_believed_and_counts() {
+async fn an_interrupted_call_fails_the_task_and_counts() {
     for how in [HostdExit::Killed, HostdExit::Stopped] {
         let fixture = ModelsFixture::new().await;
         let (task, key) = fixture.task("t1", None).await;
@@ -41,7 +41,7 @@ async fn half_an_answer_is_not_believed_and_counts() {
         assert_eq!(done.failure_reason, Some(FailureReason::ModelFailed), "{how:?}");
         let result = done.result.expect("it has ended");
         let message = result.message.expect("it says why");
-        assert_eq!(message, "a call of its model was cut off: hostd was stopped in the middle of it");
+        assert_eq!(message, "a model call was interrupted: hostd stopped during it");
         let usage = result.usage.expect("it is counted");
         assert_eq!((usage.calls, usage.failed_calls, usage.input_tokens), (2, 1, 103), "{how:?}");
         assert!(usage.estimated);
@@ -49,7 +49,7 @@ async fn half_an_answer_is_not_believed_and_counts() {
 }
 
 #[tokio::test]
-async fn nor_is_it_when_another_call_that_began_later_went_well() {
+async fn an_interrupted_call_fails_the_task_even_after_a_later_success() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -60,7 +60,7 @@ async fn nor_is_it_when_another_call_that_began_later_went_well() {
 }
 
 #[tokio::test]
-async fn who_has_all_of_the_answer_is_believed() {
+async fn a_delivered_response_is_a_success() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -75,7 +75,7 @@ async fn who_has_all_of_the_answer_is_believed() {
 }
 
 #[tokio::test]
-async fn a_stop_counts_what_came_until_then() {
+async fn a_stop_counts_the_output_so_far() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -87,7 +87,7 @@ async fn a_stop_counts_what_came_until_then() {
 }
 
 #[tokio::test]
-async fn what_is_left_over_when_the_task_has_ended_is_not_held_against_it() {
+async fn a_call_interrupted_after_the_task_has_ended_does_not_fail_it() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -102,7 +102,7 @@ async fn what_is_left_over_when_the_task_has_ended_is_not_held_against_it() {
 }
 
 #[tokio::test]
-async fn an_end_that_could_not_be_written_down_is_told_by_the_next_hostd() {
+async fn an_end_that_could_not_be_stored_is_recorded_by_the_next_hostd() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -116,7 +116,7 @@ async fn an_end_that_could_not_be_written_down_is_told_by_the_next_hostd() {
 }
 
 #[tokio::test]
-async fn who_asks_again_and_is_answered_has_lost_nothing() {
+async fn a_repeated_call_that_succeeds_makes_up_for_an_interrupted_one() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -130,7 +130,7 @@ async fn who_asks_again_and_is_answered_has_lost_nothing() {
 }
 
 #[tokio::test]
-async fn it_is_told_once_and_as_what_it_was() {
+async fn an_interrupted_call_is_recorded_once_with_its_model() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -138,7 +138,7 @@ async fn it_is_told_once_and_as_what_it_was() {
     let counts =
         fixture.begin(&key, CallParams { count_only: true, ..CallParams::default() }).expect("allowed");
     std::mem::forget(counts);
-    // And the next hostd is killed, too, before it has emptied the slot.
+    // The next hostd is killed, too, before it has freed the slot.
     let (file, copy) = (fixture.dir.path().join("calls"), fixture.dir.path().join("copy"));
     fs::copy(&file, &copy).expect("copied");
     let fixture = restart_during(fixture, open, call, HostdExit::Killed).await;
@@ -157,7 +157,7 @@ async fn it_is_told_once_and_as_what_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_bounded_counts_as_all_that_was_allowed() {
+async fn an_interrupted_bounded_call_counts_with_its_whole_reservation() {
     let fixture = ModelsFixture::new().await;
     let budget = TaskBudget { tokens: Some(1000), ..TaskBudget::default() };
     let (task, key) = fixture.task("t1", Some(budget)).await;

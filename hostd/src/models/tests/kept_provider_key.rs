@@ -1,4 +1,4 @@
-//! A key that is kept goes where it was given for, and nowhere else.
+//! A stored key is sent only to the origin that it was given for.
 
 use super::{KEY, ModelsFixture, OTHER_KEY, priced};
 use crate::models::ModelsError;
@@ -20,7 +20,7 @@ fn changed(base_url: Option<&str>, key: Option<&str>) -> ProviderSpec {
 #[tokio::test]
 async fn a_key_is_kept_where_it_was_given_for_and_nowhere_else() {
     let table = [
-        // Something else is changed: the address stays as well.
+        // Another field changes: the base URL stays as well.
         (None, None, Some((HERE, Some(KEY)))),
         (
             Some("https://models.example.com:443/v2"),
@@ -32,7 +32,7 @@ async fn a_key_is_kept_where_it_was_given_for_and_nowhere_else() {
         (Some("http://models.example.com/v1"), None, None),
         (Some("https://models.example.com:8443/v1"), None, None),
         (Some("https://api.openai.com/v1"), None, None),
-        // Whoever gives a key says where it goes.
+        // A caller who gives a key may choose the origin.
         (
             Some("https://other.example.com/v1"),
             Some(OTHER_KEY),
@@ -63,7 +63,7 @@ async fn a_key_is_kept_where_it_was_given_for_and_nowhere_else() {
     }
 }
 
-/// As a task with a refused key says: the name alone is enough.
+/// As the error of a task with a refused key suggests: the name alone is enough.
 #[tokio::test]
 async fn a_key_is_replaced_by_naming_the_provider() {
     let fixture = ModelsFixture::new().await;
@@ -78,7 +78,7 @@ async fn a_key_is_replaced_by_naming_the_provider() {
 }
 
 #[tokio::test]
-async fn an_address_that_nobody_gave_follows_what_is_spoken() {
+async fn an_implied_base_url_follows_the_dialect() {
     let fixture = ModelsFixture::new().await;
     let spec = |dialect, key: Option<&str>| ProviderSpec { dialect: Some(dialect), ..changed(None, key) };
     fixture.models.put_provider("mine", &spec(Dialect::Openai, Some(KEY))).await.expect("a good provider");

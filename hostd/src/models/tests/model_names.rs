@@ -1,4 +1,4 @@
-//! What a name means, and what may not be written down.
+//! Resolution of model names, and validation of providers.
 
 use crate::{
     core::BudgetBounds,
@@ -47,7 +47,7 @@ async fn resolve(
     }
 }
 
-/// Three that are everybody's, and one of `other` with the name of one of them.
+/// Three shared providers, and one of the tenant `other` with the name of one of them.
 async fn providers() -> (tempfile::TempDir, Models) {
     let (dir, models) = models().await;
     let nothing = resolve(&models, "acme", None, &[Anthropic]).await.expect_err("there is none");
@@ -95,7 +95,7 @@ async fn a_model_is_named_by_alias_by_its_name_or_with_its_provider() {
             Err("there is no model \"one/none\" here; there are: large, one/small-4, one/shared"),
         ),
         (Some("wide"), &[Anthropic], Err("\"wide\" speaks openai, and the agent speaks anthropic")),
-        // The name of a provider is its default model.
+        // The name of a provider means its default model.
         (Some("one"), both, Ok("one/large-4")),
         (Some("one"), &[Openai], Err("\"one\" speaks anthropic, and the agent speaks openai")),
         (
@@ -128,7 +128,7 @@ async fn a_model_is_named_by_alias_by_its_name_or_with_its_provider() {
 }
 
 #[tokio::test]
-async fn an_agent_is_told_the_makers_name_unless_that_is_a_strange_one() {
+async fn an_agent_gets_the_vendors_name_unless_it_needs_quoting() {
     let (_dir, models) = providers().await;
     let odd = spec(Openai, &[("odd[1m]", Some("odd"))]);
     models.put_provider("strange", &odd).await.expect("good");
@@ -141,9 +141,9 @@ async fn an_agent_is_told_the_makers_name_unless_that_is_a_strange_one() {
 }
 
 #[tokio::test]
-async fn a_tenants_own_hides_that_of_everybody() {
+async fn a_tenants_own_provider_hides_a_shared_one() {
     let (_dir, models) = providers().await;
-    // It has one model, so that is its default.
+    // The provider has one model, which is its default.
     assert_eq!(resolve(&models, "other", None, BOTH).await.as_deref(), Ok("one/own-1"));
     assert!(resolve(&models, "other", Some("large"), BOTH).await.is_err());
     let views = models.available(&label("acme"));
@@ -170,7 +170,7 @@ async fn a_provider_counts_only_where_tasks_can_use_it() {
         ..spec(dialect, &[])
     };
     assert_eq!(availability(Anthropic), ModelAvailability::None);
-    // The maker's own API, and no key for it.
+    // The vendor's own API without a key.
     let configured = models.put_provider("anthropic", &at(None, Anthropic)).await.expect("written");
     assert_eq!(
         configured.problem().as_deref(),
@@ -189,7 +189,7 @@ async fn a_provider_counts_only_where_tasks_can_use_it() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_by_field_and_a_key_is_not_repeated() {
+async fn an_invalid_spec_is_refused_by_field_and_a_key_is_not_repeated() {
     let (_dir, models) = models().await;
     let good = || spec(Openai, &[("m", None)]);
     let url = |url: &str| ProviderSpec { base_url: Some(url.to_owned()), ..good() };

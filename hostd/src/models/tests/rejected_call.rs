@@ -1,12 +1,12 @@
-//! What the gateway refuses is seen in the task.
+//! Rejected calls show in the result of the task.
 
 use super::{ModelsFixture, end, params, used};
 use crate::models::RejectedCall;
 use protocol::{FailureReason, TaskStatus};
 
 #[tokio::test]
-async fn a_call_that_is_not_passed_on_is_one_that_failed() {
-    // Whether it counts; whether another one goes well after it; what comes of it.
+async fn a_rejected_call_is_a_failed_call() {
+    // Whether the rejection counts; whether a later call succeeds; the status of the task.
     let table = [
         (true, false, TaskStatus::Failed),
         (true, true, TaskStatus::Succeeded),
@@ -36,7 +36,7 @@ async fn a_call_that_is_not_passed_on_is_one_that_failed() {
         assert_eq!((usage.failed_calls, usage.input_tokens), (u64::from(counts), u64::from(goes_on)));
         if expected == TaskStatus::Failed {
             assert_eq!(done.failure_reason, Some(FailureReason::ModelFailed));
-            let message = "a call of its model was refused: there is no model";
+            let message = "a model call was refused: there is no model";
             assert_eq!(result.message.as_deref(), Some(message));
         }
     }

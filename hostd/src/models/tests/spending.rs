@@ -1,4 +1,4 @@
-//! Nothing is spent past a budget, however calls end.
+//! No budget is exceeded, however calls end.
 
 use super::{ModelsFixture, end, params, used};
 use crate::models::{Call, CallParams, CallRefusal, CallReport, Fault, ModelApi, TokenUsage};
@@ -16,8 +16,8 @@ fn abandoned() -> CallReport {
     CallReport { abandoned: true, ..end(None, Ok(())) }
 }
 
-/// What two calls are left after one that ended like this: the budget is 1000 tokens, and it asked for 10 and
-/// at most 600.
+/// Returns what is left for a second call after one that ended as given: the budget is 1000 tokens, and the
+/// call asked for 10 and at most 600.
 async fn left_after(streams: bool, act: impl AsyncFnOnce(Call)) -> Option<u64> {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", tokens(1_000)).await;
@@ -27,15 +27,15 @@ async fn left_after(streams: bool, act: impl AsyncFnOnce(Call)) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn what_nobody_told_counts_as_all_that_was_allowed() {
+async fn unreported_usage_counts_with_the_whole_reservation() {
     let estimated_usage = Some(TokenUsage { input: 10, output: 3, estimated: true, ..TokenUsage::default() });
     for streams in [true, false] {
-        // Dropped, ended by the agent, or to its end without a word of what it used.
+        // Dropped, ended by the agent, or completed without reported usage.
         assert_eq!(left_after(streams, async |call| drop(call)).await, Some(390));
         assert_eq!(left_after(streams, async |call| call.ended(abandoned()).await).await, Some(390));
         let silent = async |call: Call| call.ended(end(estimated_usage, Ok(()))).await;
         assert_eq!(left_after(streams, silent).await, Some(390));
-        // PendingEnd, or refused before a word of it.
+        // Reported usage, or refused before any output.
         let reported = async |call: Call| call.ended(end(used(10, 40), Ok(()))).await;
         assert_eq!(left_after(streams, reported).await, Some(950));
         let fault = Fault { status: Some(400), message: "no".to_owned(), permanent: false };
@@ -45,7 +45,7 @@ async fn what_nobody_told_counts_as_all_that_was_allowed() {
 }
 
 #[tokio::test]
-async fn without_a_bound_what_was_seen_counts() {
+async fn without_a_bound_the_visible_output_counts() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
@@ -55,9 +55,9 @@ async fn without_a_bound_what_was_seen_counts() {
     assert_eq!((usage.input_tokens, usage.output_tokens, usage.estimated), (10, 0, true));
 }
 
-/// The agent leaves, or its task ends, while no provider has the request.
+/// The agent disconnects, or its task ends, while no provider has the request.
 #[tokio::test]
-async fn what_no_provider_got_counts_nothing() {
+async fn a_request_that_no_provider_got_counts_nothing() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", tokens(1_000)).await;
     let (open, _) = fixture.open(&task);
@@ -76,7 +76,7 @@ async fn what_no_provider_got_counts_nothing() {
 }
 
 #[tokio::test]
-async fn streams_side_by_side_have_what_is_left_and_others_wait_for_them() {
+async fn parallel_streams_reserve_the_rest_and_others_wait_for_them() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", tokens(10_000)).await;
     let (open, _) = fixture.open(&task);
@@ -91,7 +91,7 @@ async fn streams_side_by_side_have_what_is_left_and_others_wait_for_them() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_turn_waits_no_longer_than_its_task() {
+async fn a_call_that_waits_for_budget_waits_no_longer_than_its_task() {
     let fixture = ModelsFixture::new().await;
     let (task, key) = fixture.task("t1", tokens(10_000)).await;
     let (open, _) = fixture.open(&task);
@@ -132,7 +132,7 @@ async fn a_count_that_succeeds_says_nothing_about_a_call_that_failed() {
 }
 
 #[tokio::test]
-async fn sums_have_a_largest_one() {
+async fn usage_saturates() {
     let fixture = ModelsFixture::new().await;
     let spec =
         BudgetSpec { tokens: Some(u64::MAX >> 1), cost_usd: None, requests: None, per: BudgetPeriod::Total };

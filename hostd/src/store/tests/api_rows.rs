@@ -16,7 +16,7 @@ fn key(text: &str) -> IdempotencyKey {
 }
 
 #[tokio::test]
-async fn a_key_is_claimed_once_answered_again_and_forgotten_after_a_day() {
+async fn a_key_is_claimed_once_replayed_and_expires_after_a_day() {
     let (_dir, store) = empty();
     let begin = async |key, hash, now_ms| store.idempotency_begin(key, [hash; 32], now_ms).await.unwrap();
     assert_eq!(begin(key("k"), 1, 10).await, IdempotencyClaim::New);
@@ -30,7 +30,7 @@ async fn a_key_is_claimed_once_answered_again_and_forgotten_after_a_day() {
     let replay = IdempotencyClaim::Replay { status: 201, body: b"made".to_vec() };
     assert_eq!(begin(key("k"), 1, 21).await, replay);
     assert_eq!(begin(key("k"), 2, 21).await, IdempotencyClaim::Mismatch);
-    // What was answered cannot be answered otherwise, nor given up.
+    // A stored response cannot be replaced or abandoned.
     store.idempotency_finish(key("k"), 500, vec![], 22).await.unwrap();
     store.idempotency_abandon(key("k")).await.unwrap();
     assert_eq!(begin(key("k"), 1, 19 + limits::IDEMPOTENCY_RETENTION_MS).await, replay);
@@ -41,7 +41,7 @@ async fn a_key_is_claimed_once_answered_again_and_forgotten_after_a_day() {
 }
 
 #[tokio::test]
-async fn a_key_left_by_a_dead_hostd_is_taken_up() {
+async fn a_key_left_by_a_dead_hostd_is_unfinished() {
     let (dir, store) = empty();
     for name in ["pending", "done"] {
         store.idempotency_begin(key(name), [1; 32], 10).await.unwrap();
@@ -117,7 +117,7 @@ async fn the_audit_is_paged_newest_first() {
 }
 
 #[tokio::test]
-async fn tidying_takes_what_is_old_and_nothing_else() {
+async fn retention_deletes_expired_rows_and_nothing_else() {
     let (_dir, store, id) = with_one().await;
     let now_ms = 2 * limits::AUDIT_RETENTION_MS;
     for time_ms in [1, now_ms] {
@@ -157,7 +157,7 @@ async fn tidying_takes_what_is_old_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_written_when_the_queue_is_full_too() {
+async fn a_dropped_write_is_performed_even_when_the_queue_is_full() {
     use std::sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},

@@ -48,7 +48,7 @@ async fn attempts_are_numbered_and_the_first_end_counts() {
 }
 
 #[tokio::test]
-async fn what_is_reached_is_one_transaction() {
+async fn a_reached_attempt_is_one_transaction() {
     let (_dir, store, id) = with_one().await;
     let run =
         |sql: &'static str| store.write("test", move |conn| conn.execute_batch(sql).during("run a test"));

@@ -1,4 +1,4 @@
-//! Death at any moment: what was answered is there, what was not is there whole or not at all.
+//! A crash at any moment: acknowledged writes are there, others are there whole or not at all.
 
 use super::{blueprint, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
@@ -38,7 +38,7 @@ fn exec() -> ExecRecord {
     }
 }
 
-/// Every kind of write, in order, once.
+/// Performs every kind of write once, in order.
 async fn write_everything(store: &Store) {
     insert(store, new_sandbox(1, None)).await;
     let attempt = store.begin_attempt(&id(1), AttemptRelation::Start, blueprint().into(), 2).await.unwrap();
@@ -89,7 +89,7 @@ async fn write_everything(store: &Store) {
     store.idempotency_finish(key(), 200, vec![], 9).await.unwrap();
 }
 
-/// How many of the writes above are there, and whether they are the first ones.
+/// Returns how many of the writes above are there, and asserts that they are the first ones.
 async fn writes_there(store: &Store) -> usize {
     let record = store.sandbox(&id(1)).await.unwrap();
     let attempts = store.attempts(&id(1), None, 9).await.unwrap();
@@ -122,7 +122,7 @@ async fn writes_there(store: &Store) -> usize {
     ];
     let count = there.iter().take_while(|there| **there).count();
     assert!(there[count..].iter().all(|there| !there), "a later write is there: {there:?}");
-    // A move, an attempt and their events came together.
+    // A transition, an attempt and their events were committed together.
     let part = store.log(EventFilter::default(), 0).await.unwrap();
     let events: usize = part.batches.iter().map(|batch| frame_data(&batch.frames).count()).sum();
     let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 12, 12, 12, 13, 13, 13, 13, 13, 13];
@@ -181,7 +181,7 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
 }
 
 #[tokio::test]
-async fn a_copy_of_the_files_mid_life_has_all_that_was_answered() {
+async fn a_copy_of_the_files_of_a_running_store_has_all_acknowledged_writes() {
     let (dir, store, id) = with_one().await;
     store.close().await;
     let store = Store::open(&dir.path().join("slipway.db")).unwrap();

@@ -13,7 +13,7 @@ fn open_error(path: &Path) -> OpenError {
 }
 
 #[tokio::test]
-async fn the_file_is_its_owners_alone() {
+async fn the_files_have_mode_0600() {
     let (dir, _store, _) = with_one().await;
     for name in ["slipway.db", "slipway.db-wal", "slipway.db-shm"] {
         let mode = fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
@@ -30,7 +30,7 @@ async fn what_was_closed_opens_as_it_was() {
     assert!(matches!(other.sandbox(&id).await, Err(StoreError::Closed)));
     assert!(matches!(other.mark_execs_lost(&id, 1).await, Err(StoreError::Closed)));
     other.close().await;
-    // Checkpoint in: nothing is left in the log beside it, which stays.
+    // The WAL was checkpointed and truncated; the file stays.
     assert_eq!(std::fs::metadata(dir.path().join("slipway.db-wal")).unwrap().len(), 0);
     let store = Store::open(&dir.path().join("slipway.db")).unwrap();
     assert_eq!(*store.head().borrow(), 2);
@@ -92,7 +92,7 @@ async fn a_healthy_file_is_not_repaired() {
 }
 
 #[tokio::test]
-async fn a_row_that_makes_no_sense_is_named() {
+async fn an_invalid_row_is_named() {
     let (_dir, store) = empty();
     for number in 1..=2 {
         insert(&store, new_sandbox(number, None)).await;

@@ -100,7 +100,7 @@ async fn an_end_in_the_log_ends_the_exec() {
     let found = store.exec(&id, &exec).await.unwrap().unwrap();
     assert_eq!((found.exit, found.ended_ms), (Some(Exit::Exited { code: 3 }), Some(30)));
     assert_eq!(found.hints, [Hint::Leaky]);
-    // A later word on it changes nothing.
+    // A later exit changes nothing.
     let other = ExecEnd { exit: Exit::Cancelled, hints: vec![], ended_ms: 40 };
     store.end_exec(&id, &exec, other).await.unwrap();
     assert_eq!(store.mark_execs_lost(&id, 50).await.unwrap(), 0);
@@ -108,7 +108,7 @@ async fn an_end_in_the_log_ends_the_exec() {
 }
 
 #[tokio::test]
-async fn a_boot_loses_what_started_before_it_and_a_true_end_finds_it_again() {
+async fn a_boot_marks_earlier_execs_lost_and_a_real_exit_replaces_that() {
     let (_dir, store, id) = with_one().await;
     let (before, ended_before) = (begin(&store, id, "e1", 20).await, begin(&store, id, "e2", 20).await);
     let after = begin(&store, id, "e3", 200).await;
@@ -176,7 +176,7 @@ async fn events_are_filtered() {
 }
 
 #[tokio::test]
-async fn the_head_wakes_who_waits_for_more() {
+async fn the_head_wakes_readers_that_wait() {
     let (_dir, store, id) = with_one().await;
     let mut head = store.head();
     head.mark_unchanged();

@@ -1,4 +1,4 @@
-//! What the tests start from.
+//! Fixtures of the store's tests.
 
 use crate::core::{Blueprint, Environment, State, TaskLine};
 use crate::store::{EventFilter, NewSandbox, NewTask, SandboxRecord, Secret, Store, error::During};
@@ -28,7 +28,7 @@ pub async fn with_one() -> (TempDir, Store, SandboxId) {
     (dir, store, record.id)
 }
 
-/// As on a full disk: these columns of a table cannot be changed, while that is so.
+/// Makes updates of the given columns fail, as on a full disk, until called with `false`.
 pub async fn no_room_for(store: &Store, what: &str, so: bool) {
     let sql = match so {
         true => {
@@ -95,7 +95,7 @@ pub fn problem() -> Problem {
     Problem { code: ProblemCode::Died, message: "it died".to_owned(), output: vec!["last words".to_owned()] }
 }
 
-/// The kinds of every event there is, oldest first.
+/// Returns the kinds of all events, oldest first.
 pub async fn kinds(store: &Store) -> Vec<String> {
     let events = store.events(EventFilter::default(), 0, 1_000).await.unwrap();
     events.into_iter().map(|event| event.kind).collect()
@@ -128,13 +128,13 @@ pub fn new_task(name: &str) -> NewTask {
     }
 }
 
-/// A task has come to a phase.
+/// Returns the line of a task that entered a phase.
 pub fn status_line(seq: u64, phase: TaskPhase) -> TaskLine {
     let event = TaskEvent { seq, time_ms: 1_000 + seq, fact: TaskFact::Status { phase, checkpoint: None } };
     TaskLine::parse(&serde_json::to_vec(&event).unwrap().into()).unwrap()
 }
 
-/// Messages of an agent, each with its number as the text.
+/// Returns agent messages, each with its number as the text.
 pub fn lines(numbers: impl Iterator<Item = u64>) -> Vec<TaskLine> {
     let line = |number: u64| {
         let text = Text { text: number.to_string(), ..Text::default() };

@@ -1,4 +1,4 @@
-//! What the store promises, tried on real files.
+//! Tests of the store on real files.
 
 mod api_rows;
 mod attempts;

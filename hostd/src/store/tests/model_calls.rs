@@ -1,4 +1,4 @@
-//! Calls of models: counted, told and judged together, whatever happens in between.
+//! Model calls: usage, events and verdict are written together.
 
 use super::{empty, id, label, lines, new_task, with_one};
 use crate::{
@@ -70,7 +70,7 @@ async fn what_was_granted_comes_back_and_lists_do_not_have_it() {
 }
 
 #[tokio::test]
-async fn calls_are_told_between_the_events_of_the_agent_and_summed() {
+async fn calls_become_events_between_those_of_the_agent_and_are_summed() {
     let (_dir, store, _) = with_one().await;
     let task = accepted_task(&store).await;
     store.append_task(task.number, lines(1..=2)).await.unwrap();
@@ -85,7 +85,7 @@ async fn calls_are_told_between_the_events_of_the_agent_and_summed() {
     let done = store.append_task(task.number, vec![claims_success(&followed)]).await.unwrap();
     let usage = done.result.as_ref().and_then(|result| result.usage).unwrap();
     assert_eq!((usage.input_tokens, usage.calls, usage.retries, usage.cost_micro_usd), (20, 2, 2, Some(6)));
-    // After the end it is only counted.
+    // After the end of the task a call only counts as usage.
     store.call_ended(end(&task, 3, ModelCallState::Failed)).written().await.unwrap();
     assert_eq!(store.task(&id(1), &task.id).await.unwrap().unwrap(), done);
     let views = events(&store, &task).await;
@@ -116,9 +116,9 @@ async fn a_task_whose_last_call_failed_did_not_succeed() {
         (&[(1, Failed)], TaskStatus::Failed),
         (&[(1, Failed), (2, Succeeded)], TaskStatus::Succeeded),
         (&[(1, Succeeded), (2, Failed), (3, Abandoned)], TaskStatus::Failed),
-        // One that began before the last that succeeded, and took longer.
+        // A call that began before the last successful one, and took longer.
         (&[(2, Succeeded), (1, Failed)], TaskStatus::Succeeded),
-        // One that helped it failed meanwhile.
+        // An auxiliary call failed meanwhile.
         (&[(2, Failed), (1, Succeeded)], TaskStatus::Succeeded),
         (&[(2, Failed), (1, Succeeded), (3, Failed)], TaskStatus::Failed),
         (&[(1, Abandoned)], TaskStatus::Succeeded),
@@ -146,7 +146,7 @@ async fn the_first_verdict_stays_and_a_cancel_before_it_too() {
     store.judge_task(task.number, verdict("first")).written().await.unwrap();
     store.judge_task(task.number, verdict("second")).written().await.unwrap();
     store.cancel_task(task.number, 9).await.unwrap();
-    // However its end becomes known.
+    // The verdict applies however the end becomes known.
     let done = store.conclude_task(task.number, TaskEnding::Lost, 9).await.unwrap();
     let result = done.result.unwrap();
     assert_eq!(

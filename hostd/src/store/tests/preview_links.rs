@@ -30,7 +30,7 @@ async fn destroy(store: &Store, id: &SandboxId) {
 }
 
 #[tokio::test]
-async fn a_link_is_good_until_it_expires_or_is_revoked() {
+async fn a_link_is_live_until_it_expires_or_is_revoked() {
     let (dir, store, sandbox) = with_one().await;
     let (first, second) = (link(sandbox, 100), link(sandbox, 200));
     for link in [&first, &second] {
@@ -73,7 +73,7 @@ async fn links_die_with_their_sandbox() {
 }
 
 #[tokio::test]
-async fn a_sandbox_has_so_many_links_and_others_are_not_in_the_way() {
+async fn live_links_of_a_sandbox_are_limited() {
     let (_dir, store, sandbox) = with_one().await;
     let all =
         join_all((0..limits::LINKS_OF_SANDBOX_MAX).map(|_| store.insert_link(link(sandbox, 100)))).await;
@@ -89,7 +89,7 @@ async fn a_sandbox_has_so_many_links_and_others_are_not_in_the_way() {
 }
 
 #[tokio::test]
-async fn links_are_tidied_when_they_are_long_dead() {
+async fn links_are_deleted_after_their_retention() {
     let (_dir, store, sandbox) = with_one().await;
     let now_ms = 2 * limits::DEAD_LINKS_RETENTION_MS;
     for expires_ms in [100, now_ms - 1, now_ms + 1] {

@@ -35,7 +35,7 @@ async fn of_fifty_at_once_one_gets_the_scope() {
         assert!(lost.iter().all(|existing| *existing == won[0]));
         let filter = SandboxFilter { scope: Some(scope), ..SandboxFilter::default() };
         assert_eq!(store.sandboxes(filter, None, 10).await.unwrap()[0].id, won[0]);
-        // Who lost left nothing behind.
+        // The losers left no events behind.
         assert_eq!(super::kinds(&store).await, ["sandbox.created"]);
     }
 }

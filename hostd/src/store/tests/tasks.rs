@@ -1,4 +1,4 @@
-//! Tasks and their events: each once, in order, to whoever reads, however it is written and read.
+//! Tasks and their events: every reader sees each event once, in order, however it is written and read.
 
 use super::{SECRET, id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 async fn begin_task(store: &Store, name: &str) -> TaskRecord {
     match store.begin_task(new_task(name)).await.unwrap() {
         TaskBegun::New(task) => *task,
-        other => panic!("{other:?}"),
+        other @ (TaskBegun::Same(_) | TaskBegun::Conflict | TaskBegun::Full) => panic!("{other:?}"),
     }
 }
 
@@ -26,7 +26,7 @@ fn views(bytes: &[u8]) -> Vec<TaskEventView> {
     frame_data(bytes).map(|data| serde_json::from_slice(data).unwrap()).collect()
 }
 
-/// All events of a task that the log has.
+/// Returns all events of a task in the event log.
 async fn logged(store: &Store, task: &TaskRecord) -> Vec<TaskEventView> {
     let filter = EventFilter { task: Some(task.number), ..EventFilter::default() };
     let (mut all, mut after) = (Vec::new(), 0);
@@ -53,7 +53,7 @@ async fn the_same_task_begins_once() {
 }
 
 #[tokio::test]
-async fn so_many_tasks_wait_and_no_more() {
+async fn the_number_of_open_tasks_is_limited() {
     let (_dir, store, _) = with_one().await;
     for number in 0..limits::TASKS_OPEN_MAX {
         begin_task(&store, &format!("t{number}")).await;
@@ -70,7 +70,7 @@ async fn so_many_tasks_wait_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_it_is_told_is_forgotten_when_it_has_been_told() {
+async fn a_request_is_deleted_once_runtimed_has_it() {
     let (dir, store, _) = with_one().await;
     let task = begin_task(&store, "t1").await;
     assert!(!format!("{task:?}").contains(SECRET));
@@ -78,7 +78,7 @@ async fn what_it_is_told_is_forgotten_when_it_has_been_told() {
     assert!(store.mark_task_accepted(task.number).await.unwrap().request.is_none());
     let cancelled = begin_task(&store, "t2").await;
     assert!(store.cancel_task(cancelled.number, 9).await.unwrap().request.is_none());
-    // The sandbox has the same secret in its row, and nothing else has.
+    // The row of the sandbox holds the same secret; nothing else does.
     store.close().await;
     let file = std::fs::read(dir.path().join("slipway.db")).unwrap();
     let found = memchr::memmem::find_iter(&file, SECRET.as_bytes()).count();
@@ -86,7 +86,7 @@ async fn what_it_is_told_is_forgotten_when_it_has_been_told() {
 }
 
 #[tokio::test]
-async fn events_are_taken_over_once_and_nothing_comes_after_done() {
+async fn events_are_imported_once_and_nothing_comes_after_done() {
     let (_dir, store, _) = with_one().await;
     let task = accepted_task(&store, "t1").await;
     store.append_task(task.number, lines(1..=5)).await.unwrap();
@@ -150,14 +150,14 @@ async fn a_long_task_is_read_in_parts() {
 async fn what_an_agent_prints_is_kept_up_to_a_bound_and_its_end_always() {
     let (dir, store, _) = with_one().await;
     let task = accepted_task(&store, "t1").await;
-    // As if it had printed so much that the next few lines are the last.
+    // Pretends that the task printed almost its limit.
     let other = rusqlite::Connection::open(dir.path().join("slipway.db")).unwrap();
     let almost = i64::try_from(limits::TASK_OUTPUT_MAX_BYTES - 500).unwrap();
     other.execute("UPDATE tasks SET bytes = ?", [almost]).unwrap();
     for start in [1, 101] {
         store.append_task(task.number, lines(start..start + 100)).await.unwrap();
     }
-    // Somebody has to answer it.
+    // A permission request must be kept: it waits for a decision.
     let question = br#"{"seq":201,"time_ms":9,"type":"permission","permission":1}"#;
     let question = TaskLine::parse(&question.as_slice().into()).unwrap();
     store.append_task(task.number, vec![question]).await.unwrap();
@@ -171,7 +171,7 @@ async fn what_an_agent_prints_is_kept_up_to_a_bound_and_its_end_always() {
 }
 
 #[tokio::test]
-async fn tasks_of_a_sandbox_that_is_long_gone_are_tidied_away() {
+async fn tasks_of_a_destroyed_sandbox_are_deleted_after_their_retention() {
     let (_dir, store, sandbox) = with_one().await;
     let (old, open) = (accepted_task(&store, "t1").await, accepted_task(&store, "t2").await);
     for task in [&old, &open] {
@@ -192,21 +192,21 @@ async fn tasks_of_a_sandbox_that_is_long_gone_are_tidied_away() {
     assert!(store.task(&sandbox, &open.id).await.unwrap().is_none());
 }
 
-/// What happens to a log that is read.
+/// An action on a log that has readers.
 #[derive(Debug, Clone)]
 enum LogAction {
-    /// So many events, in one write, of which so many were given before.
+    /// Appends events in one write, some of which were given before.
     Append {
         events: u64,
         again: u64,
     },
-    /// Another fact in between.
+    /// Appends an unrelated event in between.
     Note,
-    /// A reader comes, having seen so much of what there is.
+    /// A reader subscribes that has seen this share of the log.
     Subscribe {
         percent: u64,
     },
-    /// One of the readers reads once.
+    /// One reader reads once.
     Read {
         reader: usize,
     },
@@ -229,12 +229,12 @@ fn actions() -> impl Strategy<Value = Vec<LogAction>> {
 struct Reader {
     subscription: Subscription,
     after: u64,
-    /// What it must see next.
+    /// The numbers that the reader must see next.
     expected: VecDeque<u64>,
 }
 
 impl Reader {
-    /// One step as a subscriber takes it; whether it got anything or learnt that there is more.
+    /// Reads once as a subscriber does; returns whether there was progress.
     async fn read(&mut self, store: &Store, task: i64) -> bool {
         let filter = EventFilter { task: Some(task), ..EventFilter::default() };
         let (batches, through) = match self.subscription.after(self.after, 1_000) {

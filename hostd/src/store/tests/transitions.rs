@@ -24,7 +24,7 @@ async fn a_sandbox_reads_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn every_move_is_written_with_its_event() {
+async fn every_transition_is_written_with_its_event() {
     let (_dir, store, id) = with_one().await;
     let accept = |goal| Transition::Accept { goal, deadline_ms: 70_000 };
     let renewal = Renewal { keep_workspace: true };
@@ -49,7 +49,7 @@ async fn every_move_is_written_with_its_event() {
             json!({ "goal": "paused", "phase": "pausing", "dozing": true }),
         ),
         (Transition::Reached, "paused", json!({ "dozing": true })),
-        // Somebody wants it to stay so: it dozes no more.
+        // An explicit pause ends dozing.
         (accept(Goal::Paused), "wanted", json!({ "goal": "paused", "phase": null })),
         (accept(Goal::Running), "wanted", json!({ "goal": "running", "phase": "resuming" })),
         (Transition::GiveUp { problem: away.clone(), found: None }, "paused", json!({ "problem": away })),
@@ -96,7 +96,7 @@ async fn a_death_is_kept_on_sandbox_attempt_and_tasks_until_the_next() {
     let begin = |name| store.begin_task(super::new_task(name));
     let number = |begun| match begun {
         TaskBegun::New(task) => task.number,
-        other => panic!("{other:?}"),
+        other @ (TaskBegun::Same(_) | TaskBegun::Conflict | TaskBegun::Full) => panic!("{other:?}"),
     };
     let (runs, waits) = (number(begin("t1").await.unwrap()), number(begin("t2").await.unwrap()));
     store.mark_task_dispatched(runs).await.unwrap();
@@ -112,13 +112,13 @@ async fn a_death_is_kept_on_sandbox_attempt_and_tasks_until_the_next() {
     assert_eq!(moved.post_mortem.as_deref(), Some(&post_mortem));
     assert_eq!(store.attempts(&id, None, 9).await.unwrap()[0].post_mortem.as_deref(), Some(&post_mortem));
 
-    // Whoever ends what was in it says why; what was not in it is not concerned.
+    // Tasks that were in the sandbox report its death; queued tasks do not.
     let done = store.conclude_task(runs, TaskEnding::Lost, 3_001).await.unwrap();
     let message = done.result.unwrap().message.unwrap();
     assert_eq!(message, format!("the sandbox ended under it: {}", oom.message(None)));
     assert_eq!(store.task_by_number(waits).await.unwrap().unwrap().death, None);
 
-    // It survives whatever comes, except the next death.
+    // The post-mortem stays until the next death.
     for goal in [Goal::Running, Goal::Stopped, Goal::Running] {
         store.transition_sandbox(&id, Transition::Accept { goal, deadline_ms: 9_000 }, 4_000).await.unwrap();
         let moved = store.transition_sandbox(&id, Transition::Reached, 4_000).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_death_is_kept_on_sandbox_attempt_and_tasks_until_the_next() {
 }
 
 #[tokio::test]
-async fn a_move_that_is_refused_or_changes_nothing_writes_nothing() {
+async fn a_transition_that_is_refused_or_changes_nothing_writes_nothing() {
     let (_dir, store, id) = with_one().await;
     let before = store.sandbox(&id).await.unwrap();
     let pause = Transition::Accept { goal: Goal::Paused, deadline_ms: 1 };
@@ -148,7 +148,7 @@ async fn a_move_that_is_refused_or_changes_nothing_writes_nothing() {
 }
 
 #[tokio::test]
-async fn only_a_change_that_changes_something_is_one() {
+async fn an_update_that_changes_nothing_writes_nothing() {
     let (_dir, store, id) = with_one().await;
     let same = SandboxUpdate {
         name: Some("box 1".to_owned()),
@@ -173,7 +173,7 @@ async fn changes_of_two_parts_of_a_blueprint_leave_each_other_alone() {
     let before = store.sandbox(&id).await.unwrap().unwrap();
     let rules = EgressRules { deny: vec!["one.test".to_owned()], ..EgressRules::default() };
     let service: ServiceSpec = serde_json::from_value(json!({ "name": "web", "command": "run" })).unwrap();
-    // Neither knows of the other.
+    // Two updates that do not know of each other.
     let deny = SandboxUpdate { egress: Some(rules.clone()), ..SandboxUpdate::default() };
     let serve = SandboxUpdate { services: Some(vec![service.clone()]), ..SandboxUpdate::default() };
     let (_, changed) = tokio::join!(store.update_sandbox(&id, deny, 5), store.update_sandbox(&id, serve, 6));
@@ -231,7 +231,7 @@ async fn an_environment_is_in_its_column_only() {
         assert!(!format!("{event:?}").contains(SECRET));
     }
     store.close().await;
-    // Each write leaves it in the file once, for all and for the service.
+    // The file holds the secret twice: for all processes and for the service.
     let bytes = std::fs::read(dir.path().join("slipway.db")).unwrap();
     let times = bytes.windows(SECRET.len()).filter(|part| *part == SECRET.as_bytes()).count();
     assert_eq!(times, 2);

@@ -1,4 +1,4 @@
-//! The writer under trouble: failing jobs, a failing commit, a full disk.
+//! The writer under failure: failing jobs, a failing commit, a full disk.
 
 use super::{id, kinds, with_one};
 use crate::{
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::{io::Write, sync::mpsc};
 use tokio::sync::oneshot;
 
-/// Keeps the writer busy until it is let go, so that what is queued meanwhile becomes one batch.
+/// Blocks the writer until released, so that jobs queued meanwhile form one batch.
 async fn hold(store: &Store) -> mpsc::SyncSender<()> {
     let (go, released) = mpsc::sync_channel(1);
     let (started, running) = oneshot::channel();
@@ -40,7 +40,7 @@ async fn limit_pages(store: &Store, pages: u32) {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_or_panics_hurts_no_other_of_its_batch() {
+async fn a_job_that_fails_or_panics_affects_no_other_of_its_batch() {
     let (_dir, store, id) = with_one().await;
     let go = hold(&store).await;
     let half = raw("DELETE FROM events; INSERT INTO nowhere VALUES (1)");
@@ -62,10 +62,10 @@ async fn a_job_that_fails_or_panics_hurts_no_other_of_its_batch() {
 }
 
 #[tokio::test]
-async fn when_the_commit_fails_nobody_is_told_that_it_was_done() {
+async fn when_the_commit_fails_every_caller_of_the_batch_gets_an_error() {
     let (_dir, store, id) = with_one().await;
     let go = hold(&store).await;
-    // A broken reference that is only looked at when the transaction commits.
+    // A broken reference that SQLite checks only at the commit.
     let broken = raw("PRAGMA defer_foreign_keys = ON;
         INSERT INTO attempts (sandbox, attempt, tenant, principal, project, relation, state, blueprint,
             started_ms) VALUES ('missing', 1, '', '', '', '', '', '', 1)");
@@ -81,10 +81,10 @@ async fn when_the_commit_fails_nobody_is_told_that_it_was_done() {
 }
 
 #[tokio::test]
-async fn when_sqlite_gives_the_transaction_up_the_whole_batch_is_told() {
+async fn when_sqlite_rolls_the_transaction_back_the_whole_batch_gets_an_error() {
     let (_dir, store, id) = with_one().await;
     let go = hold(&store).await;
-    // What SQLite does by itself on some errors.
+    // SQLite itself rolls back like this on some errors.
     let given_up = raw("ROLLBACK; INSERT INTO nowhere VALUES (1)");
     let (before, given_up, after, ()) = tokio::join!(
         store.record_event(&id, "before", json!({}), 1),
@@ -99,7 +99,7 @@ async fn when_sqlite_gives_the_transaction_up_the_whole_batch_is_told() {
     assert_eq!(kinds(&store).await, ["sandbox.created", "again"]);
 }
 
-/// Fills the database until it is full, and says how many notes went in.
+/// Fills the database; returns how many events fitted.
 async fn fill(store: &Store, id: &SandboxId) -> usize {
     for number in 0..1_000 {
         match store.record_event(id, "fill", json!({ "text": "x".repeat(1_000) }), 1).await {
@@ -112,12 +112,12 @@ async fn fill(store: &Store, id: &SandboxId) -> usize {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_and_writing_goes_on_when_there_is_space() {
+async fn a_full_disk_is_reported_and_writes_go_on_when_there_is_space() {
     let (_dir, store, id) = with_one().await;
     limit_pages(&store, 60).await;
     let filled = fill(&store, &id).await;
     assert!(filled > 0);
-    // Reading goes on, and a batch in which nothing fits is refused whole.
+    // Reads go on, and a batch that does not fit is refused whole.
     assert_eq!(kinds(&store).await.len(), 1 + filled);
     let go = hold(&store).await;
     let big = json!({ "text": "x".repeat(100_000) });
@@ -166,12 +166,12 @@ async fn commits_go_on_when_the_disk_has_no_block_left() {
     let id = super::insert(&store, super::new_sandbox(1, None)).await.id;
     disk.fill();
     assert_eq!(room.refresh().level, DiskLevel::Full);
-    // As many as nobody can make who would free space by them.
+    // More writes than any cleanup needs.
     for _ in 0..500 {
         store.record_event(&id, "note", json!({}), 1).await.unwrap();
     }
     store.close().await;
-    // Also by the next one, which finds what was there.
+    // The next process continues with the same files.
     let store = Store::open_on(&path, DiskSpace::open(disk.0.path(), None)).unwrap();
     store.record_event(&id, "note", json!({}), 1).await.unwrap();
     assert_eq!(kinds(&store).await.len(), 502);
@@ -179,7 +179,7 @@ async fn commits_go_on_when_the_disk_has_no_block_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_writers_at_once_all_get_their_own_answer() {
+async fn many_writers_at_once_all_get_their_own_reply() {
     let (_dir, store, _) = with_one().await;
     let tasks: Vec<_> = (100..1_100_u64)
         .map(|number| {
