@@ -78,9 +78,9 @@ impl DiskSpace {
             reserve: Mutex::new(Reserve::open(data_dir.join(FILE))),
             level: AtomicU8::new(DiskLevel::Ok as u8),
         };
-        let room = Self { inner: Arc::new(inner) };
-        room.refresh();
-        room
+        let space = Self { inner: Arc::new(inner) };
+        space.refresh();
+        space
     }
 
     /// Samples the disk, which takes microseconds.
@@ -261,11 +261,11 @@ mod tests {
         // No disk has this much free space.
         let full = DiskSpace::with(dir.path(), marks(u64::MAX));
         assert_eq!((full.level(), allocated()), (DiskLevel::Full, 0));
-        let room = DiskSpace::with(dir.path(), marks(0));
-        assert_eq!(room.level(), DiskLevel::Ok);
+        let space = DiskSpace::with(dir.path(), marks(0));
+        assert_eq!(space.level(), DiskLevel::Ok);
         assert!(allocated() >= PIECES * PIECE);
         // There is space: none of the reserve is released.
-        assert!(room.ensure_free() && allocated() >= PIECES * PIECE);
+        assert!(space.ensure_free() && allocated() >= PIECES * PIECE);
         let next = DiskSpace::with(dir.path(), marks(u64::MAX));
         assert_eq!(next.reserve().held_bytes, PIECES * PIECE);
         next.reserve().shrink(PIECE).expect("it shrinks");

@@ -139,11 +139,11 @@ impl AgentTable {
         if merged.len() > AGENTS_MAX {
             return Err(bad("agents", format!("must be at most {AGENTS_MAX}")));
         }
-        let entry = |(name, value): (String, toml::Value)| {
-            let entry = parse(&name, value)?;
-            Ok((name, entry))
+        let definition = |(name, value): (String, toml::Value)| {
+            let definition = parse(&name, value)?;
+            Ok((name, definition))
         };
-        let entries = merged.into_iter().map(entry).collect::<Result<_, _>>()?;
+        let entries = merged.into_iter().map(definition).collect::<Result<_, _>>()?;
         Ok(Self { entries, default: DEFAULT.to_owned() })
     }
 
@@ -169,7 +169,7 @@ impl AgentTable {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &AgentDefinition)> {
-        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+        self.entries.iter().map(|(name, definition)| (name.as_str(), definition))
     }
 }
 
@@ -191,8 +191,8 @@ fn merge(mut under: toml::Table, over: &toml::Table) -> Result<toml::Table, Agen
         if name == COMMAND {
             return Err(bad(&key, "is what runs a command that is given: choose another name"));
         }
-        let entry = under.entry(name.clone()).or_insert_with(|| toml::Table::new().into());
-        merge_value(entry, &toml::Value::Table(fields.clone()));
+        let definition = under.entry(name.clone()).or_insert_with(|| toml::Table::new().into());
+        merge_value(definition, &toml::Value::Table(fields.clone()));
     }
     Ok(under)
 }
@@ -214,33 +214,33 @@ fn merge_value(under: &mut toml::Value, over: &toml::Value) {
 fn parse(name: &str, value: toml::Value) -> Result<AgentDefinition, AgentConfigError> {
     let key = format!("agents.{name}");
     let says = value.get("speaks").is_some();
-    let entry: AgentDefinition = value.try_into().map_err(|error| bad(&key, one_line(&error)))?;
+    let definition: AgentDefinition = value.try_into().map_err(|error| bad(&key, one_line(&error)))?;
     if !says {
         return Err(bad(
             format!("{key}.speaks"),
             "must be acp, stream-json:claude, stream-json:codex or command",
         ));
     }
-    check(name, &entry)?;
-    Ok(entry)
+    check(name, &definition)?;
+    Ok(definition)
 }
 
-fn check(name: &str, entry: &AgentDefinition) -> Result<(), AgentConfigError> {
+fn check(name: &str, definition: &AgentDefinition) -> Result<(), AgentConfigError> {
     let key = |field: &str| format!("agents.{name}.{field}");
     let program = |text: &String| !text.is_empty() && (!text.contains('/') || text.starts_with('/'));
-    if name != COMMAND && (entry.find.is_empty() || !entry.find.iter().all(program)) {
+    if name != COMMAND && (definition.find.is_empty() || !definition.find.iter().all(program)) {
         return Err(bad(key("find"), "must be names of programs or absolute paths, at least one"));
     }
-    if let Some(dialect) = entry.dialects.iter().find(|dialect| !has_env_for(entry, **dialect)) {
+    if let Some(dialect) = definition.dialects.iter().find(|dialect| !has_env_for(definition, **dialect)) {
         let message = format!("must have {}: that is one of its dialects", dialect.as_str());
         return Err(bad(key("env_for"), message));
     }
-    if entry.files.keys().any(|path| !is_relative_path(path)) {
+    if definition.files.keys().any(|path| !is_relative_path(path)) {
         return Err(bad(key("files"), "must be paths below the home, without .."));
     }
-    let names: &[&'static str] = if entry.dialects.is_empty() { &ALWAYS } else { &CONNECTED };
+    let names: &[&'static str] = if definition.dialects.is_empty() { &ALWAYS } else { &CONNECTED };
     let to_continue: Vec<&'static str> = names.iter().copied().chain(["session"]).collect();
-    for (field, text) in texts(entry) {
+    for (field, text) in texts(definition) {
         let names = if field == "args_to_continue" { &to_continue } else { names };
         template::check(text, names).map_err(|error| bad(key(field), error.to_string()))?;
     }
@@ -248,28 +248,28 @@ fn check(name: &str, entry: &AgentDefinition) -> Result<(), AgentConfigError> {
 }
 
 /// Returns every text with placeholders, and the field it is in.
-fn texts(entry: &AgentDefinition) -> impl Iterator<Item = (&'static str, &String)> {
+fn texts(definition: &AgentDefinition) -> impl Iterator<Item = (&'static str, &String)> {
     let maps = [
-        ("env", &entry.env),
-        ("env_trusted", &entry.env_trusted),
-        ("env_asking", &entry.env_asking),
-        ("files", &entry.files),
-        ("options", &entry.options),
+        ("env", &definition.env),
+        ("env_trusted", &definition.env_trusted),
+        ("env_asking", &definition.env_asking),
+        ("files", &definition.files),
+        ("options", &definition.options),
     ];
-    let env_for = entry.env_for.values().flat_map(|env| env.values().map(|text| ("env_for", text)));
+    let env_for = definition.env_for.values().flat_map(|env| env.values().map(|text| ("env_for", text)));
     let maps = maps.into_iter().flat_map(|(field, map)| map.values().map(move |text| (field, text)));
-    let args = entry.args.iter().map(|text| ("args", text));
-    let to_continue = entry.args_to_continue.iter().map(|text| ("args_to_continue", text));
+    let args = definition.args.iter().map(|text| ("args", text));
+    let to_continue = definition.args_to_continue.iter().map(|text| ("args_to_continue", text));
     maps.chain(env_for).chain(args).chain(to_continue)
 }
 
-fn has_env_for(entry: &AgentDefinition, dialect: Dialect) -> bool {
+fn has_env_for(definition: &AgentDefinition, dialect: Dialect) -> bool {
     let variant = match dialect {
         Dialect::Anthropic => DialectVariant::Anthropic,
         Dialect::Openai => DialectVariant::Openai,
         Dialect::Gemini => DialectVariant::Gemini,
     };
-    entry.env_for.contains_key(&variant)
+    definition.env_for.contains_key(&variant)
 }
 
 fn is_relative_path(path: &str) -> bool {

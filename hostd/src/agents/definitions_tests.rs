@@ -14,11 +14,11 @@ fn the_built_in_table_is_good() {
         ["claude", "claude-cli", "codex", "codex-cli", "command", "gemini", "goose", "opencode", "qwen"];
     assert_eq!(names, expected);
     assert_eq!(table.default_name(), "opencode");
-    for (name, entry) in table.iter().filter(|(name, _)| *name != COMMAND) {
-        let install = entry.install.as_ref().unwrap_or_else(|| panic!("{name} can be installed"));
-        assert!(entry.version.is_some() && !entry.title.is_empty(), "{name}");
+    for (name, definition) in table.iter().filter(|(name, _)| *name != COMMAND) {
+        let install = definition.install.as_ref().unwrap_or_else(|| panic!("{name} can be installed"));
+        assert!(definition.version.is_some() && !definition.title.is_empty(), "{name}");
         // The program that is started is among those that are installed.
-        assert!(install.links.contains_key(&entry.find[0]), "{name}");
+        assert!(install.links.contains_key(&definition.find[0]), "{name}");
         assert!(install.packages.iter().all(|package| package.rfind('@').is_some_and(|at| at > 0)), "{name}");
     }
 }

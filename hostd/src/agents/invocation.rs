@@ -47,33 +47,37 @@ pub fn model_is_plain(model: &str) -> bool {
     (1..=200).contains(&model.len()) && model.bytes().all(plain) && !model.starts_with('-')
 }
 
-pub fn invocation(name: &str, entry: &AgentDefinition, request: InvocationRequest<'_>) -> Invocation {
+pub fn invocation(name: &str, definition: &AgentDefinition, request: InvocationRequest<'_>) -> Invocation {
     let texts = Placeholders { connection: request.connection };
     let asks = request.permissions.default != Decision::Allow || !request.permissions.rules.is_empty();
     let (mode, env_asked) = if asks {
-        (&entry.mode_asking, &entry.env_asking)
+        (&definition.mode_asking, &definition.env_asking)
     } else {
-        (&entry.mode_trusted, &entry.env_trusted)
+        (&definition.mode_trusted, &definition.env_trusted)
     };
     let mut enforced_env = texts.map(env_asked);
     if let Some(connection) = request.connection {
         enforced_env.extend(
-            entry.env_for.get(&variant(entry, connection)).map(|env| texts.map(env)).unwrap_or_default(),
+            definition
+                .env_for
+                .get(&variant(definition, connection))
+                .map(|env| texts.map(env))
+                .unwrap_or_default(),
         );
     }
     let argv = |args: &[String]| -> Vec<String> {
         std::iter::once(request.program.to_owned()).chain(args.iter().map(|text| texts.fill(text))).collect()
     };
-    let mut options = texts.map(&entry.options);
+    let mut options = texts.map(&definition.options);
     if let Some(model) = request.model {
         options.insert("model".to_owned(), model.to_owned());
     }
-    let agent = match entry.speaks {
+    let agent = match definition.speaks {
         AgentProtocol::Acp => Agent::Acp(AcpAgent {
             name: name.to_owned(),
-            argv: argv(&entry.args),
-            files: texts.map(&entry.files),
-            authenticate: entry.authenticate.clone(),
+            argv: argv(&definition.args),
+            files: texts.map(&definition.files),
+            authenticate: definition.authenticate.clone(),
             mode: mode.clone(),
             options,
             briefing: request.briefing,
@@ -83,28 +87,28 @@ pub fn invocation(name: &str, entry: &AgentDefinition, request: InvocationReques
         AgentProtocol::StreamJson(dialect) => Agent::StreamJson(StreamJsonAgent {
             name: name.to_owned(),
             dialect,
-            argv: argv(&entry.args),
-            argv_to_continue: argv(&entry.args_to_continue),
-            files: texts.map(&entry.files),
+            argv: argv(&definition.args),
+            argv_to_continue: argv(&definition.args_to_continue),
+            files: texts.map(&definition.files),
             briefing: request.briefing,
             continues: request.continues,
         }),
-        AgentProtocol::Command => Agent::Command { argv: argv(&entry.args) },
+        AgentProtocol::Command => Agent::Command { argv: argv(&definition.args) },
     };
     Invocation {
         agent,
-        env: texts.map(&entry.env).into_iter().collect(),
+        env: texts.map(&definition.env).into_iter().collect(),
         enforced_env: enforced_env.into_iter().collect(),
     }
 }
 
-fn variant(entry: &AgentDefinition, connection: &ModelAccess) -> DialectVariant {
+fn variant(definition: &AgentDefinition, connection: &ModelAccess) -> DialectVariant {
     match connection.dialect {
         Dialect::Anthropic => DialectVariant::Anthropic,
         Dialect::Gemini => DialectVariant::Gemini,
         Dialect::Openai => {
             let chat =
-                connection.provider != OPENAI && entry.env_for.contains_key(&DialectVariant::OpenaiChat);
+                connection.provider != OPENAI && definition.env_for.contains_key(&DialectVariant::OpenaiChat);
             if chat { DialectVariant::OpenaiChat } else { DialectVariant::Openai }
         }
     }

@@ -12,7 +12,7 @@ fn connection(dialect: Dialect, provider: &str) -> ModelAccess {
 
 fn invoked(name: &str, connection: &ModelAccess, permissions: Permissions) -> Invocation {
     let table = table();
-    let entry = table.get(name).expect("it is there");
+    let definition = table.get(name).expect("it is there");
     let request = InvocationRequest {
         program: "/bin/it",
         connection: Some(connection),
@@ -20,14 +20,14 @@ fn invoked(name: &str, connection: &ModelAccess, permissions: Permissions) -> In
         continues: true,
         ..InvocationRequest::default()
     };
-    invocation(name, entry, request)
+    invocation(name, definition, request)
 }
 
 #[test]
 fn every_agent_gets_access_to_its_model_in_every_dialect_it_speaks() {
     let table = table();
-    for (name, entry) in table.iter() {
-        for dialect in &entry.dialects {
+    for (name, definition) in table.iter() {
+        for dialect in &definition.dialects {
             for provider in ["openai", "mine"] {
                 let invocation = invoked(name, &connection(*dialect, provider), Permissions::default());
                 let text =
@@ -46,8 +46,8 @@ fn every_agent_gets_access_to_its_model_in_every_dialect_it_speaks() {
 #[test]
 fn texts_that_are_json_or_toml_stay_so() {
     let table = table();
-    for (name, entry) in table.iter() {
-        for dialect in &entry.dialects {
+    for (name, definition) in table.iter() {
+        for dialect in &definition.dialects {
             for provider in ["openai", "mine"] {
                 let invocation = invoked(name, &connection(*dialect, provider), Permissions::default());
                 let files = match &invocation.agent {

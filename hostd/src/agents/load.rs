@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_named() {
-        let place = tempfile::tempdir().expect("a directory");
+        let temp = tempfile::tempdir().expect("a directory");
         let open = |dir: Option<&Path>, briefing: Option<&Path>| {
             let table = Agents::default().table().clone();
             Agents::open(table, dir, briefing).map(|_| ()).map_err(|error| error.to_string())
         };
         let (missing, closed, text) =
-            (place.path().join("none"), place.path().join("closed"), place.path().join("text"));
+            (temp.path().join("none"), temp.path().join("closed"), temp.path().join("text"));
         fs::create_dir(&closed).expect("a directory");
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).expect("its mode");
         fs::write(&text, "{what}").expect("a file");

@@ -15,10 +15,10 @@ const LINKS_MAX: usize = 8;
 /// A cheap handle; clones share everything.
 #[derive(Clone)]
 pub struct Agents {
-    inner: Arc<Inner>,
+    inner: Arc<AgentsInner>,
 }
 
-struct Inner {
+struct AgentsInner {
     table: AgentTable,
     briefing: Briefing,
     dir: Option<PathBuf>,
@@ -27,7 +27,7 @@ struct Inner {
 impl Agents {
     /// Creates the handle. `dir` need not exist.
     pub fn new(table: AgentTable, briefing: Briefing, dir: Option<PathBuf>) -> Self {
-        Self { inner: Arc::new(Inner { table, briefing, dir }) }
+        Self { inner: Arc::new(AgentsInner { table, briefing, dir }) }
     }
 
     pub fn table(&self) -> &AgentTable {
@@ -44,9 +44,9 @@ impl Agents {
     }
 
     /// Returns the path inside sandboxes of an agent's program, if this host has it installed.
-    pub fn installed(&self, entry: &AgentDefinition) -> Option<String> {
+    pub fn installed(&self, definition: &AgentDefinition) -> Option<String> {
         let dir = self.inner.dir.as_deref()?;
-        let names = entry.find.iter().filter(|name| !name.contains('/'));
+        let names = definition.find.iter().filter(|name| !name.contains('/'));
         names
             .map(|name| format!("bin/{name}"))
             .find(|path| is_program(dir, path))
@@ -55,9 +55,9 @@ impl Agents {
 
     /// Returns how to install an agent that a sandbox does not have.
     pub fn how_to_install(&self, name: &str) -> String {
-        let entry = self.inner.table.get(name);
-        let program = entry.and_then(|entry| entry.find.first()).map_or(name, String::as_str);
-        if entry.is_some_and(|entry| entry.install.is_some()) {
+        let definition = self.inner.table.get(name);
+        let program = definition.and_then(|definition| definition.find.first()).map_or(name, String::as_str);
+        if definition.is_some_and(|definition| definition.install.is_some()) {
             return format!(
                 "install it with `scripts/agents {name}`, or put `{program}` on the PATH of the image"
             );
@@ -68,11 +68,12 @@ impl Agents {
     }
 
     /// Returns the program to start, unless the sandbox is known to have another one.
-    pub fn program<'a>(&self, entry: &'a AgentDefinition) -> &'a str {
-        let installed = self.installed(entry);
+    pub fn program<'a>(&self, definition: &'a AgentDefinition) -> &'a str {
+        let installed = self.installed(definition);
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
         let found = installed.as_ref().map(name);
-        let first = entry.find.iter().find(|name| Some(*name) == found.as_ref()).or(entry.find.first());
+        let first =
+            definition.find.iter().find(|name| Some(*name) == found.as_ref()).or(definition.find.first());
         first.map_or("", String::as_str)
     }
 }
@@ -93,14 +94,14 @@ fn is_program(dir: &Path, path: &str) -> bool {
         if !meta.is_symlink() {
             return meta.is_file() && meta.permissions().mode() & 0o111 != 0 && is_within(dir, &path);
         }
-        let Ok(next) = follow(&path) else { return false };
+        let Ok(next) = link_target(&path) else { return false };
         path = next;
     }
     false
 }
 
 /// Returns the target of a relative link; an absolute one means another file inside a sandbox.
-fn follow(link: &Path) -> io::Result<PathBuf> {
+fn link_target(link: &Path) -> io::Result<PathBuf> {
     let target = fs::read_link(link)?;
     if target.is_absolute() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -120,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_program_is_one_that_a_sandbox_can_start_too() {
-        let place = tempfile::tempdir().expect("a directory");
-        let dir = place.path().join("agents");
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = temp.path().join("agents");
         for name in ["bin", "opencode/lib"] {
             fs::create_dir_all(dir.join(name)).expect("a directory");
         }
@@ -130,7 +131,7 @@ mod tests {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its mode");
         };
         program(&dir.join("opencode/lib/it"), 0o755);
-        program(&place.path().join("outside"), 0o755);
+        program(&temp.path().join("outside"), 0o755);
         program(&dir.join("bin/plain"), 0o755);
         program(&dir.join("bin/data"), 0o644);
         let links = [
@@ -155,8 +156,8 @@ mod tests {
             ("bin/plain", None),
         ];
         for (name, expected) in table {
-            let entry = AgentDefinition { find: vec![name.to_owned()], ..AgentDefinition::default() };
-            assert_eq!(agents.installed(&entry).as_deref(), expected, "{name}");
+            let definition = AgentDefinition { find: vec![name.to_owned()], ..AgentDefinition::default() };
+            assert_eq!(agents.installed(&definition).as_deref(), expected, "{name}");
         }
         let both = AgentDefinition {
             find: vec!["gone".to_owned(), "good".to_owned()],

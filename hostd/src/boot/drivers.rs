@@ -90,7 +90,7 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
     all.sort_by_key(|driver| driver.name() != default);
     for driver in &all {
         for warning in driver.warnings() {
-            warn!(driver = driver.name(), warning, "host misconfigured");
+            warn!(driver = driver.name(), warning, "driver warning");
         }
         if let Err(error) = driver.health() {
             warn!(driver = driver.name(), %error, "driver unavailable; retrying");

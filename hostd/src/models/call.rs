@@ -220,16 +220,17 @@ impl Call {
 
     /// Settles the account and queues the end of the call, once.
     fn finish(&self, end: &CallReport, verdict: Option<ModelFailure>) -> Option<PendingEnd> {
-        let mut progress = self.progress();
-        if std::mem::replace(&mut progress.ended, true) {
+        let mut guard = self.progress();
+        if std::mem::replace(&mut guard.ended, true) {
             return None;
         }
-        let seen = *progress;
-        drop(progress);
+        let progress = *guard;
+        drop(guard);
         let slot = self.slot().take();
-        let tokens = self.used(end, &seen);
+        let tokens = self.used(end, &progress);
         let whole = end.outcome.is_ok() && !end.abandoned;
-        let slot = slot.map(|slot| (slot, InFlightCall { whole, ..self.in_flight_record(&seen, tokens) }));
+        let slot =
+            slot.map(|slot| (slot, InFlightCall { whole, ..self.in_flight_record(&progress, tokens) }));
         if end.abandoned && self.service.is_shutting_down() && !self.grant_state.is_settling() {
             // hostd is shutting down: the next hostd finds the slot and records the end.
             slot.into_iter().for_each(|(slot, record)| keep(slot, &record));
@@ -242,7 +243,9 @@ impl Call {
         let used = Spend { tokens: sum, cost_micro_usd: cost_micro_usd.unwrap_or(0), requests: 1 };
         let now_ms = now_ms();
         let account_key = self.grant_state.account_key();
-        self.service.accounts().with(account_key, now_ms, |accounts| settle(accounts, seen.reserved, used));
+        self.service
+            .accounts()
+            .with(account_key, now_ms, |accounts| settle(accounts, progress.reserved, used));
         self.service.settled.notify_waiters();
         let state = match (&end.outcome, end.abandoned) {
             (_, true) => ModelCallState::Abandoned,
@@ -278,27 +281,30 @@ impl Call {
 
     /// Returns the usage as reported by the provider, else as estimated. A call that was refused before any
     /// output used nothing, nor did a call without a request at a provider.
-    fn used(&self, end: &CallReport, seen: &Progress) -> TokenUsage {
+    fn used(&self, end: &CallReport, progress: &Progress) -> TokenUsage {
         let refused = end.outcome.is_err() && !end.abandoned;
-        let nothing = seen.streamed == 0 && (refused || !seen.sent);
+        let nothing = progress.streamed == 0 && (refused || !progress.sent);
         match end.tokens {
-            Some(tokens) => self.with_output_floor(tokens, seen),
+            Some(tokens) => self.with_output_floor(tokens, progress),
             None if nothing => TokenUsage::default(),
-            None => self.estimated_usage(seen),
+            None => self.estimated_usage(progress),
         }
     }
 
-    fn estimated_usage(&self, seen: &Progress) -> TokenUsage {
-        let (input, output) = (self.params.input_tokens, seen.streamed);
-        self.with_output_floor(TokenUsage { input, output, estimated: true, ..TokenUsage::default() }, seen)
+    fn estimated_usage(&self, progress: &Progress) -> TokenUsage {
+        let (input, output) = (self.params.input_tokens, progress.streamed);
+        self.with_output_floor(
+            TokenUsage { input, output, estimated: true, ..TokenUsage::default() },
+            progress,
+        )
     }
 
     /// Raises an estimate to the whole reservation where a budget bounds the output. Not all output of a
     /// model is visible, so an agent could avoid charges by disconnecting early or by suppressing the
     /// reported usage.
-    fn with_output_floor(&self, tokens: TokenUsage, seen: &Progress) -> TokenUsage {
+    fn with_output_floor(&self, tokens: TokenUsage, progress: &Progress) -> TokenUsage {
         let output = match self.bounded && tokens.estimated {
-            true => tokens.output.max(seen.output_tokens),
+            true => tokens.output.max(progress.output_tokens),
             false => tokens.output,
         };
         TokenUsage { output, ..tokens }

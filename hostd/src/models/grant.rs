@@ -43,7 +43,7 @@ pub(super) struct GrantState {
     /// The number of the newest call.
     numbered: AtomicU64,
     /// Cancelled when the task has begun.
-    begun: CancellationToken,
+    task_begun: CancellationToken,
     /// No call may begin any more.
     closed: AtomicBool,
     /// The task has ended, so the outcome of calls in flight does not matter.
@@ -79,7 +79,7 @@ impl GrantState {
             terms: grant.terms.clone(),
             used_before: Spend { tokens, cost_micro_usd, requests: usage.calls },
             numbered: AtomicU64::new(task.seen.numbered),
-            begun: CancellationToken::new(),
+            task_begun: CancellationToken::new(),
             closed: AtomicBool::new(false),
             settling: AtomicBool::new(false),
             task_ended: CancellationToken::new(),
@@ -133,7 +133,7 @@ pub struct OpenGrant {
 impl OpenGrant {
     /// Marks the task as begun: from now on its agent may call models.
     pub fn begun(&self) {
-        self.grant_state.begun.cancel();
+        self.grant_state.task_begun.cancel();
     }
 
     /// Returns why the task must end, if it must.
@@ -193,7 +193,7 @@ impl Grant {
     /// so.
     pub async fn wait_until_begun(&self) -> Result<(), CallRefusal> {
         let most = Duration::from_millis(limits::TASK_BEGIN_WAIT_MAX_MS);
-        timeout(most, self.grant_state.begun.cancelled()).await.map_err(|_| CallRefusal::Waits)
+        timeout(most, self.grant_state.task_begun.cancelled()).await.map_err(|_| CallRefusal::Waits)
     }
 
     /// Begins a call as `begin` does, but waits, for a limited time, while the rest of the budget is reserved
@@ -212,7 +212,7 @@ impl Grant {
             settled.as_mut().enable();
             match self.begin(target, params) {
                 Err(CallRefusal::Busy) => {}
-                begun => return begun,
+                result => return result,
             }
             tokio::select! {
                 // All three only trigger another check.

@@ -14,8 +14,8 @@ use std::{
 pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     make_file(path)?;
     let mut conn = connect(path)?;
-    let found = schema::version(&conn)?;
-    let known = schema::known();
+    let found = schema::stored_version(&conn)?;
+    let known = schema::newest_version();
     // Checked before anything is written: the newer hostd must find its database unchanged.
     if found > known {
         return Err(OpenError::Newer { found, known });

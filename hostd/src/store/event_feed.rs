@@ -66,8 +66,8 @@ impl Feed {
     pub(super) fn publish(&self, batches: Vec<EventBatch>, through: u64) {
         let mut topics = lock(&self.topics);
         topics.published = through;
-        let room = limits::FEED_MAX_BYTES / topics.followed.len().max(1);
-        let room = room.clamp(limits::FEED_TOPIC_MIN_BYTES, limits::FEED_TOPIC_MAX_BYTES);
+        let max_bytes = limits::FEED_MAX_BYTES / topics.followed.len().max(1);
+        let max_bytes = max_bytes.clamp(limits::FEED_TOPIC_MIN_BYTES, limits::FEED_TOPIC_MAX_BYTES);
         for batch in batches {
             let batch = Arc::new(batch);
             let of_task = batch.task.map(Topic::Task);
@@ -75,7 +75,7 @@ impl Feed {
                 [Some(Topic::All), Some(Topic::Sandbox(batch.sandbox)), of_task].into_iter().flatten()
             {
                 if let Some(channel) = topics.followed.get(&topic).and_then(Weak::upgrade) {
-                    lock(&channel.ring).push(batch.clone(), room);
+                    lock(&channel.ring).push(batch.clone(), max_bytes);
                     channel.newest.send_replace(batch.last);
                 }
             }
@@ -116,10 +116,10 @@ impl Ring {
         Self { since, batches: VecDeque::new(), bytes: 0 }
     }
 
-    fn push(&mut self, batch: Arc<EventBatch>, room: usize) {
+    fn push(&mut self, batch: Arc<EventBatch>, max_bytes: usize) {
         self.bytes += batch.frames.len();
         self.batches.push_back(batch);
-        while self.bytes > room && self.batches.len() > 1 {
+        while self.bytes > max_bytes && self.batches.len() > 1 {
             let Some(old) = self.batches.pop_front() else { break };
             self.bytes -= old.frames.len();
             self.since = old.last;

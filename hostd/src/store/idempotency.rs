@@ -93,9 +93,9 @@ fn begin(
     now_ms: u64,
 ) -> Result<IdempotencyClaim> {
     let IdempotencyKey { tenant, principal, route, key } = key;
-    let place = params![tenant.as_str(), principal.as_str(), route, key];
+    let key_columns = params![tenant.as_str(), principal.as_str(), route, key];
     let sql = "SELECT * FROM idempotency WHERE tenant = ? AND principal = ? AND route = ? AND key = ?";
-    let stored = one(conn, sql, place, parse)?;
+    let stored = one(conn, sql, key_columns, parse)?;
     match stored.filter(|stored| now_ms.saturating_sub(stored.since_ms) < limits::IDEMPOTENCY_RETENTION_MS) {
         None => {}
         Some(stored) if stored.body_hash != body_hash => return Ok(IdempotencyClaim::Mismatch),

@@ -124,14 +124,14 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
     match inserted {
         Ok(_) => {}
         Err(error) if is_primary_key_violation(&error) => return Err(StoreError::Exists),
-        Err(error) if is_unique_violation(&error) => return Err(taken(conn, &record)?),
+        Err(error) if is_unique_violation(&error) => return Err(scope_conflict(conn, &record)?),
         Err(error) => return Err(StoreError::sqlite("write a sandbox", error)),
     }
     update(conn, &record)?;
     Ok(record)
 }
 
-fn taken(conn: &Connection, record: &SandboxRecord) -> Result<StoreError> {
+fn scope_conflict(conn: &Connection, record: &SandboxRecord) -> Result<StoreError> {
     let Some(scope) = &record.scope else { return Ok(StoreError::Exists) };
     let sql = "SELECT id FROM sandboxes WHERE tenant = ? AND principal = ? AND project = ?
         AND scope_kind = ? AND scope_key = ? AND scope_kind IS NOT NULL AND status <> 'destroyed'";

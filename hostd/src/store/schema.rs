@@ -280,11 +280,11 @@ ALTER TABLE tasks ADD COLUMN death TEXT;            -- why the sandbox ended und
 const OPEN_PERMISSIONS: &str = "ALTER TABLE tasks ADD COLUMN open_permissions TEXT";
 
 /// Returns the newest schema version this hostd knows.
-pub(super) fn known() -> u32 {
+pub(super) fn newest_version() -> u32 {
     u32::try_from(MIGRATIONS.len()).expect("there are few migrations")
 }
 
-pub(super) fn version(conn: &Connection) -> Result<u32, OpenError> {
+pub(super) fn stored_version(conn: &Connection) -> Result<u32, OpenError> {
     conn.query_row("PRAGMA user_version", [], |row| row.get(0))
         .map_err(|source| OpenError::sqlite("read the version of the database", source))
 }

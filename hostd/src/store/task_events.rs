@@ -15,31 +15,31 @@ const WHAT: &str = "write events of a task";
 
 /// Appends the new lines up to `done`, and updates the task, which must not have ended.
 pub(super) fn append(conn: &Connection, task: &TaskRecord, lines: &[TaskLine]) -> Result<()> {
-    let known = lines.partition_point(|line| line.number <= task.followed);
-    let mut fresh = &lines[known..];
+    let imported = lines.partition_point(|line| line.number <= task.followed);
+    let mut fresh = &lines[imported..];
     if let Some(end) = fresh.iter().position(|line| matches!(line.update, TaskUpdate::Done(_))) {
         fresh = &fresh[..=end];
     }
     let Some(newest) = fresh.last() else { return Ok(()) };
-    let judged = judged(task, newest)?;
-    let before_end = if judged.is_some() { &fresh[..fresh.len() - 1] } else { fresh };
+    let with_verdict = with_verdict(task, newest)?;
+    let before_end = if with_verdict.is_some() { &fresh[..fresh.len() - 1] } else { fresh };
     let mut seq = newest_seq(conn)?;
-    let mut rows = Rows::of(conn, task);
+    let mut rows = RowWriter::of(conn, task);
     let mut update =
         RecordChanges { open_permissions: task.open_permissions.clone(), ..RecordChanges::default() };
-    for line in before_end.iter().chain(&judged) {
+    for line in before_end.iter().chain(&with_verdict) {
         let full = match task.bytes.saturating_add(rows.bytes) {
             bytes if bytes < limits::TASK_OUTPUT_MAX_BYTES || !line.is_output() => None,
             // Reported once, in place of the first line that is dropped.
-            _ if !rows.said_full && task.bytes < limits::TASK_OUTPUT_MAX_BYTES => {
-                rows.said_full = true;
+            _ if !rows.reported_full && task.bytes < limits::TASK_OUTPUT_MAX_BYTES => {
+                rows.reported_full = true;
                 Some(TaskLine::full(line, limits::TASK_OUTPUT_MAX_BYTES))
             }
             _ => continue,
         };
         seq += 1;
         rows.push(seq, full.as_ref().unwrap_or(line))?;
-        update.learn(seq, line);
+        update.apply(seq, line);
     }
     rows.write(seq)?;
     update.bytes = rows.bytes;
@@ -53,7 +53,7 @@ pub(super) fn append_own(conn: &Connection, task: &TaskRecord, lines: &[TaskLine
         return Ok(());
     }
     let mut seq = newest_seq(conn)?;
-    let mut rows = Rows::of(conn, task);
+    let mut rows = RowWriter::of(conn, task);
     for line in lines {
         seq += 1;
         rows.push(seq, line)?;
@@ -66,7 +66,7 @@ pub(super) fn append_own(conn: &Connection, task: &TaskRecord, lines: &[TaskLine
 
 /// Returns the `done` line with the verdict of the gateway and the reason of a loss applied, whichever side
 /// reports the end.
-fn judged(task: &TaskRecord, last: &TaskLine) -> Result<Option<TaskLine>> {
+fn with_verdict(task: &TaskRecord, last: &TaskLine) -> Result<Option<TaskLine>> {
     let TaskUpdate::Done(claimed) = &last.update else { return Ok(None) };
     let result = explain_loss((**claimed).clone(), task.death.as_deref());
     let result = Box::new(final_result(result, &task.seen, task.verdict.as_ref()));
@@ -90,20 +90,20 @@ pub(super) fn newest_seq(conn: &Connection) -> Result<u64> {
 }
 
 /// Frames to be written into rows.
-struct Rows<'a> {
+struct RowWriter<'a> {
     conn: &'a Connection,
     task: &'a TaskRecord,
     frames: TaskFrames<'a>,
     first: u64,
     /// Bytes of all frames, written or not.
     bytes: u64,
-    said_full: bool,
+    reported_full: bool,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowWriter<'a> {
     fn of(conn: &'a Connection, task: &'a TaskRecord) -> Self {
         let frames = TaskFrames::new(task.sandbox.as_str(), task.id.as_str());
-        Self { conn, task, frames, first: 0, bytes: 0, said_full: false }
+        Self { conn, task, frames, first: 0, bytes: 0, reported_full: false }
     }
 
     fn push(&mut self, seq: u64, line: &TaskLine) -> Result<()> {
@@ -155,7 +155,7 @@ struct RecordChanges<'a> {
 }
 
 impl<'a> RecordChanges<'a> {
-    fn learn(&mut self, seq: u64, line: &'a TaskLine) {
+    fn apply(&mut self, seq: u64, line: &'a TaskLine) {
         match &line.update {
             TaskUpdate::None => {}
             TaskUpdate::Phase(phase) => {

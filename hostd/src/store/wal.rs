@@ -25,7 +25,7 @@ use tracing::debug;
 /// A frame of the WAL: a page and its header.
 const FRAME_BYTES: u64 = 4096 + 24;
 /// WAL space that a batch of lifecycle jobs may need.
-const BATCH_ROOM_BYTES: u64 = 128 << 10;
+const BATCH_WAL_BYTES: u64 = 128 << 10;
 
 pub(super) struct WalFile {
     path: PathBuf,
@@ -34,14 +34,14 @@ pub(super) struct WalFile {
     /// Absent in tests and tools: nothing is preallocated then.
     disk: Option<DiskSpace>,
     /// The offset at which the allocated blocks end.
-    until: u64,
+    allocated_end: u64,
 }
 
 impl WalFile {
     pub(super) fn new(database: &Path, disk: Option<DiskSpace>) -> Self {
         let mut path = database.as_os_str().to_owned();
         path.push("-wal");
-        Self { path: path.into(), file: None, disk, until: 0 }
+        Self { path: path.into(), file: None, disk, allocated_end: 0 }
     }
 
     /// Allocates blocks ahead of the WAL when less than half of them are left. Costs one `fstat` otherwise.
@@ -52,14 +52,14 @@ impl WalFile {
         }
         let Some(file) = &self.file else { return };
         let Ok(end) = file.metadata().map(|meta| meta.len()) else { return };
-        let room = disk.marks().journal_bytes;
-        if end + room / 2 <= self.until {
+        let reserve_bytes = disk.marks().journal_bytes;
+        if end + reserve_bytes / 2 <= self.allocated_end {
             return;
         }
-        let (Ok(from), Ok(length)) = (i64::try_from(end), i64::try_from(room)) else { return };
+        let (Ok(from), Ok(length)) = (i64::try_from(end), i64::try_from(reserve_bytes)) else { return };
         // A file system that is full or cannot preallocate does not stop hostd.
         if fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, length).is_ok() {
-            self.until = end + room;
+            self.allocated_end = end + reserve_bytes;
         }
     }
 
@@ -71,15 +71,15 @@ impl WalFile {
         }
         let left = match checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)") {
             // Everything is in the database: the WAL restarts at its beginning.
-            Ok(folded) if folded.is_whole() => self.until,
-            Ok(folded) => self.until.saturating_sub(folded.frames * FRAME_BYTES),
+            Ok(checkpointed) if checkpointed.is_complete() => self.allocated_end,
+            Ok(checkpointed) => self.allocated_end.saturating_sub(checkpointed.frames * FRAME_BYTES),
             // The database file could not grow.
             Err(error) => {
                 debug!(%error, "failed to checkpoint the WAL");
                 0
             }
         };
-        if left < BATCH_ROOM_BYTES {
+        if left < BATCH_WAL_BYTES {
             disk.ensure_free();
         }
     }
@@ -103,7 +103,7 @@ impl WalFile {
         conn.busy_timeout(Duration::from_millis(limits::LOCK_WAIT_MAX_MS)).during(WHAT)?;
         let done = !cut?.busy;
         if done {
-            self.until = 0;
+            self.allocated_end = 0;
             self.preallocate();
         }
         Ok(done)
@@ -114,21 +114,21 @@ impl WalFile {
 struct Checkpoint {
     busy: bool,
     frames: u64,
-    folded: u64,
+    checkpointed: u64,
 }
 
 impl Checkpoint {
-    fn is_whole(&self) -> bool {
-        !self.busy && self.frames == self.folded
+    fn is_complete(&self) -> bool {
+        !self.busy && self.frames == self.checkpointed
     }
 }
 
 fn checkpoint(conn: &Connection, sql: &str) -> Result<Checkpoint> {
-    let folded = conn.query_row(sql, [], |row| {
+    let checkpointed = conn.query_row(sql, [], |row| {
         let count = |at: usize| row.get::<_, i64>(at).map(|count| u64::try_from(count).unwrap_or(0));
-        Ok(Checkpoint { busy: row.get(0)?, frames: count(1)?, folded: count(2)? })
+        Ok(Checkpoint { busy: row.get(0)?, frames: count(1)?, checkpointed: count(2)? })
     });
-    folded.during("checkpoint the WAL")
+    checkpointed.during("checkpoint the WAL")
 }
 
 /// Checkpoints as much as possible beside readers and the writer.

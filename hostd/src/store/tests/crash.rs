@@ -166,7 +166,7 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
     for name in failpoint::NAMES {
         let dir = tempfile::tempdir().unwrap();
         let (job, side) = name.strip_prefix("store.").unwrap().split_once('.').unwrap();
-        let place = order.iter().position(|known| *known == job).unwrap();
+        let position = order.iter().position(|known| *known == job).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "store::tests::crash::the_child_that_is_killed"])
             .env(failpoint::VARIABLE, name)
@@ -174,7 +174,7 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
             .output()
             .unwrap();
         assert_eq!(child.status.signal(), Some(9), "{name}: {child:?}");
-        let expected = if side == "before_commit" { place } else { place + 1 };
+        let expected = if side == "before_commit" { position } else { position + 1 };
         let store = Store::open(&dir.path().join("slipway.db")).unwrap();
         assert_eq!(writes_there(&store).await, expected, "{name}");
     }

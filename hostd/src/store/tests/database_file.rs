@@ -53,17 +53,17 @@ async fn a_newer_schema_is_refused_and_left_alone() {
 
 #[tokio::test]
 async fn a_damaged_file_is_reported_and_moved_aside() {
-    let spoil: [(_, Corruption); 3] = [
+    let corrupt: [(_, Corruption); 3] = [
         ("no database at all", |bytes| bytes.fill(b'x')),
         ("a page of garbage", |bytes| bytes[4096..8192].fill(0xa5)),
         ("cut short", |bytes| bytes.truncate(bytes.len() / 2)),
     ];
-    for (name, spoil) in spoil {
+    for (name, corrupt) in corrupt {
         let (dir, store, _) = with_one().await;
         store.close().await;
         let path = dir.path().join("slipway.db");
         let mut bytes = fs::read(&path).unwrap();
-        spoil(&mut bytes);
+        corrupt(&mut bytes);
         fs::write(&path, &bytes).unwrap();
 
         let error = open_error(&path);
@@ -97,8 +97,8 @@ async fn an_invalid_row_is_named() {
     for number in 1..=2 {
         insert(&store, new_sandbox(number, None)).await;
     }
-    let spoil = "UPDATE sandboxes SET goal = 'flying' WHERE id LIKE '%2'";
-    store.write("test", |conn| Ok(conn.execute(spoil, []).unwrap())).await.unwrap();
+    let corrupt = "UPDATE sandboxes SET goal = 'flying' WHERE id LIKE '%2'";
+    store.write("test", |conn| Ok(conn.execute(corrupt, []).unwrap())).await.unwrap();
     let error = store.sandbox(&id(2)).await.unwrap_err();
     let StoreError::Row { table, id: row, detail } = error else { panic!("{error}") };
     assert_eq!((table, row), ("sandboxes", id(2).to_string()));
@@ -109,8 +109,8 @@ async fn an_invalid_row_is_named() {
 #[tokio::test]
 async fn a_spoiled_environment_is_not_quoted() {
     let (_dir, store, id) = with_one().await;
-    let spoil = "UPDATE sandboxes SET env = '\"s3cret\"'";
-    store.write("test", |conn| Ok(conn.execute(spoil, []).unwrap())).await.unwrap();
+    let corrupt = "UPDATE sandboxes SET env = '\"s3cret\"'";
+    store.write("test", |conn| Ok(conn.execute(corrupt, []).unwrap())).await.unwrap();
     let error = store.sandbox(&id).await.unwrap_err();
     assert!(!format!("{error:?}").contains("s3cret"));
 }

@@ -161,11 +161,11 @@ impl Drop for SmallDisk {
 #[tokio::test]
 async fn commits_go_on_when_the_disk_has_no_block_left() {
     let disk = SmallDisk::mount();
-    let (path, room) = (disk.0.path().join("slipway.db"), DiskSpace::open(disk.0.path(), None));
-    let store = Store::open_on(&path, room.clone()).unwrap();
+    let (path, space) = (disk.0.path().join("slipway.db"), DiskSpace::open(disk.0.path(), None));
+    let store = Store::open_on(&path, space.clone()).unwrap();
     let id = super::insert(&store, super::new_sandbox(1, None)).await.id;
     disk.fill();
-    assert_eq!(room.refresh().level, DiskLevel::Full);
+    assert_eq!(space.refresh().level, DiskLevel::Full);
     // More writes than any cleanup needs.
     for _ in 0..500 {
         store.record_event(&id, "note", json!({}), 1).await.unwrap();
