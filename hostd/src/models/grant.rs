@@ -21,7 +21,7 @@ use protocol::{
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -30,6 +30,15 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+/// How a grant was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GrantClosed {
+    /// The task has ended, so the outcome of calls in flight does not matter.
+    Settling,
+    /// The runner went away, as when hostd stops: the task may go on.
+    Dropped,
+}
 
 /// The shared state of a grant.
 pub(super) struct GrantState {
@@ -44,10 +53,8 @@ pub(super) struct GrantState {
     numbered: AtomicU64,
     /// Cancelled when the task has begun.
     task_begun: CancellationToken,
-    /// No call may begin any more.
-    closed: AtomicBool,
-    /// The task has ended, so the outcome of calls in flight does not matter.
-    settling: AtomicBool,
+    /// Set when no call may begin any more; the first value stays.
+    closed: OnceLock<GrantClosed>,
     /// Ends the calls in flight.
     pub task_ended: CancellationToken,
     verdict: OnceLock<ModelFailure>,
@@ -68,8 +75,8 @@ impl GrantState {
         let tokens = parts.into_iter().fold(0, u64::saturating_add);
         let cost_micro_usd = usage.cost_micro_usd.unwrap_or(0);
         let verdict = OnceLock::new();
-        if let Some(configured) = task.verdict.clone() {
-            verdict.set(configured).expect("it is new");
+        if let Some(stored) = task.verdict.clone() {
+            verdict.set(stored).expect("it is new");
         }
         Some(Self {
             task: task.number,
@@ -80,8 +87,7 @@ impl GrantState {
             used_before: Spend { tokens, cost_micro_usd, requests: usage.calls },
             numbered: AtomicU64::new(task.seen.numbered),
             task_begun: CancellationToken::new(),
-            closed: AtomicBool::new(false),
-            settling: AtomicBool::new(false),
+            closed: OnceLock::new(),
             task_ended: CancellationToken::new(),
             verdict,
             in_flight: AtomicUsize::new(0),
@@ -95,11 +101,16 @@ impl GrantState {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.get().is_some()
     }
 
     pub fn is_settling(&self) -> bool {
-        self.settling.load(Ordering::Acquire)
+        self.closed.get() == Some(&GrantClosed::Settling)
+    }
+
+    fn close(&self, how: GrantClosed) {
+        // The set fails when the grant is closed already.
+        let _ = self.closed.set(how);
     }
 
     /// Sets the verdict; the first one stays.
@@ -144,8 +155,7 @@ impl OpenGrant {
     /// Settles calls before the end of the task is recorded: no call begins any more, and those in flight get
     /// a moment to end. Then they are cancelled, and get another moment to be counted.
     pub async fn settle(&self) {
-        self.grant_state.settling.store(true, Ordering::Release);
-        self.grant_state.closed.store(true, Ordering::Release);
+        self.grant_state.close(GrantClosed::Settling);
         self.ended().await;
         self.grant_state.task_ended.cancel();
         self.ended().await;
@@ -172,7 +182,7 @@ impl OpenGrant {
 
 impl Drop for OpenGrant {
     fn drop(&mut self) {
-        self.grant_state.closed.store(true, Ordering::Release);
+        self.grant_state.close(GrantClosed::Dropped);
         self.grant_state.task_ended.cancel();
         self.service.close(&self.grant_state);
     }

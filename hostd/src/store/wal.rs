@@ -99,9 +99,9 @@ impl WalFile {
             return Ok(false);
         }
         conn.busy_timeout(Duration::ZERO).during(WHAT)?;
-        let cut = checkpoint(conn, "PRAGMA wal_checkpoint(TRUNCATE)");
+        let truncated = checkpoint(conn, "PRAGMA wal_checkpoint(TRUNCATE)");
         conn.busy_timeout(Duration::from_millis(limits::LOCK_WAIT_MAX_MS)).during(WHAT)?;
-        let done = !cut?.busy;
+        let done = !truncated?.busy;
         if done {
             self.allocated_end = 0;
             self.preallocate();

@@ -29,8 +29,8 @@ pub async fn with_one() -> (TempDir, Store, SandboxId) {
 }
 
 /// Makes updates of the given columns fail, as on a full disk, until called with `false`.
-pub async fn no_room_for(store: &Store, what: &str, so: bool) {
-    let sql = match so {
+pub async fn no_room_for(store: &Store, what: &str, full: bool) {
+    let sql = match full {
         true => {
             format!(
                 "CREATE TRIGGER no_room BEFORE UPDATE OF {what} BEGIN SELECT RAISE(ABORT, 'no room'); END"
