@@ -1,7 +1,7 @@
-//! The words hostd and runtimed speak, as types: what goes over the control socket; and in [`api`] what
-//! hostd and its callers do.
+//! Types on the wire: between hostd and runtimed (the control protocol) and, in [`api`], between clients and hostd.
+//! Beside them [`limits`] and [`validate`], which both daemons apply, and [`sanitize`] for untrusted text.
 //!
-//! No IO, no clock, no policy. Unknown fields are ignored on purpose: hostd N drives runtimed N-1.
+//! No IO, no clock, no policy. The control protocol ignores unknown fields on purpose: hostd N drives runtimed N-1.
 //! Times are milliseconds since the Unix epoch (`_ms` at the end of a name says so), sizes are bytes.
 
 mod agent;
@@ -22,6 +22,7 @@ mod status;
 mod task;
 mod task_event;
 mod terminal_frame;
+pub mod validate;
 mod well_known;
 
 pub use agent::{
