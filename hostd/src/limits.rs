@@ -28,7 +28,7 @@ pub const EXEC_WAIT_MAX_MS: u64 = 30 * 60 * 1000;
 
 pub const NAME_MAX_CHARS: usize = 120;
 pub const PORTS_MAX: usize = 64;
-pub const SERVICES_MAX: usize = 64;
+pub use protocol::limits::SERVICES_MAX;
 pub const ENV_MAX_COUNT: usize = 256;
 pub const ENV_MAX_BYTES: usize = 256 << 10;
 pub const METADATA_MAX_COUNT: usize = 64;

@@ -24,10 +24,8 @@ pub const FOLLOWERS_MAX: usize = 256;
 pub use protocol::limits::{
     ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, GRACE_MAX_MS, HEALTH_INTERVAL_MAX_MS,
     HEALTH_INTERVAL_MIN_MS, HEALTH_PATTERN_MAX_BYTES, HEALTH_TIMEOUT_MAX_MS, PATH_MAX_BYTES,
-    PROMPT_MAX_BYTES, STDIN_INLINE_MAX_BYTES, TAIL_MAX_LINES, WATCH_PATHS_MAX,
+    PROMPT_MAX_BYTES, SERVICES_MAX, STDIN_INLINE_MAX_BYTES, TAIL_MAX_LINES, TIMEOUT_MAX_MS, WATCH_PATHS_MAX,
 };
-/// Longest time a caller may ask a job to take: a week.
-pub const TIMEOUT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Longest wait for the end of an exec in one request.
 pub const WAIT_MAX_MS: u64 = 30 * 60 * 1000;
 /// How long a job may take from its shim to the first instruction of its program.
@@ -149,7 +147,6 @@ pub const LAST_LINE_MAX_BYTES: usize = 500;
 
 // ---- services ----
 
-pub const SERVICES_MAX: usize = 64;
 pub const MANIFEST_MAX_BYTES: u64 = 256 << 10;
 pub const BACKOFF_MIN_MS: u64 = 1_000;
 pub const BACKOFF_MAX_MS: u64 = 30_000;

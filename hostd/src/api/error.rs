@@ -16,6 +16,7 @@ use hyper::{
 use protocol::{
     ErrorBody, ErrorCode,
     api::{ApiError, ApiErrorBody, ApiErrorCode, Missing},
+    validate::Violation,
 };
 use std::error::Error;
 
@@ -79,6 +80,12 @@ impl CallError {
             "hostd failed; its log has the cause under this request's id",
             cause,
         )
+    }
+}
+
+impl From<Violation> for CallError {
+    fn from(violation: Violation) -> Self {
+        ApiError::from(violation).into()
     }
 }
 

@@ -10,6 +10,7 @@ use hyper::Method;
 use protocol::{
     EnvMap, ExecRequest, ExecView, TtySize,
     api::{ExecCreate, SandboxId, SandboxStatus, TtyChoice},
+    validate,
 };
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
@@ -20,33 +21,9 @@ pub const TIMEOUT_MAX_S: f64 = 7.0 * 86_400.0;
 
 /// Builds the request to runtimed. Validated here as runtimed would, because afterwards the id is taken.
 pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest, CallError> {
-    let command: Vec<&String> = match (&create.argv, &create.shell) {
-        (Some(argv), None) => argv.iter().collect(),
-        (None, Some(line)) => vec![line],
-        (None, None) => return Err(CallError::invalid("argv", "give argv or shell")),
-        (Some(_), Some(_)) => return Err(CallError::invalid("shell", "give argv or shell, not both")),
-    };
-    let field = if create.argv.is_some() { "argv" } else { "shell" };
-    if command.first().is_none_or(|first| first.is_empty()) {
-        return Err(CallError::invalid(field, "the command is empty"));
-    }
-    if command.iter().any(|text| text.contains('\0')) {
-        return Err(CallError::invalid(field, "must not contain a NUL byte"));
-    }
-    if create.cwd.as_ref().is_some_and(|cwd| cwd.is_empty() || cwd.contains('\0')) {
-        return Err(CallError::invalid("cwd", "must be a path without NUL"));
-    }
-    for (name, value) in &create.env {
-        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(CallError::invalid(
-                format!("env.{name}"),
-                "the name must not be empty or contain =, and neither name nor value a NUL",
-            ));
-        }
-    }
     let mut env = sandbox_env.clone();
     env.extend(create.env.clone());
-    Ok(ExecRequest {
+    let request = ExecRequest {
         id: create.id.clone(),
         argv: create.argv.clone(),
         shell: create.shell.clone(),
@@ -55,8 +32,10 @@ pub fn request(create: &ExecCreate, sandbox_env: &EnvMap) -> Result<ExecRequest,
         stdin: create.stdin.clone(),
         stdin_open: create.stdin_open,
         timeout_ms: create.timeout_s.map(timeout_ms).transpose()?,
-        tty: tty(create.tty)?,
-    })
+        tty: tty(create.tty),
+    };
+    validate::exec_request(&request)?;
+    Ok(request)
 }
 
 fn timeout_ms(seconds: f64) -> Result<u64, CallError> {
@@ -71,16 +50,11 @@ fn timeout_ms(seconds: f64) -> Result<u64, CallError> {
     Ok((seconds * 1000.0).ceil() as u64)
 }
 
-fn tty(choice: Option<TtyChoice>) -> Result<Option<TtySize>, CallError> {
-    let most = protocol::limits::TTY_SIDE_MAX;
-    let sane = |n: u16| (1..=most).contains(&n);
+fn tty(choice: Option<TtyChoice>) -> Option<TtySize> {
     match choice {
-        None | Some(TtyChoice::Default(false)) => Ok(None),
-        Some(TtyChoice::Default(true)) => Ok(Some(TTY_SIZE_DEFAULT)),
-        Some(TtyChoice::Size(size)) if sane(size.cols) && sane(size.rows) => Ok(Some(size)),
-        Some(TtyChoice::Size(_)) => {
-            Err(CallError::invalid("tty", format!("cols and rows must be 1 to {most}")))
-        }
+        None | Some(TtyChoice::Default(false)) => None,
+        Some(TtyChoice::Default(true)) => Some(TTY_SIZE_DEFAULT),
+        Some(TtyChoice::Size(size)) => Some(size),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     relay,
     views::no_content,
 };
-use protocol::{Decision, PermissionAnswer};
+use protocol::{PermissionAnswer, validate};
 
 const ID_MAX_BYTES: usize = 128;
 pub const OPTION_MAX_BYTES: usize = 1 << 10;
@@ -14,9 +14,7 @@ pub const OPTION_MAX_BYTES: usize = 1 << 10;
 /// Relays the answer to runtimed: only it knows which permissions are pending.
 pub async fn answer(call: Call) -> CallResult {
     let answer: PermissionAnswer = call.json()?;
-    if answer.decision == Decision::Ask {
-        return Err(CallError::invalid("decision", "must be allow or deny"));
-    }
+    validate::permission_answer(&answer)?;
     if answer.option.as_ref().is_some_and(|option| option.len() > OPTION_MAX_BYTES) {
         return Err(CallError::invalid("option", format!("must be at most {OPTION_MAX_BYTES} bytes")));
     }

@@ -5,7 +5,7 @@ use crate::agents::{AgentDefinition, AgentProtocol, AgentTable, COMMAND, model_i
 use protocol::{
     Decision, Permissions,
     api::{ApiError, ApiErrorCode, TaskCreate},
-    limits,
+    validate,
 };
 
 pub const BRIEFING_MAX_BYTES: usize = 64 << 10;
@@ -49,7 +49,7 @@ impl ChosenAgent<'_> {
 
     fn check_command(self, create: &TaskCreate) -> Result<(), CallError> {
         match (&create.command, self.name) {
-            (Some(argv), COMMAND) => check_argv(argv),
+            (Some(argv), COMMAND) => Ok(validate::argv("command", argv)?),
             (None, COMMAND) => Err(CallError::invalid("command", "give the program and its arguments")),
             (Some(_), _) => Err(self.refusal("command", "takes no command: only the agent `command` does")),
             (None, _) if create.prompt.is_empty() => {
@@ -104,30 +104,6 @@ impl ChosenAgent<'_> {
         if self.entry.speaks == AgentProtocol::Command {
             return Err(self.refusal("briefing", "takes no briefing"));
         }
-        check_length("briefing", briefing, BRIEFING_MAX_BYTES)
+        Ok(validate::text("briefing", briefing, BRIEFING_MAX_BYTES)?)
     }
-}
-
-fn check_argv(argv: &[String]) -> Result<(), CallError> {
-    if argv.first().is_none_or(String::is_empty) {
-        return Err(CallError::invalid("command", "give the program and its arguments"));
-    }
-    if argv.len() > limits::ARGV_MAX_COUNT {
-        return Err(too_large("command", format!("has more than {} arguments", limits::ARGV_MAX_COUNT)));
-    }
-    argv.iter().try_for_each(|argument| check_length("command", argument, limits::ARG_MAX_BYTES))
-}
-
-pub fn check_length(field: &str, text: &str, max_bytes: usize) -> Result<(), CallError> {
-    if text.contains('\0') {
-        return Err(CallError::invalid(field, "must not contain a NUL byte"));
-    }
-    if text.len() > max_bytes {
-        return Err(too_large(field, format!("is longer than {max_bytes} bytes")));
-    }
-    Ok(())
-}
-
-pub fn too_large(field: &str, message: String) -> CallError {
-    ApiError::new(ApiErrorCode::TooLarge, message).with(|detail| detail.field = Some(field.to_owned())).into()
 }

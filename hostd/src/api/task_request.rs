@@ -1,14 +1,11 @@
 //! Builds the request of a task to runtimed. Validated here as runtimed would, because afterwards the id is
 //! taken.
 
-use super::{
-    error::CallError,
-    task_agent::{ChosenAgent, check_length, too_large},
-};
+use super::{error::CallError, task_agent::ChosenAgent};
 use crate::agents::{
     Agents, BriefingContext, COMMAND, Invocation, InvocationRequest, ModelAccess, invocation,
 };
-use protocol::{Agent, BuildSpec, EnvMap, TaskId, TaskRequest, api::TaskCreate, limits};
+use protocol::{Agent, BuildSpec, EnvMap, TaskId, TaskRequest, api::TaskCreate, limits, validate};
 use sha2::{Digest, Sha256};
 
 pub const TIMEOUT_MAX_S: f64 = 86_400.0;
@@ -23,15 +20,15 @@ pub struct TaskContext<'a> {
 }
 
 pub fn request(create: &TaskCreate, id: TaskId, context: &TaskContext<'_>) -> Result<TaskRequest, CallError> {
-    check_length("prompt", &create.prompt, limits::PROMPT_MAX_BYTES)?;
+    validate::text("prompt", &create.prompt, limits::PROMPT_MAX_BYTES)?;
     if let Some(cwd) = &create.cwd {
-        check_length("cwd", cwd, limits::PATH_MAX_BYTES)?;
+        validate::text("cwd", cwd, limits::PATH_MAX_BYTES)?;
         if cwd.is_empty() {
             return Err(CallError::invalid("cwd", "must be a path"));
         }
     }
     if let Some(build) = &create.build {
-        check_length("build", build, limits::ARG_MAX_BYTES)?;
+        validate::text("build", build, limits::ARG_MAX_BYTES)?;
     }
     let sandbox_env = context.sandbox_env;
     let Invocation { agent, env, enforced_env } = agent_launch(create, context);
@@ -76,23 +73,10 @@ fn agent_launch(create: &TaskCreate, context: &TaskContext<'_>) -> Invocation {
 
 /// Checks each variable, and the total size of arguments, environment and prompt.
 fn check_total_size(create: &TaskCreate, env: &EnvMap) -> Result<(), CallError> {
-    if env.len() > limits::ENV_MAX_COUNT {
-        return Err(too_large("env", format!("has more than {} variables", limits::ENV_MAX_COUNT)));
-    }
-    for (name, value) in env {
-        let field = format!("env.{name}");
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(CallError::invalid(field, "a variable needs a name without = and NUL"));
-        }
-        check_length(&field, value, limits::ARG_MAX_BYTES.saturating_sub(name.len() + 1))?;
-    }
-    let argv: usize = create.command.iter().flatten().map(|argument| argument.len() + 1).sum();
-    let env: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    if argv + env + create.prompt.len() > limits::ARGV_ENV_MAX_BYTES {
-        let message = format!("command, env and prompt have more than {} bytes", limits::ARGV_ENV_MAX_BYTES);
-        return Err(too_large("command", message));
-    }
-    Ok(())
+    validate::env(env)?;
+    let command = create.command.as_deref().unwrap_or_default();
+    let bytes = validate::argv_env_bytes(command, env) + create.prompt.len();
+    Ok(validate::argv_env_size("command", "command, env and prompt", bytes)?)
 }
 
 fn timeout_ms(field: &str, seconds: f64) -> Result<u64, CallError> {

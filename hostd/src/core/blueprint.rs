@@ -9,6 +9,7 @@ use protocol::{
         ApiError, ApiErrorCode, EgressRules, IdlePolicy, Limits, LimitsSpec, Network, PreviewHeaders,
         SandboxScope, SandboxSpec, ScopeKind, Visibility,
     },
+    validate,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -227,12 +228,9 @@ fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
         format!("must be at most {} variables of {} bytes", limits::ENV_MAX_COUNT, limits::ENV_MAX_BYTES);
     require(field, small, &most)?;
     for (name, value) in env {
-        let good = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-        require(
-            &format!("{field}.{name}"),
-            good,
-            "the name must not be empty or contain =, and neither name nor value a NUL",
-        )?;
+        let field = format!("{field}.{name}");
+        validate::env_name(&field, name)?;
+        validate::no_nul(&field, value)?;
     }
     Ok(())
 }

@@ -4,12 +4,12 @@ use super::inline_output;
 use super::request_body;
 use super::response::{HttpResponse, Refusal, json, no_content};
 use super::route::{GRACE_MS, GRACE_OMITTED_MS};
-use crate::core::validation::{check_size, parse_signal};
+use crate::core::validation::parse_signal;
 use crate::limits::BODY_MAX_BYTES;
 use crate::supervisor::{Command, Handle, LogHandle, LogKey};
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use protocol::{CancelRequest, ErrorBody, ExecId, ExecState, ExecView, Resize, SignalRequest};
+use protocol::{CancelRequest, ErrorBody, ExecId, ExecState, ExecView, Resize, SignalRequest, validate};
 use std::time::Duration;
 
 pub async fn start(handle: &Handle, body: Incoming, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
@@ -67,7 +67,7 @@ pub async fn cancel(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpR
 
 pub async fn resize(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpResponse, Refusal> {
     let size: Resize = request_body::read(body, BODY_MAX_BYTES).await?;
-    check_size("cols", size)?;
+    validate::tty_size("cols", size)?;
     handle.ask(|reply| Command::ResizeExec { id, size, reply }).await?;
     Ok(no_content())
 }

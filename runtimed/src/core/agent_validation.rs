@@ -2,18 +2,18 @@
 
 use super::agent;
 use super::validation::{
-    Checked, check_argv, check_env, check_ms, check_path, check_text, invalid, too_large,
+    Checked, check_ms, invalid, too_large,
 };
 use crate::limits::{
-    AGENT_FILE_MAX_BYTES, AGENT_FILES_MAX, AGENT_OPTIONS_MAX, AGENT_WORD_MAX_BYTES, ARGV_ENV_MAX_BYTES,
-    PATH_MAX_BYTES, PERMISSION_RULES_MAX, PROMPT_MAX_BYTES, WARM_KEEP_MAX_MS,
+    AGENT_FILE_MAX_BYTES, AGENT_FILES_MAX, AGENT_OPTIONS_MAX, AGENT_WORD_MAX_BYTES, PATH_MAX_BYTES,
+    PERMISSION_RULES_MAX, PROMPT_MAX_BYTES, WARM_KEEP_MAX_MS,
 };
-use protocol::{AcpAgent, Agent, Decision, PermissionAnswer, Permissions, WarmRequest};
+use protocol::{AcpAgent, Agent, PermissionAnswer, Permissions, WarmRequest, validate};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 pub fn check_agent(agent: &Agent) -> Checked {
-    check_argv("agent.argv", agent::argv(agent))?;
+    validate::argv("agent.argv", agent::argv(agent))?;
     match agent {
         Agent::Command { .. } => Ok(()),
         Agent::Acp(agent) => check_acp(agent),
@@ -21,12 +21,10 @@ pub fn check_agent(agent: &Agent) -> Checked {
             check_word("agent.name", &agent.name)?;
             check_files(&agent.files)?;
             if !agent.argv_to_continue.is_empty() {
-                check_argv("agent.argv_to_continue", &agent.argv_to_continue)?;
+                validate::argv("agent.argv_to_continue", &agent.argv_to_continue)?;
             }
-            agent
-                .briefing
-                .as_ref()
-                .map_or(Ok(()), |text| check_text("agent.briefing", text, PROMPT_MAX_BYTES))
+            let briefing = agent.briefing.as_ref();
+            Ok(briefing.map_or(Ok(()), |text| validate::text("agent.briefing", text, PROMPT_MAX_BYTES))?)
         }
     }
 }
@@ -45,7 +43,7 @@ fn check_acp(agent: &AcpAgent) -> Checked {
         check_word(&format!("agent.options.{name}"), value)?;
     }
     if let Some(briefing) = &agent.briefing {
-        check_text("agent.briefing", briefing, PROMPT_MAX_BYTES)?;
+        validate::text("agent.briefing", briefing, PROMPT_MAX_BYTES)?;
     }
     check_permissions(&agent.permissions)
 }
@@ -87,24 +85,17 @@ pub fn check_warm(request: &WarmRequest) -> Checked {
     if !matches!(request.agent, Agent::Acp(_)) {
         return Err(invalid("agent", "only an agent that speaks ACP can be started in advance"));
     }
-    check_env(&request.env)?;
+    validate::env(&request.env)?;
     if let Some(cwd) = &request.cwd {
-        check_path("cwd", cwd)?;
+        validate::path("cwd", cwd)?;
     }
     check_ms("keep_ms", Some(request.keep_ms), 1..=WARM_KEEP_MAX_MS)?;
-    let argv_bytes: usize = agent::argv(&request.agent).iter().map(|arg| arg.len() + 1).sum();
-    let env_bytes: usize = request.env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    if argv_bytes + env_bytes > ARGV_ENV_MAX_BYTES {
-        let message = format!("argv and env together are more than {ARGV_ENV_MAX_BYTES} bytes");
-        return Err(too_large("agent.argv", message));
-    }
-    Ok(())
+    let bytes = validate::argv_env_bytes(agent::argv(&request.agent), &request.env);
+    Ok(validate::argv_env_size("agent.argv", "argv and env", bytes)?)
 }
 
 pub fn check_permission(answer: &PermissionAnswer) -> Checked {
-    if answer.decision == Decision::Ask {
-        return Err(invalid("decision", "must be allow or deny"));
-    }
+    validate::permission_answer(answer)?;
     answer.option.as_ref().map_or(Ok(()), |option| check_word("option", option))
 }
 
@@ -112,13 +103,13 @@ fn check_word(field: &str, word: &str) -> Checked {
     if word.is_empty() {
         return Err(invalid(field, "must not be empty"));
     }
-    check_text(field, word, AGENT_WORD_MAX_BYTES)
+    Ok(validate::text(field, word, AGENT_WORD_MAX_BYTES)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::PermissionRule;
+    use protocol::{Decision, PermissionRule};
 
     fn agent(change: impl FnOnce(&mut AcpAgent)) -> Agent {
         let mut agent: AcpAgent =

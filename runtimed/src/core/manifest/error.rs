@@ -35,6 +35,12 @@ pub struct Invalid {
     pub message: String,
 }
 
+impl From<protocol::validate::Violation> for Invalid {
+    fn from(violation: protocol::validate::Violation) -> Self {
+        Self { field: violation.field, message: violation.message }
+    }
+}
+
 impl Invalid {
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), message: message.into() }

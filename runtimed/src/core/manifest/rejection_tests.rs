@@ -11,7 +11,7 @@ const PATH: &str = "must be a path that starts with /, such as /healthz";
 const SCALAR: &str = "must be text, a number, true or false";
 const TIME: &str = "must be a time such as 500ms, 10s or 2m, or a number of seconds";
 const RELATIVE: &str = "must be relative to the app directory, without ..";
-const VARIABLE: &str = "the name of a variable is not empty and holds no = and no NUL";
+const VARIABLE: &str = "the name of a variable must not be empty and must not contain = or NUL";
 
 fn refusal(document: &str) -> String {
     match parse(document.as_bytes()) {
@@ -42,10 +42,10 @@ fn a_service_is_refused_with_its_line_its_field_and_what_it_may_be() {
         ("env:\n  A:", 5, "env.A", "must have a value; empty text is \"\""),
         ("env: { '': 1 }", 4, "env.", VARIABLE),
         ("env: { 'A=B': 1 }", 4, "env.A=B", VARIABLE),
-        ("env:\n  a: 1\n  a.b: \"\\0\"", 6, "env.a.b", "must not hold a NUL byte"),
+        ("env:\n  a: 1\n  a.b: \"\\0\"", 6, "env.a.b", "must not contain a NUL byte"),
         ("cwd: ''", 4, "cwd", "must not be empty"),
         ("cwd: {}", 4, "cwd", SCALAR),
-        ("cwd: \"a\\0\"", 4, "cwd", "must not hold a NUL byte"),
+        ("cwd: \"a\\0\"", 4, "cwd", "must not contain a NUL byte"),
         ("watch: src", 4, "watch", "must be a list of files and directories, such as [package.json]"),
         ("watch:\n  - ok\n  - a/../b", 6, "watch[1]", RELATIVE),
         ("watch: [/etc]", 4, "watch[0]", RELATIVE),

@@ -10,7 +10,7 @@ use crate::limits::{
     WATCH_PATHS_MAX,
 };
 use protocol::limits::HEALTH_TIMEOUT_MIN_MS;
-use protocol::{BuildSpec, EnvMap, Health, HealthCheck, ServiceSpec};
+use protocol::{BuildSpec, EnvMap, Health, HealthCheck, ServiceSpec, validate};
 use regex_lite::{Regex, RegexBuilder};
 
 /// What a compiled log pattern may take: `a{999}{999}` is short and huge.
@@ -68,16 +68,7 @@ fn env(env: &EnvMap, command_bytes: usize) -> Result<(), Invalid> {
     at_most("env", env.len(), ENV_MAX_COUNT, "variables")?;
     let mut all_bytes = command_bytes;
     for (name, value) in env {
-        let refuse = |message: &str| Err(Invalid::new(format!("env.{}", segment(name)), message));
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return refuse("the name of a variable is not empty and holds no = and no NUL");
-        }
-        if value.contains('\0') {
-            return refuse("must not hold a NUL byte");
-        }
-        if name.len() + value.len() >= ARG_MAX_BYTES {
-            return refuse(&format!("must be at most {ARG_MAX_BYTES} bytes with its name"));
-        }
+        validate::env_variable(&format!("env.{}", segment(name)), name, value)?;
         all_bytes += name.len() + value.len() + 1;
     }
     if all_bytes > ARGV_ENV_MAX_BYTES {
@@ -129,13 +120,10 @@ fn watched(field: &str, path: &str) -> Result<(), Invalid> {
 }
 
 fn text(field: &str, text: &str, max_bytes: usize) -> Result<(), Invalid> {
-    let message = match text {
-        _ if text.trim().is_empty() => "must not be empty".to_owned(),
-        _ if text.contains('\0') => "must not hold a NUL byte".to_owned(),
-        _ if text.len() > max_bytes => format!("must be at most {max_bytes} bytes"),
-        _ => return Ok(()),
-    };
-    Err(Invalid::new(field, message))
+    if text.trim().is_empty() {
+        return Err(Invalid::new(field, "must not be empty"));
+    }
+    Ok(validate::text(field, text, max_bytes)?)
 }
 
 fn at_most(field: &str, count: usize, max: usize, what: &str) -> Result<(), Invalid> {
