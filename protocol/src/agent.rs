@@ -1,42 +1,42 @@
-//! Agents: the tools that do tasks, as programs and the languages they speak. What is special about one of them
-//! is data that hostd has; here is only what all of a kind have in common.
+//! Coding agents as runtimed starts them: the program and the protocol that it speaks. Differences between agents are
+//! data of hostd (`agents.toml`); only what all agents of a kind share is here.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The tool that does a task.
+/// The agent that does a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Agent {
-    /// Any program: the prompt is its input and `$SLIPWAY_PROMPT`, each line it prints is a message.
+    /// Any program: it gets the prompt on standard input and in `$SLIPWAY_PROMPT`; each line of its output is a message.
     Command { argv: Vec<String> },
-    /// Speaks the Agent Client Protocol on its input and output.
+    /// Speaks the Agent Client Protocol (ACP) on standard input and output.
     Acp(AcpAgent),
-    /// Takes the prompt as its input and prints what happens as lines of JSON.
+    /// Reads the prompt from standard input and prints events as lines of JSON.
     StreamJson(StreamJsonAgent),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcpAgent {
-    /// What a caller calls it.
+    /// Name of the agent in the API.
     pub name: String,
     pub argv: Vec<String>,
-    /// Files that it wants, by their path below the home; written as the sandbox's user before it starts.
+    /// Files that the agent needs, by path below the home directory; written as the sandbox's user before it starts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
-    /// The method to authenticate by, where it wants that.
+    /// ACP authentication method, where the agent requires one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authenticate: Option<String>,
-    /// The mode of its session.
+    /// ACP session mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Options of its session, `model` for example. One that it does not know is left out.
+    /// Session options, for example `model`. Options that the agent does not know are left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
-    /// Said before the prompt, in a session that begins.
+    /// Instructions before the prompt in a new session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub briefing: Option<String>,
-    /// Go on with the last session that it had in this sandbox, if there is one.
+    /// Whether to continue its last session in this sandbox, if there is one.
     #[serde(default)]
     pub continues: bool,
     #[serde(default)]
@@ -48,7 +48,7 @@ pub struct StreamJsonAgent {
     pub name: String,
     pub dialect: StreamDialect,
     pub argv: Vec<String>,
-    /// The same to go on with a session, whose name is put in the place of `{session}`.
+    /// Arguments that continue a session; `{session}` is replaced by its name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv_to_continue: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -59,7 +59,7 @@ pub struct StreamJsonAgent {
     pub continues: bool,
 }
 
-/// Whose lines they are.
+/// Format of the JSON lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamDialect {
@@ -70,7 +70,7 @@ pub enum StreamDialect {
 }
 
 impl Agent {
-    /// What a caller calls it.
+    /// Returns the name of the agent in the API.
     pub fn name(&self) -> &str {
         match self {
             Self::Command { .. } => "command",
@@ -97,7 +97,7 @@ pub enum AgentKind {
     StreamJson,
 }
 
-/// What an agent may do that asks first. The first rule that fits decides, else the default.
+/// Rules for actions that an agent asks permission for. The first matching rule decides, else the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -110,10 +110,10 @@ pub struct Permissions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PermissionRule {
-    /// The kind of tool (`execute`, `edit`, `fetch`, …) or its title, with `*` for anything; any when absent.
+    /// Kind of tool (`execute`, `edit`, `fetch`, …) or its title, with `*` as wildcard; absent: any tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Fits the command, a path or an address that it names, with `*` for anything; any when absent.
+    /// Command, path or URL of the action, with `*` as wildcard; absent: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
     pub then: Decision,
@@ -125,24 +125,24 @@ pub struct PermissionRule {
 pub enum Decision {
     #[default]
     Allow,
-    /// Somebody is asked, and the agent waits.
+    /// The agent waits until the client answers.
     Ask,
     Deny,
 }
 
-/// The answer to a permission that was asked for: `POST /v1/tasks/{id}/permissions/{permission}`.
+/// The answer to a permission request: `POST /v1/tasks/{id}/permissions/{permission}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct PermissionAnswer {
     /// `allow` or `deny`.
     pub decision: Decision,
-    /// One of the options that were offered, by its id; the agent's own for this decision unless given.
+    /// Id of one of the offered options; absent: the agent's option for this decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
 }
 
-/// An agent to start before there is a task for it: `PUT /v1/warm/{name}`. Ended by itself after a while.
+/// An agent to start before its task: `PUT /v1/warm/{name}`. It is ended when no task came in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmRequest {
     pub agent: Agent,
@@ -150,7 +150,7 @@ pub struct WarmRequest {
     pub env: crate::EnvMap,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// How long it waits for its task.
+    /// Milliseconds that it waits for its task.
     pub keep_ms: u64,
 }
 
@@ -158,18 +158,18 @@ pub struct WarmRequest {
 pub struct WarmView {
     pub name: String,
     pub agent: String,
-    /// It has a session, and waits for its prompt.
+    /// Whether it has a session and waits for its prompt.
     pub ready: bool,
 }
 
-/// `POST /v1/programs`: which of these programs the sandbox's user could run.
+/// Asks which programs the sandbox's user can run: `POST /v1/programs`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramsRequest {
-    /// Names, to be looked for where every job does, or absolute paths.
+    /// Names to look up on the `PATH` of jobs, or absolute paths.
     pub programs: Vec<String>,
 }
 
-/// The path of each that there is.
+/// Programs that were found, with their paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramsView {
     pub found: BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! What an error looks like on the wire. Codes are for programs and a closed list; the message is for
-//! people and says what to do next.
+//! Errors of the control protocol. Codes are a closed list for programs; the message is for people and says what to do
+//! next.
 
 use crate::TunnelRefusal;
 use serde::{Deserialize, Serialize};
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The request is malformed; `detail.field` names what is wrong where one field is.
+    /// The request is malformed; `detail.field` names the field where one field is wrong.
     InvalidRequest,
     NotFound,
     MethodNotAllowed,
-    /// The id exists with another request behind it, or the state does not allow the verb.
+    /// The id belongs to a different request, or the state does not allow this operation.
     Conflict,
-    /// The history asked for was trimmed; `detail.oldest` is where it starts now.
+    /// The requested history was trimmed; `detail.oldest` is where it starts now.
     HistoryGone,
     TooLarge,
-    /// A limit of this sandbox is reached; try again when something ended.
+    /// A limit of this sandbox is reached; retry when something has ended.
     TooMany,
     RateLimited,
-    /// The exec or service is not running any more.
+    /// The exec or service is not running.
     NotRunning,
-    /// Nothing listens on the port asked for; `detail.refusal` says what does.
+    /// Nothing listens on the requested port; `detail.refusal` has the ports in use.
     PortClosed,
     /// runtimed is shutting down.
     ShuttingDown,
@@ -45,7 +45,7 @@ impl ErrorCode {
         Self::Internal,
     ];
 
-    /// The HTTP status that goes with the code.
+    /// Returns the HTTP status of the code.
     pub fn http_status(self) -> u16 {
         match self {
             Self::InvalidRequest => 400,
@@ -61,7 +61,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the same request may succeed later without a change.
+    /// Returns whether the same request may succeed later.
     pub fn retryable(self) -> bool {
         match self {
             Self::TooMany | Self::RateLimited | Self::PortClosed | Self::ShuttingDown => true,
@@ -94,13 +94,13 @@ pub struct ErrorInner {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// The field of the request that is wrong, as a path (`env.PATH`, `services.web.port`).
+    /// Path of the wrong field in the request (`env.PATH`, `services.web.port`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The line of the document that is wrong, counted from 1.
+    /// The wrong line of the document, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The oldest cursor still kept.
+    /// The oldest cursor that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ impl ErrorBody {
         Self::new(ErrorCode::InvalidRequest, message).with(|d| d.field = Some(field.into()))
     }
 
-    /// The same error with more detail.
+    /// Returns the error with a changed detail.
     pub fn with(mut self, change: impl FnOnce(&mut ErrorDetail)) -> Self {
         change(&mut self.error.detail);
         self

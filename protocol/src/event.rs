@@ -1,11 +1,11 @@
-//! Events: append-only facts with a cursor.
+//! Events of a sandbox: an append-only log with cursors.
 
 use crate::{ExecId, Exit, FailureReason, Hint, HoldName, ServiceName, ServiceState, TaskId, TaskStatus};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// Where an event stands: `(epoch, seq)`, written `epoch.seq`. Each boot starts a new epoch, so that an
-/// old cursor never means a new event, even when a power failure cut the tail of the log.
+/// Position of an event: `(epoch, seq)`, written `epoch.seq`. Each boot starts a new epoch, so that an old cursor never
+/// points to a new event, even when a power failure cut the tail of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cursor {
@@ -61,7 +61,7 @@ pub struct Event {
     pub fact: Fact,
 }
 
-/// What happened.
+/// The kind of an event with its fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
 pub enum Fact {
@@ -69,7 +69,7 @@ pub enum Fact {
     Boot { version: String, pid1: bool },
     #[serde(rename = "shutdown")]
     Shutdown { reason: String },
-    /// Events that could not be kept: a torn tail that was cut, or a full disk.
+    /// Lost events: a torn tail of the log that was cut, or a full disk.
     #[serde(rename = "gap")]
     Gap { lost_bytes: u64, lost_events: u64, reason: String },
     #[serde(rename = "exec.started")]
@@ -81,10 +81,10 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         hints: Vec<Hint>,
         output_end: u64,
-        /// Processes it left running.
+        /// Number of processes that it left running.
         background: u32,
     },
-    /// The last process that an ended exec had left running is gone.
+    /// The last process that an ended exec had left running has ended.
     #[serde(rename = "exec.gone")]
     ExecGone { exec: ExecId },
     #[serde(rename = "exec.trimmed")]
@@ -114,7 +114,7 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure_reason: Option<FailureReason>,
     },
-    /// Events of a task before `oldest` are gone.
+    /// Events of a task before `oldest` were deleted.
     #[serde(rename = "task.trimmed")]
     TaskTrimmed { task: TaskId, oldest: u64 },
     #[serde(rename = "task.forgotten")]
@@ -136,7 +136,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// The name of the kind, as it stands in `kind` and in the `event:` line of SSE.
+    /// Returns the name of the kind, as in `kind` and in the `event:` line of SSE.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Boot { .. } => "boot",

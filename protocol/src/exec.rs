@@ -1,4 +1,4 @@
-//! Execs: one command each, with a log that outlives the caller. A terminal is an exec with a `tty`.
+//! Execs: commands in a sandbox, each with a log that outlives the client. A terminal is an exec with a `tty`.
 
 use crate::ExecId;
 use serde::{Deserialize, Serialize};
@@ -6,35 +6,36 @@ use std::collections::BTreeMap;
 
 pub type EnvMap = BTreeMap<String, String>;
 
-/// What to run. Exactly one of `argv` and `shell` is given.
+/// A command to run. Exactly one of `argv` and `shell` is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecRequest {
-    /// Chosen by the caller; made up when absent.
+    /// Chosen by the client; generated when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ExecId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
-    /// A line for `bash -c`, or `sh -c` where the image has no bash.
+    /// Command line for `bash -c`, or `sh -c` where the image has no bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// Absolute, or relative to the app directory, which is the default.
+    /// Working directory, absolute or relative to the app directory, which is the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: EnvMap,
-    /// Bytes for standard input, as text; end of file follows unless `stdin_open`.
+    /// Text for standard input; end of file follows unless `stdin_open`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// Keep standard input open for `POST …/stdin`. Without it and `stdin`, input is /dev/null.
+    /// Keeps standard input open for `POST …/stdin`. Without it and `stdin`, standard input is /dev/null.
     #[serde(default)]
     pub stdin_open: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Run on a pseudo-terminal of this size.
+    /// Runs the command on a pseudo-terminal of this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tty: Option<TtySize>,
 }
 
+/// Size of a terminal in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TtySize {
@@ -44,7 +45,7 @@ pub struct TtySize {
 
 pub type Resize = TtySize;
 
-/// Every way a process can end.
+/// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -55,35 +56,35 @@ pub enum Exit {
     Signalled {
         signal: i32,
     },
-    /// The leader was killed by the kernel because the sandbox ran out of memory.
+    /// The kernel's OOM killer ended the leader.
     Oom,
     TimedOut,
     Cancelled,
     SpawnFailed {
         message: String,
     },
-    /// The sandbox, or the shim of the job, died under it.
+    /// The sandbox, or the shim of the job, died first, so that the end was not observed.
     Lost,
 }
 
-/// Something that was seen beside the true exit; never a guess in its place.
+/// An observation beside the exit status. Hints never replace the status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Hint {
-    /// A process could not be created because the limit of processes was hit, so many times.
+    /// The process limit was hit this many times.
     PidsLimit { times: u64 },
-    /// The kernel killed so many processes of the sandbox for memory while this ran.
+    /// The OOM killer ended this many processes of the sandbox meanwhile.
     OomKills { times: u64 },
     /// The file system of the workspace is full.
     DiskFull,
-    /// Output that could not be written to the log.
+    /// Bytes of output that could not be written to the log.
     OutputLost { bytes: u64 },
-    /// Someone kept the output open after the leader had ended.
+    /// A process kept the output open after the leader had ended.
     Leaky,
-    /// Processes that did not die within the bound after SIGKILL.
+    /// Processes that survived SIGKILL longer than the time limit.
     Unkillable { processes: u32 },
-    /// The shim of the job died, so its end was not seen.
+    /// The shim of the job died, so its end was not observed.
     ShimDied,
 }
 
@@ -95,7 +96,7 @@ pub enum ExecState {
     Ended,
 }
 
-/// An exec as a caller sees it. `stdout` and `stderr` are there when output was asked for.
+/// An exec. `stdout` and `stderr` are present when output was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecView {
     pub id: ExecId,
@@ -114,32 +115,33 @@ pub struct ExecView {
     pub exit: Option<Exit>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Hint>,
-    /// Where the output log starts now (later than 0 when it was trimmed), and where it ended.
+    /// Start of the output log (above 0 when it was trimmed).
     pub output_oldest: u64,
+    /// End of the output log, once the exec has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_end: Option<u64>,
-    /// Processes that live on after the leader ended.
+    /// Processes that still run after the leader ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<crate::Process>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<crate::Payload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<crate::Payload>,
-    /// Whether `stdout` or `stderr` is not all there was.
+    /// Whether `stdout` or `stderr` is incomplete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// Who gets a signal.
+/// Processes that receive a signal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignalScope {
     Leader,
-    /// The leader's process group: what a terminal's Ctrl-C reaches.
+    /// The leader's process group, as Ctrl-C on a terminal.
     #[default]
     Group,
-    /// Every descendant.
+    /// The leader and every descendant.
     Tree,
 }
 
@@ -155,7 +157,7 @@ pub struct SignalRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CancelRequest {
-    /// How long the tree may take after SIGTERM before SIGKILL.
+    /// Milliseconds between SIGTERM and SIGKILL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
 }

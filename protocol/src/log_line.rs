@@ -1,12 +1,12 @@
-//! One event as a line of text in a log file: `checksum cursor kind json`. The checksum covers the rest of the
-//! line, so a torn or damaged line is known as such, and cursor and kind are there without parsing JSON.
+//! Line format of event logs on disk: `checksum cursor kind json`. The checksum covers the rest of the line, so that a
+//! torn or damaged line is detected; cursor and kind can be read without parsing JSON.
 //!
-//! A file is named after the cursor of its first event. Which files there are stands in docs/runtimed.md.
+//! A file is named after the cursor of its first event. docs/runtimed.md lists the files.
 
 use crate::{Cursor, Event};
 use serde::Serialize;
 
-/// Epochs are boots or seconds; there is always room for the next one.
+/// Largest epoch in a file name. Epochs count boots or seconds, so that a next one always exists.
 const EPOCH_MAX: u64 = u64::MAX >> 1;
 const SUM_BYTES: usize = 8;
 
@@ -17,14 +17,14 @@ pub struct LogLine<'a> {
     pub json: &'a str,
 }
 
-/// The line of an event, with its line feed.
+/// Encodes an event as a line, with its line feed.
 pub fn encode(event: &Event) -> Result<String, serde_json::Error> {
     let mut line = Vec::new();
     push(&mut line, event.cursor, event.fact.kind(), event)?;
     Ok(String::from_utf8(line).expect("JSON is text, and so is the rest"))
 }
 
-/// Adds the line of an event, with its line feed; nothing of it if it cannot be written.
+/// Appends the line of an event, with its line feed; appends nothing on error.
 pub fn push(
     out: &mut Vec<u8>,
     cursor: Cursor,
@@ -40,13 +40,13 @@ pub fn push(
     Ok(())
 }
 
-/// A line whose JSON is still to come.
-#[must_use = "a line without its end is torn"]
+/// A line whose JSON is not written yet.
+#[must_use = "a line that is not ended is torn"]
 pub struct OpenLine {
     start: usize,
 }
 
-/// Begins a line. What is added then is its JSON, without a line feed.
+/// Begins a line. The caller appends the JSON, without a line feed, and then calls [`OpenLine::end`].
 pub fn begin(out: &mut Vec<u8>, cursor: Cursor, kind: &str) -> OpenLine {
     let start = out.len();
     out.extend_from_slice(b"00000000 ");
@@ -59,7 +59,7 @@ pub fn begin(out: &mut Vec<u8>, cursor: Cursor, kind: &str) -> OpenLine {
     OpenLine { start }
 }
 
-/// Adds a number in decimal digits. Formatting in general costs more than all the rest of a line.
+/// Appends a number in decimal digits. `format!` would cost more than the rest of the line.
 pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     const DIGITS_MAX: usize = 20;
     let mut digits = [0; DIGITS_MAX];
@@ -86,7 +86,7 @@ impl OpenLine {
     }
 }
 
-/// Reads a line without its line feed; nothing where the checksum is wrong.
+/// Decodes a line without its line feed; `None` where the checksum is wrong.
 pub fn decode(line: &[u8]) -> Option<LogLine<'_>> {
     let (sum, rest) = line.split_at_checked(SUM_BYTES)?;
     let rest = rest.strip_prefix(b" ")?;
@@ -98,12 +98,12 @@ pub fn decode(line: &[u8]) -> Option<LogLine<'_>> {
     Some(LogLine { cursor: parts.next()?.parse().ok()?, kind: parts.next()?, json: parts.next()? })
 }
 
-/// The whole lines of a file whose checksums are right; what is torn or damaged is passed over.
+/// Returns the complete lines with valid checksums of a file, skipping torn and damaged ones.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = LogLine<'_>> {
     bytes.split_inclusive(|byte| *byte == b'\n').filter_map(|line| decode(line.strip_suffix(b"\n")?))
 }
 
-/// How much of a file is whole lines with right checksums, and the cursor of the last of them.
+/// Returns the length of the prefix that is complete lines with valid checksums, and the cursor of the last one.
 pub fn sound_prefix(bytes: &[u8]) -> (usize, Option<Cursor>) {
     let mut sound = 0;
     let mut last = None;
@@ -115,12 +115,12 @@ pub fn sound_prefix(bytes: &[u8]) -> (usize, Option<Cursor>) {
     (sound, last)
 }
 
-/// The name of the file that begins with this event. Names sort as the events do.
+/// Returns the name of the file that begins with this event. Names sort like events.
 pub fn file_name(first: Cursor) -> String {
     format!("{:016x}-{:016x}.log", first.epoch, first.seq)
 }
 
-/// The first event of a file with exactly such a name; nothing for any other file.
+/// Returns the first cursor of a file with exactly such a name; `None` for any other file.
 pub fn parse_file_name(name: &str) -> Option<Cursor> {
     let (epoch, seq) = name.strip_suffix(".log")?.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
@@ -171,7 +171,7 @@ mod tests {
             prop_assert_eq!(last.map_or(0, |c| c.seq), lines_before_cut as u64);
             prop_assert_eq!(lines(&whole.as_bytes()[..cut]).count(), lines_before_cut);
             prop_assert!(sound_prefix(&noise).0 <= noise.len());
-            // What is damaged takes no line after it along.
+            // A damaged line does not affect the lines after it.
             let damaged = [&whole.as_bytes()[..cut], b"\n", whole.as_bytes()].concat();
             prop_assert!(lines(&damaged).count() >= lines_before_cut + 4);
         }

@@ -1,8 +1,8 @@
-//! What tasks use of models, as hostd's gateway sees it.
+//! Model use of tasks, as measured by hostd's gateway.
 
 use serde::{Deserialize, Serialize};
 
-/// A family of APIs: what a provider speaks.
+/// Model API that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -23,63 +23,65 @@ impl Dialect {
         }
     }
 
-    /// Also what a provider of this name speaks.
+    /// Returns the dialect of this name; a provider of the same name speaks it by default.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dialect| dialect.as_str() == name)
     }
 }
 
-/// What a task used of its models. Seen at the gateway, not claimed by an agent.
+/// Model use of a task. Measured at the gateway, not reported by the agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Of the input: read from, and written to, the provider's cache. Not counted again in `input_tokens`.
+    /// Input tokens read from the provider's cache, and written to it; not included in `input_tokens`.
     pub cache_read_tokens: u64,
     pub cache_write_tokens: u64,
-    /// Of the output.
+    /// Part of `output_tokens`.
     pub reasoning_tokens: u64,
-    /// Calls that were passed on, those that were tried again, those that failed in the end.
+    /// Calls that were forwarded.
     pub calls: u64,
+    /// Attempts after the first.
     pub retries: u64,
+    /// Calls that failed after all retries.
     pub failed_calls: u64,
-    /// In millionths of a dollar; absent where a model has no price.
+    /// Cost in millionths of a dollar; absent where a model has no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_micro_usd: Option<u64>,
-    /// Some of the tokens were not told by the provider but reckoned from the length of the text.
+    /// Whether some tokens were estimated from the length of the text, because the provider did not report them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
 
-/// One call of a model, or one try of it: a `model` event.
+/// A model call, or one attempt of it: a `model` event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ModelCall {
-    /// Counts the calls of the task, from 1.
+    /// Number of the call within the task, from 1.
     pub call: u64,
     pub provider: String,
-    /// As the provider calls it.
+    /// Name of the model at the provider.
     pub model: String,
     pub state: ModelCallState,
-    /// Which try this was, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The provider's status; absent where there was none.
+    /// HTTP status of the provider; absent where there was no response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The provider's words, or ours where there are none; without any key.
+    /// Error message of the provider, or of hostd where there is none; never contains a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How long until the next try.
+    /// Time until the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
     pub duration_ms: u64,
-    /// Until the first byte of the answer.
+    /// Time until the first byte of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_ms: Option<u64>,
-    /// Of this call.
+    /// Model use of this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
@@ -88,12 +90,12 @@ pub struct ModelCall {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelCallState {
-    /// It is tried again.
+    /// The attempt failed and will be retried.
     Retrying,
     #[default]
     Succeeded,
-    /// The agent was told the error.
+    /// The call failed; the agent got the error.
     Failed,
-    /// The agent, or its task, went away in the middle.
+    /// The agent, or its task, ended during the call.
     Abandoned,
 }

@@ -1,13 +1,13 @@
-//! Names that callers choose. Parsed once: afterwards the type is the proof that a name is safe as a
-//! file name, in a URL path and in a log line.
+//! Names that clients choose. Parsed once: a value of these types is safe as a file name, in a URL path and in a log
+//! line.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Longest name a caller may choose, in bytes.
+/// Longest name, in bytes.
 const NAME_MAX_BYTES: usize = 64;
 
-/// Why a name was refused.
+/// The error of a name that does not parse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadName;
 
@@ -67,27 +67,29 @@ macro_rules! name {
 }
 
 name!(
-    /// The id of an exec, chosen by the caller; repeating it never runs a command twice.
+    /// Id of an exec, chosen by the client: 1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter or digit. A request
+    /// repeated with the same id runs the command once.
     ExecId
 );
 name!(
-    /// The id of a task, chosen by the caller; repeating it never runs a task twice.
+    /// Id of a task, chosen by the client: 1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter or digit. A request
+    /// repeated with the same id runs the task once.
     TaskId
 );
 name!(
-    /// The name of a service.
+    /// Name of a service: 1 to 64 of A-Z a-z 0-9 . _ -, starting with a letter or digit.
     ServiceName
 );
 name!(
-    /// The name of a set of egress rules.
+    /// Name of an egress profile.
     ProfileName
 );
 name!(
-    /// The name of a hold.
+    /// Name of a hold.
     HoldName
 );
 name!(
-    /// The name of an agent that is started in advance.
+    /// Name of an agent that was started in advance.
     WarmName
 );
 

@@ -1,4 +1,4 @@
-//! Output of a job on the wire: chunks that say where they belong and never alter a byte.
+//! Output of a job on the wire: chunks with their position in the log. No byte is ever altered.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Stream {
     Stdout,
     Stderr,
-    /// Both, as a terminal mixes them.
+    /// Output of a pseudo-terminal, which mixes both.
     Pty,
 }
 
@@ -27,7 +27,7 @@ impl Encoding {
     }
 }
 
-/// Bytes as JSON can carry them: text where they are UTF-8, else base64. Never lossy.
+/// Bytes in JSON: text where they are UTF-8, else base64. Never lossy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Payload {
@@ -36,9 +36,9 @@ pub struct Payload {
     pub encoding: Encoding,
 }
 
-/// One line of a followed log.
+/// A line of a log stream.
 ///
-/// `cursor` is the position *after* the chunk: give it back as `after` to go on there.
+/// `cursor` is the position *after* the chunk: pass it as `after` to resume there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -51,12 +51,12 @@ pub enum Chunk {
         #[serde(flatten)]
         payload: Payload,
     },
-    /// Bytes that were never stored (full disk) or were trimmed while being followed.
+    /// Bytes that were not stored (full disk) or were trimmed during the stream.
     Gap { cursor: u64, lost: u64 },
-    /// The log is complete up to here; last line of every answer.
+    /// The last line of every response: the log is complete up to here.
     End {
         cursor: u64,
-        /// Whether the job has ended, so that nothing more will come.
+        /// Whether the job has ended, so that no output will follow.
         ended: bool,
     },
 }

@@ -1,6 +1,6 @@
-//! Text of sandboxed code on terminals and pages: nothing that it prints may steer them. `LineSanitizer` makes plain lines of
-//! it; `TerminalFilter` passes output on as it comes, with its colours. Both drop every other escape sequence whole
-//! and other control characters singly. Pure.
+//! Sanitizes untrusted text from sandboxes for terminals and pages, so that it cannot control them. [`LineSanitizer`]
+//! makes plain lines; [`TerminalFilter`] filters a byte stream and keeps its colours. Both drop all other escape
+//! sequences and control characters. Pure.
 
 mod escape_sequence;
 mod terminal_filter;
@@ -9,16 +9,17 @@ pub use terminal_filter::TerminalFilter;
 
 use escape_sequence::{EscapeParser, Token};
 
-/// Plain lines: without colours, and a carriage return begins a new line instead of writing over the old one.
+/// Makes plain lines of untrusted text: drops colours, and turns a carriage return into a new line instead of
+/// overwriting the line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineSanitizer {
     parser: EscapeParser,
-    /// A carriage return that may be the end of the line.
+    /// Whether the last character was a carriage return, which may belong to CR LF.
     pending_return: bool,
 }
 
 impl LineSanitizer {
-    /// A part of a line; sequences may be cut anywhere between parts.
+    /// Sanitizes the next part of a line; escape sequences may be split between parts.
     pub fn push(&mut self, text: &str) -> String {
         let mut plain = String::with_capacity(text.len());
         for c in text.chars() {
@@ -30,7 +31,7 @@ impl LineSanitizer {
         plain
     }
 
-    /// The line is over.
+    /// Resets the state at the end of a line.
     pub fn end_line(&mut self) {
         *self = Self::default();
     }
@@ -55,23 +56,23 @@ impl LineSanitizer {
     }
 }
 
-/// Whether a character does something else than to be shown; ends of lines are the caller's to judge.
+/// Returns whether a character has an effect on a terminal beside being shown. Line ends are left to the caller.
 fn controls_terminal(c: char) -> bool {
     (c.is_control() && c != '\t') || is_bidi_control(c)
 }
 
-/// Characters that make text read in another order than it is written.
+/// Returns whether a character changes the direction of text, so that it is displayed in another order.
 pub fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
-/// Text of strangers as one line of at most so many characters, for anyone's screen or file.
+/// Makes one line of at most `most_chars` characters of untrusted text.
 pub fn one_line(text: &str, most_chars: usize) -> String {
     let plain = LineSanitizer::default().push(text);
     let mut words = plain.split_whitespace();
     let mut line = words.next().unwrap_or_default().to_owned();
     for word in words {
-        // Far more than is shown needs not be joined.
+        // Text far beyond the limit is not joined.
         if line.len() > most_chars * 4 {
             break;
         }
@@ -111,12 +112,12 @@ mod tests {
         ("\u{1b}", ""),
         ("\u{1b}[é", "é"),
         ("\u{1b}]a\u{1b}b\u{7}c", "c"),
-        // CAN ends whatever was begun.
+        // CAN ends any sequence.
         ("\u{1b}]a\u{18}b\u{1b}[\u{1a}c", "bc"),
     ];
 
     #[test]
-    fn nothing_steers_a_terminal() {
+    fn no_control_sequence_is_left() {
         for (text, expected) in TABLE {
             assert_eq!(LineSanitizer::default().push(text), expected, "{text:?}");
         }
@@ -126,8 +127,8 @@ mod tests {
     fn it_does_not_matter_where_the_text_is_cut() {
         for (text, expected) in TABLE {
             for (cut, _) in text.char_indices() {
-                let mut plain = LineSanitizer::default();
-                let joined = plain.push(&text[..cut]) + &plain.push(&text[cut..]);
+                let mut sanitizer = LineSanitizer::default();
+                let joined = sanitizer.push(&text[..cut]) + &sanitizer.push(&text[cut..]);
                 assert_eq!(joined, expected, "{text:?} at {cut}");
             }
         }
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn whatever_comes_only_text_goes() {
-        // Every character that is special here, in every order of four.
+        // Every special character, in every sequence of four.
         let special =
             ['\u{1b}', '[', ']', '\\', '\u{7}', '\u{9b}', '\u{9d}', '\u{9c}', 'P', '(', ';', 'm', '\r', '\n'];
         let pick = |n: usize| special[n % special.len()];

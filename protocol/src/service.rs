@@ -1,33 +1,37 @@
-//! Services: processes that should keep running.
+//! Services: processes that runtimed keeps running, with health checks and restart policy.
 
 use crate::{EnvMap, Exit, ServiceName};
 use serde::{Deserialize, Serialize};
 
-/// How to run one service, from the manifest or from the API.
+/// A service to run, from the manifest or from the API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServiceSpec {
     pub name: ServiceName,
-    /// A shell line.
+    /// Shell command.
     pub command: String,
+    /// Port that the service listens on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// Environment variables.
     #[serde(default, skip_serializing_if = "EnvMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub env: EnvMap,
-    /// Absolute, or relative to the app directory, which is the default.
+    /// Working directory, absolute or relative to the app directory, which is the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// Services that must be ready first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<ServiceName>,
-    /// Absent: the port where there is one, else running is ready.
+    /// Health check. Absent: a TCP connection to `port` where given, else the service is ready when it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
     #[serde(default)]
     pub restart: RestartPolicy,
+    /// Whether the service is restarted after each task.
     #[serde(default)]
     pub restart_after_task: bool,
-    /// Files or directories, relative to the app directory, whose change restarts the service.
+    /// Files or directories below the app directory whose change restarts the service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<String>,
 }
@@ -38,13 +42,13 @@ pub struct ServiceSpec {
 pub struct Health {
     #[serde(flatten)]
     pub check: HealthCheck,
-    /// Between checks once ready.
+    /// Milliseconds between checks once the service is ready.
     pub interval_ms: u64,
-    /// For one check.
+    /// Timeout of one check in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// A check as it is written: one of the four kinds, beside the times.
+/// The JSON form of a health check: one of the four kinds, and the times.
 #[derive(Deserialize)]
 struct HealthFields {
     tcp: Option<u16>,
@@ -87,18 +91,18 @@ impl Health {
     }
 }
 
-/// When a service counts as ready.
+/// The condition under which a service is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HealthCheck {
-    /// Something accepts connections on this loopback port.
+    /// A loopback port that accepts connections.
     Tcp(u16),
-    /// `GET` on this path of the service's port answers below 500.
+    /// A path on the service's port whose `GET` returns a status below 500.
     Http(String),
-    /// A line of output matches this regular expression.
+    /// A regular expression that a line of output matches.
     Log(String),
-    /// This shell line exits 0.
+    /// A shell command that exits 0.
     Command(String),
 }
 
@@ -124,7 +128,7 @@ pub enum ServiceSource {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ServiceState {
-    /// Waits for what it depends on.
+    /// Waits for its dependencies.
     Waiting {
         on: Vec<ServiceName>,
     },
@@ -132,19 +136,19 @@ pub enum ServiceState {
     Ready {
         since_ms: u64,
     },
-    /// Runs, and its check fails now.
+    /// Runs, but its health check fails.
     Unhealthy {
         since_ms: u64,
         reason: String,
     },
-    /// Ended or could not start; tried again at `next_try_ms`, or at once when a file changes.
+    /// Ended or failed to start; restarted at `next_try_ms`, or at once when a watched file changes.
     Backoff {
         next_try_ms: u64,
         failures: u32,
     },
     Stopping,
     Stopped,
-    /// Something it depends on is stopped for good.
+    /// A dependency is stopped for good.
     FailedDependency {
         on: ServiceName,
     },
@@ -162,16 +166,16 @@ pub struct ServiceView {
     pub state: ServiceState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// Starts after the first.
+    /// Number of starts after the first.
     pub restarts: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<Exit>,
-    /// The end of the log, given while the service is not well: of this start alone while it runs.
+    /// Last lines of the log, present while the service is not ready; only of the current run while it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
 }
 
-/// `PUT /v1/services`: the whole set of services that come from the API.
+/// The complete set of services from the API: `PUT …/services`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ServicesRequest {

@@ -1,4 +1,4 @@
-//! What is going on in a sandbox, in one answer.
+//! Status of a sandbox as runtimed reports it.
 
 use crate::{ExecId, ExecView, HoldName, HoldView, ServiceName, ServiceView, TaskId};
 use serde::{Deserialize, Serialize};
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub version: String,
-    /// Whether runtimed is PID 1 of its namespace, or only a subreaper.
+    /// Whether runtimed is PID 1 of its namespace; otherwise it is a subreaper.
     pub pid1: bool,
     pub boot_ms: u64,
     pub epoch: u64,
     pub services: Vec<ServiceView>,
-    /// What is wrong with the manifest that is on disk now, if it was refused.
+    /// The error of the manifest on disk, if it was rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest_error: Option<String>,
-    /// What does not work in this sandbox and is nobody's request: for people.
+    /// Problems of the sandbox that no request caused, as text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Execs that run, or that left something running.
+    /// Execs that run, or that left processes running.
     pub execs: Vec<ExecView>,
     pub ports: Vec<ListeningPort>,
     pub cgroup: Cgroup,
-    /// Processes of this sandbox now, zombies among them (always 0). A shim that waits for its first job
-    /// is not counted.
+    /// Number of processes now, including zombies. A spare shim is not counted.
     pub processes: u32,
+    /// Number of zombies; expected to be 0.
     pub zombies: u32,
     /// Resident memory of runtimed itself.
     pub runtimed_rss_bytes: u64,
@@ -44,9 +44,9 @@ pub struct Process {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ListeningPort {
     pub port: u16,
-    /// The address it is bound to, as text.
+    /// Address that it is bound to.
     pub address: String,
-    /// The process behind it, where it could be seen.
+    /// The listening process, where it could be determined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
 }
@@ -60,7 +60,7 @@ pub enum CgroupVersion {
     None,
 }
 
-/// Counters of the sandbox's control group; absent where the kernel does not offer them.
+/// Counters of the sandbox's control group; absent where the kernel lacks them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     pub version: CgroupVersion,
@@ -78,7 +78,7 @@ pub struct Cgroup {
     pub pids_limit: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_kills: Option<u64>,
-    /// How often a fork was refused because of the limit.
+    /// Number of forks refused because of the process limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids_limit_hits: Option<u64>,
 }
@@ -87,9 +87,9 @@ pub struct Cgroup {
 pub struct WorkspaceUse {
     pub used_bytes: u64,
     pub files: u64,
-    /// Whether the walk stopped at its bound, so that the true use is larger.
+    /// Whether the measurement stopped at its limit, so that the true use is larger.
     pub partial: bool,
-    /// Free and total space of the file system it is on.
+    /// Free and total space of its file system.
     pub free_bytes: u64,
     pub total_bytes: u64,
     pub measured_ms: u64,
@@ -98,12 +98,12 @@ pub struct WorkspaceUse {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activity {
     pub busy: bool,
-    /// Since when it is busy, or idle, by the clock that people read.
+    /// Since when it is busy, or idle, by the wall clock.
     pub since_ms: u64,
-    /// For how long, by a clock that never jumps.
+    /// For how long, by the monotonic clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
-    /// Why it is busy; empty when idle.
+    /// Empty when idle.
     pub reasons: Vec<Reason>,
 }
 
@@ -115,7 +115,7 @@ pub enum Reason {
     Exec {
         exec: ExecId,
     },
-    /// Queued or running.
+    /// A task that is queued or running.
     Task {
         task: TaskId,
     },
@@ -134,7 +134,7 @@ pub enum Reason {
     Cpu {
         percent: u32,
     },
-    /// Browsers: open streams, and since when nobody did anything with the previews. Only hostd sees it.
+    /// Previews in browsers: open streams, and time since the last activity. Reported by hostd only.
     Preview {
         streams: u64,
         silent_ms: u64,

@@ -1,45 +1,45 @@
-//! Tasks: one coding job each, done by an agent. What a caller asks for, how it is seen, how it ended.
+//! Tasks: coding jobs for an agent. The request to runtimed, the view of a task, and its result.
 
 use crate::{Agent, AgentKind, EnvMap, Exit, Hint, Payload, ServiceName, TaskId, Usage};
 use serde::{Deserialize, Serialize};
 
-/// What to do, and who does it.
+/// A task to run, with the agent that does it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRequest {
-    /// Chosen by the caller; made up when absent.
+    /// Chosen by the client; generated when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<TaskId>,
     pub prompt: String,
     pub agent: Agent,
     #[serde(default, skip_serializing_if = "EnvMap::is_empty")]
     pub env: EnvMap,
-    /// Absolute, or relative to the app directory, which is the default.
+    /// Working directory, absolute or relative to the app directory, which is the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// From the end of waiting in the queue to the end of the build.
+    /// Time limit from leaving the queue to the end of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// How long the agent may print nothing.
+    /// Milliseconds that the agent may print nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
-    /// Let processes live on that outlive the agent.
+    /// Whether processes that the agent started keep running after it ended.
     #[serde(default)]
     pub keep_processes: bool,
-    /// Use the agent that was started in advance under this name, where there still is one.
+    /// Name of an agent that was started in advance; used if it still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<String>,
-    /// Absent: what the manifest says. An empty command: no build.
+    /// Absent: the build of the manifest. An empty command: no build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildSpec>,
-    /// How long to wait for services to be ready afterwards; 0 does not wait.
+    /// Milliseconds to wait for services to become ready afterwards; 0 does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_timeout_ms: Option<u64>,
 }
 
-/// A check that what the agent left can be built.
+/// A build that checks the agent's work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildSpec {
-    /// A shell line, run in the app directory.
+    /// Shell command, run in the app directory.
     pub command: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -78,16 +78,16 @@ impl TaskStatus {
     }
 }
 
-/// Why a task did not succeed: a closed list.
+/// Why a task did not succeed; a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
-    /// The agent exited with something else than 0, was killed (`exit` says which), or said that it failed.
+    /// The agent exited with a status other than 0, was killed (see `exit`), or reported a failure.
     AgentFailed,
-    /// The provider of its model refused for good, or failed too often; `message` has its words.
+    /// The model provider rejected a call permanently, or failed too often; `message` has its error.
     ModelFailed,
-    /// What the task, or its tenant, may use of models is used up.
+    /// The model budget of the task, or of its tenant, is used up.
     BudgetExceeded,
     TimedOut,
     /// The agent printed nothing for too long.
@@ -97,16 +97,16 @@ pub enum FailureReason {
     SpawnFailed,
     /// The agent succeeded and the build did not.
     BuildFailed,
-    /// The sandbox stopped or died, or the shim of the agent did.
+    /// The sandbox, or the shim of the agent, stopped or died.
     Lost,
-    /// The sandbox could not be brought up; `message` says why.
+    /// The sandbox could not be started; `message` says why.
     SandboxFailed,
-    /// A fault of ours; `message` says which.
+    /// An internal error of Slipway; `message` says which.
     Internal,
 }
 
 impl FailureReason {
-    /// Whether the agent failed by itself, so that what it printed may say why.
+    /// Returns whether the agent itself failed, so that its output may explain why.
     pub fn is_of_agent(self) -> bool {
         match self {
             Self::AgentFailed | Self::TimedOut | Self::IdleTimedOut => true,
@@ -122,15 +122,15 @@ impl FailureReason {
     }
 }
 
-/// The state of the workspace before the task.
+/// Snapshot of the workspace before the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Checkpoint {
     Taken {
-        /// A commit of the private repository.
+        /// Commit id in the sandbox's private repository.
         id: String,
-        /// Files left out because they are too large or could not be read.
+        /// Number of files left out because they are too large or unreadable.
         #[serde(default)]
         skipped: u64,
     },
@@ -148,21 +148,22 @@ pub enum ChangeKind {
     Deleted,
 }
 
-/// One file that is another one than before the task.
+/// A file that the task changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileChange {
-    /// Relative to the app directory; base64 where it is no text.
+    /// Path relative to the app directory; base64 where it is not UTF-8.
     pub path: Payload,
     pub change: ChangeKind,
-    /// Lines; absent where the file is no text.
+    /// Number of added lines; absent for binary files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added_lines: Option<u64>,
+    /// Number of deleted lines; absent for binary files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_lines: Option<u64>,
 }
 
-/// What the task changed: everything in numbers, the first of them by name.
+/// Files that the task changed: totals, and a list of the first ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Changes {
@@ -172,7 +173,7 @@ pub struct Changes {
     pub added_lines: u64,
     pub deleted_lines: u64,
     pub files: Vec<FileChange>,
-    /// Whether `files` is not all of them.
+    /// Whether `files` is incomplete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -183,7 +184,7 @@ pub struct Changes {
 pub enum BuildStatus {
     Passed,
     Failed,
-    /// Nothing to build, or the agent did not succeed.
+    /// No build is configured, or the agent did not succeed.
     Skipped,
 }
 
@@ -193,7 +194,7 @@ pub struct BuildOutcome {
     pub status: BuildStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
-    /// The end of what a failed build printed.
+    /// Last output of a failed build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Payload>,
     pub duration_ms: u64,
@@ -203,10 +204,10 @@ pub struct BuildOutcome {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HealthStatus {
-    /// Every service that should run is ready.
+    /// Every service is ready.
     Healthy,
     Unhealthy,
-    /// There is no service, or nobody waited for them.
+    /// There are no services, or the task did not wait for them.
     Unknown,
 }
 
@@ -214,12 +215,12 @@ pub enum HealthStatus {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HealthOutcome {
     pub status: HealthStatus,
-    /// Those that were not ready in time.
+    /// Services that were not ready in time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unready: Vec<ServiceName>,
 }
 
-/// Milliseconds spent in each phase; 0 for one that was not reached.
+/// Milliseconds spent in each phase; 0 for a phase that was not reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Durations {
@@ -232,48 +233,48 @@ pub struct Durations {
     pub total_ms: u64,
 }
 
-/// How a task ended: all there is to know.
+/// The result of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskResult {
     pub status: TaskStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
-    /// For people: what went wrong.
+    /// Explanation of a failure as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How the agent ended; absent where it never ran or nobody saw it.
+    /// How the agent process ended; absent where it never ran or its end was not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Hint>,
-    /// The end of what the agent said.
+    /// Last message of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_message: Option<Payload>,
-    /// The end of what an agent with a protocol printed beside its messages (standard error, and lines that are no
-    /// messages); only of one that failed or took too long. `GET …/tasks/{t}/log` has all of it.
+    /// Last output of the agent outside its protocol (standard error, and lines that are no messages); only when it
+    /// failed or timed out. `GET …/tasks/{t}/log` has everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_stderr: Option<Payload>,
-    /// Absent where they could not be counted.
+    /// Absent where the changes could not be determined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files_changed: Option<Changes>,
     pub build: BuildOutcome,
     pub health: HealthOutcome,
-    /// What it used of models, as hostd's gateway saw it; absent where it used none.
+    /// Model use as measured by hostd's gateway; absent where the task used none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The models that it called, as `provider/name`, the first one first, as hostd's gateway saw it: what the agent
-    /// calls them may be something else.
+    /// Models that it called, as `provider/name` in order of first use, as seen by hostd's gateway. The agent may use
+    /// other names for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-    /// The agent's own name for the conversation, which a later task can go on with.
+    /// The agent's session id, which a later task can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     pub durations: Durations,
     pub checkpoint: Checkpoint,
 }
 
-/// A task as a caller sees it.
+/// A task as runtimed reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskView {
     pub id: TaskId,
@@ -287,13 +288,14 @@ pub struct TaskView {
     pub started_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
-    /// Tasks that run before this one does, while it is queued.
+    /// Number of tasks ahead of this one while it is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<usize>,
-    /// The oldest event that is kept, and the newest that is known.
+    /// Number of the oldest event that is kept.
     pub oldest_seq: u64,
+    /// Number of the newest event.
     pub last_seq: u64,
-    /// Of a task that is done; not in lists.
+    /// Present when the task has ended; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<TaskResult>,
 }

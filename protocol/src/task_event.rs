@@ -1,4 +1,4 @@
-//! The events of one task: numbered from 1 without a hole; `done` is last, once, and carries the result.
+//! Events of a task: numbered from 1 without gaps. `done` comes once, last, and carries the result.
 
 use crate::{
     BuildOutcome, Checkpoint, Cursor, Encoding, FileChange, ModelCall, Stream, TaskPhase, TaskResult, Usage,
@@ -13,13 +13,13 @@ pub struct TaskEvent {
     pub fact: TaskFact,
 }
 
-/// Text as an agent prints it: base64 where it is not UTF-8, in pieces where it is long. Never lossy.
+/// Output of an agent: base64 where it is not UTF-8, split where it is long. Never lossy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Text {
     pub text: String,
     #[serde(default, skip_serializing_if = "is_utf8")]
     pub encoding: Encoding,
-    /// The line goes on in the next event of this kind.
+    /// Whether the line continues in the next event of this kind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
 }
@@ -28,12 +28,13 @@ fn is_utf8(encoding: &Encoding) -> bool {
     *encoding == Encoding::Utf8
 }
 
+/// The kind of a task event with its fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaskFact {
     Status {
         phase: TaskPhase,
-        /// With the phase that comes after the checkpoint.
+        /// Present with the phase after the checkpoint.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         checkpoint: Option<Checkpoint>,
     },
@@ -48,7 +49,7 @@ pub enum TaskFact {
         entries: Vec<PlanEntry>,
     },
     Permission(Box<Permission>),
-    /// A call of a model as hostd saw it, or (with a name alone) what an agent says that it uses.
+    /// A model call as hostd saw it, or (with a name only) the model that the agent claims to use.
     Model(Box<ModelFact>),
     Build {
         #[serde(flatten)]
@@ -62,45 +63,45 @@ pub enum TaskFact {
         stream: Stream,
         #[serde(flatten)]
         text: Text,
-        /// Events before this one that could not be stored.
+        /// Number of events before this one that could not be stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_events: Option<u64>,
     },
     Done {
         result: Box<TaskResult>,
-        /// Which event of the sandbox's log says so.
+        /// Cursor of the `task.ended` event in the sandbox's log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<Cursor>,
     },
 }
 
-/// What an agent does with a tool. Comes several times with one `id`: what is absent is as it was.
+/// A tool call of an agent. Sent several times with the same `id`; absent fields are unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Tool {
     pub id: String,
-    /// For people: `npm install`, `Write index.html`.
+    /// Display title: `npm install`, `Write index.html`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode` or `other`.
+    /// Kind of tool: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode` or `other`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     pub status: ToolStatus,
-    /// What it was given, as the agent has it.
+    /// Input of the call, in the format of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<serde_json::Value>,
-    /// What it printed or answered.
+    /// Output of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// What is told of `input`, `output` or `diffs` is not all of it.
+    /// Whether `input`, `output` or `diffs` is incomplete.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diffs: Vec<Diff>,
-    /// Files that it is about.
+    /// Files that the call refers to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }
@@ -114,16 +115,16 @@ pub enum ToolStatus {
     Running,
     Completed,
     Failed,
-    /// The task was cancelled while it ran.
+    /// The task was cancelled during the call.
     Cancelled,
 }
 
-/// A change of a file as the agent tells it.
+/// A change of a file as the agent reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Diff {
     pub path: String,
-    /// Absent for a file that is new.
+    /// Old content; absent for a new file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<String>,
     pub new: String,
@@ -140,21 +141,21 @@ pub struct PlanEntry {
     pub priority: Option<String>,
 }
 
-/// Something that the agent asked to be allowed: once when somebody is asked, and once when it is decided.
+/// A permission request of the agent. Sent when it waits for an answer, and when it is decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Permission {
-    /// To answer it by.
+    /// Id to answer it with.
     pub id: String,
     pub state: PermissionState,
-    /// What it is about.
+    /// The tool call that needs permission.
     pub about: Tool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<PermissionOption>,
-    /// The option that was taken.
+    /// Id of the chosen option.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
-    /// Who decided: `rule`, `default`, `caller`, or `limit` where too many wait already.
+    /// What decided: `rule`, `default`, `caller`, or `limit` when too many requests are open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
@@ -166,7 +167,7 @@ pub enum PermissionState {
     Asked,
     Allowed,
     Denied,
-    /// The task ended, or the agent went on, before anybody decided.
+    /// The task ended, or the agent continued, before a decision.
     Withdrawn,
 }
 
@@ -182,9 +183,9 @@ pub struct PermissionOption {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ModelFact {
-    /// What the agent says.
+    /// The model that the agent claims to use.
     Claimed { name: String },
-    /// What hostd saw.
+    /// A model call as seen by hostd's gateway.
     Seen(ModelCall),
 }
 
@@ -195,7 +196,7 @@ impl From<FileChange> for TaskFact {
 }
 
 impl TaskFact {
-    /// The type as it stands in `type` and in the `event:` line of SSE.
+    /// Returns the name of the kind, as in `type` and in the `event:` line of SSE.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Status { .. } => "status",

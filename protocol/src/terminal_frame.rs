@@ -1,7 +1,7 @@
-//! What runtimed sends to a viewer of a terminal: pieces, each with a head and then so many bytes. A piece that
-//! does not begin where the one before ended says that bytes between them are not shown.
+//! Framing of terminal output from runtimed to hostd: a header, then that many bytes. A frame that does not start where
+//! the previous one ended means that the bytes between them were skipped.
 
-/// Position of the first byte in the output log, and the number of bytes; both big-endian on the wire.
+/// Position of the first byte in the output log, and number of bytes; both big-endian on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalFrameHeader {
     pub at: u64,

@@ -1,4 +1,4 @@
-//! What is refused, with which code and by the name of which field.
+//! Tables of accepted and refused requests, with code and field.
 
 use super::{ViolationKind::*, *};
 

@@ -1,13 +1,14 @@
-//! What hostd itself offers inside every sandbox, on its loopback.
+//! Well-known addresses and paths inside every sandbox: what hostd serves on its loopback, and where agents are
+//! mounted.
 
-/// The port. Below 1024: sandboxed code has no capability to take it before hostd does.
+/// Port of hostd on the sandbox's loopback. Below 1024: sandboxed code lacks the capability to bind it before hostd.
 pub const HOSTD_PORT_IN_SANDBOX: u16 = 900;
-/// The status page of the sandbox, and the name under which every job finds it.
+/// URL of the status page of the sandbox, and the environment variable that gives it to every job.
 pub const STATUS_URL: &str = "http://127.0.0.1:900/";
 pub const STATUS_URL_VARIABLE: &str = "SLIPWAY_STATUS_URL";
-/// Below this agents find their models: `<this>/<dialect>`, as in `…/model/anthropic/v1/messages`.
+/// Base URL of the model gateway: `<MODEL_URL>/<dialect>`, as in `…/model/anthropic/v1/messages`.
 pub const MODEL_URL: &str = "http://127.0.0.1:900/model";
-/// Where agents are that the host gives every sandbox, read-only, and what of it is on the path of every job.
+/// Read-only mount of the host's agents in every sandbox, and its directory on the `PATH` of every job.
 pub const AGENTS_DIR: &str = "/opt/slipway/agents";
 pub const AGENTS_BIN: &str = "/opt/slipway/agents/bin";
 

@@ -150,7 +150,7 @@ async fn what_is_wrong_is_said_before_or_by_hostd() -> Result<()> {
         ),
         (&["model", "rm", "mine"], 1, "no model provider `mine`"),
         (&["budget", "set", "acme"], 1, "give a bound"),
-        (&["budget", "rm", "acme"], 1, "no budget of tenant `acme`"),
+        (&["budget", "rm", "acme"], 1, "no budget for tenant `acme`"),
     ] {
         let ran = hostd.ran(arguments).await?;
         ensure!(ran.code == Some(code) && ran.err.contains(words), "{arguments:?}: {ran:?}");

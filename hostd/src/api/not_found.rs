@@ -55,17 +55,17 @@ mod tests {
         messages.sort();
         messages.dedup();
         insta::assert_snapshot!(messages.join("\n"), @r"
-        no budget of tenant `a-tenant`, or you may not see it
+        no budget for tenant `a-tenant` (or this token may not read it)
         no egress profile `a-name`
         no exec `a-exec` in sandbox `a-id`
         no image `a-name`
         no model provider `a-provider`
-        no permission `a-permission` is asked for by task `a-task` in sandbox `a-id`
+        no open permission `a-permission` of task `a-task` in sandbox `a-id`
         no preview link `a-link` in sandbox `a-id`
-        no sandbox `a-id`, or it belongs to another tenant
+        no sandbox `a-id` (or it belongs to another tenant)
         no service `a-service` in sandbox `a-id`
         no task `a-task` in sandbox `a-id`
-        no token `a-token`, or it belongs to another tenant
+        no token `a-token` (or it belongs to another tenant)
         ");
         assert_eq!(missing_resource("/v1/sandboxes", &[]), None);
     }

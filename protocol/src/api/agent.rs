@@ -1,40 +1,40 @@
-//! Agents on the public API.
+//! Coding agents: those that can do tasks, and agents started in advance.
 
 use crate::{EnvMap, Permissions};
 use serde::{Deserialize, Serialize};
 
-/// An agent that can do tasks.
+/// A coding agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct AgentView {
     pub name: String,
     pub title: String,
-    /// `acp`, `stream-json:claude`, `stream-json:codex` or `command`.
+    /// Protocol of the agent: `acp`, `stream-json:claude`, `stream-json:codex` or `command`.
     pub speaks: String,
-    /// Who does a task that names nobody.
+    /// Whether tasks that name no agent use this one.
     pub default: bool,
-    /// Whether it can be started: in the sandbox that was asked about, else by what this host gives to all.
+    /// Whether it can be started: in the sandbox of the query, else from the agents that this host mounts everywhere.
     pub installed: bool,
-    /// Where, as seen in a sandbox.
+    /// Path of its program inside a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// As it says itself; only where a sandbox was asked about.
+    /// Version that it reports; only with a sandbox in the query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The version that is known to work.
+    /// Version that is known to work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<String>,
-    /// What it speaks to models, by preference; nothing where it needs none of ours.
+    /// Model APIs that it speaks, preferred first; empty where it needs no model of hostd.
     pub dialects: Vec<String>,
-    /// Whether there is a model for it.
+    /// Whether a configured provider has a model for it.
     pub connected: bool,
-    /// What to do where it is not installed or not connected.
+    /// Steps to install it or to connect it to a model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub how_to_connect: Vec<String>,
 }
 
-/// `POST …/warm`: what a task will ask for. Absent fields mean what they mean in a task.
+/// An agent to start before its task: `POST …/warm`. Fields, and their defaults, are those of a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -52,14 +52,15 @@ pub struct WarmCreate {
     pub permissions: Option<Permissions>,
 }
 
+/// An agent that was started in advance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WarmAnswer {
     pub agent: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// It waits for its prompt; otherwise it is on its way there.
+    /// Whether it waits for its prompt; false while it is starting.
     pub ready: bool,
-    /// How long it waits.
+    /// Seconds that it waits for its task.
     pub keep_s: u64,
 }

@@ -9,54 +9,56 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ApiErrorCode {
-    /// The request is malformed; `detail.field` names what is wrong where one field is.
+    /// The request is malformed; `detail.field` names the field where one field is wrong.
     InvalidRequest,
     /// No token, or one that is unknown, revoked or expired.
     Unauthorized,
-    /// The token does not allow this, the body names another owner, or Host or Origin is not ours.
+    /// The token does not allow this, the body names another tenant, or Host or Origin is not hostd's.
     Forbidden,
-    /// No such thing, or not yours.
+    /// The resource does not exist or belongs to another tenant: `detail.missing`.
     NotFound,
     MethodNotAllowed,
-    /// The state does not allow the verb, or the id belongs to another request.
+    /// The state of the resource does not allow this operation, or the id belongs to a different request.
     Conflict,
-    /// A live sandbox has this owner and scope already: `detail.existing`.
+    /// A live sandbox already has this tenant, principal, project and scope: `detail.existing`.
     ScopeTaken,
     /// The sandbox was destroyed.
     Gone,
-    /// The history asked for was trimmed; `detail.oldest` is where it starts now.
+    /// The requested history was trimmed; `detail.oldest` is where it starts now.
     HistoryGone,
+    /// The body, or a field of it, is larger than allowed.
     TooLarge,
-    /// The same `Idempotency-Key` came with another body before.
+    /// The same `Idempotency-Key` was used with another body.
     IdempotencyMismatch,
-    /// The driver cannot do what the spec asks for: `detail.field`, and `detail.supported` where listed.
+    /// The driver does not support what the spec requests: `detail.field`, and `detail.supported` where known.
     Unsupported,
-    /// No provider has the model that was asked for, or there is none at all; the message says how to add one.
+    /// No provider has the requested model, or no provider is configured; the message says how to add one.
     NoModel,
-    /// The provider of models that was to be added does not take its key, or wants one.
+    /// The model provider rejects the key, or needs one.
     KeyRefused,
-    /// The tenant has used up what it may use of models.
+    /// The tenant's model budget is used up.
     BudgetExceeded,
-    /// A limit of number is reached.
+    /// A limit on the number of resources or requests is reached.
     TooMany,
-    /// The exec or service does not run any more, or the sandbox does not and waking was not wanted.
+    /// The exec or service is not running, or the sandbox is not and the request must not wake it.
     NotRunning,
-    /// The sandbox is in `error`, or went there while this was asked: `detail.problem`.
+    /// The sandbox is in `error`, or failed during this request: `detail.problem`.
     SandboxFailed,
-    /// Nothing answers on this port of the sandbox: `detail.listening` says where something does.
+    /// Nothing listens on this port of the sandbox: `detail.listening` has the ports in use.
     PortClosed,
-    /// The sandbox, or what it is to serve, is on its way up.
+    /// The sandbox, or the service behind the port, is starting.
     Waking,
-    /// The backend does not answer, or the sandbox lives in another PID namespace than hostd.
+    /// The backend does not respond, or the sandbox runs in another PID namespace than hostd.
     DriverUnavailable,
-    /// The memory of the host is full.
+    /// The host has not enough free memory.
     NoCapacity,
-    /// The disk of the data directory is below its floor, or full: make room, then the same may succeed.
+    /// The disk of the data directory is below its floor or full: free space, then repeat the request.
     DiskFull,
-    /// The sandbox did not answer in time.
+    /// The sandbox did not respond in time.
     TimedOut,
     /// hostd is shutting down.
     ShuttingDown,
+    /// An error of hostd itself; its log has the cause.
     Internal,
 }
 
@@ -110,7 +112,7 @@ impl ApiErrorCode {
         }
     }
 
-    /// Whether the same request may succeed later without a change.
+    /// Returns whether the same request may succeed later.
     pub fn retryable(self) -> bool {
         match self {
             Self::TooMany
@@ -162,28 +164,31 @@ pub struct ApiError {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiErrorDetail {
-    /// The field of the request that is wrong, as a path (`limits.memory_mb`).
+    /// Path of the wrong field in the request, as in `limits.memory_mb`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// The sandbox that exists already, or that a failed create left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub existing: Option<SandboxId>,
+    /// The oldest cursor or sequence number that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest: Option<String>,
-    /// What could have been asked for instead.
+    /// Supported values of the field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported: Vec<String>,
+    /// Why the sandbox failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<super::Problem>,
-    /// How the sandbox ended, when that is why.
+    /// How the sandbox died, where that caused the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_mortem: Option<Box<super::PostMortem>>,
-    /// Where something in the sandbox does listen.
+    /// Ports of the sandbox that something listens on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listening: Vec<ListeningPort>,
-    /// The service that should answer, with its last lines while it is not well.
+    /// The service behind the port, with its last lines while it is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Box<ServiceView>>,
-    /// What was asked for and is not there for this caller.
+    /// The resource that was not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Box<super::Missing>>,
 }
@@ -203,7 +208,7 @@ impl ApiError {
         Self::new(ApiErrorCode::InvalidRequest, message).with(|d| d.field = Some(field.into()))
     }
 
-    /// The same error with more detail.
+    /// Returns the error with a changed detail.
     pub fn with(mut self, change: impl FnOnce(&mut ApiErrorDetail)) -> Self {
         change(&mut self.detail);
         self

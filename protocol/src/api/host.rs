@@ -1,11 +1,12 @@
-//! What the host is and has.
+//! The host: capacity, drivers, and stale resources.
 
 use serde::{Deserialize, Serialize};
 
-/// Where Docker's socket usually is, and Podman's.
+/// Default socket paths of Docker and Podman.
 pub const DOCKER_SOCKET: &str = "/var/run/docker.sock";
 pub const PODMAN_SOCKET: &str = "/run/podman/podman.sock";
 
+/// The host and its capacity: `GET /v1/host`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HostView {
@@ -18,17 +19,17 @@ pub struct HostView {
     pub memory_total_bytes: u64,
     pub memory_available_bytes: u64,
     pub disk_total_bytes: u64,
-    /// Of the file system of the data directory, beside what hostd has set aside for itself.
+    /// Free space on the file system of the data directory, without hostd's own reserve.
     pub disk_free_bytes: u64,
-    /// Below this creates and wakes are refused.
+    /// Free space below which creates and wakes are refused.
     #[serde(default)]
     pub disk_floor_bytes: u64,
     #[serde(default)]
     pub disk_level: DiskLevel,
     pub hostd_rss_bytes: u64,
-    /// Sandboxes by status.
+    /// Number of sandboxes by status.
     pub sandboxes: std::collections::BTreeMap<String, u64>,
-    /// What does not work on this host, for people.
+    /// Problems of this host, as text.
     pub warnings: Vec<String>,
 }
 
@@ -39,49 +40,48 @@ pub struct HostView {
 pub enum DiskLevel {
     #[default]
     Ok,
-    /// Below the floor: creates and wakes are refused, but for one sandbox at a time that may wake so that files
-    /// are deleted in it.
+    /// Below the floor: creates and wakes are refused, except that one sandbox at a time may wake to delete files.
     Low,
-    /// Below half of the floor: sandboxes that grow are stopped, too.
+    /// Below half of the floor: sandboxes that grow are stopped as well.
     Full,
 }
 
-/// What makes sandboxes on this host, or could.
+/// A driver: the backend that runs sandboxes on this host, or could.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DriverView {
     pub name: String,
-    /// Of sandboxes that name none.
+    /// Whether sandboxes that name no driver use this one.
     #[serde(default)]
     pub default: bool,
-    /// A name that people know and hostd has no driver for: `missing` says what to use instead.
+    /// A name known from other tools that hostd has no driver for; `missing` names the alternative.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsupported: bool,
-    /// Its backend is on this host.
+    /// Whether the backend is installed on this host.
     pub present: bool,
-    /// Sandboxes can be made with it now.
+    /// Whether sandboxes can be created with it now.
     pub usable: bool,
-    /// The program behind it and its version.
+    /// Program and version of the backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What keeps it from being used, or what it lacks, and what to do about that.
+    /// Reasons why the driver is unusable or limited, each with what to do about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Absent where it is not known.
+    /// Absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
 }
 
-/// `GET /v1/host/stale`: what drivers found that carries marks of this hostd and is not its own. Whoever put it
-/// there takes it away.
+/// Resources that carry marks of this hostd but fail its checks: `GET /v1/host/stale`. hostd never touches them; the
+/// operator removes them with the tools of the backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StaleList {
     pub items: Vec<StaleView>,
-    /// Drivers that did not answer: what they have is not known.
+    /// Drivers that did not respond, so that their resources are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unasked: Vec<Unasked>,
-    /// There is more than is listed.
+    /// Whether the list is incomplete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
@@ -90,7 +90,7 @@ pub struct StaleList {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StaleView {
     pub driver: String,
-    /// As its backend calls it.
+    /// Name of the resource in its backend.
     pub name: String,
     pub why: String,
 }
@@ -102,19 +102,19 @@ pub struct Unasked {
     pub why: String,
 }
 
-/// What a driver can do.
+/// Capabilities of a driver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Capabilities {
-    /// `none`, `proxy`, `open`.
+    /// Supported network modes: `none`, `proxy`, `open`.
     pub networks: Vec<String>,
-    /// Which fields of `limits` it honours.
+    /// Fields of `limits` that the driver enforces.
     pub limits: Vec<String>,
     pub pause: bool,
-    /// OCI runtimes that a sandbox may ask for, the default first.
+    /// OCI runtimes that a sandbox may request, the default first.
     pub runtimes: Vec<String>,
-    /// `host`, `imported`, `registry`.
+    /// Supported kinds of images: `host`, `imported`, `registry`.
     pub images: Vec<String>,
-    /// What stands between sandbox and host beside the kernel's namespaces, for people.
+    /// Isolation between sandbox and host beyond kernel namespaces, as text.
     pub isolation: Vec<String>,
 }

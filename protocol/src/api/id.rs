@@ -1,5 +1,4 @@
-//! Ids that hostd makes: ULIDs in lower case. Compared without regard to case, because they appear in
-//! hostnames.
+//! Ids that hostd generates: ULIDs in lower case, compared case-insensitively because they appear in hostnames.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -8,7 +7,7 @@ use std::{fmt, str::FromStr};
 const ALPHABET: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const ID_BYTES: usize = 26;
 
-/// The id of a sandbox. The type is the proof that it is safe in a path, a hostname and a log line.
+/// Id of a sandbox: a ULID in lower case. A parsed id is safe in a path, a hostname and a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(value_type = String))]

@@ -1,5 +1,8 @@
-//! The public API, version 1: what callers send to hostd and what they get. Shared by hostd and the
-//! `slipway` command. Unlike the words between hostd and runtimed, unknown fields are refused by name.
+//! The public API, version 1: request and response bodies between clients and hostd, one file per resource. Shared by
+//! hostd and the `slipway` command. Doc comments here become the descriptions of the OpenAPI document.
+//!
+//! A field of a sandbox spec is added to [`SandboxSpec`] in `sandbox.rs`. Unlike the protocol between hostd and
+//! runtimed, unknown fields are refused by name.
 
 mod agent;
 mod error;

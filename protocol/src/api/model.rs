@@ -1,40 +1,40 @@
-//! Models on the public API: who provides them, which there are, and what may be used of them.
+//! Models: providers, the models that tasks may use, prices and budgets.
 
 use super::Label;
 use crate::Dialect;
 use serde::{Deserialize, Serialize};
 
-/// `PUT /v1/model-providers/{name}`. Not `Debug`: it may have a key.
+/// A provider to add or change: `PUT /v1/model-providers/{name}`.
+// Not `Debug`: it may hold a key.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ProviderSpec {
-    /// What it speaks; what it spoke before, or implied by the names `anthropic`, `openai` and `gemini`.
+    /// API that the provider speaks. Default: the stored one, or implied by the names `anthropic`, `openai` and `gemini`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<Dialect>,
-    /// With the version where the API has one, as in `https://example.com/v1`. When absent the one that is there is
-    /// kept; at first it is that of the dialect's maker.
+    /// Base URL, with the version where the API has one, as in `https://example.com/v1`. Default: the stored one, or that
+    /// of the vendor of the dialect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The credential, of 8 characters or more; a provider that is new needs one, or `no_key`. Shown by no answer; the
-    /// one that is there is kept when absent. It is not kept where scheme, host or port of `base_url` change: then it
-    /// must be given again.
+    /// API key, of 8 characters or more; no response shows it. A new provider needs `key` or `no_key`. When absent the
+    /// stored key is kept, unless scheme, host or port of `base_url` change: then it must be given again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// It wants no key, as a server on this machine may: one that is there is forgotten.
+    /// The provider needs no key, as a server on this machine may. A stored key is deleted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_key: bool,
-    /// Those that tasks may use; an empty list allows any name. When absent the list that is there is kept.
+    /// Models that tasks may use; an empty list allows any name. When absent the stored list is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<Vec<ModelSpec>>,
-    /// The model, or its alias, for tasks that name none. Kept with `models` when both are absent.
+    /// Model, or its alias, for tasks that name none. The stored one is kept when `models` and `default` are both absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Only for tasks of this tenant; for those of all when absent.
+    /// Restricts the provider to tasks of this tenant; absent: all tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Label>,
-    /// Whether it is asked first which models it has, with its key: yes unless `false`. One that refuses the key is
-    /// not added. Where `default` is absent and there is not just one of `models`, a default is chosen from the answer.
+    /// Whether hostd first lists the provider's models with the key (default: true). A provider that refuses the key is
+    /// not added. A default model is chosen from the list where `default` is absent and `models` has not exactly one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<bool>,
 }
@@ -43,17 +43,16 @@ pub struct ProviderSpec {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
-    /// As the provider calls it.
+    /// Name of the model at the provider.
     pub name: String,
-    /// Another name for it.
+    /// Alternative name that tasks may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<ModelPrice>,
 }
 
-/// In dollars for a million tokens. What is read from or written to a cache costs as much as other input unless
-/// given.
+/// Price in dollars per million tokens. Cached tokens cost as much as other input unless their price is given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -66,7 +65,7 @@ pub struct ModelPrice {
     pub cache_write: Option<f64>,
 }
 
-/// A provider as an administrator sees it. Its key is shown to nobody.
+/// A configured provider, without its key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProviderView {
@@ -80,38 +79,38 @@ pub struct ProviderView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub created_at: String,
-    /// Why tasks cannot use it, and what to do about that.
+    /// Why tasks cannot use the provider, and what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What is unwise about it, or what could not be found out when it was added.
+    /// A risk of this configuration, or a check that could not be made when the provider was added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-/// A model that tasks of the caller may use.
+/// A model that the caller's tasks may use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelView {
-    /// What a task names it by: an alias, its own name, or `provider/name`. `provider/*` is any name.
+    /// Name to use in a task: an alias, the model's own name, or `provider/name`. `provider/*` stands for any name.
     pub name: String,
     pub provider: String,
-    /// As the provider calls it; absent where any will do.
+    /// Name of the model at the provider; absent where any name is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     pub dialect: Dialect,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<ModelPrice>,
-    /// For tasks that name none.
+    /// Whether tasks that name no model use this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub default: bool,
 }
 
-/// What one task may use of models; what is absent has no bound.
+/// Limits on the model use of one task; an absent field is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskBudget {
-    /// All of them: input, output, and what is read from or written to a cache.
+    /// Tokens of every kind: input, output, cache reads and cache writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +119,7 @@ pub struct TaskBudget {
     pub requests: Option<u64>,
 }
 
-/// What all tasks of a tenant together may use: `PUT /v1/budgets/{tenant}`.
+/// Limits on the model use of all tasks of a tenant together: `PUT /v1/budgets/{tenant}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -134,7 +133,7 @@ pub struct BudgetSpec {
     pub per: BudgetPeriod,
 }
 
-/// When it begins anew; days and months are those of UTC.
+/// When the counters of a budget are reset. Days and months are UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -158,7 +157,7 @@ pub struct BudgetView {
     pub used: BudgetUse,
 }
 
-/// Since the period began.
+/// Model use since the period began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BudgetUse {

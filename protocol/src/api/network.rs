@@ -1,4 +1,4 @@
-//! How a sandbox reaches the world, as callers ask for it and see it.
+//! Network access of a sandbox: mode, egress rules, and named sets of rules (profiles).
 
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -13,13 +13,13 @@ pub enum Network {
     /// Loopback only.
     #[default]
     None,
-    /// Loopback, and hostd's proxy there: what its rules allow, and nothing private.
+    /// Loopback, with hostd's egress proxy on it: public addresses that the rules allow, never private ones.
     Proxy,
-    /// The network of the host's choice, where the driver has one.
+    /// A network of the driver with direct access, where the driver has one.
     Open,
 }
 
-/// A word, or all there is to say.
+/// A mode by name, or mode and egress rules.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
@@ -28,48 +28,48 @@ pub enum NetworkSpec {
     Rules(NetworkRules),
 }
 
-/// What is absent is hostd's default.
+/// Mode and egress rules. Absent fields have hostd's defaults.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkRules {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Network>,
-    /// A set of rules of the host's administrator, in force beside `default`.
+    /// Name of an egress profile that applies beside the profile `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// As in `example.com`, `*.example.com:443` or `192.0.2.0/24:80,8000-8999`. What fits none is denied; when
-    /// there are none, everything public is allowed.
+    /// Allowed destinations, as in `example.com`, `*.example.com:443` or `192.0.2.0/24:80,8000-8999`. Everything else is
+    /// denied; an empty list allows every public address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Denied, whatever is allowed.
+    /// Denied destinations. Deny rules win over allow rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// The most it may send and receive through the proxy, together.
+    /// Maximum traffic through the proxy, sent and received together, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_mb: Option<u64>,
 }
 
-/// The rules of one sandbox. `PUT …/egress` replaces all of them.
+/// Egress rules of one sandbox. `PUT …/egress` replaces all of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct EgressRules {
-    /// A set of rules of the host's administrator, in force beside `default`.
+    /// Name of an egress profile that applies beside the profile `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// What fits none is denied; when there are none, everything public is allowed.
+    /// Allowed destinations. Everything else is denied; an empty list allows every public address.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Denied, whatever is allowed.
+    /// Denied destinations. Deny rules win over allow rules.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// The most it may send and receive through the proxy, together.
+    /// Maximum traffic through the proxy, sent and received together, in MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_mb: Option<u64>,
 }
 
-/// `GET …/egress`
+/// Egress rules of a sandbox and its traffic: `GET …/egress`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EgressView {
@@ -80,11 +80,11 @@ pub struct EgressView {
     pub deny: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_mb: Option<u64>,
-    /// Sent and received so far, as far as connections have ended.
+    /// Bytes sent and received so far, counted when a connection ends.
     pub used_bytes: u64,
 }
 
-/// A named set of rules. The one named `default` is in force for every sandbox.
+/// A named set of egress rules. The profile `default` applies to every sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -93,7 +93,7 @@ pub struct EgressProfile {
     pub deny: Vec<String>,
 }
 
-/// `GET /v1/egress-profiles`
+/// A named set of egress rules: `GET /v1/egress-profiles`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EgressProfileView {
@@ -110,7 +110,7 @@ impl NetworkSpec {
         }
     }
 
-    /// Everything but the mode.
+    /// Returns the egress rules; empty when only a mode is given.
     pub fn egress(&self) -> EgressRules {
         match self {
             Self::Mode(_) => EgressRules::default(),
@@ -136,7 +136,7 @@ impl From<Network> for NetworkSpec {
     }
 }
 
-/// By hand, so that what is wrong is named: whoever derives this is told that nothing fits.
+/// Written by hand so that the error names the wrong field; a derived untagged enum only says that no variant fits.
 impl<'de> Deserialize<'de> for NetworkSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;

@@ -1,22 +1,24 @@
-//! What a caller asked for and does not find, by name. One that belongs to another caller has the same words.
+//! The detail and message of `not_found`: which resource was addressed. A resource of another tenant gets the same
+//! words as one that does not exist.
 
 use crate::sanitize::one_line;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 
-/// Characters of an id that are repeated to its caller.
+/// Characters of the requested id that are repeated in the message.
 const ID_MAX_CHARS: usize = 80;
 
+/// The resource that was not found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Missing {
     pub kind: MissingKind,
-    /// As the request has it, shortened.
+    /// Id as in the request, shortened.
     pub id: String,
-    /// The sandbox that it was looked for in, as the request has it.
+    /// Sandbox that was searched, as in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The task that it was looked for in.
+    /// Task that was searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
 }
@@ -27,7 +29,7 @@ pub struct Missing {
 pub enum MissingKind {
     Sandbox,
     Task,
-    /// What an agent asks to be allowed.
+    /// A permission that an agent asked for.
     Permission,
     Exec,
     Service,
@@ -36,7 +38,7 @@ pub enum MissingKind {
     Image,
     EgressProfile,
     ModelProvider,
-    /// The id is that of a tenant.
+    /// Addressed by the id of a tenant.
     Budget,
 }
 
@@ -58,20 +60,22 @@ impl Display for Missing {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let id = &self.id;
         match self.kind {
-            MissingKind::Sandbox => return write!(f, "no sandbox `{id}`, or it belongs to another tenant"),
-            MissingKind::Token => return write!(f, "no token `{id}`, or it belongs to another tenant"),
+            MissingKind::Sandbox => return write!(f, "no sandbox `{id}` (or it belongs to another tenant)"),
+            MissingKind::Token => return write!(f, "no token `{id}` (or it belongs to another tenant)"),
             MissingKind::Image => return write!(f, "no image `{id}`"),
             MissingKind::EgressProfile => return write!(f, "no egress profile `{id}`"),
             MissingKind::ModelProvider => return write!(f, "no model provider `{id}`"),
-            MissingKind::Budget => return write!(f, "no budget of tenant `{id}`, or you may not see it"),
+            MissingKind::Budget => {
+                return write!(f, "no budget for tenant `{id}` (or this token may not read it)");
+            }
             MissingKind::Task => write!(f, "no task `{id}`")?,
-            MissingKind::Permission => write!(f, "no permission `{id}` is asked for")?,
+            MissingKind::Permission => write!(f, "no open permission `{id}`")?,
             MissingKind::Exec => write!(f, "no exec `{id}`")?,
             MissingKind::Service => write!(f, "no service `{id}`")?,
             MissingKind::PreviewLink => write!(f, "no preview link `{id}`")?,
         }
         if let Some(task) = &self.task {
-            write!(f, " by task `{task}`")?;
+            write!(f, " of task `{task}`")?;
         }
         match &self.sandbox {
             Some(sandbox) => write!(f, " in sandbox `{sandbox}`"),

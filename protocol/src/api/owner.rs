@@ -1,4 +1,5 @@
-//! Who owns a thing. Tenant and principal come from the token of the caller, never from a body.
+//! Ownership: tenant, principal, project and scope. Tenant and principal come from the caller's token, never from a
+//! body.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,7 +7,7 @@ use std::fmt;
 /// Longest tenant, principal, project or scope key, in bytes.
 const LABEL_MAX_BYTES: usize = 128;
 
-/// A name that some other system chose (a tenant, a user, a conversation): visible ASCII, not empty.
+/// An identifier from another system (a tenant, a user, a conversation): 1 to 128 visible ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(value_type = String))]
@@ -55,7 +56,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// The caller gives the project; its token gives the rest.
+/// Tenant, principal and project of a resource. The project is given in the request, the rest by the token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Owner {
@@ -64,13 +65,13 @@ pub struct Owner {
     pub project: Label,
 }
 
-/// What a sandbox belongs to beyond its owner. At most one live sandbox has a given owner and scope.
+/// What a sandbox is for. At most one live sandbox has a given tenant, principal, project and scope.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SandboxScope {
     pub kind: ScopeKind,
-    /// Needed by every kind but `shared-project-user`, which has none.
+    /// Required for every kind except `shared-project-user`, which has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Label>,
 }

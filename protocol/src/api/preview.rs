@@ -3,27 +3,29 @@
 use super::SandboxId;
 use serde::{Deserialize, Serialize};
 
+/// A link to create to a private preview.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PreviewLinkCreate {
-    /// Of the sandbox; it need not be among the advertised ones.
+    /// Port of the sandbox; it need not be advertised.
     pub port: u16,
-    /// As `90s`, `15m`, `4h` or `7d`, at most `30d`; a day when absent.
+    /// Lifetime, as `90s`, `15m`, `4h` or `7d`, at most `30d`; default: one day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
-    /// Where the link leads to; `/` when absent.
+    /// Path that the link opens; default: `/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
+/// A link to a private preview, without its secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PreviewLinkView {
     pub id: String,
     pub sandbox_id: SandboxId,
     pub port: u16,
-    /// The principal who made it.
+    /// Principal that created the link.
     pub created_by: String,
     pub created_at: String,
     pub expires_at: String,
@@ -31,14 +33,14 @@ pub struct PreviewLinkView {
     pub revoked_at: Option<String>,
 }
 
-/// The only answer that has the pass itself, alone and in an address.
+/// A created link. Only this response contains the preview pass, as `token` and in `url`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PreviewLinkCreated {
     #[serde(flatten)]
     pub view: PreviewLinkView,
-    /// For browsers: the pass leaves the address and becomes a cookie.
+    /// URL for browsers: the first request moves the pass from the URL into a cookie.
     pub url: String,
-    /// For programs, in `X-Slipway-Token`.
+    /// The pass alone, for programs to send in `X-Slipway-Token`.
     pub token: String,
 }

@@ -1,4 +1,7 @@
-//! Sandboxes as callers ask for them and see them.
+//! Sandboxes: the spec that a client sends, the view it gets, and attempts, events, ports, stats and images.
+//!
+//! A new field of the spec goes into [`SandboxSpec`]; hostd resolves it in `hostd/src/core/blueprint.rs`, documents its
+//! limits in `hostd/src/api/openapi/bounds.rs`, and the command sets it in `cli/src/sandbox_flags.rs`.
 
 use super::{ApiErrorCode, Network, NetworkSpec, Owner, SandboxId, SandboxScope};
 use crate::{Cursor, EnvMap, ListeningPort, Reason, ServiceSpec, TaskId};
@@ -6,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What a caller asks for. Everything is optional.
+/// The sandbox to create. Every field is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct SandboxSpec {
-    /// For people; need not be unique. Made from the id when absent.
+    /// Display name; need not be unique. Default: derived from the id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `host`, or the name of an imported image. hostd's default when absent.
+    /// `host`, or the name of an imported image; default: hostd's default image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The driver to use; hostd's default when absent.
+    /// Driver; default: hostd's default driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// The OCI runtime to run it with, as in `runsc`; the driver's own when absent. `GET /v1/drivers` has the
-    /// names.
+    /// OCI runtime, as in `runsc`, from `GET /v1/drivers`; default: that of the driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// Ports whose previews are advertised; any port that listens can be opened.
+    /// Ports whose previews are advertised. Previews of other ports work as well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
-    /// Environment of everything that runs in it. Reaches the processes only: never shown again.
+    /// Environment variables of every process in the sandbox. Values are never shown again.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub env: EnvMap,
+    /// Services to keep running.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceSpec>,
     pub limits: LimitsSpec,
@@ -42,48 +45,50 @@ pub struct SandboxSpec {
     pub visibility: Option<Visibility>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview_headers: Option<PreviewHeaders>,
-    /// How long it may exist, as `90s`, `15m`, `4h` or `7d`; for ever when absent.
+    /// Time to live, as `90s`, `15m`, `4h` or `7d`, after which the sandbox is destroyed; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
-    /// Anything the caller wants to find again, as text.
+    /// Key-value pairs of the client; hostd only stores them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// `default` when absent.
+    /// Project; default: `default`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<SandboxScope>,
-    /// Only to be checked: must be the caller's own.
+    /// Must be the tenant of the caller where given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Must be the principal of the caller where given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
 }
 
+/// Requested resource limits. Absent fields have hostd's defaults.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
-    /// Cores, as in 0.5 or 2.
+    /// CPU cores, as in 0.5 or 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
-    /// Processes and threads.
+    /// Number of processes and threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
 }
 
-/// Limits as they are in force.
+/// Resource limits in force.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Limits {
     pub memory_mb: u64,
     pub cpus: f64,
     pub pids: u64,
-    /// Absent: not limited.
+    /// Absent: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
 }
@@ -92,10 +97,10 @@ pub struct Limits {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IdlePolicy {
-    /// Stopped when nothing happens in it for a while, started when someone needs it.
+    /// Stopped after a while without activity, started again on demand.
     #[default]
     Sleep,
-    /// Kept running; started again when it dies.
+    /// Kept running; restarted when it dies.
     AlwaysOn,
 }
 
@@ -103,22 +108,22 @@ pub enum IdlePolicy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Visibility {
-    /// Previews ask for a token.
+    /// Previews need a token or a preview link.
     #[default]
     Private,
     Public,
 }
 
-/// What an app sees of the name it is previewed under.
+/// Host-related headers that an app receives from a preview.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PreviewHeaders {
-    /// `Host`, and its own `Origin` and `Referer`, are those of `localhost:<port>`, so that servers which
-    /// check them work as they are; what they say about it in answers is put back.
+    /// `Host`, and same-site `Origin` and `Referer`, are rewritten to `localhost:<port>`, so that dev servers which check
+    /// them work unchanged. Responses are rewritten back.
     #[default]
     Localhost,
-    /// As the browser sent them.
+    /// As sent by the browser.
     AsSent,
 }
 
@@ -128,17 +133,17 @@ pub enum PreviewHeaders {
 pub enum SandboxStatus {
     Creating,
     Running,
-    /// Frozen; memory kept.
+    /// Frozen, memory kept.
     Paused,
-    /// Memory freed; files kept.
+    /// Memory freed, files kept.
     Stopped,
-    /// See `problem`. Ways out: start, recreate, destroy.
+    /// Failed, see `problem`. Start, recreate or destroy it.
     Error,
-    /// The record is kept.
+    /// Gone; its record is kept.
     Destroyed,
 }
 
-/// What is being done to a sandbox now. Every phase has a deadline.
+/// The operation in progress on a sandbox. Every phase has a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -158,9 +163,9 @@ pub enum Phase {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     pub code: ProblemCode,
-    /// For people.
+    /// Explanation as text.
     pub message: String,
-    /// The last lines of what the backend or PID 1 printed.
+    /// Last lines of output of the backend or of PID 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<String>,
 }
@@ -169,31 +174,31 @@ pub struct Problem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCode {
-    /// The backend refused what was asked for, and will again.
+    /// The backend rejected the request; a retry will fail too.
     Refused,
-    /// The backend tried and failed.
+    /// The backend failed to start the sandbox.
     LaunchFailed,
-    /// It came up but did not answer in time.
+    /// The sandbox started but was not ready in time.
     NotReady,
-    /// A phase took longer than its deadline.
+    /// A phase exceeded its deadline.
     DeadlinePassed,
-    /// The kernel killed it for memory.
+    /// The kernel's OOM killer ended the sandbox.
     Oom,
-    /// PID 1 ended, or was killed, while it should run.
+    /// PID 1 ended, or was killed, while the sandbox should run.
     Died,
-    /// What the driver kept about it is missing or was changed.
+    /// The driver's state of the sandbox is missing or was modified.
     Damaged,
-    /// The image is not there.
+    /// The image does not exist.
     ImageMissing,
-    /// Something that is not ours has the name that the backend would give it.
+    /// A foreign resource of the backend already has the name of this sandbox.
     NameTaken,
     DiskFull,
     DriverUnavailable,
 }
 
 impl ProblemCode {
-    /// As whoever asked for something is told it. A backend that is away comes back; what else is wrong does
-    /// not pass by itself.
+    /// Returns the code that a request which failed with this problem is answered with. Only an unavailable backend is
+    /// worth a retry.
     pub fn as_error(self) -> ApiErrorCode {
         match self {
             Self::DriverUnavailable => ApiErrorCode::DriverUnavailable,
@@ -211,33 +216,34 @@ impl ProblemCode {
     }
 }
 
-/// How a sandbox ended that should have run. Outlives what it was; kept until it ends so once more.
+/// How a sandbox died that should have run. Kept after a restart, until the next death.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PostMortem {
     pub at: String,
     pub cause: DeathCause,
-    /// For people: cause, numbers and what to do, in a sentence.
+    /// Cause, numbers and advice as a sentence.
     pub message: String,
-    /// Of PID 1, where the backend tells.
+    /// Exit code of PID 1, where the backend reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// As last seen.
+    /// Peak memory use as last measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
-    /// Processes the kernel killed for memory, and starts of processes that the limit refused.
+    /// Processes killed by the OOM killer.
     #[serde(default)]
     pub oom_kills: u64,
+    /// Process starts refused because of the process limit.
     #[serde(default)]
     pub pids_limit_hits: u64,
-    /// Of what PID 1 printed.
+    /// Last lines of output of PID 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
-    /// The task that ran in it.
+    /// The task that was running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
 }
@@ -246,23 +252,23 @@ pub struct PostMortem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeathCause {
-    /// PID 1 shut down and said so: somebody asked it to, inside or by the backend's own stop.
+    /// PID 1 reported an ordered shutdown: requested inside the sandbox, or by a stop of the backend.
     ShutDown,
-    /// The kernel killed PID 1 for memory.
+    /// The kernel's OOM killer ended PID 1.
     Oom,
-    /// PID 1 was killed by a signal, not by us.
+    /// PID 1 was killed by a signal that hostd did not send.
     Killed,
-    /// PID 1 ended by itself.
+    /// PID 1 exited.
     Exited,
-    /// What it ran in was removed behind our back.
+    /// The container was removed, but not by hostd.
     Removed,
-    /// The backend stopped it: it was shut down or started anew.
+    /// The backend stopped the sandbox when it was shut down or restarted.
     Backend,
     #[default]
     Unknown,
 }
 
-/// A sandbox as its owner sees it.
+/// A sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SandboxView {
@@ -275,24 +281,24 @@ pub struct SandboxView {
     pub status: SandboxStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Why it is in `error`; or, while it is not, why what was asked for last was not done.
+    /// Why the sandbox is in `error`, or why the last operation failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// How it ended last while it should have run.
+    /// The last death of the sandbox while it should have run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_mortem: Option<PostMortem>,
-    /// What bringing it up is busy with, where that takes long and `phase` does not say.
+    /// Progress of a long-running phase, as text; for example of an image pull.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
     pub driver: String,
-    /// The OCI runtime that was asked for.
+    /// OCI runtime, where one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
     pub image: String,
     pub ports: Vec<u16>,
-    /// By port.
+    /// Preview URLs by port.
     pub previews: BTreeMap<String, String>,
-    /// Ports that something listens on now: in a list that was asked for them, of those that run and answered.
+    /// Ports that something listens on now. Only in lists with `listening=1`, for sandboxes that run and respond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listening: Option<Vec<u16>>,
     pub limits: Limits,
@@ -301,12 +307,12 @@ pub struct SandboxView {
     pub visibility: Visibility,
     #[serde(default)]
     pub preview_headers: PreviewHeaders,
-    /// Names of the variables given at create; their values are not shown.
+    /// Names of the environment variables of the spec; values are not shown.
     pub env: Vec<String>,
-    /// Names of the services given at create.
+    /// Names of the services of the spec.
     pub services: Vec<String>,
     pub metadata: BTreeMap<String, String>,
-    /// How often it was brought up.
+    /// Number of the current attempt to launch it.
     pub attempt: u32,
     pub created_at: String,
     pub updated_at: String,
@@ -314,15 +320,17 @@ pub struct SandboxView {
     pub expires_at: Option<String>,
 }
 
+/// The sandbox that was found or created: `POST /v1/sandboxes/ensure`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EnsureAnswer {
     #[serde(flatten)]
     pub sandbox: SandboxView,
+    /// Whether this request created it.
     pub created: bool,
 }
 
-/// A list, and where to go on: give `next` as `after`.
+/// A page of a list. Pass `next` as `after` to get the following page; absent on the last page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
@@ -331,7 +339,7 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// `PATCH …/ttl`. `ttl` counts from now; null takes the end away.
+/// A new time to live, counted from now: `PATCH …/ttl`. Null removes the expiry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -354,12 +362,12 @@ pub enum AttemptState {
 pub enum AttemptRelation {
     Create,
     Start,
-    /// By hostd, after it died.
+    /// Restart by hostd after the sandbox died.
     Restart,
     Recreate,
 }
 
-/// One try to bring a sandbox up.
+/// One attempt to launch a sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptView {
@@ -367,11 +375,11 @@ pub struct AttemptView {
     pub relation: AttemptRelation,
     pub state: AttemptState,
     pub driver: String,
-    /// The frozen blueprint.
+    /// The resolved spec that was launched.
     pub blueprint: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// How what it brought up ended, if it should have run.
+    /// How the launched sandbox died, if it should have run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_mortem: Option<PostMortem>,
     pub started_at: String,
@@ -381,8 +389,8 @@ pub struct AttemptView {
     pub duration_ms: Option<u64>,
 }
 
-/// One event of hostd's log. `seq` is global and only grows. What an event of a task tells stands beside the
-/// other fields, as in [`TaskEventView`](super::TaskEventView); what any other tells is `data`.
+/// An event of hostd's log. `seq` is global and increases with every event. Fields of task events are inline, as in
+/// [`TaskEventView`](super::TaskEventView); those of other events are in `data`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {
@@ -392,7 +400,7 @@ pub struct EventView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
     pub kind: String,
-    /// Where it stands in the log of the sandbox's runtimed, if it comes from there.
+    /// Position in the sandbox's own event log, for events that come from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub origin: Option<Cursor>,
@@ -403,16 +411,18 @@ pub struct EventView {
     pub fact: Map<String, Value>,
 }
 
+/// A port that a process of the sandbox listens on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortView {
     #[serde(flatten)]
     pub listening: ListeningPort,
-    /// Where browsers see it. Absent where it listens on an address that previews do not reach.
+    /// Preview URL; absent where the process listens on an address that previews do not reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
 }
 
+/// Resource use of a sandbox: `GET …/stats`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StatsView {
@@ -426,23 +436,23 @@ pub struct StatsView {
     pub pids_limit_hits: u64,
 }
 
-/// Why a sandbox is awake, and when it will sleep.
+/// Why a sandbox is awake, and when it will sleep: `GET …/activity`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ActivityView {
     pub busy: bool,
-    /// Since when it is busy, or nothing happens.
+    /// Since when it is busy, or idle.
     pub since: String,
-    /// Also what does not keep it awake, but from being stopped: a silent preview that is open.
+    /// What keeps it awake. A silent open preview is listed too: it only prevents a stop, not a pause.
     pub reasons: Vec<Reason>,
     pub idle_policy: IdlePolicy,
-    /// Paused because nothing happens in it, until somebody comes.
+    /// Whether it is paused for idleness until the next request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dozing: bool,
-    /// When it will sleep, or sleep deeper, if nothing happens until then.
+    /// When it will be paused or stopped without further activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleeps_at: Option<String>,
-    /// How: paused while a preview is open in a browser, stopped otherwise.
+    /// How it will sleep: paused while a preview is open in a browser, stopped otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleeps_to: Option<SleepsTo>,
 }
@@ -455,7 +465,7 @@ pub enum SleepsTo {
     Stopped,
 }
 
-/// `POST` and `GET /v1/images`.
+/// An imported image: `POST` and `GET /v1/images`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Image {

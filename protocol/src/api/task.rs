@@ -1,62 +1,63 @@
-//! Tasks on the public API.
+//! Tasks: what a client submits, how a task is shown, and its events.
 
 use super::{SandboxId, TaskBudget};
 use crate::{EnvMap, FailureReason, Permissions, TaskId, TaskPhase, TaskResult, TaskStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// `POST …/tasks`.
+/// A task to submit: `POST …/tasks`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskCreate {
-    /// Chosen by the caller; repeating it never runs a task twice.
+    /// Id of the task, chosen by the client; made up when absent. A request repeated with the same id runs the task once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<TaskId>,
-    /// What the agent is to do.
+    /// Instructions for the agent.
     pub prompt: String,
-    /// Who does it: one of `GET /v1/agents`. `command` is meant when only `command` is given, else the default.
+    /// Agent from `GET /v1/agents`. Default: the agent `command` where the field `command` is given, else the default
+    /// agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// One of `GET /v1/models`; the default unless given.
+    /// Model from `GET /v1/models`; absent: the default model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What the agent may do that asks first; everything unless given.
+    /// Rules for actions that the agent asks permission for; absent: everything is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
-    /// What the agent is told before the prompt, in a session that begins: the usual unless given, nothing
-    /// when empty.
+    /// Instructions before the prompt in a new session. Absent: hostd's own; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub briefing: Option<String>,
-    /// From the end of waiting in the queue to the end of the build; an hour unless given.
+    /// Time limit in seconds, from leaving the queue to the end of the build; default: one hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<f64>,
-    /// How long the agent may print nothing; for ever unless given.
+    /// Seconds that the agent may print nothing; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_s: Option<f64>,
-    /// Go on with the last session that the agent had in this sandbox.
+    /// Whether the agent continues its last session in this sandbox.
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub continues: Option<bool>,
+    /// Environment variables, added to those of the sandbox and overriding them.
     #[serde(skip_serializing_if = "EnvMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, String>))]
     pub env: EnvMap,
-    /// For the agent `command`: the program and its arguments. The prompt is its input and `$SLIPWAY_PROMPT`.
+    /// Program and arguments of the agent `command`. It gets the prompt on standard input and in `$SLIPWAY_PROMPT`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Where the agent starts; the app directory unless given.
+    /// Working directory of the agent; default: the app directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// A shell line that must succeed afterwards; what `sandbox.yaml` says unless given, none when empty.
+    /// Shell command that must succeed after the agent. Absent: the build of `sandbox.yaml`; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
-    /// Let processes live on that outlive the agent.
+    /// Whether processes that the agent started keep running after it ended.
     pub keep_processes: bool,
-    /// What it may use of models; what the configuration says unless given.
+    /// Limits on its model use; absent: those of hostd's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<TaskBudget>,
 }
 
-/// A task as its caller sees it.
+/// A task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskAnswer {
@@ -67,18 +68,17 @@ pub struct TaskAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     pub agent: String,
-    /// Empty for one that was recovered.
+    /// Empty for a recovered task.
     pub prompt: String,
-    /// The database was lost, and what its sandbox still knew of it was taken over: its prompt, and what it used
-    /// of models, are not known any more.
+    /// Whether the task was recovered from its sandbox after hostd lost its database: prompt and model use are unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recovered: bool,
-    /// Its events, relative to the address of the API.
+    /// Path of its events on this API.
     pub events_url: String,
-    /// Somebody asked for its end.
+    /// Whether its cancellation was requested.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelling: bool,
-    /// Ids of the permissions that its agent waits for, the oldest first: `POST …/tasks/{t}/permissions/{p}` answers.
+    /// Ids of the permissions that its agent waits for, oldest first; `POST …/tasks/{t}/permissions/{p}` answers one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open_permissions: Vec<String>,
     pub created_at: String,
@@ -86,27 +86,27 @@ pub struct TaskAnswer {
     pub started_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// When it is done; not in lists.
+    /// Present when the task has ended; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<TaskResult>,
 }
 
-/// One event of a task: the `data` of a frame whose `id` is `seq` and whose `event` is `kind`.
+/// An event of a task: the `data` of an SSE frame whose `id` is `seq` and whose `event` is `kind`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskEventView {
-    /// Its place in the log of hostd: only grows.
+    /// Position in hostd's event log; increases with every event.
     pub seq: u64,
     pub time: String,
     pub sandbox: SandboxId,
     pub task: TaskId,
-    /// Its place among those events of the task that its sandbox tells, from 1; absent for what hostd itself saw.
+    /// Number among the task's events from its sandbox, from 1; absent for events of hostd itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
     /// `status`, `message`, `thought`, `tool`, `file`, `plan`, `permission`, `model`, `build`, `usage`, `log`
     /// or `done`.
     pub kind: String,
-    /// What the kind tells: see docs/api.md.
+    /// Fields of the kind: see docs/api.md.
     #[serde(flatten)]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub fact: Map<String, Value>,

@@ -1,29 +1,29 @@
-//! The text messages of a terminal's WebSocket; binary ones are the bytes themselves.
+//! Text messages of a terminal's WebSocket. Binary messages are terminal input and output as they are.
 
 use crate::Exit;
 use serde::{Deserialize, Serialize};
 
-/// What a viewer says.
+/// A message from a viewer to hostd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ViewerText {
     Resize { cols: u16, rows: u16 },
 }
 
-/// What a viewer is told.
+/// A message from hostd to a viewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TerminalText {
-    /// Where in the output the next byte belongs: at the beginning, and whenever bytes were passed over.
+    /// Position of the next byte in the output: sent first, and whenever bytes were skipped.
     Position(u64),
-    /// The last word: how it ended.
+    /// The last message: how the process ended.
     Exit(Exit),
 }
 
-/// The subprotocol, and what comes before a token that is given as one.
+/// The WebSocket subprotocol, and the prefix of a token that is sent as a subprotocol.
 pub const SUBPROTOCOL: &str = "slipway.terminal";
 pub const TOKEN_SUBPROTOCOL: &str = "slipway.token.";
-/// The longest message a viewer may send.
+/// Longest message that a viewer may send.
 pub const VIEWER_MESSAGE_MAX_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

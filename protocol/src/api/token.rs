@@ -1,17 +1,18 @@
-//! Tokens: who may call, and what.
+//! API tokens and their scopes.
 
 use super::Label;
 use serde::{Deserialize, Serialize};
 
+/// What a token allows. Each scope includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TokenScope {
-    /// Look only.
+    /// Read-only access.
     Read,
-    /// And create, change, run, destroy what is the principal's own.
+    /// Create, change, run and destroy resources of the principal.
     Run,
-    /// And everything of the tenant, tokens included.
+    /// Everything of the tenant, including its tokens.
     Admin,
 }
 
@@ -23,7 +24,7 @@ pub struct TokenCreate {
     pub principal: Label,
     #[serde(default = "run")]
     pub scope: TokenScope,
-    /// As `90s`, `15m`, `4h` or `7d`; for ever when absent.
+    /// Lifetime, as `90s`, `15m`, `4h` or `7d`; absent: does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
 }
@@ -46,7 +47,7 @@ pub struct TokenView {
     pub revoked_at: Option<String>,
 }
 
-/// The only answer that has the token itself.
+/// A created token. Only this response contains the secret.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenCreated {

@@ -1,27 +1,27 @@
-//! Where in an escape sequence a text is, character by character (ECMA-48). A line ends every sequence, and so does
-//! `SEQUENCE_MAX_CHARS`: one that is never closed hides no more than that.
+//! Parser of terminal escape sequences (ECMA-48), character by character. A line feed ends every sequence, and so does
+//! `SEQUENCE_MAX_CHARS`, so that an unclosed sequence hides a bounded amount of text.
 
-/// Characters of one sequence, after which it is taken for closed.
+/// Characters of one sequence, after which it counts as closed.
 const SEQUENCE_MAX_CHARS: u32 = 64 << 10;
-/// Parameters of a colour, in bytes; a longer one is dropped. Two true colours and a few attributes have 45.
+/// Bytes of colour parameters; a longer sequence is dropped. Two true colours and a few attributes have 45.
 const COLOUR_MAX_BYTES: usize = 62;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EscapeParser {
     state: State,
-    /// Characters of the sequence so far.
+    /// Characters of the current sequence.
     length: u32,
     colour: Parameters,
 }
 
-/// What one more character makes of the text.
+/// The result of one character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
-    /// A character outside of sequences; a control character possibly.
+    /// A character outside sequences; possibly a control character.
     Char(char),
-    /// The last character of a colour (SGR), whose parameters are at hand.
+    /// The last character of a colour sequence (SGR); [`EscapeParser::colour`] has its parameters.
     Colour,
-    /// A part of a sequence.
+    /// Part of a sequence.
     Consumed,
 }
 
@@ -31,19 +31,19 @@ enum State {
     Text,
     /// After ESC.
     Escape,
-    /// After ESC and a byte that announces one more (`ESC ( B`).
+    /// After ESC and an intermediate byte (`ESC ( B`).
     OneMore,
-    /// After `ESC [`, while it may be a colour.
+    /// After `ESC [`, while it may be a colour (SGR).
     Colour,
-    /// After `ESC [`, until a letter or alike.
+    /// After `ESC [`, until the final byte.
     Control,
-    /// After `ESC ]`, `ESC P` and their like, until BEL or `ESC \`.
+    /// After `ESC ]`, `ESC P`, `ESC X`, `ESC ^` or `ESC _`, until BEL or `ESC \`.
     String,
-    /// After ESC within such a string.
+    /// After ESC within a string sequence.
     StringEscape,
 }
 
-/// Parameters of a sequence that may be a colour: digits, `;` and `:`.
+/// Parameters of a possible colour: digits, `;` and `:`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Parameters {
     bytes: [u8; COLOUR_MAX_BYTES],
@@ -54,7 +54,7 @@ const ESCAPE: char = '\u{1b}';
 const BELL: char = '\u{7}';
 /// CAN and SUB end any sequence.
 const CANCELS: [char; 2] = ['\u{18}', '\u{1a}'];
-/// The same as `ESC [`, `ESC ]` and so on in one character, for terminals that still know them.
+/// C1 control characters: one-character forms of `ESC [`, `ESC ]` and so on that some terminals still accept.
 const CONTROL: char = '\u{9b}';
 const STRING_END: char = '\u{9c}';
 const STRINGS: [char; 5] = ['\u{90}', '\u{98}', '\u{9d}', '\u{9e}', '\u{9f}'];
@@ -81,7 +81,7 @@ impl EscapeParser {
         piece
     }
 
-    /// The parameters of the colour that was just closed.
+    /// Returns the parameters of the colour sequence that just ended.
     pub fn colour(&self) -> &str {
         self.colour.text()
     }
@@ -106,7 +106,7 @@ impl EscapeParser {
             (State::Colour, '0'..=';') if self.colour.push(c) => (State::Colour, Token::Consumed),
             (State::Colour | State::Control, '@'..='~') => (State::Text, Token::Consumed),
             (State::Colour | State::Control, ' '..='?') => (State::Control, Token::Consumed),
-            // No sequence after all: what cannot be part of one is text.
+            // Not a valid sequence: the character is text.
             (State::Colour | State::Control, c) => (State::Text, Token::Char(c)),
             (State::String | State::StringEscape, BELL | STRING_END) | (State::StringEscape, '\\') => {
                 (State::Text, Token::Consumed)
@@ -120,7 +120,7 @@ impl EscapeParser {
 }
 
 impl Parameters {
-    /// Whether there was room for it.
+    /// Appends a parameter byte; returns false when full.
     fn push(&mut self, c: char) -> bool {
         let (Some(free), Ok(byte)) = (self.bytes.get_mut(self.length), u8::try_from(c)) else { return false };
         *free = byte;

@@ -1,5 +1,5 @@
-//! Output of sandboxed code on its way to a terminal: text, ends of lines and colours go through, and nothing else.
-//! Pieces may be cut anywhere, also within a character.
+//! Filter for untrusted output on its way to a terminal: text, line ends and colours pass, everything else is dropped.
+//! Chunks may be split anywhere, also within a character.
 
 use super::{
     controls_terminal,
@@ -8,22 +8,22 @@ use super::{
 
 /// Ends every colour.
 const RESET: &str = "\u{1b}[0m";
-/// Bytes of a character that may be missing its end.
+/// Bytes of an incomplete UTF-8 character.
 const PARTIAL_MAX_BYTES: usize = 3;
 
-/// Passes on what cannot steer a terminal. A carriage return stays: progress bars write over their own line with it.
+/// Removes what could control a terminal. Carriage returns stay, because progress bars need them.
 #[derive(Debug, Default)]
 pub struct TerminalFilter {
     parser: EscapeParser,
-    /// The beginning of a character whose end has not come.
+    /// Start of a character whose remaining bytes have not arrived.
     partial: Vec<u8>,
-    /// A colour is in force.
+    /// Whether a colour is active.
     coloured: bool,
 }
 
 impl TerminalFilter {
-    /// Returns what may be shown of the next bytes. Those that are not UTF-8 are shown as U+FFFD: alone they are
-    /// control characters to some terminals.
+    /// Filters the next bytes. Invalid UTF-8 becomes U+FFFD, because single bytes are control characters to some
+    /// terminals.
     pub fn feed(&mut self, bytes: &[u8]) -> String {
         let joined;
         let mut rest = if self.partial.is_empty() {
@@ -52,7 +52,7 @@ impl TerminalFilter {
         }
     }
 
-    /// Returns what has to follow the last byte: the end of a colour that was left open.
+    /// Returns what must follow the last byte: the reset of a colour that is still active.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         if !std::mem::take(&mut self.partial).is_empty() {
@@ -65,12 +65,12 @@ impl TerminalFilter {
         out
     }
 
-    /// Whether a colour is in force.
+    /// Returns whether a colour is active.
     pub fn is_coloured(&self) -> bool {
         self.coloured
     }
 
-    /// Returns a whole text as it may be shown.
+    /// Filters a complete text.
     pub fn whole(text: &str) -> String {
         let mut filter = Self::default();
         let mut out = String::with_capacity(text.len());
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All of it at once, without what follows the end.
+    /// Filters everything at once, without the final reset.
     fn filtered(bytes: &[u8]) -> String {
         TerminalFilter::default().feed(bytes)
     }
@@ -139,7 +139,7 @@ mod tests {
             (b"\x1b_Gf=100;AAAA\x1b\\a", "a"),
             (b"\x1b^x\x1b\\a", "a"),
             (b"\x1bXx\x1b\\a", "a"),
-            // One character each: in UTF-8, and as bytes that are not.
+            // C1 control characters, as UTF-8 and as single bytes.
             ("\u{9b}31ma\u{9b}2J".as_bytes(), "a"),
             ("\u{9d}0;t\u{9c}a\u{90}q\u{9c}".as_bytes(), "a"),
             (b"\x9b2Ja", "\u{fffd}2Ja"),
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(filter.feed(b"\xa2b") + &filter.finish(), "\u{fffd}b", "what was cut is forgotten");
     }
 
-    /// The output without its colours; `None` where an ESC begins anything else.
+    /// Removes the colours; `None` where an ESC begins anything else.
     fn without_colours(text: &str) -> Option<String> {
         let mut pieces = text.split('\u{1b}');
         let mut plain = pieces.next()?.to_owned();
@@ -205,7 +205,7 @@ mod tests {
         Some(plain)
     }
 
-    /// Bytes that are often part of sequences.
+    /// Byte strings with many parts of sequences.
     fn hostile() -> impl Strategy<Value = Vec<u8>> {
         let special: Vec<&'static [u8]> = vec![
             b"\x1b",

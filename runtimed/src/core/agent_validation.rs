@@ -1,9 +1,7 @@
 //! Checks of what a caller asks for about agents.
 
 use super::agent;
-use super::validation::{
-    Checked, check_ms, invalid, too_large,
-};
+use super::validation::{Checked, check_ms, invalid, too_large};
 use crate::limits::{
     AGENT_FILE_MAX_BYTES, AGENT_FILES_MAX, AGENT_OPTIONS_MAX, AGENT_WORD_MAX_BYTES, PATH_MAX_BYTES,
     PERMISSION_RULES_MAX, PROMPT_MAX_BYTES, WARM_KEEP_MAX_MS,
