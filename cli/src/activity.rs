@@ -1,4 +1,4 @@
-//! Why a sandbox is awake and when it sleeps, as people read it.
+//! Formats the activity of a sandbox: why it is awake and when it will sleep.
 
 use crate::humanize::{age, duration, until};
 use protocol::{
@@ -6,7 +6,7 @@ use protocol::{
     api::{ActivityView, SleepsTo},
 };
 
-/// In one line.
+/// Formats an activity as one line.
 pub fn activity_line(view: &ActivityView) -> String {
     let state = match (view.busy, view.dozing) {
         (true, _) => "busy",

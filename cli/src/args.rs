@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: every command with its help. What a command does is in `commands/`.
 
 use crate::commands::{
     agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, get,
@@ -8,23 +8,23 @@ use crate::commands::{
 use clap::{Parser, Subcommand};
 
 const AFTER_HELP: &str = "\
-A sandbox is named by its id, by the beginning of it where that is unique, or by its name.
+A sandbox is given by its id, by a unique prefix of its id, or by its name.
 
-Without more, slipway talks to the hostd of this machine on <data>/hostd.sock, which only root may use; <data> is
-SLIPWAY_DATA_DIR or /var/lib/slipway. With SLIPWAY_URL=http://host:port and SLIPWAY_TOKEN it talks to any hostd.
+By default slipway connects to the hostd of this machine on <data>/hostd.sock, which only root may use; <data> is
+SLIPWAY_DATA_DIR or /var/lib/slipway. With SLIPWAY_URL=http://host:port and SLIPWAY_TOKEN it connects to any hostd.
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong arguments; 130 ended by Ctrl-C. `exec`, `sh`, `attach`, `run` and
-`task follow` exit as the command or the agent did, see there.
-Start with `slipway up`, or with `slipway doctor` when that does not work.";
+Exit codes: 0 success; 1 refused or failed; 2 wrong arguments; 130 interrupted by Ctrl-C. `exec`, `sh`, `attach`, `run`
+and `task follow` exit with the code of the command or agent, see their help.
+Start with `slipway up`; if that fails, run `slipway doctor`.";
 
 /// Sandboxes for coding agents and the apps they build.
 ///
-/// Every sandbox has its own files, processes, limits and preview addresses, and its own PID 1 that
-/// watches all of it. They sleep when nothing happens in them and wake when someone needs them.
+/// Every sandbox has its own files, processes, limits and preview URLs, and its own PID 1 that supervises them.
+/// Sandboxes sleep when idle and wake on demand.
 #[derive(Debug, Parser)]
 #[command(name = "slipway", version, after_help = AFTER_HELP, disable_help_subcommand = false)]
 pub struct Args {
-    /// Print JSON for programs: what the API answered as one document, streams as one document a line
+    /// Print JSON: the API response as one document, streams as one document per line
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]
@@ -33,136 +33,138 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Start hostd when it does not run, and get a sandbox ready to use
+    /// Start hostd if needed, and find or create the default sandbox
     ///
-    /// Hostd runs as root, detached, with its log in the data directory. The sandbox is yours and is called `up`:
-    /// the next `slipway up` finds it again. Flags count when it is made: `slipway rm` the old one to change them.
+    /// hostd runs as root, detached, with its log in the data directory. The sandbox is named `up`, and the next
+    /// `slipway up` finds it again. Flags apply only when it is created: `slipway rm up` first to change them.
     Up(up::UpArgs),
-    /// Stop the hostd of this machine; sandboxes keep running unless told otherwise
+    /// Stop the hostd of this machine; sandboxes keep running unless --all
     ///
-    /// The next `slipway up` starts it again, and it finds its sandboxes as they are then.
+    /// The next `slipway up` starts it again, and it takes over its sandboxes.
     Down(down::DownArgs),
-    /// Make a sandbox, and wait until it runs
+    /// Create a sandbox, and wait until it runs
     ///
-    /// `slipway create web` calls it web. Prints its id. A create that fails says why and exits 1; the record stays, for `slipway attempts`.
+    /// `slipway create web` names it web. Prints its id. A failed create prints why and exits 1; its record stays for
+    /// `slipway attempts`.
     Create(create::CreateArgs),
-    /// Find the live sandbox with this scope, or make it
+    /// Find the live sandbox with this scope, or create it
     ///
-    /// Prints its id when it is awake and well. One that exists is given as it is: only a new one is made as the
-    /// flags say. Without --scope it is the one that you have for the project.
+    /// Prints its id when it is ready. Flags apply only to a new sandbox; an existing one is returned unchanged.
+    /// Without --scope it is your sandbox of the project.
     Ensure(ensure::EnsureArgs),
     /// List sandboxes
     ///
-    /// PORTS are those whose previews are advertised, LISTENING those that something listens on now.
+    /// PORTS are advertised for previews, LISTENING are in use by a process now.
     #[command(visible_alias = "list")]
     Ls(ls::LsArgs),
     /// Show everything about a sandbox
     #[command(alias = "show", alias = "inspect")]
     Get(get::GetArgs),
-    /// Let an agent do a task in a sandbox of its own, show what it does, and exit as it does
+    /// Run a task with an agent in a new sandbox, show its events, and exit with its code
     ///
-    /// The shortest way from a prompt to a result. `slipway task` does the same in steps.
+    /// `slipway task` does the same in single steps, in an existing sandbox.
     Run(Box<run::RunArgs>),
     /// Submit, list, show, follow and cancel tasks of a sandbox
     ///
-    /// Tasks of a sandbox are done one after the other. They go on when nobody looks, and when hostd restarts.
+    /// Tasks of a sandbox run one after the other. They continue without a client, and when hostd restarts.
     Task(task::TaskArgs),
-    /// List the agents that can do tasks: whether they are installed, and whether there is a model for them
+    /// List coding agents: whether they are installed and have a model
     ///
-    /// With a sandbox: those that it has, and their versions. What is missing is said below, with what to type.
+    /// With a sandbox: the agents installed there, with versions. Missing steps are listed below, with commands.
     Agents(agents::AgentsArgs),
-    /// Run a command in a sandbox, and exit as it does
+    /// Run a command in a sandbox, and exit with its code
     Exec(exec::ExecArgs),
     /// Open a shell in a sandbox, as with ssh
     #[command(visible_aliases = ["ssh", "shell"])]
     Sh(sh::ShArgs),
-    /// Show the output of a command that was started before, and exit as it does
+    /// Attach to a command that was started before, and exit with its code
     ///
-    /// Shows all of it from the first byte, and follows it to its end; a terminal as it is now, to be typed into. Exit codes are those of `slipway exec`.
+    /// Shows its output from the first byte and follows it to the end; a terminal is shown as it is now and takes input.
+    /// Exit codes are those of `slipway exec`.
     Attach(attach::AttachArgs),
-    /// Start sandboxes that are stopped, or that failed
+    /// Start sandboxes that are stopped or in error
     Start(lifecycle::LifecycleArgs),
     /// Stop sandboxes: memory is freed, files are kept
     Stop(lifecycle::LifecycleArgs),
-    /// Freeze sandboxes: memory is kept, nothing runs
+    /// Freeze sandboxes: memory is kept, no process runs
     Pause(lifecycle::LifecycleArgs),
-    /// Let paused sandboxes go on
+    /// Resume paused sandboxes
     Resume(lifecycle::LifecycleArgs),
-    /// Bring sandboxes up again from nothing but their files
+    /// Launch sandboxes again from scratch, keeping only their files
     Recreate(lifecycle::LifecycleArgs),
-    /// Destroy sandboxes, with their files unless told otherwise
+    /// Destroy sandboxes, with their files unless --keep-workspace
     ///
-    /// Whatever they are doing: what runs in them is ended. The record of what happened is kept, see
-    /// `slipway ls --all` and `slipway events`.
+    /// Running processes are killed. Records and events are kept: see `slipway ls --all` and `slipway events`.
     #[command(visible_aliases = ["delete", "destroy"], alias = "remove")]
     Rm(rm::RmArgs),
     /// List the services of a sandbox
     Services(services::ServicesArgs),
     /// Start, stop or restart a service
     Service(service::ServiceArgs),
-    /// Show what a service printed
+    /// Show the log of a service
     ///
-    /// Of the only service, where none is named. Also from before its last restart. Standard output and standard error go where they went in the sandbox.
+    /// The service may be omitted where there is only one. The log includes output before the last restart. Standard
+    /// output and standard error are kept apart.
     Logs(logs::LogsArgs),
-    /// Show what happened
+    /// Show events
     ///
-    /// Of one sandbox or of all of them, oldest first. Destroyed ones keep their events.
+    /// Of one sandbox or of all, oldest first. Destroyed sandboxes keep their events.
     Events(events::EventsArgs),
-    /// List the commands of a sandbox, running and ended
+    /// List the execs of a sandbox, running and ended
     Ps(ps::PsArgs),
-    /// List the ports that something listens on in a sandbox
+    /// List the listening ports of a sandbox
     Ports(ports::PortsArgs),
-    /// Make a link that opens a private preview, and print its address
+    /// Create a link to a private preview, and print its URL
     ///
-    /// Whoever has the address sees the app on that port until the link expires or is revoked, and nothing else.
+    /// Anyone with the URL can open the app on that port, and nothing else, until the link expires or is revoked.
     PreviewLink(preview_link::PreviewLinkArgs),
-    /// Show or change what a sandbox may reach through the proxy
+    /// Show or change the egress rules of a sandbox
     ///
-    /// In force at once: what is open and now denied ends. Denials are events: slipway events --kind egress.
+    /// Changes apply at once: open connections that are now denied end. Denials are events: slipway events --kind egress.
     Egress(egress::EgressArgs),
-    /// Show what running sandboxes use; goes on until Ctrl-C on a terminal
+    /// Show resource use of running sandboxes; on a terminal until Ctrl-C
     Top,
-    /// List the tries to bring a sandbox up, and why they failed
+    /// List the attempts to launch a sandbox, and why they failed
     Attempts(attempts::AttemptsArgs),
     /// Import, list and remove images
     Image(image::ImageArgs),
-    /// Add, list and remove providers of models
+    /// Add, list and remove model providers
     ///
-    /// Agents reach their models through hostd, which alone has the keys.
+    /// Agents call models through hostd, which alone has the keys.
     Model(model::ModelArgs),
     /// List the models that tasks may use
     Models,
-    /// Bound what the tasks of a tenant may use of models
+    /// Set, list and remove model budgets of tenants
     Budget(budget::BudgetArgs),
-    /// Make, list and revoke tokens
+    /// Create, list and revoke API tokens
     Token(token::TokenArgs),
-    /// List the drivers: what runs sandboxes here, what could, and what is missing for it
+    /// List the drivers of this host, and what is missing for those that are not usable
     ///
-    /// The default has a star. Names that people know from elsewhere are listed with what to use instead.
+    /// The default has a star. Names of other tools are listed with the driver to use instead.
     Drivers,
-    /// List what drivers find that carries our marks and is not ours
+    /// List resources that carry marks of this hostd but fail its checks
     ///
-    /// Containers with copied or incomplete labels, directories with a broken badge. hostd never touches them:
-    /// look at each, and take it away with the tools of its backend. For the operator of the host.
+    /// Containers with copied or incomplete labels, directories with a broken badge. hostd never touches them: inspect
+    /// each, and remove it with the tools of its backend. For the operator of the host.
     Stale,
-    /// Check what this machine has and what it lacks, and say how to fix it
+    /// Check the requirements of this machine, and print how to fix what is missing
     ///
-    /// Works without hostd. Exits 1 when something that is needed is missing.
+    /// Works without hostd. Exits 1 when a requirement is missing.
     Doctor,
-    /// Print the completions of a shell: of commands and flags, and of your sandboxes, tasks and services
+    /// Print the completion script of a shell: for commands, flags, sandboxes, tasks and services
     ///
-    /// Put them where the shell looks for them, as in
+    /// Install it where the shell looks for it, as in
     /// `slipway completions bash > /usr/share/bash-completion/completions/slipway`.
     Completions(completions::CompletionsArgs),
-    /// Show the version of slipway, and of hostd where one answers
+    /// Show the versions of slipway and hostd
     Version,
-    /// There is no cp: says what to use instead
+    /// Not a command: prints what to use instead
     #[command(hide = true, disable_help_flag = true)]
     Cp(cp::CpArgs),
 }
 
 impl Command {
-    /// Whether the exit code belongs to a command in a sandbox, so that our own failures need another.
+    /// Returns whether the exit code is that of a command in a sandbox, so that own failures need another code.
     pub fn runs_commands(&self) -> bool {
         matches!(self, Self::Exec(_) | Self::Sh(_) | Self::Attach(_) | Self::Run(_))
             || matches!(self, Self::Task(args) if args.follows())

@@ -1,5 +1,5 @@
-//! Completions of a shell, asked for by its script while somebody types: never loud, never long, and nothing that a
-//! shell would not take as one plain word.
+//! Dynamic shell completion, run by the shell's script on Tab. It prints no errors, returns within a time limit, and
+//! offers only plain words that need no quoting.
 //!
 //! ```text
 //! Tab ─▶ script of `slipway completions` ─▶ SLIPWAY_COMPLETE=bash slipway -- WORDS ─▶ candidates, one a line
@@ -15,10 +15,10 @@ use clap_complete::{CompleteEnv, CompletionCandidate, engine::ArgValueCompleter,
 use std::{ffi::OsStr, io, sync::Arc};
 use typed_words::TypedWords;
 
-/// Says which shell asks; set by its script.
+/// Environment variable with the name of the shell; set by its script.
 const VARIABLE: &str = "SLIPWAY_COMPLETE";
 
-/// What of hostd's completes an argument.
+/// The resource of hostd that completes an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CompletionKind {
     Sandbox,
@@ -28,7 +28,7 @@ enum CompletionKind {
 }
 
 impl CompletionKind {
-    /// By the name that an argument has in the help.
+    /// Returns the kind for the value name of an argument.
     fn of(value_name: &str) -> Option<Self> {
         match value_name {
             "SANDBOX" => Some(Self::Sandbox),
@@ -40,7 +40,7 @@ impl CompletionKind {
     }
 }
 
-/// Answers the script of a shell; gives an exit code when it was one that asked.
+/// Prints completions and returns an exit code when the shell's script runs this process; otherwise `None`.
 pub fn run_if_requested() -> Option<u8> {
     std::env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
     let words = Arc::new(TypedWords::of_this_process());
@@ -51,12 +51,12 @@ pub fn run_if_requested() -> Option<u8> {
     match completed {
         Ok(true) => Some(0),
         Ok(false) => None,
-        // Somebody is typing: nothing is said.
+        // The user is typing: an error message would disturb the prompt.
         Err(_) => Some(1),
     }
 }
 
-/// Writes the script of a shell.
+/// Returns the completion script of a shell.
 pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
     let mut script = Vec::new();
     let shells = Shells::builtins();
@@ -65,11 +65,11 @@ pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// The command line, with what hostd knows behind every argument that names a thing of its.
+/// Attaches completers to every argument that names a resource of hostd.
 fn with_completers(command: clap::Command, words: &Arc<TypedWords>) -> clap::Command {
     let command = command.mut_args(|arg| {
         let kind = arg.get_value_names().and_then(|names| CompletionKind::of(names.first()?.as_str()));
-        // Ids of things that are to be made are not there yet.
+        // `--id` names a new resource, which hostd does not know yet.
         let new = arg.get_long() == Some("id");
         match kind.filter(|_| !new) {
             Some(kind) => {
@@ -98,7 +98,7 @@ fn complete(kind: CompletionKind, words: &TypedWords, current: &OsStr) -> Vec<Co
 mod tests {
     use super::*;
 
-    /// Arguments that are completed, as `command ARGUMENT`.
+    /// Collects completed arguments as `command ARGUMENT`.
     fn completed(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         for arg in command.get_arguments().filter(|arg| arg.get::<ArgValueCompleter>().is_some()) {
             found.push(format!("{path}{} {}", command.get_name(), arg.get_id()));

@@ -1,4 +1,4 @@
-//! What every command gets: where hostd is, and how to print.
+//! Context of a command: the client of hostd, and how to print.
 
 use crate::{
     client::{ApiRequest, ApiResponse, Client, ClientError, Target, data_dir_or_default},
@@ -13,18 +13,18 @@ use std::{path::PathBuf, sync::Arc};
 pub struct Context {
     pub client: Arc<Client>,
     pub output: Output,
-    /// hostd's, where it is on this machine.
+    /// hostd's data directory, where hostd is on this machine.
     pub data_dir: PathBuf,
 }
 
 impl Context {
-    /// From `SLIPWAY_URL`, `SLIPWAY_TOKEN` and `SLIPWAY_DATA_DIR`.
+    /// Reads `SLIPWAY_URL`, `SLIPWAY_TOKEN` and `SLIPWAY_DATA_DIR`.
     pub fn from_environment(output: Output) -> Result<Self, ClientError> {
         let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let data_dir = text("SLIPWAY_DATA_DIR").map(PathBuf::from);
         let url = text("SLIPWAY_URL");
         let target = Target::choose(url.as_deref(), data_dir.clone())?;
-        // The socket needs none, and a token for another machine is not shown to this one.
+        // The socket needs no token, and a token for another machine must not be sent to this one.
         let token = url.and_then(|_| text("SLIPWAY_TOKEN"));
         let client = Arc::new(Client::new(target, token));
         Ok(Self { client, output, data_dir: data_dir_or_default(data_dir) })
@@ -34,7 +34,7 @@ impl Context {
         resolve::sandbox(&self.client, text).await
     }
 
-    /// Asks, and prints the answer as JSON or as `people` say it.
+    /// Sends a request and prints the response as JSON, or as `format` renders it.
     pub async fn show<T: DeserializeOwned>(
         &self,
         request: ApiRequest,
@@ -55,7 +55,7 @@ impl Context {
         self.output.text(&format(response.parse()?)?)
     }
 
-    /// Reads a whole list, and prints it as JSON or as `people` say it.
+    /// Reads a whole list and prints it as JSON, or as `format` renders it.
     pub async fn show_list<T: DeserializeOwned>(
         &self,
         request: ApiRequest,
@@ -69,7 +69,7 @@ impl Context {
     }
 }
 
-/// Items of a list as what they are.
+/// Parses the items of a list.
 pub fn parse_items<T: DeserializeOwned>(items: Vec<serde_json::Value>) -> Result<Vec<T>, ClientError> {
     let parse = |item| {
         serde_json::from_value(item).map_err(|error| ClientError::UnexpectedResponse(error.to_string()))

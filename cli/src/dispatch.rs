@@ -1,4 +1,4 @@
-//! From the command line to an exit code.
+//! Runs a parsed command line and returns its exit code.
 
 use crate::{
     args::{Args, Command},
@@ -38,17 +38,17 @@ pub fn run(args: Args) -> u8 {
     }
 }
 
-/// What one needs first: `slipway` alone is a question, and answered with success.
+/// Printed by `slipway` without a command, which exits 0.
 const FIRST_STEPS: &str = "\
 Sandboxes for coding agents and the apps they build. Five commands to begin with:
 
-  slipway up                       start hostd, and get a sandbox called `up`
-  slipway run \"PROMPT\"             let an agent do a task in a sandbox of its own
+  slipway up                       start hostd, and create a sandbox named `up`
+  slipway run \"PROMPT\"             run a task with an agent in a new sandbox
   slipway exec up -- COMMAND       run a command in a sandbox; `slipway sh up` opens a shell
-  slipway ls                       list sandboxes, and what listens in them
+  slipway ls                       list sandboxes and their listening ports
   slipway rm up                    destroy a sandbox, with its files
 
-`slipway help` shows all commands, `slipway COMMAND --help` one of them; `slipway doctor` says what is missing.
+`slipway help` lists all commands, `slipway COMMAND --help` explains one; `slipway doctor` checks this machine.
 ";
 
 fn first_steps(output: Output) -> u8 {

@@ -1,5 +1,5 @@
-//! Reads events as they happen (SSE), and goes on after the last one seen when the connection is cut. Gives
-//! up only when hostd says something final.
+//! SSE client for event streams of hostd. Reconnects after the last event received, without gaps or duplicates, and
+//! gives up only on a permanent error.
 
 use crate::{
     client::{ApiRequest, Client, ClientError},
@@ -17,36 +17,36 @@ pub struct EventStream {
     request: ApiRequest,
     last: Option<u64>,
     stream: Option<SseParser<SseBody>>,
-    /// What the stream said beside its events.
+    /// State of the stream beside its events.
     state: Arc<SseState>,
     retry: Retry,
 }
 
-/// One event.
+/// An event of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventFrame {
     pub seq: u64,
-    /// Its JSON as it came.
+    /// JSON of the event as received.
     pub data: String,
 }
 
 enum NextFrame {
     Event(EventFrame),
-    /// Not for us, or seen before.
+    /// A frame without a sequence number, or a duplicate.
     Skip,
-    /// There will never be more.
+    /// hostd reported that no more events will follow.
     End,
 }
 
 impl EventStream {
-    /// `after` is the sequence number of the last event already seen.
+    /// Creates a stream that starts after the sequence number `after`.
     pub fn new(client: Arc<Client>, request: ApiRequest, after: Option<u64>, notify: Notify) -> Self {
         let request = request.header("accept", "text/event-stream");
         let retry = Retry::unlimited(notify);
         Self { client, request, last: after, stream: None, state: Arc::default(), retry }
     }
 
-    /// The next event that was not seen yet; `None` when hostd says that there is no more.
+    /// Returns the next new event; `None` when no more will follow.
     pub async fn next(&mut self) -> Result<Option<EventFrame>, Failure> {
         loop {
             match self.poll().await {
@@ -76,7 +76,7 @@ impl EventStream {
             Some(Ok(frame)) => frame,
         };
         self.state.on_frame();
-        // A frame without a number of its own (a notice of a later hostd) has none or the one before.
+        // A frame of a newer hostd without its own id has an empty id, or that of the previous frame.
         let Ok(seq) = frame.id.parse::<u64>() else { return Ok(NextFrame::Skip) };
         if self.last.is_some_and(|last| seq <= last) {
             return Ok(NextFrame::Skip);

@@ -1,4 +1,4 @@
-//! How a command in a sandbox ended: asked for, told, and made an exit code.
+//! The end of an exec: fetches its exit status, prints what the exit code does not say, and returns the code.
 
 use crate::{
     client::{ApiRequest, ApiResponse, Client},
@@ -11,7 +11,7 @@ use crate::{
 use protocol::{Exit, Hint, api::ExecAnswer};
 use tokio::time::{Instant, sleep};
 
-/// Says what the exit code alone does not tell. `path` is that of the exec; `interrupted`: by Ctrl-C.
+/// Prints messages and hints about the end of the exec at `path` and returns the exit code. `interrupted`: by Ctrl-C.
 pub async fn report_exit(
     client: &Client,
     output: Output,
@@ -30,7 +30,7 @@ pub async fn report_exit(
     Ok(code)
 }
 
-/// Asks how it ended. When the sandbox went away under it, that is known only a moment later.
+/// Fetches the exit status. When the sandbox died during the exec, hostd knows it only a moment later.
 async fn fetch_exit(client: &Client, path: &str) -> Result<(ApiResponse, Exit, Vec<Hint>), Failure> {
     let deadline = Instant::now() + limits::EXIT_KNOWN_WITHIN;
     let mut retry = Retry::new();
@@ -47,8 +47,10 @@ async fn fetch_exit(client: &Client, path: &str) -> Result<(ApiResponse, Exit, V
             Some(exit) => return Ok((response, exit, exec.hints)),
             None if Instant::now() < deadline => sleep(limits::SETTLE_POLL).await,
             None => {
-                return Err(Failure::new("the sandbox does not run, and how the command ended is not known")
-                    .hint("`slipway start` the sandbox, then `slipway ps` shows it"));
+                return Err(Failure::new(
+                    "the sandbox is not running, and the exit status of the command is unknown",
+                )
+                .hint("start the sandbox with `slipway start`, then run `slipway ps`"));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! One exec as its caller lives it: output printed, input sent, signals passed on, until its end is
-//! known. hostd may restart meanwhile: the exec has an id, the output a cursor.
+//! An attached exec: prints its output, sends standard input, forwards signals, until its end is known. It survives
+//! restarts of hostd, because the exec has an id and the output a cursor.
 //!
 //! ```text
 //! printer ── chunks ──▶ stdout, stderr        pump ── stdin ──▶ exec
@@ -30,7 +30,7 @@ pub struct ExecSession {
 }
 
 impl ExecSession {
-    /// Gives the exit code of the command.
+    /// Runs the session and returns the exit code of the command.
     pub async fn run(self) -> Result<u8, Failure> {
         match self.follow().await? {
             SessionEnd::Ended { interrupted } => {
@@ -41,7 +41,7 @@ impl ExecSession {
     }
 
     async fn follow(&self) -> Result<SessionEnd, Failure> {
-        // First: from here on Ctrl-C means the command and not us.
+        // First: from here on Ctrl-C is for the command.
         let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
         let follow =
             OutputStream::new(Arc::clone(&self.client), &format!("{}/output", self.path), true, None);
@@ -50,12 +50,12 @@ impl ExecSession {
         let mut interrupts = 0;
         loop {
             tokio::select! {
-                // A task is not cancelled by not being looked at.
+                // Safe to cancel: dropping the borrow does not stop the task.
                 printed = &mut printer => {
                     pump.abort();
                     return self.on_output_end(flatten_join(printed), interrupts > 0).await;
                 }
-                // The same. When it ended well there is no more input, and nothing more to wait for here.
+                // Safe to cancel, as above. After success there is no more input, so that this arm has nothing to wait for.
                 pumped = &mut pump => {
                     if let Err(failure) = flatten_join(pumped) {
                         printer.abort();
@@ -64,7 +64,7 @@ impl ExecSession {
                     }
                     pump = tokio::spawn(std::future::pending());
                 }
-                // A signal that came is kept until it is asked for.
+                // Safe to cancel: a received signal is kept.
                 signal = signals.next() => {
                     interrupts += u32::from(signal == UserSignal::Interrupt);
                     if let Some(code) = self.forward_signal(signal, interrupts).await {
@@ -83,7 +83,7 @@ impl ExecSession {
         }
     }
 
-    /// The last chunk was printed, or printing failed.
+    /// Handles the end of the output: the last chunk was printed, or printing failed.
     async fn on_output_end(
         &self,
         printed: Result<(), Failure>,
@@ -91,12 +91,12 @@ impl ExecSession {
     ) -> Result<SessionEnd, Failure> {
         match printed {
             Ok(()) => Ok(SessionEnd::Ended { interrupted }),
-            // The sandbox was stopped: hostd knows what became of the command.
+            // The sandbox was stopped: hostd knows how the command ended.
             Err(Failure::Client(error)) if error.is(ApiErrorCode::NotRunning) => {
                 Ok(SessionEnd::Ended { interrupted })
             }
             Err(failure) => {
-                // Nobody reads any more: it would run for nobody, as after SIGPIPE.
+                // The reader of our output is gone: cancel the command, as SIGPIPE would.
                 if failure.is_broken_pipe() {
                     self.cancel().await;
                 }
@@ -105,26 +105,26 @@ impl ExecSession {
         }
     }
 
-    /// Gives a code when the command is to be left alone. Requests run beside: a hostd that does not
-    /// answer must not make us deaf to the next Ctrl-C.
+    /// Forwards a signal; returns an exit code when the user leaves the command running. Requests run in the background,
+    /// so that an unresponsive hostd does not block the next Ctrl-C.
     async fn forward_signal(&self, signal: UserSignal, interrupts: u32) -> Option<u8> {
         match signal {
             UserSignal::Interrupt if interrupts > 2 => {
-                eprint_line("slipway: left it; `slipway ps` shows whether it still runs");
+                eprint_line("slipway: detached; `slipway ps` shows whether the command still runs");
                 return Some(130);
             }
             UserSignal::Interrupt if interrupts == 2 => {
-                eprint_line("slipway: cancelling; once more leaves without waiting");
+                eprint_line("slipway: cancelling the command; Ctrl-C again leaves without waiting");
                 self.send_in_background(
                     ApiRequest::post(format!("{}/cancel", self.path)).json(&CancelRequest::default()),
                 );
             }
             UserSignal::Interrupt => self.send_in_background(self.signal("INT")),
             UserSignal::Terminate => self.send_in_background(self.signal("TERM")),
-            // Not listened to.
+            // Not subscribed to.
             UserSignal::Resize => {}
             UserSignal::HangUp => {
-                // Our terminal is gone. Nobody can be told when this fails.
+                // Our terminal is gone, so an error cannot be shown.
                 let _ = self.client.send(self.signal("HUP")).await;
                 return Some(129);
             }
@@ -139,18 +139,18 @@ impl ExecSession {
 
     fn send_in_background(&self, request: ApiRequest) {
         let client = Arc::clone(&self.client);
-        // Bounded by the deadline of the request. An exec that has just ended refuses it, rightly.
+        // Bounded by the timeout of the request. hostd refuses the signal when the exec has just ended.
         tokio::spawn(async move {
             if let Err(error) = client.send(request).await
                 && error.api().is_none()
             {
-                eprint_line(&format!("slipway: could not pass the signal on: {error}"));
+                eprint_line(&format!("slipway: could not forward the signal: {error}"));
             }
         });
     }
 
     async fn cancel(&self) {
-        // What comes next tells of the failure that made us cancel; a second one would only hide it.
+        // The error is ignored: the caller reports the failure that led to the cancellation.
         let _ = self
             .client
             .send(ApiRequest::post(format!("{}/cancel", self.path)).json(&CancelRequest::default()))
@@ -163,11 +163,11 @@ enum SessionEnd {
     Left(u8),
 }
 
-/// Prints every chunk to the stream it came from.
+/// Prints every chunk to the stream that it came from.
 pub async fn print(mut follow: OutputStream, mut printer: Printer) -> Result<(), Failure> {
     loop {
         let chunk = follow.next().await?;
-        // A slow reader of our output must not stop signals from being seen.
+        // A slow reader of our output must not block signal handling.
         let more = block_in_place(|| printer.print(&chunk))?;
         if !more {
             return Ok(());
@@ -176,5 +176,5 @@ pub async fn print(mut follow: OutputStream, mut printer: Printer) -> Result<(),
 }
 
 fn flatten_join(joined: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result<(), Failure> {
-    joined.unwrap_or_else(|error| Err(Failure::new(format!("a part of slipway broke: {error}"))))
+    joined.unwrap_or_else(|error| Err(Failure::new(format!("internal error of slipway: {error}"))))
 }

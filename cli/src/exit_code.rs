@@ -1,8 +1,8 @@
-//! The exit code of `exec`, and what is said beside it. Pure.
+//! Exit codes of `slipway exec`, and the messages beside them. Pure.
 
 use protocol::{Exit, Hint};
 
-/// Our own failure, as with docker.
+/// Failure of slipway or hostd itself, as with docker.
 pub const OWN: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -11,7 +11,7 @@ const OOM: u8 = 137;
 const INTERRUPTED: u8 = 130;
 const TERMINATED: u8 = 143;
 
-/// `interrupted`: whether the person pressed Ctrl-C.
+/// Returns the exit code. `interrupted`: whether the user pressed Ctrl-C.
 pub fn code(exit: &Exit, interrupted: bool) -> u8 {
     match exit {
         Exit::Exited { code } => u8::try_from(*code & 0xff).unwrap_or(OWN),
@@ -20,38 +20,41 @@ pub fn code(exit: &Exit, interrupted: bool) -> u8 {
         Exit::TimedOut => TIMED_OUT,
         Exit::Cancelled if interrupted => INTERRUPTED,
         Exit::Cancelled => TERMINATED,
-        // What a shell says. The message has the system's own words.
+        // As a shell does. The message contains the error text of the system.
         Exit::SpawnFailed { message } if message.to_ascii_lowercase().contains("no such file") => NOT_FOUND,
         Exit::SpawnFailed { .. } => CANNOT_RUN,
         Exit::Lost => OWN,
     }
 }
 
-/// What a code alone does not tell.
+/// Returns a message where the exit code alone does not explain the end.
 pub fn message(exit: &Exit) -> Option<String> {
     match exit {
         Exit::Exited { .. } | Exit::Signalled { .. } => None,
-        Exit::Oom => {
-            Some("killed by the kernel: the sandbox ran out of memory (see `create --memory`)".to_owned())
-        }
-        Exit::TimedOut => Some("ended because it took longer than --timeout".to_owned()),
+        Exit::Oom => Some(
+            "killed by the kernel: the sandbox ran out of memory; raise its limit with `create --memory`"
+                .to_owned(),
+        ),
+        Exit::TimedOut => Some("the command was killed after --timeout".to_owned()),
         Exit::Cancelled => Some("cancelled".to_owned()),
         Exit::SpawnFailed { message } => Some(format!("could not {message}")),
-        Exit::Lost => Some("the sandbox stopped or died under the command; its end was not seen".to_owned()),
+        Exit::Lost => {
+            Some("the sandbox stopped or died during the command; its exit status is unknown".to_owned())
+        }
     }
 }
 
-/// A hint for a person; `failed` says whether the command did not end well.
+/// Returns the text of a hint. `failed`: whether the command failed.
 pub fn hint(hint: &Hint, failed: bool) -> Option<String> {
     match hint {
-        Hint::OutputLost { bytes } => Some(format!("{bytes} bytes of output could not be kept")),
+        Hint::OutputLost { bytes } => Some(format!("{bytes} bytes of output were lost")),
         Hint::DiskFull => Some("the disk of the workspace is full".to_owned()),
         Hint::Unkillable { processes } => Some(format!("{processes} processes did not die after SIGKILL")),
         Hint::PidsLimit { times } if failed => {
-            Some(format!("the limit of processes was hit {times} times (see `create --pids`)"))
+            Some(format!("the process limit was hit {times} times; raise it with `create --pids`"))
         }
         Hint::OomKills { times } if failed => Some(format!(
-            "the kernel killed {times} processes for memory while it ran (see `create --memory`)"
+            "the kernel killed {times} processes for memory meanwhile; raise the limit with `create --memory`"
         )),
         Hint::PidsLimit { .. } | Hint::OomKills { .. } | Hint::Leaky | Hint::ShimDied => None,
     }

@@ -1,4 +1,4 @@
-//! How a command fails, and the one place where that is told: what went wrong, then what to do next.
+//! Failures of commands, and the one place that reports them: what is wrong, then what to do next.
 
 use crate::{
     client::ClientError,
@@ -11,21 +11,21 @@ use crate::{
 use protocol::api::{ApiErrorBody, PostMortem, Problem};
 use std::{error::Error as _, io};
 
-/// Refused or failed.
+/// The request was refused or failed.
 const FAILED: u8 = 1;
-/// The command line is wrong; also what clap uses.
+/// The command line is wrong; clap uses the same code.
 const USAGE: u8 = 2;
-/// As if SIGPIPE had ended us.
+/// As a process that was killed by SIGPIPE.
 const BROKEN_PIPE: u8 = 141;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The arguments are wrong in a way that clap cannot see.
+    /// Wrong arguments that clap cannot detect.
     #[error("{0}")]
     Usage(String),
-    /// There is no such command, but another that does it.
+    /// A command that does not exist, with the one to use instead.
     #[error("{message}")]
     UseInstead { message: String, next: String },
     #[error("{message}")]
@@ -36,10 +36,10 @@ pub enum Failure {
         #[source]
         source: io::Error,
     },
-    /// Standard output does not take what we write.
+    /// Standard output cannot be written.
     #[error("could not write the output")]
     Output(#[source] io::Error),
-    /// Everything was told already.
+    /// The failure was reported already.
     #[error("failed")]
     Reported,
 }
@@ -53,11 +53,16 @@ impl Failure {
         Self::Io { doing: doing.into(), source }
     }
 
-    /// The same failure with what to do next.
+    /// Adds what to do next.
     pub fn hint(self, next: impl Into<String>) -> Self {
         match self {
             Self::Other { message, next: _ } => Self::Other { message, next: Some(next.into()) },
-            other => other,
+            other @ (Self::Client(_)
+            | Self::Usage(_)
+            | Self::UseInstead { .. }
+            | Self::Io { .. }
+            | Self::Output(_)
+            | Self::Reported) => other,
         }
     }
 
@@ -85,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// Says it on standard error: the API's own JSON for programs, else lines for people.
+    /// Prints the failure on standard error: with `--json` the error body of the API, else lines of text.
     pub fn report(&self, json: bool) {
         if self.is_broken_pipe() || matches!(self, Self::Reported) {
             return;
@@ -101,7 +106,7 @@ impl Failure {
         }
     }
 
-    /// What is wrong in the request, where it is one field.
+    /// Returns the wrong field of the request, where the API named one.
     fn field(&self) -> Option<&str> {
         match self {
             Self::Client(error) => error.api()?.detail.field.as_deref(),
@@ -119,11 +124,9 @@ impl Failure {
             Some(field) => format!("slipway: {field}: {self}"),
             None => format!("slipway: {self}"),
         };
-        let mut cause = match self {
-            // hyper's own words say nothing more to a person.
-            Self::Client(ClientError::ConnectionLost(_)) => None,
-            other => other.source(),
-        };
+        // hyper's error text adds nothing for the user.
+        let lost = matches!(self, Self::Client(ClientError::ConnectionLost(_)));
+        let mut cause = if lost { None } else { self.source() };
         while let Some(error) = cause {
             first.push_str(&format!(": {error}"));
             cause = error.source();
@@ -139,7 +142,7 @@ impl Failure {
     }
 }
 
-/// How a sandbox ended that should have run, as indented lines.
+/// Formats the death of a sandbox as indented lines.
 pub fn post_mortem_lines(death: &PostMortem) -> Vec<String> {
     let cause = wire_name(&death.cause).replace('_', " ");
     let mut lines = vec![format!("  ended: {} ago, {cause}: {}", age(&death.at), plain(&death.message))];
@@ -164,7 +167,7 @@ pub fn post_mortem_lines(death: &PostMortem) -> Vec<String> {
     lines
 }
 
-/// A problem of a sandbox as indented lines.
+/// Formats a problem of a sandbox as indented lines.
 pub fn problem_lines(problem: &Problem) -> Vec<String> {
     let code = wire_name(&problem.code);
     let mut lines = vec![format!("  problem: {code}: {}", problem.message)];
@@ -172,11 +175,11 @@ pub fn problem_lines(problem: &Problem) -> Vec<String> {
     lines
 }
 
-/// A line on standard error, in our own colours whatever a command left behind; a closed one is nobody's loss.
+/// Prints a line on standard error, after a reset of colours that a command left active. Write errors are ignored.
 pub fn eprint_line(line: &str) {
     use io::Write as _;
     terminal::reset_colours();
-    // A raw terminal does not go back to the first column by itself.
+    // A terminal in raw mode needs the carriage return.
     let end = if terminal::is_raw() { "\r\n" } else { "\n" };
     let _ = write!(io::stderr(), "{}{end}", TerminalFilter::whole(line));
 }
@@ -203,7 +206,7 @@ mod tests {
         slipway: the sandbox did not come up
           problem: launch_failed: crun exited 1
           | no such file
-          next: `slipway attempts 01jb9xyzabcdefghjkmnpqrstv` shows what was tried; `slipway recreate 01jb9xyzabcdefghjkmnpqrstv` tries again
+          next: `slipway attempts 01jb9xyzabcdefghjkmnpqrstv` shows why; `slipway recreate 01jb9xyzabcdefghjkmnpqrstv` tries again
         ");
         assert_eq!(failure.exit_code(), 1);
     }

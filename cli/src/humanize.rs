@@ -1,18 +1,18 @@
-//! Times and amounts as people read them.
+//! Human-readable times, durations and sizes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long ago an RFC 3339 time in UTC was, in one unit: `3m`. A dash where it is no such time.
+/// Formats the age of an RFC 3339 time in UTC in one unit, as in `3m`; `-` for any other text.
 pub fn age(time: &str) -> String {
     age_at(time, now_ms())
 }
 
-/// How long until a time: `in 3m`.
+/// Formats the time until a moment, as in `in 3m`.
 pub fn until(time: &str) -> String {
     until_at(time, now_ms())
 }
 
-/// Whether a time is over.
+/// Returns whether a time is in the past.
 pub fn has_passed(time: &str) -> bool {
     parse_ms(time).is_some_and(|ms| ms <= now_ms())
 }
@@ -27,8 +27,8 @@ fn age_at(time: &str, now_ms: u64) -> String {
     parse_ms(time).map_or_else(|| "-".to_owned(), |ms| duration(now_ms.saturating_sub(ms)))
 }
 
-/// To the nearest of its unit: a day is a day also when a part of its first second is over, or when the
-/// clock it was counted by is a little ahead of this one.
+/// Rounds to the nearest unit, so that a day is shown as a day although part of its first second is over or the
+/// server's clock is slightly ahead.
 fn until_at(time: &str, now_ms: u64) -> String {
     const UNITS: [(u64, u64, char); 3] = [(1_000, 60, 's'), (60_000, 60, 'm'), (3_600_000, 24, 'h')];
     const DAY_MS: u64 = 86_400_000;
@@ -43,7 +43,7 @@ fn until_at(time: &str, now_ms: u64) -> String {
     format!("in {}d", nearest(DAY_MS))
 }
 
-/// A duration in its largest unit, rounded down.
+/// Formats a duration in its largest unit, rounded down.
 pub fn duration(ms: u64) -> String {
     match ms / 1000 {
         0 if ms > 0 => format!("{ms}ms"),
@@ -54,7 +54,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// Bytes with a binary unit and at most one place after the point.
+/// Formats bytes with a binary unit and one decimal.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if count < 1024 {
@@ -62,7 +62,7 @@ pub fn bytes(count: u64) -> String {
     }
     let mut value = count as f64 / 1024.0;
     let mut unit = 0;
-    // 999.95 and more would be printed with four digits before the point.
+    // 999.95 and more would have four digits before the point.
     while value >= 999.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -70,7 +70,7 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Milliseconds since the epoch of `2026-01-31T23:59:59.123Z`; the fraction may be absent.
+/// Parses a time such as `2026-01-31T23:59:59.123Z` to milliseconds since the epoch; the fraction is optional.
 fn parse_ms(time: &str) -> Option<u64> {
     let (date, clock) = time.strip_suffix('Z')?.split_once('T')?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
@@ -86,7 +86,7 @@ fn parse_ms(time: &str) -> Option<u64> {
     Some((((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second) * 1000 + fraction_ms)
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar (Hinnant's algorithm; years start in March).
+/// Returns the days from 1970-01-01 to a Gregorian date (Hinnant's algorithm; years start in March).
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
     let from_march = if month > 2 { month - 3 } else { month + 9 };

@@ -1,77 +1,77 @@
-//! Every limit of the command, with its unit.
+//! Limits and timeouts of the command, each with its unit.
 
 use std::time::Duration;
 
-/// To reach hostd.
+/// To connect to hostd.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// For an answer that nobody has to wait for.
+/// For a response that does not wait for anything.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// For a verb that waits until a sandbox has settled; hostd's own deadlines are shorter.
+/// For an operation that waits until a sandbox has settled; hostd's own deadlines are shorter.
 pub const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// What a create asks hostd to wait before it answers with what there is: what takes longer is watched.
+/// Seconds that hostd waits before it responds to a create; after that the command polls.
 pub const CREATE_WAIT_S: u64 = 3;
-/// Between two lines about what is going on, where they are not written over.
+/// Between two progress lines where standard error is not a terminal.
 pub const PROGRESS_LINE_EVERY: Duration = Duration::from_secs(5);
-/// Between two looks at a sandbox that has not settled.
+/// Between two polls of a sandbox that has not settled.
 pub const SETTLE_POLL: Duration = Duration::from_millis(200);
 
-/// For hostd to drain and end.
+/// For hostd to drain and exit.
 pub const HOSTD_STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longest answer that is not a stream, in bytes.
+/// Longest response that is not a stream, in bytes.
 pub const RESPONSE_MAX_BYTES: usize = 64 << 20;
-/// Longest line of a stream, in bytes: a chunk of output with its JSON around it is far below.
+/// Longest line of a stream, in bytes; a chunk of output as JSON is far below.
 pub const LINE_MAX_BYTES: usize = 16 << 20;
-/// Items asked for at once in a list.
+/// Items per page of a list.
 pub const PAGE_ITEMS: u32 = 500;
-/// Items of a list that the command is willing to hold.
+/// Items of a list that are held in memory.
 pub const LIST_MAX_ITEMS: usize = 1_000_000;
 
-/// How long a follower tries to reach a hostd that went away.
+/// How long output streams retry an unreachable hostd.
 pub const RETRY_GIVE_UP_AFTER: Duration = Duration::from_secs(300);
 pub const RETRY_DELAY_INITIAL: Duration = Duration::from_millis(50);
 pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
-/// The same where somebody follows events for as long as there are any.
+/// Longest delay between retries of an event stream, which never gives up.
 pub const EVENT_RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
-/// Longest pause before a reconnect that hostd may ask for.
+/// Longest reconnect delay that hostd may request.
 pub const EVENT_RETRY_SERVER_DELAY_MAX: Duration = Duration::from_secs(30);
-/// A stream of events without a byte for so long is dead: hostd sends a heartbeat every 15 s.
+/// Silence after which an event stream is dead: hostd sends a heartbeat every 15 s.
 pub const EVENT_SILENCE_MAX: Duration = Duration::from_secs(60);
-/// Bytes of a stream of events within which there must be an event.
+/// Longest SSE frame, in bytes.
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
-/// Bytes given to the parser of frames at once: it copies what is left after every line.
+/// Bytes passed to the SSE parser at once: it copies the rest after every line.
 pub const FRAME_PIECE_BYTES: usize = 4 << 10;
-/// After so long without hostd the person is told.
+/// Time without hostd after which the user is notified.
 pub const RETRY_NOTIFY_AFTER: Duration = Duration::from_secs(1);
 
-/// Bytes of standard input sent at once, and how many such pieces may wait.
+/// Bytes of standard input per request, and how many such chunks may be queued.
 pub const STDIN_PIECE_BYTES: usize = 64 << 10;
 pub const STDIN_PIECES: usize = 4;
 
-/// Longest prompt that is read from standard input, in bytes; hostd may take less.
+/// Longest prompt read from standard input, in bytes; hostd's limit may be lower.
 pub const PROMPT_MAX_BYTES: u64 = 1 << 20;
-/// Tool calls without an outcome that are remembered.
+/// Tool calls without a result that are remembered.
 pub const OPEN_TOOLS_MAX: usize = 256;
-/// Between two looks at a task whose end is waited for.
+/// Between two polls of a task that is being cancelled.
 pub const TASK_POLL: Duration = Duration::from_millis(500);
-/// One message of a terminal, in bytes: a piece of output is far below.
+/// Longest WebSocket message of a terminal, in bytes; a chunk of output is far below.
 pub const TERMINAL_MESSAGE_MAX_BYTES: usize = 1 << 20;
-/// hostd pings more often; one that is silent for so long is gone.
+/// Silence after which a terminal connection is dead; hostd pings more often.
 pub const TERMINAL_SILENCE_MAX: Duration = Duration::from_secs(60);
-/// For the last keys to go out when a terminal is left.
+/// To flush the last keys on detach.
 pub const TERMINAL_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
-/// Keys typed while hostd is away, in bytes.
+/// Keys buffered while hostd is unreachable, in bytes.
 pub const KEYS_BUFFERED_MAX_BYTES: usize = 4 << 10;
 
-/// For hostd to find out how a command ended whose sandbox went away.
+/// For hostd to learn how a command ended whose sandbox died.
 pub const EXIT_KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
-/// For hostd to say what a word could be completed to; somebody waits with a finger on Tab.
+/// For completion candidates from hostd; the user waits after pressing Tab.
 pub const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
-/// Newest tasks and commands that are offered.
+/// Newest tasks and execs that are offered.
 pub const COMPLETION_ITEMS: u32 = 50;
 
-/// Nothing is said about what takes less.
+/// Delay before the spinner is shown.
 pub const SPINNER_AFTER: Duration = Duration::from_millis(500);
 pub const SPINNER_EVERY: Duration = Duration::from_millis(100);
 /// Between two frames of `top`.
@@ -82,8 +82,8 @@ pub const TOP_SAMPLE: Duration = Duration::from_millis(500);
 /// For hostd to serve after it was started.
 pub const HOSTD_START_TIMEOUT: Duration = Duration::from_secs(30);
 pub const HOSTD_POLL: Duration = Duration::from_millis(25);
-/// Of hostd's log, shown when it does not start.
+/// Last lines of hostd's log, shown when it does not start.
 pub const HOSTD_LOG_LINES: usize = 10;
 pub const HOSTD_LOG_READ_BYTES: u64 = 16 << 10;
-/// A key that somebody gives us.
+/// Longest secret that is read, in bytes.
 pub const SECRET_MAX_BYTES: u64 = 16 << 10;

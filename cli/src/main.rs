@@ -1,4 +1,6 @@
-//! The `slipway` command: what people and scripts use to talk to hostd.
+//! The `slipway` command: the client of hostd for people and scripts.
+//!
+//! To add a command: see `commands/mod.rs`. To add a flag of a sandbox: `sandbox_flags.rs`; of a task: `task/flags.rs`.
 
 mod activity;
 mod args;
@@ -44,6 +46,6 @@ fn main() {
         std::process::exit(code.into());
     }
     let args = <args::Args as clap::Parser>::parse();
-    // Not by returning: a thread may be reading standard input, and nobody waits for it.
+    // Not by returning from main: a thread may block in a read of standard input.
     std::process::exit(dispatch::run(args).into());
 }

@@ -1,4 +1,4 @@
-//! What goes to standard output: lines for people, JSON for programs. Nothing else writes there.
+//! Standard output: text for people, JSON for programs. No other module writes to it.
 
 use crate::{
     failure::Failure,
@@ -7,7 +7,7 @@ use crate::{
 use serde::Serialize;
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// How to print.
+/// Output format of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
     pub json: bool,
@@ -24,18 +24,18 @@ impl Output {
         self.text(&format!("{text}\n"))
     }
 
-    /// Prints text for people. Whatever of it came from a sandbox: nothing in it steers a terminal.
+    /// Prints text, sanitized because parts of it may come from a sandbox.
     pub fn text(self, text: &str) -> Result<(), Failure> {
         self.bytes(TerminalFilter::whole(text).as_bytes())
     }
 
-    /// Prints bytes as they are: the caller answers for them.
+    /// Prints bytes unchanged; the caller sanitizes them where needed.
     pub fn bytes(self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::Output)
     }
 
-    /// One JSON document, as the API gave it.
+    /// Prints a JSON document of the API.
     pub fn document(self, body: &[u8]) -> Result<(), Failure> {
         let body = body.trim_ascii();
         let shown = if io::stdout().is_terminal() { escape_json(body) } else { body.to_vec() };
@@ -47,7 +47,7 @@ impl Output {
         self.document(&body)
     }
 
-    /// A list as the API gives one, all pages in one.
+    /// Prints a list in the format of the API, all pages in one.
     pub fn items(self, items: &[serde_json::Value]) -> Result<(), Failure> {
         self.json(&serde_json::json!({ "items": items }))
     }
@@ -57,7 +57,7 @@ impl Output {
     }
 }
 
-/// JSON that means the same, without characters that steer a terminal: they stand only in its strings.
+/// Escapes control characters in JSON, so that it is safe on a terminal and parses to the same value.
 pub fn escape_json(json: &[u8]) -> Vec<u8> {
     let mut shown = String::with_capacity(json.len());
     for c in String::from_utf8_lossy(json).chars() {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_on_a_terminal_means_the_same_and_steers_nothing() {
+    fn json_on_a_terminal_means_the_same_without_control_characters() {
         let value = serde_json::json!({"text": "\u{1b}[2J\u{9b}2J\u{7f}\u{202e}é\n漢"});
         let shown = escape_json(&serde_json::to_vec(&value).expect("JSON"));
         insta::assert_snapshot!(String::from_utf8_lossy(&shown), @r#"{"text":"\u001b[2J\u009b2J\u007f\u202eé\n漢"}"#);

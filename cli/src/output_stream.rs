@@ -1,5 +1,5 @@
-//! Reads the output of an exec or the log of a service, and goes on where it was when the connection is
-//! cut: by the cursor of the last chunk, so that nothing is lost and nothing comes twice.
+//! Reads the output of an exec or the log of a service. Reconnects at the cursor of the last chunk, without gaps or
+//! duplicates.
 
 use crate::{
     client::{ApiRequest, Client, ClientError},
@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 pub struct OutputStream {
     client: Arc<Client>,
-    /// Without a position: may say where to begin (`tail`).
+    /// Request of the first connection, with `tail` where given.
     first_request: ApiRequest,
-    /// Without a position: for every later request.
+    /// Request of every later connection, to which the cursor is added.
     resume_request: ApiRequest,
     follow: bool,
     cursor: Option<u64>,
@@ -27,16 +27,16 @@ pub struct OutputStream {
 }
 
 impl OutputStream {
-    /// `path` is the resource; `tail` the number of lines to begin with, all when absent.
+    /// Creates a stream of the resource at `path`, starting `tail` lines before the end, or with everything.
     pub fn new(client: Arc<Client>, path: &str, follow: bool, tail: Option<u64>) -> Self {
         let read = ApiRequest::get(path).query_if("follow", follow.then_some(1));
         let first_request = read.clone().query_if("tail", tail);
-        // A sandbox that was stopped meanwhile shall not be woken by us.
+        // A reconnect must not wake a sandbox that was stopped meanwhile.
         let resume_request = read.query("wake", 0);
         Self { client, first_request, resume_request, follow, cursor: None, lines: None, retry: Retry::new() }
     }
 
-    /// The next chunk that was not seen yet; `End` is the last.
+    /// Returns the next new chunk; `End` is the last.
     pub async fn next(&mut self) -> Result<Chunk, Failure> {
         loop {
             match self.try_next().await {
@@ -66,14 +66,14 @@ impl OutputStream {
         let line = line.ok_or(ClientError::Incomplete)?;
         let chunk = serde_json::from_slice(&line)
             .map_err(|error| ClientError::UnexpectedResponse(error.to_string()))?;
-        match chunk {
-            // The sandbox or hostd goes away while the job goes on.
-            Chunk::End { ended: false, .. } if self.follow => Err(ClientError::Incomplete),
-            chunk => Ok(self.record(chunk)),
+        if matches!(chunk, Chunk::End { ended: false, .. }) && self.follow {
+            // The sandbox or hostd is going away while the job still runs.
+            return Err(ClientError::Incomplete);
         }
+        Ok(self.record(chunk))
     }
 
-    /// Notes where the chunk ends, and drops one that was seen before.
+    /// Records the cursor of a chunk, and drops a duplicate.
     fn record(&mut self, chunk: Chunk) -> Option<Chunk> {
         let (cursor, is_end) = match &chunk {
             Chunk::Output { cursor, .. } | Chunk::Gap { cursor, .. } => (*cursor, false),
@@ -94,14 +94,14 @@ impl OutputStream {
         if self.cursor.is_some_and(|cursor| oldest <= cursor) {
             return Err(Failure::new(error.to_string()));
         }
-        eprint_line("slipway: older output is not kept any more; going on with what there is");
+        eprint_line("slipway: older output was deleted; continuing with the oldest output that is kept");
         self.cursor = Some(oldest);
         self.lines = None;
         Ok(())
     }
 }
 
-/// The bytes behind a payload.
+/// Decodes a payload to bytes.
 pub fn payload_bytes(payload: &Payload) -> Result<Bytes, Failure> {
     match payload.encoding {
         Encoding::Utf8 => Ok(Bytes::copy_from_slice(payload.data.as_bytes())),
@@ -112,11 +112,11 @@ pub fn payload_bytes(payload: &Payload) -> Result<Bytes, Failure> {
     }
 }
 
-/// A body, line by line. A last line without its end was cut and is dropped.
+/// A response body line by line. A last line without a line feed is incomplete and dropped.
 struct BodyLines {
     body: Incoming,
     buffer: BytesMut,
-    /// Bytes of the buffer that are known to have no end of line.
+    /// Bytes of the buffer that are known to contain no line feed.
     searched: usize,
 }
 
@@ -137,7 +137,7 @@ impl BodyLines {
             }
             self.searched = self.buffer.len();
             if self.buffer.len() > limits::LINE_MAX_BYTES {
-                return Err(ClientError::UnexpectedResponse("a line without an end".to_owned()));
+                return Err(ClientError::UnexpectedResponse("a line that is too long".to_owned()));
             }
             match self.body.frame().await {
                 None => return Ok(None),

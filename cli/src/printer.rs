@@ -1,5 +1,4 @@
-//! Output of commands and services on its way to ours: byte for byte into files and pipes, without what steers a
-//! terminal onto one.
+//! Prints output of commands and services: byte for byte into files and pipes, filtered on a terminal.
 
 use crate::{
     failure::{Failure, eprint_line},
@@ -12,10 +11,10 @@ use clap::Args;
 use protocol::{Chunk, Stream};
 use std::io::{self, IsTerminal, Write as _};
 
-/// Whether output goes to a terminal as it is.
+/// The flag `--raw`: prints output on a terminal unfiltered.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct RawFlag {
-    /// Print control sequences too when this is a terminal; else only its colours are kept
+    /// Print control sequences on a terminal too; by default only colours are kept
     #[arg(long)]
     pub raw: bool,
 }
@@ -26,7 +25,7 @@ pub struct Printer {
     stderr: StreamFilter,
 }
 
-/// The way of one stream.
+/// How one of our streams is written.
 enum StreamFilter {
     Raw,
     Filtered(TerminalFilter),
@@ -38,7 +37,7 @@ impl Printer {
         Self { output, stdout, stderr: StreamFilter::for_stream(&io::stderr(), flag) }
     }
 
-    /// Prints a chunk to the stream it came from; false when it is the last.
+    /// Prints a chunk to the stream that it came from; returns false for the last one.
     pub fn print(&mut self, chunk: &Chunk) -> Result<bool, Failure> {
         if self.output.json {
             self.output.json(chunk)?;
@@ -49,12 +48,12 @@ impl Printer {
                 return Ok(false);
             }
             Chunk::Gap { lost, .. } => {
-                eprint_line(&format!("slipway: {lost} bytes of output are missing here"));
+                eprint_line(&format!("slipway: {lost} bytes of output are missing"));
             }
             Chunk::Output { .. } if self.output.json => {}
             Chunk::Output { stream: Stream::Stderr, payload, .. } => {
                 let shown = self.stderr.filter(payload_bytes(payload)?.to_vec());
-                // Where nobody hears our errors, nobody misses these.
+                // A closed standard error is ignored.
                 let _ = io::stderr().write_all(&shown);
             }
             Chunk::Output { stream: Stream::Stdout | Stream::Pty, payload, .. } => {
@@ -66,7 +65,7 @@ impl Printer {
         Ok(true)
     }
 
-    /// Shows what was held back of the last characters. A reader that is gone misses nothing.
+    /// Prints the incomplete last characters. A closed output is ignored.
     fn end(&mut self) {
         let _ = self.output.bytes(&self.stdout.rest());
         let _ = io::stderr().write_all(&self.stderr.rest());

@@ -1,5 +1,5 @@
-//! A line on standard error that says what is going on. Only when it takes longer than half a second, and
-//! gone when dropped. Where there is no terminal, a line now and then about what takes very long.
+//! A status line on standard error for operations that take longer than half a second; erased when dropped. Without a
+//! terminal, a line is printed from time to time for very long operations.
 
 use crate::{failure::eprint_line, limits, output::Output};
 use std::{
@@ -17,23 +17,23 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Drawing,
-    /// Not for now: the cursor is in the middle of a line, or a prompt waits for its answer.
+    /// Not now: the cursor is in the middle of a line, or a prompt waits for its answer.
     Hidden,
-    /// Never again: the progress was dropped.
+    /// No more: the `Progress` was dropped.
     Finished,
 }
 
 #[derive(Debug)]
 struct StatusLine {
     text: String,
-    /// Shown with the time since then.
+    /// Start time for the elapsed time; absent: no time is shown.
     since: Option<Instant>,
-    /// Nothing is drawn before.
+    /// The line is not drawn before this time.
     quiet_until: Instant,
     mode: Mode,
     /// Whether the line is on the screen now.
     drawn: bool,
-    /// What was printed last where there is no terminal, and when the next may be.
+    /// Without a terminal: the last printed text, and when the next may follow.
     printed: Option<(String, Instant)>,
 }
 
@@ -56,7 +56,7 @@ impl Progress {
         Self::new(output, text.into(), None)
     }
 
-    /// One that tells how long it has been going on.
+    /// Starts a status line with the elapsed time.
     pub fn timed(output: Output, text: impl Into<String>) -> Self {
         Self::new(output, text.into(), Some(Instant::now()))
     }
@@ -70,7 +70,7 @@ impl Progress {
         Self { prints: !output.json && !visible, line, drawer }
     }
 
-    /// What a sandbox is busy with; without a terminal, too.
+    /// Sets the text, and prints it where standard error is not a terminal.
     pub fn report(&self, text: &str) {
         self.set_text(text);
         let Ok(mut line) = self.line.lock() else { return };
@@ -88,7 +88,7 @@ impl Progress {
         }
     }
 
-    /// Prints something else in its place; it is drawn again after a while of silence.
+    /// Erases the line, runs `print`, and draws the line again after a pause.
     pub fn interrupt<T>(&self, print: impl FnOnce() -> T) -> T {
         let Ok(mut line) = self.line.lock() else { return print() };
         line.erase();
@@ -97,7 +97,7 @@ impl Progress {
         printed
     }
 
-    /// Whether it must not be drawn, as in the middle of a line.
+    /// Hides or shows the line, for example while the cursor is in the middle of other output.
     pub fn hide(&self, hidden: bool) {
         if let Ok(mut line) = self.line.lock() {
             line.mode = if hidden { Mode::Hidden } else { Mode::Drawing };

@@ -1,4 +1,4 @@
-//! From what a person types to the sandbox that is meant: an id, the beginning of one, or a name.
+//! Resolves a sandbox argument: an id, a unique prefix of an id, or a name.
 
 use crate::{
     client::{ApiRequest, Client, ClientError},
@@ -13,7 +13,7 @@ struct SandboxName {
     name: String,
 }
 
-/// A whole id is believed without asking. Else the live sandboxes are looked at first, then the others.
+/// Resolves an argument. A complete id needs no request; otherwise live sandboxes are searched before destroyed ones.
 pub async fn sandbox(client: &Client, text: &str) -> Result<SandboxId, Failure> {
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -23,8 +23,8 @@ pub async fn sandbox(client: &Client, text: &str) -> Result<SandboxId, Failure> 
     }
     let found = pick(text, &list_names(client, true).await?)?;
     found.ok_or_else(|| {
-        Failure::new(format!("no sandbox has the id or name {text:?}"))
-            .hint("`slipway ls` shows what there is")
+        Failure::new(format!("no sandbox with the id or name {text:?}"))
+            .hint("`slipway ls` shows what exists")
     })
 }
 
@@ -39,7 +39,7 @@ async fn list_names(client: &Client, all: bool) -> Result<Vec<SandboxName>, Clie
         .collect()
 }
 
-/// A name is matched whole, an id by its beginning. A name wins: it was chosen, an id was not.
+/// Picks the sandbox with this exact name, else the one whose id has this prefix.
 fn pick(text: &str, known: &[SandboxName]) -> Result<Option<SandboxId>, Failure> {
     let prefix = text.to_ascii_lowercase();
     let named: Vec<&SandboxName> = known.iter().filter(|sandbox| sandbox.name == text).collect();
@@ -50,8 +50,8 @@ fn pick(text: &str, known: &[SandboxName]) -> Result<Option<SandboxId>, Failure>
         [one] => Ok(Some(one.id)),
         several => {
             let ids: Vec<&str> = several.iter().map(|sandbox| sandbox.id.as_str()).take(5).collect();
-            let message = format!("{text:?} may mean {} sandboxes: {}", several.len(), ids.join(", "));
-            Err(Failure::new(message).hint("give more of the id"))
+            let message = format!("{text:?} matches {} sandboxes: {}", several.len(), ids.join(", "));
+            Err(Failure::new(message).hint("give a longer prefix of the id"))
         }
     }
 }

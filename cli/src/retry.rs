@@ -1,14 +1,14 @@
-//! How long to go on asking a hostd that does not answer: it may only be restarting.
+//! Retries with exponential backoff and jitter, for a hostd that may be restarting.
 
 use crate::{client::ClientError, failure::eprint_line, limits};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// Says something to the person without disturbing what else is on the screen.
+/// Prints a notice without disturbing other output.
 pub type Notify = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub struct Retry {
-    /// How long to try; for ever when absent.
+    /// Absent: never gives up.
     give_up_after: Option<Duration>,
     initial_delay: Duration,
     max_delay: Duration,
@@ -23,7 +23,7 @@ impl Retry {
         Self::with(Some(limits::RETRY_GIVE_UP_AFTER), limits::RETRY_DELAY_MAX, Arc::new(eprint_line))
     }
 
-    /// Goes on until an answer is final: for followers, who can do nothing better than wait.
+    /// Retries until a permanent error; for event streams.
     pub fn unlimited(notify: Notify) -> Self {
         Self::with(None, limits::EVENT_RETRY_DELAY_MAX, notify)
     }
@@ -41,14 +41,14 @@ impl Retry {
         }
     }
 
-    /// hostd answered: the next trouble is a new one.
+    /// Resets the backoff after a success.
     pub fn reset(&mut self) {
         self.since = None;
         self.delay = self.initial_delay;
         self.notified = false;
     }
 
-    /// hostd said how long to wait before a reconnect.
+    /// Sets the reconnect delay that hostd requested.
     pub fn set_server_delay(&mut self, pause: Duration) {
         self.initial_delay = pause.min(limits::EVENT_RETRY_SERVER_DELAY_MAX);
         if self.since.is_none() {
@@ -56,8 +56,7 @@ impl Retry {
         }
     }
 
-    /// Waits before the next try; gives the error back when another try is pointless or it was tried long
-    /// enough.
+    /// Waits before the next attempt; returns the error when it is permanent or the time limit is reached.
     pub async fn backoff(&mut self, error: ClientError) -> Result<(), ClientError> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
@@ -75,13 +74,13 @@ impl Retry {
     }
 }
 
-/// Never less than the delay, and at most half as much again: those who were cut off together come back apart.
+/// Adds up to half of the delay, so that clients which lost their connection together do not reconnect together.
 fn jittered(delay: Duration, random: u32) -> Duration {
     delay + delay.mul_f64(f64::from(random) / f64::from(u32::MAX) / 2.0)
 }
 
 fn random() -> u32 {
-    // Without random numbers everybody comes back at once, which is no reason to fail.
+    // Without random numbers only the jitter is lost.
     getrandom::u32().unwrap_or(0)
 }
 

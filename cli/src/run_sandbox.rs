@@ -1,4 +1,4 @@
-//! The sandbox that `run` uses: made for it and destroyed afterwards, made and kept, or somebody's.
+//! The sandbox of `slipway run`: created and destroyed, created and kept, or an existing one.
 
 use crate::{
     client::{ApiRequest, ClientError},
@@ -23,10 +23,11 @@ pub struct RunSandbox {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Retention {
-    /// Gone when the task is over.
+    /// Created for the task, destroyed after it.
     DestroyAfterTask,
+    /// Created for the task and kept.
     Kept,
-    /// Was there before.
+    /// Existed before.
     Existing,
 }
 
@@ -35,7 +36,7 @@ impl RunSandbox {
         Self { id, retention: Retention::Existing }
     }
 
-    /// Makes one; `Err` of a code when the person did not want to wait for it.
+    /// Creates a sandbox; the inner `Err` is the exit code when the user interrupted.
     pub async fn create(
         context: &Context,
         spec: &SandboxSpec,
@@ -43,8 +44,8 @@ impl RunSandbox {
         signals: &mut Signals,
     ) -> Result<Result<Self, u8>, Failure> {
         let retention = if keep { Retention::Kept } else { Retention::DestroyAfterTask };
-        let progress = Progress::timed(context.output, "making a sandbox");
-        let first = "slipway: destroying the sandbox when it is made; Ctrl-C again leaves";
+        let progress = Progress::timed(context.output, "creating a sandbox");
+        let first = "slipway: destroying the sandbox when it is created; Ctrl-C again leaves";
         let waited = signals
             .wait_interruptible(send_create(context, spec, &progress), || {
                 progress.interrupt(|| eprint_line(first));
@@ -54,7 +55,7 @@ impl RunSandbox {
         let (made, pressed) = match waited {
             WaitOutcome::Done { value, pressed } => (value, pressed),
             WaitOutcome::Left(code) => {
-                eprint_line("slipway: left a sandbox that is being made; `slipway ls` shows it");
+                eprint_line("slipway: a sandbox is still being created; `slipway ls` shows it");
                 return Ok(Err(code));
             }
         };
@@ -67,14 +68,14 @@ impl RunSandbox {
             }
             Err(failure) => failed_create(failure)?,
         };
-        eprint_line(&format!("slipway: the sandbox {id} did not come up"));
+        eprint_line(&format!("slipway: the sandbox {id} failed to start"));
         problem.iter().flat_map(problem_lines).for_each(|line| eprint_line(&line));
-        eprint_line(&format!("  next: `slipway attempts {id}` shows what was tried"));
+        eprint_line(&format!("  next: `slipway attempts {id}` shows why"));
         Self { id, retention }.release(context, signals).await;
         Err(Failure::Reported)
     }
 
-    /// The task is over: destroys what was made for it, and says what stays.
+    /// Destroys the sandbox after the task, or prints its previews where it stays.
     pub async fn release(self, context: &Context, signals: &mut Signals) {
         match self.retention {
             Retention::Existing => self.show_previews(context).await,
@@ -82,18 +83,18 @@ impl RunSandbox {
                 self.show_previews(context).await;
                 let id = self.id;
                 eprint_line(&format!(
-                    "slipway: kept {id}; `slipway run --sandbox {id} …` goes on in it, `slipway rm {id}` destroys it"
+                    "slipway: kept {id}; continue with `slipway run --sandbox {id} …`, destroy with `slipway rm {id}`"
                 ));
             }
             Retention::DestroyAfterTask => self.destroy(context, signals).await,
         }
     }
 
-    /// The task may still run in it.
+    /// Tells the user that the sandbox still exists; the task may still run in it.
     pub fn report_left_running(self) {
         if self.retention != Retention::Existing {
             eprint_line(&format!(
-                "slipway: the sandbox {0} is still there; `slipway rm {0}` destroys it",
+                "slipway: the sandbox {0} still exists; destroy it with `slipway rm {0}`",
                 self.id
             ));
         }
@@ -108,8 +109,8 @@ impl RunSandbox {
         }
     }
 
-    /// Those that it was made with, and those that something listens on. Only for convenience: `slipway get` and
-    /// `slipway ports` show them too.
+    /// Returns previews of advertised and of listening ports. Errors are ignored: `slipway get` and `slipway ports` show
+    /// the same.
     async fn previews(self, context: &Context) -> Option<BTreeMap<u16, String>> {
         let path = format!("/v1/sandboxes/{}", self.id);
         let view: SandboxView =
@@ -163,7 +164,7 @@ fn gone(error: &ClientError) -> bool {
     error.is(ApiErrorCode::Gone) || error.is(ApiErrorCode::NotFound)
 }
 
-/// The same key again gives the same sandbox: hostd may restart while it is being made.
+/// Creates the sandbox. The idempotency key makes retries safe when hostd restarts meanwhile.
 async fn send_create(
     context: &Context,
     spec: &SandboxSpec,
@@ -181,7 +182,7 @@ async fn send_create(
             Err(error @ ClientError::NotServing { .. }) if !context.client.has_answered() => {
                 return Err(error.into());
             }
-            // What was begun goes on; the next hostd tells of it.
+            // A create that was begun continues; a retry gets its result.
             Err(error) if error.api().is_some() && !error.is(ApiErrorCode::ShuttingDown) => {
                 return Err(error.into());
             }
@@ -191,7 +192,7 @@ async fn send_create(
     Ok(sandbox_wait::until_settled(context, response, progress).await?.parse()?)
 }
 
-/// A create that left a sandbox behind: which, and why. Any other failure is given back.
+/// Returns the sandbox that a failed create left, and its problem; passes on any other failure.
 fn failed_create(failure: Failure) -> Result<(SandboxId, Option<Problem>), Failure> {
     let Failure::Client(ClientError::Api(error)) = &failure else { return Err(failure) };
     match error.detail.existing {

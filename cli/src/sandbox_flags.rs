@@ -1,4 +1,4 @@
-//! The flags that describe a sandbox, and the spec they make.
+//! Flags of a sandbox spec, shared by `create`, `ensure`, `up` and `run`. A new field of the spec gets its flag here.
 
 use crate::{failure::Failure, value_parser};
 use clap::{Args, ValueEnum};
@@ -10,86 +10,86 @@ use protocol::{
 };
 use std::{io::Read as _, path::PathBuf};
 
-/// What the sandbox shall be. Everything is optional.
+/// All flags of a sandbox spec.
 #[derive(Debug, Args, Default)]
 pub struct SpecFlags {
     #[command(flatten)]
     pub sandbox_flags: SandboxFlags,
-    /// Environment variable for everything in it; NAME alone passes on your own
+    /// Environment variable of every process; NAME alone takes the value from your environment
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     pub env: Vec<(String, String)>,
-    /// File of NAME=VALUE lines; --env wins over it
+    /// File of NAME=VALUE lines; --env overrides it
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
-    /// Keep it running, and start it again when it dies, instead of letting it sleep when idle
+    /// Keep it running, and restart it when it dies, instead of letting it sleep when idle
     #[arg(long)]
     pub always_on: bool,
-    /// What it belongs to, as in agent-run:42 or custom:mine; one live sandbox has each
+    /// Scope, as in agent-run:42 or custom:mine; at most one live sandbox has a given scope
     #[arg(long, value_name = "KIND:KEY", value_parser = value_parser::scope)]
     pub scope: Option<SandboxScope>,
-    /// JSON file with the spec, `-` for standard input; flags win over it
+    /// JSON file with the spec, `-` for standard input; flags override it
     #[arg(long, short = 'f', value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
 
-/// What it is made of, also where it is made for one task only.
+/// Flags that `slipway run` takes too.
 #[derive(Debug, Args, Default)]
 pub struct SandboxFlags {
-    /// Name for people; a unique one may be used instead of the id
+    /// Display name; a unique one may be used instead of the id
     #[arg(long)]
     pub name: Option<String>,
     /// `host` (the programs of this machine, read-only), or the name of an imported image; `docker` also takes one
     /// of a registry
     #[arg(long)]
     pub image: Option<String>,
-    /// Backend to run it on, `oci` or `docker`; see `slipway drivers`
+    /// Driver, `oci` or `docker`; see `slipway drivers`
     #[arg(long)]
     pub driver: Option<String>,
-    /// OCI runtime to run it with, as in crun: only with `docker`, and only those that `slipway drivers` lists (runsc
-    /// and Kata do not pass its trial); `oci` has one, chosen when hostd starts
+    /// OCI runtime, as in crun: only with `docker`, and only those that `slipway drivers` lists (runsc and Kata do not
+    /// pass its trial); `oci` has one, chosen when hostd starts
     #[arg(long)]
     pub runtime: Option<String>,
-    /// Port whose preview is advertised; repeat for more
+    /// Port whose preview is advertised; repeatable
     #[arg(long = "port", short = 'p', value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ports: Vec<u16>,
     /// Memory limit, as in 512m or 2g
     #[arg(long, short = 'm', value_name = "SIZE", value_parser = value_parser::megabytes)]
     pub memory: Option<u64>,
-    /// Limit of cores, as in 0.5 or 2
+    /// CPU limit in cores, as in 0.5 or 2
     #[arg(long, value_name = "CORES")]
     pub cpus: Option<f64>,
-    /// Limit of processes and threads
+    /// Limit on processes and threads
     #[arg(long, value_name = "COUNT")]
     pub pids: Option<u64>,
-    /// Disk limit, as in 10g; no driver has one yet: `oci` and `docker` both refuse it
+    /// Disk limit, as in 10g; no driver supports it yet: `oci` and `docker` both refuse it
     #[arg(long, value_name = "SIZE", value_parser = value_parser::megabytes)]
     pub disk: Option<u64>,
-    /// `proxy` (the default) reaches what rules allow, through hostd; `none` has loopback only; `open` has a network
-    /// of its own with a way out: only with `docker`, `oci` refuses it
+    /// `proxy` (the default): what egress rules allow, through hostd; `none`: loopback only; `open`: a network with
+    /// direct access, only with `docker`
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<NetworkFlag>,
-    /// Host it may reach, as in '*.example.com:443'; when there are any, it reaches nothing else
+    /// Destination to allow, as in '*.example.com:443'; with any allow rule everything else is denied
     #[arg(long, value_name = "RULE")]
     pub allow: Vec<String>,
-    /// Host it may not reach
+    /// Destination to deny
     #[arg(long, value_name = "RULE")]
     pub deny: Vec<String>,
-    /// Let anyone open its previews, without a link
+    /// Let anyone open its previews without a link
     #[arg(long, conflicts_with = "private")]
     pub public: bool,
-    /// Ask everybody who opens its previews for a link, as hostd does by itself beyond loopback
+    /// Require a link to open its previews, as hostd does by default beyond loopback
     #[arg(long)]
     pub private: bool,
-    /// Leave Host and Origin as browsers send them; else apps see localhost:PORT, which dev servers want
+    /// Leave Host and Origin as sent by browsers; otherwise apps see localhost:PORT, which dev servers expect
     #[arg(long)]
     pub headers_as_sent: bool,
-    /// How long it may exist, as in 90s, 15m, 4h or 7d; for ever when not given
+    /// Time to live, as in 90s, 15m, 4h or 7d; default: unlimited
     #[arg(long, value_name = "TIME")]
     pub ttl: Option<String>,
-    /// Anything you want to find again; repeat for more
+    /// Key-value pair to store with the sandbox; repeatable
     #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = value_parser::pair)]
     pub metadata: Vec<(String, String)>,
-    /// Project it belongs to
+    /// Project of the sandbox
     #[arg(long)]
     pub project: Option<String>,
     /// Service to keep running, as in 'name=web,command=npm run dev,port=3000'. Also takes cwd=,
@@ -106,7 +106,7 @@ pub enum NetworkFlag {
 }
 
 impl SpecFlags {
-    /// Reads the files that are named and makes the spec.
+    /// Reads the named files and builds the spec.
     pub fn spec(self) -> Result<SandboxSpec, Failure> {
         let base = self.file.as_ref().map_or_else(|| Ok(SandboxSpec::default()), read_spec)?;
         let mut env = protocol::EnvMap::new();
@@ -120,7 +120,7 @@ impl SpecFlags {
         Ok(self.apply_to(base, env))
     }
 
-    /// The flags over a spec from a file. Single values replace, collections are merged by name.
+    /// Applies the flags to a spec from a file. Single values replace, collections are merged by name.
     fn apply_to(self, mut spec: SandboxSpec, env_of_files: protocol::EnvMap) -> SandboxSpec {
         spec.env.extend(env_of_files);
         spec.env.extend(self.env);
@@ -131,7 +131,7 @@ impl SpecFlags {
 }
 
 impl SandboxFlags {
-    /// The same, for the flags that need no files.
+    /// Applies the flags to a spec, as [`SpecFlags::spec`] does.
     pub fn apply_to(self, mut spec: SandboxSpec) -> SandboxSpec {
         spec.name = self.name.or(spec.name);
         spec.image = self.image.or(spec.image);
@@ -170,7 +170,7 @@ impl From<NetworkFlag> for Network {
     }
 }
 
-/// Flags over what the file says; rules are added to its own.
+/// Merges flags and file; rules of the flags are added to those of the file.
 fn network(
     mode: Option<NetworkFlag>,
     allow: Vec<String>,

@@ -1,4 +1,4 @@
-//! Waiting for a sandbox to arrive where it goes, with its phase on the screen.
+//! Waits until a sandbox has settled (no operation in progress) and shows its phase.
 
 use crate::{
     client::{ApiRequest, ApiResponse},
@@ -12,7 +12,7 @@ use crate::{
 use protocol::api::{SandboxId, SandboxStatus, SandboxView};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Sends a request about a sandbox that answers when it has settled, and shows the phase meanwhile.
+/// Sends a request whose response comes when the sandbox has settled, and shows the phase meanwhile.
 pub async fn send_and_wait(
     context: &Context,
     id: SandboxId,
@@ -24,11 +24,11 @@ pub async fn send_and_wait(
     let mut poll_at = Instant::now() + limits::SPINNER_AFTER;
     loop {
         tokio::select! {
-            // Pinned: it goes on where it was.
+            // Safe to cancel: the future is pinned and continues.
             response = &mut response => return until_settled(context, response?, progress).await,
-            // Only a time.
+            // Safe to cancel: a timer.
             () = sleep_until(poll_at) => {
-                // A look that fails costs a word on the screen; the request itself tells what is wrong.
+                // An error is ignored: the pending request reports what is wrong.
                 if let Ok(seen) = context.client.send(ApiRequest::get(format!("/v1/sandboxes/{id}"))).await
                     && let Ok(view) = seen.parse::<SandboxView>()
                 {
@@ -40,8 +40,7 @@ pub async fn send_and_wait(
     }
 }
 
-/// Looks again until nothing is being done to the sandbox any more. The first answer is given as it is
-/// when it is settled already.
+/// Polls until no operation is in progress. Returns the first response unchanged when the sandbox has settled already.
 pub async fn until_settled(
     context: &Context,
     first: ApiResponse,
@@ -62,11 +61,11 @@ pub async fn until_settled(
                 phase_text(&view),
                 limits::SETTLE_TIMEOUT.as_secs()
             );
-            return Err(Failure::new(message).hint(format!("`slipway get {}` shows how it goes on", view.id)));
+            return Err(Failure::new(message).hint(format!("check it with `slipway get {}`", view.id)));
         }
         show(progress, &view);
         if view.progress.is_some() && view.progress != told {
-            // It gets on: hostd has its own bound for that.
+            // Progress extends the deadline; hostd bounds the whole operation.
             told.clone_from(&view.progress);
             deadline = Instant::now() + limits::SETTLE_TIMEOUT;
         }
@@ -81,7 +80,7 @@ pub async fn until_settled(
     }
 }
 
-/// Fails when the sandbox went to `error`, and says why.
+/// Fails, and prints why, when the sandbox is in `error`.
 pub fn fail_if_error(view: &SandboxView) -> Result<(), Failure> {
     if view.status != SandboxStatus::Error {
         return Ok(());
@@ -91,7 +90,7 @@ pub fn fail_if_error(view: &SandboxView) -> Result<(), Failure> {
         eprint_line(&line);
     }
     eprint_line(&format!(
-        "  next: `slipway attempts {0}` shows what was tried; `slipway start {0}` tries again",
+        "  next: `slipway attempts {0}` shows why; `slipway start {0}` tries again",
         view.id
     ));
     Err(Failure::Reported)

@@ -1,5 +1,5 @@
-//! A secret that somebody gives us: typed without being shown, piped, or from a file; never an argument, which
-//! everybody on the machine can read.
+//! Reads a secret: typed without echo, from a pipe, or from a file. Never from an argument, which every user of the
+//! machine can read.
 
 use crate::{failure::Failure, limits};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
@@ -13,8 +13,8 @@ const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 const BACKSPACE: [u8; 2] = [8, 127];
 
-/// From the file, `-` being standard input; else from a terminal, which is asked, or from what is piped. Without
-/// the space around it.
+/// Reads a secret from the file (`-`: standard input), else from a prompt on the terminal, else from a pipe. Trims
+/// surrounding whitespace.
 pub fn read(file: Option<&Path>, question: &str) -> Result<String, Failure> {
     let text = match file {
         Some(path) if path != Path::new("-") => {
@@ -27,7 +27,7 @@ pub fn read(file: Option<&Path>, question: &str) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-/// Whether a person at a terminal is asked.
+/// Returns whether the user is prompted.
 pub fn is_typed(file: Option<&Path>) -> bool {
     file.is_none() && io::stdin().is_terminal()
 }
@@ -41,13 +41,13 @@ fn whole(from: impl Read) -> io::Result<String> {
     Ok(text)
 }
 
-/// The terminal as it was, again when dropped.
+/// A terminal without echo; restored when dropped.
 struct NoEcho {
     before: Termios,
 }
 
 impl NoEcho {
-    /// Keys come one by one and unseen; also Ctrl-C, so that the terminal is never left like this.
+    /// Disables echo, line mode and signals. Ctrl-C is read as a key, so that the terminal is always restored.
     fn enter() -> nix::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut no_echo = before.clone();

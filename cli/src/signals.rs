@@ -1,4 +1,4 @@
-//! The signals that an attached exec is told of, and what they mean while we wait for something else.
+//! Signals to the command: Ctrl-C, termination, hang-up and window changes.
 
 use std::{future::pending, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -11,11 +11,11 @@ pub enum UserSignal {
     Resize,
 }
 
-/// How waiting for something ended.
+/// How an interruptible wait ended.
 pub enum WaitOutcome<T> {
-    /// `pressed`: the person did not want it any more.
+    /// The work finished. `pressed`: the user pressed Ctrl-C meanwhile.
     Done { value: T, pressed: bool },
-    /// They did not want to wait for it either; the exit code.
+    /// The user pressed Ctrl-C twice or hung up; the exit code.
     Left(u8),
 }
 
@@ -37,14 +37,14 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
             resize: if terminal { Some(signal(SignalKind::window_change())?) } else { None },
-            // Ours must be as it was before we end.
+            // Handled, so that the terminal is restored before the process ends.
             quit: if terminal { Some(signal(SignalKind::quit())?) } else { None },
         })
     }
 
-    /// Safe to cancel: a signal that came is kept until it is asked for.
+    /// Returns the next signal. Safe to cancel: a received signal is kept.
     pub async fn next(&mut self) -> UserSignal {
-        // All arms are safe to cancel, as above.
+        // All arms are safe to cancel: signals are kept.
         tokio::select! {
             _ = self.interrupt.recv() => UserSignal::Interrupt,
             _ = self.terminate.recv() => UserSignal::Terminate,
@@ -54,7 +54,7 @@ impl Signals {
         }
     }
 
-    /// Waits for what must not be left half done: the first Ctrl-C is told, the second leaves.
+    /// Runs work that must not be interrupted halfway: the first Ctrl-C calls `first`, the second stops waiting.
     pub async fn wait_interruptible<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -64,9 +64,9 @@ impl Signals {
         let mut pressed = false;
         loop {
             tokio::select! {
-                // Pinned: it goes on where it was.
+                // Safe to cancel: the future is pinned and continues.
                 value = &mut work => return WaitOutcome::Done { value, pressed },
-                // A signal that came is kept until it is asked for.
+                // Safe to cancel: a received signal is kept.
                 signal = self.next() => match signal {
                     UserSignal::Resize => {}
                     UserSignal::Interrupt | UserSignal::Terminate if !pressed => {

@@ -1,5 +1,5 @@
-//! The bytes of a stream of events on their way to the parser of frames: in small pieces, with a bound, and
-//! with an eye on `retry:`, which the parser drops where it stands alone.
+//! Body of an SSE response for the parser: in small chunks, with a limit on the length of a frame and on silence. Reads
+//! `retry:` lines itself, because the parser drops one that stands alone.
 
 use crate::{client::ClientError, limits};
 use bytes::Bytes;
@@ -18,26 +18,26 @@ use tokio::time::timeout;
 
 pub type SseBody = Pin<Box<dyn Stream<Item = Result<Bytes, ClientError>> + Send>>;
 
-/// Longest line that may be `retry:` and a number.
+/// Longest line that can be `retry:` and a number.
 const RETRY_LINE_MAX_BYTES: usize = 32;
 
-/// What was seen on the way.
+/// State shared by the body and its reader.
 #[derive(Debug, Default)]
 pub struct SseState {
-    /// In milliseconds; 0 where nothing was said.
+    /// Reconnect delay in milliseconds; 0: none was sent.
     retry_ms: AtomicU64,
-    /// Since the last event.
+    /// Bytes since the last event.
     unframed_bytes: AtomicUsize,
 }
 
 impl SseState {
-    /// How long hostd wants us to wait before we come back.
+    /// Returns the reconnect delay that hostd requested.
     pub fn retry_delay(&self) -> Option<Duration> {
         let ms = self.retry_ms.load(Ordering::Relaxed);
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
-    /// The parser found an event.
+    /// Called when the parser returned an event.
     pub fn on_frame(&self) {
         self.unframed_bytes.store(0, Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ impl SseState {
 struct BodyReader {
     body: Incoming,
     rest: Bytes,
-    /// The beginning of the line that is not finished.
+    /// Start of the current line.
     line: Vec<u8>,
     state: Arc<SseState>,
 }
@@ -80,17 +80,17 @@ impl BodyReader {
         let piece = self.rest.split_to(self.rest.len().min(limits::FRAME_PIECE_BYTES));
         let unframed = self.state.unframed_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         if unframed > limits::FRAME_MAX_BYTES {
-            return Some(Err(ClientError::UnexpectedResponse("an event without an end".to_owned())));
+            return Some(Err(ClientError::UnexpectedResponse("an event that is too long".to_owned())));
         }
         scan(&mut self.line, &piece, &self.state);
         Some(Ok(piece))
     }
 }
 
-/// Notes the lines that end in the piece, and keeps the beginning of the one that does not.
+/// Scans the lines that end in the chunk, and keeps the start of the last one.
 fn scan(line: &mut Vec<u8>, piece: &[u8], state: &SseState) {
     for part in piece.split_inclusive(|byte| *byte == b'\n') {
-        // One byte more than may be: what is too long stays too long.
+        // One byte above the limit is kept, so that a line that is too long stays too long.
         let free = (RETRY_LINE_MAX_BYTES + 1).saturating_sub(line.len());
         line.extend_from_slice(&part[..part.len().min(free)]);
         if part.ends_with(b"\n") {

@@ -1,4 +1,4 @@
-//! Starts hostd where it does not run, detached from us, and waits until it serves.
+//! Starts hostd as a detached process where it is not running, and waits until it serves.
 
 use crate::{
     client::{ApiRequest, Client, ClientError},
@@ -17,21 +17,21 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// Whether hostd had to be started.
+/// Makes sure that hostd serves; returns whether it had to be started.
 pub async fn ensure_serving(context: &Context) -> Result<bool, Failure> {
     match ready(&context.client).await {
         Ok(()) => return Ok(false),
         Err(ClientError::NotServing { address, .. }) if !address.starts_with("http") => {}
-        // It runs, and is on its way up or down: it says itself when it is there.
+        // hostd is starting or stopping: wait until it serves.
         Err(error) if error.is_transient() => {}
         Err(error) => return Err(error.into()),
     }
     if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::new("hostd does not run, and only root can start it").hint("sudo slipway up"));
+        return Err(Failure::new("hostd is not running, and only root can start it").hint("sudo slipway up"));
     }
     let program = find_program("hostd").ok_or_else(|| {
-        Failure::new("hostd does not run, and there is no hostd beside slipway or on PATH")
-            .hint("install it beside slipway, or start it yourself")
+        Failure::new("hostd is not running, and no hostd was found beside slipway or on PATH")
+            .hint("install hostd beside slipway, or start it manually")
     })?;
     let log = context.data_dir.join("hostd.log");
     let mut child = spawn(&program, &context.data_dir, &log)
@@ -41,7 +41,7 @@ pub async fn ensure_serving(context: &Context) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Whether hostd serves. With a full disk it does, and says itself what it refuses.
+/// Checks that hostd serves. A full disk counts as serving: hostd refuses single requests itself.
 async fn ready(client: &Client) -> Result<(), ClientError> {
     match client.send(ApiRequest::get("/readyz")).await {
         Err(error) if error.is(ApiErrorCode::DiskFull) => Ok(()),
@@ -49,7 +49,7 @@ async fn ready(client: &Client) -> Result<(), ClientError> {
     }
 }
 
-/// A process group of its own keeps it from our Ctrl-C; what it says goes to its log.
+/// Spawns hostd in its own process group, which protects it from our Ctrl-C, with its output in the log.
 fn spawn(program: &Path, data_dir: &Path, log: &Path) -> io::Result<Child> {
     std::fs::create_dir_all(data_dir)?;
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
@@ -71,16 +71,16 @@ async fn wait(client: &Client, child: &mut Child, log: &Path) -> Result<(), Fail
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
-        // Another hostd may have been quicker: then ours ends, and that one serves in a moment.
+        // Another hostd may have started first: then ours exits, and that one will serve.
         if let (Some(status), ClientError::NotServing { .. }) = (&ended, &error) {
-            return Err(not_started(&format!("hostd ended: {status}"), log));
+            return Err(not_started(&format!("hostd exited: {status}"), log));
         }
         if !error.is_transient() {
             return Err(error.into());
         }
         if Instant::now() > deadline {
             return Err(not_started(
-                &format!("hostd did not serve within {} s: {error}", limits::HOSTD_START_TIMEOUT.as_secs()),
+                &format!("hostd was not ready within {} s: {error}", limits::HOSTD_START_TIMEOUT.as_secs()),
                 log,
             ));
         }
@@ -95,7 +95,7 @@ fn not_started(what: &str, log: &Path) -> Failure {
         message.push_str(&format!("\n  | {}", crate::text::plain(&line)));
     }
     Failure::new(message)
-        .hint(format!("`slipway doctor` says what is missing; the whole log is {}", log.display()))
+        .hint(format!("run `slipway doctor` to see what is missing; the log is {}", log.display()))
 }
 
 fn last_lines(log: &Path) -> Vec<String> {
@@ -113,7 +113,7 @@ fn last_lines(log: &Path) -> Vec<String> {
     lines[from..].iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// A program beside ours, on PATH, or where root's programs are.
+/// Finds a program beside ours, on PATH, or in the sbin directories.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
     let path = std::env::var_os("PATH").unwrap_or_default();

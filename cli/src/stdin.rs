@@ -1,4 +1,4 @@
-//! Our standard input, sent to an exec in the order it was read.
+//! Sends standard input to an exec, in order.
 
 use crate::{
     client::{ApiRequest, Client, ClientError},
@@ -11,11 +11,10 @@ use protocol::api::ApiErrorCode;
 use std::{io::Read as _, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
-/// The answer comes when the command has taken the input, which is its own affair.
+/// The response comes when the command has read the input, which may take any time.
 const STDIN_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Sends until the input or the exec ends. Every piece says where it belongs, so one that was cut on its way is
-/// sent again and still read once.
+/// Sends until the input or the exec ends. Every chunk carries its position, so that a retried one is read once.
 pub async fn pump(client: Arc<Client>, exec_path: String) -> Result<(), Failure> {
     let mut pieces = read();
     let request = ApiRequest::post(format!("{exec_path}/stdin")).timeout(STDIN_TIMEOUT);
@@ -37,7 +36,7 @@ enum Delivered {
     NotWanted,
 }
 
-/// Tries again while hostd may only be restarting.
+/// Sends a chunk, with retries while hostd may be restarting.
 async fn deliver(client: &Client, request: ApiRequest) -> Result<Delivered, ClientError> {
     let mut retry = Retry::new();
     loop {
@@ -51,7 +50,7 @@ async fn deliver(client: &Client, request: ApiRequest) -> Result<Delivered, Clie
     }
 }
 
-/// Reads on a thread of its own: a read of a terminal cannot be cancelled, and ends with the process.
+/// Reads on a thread: a read of a terminal cannot be cancelled, and ends with the process.
 pub fn read() -> mpsc::Receiver<Bytes> {
     let (sender, receiver) = mpsc::channel(limits::STDIN_PIECES);
     std::thread::spawn(move || {
@@ -62,7 +61,7 @@ pub fn read() -> mpsc::Receiver<Bytes> {
                 Ok(0) => return,
                 Ok(count) => Bytes::copy_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                // A terminal that is gone, or one we may not read from: there is no more input.
+                // The terminal is gone or not readable: there is no more input.
                 Err(_) => return,
             };
             if sender.blocking_send(piece).is_err() {

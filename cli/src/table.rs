@@ -1,4 +1,4 @@
-//! Tables for people: aligned columns, two spaces between, no borders, nothing after the last column.
+//! Text tables: aligned columns, two spaces between them, no borders, no trailing spaces.
 
 use crate::{
     output::{Colour, Output},

@@ -1,4 +1,4 @@
-//! Our own terminal while it shows one of a sandbox: raw, and as it was again when dropped.
+//! The local terminal: its size, raw mode, and colours that a command left active.
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use protocol::TtySize;
@@ -13,8 +13,8 @@ pub fn size() -> TtySize {
     crate::winsize::of(&io::stdout()).or_else(|| crate::winsize::of(&io::stdin())).unwrap_or(SIZE_UNKNOWN)
 }
 
-/// What programs in the sandbox have to know of our terminal. Not COLUMNS and LINES: the terminal itself has its
-/// size. Not LANG: the image may not have our locale, and its own is UTF-8 everywhere.
+/// Returns the environment variables that describe our terminal. Not COLUMNS and LINES: the terminal has its size. Not
+/// LANG: the image may lack our locale, and its own is UTF-8.
 pub fn environment() -> Vec<(String, String)> {
     let told = |name: &str| {
         Some((name.to_owned(), std::env::var(name).ok()?)).filter(|(_, value)| !value.is_empty())
@@ -30,16 +30,16 @@ pub fn is_raw() -> bool {
 
 static COLOURED: AtomicBool = AtomicBool::new(false);
 
-/// Notes whether what a command printed left a colour in force.
+/// Records whether output of a command left a colour active.
 pub fn set_coloured(coloured: bool) {
     COLOURED.store(coloured, Ordering::Relaxed);
 }
 
-/// Ends colours that a command left in force on our terminal.
+/// Resets colours that a command left active on our terminal.
 pub fn reset_colours() {
     if COLOURED.swap(false, Ordering::Relaxed) {
         let reset = b"\x1b[0m";
-        // Nothing is lost where it cannot be written.
+        // Write errors are ignored.
         let _ = if io::stdout().is_terminal() {
             io::stdout().write_all(reset).and_then(|()| io::stdout().flush())
         } else {
@@ -53,7 +53,7 @@ pub struct RawMode {
 }
 
 impl RawMode {
-    /// Does nothing where standard input is no terminal.
+    /// Enters raw mode; does nothing where standard input is not a terminal.
     pub fn enter() -> io::Result<Self> {
         if !io::stdin().is_terminal() {
             return Ok(Self { before: None });

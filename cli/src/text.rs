@@ -1,14 +1,14 @@
-//! Words and text as people may see them.
+//! Text for display: names of enum values, sanitized lines, and widths in terminal columns.
 
 use crate::sanitize::{LineSanitizer, one_line};
 use serde::Serialize;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Characters of one column that are kept: letters with accents and joined emoji have several.
+/// Characters kept per column: accented letters and joined emoji have several.
 const CHARS_PER_COLUMN: usize = 8;
 
-/// The name that a value of one of our enums has on the wire.
+/// Returns the name of an enum value on the wire.
 pub fn wire_name(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,
@@ -17,17 +17,17 @@ pub fn wire_name(value: &impl Serialize) -> String {
     }
 }
 
-/// Text from inside a sandbox in one line, without what could steer a terminal.
+/// Makes one sanitized line of text from a sandbox.
 pub fn plain(text: &str) -> String {
     LineSanitizer::default().push(text).trim_end_matches('\n').replace(['\n', '\t'], " ")
 }
 
-/// Columns of a terminal that a text takes.
+/// Returns the width of a text in terminal columns.
 pub fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// Text from inside a sandbox in one line of at most so many columns; what is cut off is said by `…`.
+/// Makes one sanitized line of at most `most_columns` columns; a cut is marked by `…`.
 pub fn truncate(text: &str, most_columns: usize) -> String {
     let line = one_line(text, most_columns.saturating_mul(CHARS_PER_COLUMN));
     if line.width() <= most_columns {
@@ -71,7 +71,7 @@ mod tests {
             ("abcdefg", 6, "abcde…"),
             ("漢字漢字", 8, "漢字漢字"),
             ("漢字漢字", 7, "漢字漢…"),
-            // A wide one that does not fit whole is left out.
+            // A wide character that does not fit is left out.
             ("漢字漢字", 6, "漢字…"),
             ("ne\u{301}e\u{301}e\u{301}", 3, "ne\u{301}…"),
             ("👩\u{200d}👩\u{200d}👧👩\u{200d}👩\u{200d}👧", 3, "👩\u{200d}👩\u{200d}👧…"),

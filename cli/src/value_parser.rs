@@ -1,4 +1,4 @@
-//! Values of flags, from text to types. Pure; every error says what would have been right.
+//! Parsers of flag values. Pure; every error says what is expected.
 
 use protocol::{
     EnvMap, Health, HealthCheck, RestartPolicy, ServiceName, ServiceSpec,
@@ -6,7 +6,7 @@ use protocol::{
 };
 use serde::{Deserialize as _, de::IntoDeserializer as _};
 
-/// `K=V`, or `K` for the value that the variable has here.
+/// Parses `K=V`, or `K` for the value of the variable in our environment.
 pub fn env(text: &str) -> Result<(String, String), String> {
     env_from(text, |name| std::env::var(name).ok())
 }
@@ -22,8 +22,8 @@ fn env_from(text: &str, own: impl Fn(&str) -> Option<String>) -> Result<(String,
     Ok((name.to_owned(), value))
 }
 
-/// A file of `K=V` lines. Empty lines and lines that begin with `#` are skipped, `export` before a name
-/// is allowed, and one pair of quotes around a value is taken off.
+/// Parses a file of `K=V` lines. Empty lines and `#` comments are skipped, `export` before a name is allowed, and one
+/// pair of quotes around a value is removed.
 pub fn env_file(text: &str) -> Result<EnvMap, String> {
     let mut map = EnvMap::new();
     for (index, line) in text.lines().enumerate() {
@@ -43,7 +43,7 @@ fn unquoted(value: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(value)
 }
 
-/// `K=V` with a key.
+/// Parses `K=V` with a non-empty key.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -51,7 +51,7 @@ pub fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Mebibytes: a number, or one with `m`, `g` or `t` (`512`, `512m`, `2g`).
+/// Parses a size to mebibytes: a number, or one with `m`, `g` or `t` (`512`, `512m`, `2g`).
 pub fn megabytes(text: &str) -> Result<u64, String> {
     const WRONG: &str = "must be a number of MiB, or one with a unit, as in 512m or 2g";
     let lower = text.to_ascii_lowercase();
@@ -66,7 +66,7 @@ pub fn megabytes(text: &str) -> Result<u64, String> {
     value.checked_mul(factor).filter(|mb| *mb > 0).ok_or_else(|| WRONG.to_owned())
 }
 
-/// `kind:key`, or a kind alone that needs no key.
+/// Parses `kind:key`, or a kind that needs no key.
 pub fn scope(text: &str) -> Result<SandboxScope, String> {
     const WRONG: &str = "must be KIND:KEY, with KIND one of agent-run, agent-instance, conversation, \
                          runtime-instance, custom; or shared-project-user alone";
@@ -84,7 +84,7 @@ pub fn scope(text: &str) -> Result<SandboxScope, String> {
     Ok(SandboxScope { kind, key })
 }
 
-/// Seconds: a number, or one with `ms`, `s`, `m` or `h`.
+/// Parses a duration to seconds: a number, or one with `ms`, `s`, `m` or `h`.
 pub fn seconds(text: &str) -> Result<f64, String> {
     const WRONG: &str = "must be a positive number of seconds, or one with a unit, as in 90s or 15m";
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -99,7 +99,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 
 const SERVICE_KEYS: [&str; 7] = ["name", "command", "port", "cwd", "depends_on", "health", "restart"];
 
-/// `name=web,command=npm run dev,port=3000`. A comma that no key follows belongs to the value before it.
+/// Parses `name=web,command=npm run dev,port=3000`. A comma that is not followed by a key belongs to the value.
 pub fn service(text: &str) -> Result<ServiceSpec, String> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for part in text.split(',') {

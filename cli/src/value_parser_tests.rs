@@ -1,4 +1,4 @@
-//! What the flags take and what they refuse.
+//! Tables of accepted and refused flag values.
 
 use super::*;
 

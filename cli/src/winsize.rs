@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 nix::ioctl_read_bad!(read_winsize, TIOCGWINSZ, winsize);
 
-/// None where it is no terminal, or one that does not know its size.
+/// Returns the size of a terminal; `None` where it is unknown or the descriptor is not a terminal.
 pub fn of(terminal: &impl AsRawFd) -> Option<TtySize> {
     let mut size = winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: the kernel writes one `winsize` to the place that the reference names, and keeps nothing.

@@ -1,4 +1,4 @@
-//! The real command against a hostd that cuts connections, dies and comes back.
+//! Tests of the real command against a fake hostd that drops connections, dies and restarts.
 
 mod fake;
 #[path = "command/permissions.rs"]
@@ -73,7 +73,7 @@ async fn an_exec_goes_on_when_hostd_dies_and_comes_back() {
     fake.execs.wait_for_act("output").await;
     fake.stop().await;
     fake.serve();
-    // The second look at the output is one of the new hostd.
+    // The second output request goes to the new hostd.
     let again = |acts: &[String]| acts.iter().filter(|act| *act == "output").count() > 1;
     while !again(&fake.execs.acts()) {
         tokio::task::yield_now().await;
@@ -157,7 +157,7 @@ async fn a_sandbox_is_found_by_name_and_by_the_beginning_of_its_id() {
             ended.stderr
         );
     }
-    for (name, words) in [("01", "may mean 2 sandboxes"), ("nope", "no sandbox has the id or name")] {
+    for (name, words) in [("01", "matches 2 sandboxes"), ("nope", "no sandbox with the id or name")] {
         let ended = run(&fake.data_dir(), &format!("get {name}")).await;
         assert!(ended.stderr.contains(words), "{}", ended.stderr);
         assert_eq!(ended.code, Some(1));
@@ -171,7 +171,7 @@ async fn a_failure_says_why_and_what_next() {
     insta::assert_snapshot!(ended.stderr, @r"
     slipway: the sandbox did not come up
       problem: image_missing: there is no image nope
-      next: `slipway attempts 01kb9xyzabcdefghjkmnpqrstv` shows what was tried; `slipway recreate 01kb9xyzabcdefghjkmnpqrstv` tries again
+      next: `slipway attempts 01kb9xyzabcdefghjkmnpqrstv` shows why; `slipway recreate 01kb9xyzabcdefghjkmnpqrstv` tries again
     ");
     assert_eq!((ended.stdout.as_str(), ended.code), ("", Some(1)));
     let ended = run(&fake.data_dir(), "exec web -- oom").await;
@@ -188,7 +188,7 @@ async fn without_hostd_it_says_how_to_get_one() {
     }
     let ended = run(directory.path(), "ls").await;
     assert!(
-        ended.stderr.contains("hostd does not run") && ended.stderr.contains("`slipway up`"),
+        ended.stderr.contains("hostd is not running") && ended.stderr.contains("`slipway up`"),
         "{}",
         ended.stderr
     );
@@ -201,13 +201,13 @@ async fn without_a_command_it_says_where_to_begin() {
     insta::assert_snapshot!(ended.stdout, @r#"
     Sandboxes for coding agents and the apps they build. Five commands to begin with:
 
-      slipway up                       start hostd, and get a sandbox called `up`
-      slipway run "PROMPT"             let an agent do a task in a sandbox of its own
+      slipway up                       start hostd, and create a sandbox named `up`
+      slipway run "PROMPT"             run a task with an agent in a new sandbox
       slipway exec up -- COMMAND       run a command in a sandbox; `slipway sh up` opens a shell
-      slipway ls                       list sandboxes, and what listens in them
+      slipway ls                       list sandboxes and their listening ports
       slipway rm up                    destroy a sandbox, with its files
 
-    `slipway help` shows all commands, `slipway COMMAND --help` one of them; `slipway doctor` says what is missing.
+    `slipway help` lists all commands, `slipway COMMAND --help` explains one; `slipway doctor` checks this machine.
     "#);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
 }
@@ -224,7 +224,7 @@ async fn other_words_for_a_command_are_understood_or_answered() {
         ("cp -r src web:", 2, "tar c src | slipway exec web -- tar x -C ."),
         ("crate web", 2, "'create'"),
         ("task shwo web t", 2, "'show'"),
-        ("ssh nobody", 125, "no sandbox has the id or name"),
+        ("ssh unknown", 125, "no sandbox with the id or name"),
     ] {
         let ended = run(&fake.data_dir(), line).await;
         let all = format!("{}{}", ended.stdout, ended.stderr);
@@ -232,7 +232,7 @@ async fn other_words_for_a_command_are_understood_or_answered() {
     }
 }
 
-/// Asks for completions as the script of bash does; the last word is the one that is completed.
+/// Requests completions as the bash script does; the last word is completed.
 async fn completes(data_dir: &Path, words: &[&str]) -> CommandOutput {
     let mut command = slipway(data_dir, "--");
     command.args(words).env("SLIPWAY_COMPLETE", "bash").env("_CLAP_IFS", "\n");
@@ -266,7 +266,7 @@ async fn completions_are_silent_without_hostd_and_do_not_wait_for_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let ended = completes(directory.path(), &["slipway", "get", "w"]).await;
     assert_eq!((ended.stdout.as_str(), ended.stderr.as_str(), ended.code), ("", "", Some(0)));
-    // One that takes connections and never answers.
+    // A server that accepts connections and never responds.
     let _deaf =
         std::os::unix::net::UnixListener::bind(directory.path().join("hostd.sock")).expect("a socket");
     let asked = completes(directory.path(), &["slipway", "get", "w"]);

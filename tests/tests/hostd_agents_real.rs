@@ -303,7 +303,7 @@ async fn a_task_stops_at_its_budget_and_asks_when_it_must() -> Result<()> {
     let printed = shop.hostd.ran(&["task", "log", &shop.sandbox, &job.id]).await?;
     ensure!(printed.err.contains("method not found"), "OpenCode does not ask any more: {}", printed.err);
     let shown = shop.hostd.ran(&["task", "follow", &shop.sandbox, &job.id]).await?;
-    let question = "? may it: edit allowed\n    @@ -0,0 +1,2 @@\n    +echo\n    +harbour\n  answer with";
+    let question = "? allow: edit allowed\n    @@ -0,0 +1,2 @@\n    +echo\n    +harbour\n  answer with";
     ensure!(shown.out.contains(question), "{}", shown.out);
     ensure!(shown.out.contains(&format!("· model openai/{MODEL}\n")), "{}", shown.out);
     ensure!(seen.result()["models"] == json!([format!("openai/{MODEL}")]), "{}", seen.result());

@@ -89,7 +89,10 @@ async fn a_sandbox_is_made_listed_shown_used_and_removed() -> Result<()> {
     }
     let shared = &id[..unique.len() - 1];
     let ambiguous = hostd.ran(&["get", if shared.is_empty() { "0" } else { shared }]).await?;
-    ensure!(ambiguous.code == Some(1) && ambiguous.err.contains("give more of the id"), "{ambiguous:?}");
+    ensure!(
+        ambiguous.code == Some(1) && ambiguous.err.contains("give a longer prefix of the id"),
+        "{ambiguous:?}"
+    );
     prints(&hostd, &["rm", "web", &other]).await?;
     ensure!(prints(&hostd, &["ls", "-q"]).await?.is_empty());
     ensure!(prints(&hostd, &["ls", "-q", "--all"]).await?.lines().count() == 2);
@@ -439,7 +442,7 @@ async fn what_is_missing_is_named_with_the_list_it_would_be_in() -> Result<()> {
         (&["attach", "web", "nope"], "no exec `nope` in sandbox `ID`", "slipway ps ID"),
         (
             &["token", "revoke", "nope"],
-            "no token `nope`, or it belongs to another tenant",
+            "no token `nope` (or it belongs to another tenant)",
             "slipway token ls",
         ),
         (&["get", "00000000000000000000000001"], "no sandbox `00000000000000000000000001`", "slipway ls"),

@@ -111,7 +111,7 @@ async fn a_key_is_given_used_rotated_and_removed_and_is_in_no_file() -> Result<(
     ensure!(listed["items"][0]["models"] == json!([{"name": "small-4"}]), "{listed}");
     ensure!(with_a_key(hostd.data())?.is_empty(), "after a crash: {:?}", with_a_key(hostd.data())?);
     good(hostd.ran(&["model", "rm", "anthropic"]).await?)?;
-    ensure!(good(hostd.ran(&["model", "ls"]).await?)?.out.contains("none yet"));
+    ensure!(good(hostd.ran(&["model", "ls"]).await?)?.out.contains("no model providers"));
     ensure!(!hostd.said().contains("sk-test"), "hostd logs a key");
     ensure!(with_a_key(hostd.data())?.is_empty(), "after it was removed");
     hostd.stop().await
@@ -157,7 +157,7 @@ async fn what_is_wrong_is_said_before_or_by_hostd() -> Result<()> {
     }
     let short = given(&hostd, "a\n", &["model", "add", "openai", "--no-check"]).await?;
     ensure!(short.code == Some(1) && short.err.contains("must be 8 to"), "{short:?}");
-    ensure!(good(hostd.ran(&["model", "ls"]).await?)?.out.contains("none yet"));
+    ensure!(good(hostd.ran(&["model", "ls"]).await?)?.out.contains("no model providers"));
     let far = "http://192.0.2.1/v1";
     let plain = ["model", "add", "far", "--dialect", "openai", "--base-url", far, "--no-check"];
     let warned = given(&hostd, KEY, &plain).await?;

@@ -1,4 +1,4 @@
-//! Where hostd is, and a connection to it.
+//! The address of hostd, and connections to it.
 
 use super::ClientError;
 use crate::limits;
@@ -14,9 +14,9 @@ use tokio::{
     time::timeout,
 };
 
-/// Of the data directory when nothing else is said.
+/// Default data directory.
 const DATA_DIR: &str = "/var/lib/slipway";
-/// A dead peer is noticed after this long.
+/// Seconds of silence before the kernel probes the peer.
 const KEEPALIVE_IDLE_S: u32 = 30;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// `url` is `SLIPWAY_URL`; without it the socket in the data directory.
+    /// Chooses the address: `url` (`SLIPWAY_URL`), or the socket in the data directory.
     pub fn choose(url: Option<&str>, data_dir: Option<PathBuf>) -> Result<Self, ClientError> {
         let Some(url) = url.filter(|url| !url.is_empty()) else {
             return Ok(Self::Socket(data_dir_or_default(data_dir).join("hostd.sock")));
@@ -43,7 +43,7 @@ impl Target {
         Ok(Self::Tcp(format!("{}:{}", parsed.host(), parsed.port_u16().unwrap_or(80))))
     }
 
-    /// As it stands in the `Host` header.
+    /// Returns the value of the `Host` header.
     pub fn host(&self) -> &str {
         match self {
             Self::Socket(_) => "localhost",
@@ -72,7 +72,7 @@ impl Target {
             }
             Self::Tcp(authority) => {
                 let stream = TcpStream::connect(authority).await.map_err(|error| self.failed(error))?;
-                // Only latency and the notice of a dead peer suffer where these are refused.
+                // Errors are ignored: without these options only latency and dead-peer detection suffer.
                 let _ = stream.set_nodelay(true);
                 let _ = setsockopt(&stream, sockopt::KeepAlive, &true);
                 let _ = setsockopt(&stream, sockopt::TcpKeepIdle, &KEEPALIVE_IDLE_S);
@@ -100,8 +100,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(ClientError::ConnectionLost)?;
-    // It ends with the connection, at the latest when the command does. What it could tell, the sender
-    // of the request is told too.
+    // The task ends with the connection, at the latest with the process. Its error is ignored because the sender of
+    // the request gets one too.
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await;
     });

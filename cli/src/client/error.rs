@@ -1,4 +1,4 @@
-//! Every way a request can fail.
+//! Errors of requests to hostd, and what the user can do about each.
 
 use protocol::api::{ApiError, ApiErrorCode, Missing, MissingKind};
 use std::{io, path::PathBuf, time::Duration};
@@ -7,27 +7,27 @@ use std::{io, path::PathBuf, time::Duration};
 pub enum ClientError {
     #[error("{0}")]
     BadUrl(String),
-    #[error("hostd does not run: nobody serves on {address}")]
+    #[error("hostd is not running: no connection to {address}")]
     NotServing {
         address: String,
         #[source]
         source: io::Error,
     },
-    #[error("this user may not use {}", .0.display())]
+    #[error("permission denied for {}", .0.display())]
     PermissionDenied(PathBuf),
-    #[error("the connection to hostd was cut")]
+    #[error("the connection to hostd was lost")]
     ConnectionLost(#[source] hyper::Error),
-    /// A stream stopped before its last word.
-    #[error("hostd stopped in the middle of an answer")]
+    /// A stream ended before its last message.
+    #[error("hostd closed the connection before the end of the response")]
     Incomplete,
-    #[error("hostd did not answer within {} s", .0.as_secs())]
+    #[error("hostd did not respond within {} s", .0.as_secs())]
     TimedOut(Duration),
     #[error("{}", .0.message)]
     Api(Box<ApiError>),
-    /// Something between us and hostd answers for it, as a proxy does while hostd restarts.
-    #[error("hostd is not reached: {0}")]
+    /// A proxy in front of hostd answered, as it does while hostd restarts.
+    #[error("a proxy responded instead of hostd: {0}")]
     Intermediary(String),
-    #[error("the answer is not one of hostd's: {0}")]
+    #[error("unexpected response from hostd: {0}")]
     UnexpectedResponse(String),
 }
 
@@ -50,7 +50,7 @@ impl ClientError {
         self.api().is_some_and(|error| error.code == code)
     }
 
-    /// Whether the same request may succeed in a moment: hostd restarts, or says so itself.
+    /// Returns whether a retry may succeed: hostd may be restarting, or marked the error as retryable.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::NotServing { .. }
@@ -63,29 +63,29 @@ impl ClientError {
         }
     }
 
-    /// What the person can do about it.
+    /// Returns what the user can do about the error.
     pub fn next_step(&self) -> Option<String> {
         match self {
             Self::NotServing { address, .. } if address.starts_with("http") => {
                 Some("check SLIPWAY_URL, or start hostd on that machine".to_owned())
             }
             Self::NotServing { .. } => Some(
-                "start it with `slipway up` (or `hostd`), or set SLIPWAY_URL and SLIPWAY_TOKEN to use another machine's"
+                "start it with `slipway up` (or `hostd`), or set SLIPWAY_URL and SLIPWAY_TOKEN to use hostd on another machine"
                     .to_owned(),
             ),
             Self::PermissionDenied(_) => {
-                Some("run it as root (`sudo slipway …`), or set SLIPWAY_URL and SLIPWAY_TOKEN".to_owned())
+                Some("run as root (`sudo slipway …`), or set SLIPWAY_URL and SLIPWAY_TOKEN".to_owned())
             }
-            Self::ConnectionLost(_) | Self::Incomplete => Some("hostd may be restarting: try again; `slipway ls` shows what was done".to_owned()),
-            Self::TimedOut(_) => Some("see `slipway ls` for what is going on, and hostd's log for why".to_owned()),
+            Self::ConnectionLost(_) | Self::Incomplete => Some("hostd may be restarting: try again, and check the result with `slipway ls`".to_owned()),
+            Self::TimedOut(_) => Some("run `slipway ls` to see the state, and read hostd's log".to_owned()),
             Self::Api(error) => api_next_step(error),
-            Self::Intermediary(_) => Some("check what SLIPWAY_URL points at, and whether hostd runs there".to_owned()),
+            Self::Intermediary(_) => Some("check SLIPWAY_URL, and that hostd is running behind it".to_owned()),
             Self::BadUrl(_) | Self::UnexpectedResponse(_) => None,
         }
     }
 }
 
-/// The command that lists things of the kind that is missing.
+/// Returns the command that lists resources of the missing kind.
 fn list_command(missing: &Missing) -> String {
     let sandbox = missing.sandbox.as_deref().unwrap_or("SANDBOX");
     match missing.kind {
@@ -110,36 +110,36 @@ fn api_next_step(error: &ApiError) -> Option<String> {
     let existing = detail.existing.map_or_else(|| "ID".to_owned(), |id| id.to_string());
     match error.code {
         ApiErrorCode::Unauthorized => Some(
-            "set SLIPWAY_TOKEN: `slipway token create --principal NAME` makes one, as root on the host"
+            "set SLIPWAY_TOKEN to a token; create one with `slipway token create --principal NAME`, as root on the host"
                 .to_owned(),
         ),
-        ApiErrorCode::Forbidden => Some("use a token that allows it, or run as root on the host".to_owned()),
+        ApiErrorCode::Forbidden => Some("use a token with a wider scope, or run as root on the host".to_owned()),
         ApiErrorCode::ScopeTaken => {
-            Some(format!("use it (`slipway get {existing}`), or `slipway ensure` instead of `create`"))
+            Some(format!("use that sandbox (`slipway get {existing}`), or `slipway ensure` instead of `create`"))
         }
         ApiErrorCode::SandboxFailed => Some(format!(
-            "`slipway attempts {existing}` shows what was tried; `slipway recreate {existing}` tries again"
+            "`slipway attempts {existing}` shows why; `slipway recreate {existing}` tries again"
         )),
         ApiErrorCode::NotFound => Some(match &detail.missing {
-            Some(missing) => format!("`{}` shows what there is", list_command(missing)),
-            None => "`slipway ls` shows what there is".to_owned(),
+            Some(missing) => format!("`{}` shows what exists", list_command(missing)),
+            None => "`slipway ls` shows what exists".to_owned(),
         }),
-        ApiErrorCode::Gone => Some("`slipway ls` shows what there is".to_owned()),
+        ApiErrorCode::Gone => Some("`slipway ls` shows what exists".to_owned()),
         ApiErrorCode::Unsupported if !detail.supported.is_empty() => {
             Some(format!("supported: {}", detail.supported.join(", ")))
         }
-        ApiErrorCode::BudgetExceeded => Some("`slipway budget ls` shows what is used".to_owned()),
-        ApiErrorCode::NoModel => Some("`slipway models` shows what there is".to_owned()),
+        ApiErrorCode::BudgetExceeded => Some("run `slipway budget ls` to see its use".to_owned()),
+        ApiErrorCode::NoModel => Some("`slipway models` shows what exists".to_owned()),
         ApiErrorCode::KeyRefused => Some(
-            "look at the key and give it again; --no-check adds the provider without asking it".to_owned(),
+            "check the key and enter it again, or add the provider unchecked with --no-check".to_owned(),
         ),
-        ApiErrorCode::DriverUnavailable => Some("`slipway doctor` says what is missing".to_owned()),
+        ApiErrorCode::DriverUnavailable => Some("run `slipway doctor` to see what is missing".to_owned()),
         ApiErrorCode::NoCapacity => {
-            Some("stop or remove a sandbox: `slipway top` shows the largest".to_owned())
+            Some("stop or remove sandboxes; `slipway top` shows their memory".to_owned())
         }
         ApiErrorCode::DiskFull => Some(
-            "delete files (`slipway exec ID -- rm FILE`), or remove sandboxes: `slipway rm ID`; `slipway doctor` \
-             says how much is free"
+            "delete files (`slipway exec ID -- rm FILE`) or remove sandboxes (`slipway rm ID`); `slipway doctor` \
+             shows the free space"
                 .to_owned(),
         ),
         ApiErrorCode::TooMany
@@ -185,17 +185,17 @@ mod tests {
             r#"{"kind":"budget","id":"x"}"#,
         ];
         insta::assert_snapshot!(table.map(missing).join("\n"), @r"
-        no sandbox `x`, or it belongs to another tenant; next: `slipway ls` shows what there is
-        no task `x` in sandbox `y`; next: `slipway task ls y` shows what there is
-        no permission `x` is asked for by task `t` in sandbox `y`; next: `slipway task follow y t` shows what there is
-        no exec `x` in sandbox `y`; next: `slipway ps y` shows what there is
-        no service `x` in sandbox `y`; next: `slipway services y` shows what there is
-        no preview link `x` in sandbox `y`; next: `slipway preview-link y --list` shows what there is
-        no token `x`, or it belongs to another tenant; next: `slipway token ls` shows what there is
-        no image `x`; next: `slipway image ls` shows what there is
-        no egress profile `x`; next: `slipway egress --profile default` shows what there is
-        no model provider `x`; next: `slipway model ls` shows what there is
-        no budget of tenant `x`, or you may not see it; next: `slipway budget ls` shows what there is
+        no sandbox `x` (or it belongs to another tenant); next: `slipway ls` shows what exists
+        no task `x` in sandbox `y`; next: `slipway task ls y` shows what exists
+        no open permission `x` of task `t` in sandbox `y`; next: `slipway task follow y t` shows what exists
+        no exec `x` in sandbox `y`; next: `slipway ps y` shows what exists
+        no service `x` in sandbox `y`; next: `slipway services y` shows what exists
+        no preview link `x` in sandbox `y`; next: `slipway preview-link y --list` shows what exists
+        no token `x` (or it belongs to another tenant); next: `slipway token ls` shows what exists
+        no image `x`; next: `slipway image ls` shows what exists
+        no egress profile `x`; next: `slipway egress --profile default` shows what exists
+        no model provider `x`; next: `slipway model ls` shows what exists
+        no budget for tenant `x` (or this token may not read it); next: `slipway budget ls` shows what exists
         ");
     }
 }

@@ -1,4 +1,4 @@
-//! Requests and their answers. A connection is kept for the next request when the answer was read whole.
+//! HTTP client of hostd. A connection is reused for the next request when the response was read to its end.
 
 use super::{ApiRequest, ClientError, Target};
 use crate::limits;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Characters of a strange answer that are shown.
+/// Characters of an unexpected response that are shown.
 const EXCERPT_CHARS: usize = 200;
 
 pub struct Client {
@@ -29,7 +29,7 @@ pub struct Client {
     answered: AtomicBool,
 }
 
-/// An answer with success, read whole.
+/// A successful response, read to its end.
 #[derive(Debug)]
 pub struct ApiResponse {
     pub body: Bytes,
@@ -51,12 +51,12 @@ impl Client {
         &self.target
     }
 
-    /// Whether hostd ever answered: one that never did is not "restarting".
+    /// Returns whether hostd has ever responded. Before the first response an unreachable hostd is not "restarting".
     pub fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Sends a request and reads the answer whole.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, request: ApiRequest) -> Result<ApiResponse, ClientError> {
         let deadline = Instant::now() + request.timeout;
         let late = request.timeout;
@@ -66,13 +66,13 @@ impl Client {
         Ok(ApiResponse { body })
     }
 
-    /// Sends a request and gives the answer as a stream; only its head has a deadline.
+    /// Sends a request and returns the response as a stream; the timeout applies to its head only.
     pub async fn open(&self, request: ApiRequest) -> Result<Response<Incoming>, ClientError> {
         let deadline = Instant::now() + request.timeout;
         Ok(self.exchange(request, deadline).await?.0)
     }
 
-    /// Reads a list to its end, page by page.
+    /// Reads all pages of a list.
     pub async fn list(&self, request: ApiRequest) -> Result<Vec<Value>, ClientError> {
         let (mut items, mut after) = (Vec::new(), None);
         loop {
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// One page of a list.
+    /// Reads a page of a list.
     pub async fn page(&self, request: &ApiRequest, after: Option<&str>) -> Result<Page<Value>, ClientError> {
         self.send(request.clone().query_if("after", after)).await?.parse()
     }

@@ -1,4 +1,4 @@
-//! HTTP to hostd, over its Unix socket or TCP. Knows requests, answers and streams; nothing of commands.
+//! HTTP client of hostd, over its Unix socket or TCP. Knows requests, responses and streams, not commands.
 
 mod connect;
 mod error;

@@ -1,4 +1,4 @@
-//! One request, as a value: built in a line, sent any number of times.
+//! A request to hostd as a value that can be sent any number of times.
 
 use crate::limits;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ pub struct ApiRequest {
     pub(super) target: String,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) body: Bytes,
-    /// For the head of the answer, and for all of it unless it is a stream.
+    /// Timeout for the head of the response, and for all of it unless it is a stream.
     pub(super) timeout: Duration,
 }
 
@@ -38,7 +38,7 @@ impl ApiRequest {
         Self::new(Method::DELETE, path)
     }
 
-    /// Adds a parameter to the query.
+    /// Adds a query parameter.
     #[expect(clippy::needless_pass_by_value, reason = "callers give numbers and fresh text")]
     pub fn query(mut self, name: &str, value: impl ToString) -> Self {
         self.target.push(if self.target.contains('?') { '&' } else { '?' });
@@ -55,7 +55,7 @@ impl ApiRequest {
         }
     }
 
-    /// Asks for the pages of a list to be long. Not every list has pages.
+    /// Requests long pages of a list. Not every list has pages.
     pub fn long_pages(self) -> Self {
         self.query("limit", limits::PAGE_ITEMS)
     }
@@ -81,7 +81,7 @@ impl ApiRequest {
     }
 }
 
-/// Text as it may stand in a path segment or a query.
+/// Percent-encodes text for a path segment or a query.
 pub fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! `slipway agents`.
+//! `slipway agents`: coding agents, whether installed, and whether they have a model.
 
 use crate::{
     client::ApiRequest,

@@ -1,4 +1,4 @@
-//! `slipway attach`: an exec that was started before, from its first byte on; a terminal as it is now.
+//! `slipway attach`: attaches to a running or ended exec, from its first byte; to a terminal at its current screen.
 
 use crate::{
     client::ApiRequest,

@@ -1,4 +1,4 @@
-//! `slipway attempts`.
+//! `slipway attempts`: attempts to launch a sandbox.
 
 use crate::{
     client::ApiRequest,
@@ -29,7 +29,7 @@ pub async fn run(context: &Context, args: AttemptsArgs) -> Result<(), Failure> {
         .await
 }
 
-/// The table, and below it problems and ends with what was printed.
+/// Formats the table, and below it problems and deaths with their output.
 fn text(attempts: &[AttemptView], output: Output) -> String {
     let mut table = Table::new(["ATTEMPT", "WHY", "STATE", "DRIVER", "STARTED", "TOOK", "PROBLEM"]);
     for attempt in attempts {

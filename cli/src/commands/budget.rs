@@ -1,4 +1,4 @@
-//! `slipway budget`: what tenants may use of models.
+//! `slipway budget`: model budgets of tenants.
 
 use crate::{
     client::{ApiRequest, encode},
@@ -24,30 +24,30 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum BudgetCommand {
-    /// Bound what all tasks of a tenant may use of models
+    /// Limit the model use of all tasks of a tenant
     #[command(after_help = EXAMPLES)]
     Set {
-        /// Whose tasks
+        /// Tenant whose tasks are limited
         tenant: String,
-        /// Tokens of any kind, cached ones too
+        /// Tokens of every kind, including cached ones
         #[arg(long)]
         tokens: Option<u64>,
-        /// Dollars; every model that is used needs a price
+        /// Dollars; every model in use needs a price
         #[arg(long, value_name = "USD")]
         cost: Option<f64>,
-        /// Calls of models
+        /// Model calls
         #[arg(long)]
         requests: Option<u64>,
-        /// When it begins anew; days and months of UTC
+        /// When the budget is reset; days and months are UTC
         #[arg(long, default_value = "month")]
         per: PeriodFlag,
     },
-    /// List budgets, and what is used of them
+    /// List budgets and their use
     #[command(visible_alias = "list")]
     Ls,
-    /// Remove the bounds of a tenant
+    /// Remove the budget of a tenant
     Rm {
-        /// Whose
+        /// Tenant
         tenant: String,
     },
 }
@@ -83,14 +83,14 @@ pub async fn run(context: &Context, args: BudgetArgs) -> Result<(), Failure> {
         }
         BudgetCommand::Rm { tenant } => {
             context.client.send(ApiRequest::delete(path(&tenant))).await?;
-            if output.json { Ok(()) } else { output.line(&format!("{tenant} has no bounds any more")) }
+            if output.json { Ok(()) } else { output.line(&format!("budget of {tenant} removed")) }
         }
     }
 }
 
 fn table(budgets: &[BudgetView], output: Output) -> String {
     if budgets.is_empty() {
-        return "no tenant has one; `slipway budget set TENANT --cost USD --per day` makes one\n".to_owned();
+        return "no budgets; create one with `slipway budget set TENANT --cost USD --per day`\n".to_owned();
     }
     let mut table = Table::new(["TENANT", "PER", "TOKENS", "COST", "REQUESTS"]);
     for budget in budgets {

@@ -5,7 +5,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell to print the script for
     shell: clap_complete::Shell,
 }
 

@@ -1,17 +1,17 @@
-//! `slipway cp`, which there is not: files go by tar through `slipway exec`. Says how, with the arguments that were
-//! given where they say what is meant.
+//! `slipway cp`, which does not exist: files are copied with tar through `slipway exec`. Prints that command, with the
+//! given arguments where they are understood.
 
 use crate::{failure::Failure, text::plain};
 use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct CpArgs {
-    /// What was to be copied, and where
+    /// Source and destination
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FROM TO")]
     paths: Vec<String>,
 }
 
-/// One side of a copy.
+/// A source or destination of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopyPath<'a> {
     Local(&'a str),
@@ -24,7 +24,7 @@ pub fn run(args: &CpArgs) -> Failure {
     Failure::UseInstead { message: "there is no `slipway cp`".to_owned(), next: instead(&paths) }
 }
 
-/// `SANDBOX:PATH`, as with scp; a path with a slash before the colon is one of this machine.
+/// Parses `SANDBOX:PATH`, as with scp; a path with a slash before the colon is local.
 fn copy_path(text: &str) -> CopyPath<'_> {
     match text.split_once(':') {
         Some((sandbox, path)) if !sandbox.is_empty() && !sandbox.contains('/') => {
@@ -50,12 +50,12 @@ fn instead(paths: &[CopyPath<'_>]) -> String {
     }
 }
 
-/// The app directory where nothing is said.
+/// Returns the path, or the app directory where it is empty.
 fn directory(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
 }
 
-/// A word of a shell that is taken as it is.
+/// Quotes a word for a shell.
 fn quoted(text: &str) -> String {
     let text = plain(text);
     let safe = |c: char| c.is_ascii_alphanumeric() || "._-/~+@%,".contains(c);

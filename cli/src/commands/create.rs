@@ -1,4 +1,4 @@
-//! `slipway create`: prints the id, so that scripts can keep it.
+//! `slipway create`: prints the id for scripts.
 
 use crate::{
     client::ApiRequest, context::Context, failure::Failure, limits, progress::Progress,
@@ -9,12 +9,12 @@ use protocol::api::SandboxView;
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// Name for people, as --name
+    /// Display name, as --name
     #[arg(value_name = "NAME")]
     pub called: Option<String>,
     #[command(flatten)]
     pub spec: SpecFlags,
-    /// Print the id at once, without waiting until it runs
+    /// Print the id at once, without waiting until the sandbox runs
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -37,7 +37,7 @@ pub async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
 }
 
 impl CreateArgs {
-    /// The name may be given in either place.
+    /// Merges the positional name and --name.
     fn named(mut self) -> Result<Self, Failure> {
         match (self.called.take(), &self.spec.sandbox_flags.name) {
             (Some(called), Some(name)) if called != *name => Err(Failure::Usage(format!(

@@ -1,4 +1,4 @@
-//! `slipway doctor`.
+//! `slipway doctor`: checks of this machine and of hostd.
 
 use crate::{
     client::{ApiRequest, ClientError},
@@ -11,8 +11,7 @@ use crate::{
 };
 use protocol::api::{ApiErrorCode, DiskLevel, DriverView, HostView};
 
-/// Gives 1 when something that is needed is missing. Another machine's hostd is all that there is to
-/// check where one is set.
+/// Returns 1 when a requirement is missing. With a remote hostd only that hostd is checked.
 pub async fn run(output: Output) -> Result<u8, Failure> {
     let (mut checks, (hostd, drivers)) = match Context::from_environment(output) {
         Ok(context) => {
@@ -35,7 +34,7 @@ pub async fn run(output: Output) -> Result<u8, Failure> {
     Ok(u8::from(checks.iter().any(|check| check.level == Level::Missing)))
 }
 
-/// What hostd says about them; nothing where it does not answer, which is told elsewhere.
+/// Fetches the drivers; empty where hostd does not respond, which another check reports.
 async fn drivers_of(context: &Context) -> Vec<DriverView> {
     match context.client.list(ApiRequest::get("/v1/drivers")).await {
         Ok(items) => parse_items(items).unwrap_or_default(),
@@ -43,7 +42,7 @@ async fn drivers_of(context: &Context) -> Vec<DriverView> {
     }
 }
 
-/// Without the default no sandbox can be made; what others lack is told below.
+/// Checks a driver. An unusable default driver is an error; other drivers are listed in the table below.
 fn driver_checks(driver: &DriverView) -> Vec<Check> {
     let name = &driver.name;
     if !driver.usable && driver.default {
@@ -60,7 +59,7 @@ fn driver_checks(driver: &DriverView) -> Vec<Check> {
     std::iter::once(Check::fine("driver", format!("{name}: {version}"))).chain(warnings).collect()
 }
 
-/// What it warns of beside what its drivers lack.
+/// Checks hostd's own warnings, without those of its drivers.
 fn hostd_checks(host: &HostView) -> Vec<Check> {
     let answers = Check::fine("hostd", format!("{} answers, driver {}", host.version, host.default_driver));
     let of_driver = |text: &String| host.drivers.iter().any(|driver| driver.missing.contains(text));
@@ -73,7 +72,7 @@ fn bad_address(error: &ClientError) -> Check {
     Check::missing("hostd", error.to_string(), "correct SLIPWAY_URL")
 }
 
-/// Whether hostd answers, and what it says about itself. Here it can be started; elsewhere it must run.
+/// Checks hostd. A local hostd that is not running is a warning, because it can be started; a remote one must run.
 async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
     let host: Result<HostView, ClientError> = match context.client.send(ApiRequest::get("/v1/host")).await {
         Ok(response) => response.parse(),
@@ -81,7 +80,7 @@ async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
     };
     match host {
         Ok(host) => hostd_checks(&host),
-        // Only the administrator of the host is told more.
+        // Details are for the administrator of the host only.
         Err(error) if error.is(ApiErrorCode::Forbidden) => vec![Check::fine("hostd", "answers".to_owned())],
         Err(error) => {
             let fix = error.next_step();
@@ -91,7 +90,7 @@ async fn hostd(context: &Context, remote: bool) -> Vec<Check> {
     }
 }
 
-/// What hostd does about its disk, where that is anything.
+/// Checks the disk of hostd's data directory.
 fn full_disk(host: &HostView) -> Option<Check> {
     let does = match host.disk_level {
         DiskLevel::Ok => return None,
@@ -131,7 +130,7 @@ fn text(checks: &[Check], drivers: &[DriverView], output: Output) -> String {
     text + &format!("\n{last}\n")
 }
 
-/// What one that works lacks is among the checks; names that are not supported, are for `slipway drivers`.
+/// Returns the driver for the short table. The warnings of a usable driver are among the checks.
 fn briefly(driver: &DriverView) -> DriverView {
     let missing = if driver.usable { Vec::new() } else { driver.missing.clone() };
     DriverView { missing, ..driver.clone() }

@@ -1,4 +1,4 @@
-//! `slipway down`: the end of what `slipway up` began.
+//! `slipway down`: stops hostd, and with --all every sandbox first.
 
 use crate::{
     client::{ApiRequest, Target},
@@ -33,13 +33,13 @@ pub struct DownArgs {
 
 pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
     let Target::Socket(socket) = context.client.target() else {
-        return Err(Failure::new("hostd is on another machine, or not yours to stop")
+        return Err(Failure::new("SLIPWAY_URL points to a hostd that this command cannot stop")
             .hint("unset SLIPWAY_URL to stop the hostd of this machine"));
     };
     let serving =
         serving(socket).map_err(|error| Failure::io(format!("reach {}", socket.display()), error))?;
     let pid = match serving {
-        Serving::NotRunning => return context.output.line("hostd does not run"),
+        Serving::NotRunning => return context.output.line("hostd is not running"),
         Serving::Pid(pid) => pid,
         Serving::OtherPidNamespace => {
             return Err(Failure::new("hostd runs in another PID namespace and cannot be stopped from here")
@@ -53,7 +53,7 @@ pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
     terminate(pid).await?;
     drop(progress);
     context.output.line(if args.all {
-        "everything is stopped"
+        "hostd and all sandboxes are stopped"
     } else {
         "hostd is stopped; sandboxes keep running"
     })
@@ -63,7 +63,7 @@ pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
 enum Serving {
     NotRunning,
     Pid(Pid),
-    /// It has no number here: the kernel says 0, and a signal to 0 is one to our own process group.
+    /// hostd has no pid in our namespace. The kernel reports 0, and a signal to 0 would reach our own process group.
     OtherPidNamespace,
 }
 
@@ -92,7 +92,7 @@ async fn stop_all(context: &Context) -> Result<(), Failure> {
     stream::iter(stops).buffer_unordered(STOPS_AT_ONCE).try_for_each(|_| async { Ok(()) }).await
 }
 
-/// SIGTERM, and then until it is gone: it finishes what it is asked first.
+/// Sends SIGTERM and waits for the end; hostd first drains its requests.
 async fn terminate(pid: Pid) -> Result<(), Failure> {
     let failed = |error: Errno| Failure::io(format!("stop hostd, process {pid}"), error.into());
     kill(pid, Signal::SIGTERM).map_err(failed)?;
@@ -103,15 +103,15 @@ async fn terminate(pid: Pid) -> Result<(), Failure> {
             Err(error) => return Err(failed(error)),
             Ok(()) if zombie(pid) => return Ok(()),
             Ok(()) if Instant::now() > deadline => {
-                return Err(Failure::new(format!("hostd, process {pid}, does not end"))
-                    .hint(format!("look at its log; kill -KILL {pid} loses nothing")));
+                return Err(Failure::new(format!("hostd (pid {pid}) does not exit"))
+                    .hint(format!("read its log; `kill -KILL {pid}` is safe, no state is lost")));
             }
             Ok(()) => sleep(limits::HOSTD_POLL).await,
         }
     }
 }
 
-/// Ended, and nobody has asked how yet: as good as gone.
+/// Returns whether the process is a zombie: it has ended, but its parent has not reaped it.
 fn zombie(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))

@@ -17,7 +17,7 @@ pub async fn run(context: &Context) -> Result<(), Failure> {
         .await
 }
 
-/// A row for each, and below what they lack and what keeps sandboxes in.
+/// Formats a row per driver, and below the isolation and problems of each.
 pub fn format_list(drivers: &[DriverView], output: Output) -> String {
     let mut table = Table::new(["DRIVER", "STATUS", "NETWORKS", "IMAGES", "RUNTIMES", "PAUSE", "VERSION"]);
     for driver in drivers {
@@ -94,7 +94,7 @@ mod tests {
             capabilities: Some(can),
             ..DriverView::default()
         };
-        let docker = DriverView { present: true, ..named("docker", "nobody answers") };
+        let docker = DriverView { present: true, ..named("docker", "no response") };
         let lima = DriverView { unsupported: true, ..named("lima", "use oci") };
         insta::assert_snapshot!(format_list(&[oci, docker, lima], Output { json: false, colour: false }), @r"
         DRIVER  STATUS         NETWORKS     IMAGES          RUNTIMES  PAUSE  VERSION
@@ -103,7 +103,7 @@ mod tests {
         lima    not supported  -            -               -         -      -
 
         oci: isolated by seccomp, read-only root
-        docker: nobody answers
+        docker: no response
         lima: use oci
         ");
     }

@@ -13,10 +13,10 @@ const AFTER_HELP: &str = "\
 A rule is a host with or without ports: example.com, '*.example.com:443', '*:80,8000-8999', 192.0.2.0/24.
 
 Examples:
-  slipway egress web                                  show what web may reach, and how much it did
-  slipway egress web --deny '*.example.com'           deny one thing more
-  slipway egress web --only --allow '*.example.com'   these rules, and no others
-  slipway egress --profile default --deny '*:25'      for every sandbox of the host";
+  slipway egress web                                  show the rules and the traffic of web
+  slipway egress web --deny '*.example.com'           deny one more destination
+  slipway egress web --only --allow '*.example.com'   replace all rules
+  slipway egress --profile default --deny '*:25'      rule for every sandbox of the host";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -24,19 +24,19 @@ pub struct EgressArgs {
     /// Id, beginning of an id, or name
     #[arg(value_name = "SANDBOX", required_unless_present = "profile", conflicts_with = "profile")]
     sandbox: Option<String>,
-    /// A profile of the host instead: `default` is in force for every sandbox
+    /// Egress profile of the host instead of a sandbox; `default` applies to every sandbox
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Host it may reach; when there are any, it reaches nothing else
+    /// Destination to allow; with any allow rule everything else is denied
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
-    /// Host it may not reach, whatever is allowed
+    /// Destination to deny; wins over allow rules
     #[arg(long, value_name = "RULE")]
     deny: Vec<String>,
-    /// The most it may send and receive, in MiB
+    /// Maximum traffic, sent and received together, in MiB
     #[arg(long, value_name = "MB", conflicts_with = "profile")]
     max_mb: Option<u64>,
-    /// These rules alone, instead of those that are there too
+    /// Replace the existing rules instead of adding to them
     #[arg(long)]
     only: bool,
 }
@@ -48,7 +48,7 @@ pub async fn run(context: &Context, args: EgressArgs) -> Result<(), Failure> {
             of_sandbox(context, id, &args).await
         }
         (None, Some(name)) => of_profile(context, name, &args).await,
-        (None, None) => Err(Failure::Usage("say which sandbox, or --profile".into())),
+        (None, None) => Err(Failure::Usage("give a sandbox or --profile".into())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `slipway ensure`: the same sandbox, however often it is asked for.
+//! `slipway ensure`: finds or creates the sandbox of a scope; repeatable.
 
 use crate::{
     client::ApiRequest, context::Context, failure::Failure, limits, progress::Progress,
@@ -24,7 +24,7 @@ pub async fn run(context: &Context, args: EnsureArgs) -> Result<(), Failure> {
     sandbox_wait::fail_if_error(&response.sandbox)
 }
 
-/// Asks, waits until it has settled, and gives the answer and its JSON.
+/// Finds or creates the sandbox, waits until it has settled, and returns it with its JSON.
 pub async fn ensure(context: &Context, spec: &SandboxSpec) -> Result<(EnsureAnswer, bytes::Bytes), Failure> {
     let progress = Progress::start(context.output, "creating");
     let request = ApiRequest::post("/v1/sandboxes/ensure")

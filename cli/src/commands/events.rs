@@ -1,4 +1,4 @@
-//! `slipway events`.
+//! `slipway events`: the event log of hostd, once or as a stream.
 
 use crate::{
     client::ApiRequest,
@@ -20,13 +20,13 @@ pub struct EventsArgs {
     /// Id, beginning of an id, or name; all sandboxes when not given
     #[arg(value_name = "SANDBOX")]
     sandbox: Option<String>,
-    /// Go on with what happens, after what happened, until Ctrl-C; reconnects without a gap when hostd restarts
+    /// Follow new events until Ctrl-C; reconnects without gaps when hostd restarts
     #[arg(long, short)]
     follow: bool,
-    /// Only what came after the event with this number
+    /// Only events after this sequence number
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// Only kinds that begin with this, as in exec or exec.ended,service
+    /// Only kinds with this prefix, as in exec or exec.ended,service
     #[arg(long)]
     kind: Option<String>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ async fn list_past(context: &Context, sandbox: Option<SandboxId>, args: &EventsA
     let request = events_request(sandbox, args).long_pages().header("accept", "application/json");
     let mut after = args.after.map(|seq| seq.to_string());
     loop {
-        // Printed as it comes: the log may be larger than the memory.
+        // Printed page by page: the log may be larger than memory.
         let page = context.client.page(&request, after.as_deref()).await?;
         for json in page.items {
             if context.output.json {
@@ -87,7 +87,7 @@ fn print(output: Output, event: &EventView, flag: RawFlag) -> Result<(), Failure
     output.line(&line(event, output, &shown(&details_of(event), output)))
 }
 
-/// What an event tells as one line: with the colours that are in it on a terminal that has some.
+/// Makes one line of the details, keeping their colours where the output has colours.
 fn shown(details: &str, output: Output) -> String {
     if !output.colour {
         return plain(details);
@@ -100,16 +100,15 @@ fn line(event: &EventView, output: Output, details: &str) -> String {
     format!("{time}  {}  {:<16}  {details}", event.sandbox, plain(&event.kind)).trim_end().to_owned()
 }
 
-/// What an event tells: of a task beside its other fields, of anything else in `data`.
+/// Formats the details of an event: inline fields of a task event, `data` of any other.
 fn details_of(event: &EventView) -> String {
-    match &event.data {
-        Value::Null => details(&event.fact),
-        Value::Object(data) => details(data),
-        other => other.to_string(),
+    if event.data.is_null() {
+        return details(&event.fact);
     }
+    event.data.as_object().map_or_else(|| event.data.to_string(), details)
 }
 
-/// Fields as `name=value`, nested ones as JSON.
+/// Formats fields as `name=value`, nested ones as JSON.
 fn details(fields: &Map<String, Value>) -> String {
     let skipped = ["kind", "cursor", "time_ms"];
     let shown = fields.iter().filter(|(name, value)| !skipped.contains(&name.as_str()) && !value.is_null());

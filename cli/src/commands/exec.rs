@@ -1,4 +1,4 @@
-//! `slipway exec`.
+//! `slipway exec`: runs a command in a sandbox.
 
 use crate::{
     client::ApiRequest,
@@ -126,7 +126,7 @@ impl ExecArgs {
     }
 }
 
-/// Asks until it is known to run: the id makes sure that it runs once.
+/// Starts the exec, with retries; its id makes sure that it runs once.
 pub async fn start(
     context: &Context,
     sandbox: SandboxId,
@@ -140,7 +140,7 @@ pub async fn start(
     loop {
         match context.client.send(request.clone()).await {
             Ok(response) => return Ok(response),
-            // Before the first answer a hostd that is not there is not "restarting".
+            // Before the first response an unreachable hostd is not "restarting".
             Err(error @ crate::client::ClientError::NotServing { .. }) if !sent_before => {
                 return Err(error.into());
             }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn input_is_passed_on_from_pipes_and_when_asked_for() {
-        // Flags, then whether input goes on from a terminal and from a pipe.
+        // Flags, then whether input is sent from a terminal and from a pipe.
         let table = [
             (vec![], (false, true)),
             (vec!["-i"], (true, true)),

@@ -1,4 +1,4 @@
-//! `slipway get`.
+//! `slipway get`: everything about a sandbox.
 
 use crate::{
     activity::activity_line,
@@ -34,7 +34,7 @@ pub async fn run(context: &Context, args: GetArgs) -> Result<(), Failure> {
     context.output.text(&(describe(&view) + &listening + &activity))
 }
 
-/// What listens in one that runs. It may go down in between, or not answer: then nothing is said.
+/// Fetches the listening ports of a running sandbox. Errors are ignored: it may have stopped meanwhile.
 async fn listening(context: &Context, view: &SandboxView) -> Option<String> {
     if view.status != SandboxStatus::Running {
         return None;
@@ -52,7 +52,7 @@ fn listening_text(ports: &[PortView]) -> String {
         let process = listening.process.as_ref();
         let by = process.map(|process| format!(", by {}", truncate(&process.command, PROCESS_COLUMNS)));
         let line = field("listening", &format!("{} {at}{}", listening.port, by.unwrap_or_default()));
-        // One that listens on two addresses is one port; that with a preview says more.
+        // A port may listen on two addresses: prefer the entry with a preview.
         if preview.is_some() || !lines.contains_key(&listening.port) {
             lines.insert(listening.port, line + "\n");
         }
@@ -106,11 +106,11 @@ pub fn describe(view: &SandboxView) -> String {
     let metadata: Vec<String> = view.metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
     lines.extend(list("metadata", &metadata));
     lines.extend(view.progress.as_ref().map(|text| field("progress", text)));
-    // One that is in error because it died: the post-mortem says more.
+    // The post-mortem says more about a sandbox that died.
     let died = |code| matches!(code, ProblemCode::Died | ProblemCode::Oom);
-    let told = view.problem.iter().filter(|problem| view.post_mortem.is_none() || !died(problem.code));
+    let problems = view.problem.iter().filter(|problem| view.post_mortem.is_none() || !died(problem.code));
     let ended = view.post_mortem.iter().flat_map(post_mortem_lines);
-    let lines_below = told.flat_map(problem_lines).chain(ended);
+    let lines_below = problems.flat_map(problem_lines).chain(ended);
     lines.extend(lines_below.map(|line| line.trim_start().to_owned()));
     lines.join("\n") + "\n"
 }

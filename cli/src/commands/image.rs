@@ -1,4 +1,4 @@
-//! `slipway image`.
+//! `slipway image`: imports, lists and removes images.
 
 use crate::{
     client::{ApiRequest, encode},

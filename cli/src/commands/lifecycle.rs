@@ -37,7 +37,7 @@ impl Verb {
     }
 }
 
-/// One that fails does not keep the others from being tried.
+/// Runs the operation for each sandbox; a failure does not stop the others.
 pub async fn run(context: &Context, verb: Verb, args: LifecycleArgs) -> Result<(), Failure> {
     let mut failed = false;
     for sandbox in &args.sandboxes {

@@ -1,4 +1,4 @@
-//! `slipway logs`.
+//! `slipway logs`: output of a service.
 
 use crate::{
     client::ApiRequest,
@@ -23,10 +23,10 @@ pub struct LogsArgs {
     /// Name of the service; needed when the sandbox has several
     #[arg(value_parser = service::name)]
     service: Option<ServiceName>,
-    /// Go on until Ctrl-C; reconnects when hostd restarts
+    /// Follow the log until Ctrl-C; reconnects when hostd restarts
     #[arg(long, short)]
     follow: bool,
-    /// Begin this many lines before the end; everything that is kept when not given
+    /// Start this many lines before the end; default: everything that is kept
     #[arg(long, short = 'n', value_name = "LINES")]
     tail: Option<u64>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub async fn run(context: &Context, args: LogsArgs) -> Result<u8, Failure> {
     print(context, follow, args.raw).await
 }
 
-/// The service that is meant where none is named.
+/// Returns the only service of the sandbox.
 async fn only_service(context: &Context, id: SandboxId, sandbox: &str) -> Result<ServiceName, Failure> {
     let items = context.client.list(ApiRequest::get(format!("/v1/sandboxes/{id}/services"))).await?;
     let views: Vec<ServiceView> = crate::context::parse_items(items)?;
@@ -62,24 +62,24 @@ async fn only_service(context: &Context, id: SandboxId, sandbox: &str) -> Result
     }
 }
 
-/// Prints a log to its end, or until it is interrupted; gives the exit code.
+/// Prints a log to its end or until a signal; returns the exit code.
 pub async fn print(context: &Context, follow: OutputStream, raw: RawFlag) -> Result<u8, Failure> {
     let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
-    // On a task, because printing blocks the thread it is on.
+    // On its own task, because printing blocks its thread.
     let mut printing = tokio::spawn(exec_session::print(follow, Printer::new(context.output, raw)));
     loop {
         tokio::select! {
-            // A task is not cancelled by not being looked at.
+            // Safe to cancel: dropping the borrow does not stop the task.
             printed = &mut printing => {
-                let broke = |error| Failure::new(format!("a part of slipway broke: {error}"));
+                let broke = |error| Failure::new(format!("internal error of slipway: {error}"));
                 return printed.map_err(broke)?.map(|()| 0);
             }
-            // A signal that came is kept until it is asked for.
+            // Safe to cancel: a received signal is kept.
             signal = signals.next() => match signal {
                 UserSignal::Interrupt => return Ok(130),
                 UserSignal::Terminate => return Ok(143),
                 UserSignal::HangUp => return Ok(129),
-                // Not listened to.
+                // Not subscribed to.
                 UserSignal::Resize => {}
             },
         }

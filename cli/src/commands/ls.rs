@@ -1,4 +1,4 @@
-//! `slipway ls`.
+//! `slipway ls`: lists sandboxes.
 
 use crate::{
     client::ApiRequest,
@@ -90,7 +90,7 @@ fn table(views: &[SandboxView], output: Output) -> String {
     table.render(output)
 }
 
-/// The status with what is behind it: the phase that goes on, or the problem.
+/// Formats the status, with the current phase or the problem.
 pub fn status_cell(view: &SandboxView) -> Cell {
     let status = wire_name(&view.status);
     let text = match (&view.phase, &view.problem) {
@@ -112,7 +112,7 @@ pub fn status_cell(view: &SandboxView) -> Cell {
 pub mod tests {
     use super::*;
 
-    /// A sandbox with the fields that a test does not care about.
+    /// Returns a sandbox with default fields, overridden by `fields`.
     pub fn view(fields: &str) -> SandboxView {
         let mut json: serde_json::Value = serde_json::from_str(
             r#"{"id":"01jb9xyzabcdefghjkmnpqrstv","name":"web","tenant":"t","principal":"p","project":"default",

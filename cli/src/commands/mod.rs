@@ -1,4 +1,8 @@
-//! One command per file: its arguments, and what it does.
+//! One command per file: its arguments and its `run`.
+//!
+//! To add a command: write `commands/NAME.rs` with `NameArgs` and `run`, declare it here, add a variant with its help
+//! to `Command` in `args.rs`, and an arm to the match in `dispatch.rs`. Its tests against a fake hostd go to
+//! `cli/tests/`.
 
 pub mod agents;
 pub mod attach;

@@ -1,4 +1,4 @@
-//! `slipway model`: who provides models.
+//! `slipway model`: model providers.
 
 use crate::{
     client::{ApiRequest, encode},
@@ -38,17 +38,17 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
-    /// Add a provider of models, or change one
+    /// Add or change a model provider
     #[command(after_help = ADD_EXAMPLES)]
     Add(AddArgs),
     /// List providers, without their keys
     #[command(visible_alias = "list")]
     Ls,
-    /// Remove a provider, and its key with it
+    /// Remove a provider and its key
     Rm {
         /// Its name, as `slipway model ls` shows it
         name: String,
-        /// That of this tenant, not that of everybody
+        /// The provider of this tenant, not the one for all tenants
         #[arg(long, value_parser = label)]
         tenant: Option<Label>,
     },
@@ -56,34 +56,33 @@ enum ModelCommand {
 
 #[derive(Debug, Args)]
 struct AddArgs {
-    /// A name for it. `anthropic`, `openai` and `gemini` say also what it speaks
+    /// Name of the provider. `anthropic`, `openai` and `gemini` imply the dialect
     name: String,
-    /// Which API it speaks
+    /// API that it speaks
     #[arg(long)]
     dialect: Option<DialectFlag>,
-    /// Where it is, with the version: `https://example.com/v1`; where it was, or the maker's own API, unless given
+    /// Base URL with the version, as in `https://example.com/v1`; default: the stored one, or the vendor's API
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// Read the key from this file; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_key", "keep_key"])]
     key_file: Option<PathBuf>,
-    /// It wants no key
+    /// The provider needs no key
     #[arg(long)]
     no_key: bool,
-    /// Leave the key as it is
+    /// Keep the stored key
     #[arg(long, conflicts_with = "no_key")]
     keep_key: bool,
-    /// A model that tasks may use, with another name for it if you like; those it had, or any model, when there is none
+    /// Model that tasks may use, with an optional alias; default: the stored models, or any model
     #[arg(long = "model", value_name = "NAME[=ALIAS]", value_parser = model)]
     models: Vec<ModelSpec>,
-    /// What a model costs, in dollars for a million tokens: input, output, and what is read from and written to a
-    /// cache
+    /// Price of a model in dollars per million tokens: input, output, and optionally cache reads and cache writes
     #[arg(long = "price", value_name = "NAME=IN,OUT[,READ,WRITE]", value_parser = price)]
     prices: Vec<(String, ModelPrice)>,
-    /// The model for tasks that name none; chosen from what the provider has unless given
+    /// Model for tasks that name none; default: chosen from the provider's models
     #[arg(long, value_name = "NAME")]
     default: Option<String>,
-    /// Do not ask the provider whether the key is good and which models it has
+    /// Do not check the key and the models with the provider
     #[arg(long)]
     no_check: bool,
     /// Only for tasks of this tenant
@@ -170,7 +169,7 @@ fn added(view: &ProviderView) -> String {
     let added = format!("{name} added: {} at {base_url}, {key}\n", view.dialect.as_str());
     let only = match view.models.as_slice() {
         [only] => Some(&only.name),
-        _ => None,
+        [] | [_, _, ..] => None,
     };
     match view.default.as_ref().or(only) {
         Some(model) => format!("{added}uses {model} unless a task names another\n"),
@@ -199,7 +198,7 @@ fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
     })
 }
 
-/// Nothing given is nothing changed.
+/// Reads the key; `None` keeps the stored one.
 fn key(args: &AddArgs) -> Result<Option<String>, Failure> {
     if args.no_key || args.keep_key {
         return Ok(None);
@@ -208,7 +207,7 @@ fn key(args: &AddArgs) -> Result<Option<String>, Failure> {
     let question = format!("key of {} (not shown; empty keeps the one it has): ", args.name);
     let key = secret::read(file, &question)?;
     if key.is_empty() && !secret::is_typed(file) {
-        // Most often a variable that is not set, or a file that was never filled.
+        // Usually an unset variable or an empty file.
         let next = "give the key, --keep-key to leave the one it has, or --no-key if the provider wants none";
         return Err(Failure::Usage(format!("the key of {} is empty: {next}", args.name)));
     }
@@ -217,7 +216,7 @@ fn key(args: &AddArgs) -> Result<Option<String>, Failure> {
 
 fn table(providers: &[ProviderView], output: Output) -> String {
     if providers.is_empty() {
-        return "there is none yet; `slipway model add anthropic` adds one\n".to_owned();
+        return "no model providers; add one with `slipway model add anthropic`\n".to_owned();
     }
     let mut table = Table::new(["NAME", "SPEAKS", "KEY", "MODELS", "DEFAULT", "TENANT", "ADDRESS"]);
     for provider in providers {

@@ -1,4 +1,4 @@
-//! `slipway models`: what tasks may use.
+//! `slipway models`: models that tasks may use.
 
 use crate::{
     client::ApiRequest,
@@ -16,8 +16,7 @@ pub async fn run(context: &Context) -> Result<(), Failure> {
 
 fn table(models: &[ModelView], output: Output) -> String {
     if models.is_empty() {
-        return "there is none yet; `slipway model add anthropic` adds a provider and asks for its key\n"
-            .to_owned();
+        return "no models; add a provider with `slipway model add anthropic`\n".to_owned();
     }
     let mut table = Table::new(["MODEL", "PROVIDER", "SPEAKS", "INPUT", "OUTPUT", "CALLED THERE", ""]);
     for model in models {

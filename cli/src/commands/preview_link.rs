@@ -51,12 +51,12 @@ pub async fn run(context: &Context, args: PreviewLinkArgs) -> Result<(), Failure
     context.show(ApiRequest::post(links).json(&create), |created| Ok(format(&created))).await
 }
 
-/// The address alone on standard output: `xdg-open "$(slipway preview-link web)"`.
+/// Prints only the URL on standard output, for `xdg-open "$(slipway preview-link web)"`.
 fn format(created: &PreviewLinkCreated) -> String {
     let view = &created.view;
     let expires = until(&view.expires_at);
     eprint_line(&format!(
-        "link {} to port {}, expires {expires}; whoever has it sees the app",
+        "link {} to port {}, expires {expires}; anyone with the link can open the app",
         view.id, view.port
     ));
     format!("{}\n", created.url)

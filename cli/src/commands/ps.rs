@@ -1,4 +1,4 @@
-//! `slipway ps`: the execs of a sandbox.
+//! `slipway ps`: execs of a sandbox.
 
 use crate::{
     client::ApiRequest,
@@ -12,7 +12,7 @@ use crate::{
 use clap::Args;
 use protocol::{ExecState, Exit, api::ExecAnswer};
 
-/// Columns of a command line that are shown.
+/// Columns of a command line.
 const COMMAND_COLUMNS: usize = 60;
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `slipway rm`.
+//! `slipway rm`: destroys sandboxes.
 
 use crate::{client::ApiRequest, context::Context, failure::Failure, progress::Progress, sandbox_wait};
 use clap::Args;
@@ -14,7 +14,7 @@ pub struct RmArgs {
     keep_workspace: bool,
 }
 
-/// One that fails does not keep the others from being tried.
+/// Destroys each sandbox; a failure does not stop the others.
 pub async fn run(context: &Context, args: RmArgs) -> Result<(), Failure> {
     let mut failed = false;
     for sandbox in &args.sandboxes {
@@ -35,7 +35,7 @@ async fn one(context: &Context, sandbox: &str, keep: bool) -> Result<(), Failure
     let workspace = if keep { "keep" } else { "remove" };
     let request = ApiRequest::delete(format!("/v1/sandboxes/{id}")).query("workspace", workspace);
     let response = match sandbox_wait::send_and_wait(context, id, request, &progress).await {
-        // It is as it was asked to be.
+        // Already destroyed.
         Err(Failure::Client(error)) if error.is(ApiErrorCode::Gone) => None,
         response => Some(response?),
     };

@@ -1,4 +1,4 @@
-//! `slipway run`: one task from nothing: a sandbox made, the task done in it, the sandbox gone again.
+//! `slipway run`: creates a sandbox, runs a task in it, and destroys the sandbox.
 
 use crate::{
     context::Context,
@@ -61,7 +61,7 @@ pub async fn run(context: &Context, mut args: RunArgs) -> Result<u8, Failure> {
     let prompt = prompt(args.task.prompt.take().as_deref(), needed)?;
     let create = args.task.create(task_id(None)?, prompt)?;
     preflight(context, &create).await?;
-    // First: from here on Ctrl-C must not leave a sandbox behind.
+    // Before the create: from here on Ctrl-C must not leave a sandbox behind.
     let mut signals = Signals::listen(false).map_err(|error| Failure::io("listen for signals", error))?;
     let sandbox = match &args.sandbox {
         Some(text) => RunSandbox::existing(context.sandbox(text).await?),
@@ -76,14 +76,14 @@ pub async fn run(context: &Context, mut args: RunArgs) -> Result<u8, Failure> {
     in_sandbox(context, sandbox, &create, &mut signals).await
 }
 
-/// The sandbox goes the way it was made for, however the task ended; only who leaves leaves it too.
+/// Runs the task and releases the sandbox however the task ended, except when the user leaves the task running.
 async fn in_sandbox(
     context: &Context,
     sandbox: RunSandbox,
     create: &TaskCreate,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let first = "slipway: cancelling the task as soon as it is taken; Ctrl-C again leaves";
+    let first = "slipway: cancelling the task when it is submitted; Ctrl-C again leaves";
     let waited = signals.wait_interruptible(submit(context, sandbox.id, create), || eprint_line(first)).await;
     let (task, pressed) = match waited {
         WaitOutcome::Done { value: Ok((task, _)), pressed } => (task, pressed),
@@ -110,9 +110,12 @@ async fn in_sandbox(
             sandbox.release(context, signals).await;
             Err(failure)
         }
-        // It may still run: whoever lost sight of it must be able to come back.
+        // The task may still run: print how to follow it again.
         Err(failure) => {
-            eprint_line(&format!("slipway: lost sight of the task; `{}` comes back", task.follow_command()));
+            eprint_line(&format!(
+                "slipway: lost the connection to the task; follow it again with `{}`",
+                task.follow_command()
+            ));
             sandbox.report_left_running();
             Err(failure)
         }

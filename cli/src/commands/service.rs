@@ -12,7 +12,7 @@ pub struct ServiceArgs {
     /// Name of the service
     #[arg(value_parser = name)]
     service: ServiceName,
-    /// What to do
+    /// Operation
     verb: ServiceVerb,
 }
 
@@ -23,7 +23,7 @@ enum ServiceVerb {
     Restart,
 }
 
-/// A service's name from the command line.
+/// Parses the name of a service.
 pub fn name(text: &str) -> Result<ServiceName, String> {
     ServiceName::parse(text).map_err(|error| error.to_string())
 }

@@ -28,7 +28,7 @@ From a pipe the shell reads its commands there, without a terminal: `echo 'npm t
 
 The exit code is that of the shell; for others see `slipway exec --help`.";
 
-/// The best there is in the image.
+/// Starts bash where the image has it, else sh.
 const LOGIN_SHELL: &str = "if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi";
 
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub struct ShArgs {
     /// Id, beginning of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
-    /// Directory to begin in; relative to the app directory, which is the default
+    /// Directory to start in; relative to the app directory, which is the default
     #[arg(long, short = 'w', value_name = "DIRECTORY")]
     cwd: Option<String>,
     /// Environment variable; NAME alone passes on your own

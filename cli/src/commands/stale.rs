@@ -1,4 +1,4 @@
-//! `slipway stale`.
+//! `slipway stale`: foreign or damaged resources with marks of this hostd.
 
 use crate::{
     client::ApiRequest, context::Context, failure::Failure, output::Output, table::Table, text::plain,
@@ -21,10 +21,10 @@ fn format_list(list: &StaleList, output: Output) -> String {
         table.render(output)
     };
     if list.more {
-        text.push_str("…and more\n");
+        text.push_str("… and more\n");
     }
     for unasked in &list.unasked {
-        let line = format!("what {} has is not known: {}", unasked.driver, unasked.why);
+        let line = format!("resources of {} are unknown: {}", unasked.driver, unasked.why);
         text.push_str(&format!("{}\n", plain(&line)));
     }
     text
@@ -51,7 +51,7 @@ mod tests {
         insta::assert_snapshot!(format_list(&list, output), @r"
         DRIVER  NAME         WHY IT IS NOT TOUCHED
         docker  slipway-a-b  its seal is wrong
-        what oci has is not known: it is away
+        resources of oci are unknown: it is away
         ");
     }
 }

@@ -1,4 +1,4 @@
-//! `slipway task`.
+//! `slipway task`: submits, lists, shows, follows and cancels tasks, and answers permissions.
 
 use crate::{
     client::ApiRequest,
@@ -160,7 +160,7 @@ impl TaskRefArgs {
 }
 
 impl TaskArgs {
-    /// Whether the exit code is that of the task.
+    /// Returns whether the exit code is that of the task.
     pub fn follows(&self) -> bool {
         match &self.command {
             TaskCommand::Submit(args) => args.follow,

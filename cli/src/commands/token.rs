@@ -1,4 +1,4 @@
-//! `slipway token`.
+//! `slipway token`: API tokens.
 
 use crate::{
     client::{ApiRequest, encode},
@@ -20,25 +20,25 @@ pub struct TokenArgs {
 
 #[derive(Debug, Subcommand)]
 enum TokenCommand {
-    /// Make a token, and print it: it is shown this once
+    /// Create a token and print it; it is not shown again
     Create {
-        /// Who it is for: a user, a backend
+        /// Principal that the token is for: a user, a backend
         #[arg(long, value_parser = label)]
         principal: Label,
-        /// Whose sandboxes it is about
+        /// Tenant that the token belongs to
         #[arg(long, default_value = "default", value_parser = label)]
         tenant: Label,
-        /// What it allows: to look; to run what is the principal's own; everything of the tenant
+        /// Scope: read-only; run, for resources of the principal; admin, for everything of the tenant
         #[arg(long, default_value = "run")]
         scope: ScopeFlag,
-        /// How long it is good, as in 90s, 15m, 4h or 7d; for ever when not given
+        /// Lifetime, as in 90s, 15m, 4h or 7d; default: does not expire
         #[arg(long, value_name = "TIME")]
         ttl: Option<String>,
     },
-    /// List tokens, without the secret
+    /// List tokens, without their secrets
     #[command(visible_alias = "list")]
     Ls,
-    /// Make tokens useless, at once
+    /// Revoke tokens at once
     Revoke {
         /// Ids, as `slipway token ls` shows them
         #[arg(required = true, value_name = "ID")]
@@ -75,7 +75,7 @@ pub async fn run(context: &Context, args: TokenArgs) -> Result<(), Failure> {
     }
 }
 
-/// The token alone on standard output: `export SLIPWAY_TOKEN=$(slipway token create --principal me)`.
+/// Prints only the token on standard output, for `export SLIPWAY_TOKEN=$(slipway token create --principal me)`.
 async fn create(context: &Context, create: &TokenCreate) -> Result<(), Failure> {
     let format = |created: TokenCreated| {
         let view = &created.view;

@@ -1,4 +1,4 @@
-//! `slipway top`: what running sandboxes use. Redrawn on a terminal, once otherwise.
+//! `slipway top`: resource use of running sandboxes. Redrawn on a terminal, printed once otherwise.
 
 use crate::{
     client::{ApiRequest, Client, ClientError},
@@ -13,7 +13,7 @@ use protocol::api::{SandboxId, SandboxView, StatsView};
 use std::{collections::HashMap, io::IsTerminal as _, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// One sandbox at one moment.
+/// Resource use of a sandbox at one moment.
 struct Sample {
     id: SandboxId,
     name: String,
@@ -25,7 +25,7 @@ struct Row {
     id: SandboxId,
     name: String,
     stats: StatsView,
-    /// In hundredths of a core; absent at the first sight of a sandbox.
+    /// Percent of one core; absent for the first sample of a sandbox.
     cpu_percent: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ pub async fn run(context: &Context) -> Result<(), Failure> {
         if !live {
             return context.output.text(&text);
         }
-        // Home, and nothing left of the frame before.
+        // Cursor home, clear the screen.
         context.output.bytes(format!("\x1b[H\x1b[2J{text}").as_bytes())?;
         before = now;
         sleep(limits::TOP_EVERY).await;
@@ -73,7 +73,7 @@ async fn sample(client: &Client) -> Result<Vec<Sample>, ClientError> {
                     at: Instant::now(),
                 });
             }
-            // It stopped since the list was made.
+            // The sandbox stopped since the list was fetched.
             Err(error) if error.api().is_some() => {}
             Err(error) => return Err(error),
         }
@@ -81,7 +81,7 @@ async fn sample(client: &Client) -> Result<Vec<Sample>, ClientError> {
     Ok(samples)
 }
 
-/// The busiest first, then the largest.
+/// Sorts by CPU use, then by memory.
 fn rows(before: &[Sample], now: &[Sample]) -> Vec<Row> {
     let earlier: HashMap<SandboxId, &Sample> = before.iter().map(|sample| (sample.id, sample)).collect();
     let row = |sample: &Sample| {
@@ -98,7 +98,7 @@ fn rows(before: &[Sample], now: &[Sample]) -> Vec<Row> {
     rows
 }
 
-/// A counter that went back belongs to another run of the sandbox.
+/// Computes CPU percent. A counter that decreased belongs to another run of the sandbox.
 fn percent(before_us: u64, now_us: u64, elapsed: Duration) -> f64 {
     now_us.saturating_sub(before_us) as f64 * 100.0 / (elapsed.as_micros().max(1) as f64)
 }

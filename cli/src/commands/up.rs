@@ -1,4 +1,4 @@
-//! `slipway up`: from nothing to a sandbox that can be used.
+//! `slipway up`: starts hostd where needed, and finds or creates the default sandbox.
 
 use crate::{
     client::ApiRequest,
@@ -14,7 +14,7 @@ use protocol::api::{HostView, SandboxView};
 
 /// The scope that makes the next `up` find the same sandbox.
 const SCOPE: &str = "custom:up";
-/// So that `slipway exec up -- …` works.
+/// Name of the sandbox, for `slipway exec up -- …`.
 const NAME: &str = "up";
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub async fn run(context: &Context, args: UpArgs) -> Result<(), Failure> {
     context.output.text(&text(&response.sandbox, response.created, context.output))
 }
 
-/// A hostd that runs already has its driver: what the environment says counts when it is started.
+/// Warns when SLIPWAY_DRIVER differs from the driver of a running hostd, which reads it only at start.
 async fn warn_other_driver(context: &Context) {
     let Some(wanted) =
         std::env::var("SLIPWAY_DRIVER").ok().filter(|name| !["", "auto"].contains(&name.as_str()))

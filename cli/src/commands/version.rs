@@ -1,11 +1,11 @@
-//! `slipway version`.
+//! `slipway version`: versions of slipway and hostd.
 
 use crate::{client::ApiRequest, context::Context, failure::Failure};
 use protocol::api::{ApiErrorCode, HostView};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A hostd that does not answer is no failure here.
+/// Prints the versions; an unreachable hostd is not a failure.
 pub async fn run(context: &Context) -> Result<(), Failure> {
     let host: Result<HostView, _> = match context.client.send(ApiRequest::get("/v1/host")).await {
         Ok(response) => response.parse(),
@@ -18,7 +18,7 @@ pub async fn run(context: &Context) -> Result<(), Failure> {
     context.output.line(&format!("slipway {VERSION}"))?;
     match host {
         Ok(host) => context.output.line(&format!("hostd   {} ({})", host.version, host.default_driver)),
-        // Only the administrator of the host is told more.
+        // Details are for the administrator of the host only.
         Err(error) if error.is(ApiErrorCode::Forbidden) => context.output.line("hostd   answers"),
         Err(error) => context.output.line(&format!("hostd   -: {error}")),
     }

@@ -1,4 +1,4 @@
-//! What hostd knows that could be meant. Silent when it does not answer, and soon.
+//! Completion candidates from hostd. Errors and timeouts yield no candidates.
 
 use super::CompletionKind;
 use crate::{
@@ -16,19 +16,19 @@ use protocol::{
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-/// Columns of what is said beside a candidate.
+/// Columns of the help text beside a candidate.
 const HELP_COLUMNS: usize = 60;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     pub value: String,
     pub help: String,
-    /// An id that a name stands for: offered only to those who began to type it.
+    /// Whether a name already stands for this id: then the id is offered only when its prefix is typed.
     second: bool,
 }
 
 impl Candidate {
-    /// Nothing where the value is more to a shell than one plain word: it goes into a command line as it is.
+    /// Returns `None` for a value that a shell would not read as one plain word, because it is inserted unquoted.
     fn new(value: &str, help: &str) -> Option<Self> {
         let plain =
             |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+' | b'@');
@@ -41,13 +41,13 @@ impl Candidate {
     }
 }
 
-/// Asks hostd, within a bound.
+/// Queries hostd within the completion timeout.
 pub fn find(kind: CompletionKind, sandbox: Option<&str>) -> Vec<Candidate> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
     let found = runtime.block_on(async { timeout(COMPLETION_TIMEOUT, query(kind, sandbox)).await });
-    // A name that is being looked up is not waited for.
+    // Does not wait for a DNS lookup that is still running.
     runtime.shutdown_background();
     found.ok().flatten().unwrap_or_default()
 }
@@ -74,7 +74,7 @@ async fn page<T: DeserializeOwned>(client: &Client, request: ApiRequest) -> Opti
     parse_items(client.page(&request, None).await.ok()?.items).ok()
 }
 
-/// By name where that names one of them alone, and by id.
+/// Offers each sandbox by its id, and by its name where that is unique.
 fn sandboxes(views: &[SandboxView]) -> Vec<Candidate> {
     let unique = |name: &str| views.iter().filter(|view| view.name == name).count() == 1;
     let mut found = Vec::new();
@@ -103,7 +103,7 @@ fn execs(execs: &[ExecAnswer]) -> Vec<Candidate> {
     execs.iter().filter_map(candidate).collect()
 }
 
-/// Those that there are; of one that sleeps, which is not woken for it, those it was made with.
+/// Offers the services of a running sandbox; of a sleeping one, which is not woken, those of its spec.
 async fn services(client: &Client, id: SandboxId) -> Option<Vec<Candidate>> {
     let path = format!("/v1/sandboxes/{id}");
     let running =

@@ -1,10 +1,10 @@
-//! The words that were typed before the one that is completed. Pure, but for where they come from.
+//! The words typed before the one that is completed.
 
 use crate::args::Args;
 use clap::CommandFactory as _;
 use std::ffi::OsString;
 
-/// The number of the word that is completed; fish says none, since it is the last.
+/// Environment variable with the index of the completed word; fish does not set it, because it is the last word.
 const INDEX: &str = "_CLAP_COMPLETE_INDEX";
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl TypedWords {
         Self { before: words }
     }
 
-    /// As a script gives them: after the first `--`.
+    /// Reads the words that the script passed after the first `--`.
     pub fn of_this_process() -> Self {
         let words: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
         let index = std::env::var(INDEX).ok().and_then(|index| index.parse().ok());
@@ -26,7 +26,7 @@ impl TypedWords {
         Self::new(words, index.unwrap_or(last))
     }
 
-    /// The sandbox that was named before.
+    /// Returns the sandbox argument among the typed words.
     pub fn sandbox(&self) -> Option<String> {
         let command = Args::command().ignore_errors(true);
         let matches = command.try_get_matches_from(&self.before).ok()?;

@@ -1,29 +1,29 @@
-//! What the facts mean, and the command that changes them. Pure.
+//! Checks of the gathered facts, each with the command that fixes it. Pure.
 
 use super::{Cgroups, Engine, Facts};
 use crate::humanize::bytes;
 use serde::Serialize;
 
 const NEEDED_CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// Every sandbox with a file watcher takes a few of these, all charged to one user.
+/// File watchers of all sandboxes are charged to one user.
 const INOTIFY_INSTANCES: u64 = 1024;
 const INOTIFY_WATCHES: u64 = 524_288;
 const OPEN_FILES: u64 = 65_536;
-/// With less no sandbox can be made; with less than the second it is soon so.
+/// Free space below which no sandbox can be created, and below which a warning is given.
 const DISK_NEEDED_BYTES: u64 = 1 << 30;
 const DISK_WANTED_BYTES: u64 = 5 << 30;
-/// Mounts with ids of their own came with this kernel.
+/// The first kernel with idmapped mounts.
 const IDMAP_KERNEL: (u32, u32) = (5, 12);
-/// clone3 into a cgroup, pidfds, openat2: what the rest is made of.
+/// The first kernel with clone3 into a cgroup, pidfds and openat2, which are required.
 const OLDEST_KERNEL: (u32, u32) = (5, 7);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     Fine,
-    /// Works, but not as well as it could.
+    /// Works with limitations.
     Warning,
-    /// Needed.
+    /// A requirement is missing.
     Missing,
 }
 
@@ -146,7 +146,7 @@ fn runtimes(facts: &Facts) -> Check {
     }
 }
 
-/// Docker or Podman: needed where it is asked for.
+/// Checks Docker or Podman, which is required with SLIPWAY_DRIVER=docker only.
 fn engine(facts: &Facts) -> Check {
     let name = "docker";
     let needed = facts.driver.as_deref() == Some("docker");
@@ -158,7 +158,7 @@ fn engine(facts: &Facts) -> Check {
         Engine::Absent if needed => Check::missing(name, format!("there is no {socket}"), get),
         Engine::Absent => Check::fine(name, format!("there is no {socket}; the driver oci needs none")),
         Engine::Silent(why) => {
-            let found = format!("nobody answers at {socket}: {why}");
+            let found = format!("no response at {socket}: {why}");
             let fix = "systemctl restart docker (or podman.socket)";
             if needed {
                 Check::missing(name, found, fix)
@@ -171,7 +171,7 @@ fn engine(facts: &Facts) -> Check {
 
 fn user_namespaces(facts: &Facts) -> Check {
     let name = "user namespaces";
-    // An engine has its own idea of them.
+    // A container engine manages user namespaces itself.
     if facts.driver.as_deref() == Some("docker") {
         return Check::fine(name, "as Docker has them".to_owned());
     }

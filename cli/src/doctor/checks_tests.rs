@@ -1,4 +1,4 @@
-//! A good machine, and the same with one thing wrong.
+//! Checks of a good machine, and of the same machine with one defect.
 
 use super::*;
 use crate::doctor::facts::Runtime;
@@ -55,7 +55,7 @@ fn what_is_wrong_is_named_with_its_fix() {
         }),
         ("docker", Level::Missing, |facts| {
             facts.driver = Some("docker".into());
-            // Neither of these is Docker's.
+            // The driver docker needs neither of these.
             facts.runtimes.clear();
             facts.max_user_namespaces = Some(0);
         }),

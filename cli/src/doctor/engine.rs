@@ -1,4 +1,4 @@
-//! Who answers on the socket of Docker or Podman.
+//! Detects Docker or Podman behind a socket.
 
 use protocol::api::{DOCKER_SOCKET, PODMAN_SOCKET};
 use std::{
@@ -8,24 +8,24 @@ use std::{
     time::Duration,
 };
 
-/// For every read and write.
+/// Timeout of every read and write.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 const RESPONSE_MAX_BYTES: u64 = 64 << 10;
-/// HTTP/1.0, so that the answer ends with the connection and comes in one piece.
+/// HTTP/1.0, so that the response ends with the connection and is not chunked.
 const REQUEST: &[u8] = b"GET /version HTTP/1.0\r\nHost: docker\r\n\r\n";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// There is no socket.
+    /// The socket does not exist.
     #[default]
     Absent,
-    /// There is one, and nobody answers on it.
+    /// The socket exists, but no engine responds on it; the reason.
     Silent(String),
-    /// As in `Docker 20.10.24`.
+    /// Name and version, as in `Docker 20.10.24`.
     Answers(String),
 }
 
-/// The socket that hostd would use: the given one, or the first of the usual ones that is there.
+/// Returns the socket that hostd would use: the given one, or the first default one that exists.
 pub fn socket(given: Option<&str>) -> PathBuf {
     if let Some(given) = given {
         return PathBuf::from(given.strip_prefix("unix://").unwrap_or(given));
@@ -43,7 +43,7 @@ pub fn probe(socket: &Path) -> Engine {
             || Engine::Silent("what answers is neither Docker nor Podman".to_owned()),
             Engine::Answers,
         ),
-        // What a timeout of a socket is called.
+        // A timeout of a socket is reported as WouldBlock.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Engine::Silent(format!("no answer within {} s", RESPONSE_TIMEOUT.as_secs()))
         }
@@ -61,7 +61,7 @@ fn query(socket: &Path) -> io::Result<String> {
     Ok(answer)
 }
 
-/// Of the whole answer, head and all.
+/// Parses the complete HTTP response.
 fn version(answer: &str) -> Option<String> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     if head.split(' ').nth(1) != Some("200") {

@@ -1,4 +1,4 @@
-//! What this machine is and has. Only looks; judges nothing.
+//! Gathers facts about this machine. Judges nothing.
 
 use super::engine::{self, Engine};
 use crate::start_hostd;
@@ -18,9 +18,9 @@ pub struct Facts {
     pub root: bool,
     pub kernel: String,
     pub cgroups: Cgroups,
-    /// OCI runtimes that were found.
+    /// Installed OCI runtimes.
     pub runtimes: Vec<Runtime>,
-    /// What `SLIPWAY_DRIVER` says.
+    /// Value of `SLIPWAY_DRIVER`.
     pub driver: Option<String>,
     pub engine_socket: PathBuf,
     pub engine: Engine,
@@ -38,17 +38,17 @@ pub struct Facts {
 pub struct Runtime {
     pub name: &'static str,
     pub path: PathBuf,
-    /// The first line that it says about itself.
+    /// First line of `--version`.
     pub version: String,
 }
 
-/// Control groups, with the controllers that can be used.
+/// Control groups with their usable controllers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Cgroups {
     #[default]
     None,
     V1(Vec<String>),
-    /// Controllers on v1, an empty v2 tree beside them.
+    /// Controllers on v1, with an empty v2 hierarchy.
     Hybrid(Vec<String>),
     V2(Vec<String>),
 }
@@ -78,7 +78,7 @@ impl Facts {
     }
 }
 
-/// Where hostd looks for it: where it is told, else beside itself.
+/// Finds runtimed as hostd does: in SLIPWAY_RUNTIMED, else beside hostd.
 fn runtimed(hostd: Option<&Path>) -> Option<PathBuf> {
     let told = std::env::var_os("SLIPWAY_RUNTIMED").map(PathBuf::from);
     let beside = || Some(hostd?.parent()?.join("runtimed"));
@@ -93,7 +93,7 @@ fn cgroups(mount: &Path) -> Cgroups {
     if let Ok(controllers) = fs::read_to_string(mount.join("cgroup.controllers")) {
         return Cgroups::V2(controllers.split_whitespace().map(ToOwned::to_owned).collect());
     }
-    // Several controllers may share a directory with a link for each.
+    // Controllers that share a directory have a link each.
     let used = ["memory", "pids", "cpu", "freezer"]
         .into_iter()
         .filter(|name| mount.join(name).join("cgroup.procs").exists());
@@ -113,7 +113,7 @@ fn runtime(name: &'static str) -> Option<Runtime> {
     Some(Runtime { name, path, version })
 }
 
-/// Of the file system that the directory is on, or will be on.
+/// Returns the free bytes of the file system that the directory is, or will be, on.
 fn free_bytes(directory: &Path) -> Option<u64> {
     let existing = directory.ancestors().find(|ancestor| ancestor.exists())?;
     let stat = statvfs(existing).ok()?;

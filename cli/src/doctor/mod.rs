@@ -1,4 +1,4 @@
-//! What a machine needs for sandboxes: facts are gathered in one place and judged in another.
+//! Requirements of a host: `facts` gathers, `checks` judges.
 
 mod checks;
 mod engine;

@@ -1,4 +1,4 @@
-//! Tasks as lines for people. Pure.
+//! Formats tasks: a table, and the details of one. Pure.
 
 use super::{
     style::Style,
@@ -13,7 +13,7 @@ use crate::{
 };
 use protocol::{TaskStatus, api::TaskAnswer};
 
-/// Columns of a prompt that are shown in a list, and characters of one alone.
+/// Columns of a prompt in a list, and characters of it in the details.
 const PROMPT_COLUMNS: usize = 50;
 const PROMPT_WHOLE_CHARS: usize = 2_000;
 
@@ -31,7 +31,7 @@ pub fn table(tasks: &[TaskAnswer], output: Output) -> String {
     table.render(output)
 }
 
-/// The status with what is behind it: the phase that goes on, or the reason.
+/// Formats the status, with the current phase or the failure reason.
 fn status_text(task: &TaskAnswer) -> String {
     let status = wire_name(&task.status);
     match (task.status, task.failure_reason) {

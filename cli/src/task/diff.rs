@@ -1,31 +1,31 @@
-//! A change that an agent asks to make, as a unified diff that a person reads before deciding. Pure.
+//! Unified diff of a change that an agent asks permission for. Pure.
 
 use super::style::Style;
 use crate::{output::Colour, sanitize::LineSanitizer};
 use protocol::{Diff, Permission};
 use similar::{ChangeTag, TextDiff};
 
-/// Lines of all diffs of one question, and characters of one of them.
+/// Lines of all diffs of one permission, and characters of a line.
 const LINES_MAX: usize = 60;
 const LINE_CHARS: usize = 200;
-/// Lines around a change that stay the same.
+/// Context lines around a change.
 const CONTEXT_LINES: usize = 3;
-/// Names under which agents put a whole patch into the input of a tool.
+/// Input fields of tools in which agents put a whole patch.
 const PATCHES: [&str; 2] = ["diff", "patch"];
-/// Where sandboxes have their app.
+/// The app directory of sandboxes.
 const APP_DIR: &str = "/home/sandbox/workspace/app/";
 
-/// A path as a person of the project knows it: inside the app directory without that.
+/// Returns a path relative to the app directory where it is below it.
 pub fn short_path(path: &str) -> &str {
     path.strip_prefix(APP_DIR).filter(|rest| !rest.is_empty()).unwrap_or(path)
 }
 
-/// Whether the question comes with a change of files.
+/// Returns whether the permission is about a change of files.
 pub fn has_diff(permission: &Permission) -> bool {
     !permission.about.diffs.is_empty() || patch(permission).is_some()
 }
 
-/// The lines of the change, each indented and harmless, at most [`LINES_MAX`]; none where there is no change.
+/// Formats the change as indented, sanitized lines, at most [`LINES_MAX`]; empty where there is no change.
 pub fn lines(permission: &Permission, style: Style) -> Vec<String> {
     let about = &permission.about;
     let mut all: Vec<(Option<Colour>, String)> = match (about.diffs.as_slice(), patch(permission)) {
@@ -41,7 +41,7 @@ pub fn lines(permission: &Permission, style: Style) -> Vec<String> {
         lines.push(style.dim(&format!("    … {more} more lines")));
     }
     if about.truncated {
-        lines.push(style.dim("    … the change is longer than what is told of it"));
+        lines.push(style.dim("    … the change is truncated"));
     }
     lines
 }
@@ -51,7 +51,7 @@ fn patch(permission: &Permission) -> Option<&str> {
     PATCHES.iter().find_map(|name| input.get(name)?.as_str()).filter(|patch| !patch.trim().is_empty())
 }
 
-/// Lines of a patch that name its file, which the question does.
+/// Returns whether a line of a patch only names its file, which the prompt does already.
 fn is_heading(line: &str) -> bool {
     ["Index: ", "=====", "diff --git ", "index ", "--- ", "+++ "].iter().any(|start| line.starts_with(start))
 }
@@ -89,7 +89,7 @@ fn unified(diff: &Diff) -> Vec<(Option<Colour>, String)> {
     lines
 }
 
-/// One line of a stranger's text, as one line whatever is in it.
+/// Sanitizes a line of untrusted text to exactly one line.
 fn shown(colour: Option<Colour>, line: &str, style: Style) -> String {
     let tame = LineSanitizer::default().push(line).replace(['\n', '\r'], " ");
     let mut short: String = tame.chars().take(LINE_CHARS).collect();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_and_steers_no_terminal() {
+    fn it_is_bounded_and_sanitized() {
         let long: String = (0..1_000).map(|n| format!("{n}\n")).collect();
         let evil = "\u{1b}[2J\u{9b}1m\u{8}\rfake\u{202e}";
         let wide = "é".repeat(1_000);
@@ -174,7 +174,7 @@ mod tests {
             (json!({ "input": { "patch": format!("+{evil}\n-{wide}") } }), None),
             (
                 json!({ "diffs": [{ "path": "a", "new": "x" }], "truncated": true }),
-                Some("    … the change is longer than what is told of it"),
+                Some("    … the change is truncated"),
             ),
         ] {
             let lines = lines(&asked(&fields), PLAIN);

@@ -1,4 +1,4 @@
-//! The exit code that the end of a task is. Pure.
+//! Exit code of a task. Pure.
 
 use crate::exit_code as exec_exit_code;
 use protocol::{Exit, FailureReason, TaskResult, TaskStatus};
@@ -24,7 +24,7 @@ pub fn exit_code(result: &TaskResult) -> u8 {
     }
 }
 
-/// What the agent said; a failure is never 0.
+/// Returns the exit code of a failed agent, never 0.
 fn of_agent(ended: Option<&Exit>) -> u8 {
     match ended.map_or(FAILED, |ended| exec_exit_code::code(ended, true)) {
         0 => FAILED,

@@ -1,4 +1,4 @@
-//! The flags that describe a task, and the request they make.
+//! Flags of a task, shared by `run` and `task submit`, and the request they build.
 
 use crate::{failure::Failure, limits, value_parser};
 use clap::Args;
@@ -12,59 +12,59 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the agent is to do, and how.
+/// Flags of a task.
 #[derive(Debug, Args, Default)]
 pub struct TaskFlags {
-    /// What the agent is to do; `-`, or nothing with a pipe as input, reads it from standard input
+    /// Instructions for the agent; `-`, or no argument with a pipe as input, reads standard input
     #[arg(value_name = "PROMPT")]
     pub prompt: Option<String>,
-    /// Who does it, of `slipway agents`; `command` runs the program after `--`, and is meant when there is one
+    /// Agent from `slipway agents`; `command` runs the program after `--`, and is the default when there is one
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Model that the agent uses, of `slipway models`
+    /// Model of the agent, from `slipway models`
     #[arg(long)]
     pub model: Option<String>,
-    /// Go on with the last session that the agent had in this sandbox
+    /// Continue the last session of the agent in this sandbox
     #[arg(long = "continue")]
     pub continues: bool,
-    /// Be asked before the agent runs a command, changes a file or fetches something
+    /// Ask before the agent runs a command, changes a file or fetches a URL
     #[arg(long)]
     pub ask: bool,
-    /// Refuse a kind of tool (execute, edit, fetch, …), or what is about a command, a path or an address like
-    /// this, with * for anything; may be given more than once
+    /// Deny a kind of tool (execute, edit, fetch, …), or a command, path or URL that matches this pattern, with * as
+    /// wildcard; repeatable
     #[arg(long, value_name = "PATTERN")]
     pub forbid: Vec<String>,
-    /// End it when it has used so many tokens of models
+    /// End the task when its models have used this many tokens
     #[arg(long, value_name = "TOKENS")]
     pub budget_tokens: Option<u64>,
-    /// End it when its models have cost so many dollars
+    /// End the task when its models have cost this many dollars
     #[arg(long, value_name = "USD")]
     pub budget_cost: Option<f64>,
-    /// End it when it has called models so often
+    /// End the task after this many model calls
     #[arg(long, value_name = "CALLS")]
     pub budget_requests: Option<u64>,
-    /// File with what the agent is told before the prompt, instead of the usual; empty for nothing
+    /// File with instructions before the prompt, instead of the default ones; an empty file for none
     #[arg(long, value_name = "FILE")]
     pub briefing: Option<PathBuf>,
-    /// End it after this time, as in 90s or 15m; an hour unless given
+    /// Time limit, as in 90s or 15m; default: one hour
     #[arg(long, value_name = "TIME", value_parser = value_parser::seconds)]
     pub timeout: Option<f64>,
-    /// End it when the agent prints nothing for this long
+    /// End the task when the agent prints nothing for this long
     #[arg(long, value_name = "TIME", value_parser = value_parser::seconds)]
     pub idle_timeout: Option<f64>,
-    /// Environment variable for the agent; NAME alone passes on your own
+    /// Environment variable for the agent; NAME alone takes the value from your environment
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     pub env: Vec<(String, String)>,
-    /// Shell line that must succeed afterwards; what sandbox.yaml says unless given, none when empty
+    /// Shell command that must succeed after the agent; default: the build of sandbox.yaml; empty: none
     #[arg(long, value_name = "LINE")]
     pub build: Option<String>,
     /// Directory the agent starts in; relative to the app directory, which is the default
     #[arg(long, short = 'w', value_name = "DIRECTORY")]
     pub cwd: Option<String>,
-    /// Let processes live on that outlive the agent
+    /// Keep processes running that the agent started
     #[arg(long)]
     pub keep_processes: bool,
-    /// Program for the agent `command`: gets the prompt as its input and in $SLIPWAY_PROMPT
+    /// Program of the agent `command`: gets the prompt on standard input and in $SLIPWAY_PROMPT
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -97,11 +97,11 @@ impl TaskFlags {
     }
 }
 
-/// As the API calls them.
+/// Kinds of tools in the API.
 const KINDS: [&str; 10] =
     ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
 
-/// None where everything is allowed, as it is anyhow.
+/// Builds the permissions; `None` where everything is allowed, which is the default.
 fn permissions(ask: bool, forbid: &[String]) -> Option<Permissions> {
     let rule = |pattern: &String| {
         let (tool, about) = if KINDS.contains(&pattern.as_str()) {
@@ -125,7 +125,7 @@ fn read_briefing(path: &Path) -> Result<String, Failure> {
     Ok(text.trim_end().to_owned())
 }
 
-/// The id that was chosen, or a fresh one: with it the same task can be asked for again and runs once.
+/// Returns the given id, or a new one. The id makes a retried submit safe.
 pub fn task_id(chosen: Option<&str>) -> Result<TaskId, Failure> {
     let text =
         chosen.map_or_else(|| ulid::Ulid::generate().to_string().to_ascii_lowercase(), ToOwned::to_owned);

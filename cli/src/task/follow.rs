@@ -1,7 +1,7 @@
-//! One task as its caller lives it: events shown, Ctrl-C understood, until its end is seen.
+//! Follows a task to its end: prints its events and handles Ctrl-C.
 //!
 //! ```text
-//! watch ── events ──▶ stdout          Ctrl-C ── cancel, then leave (`run`); leave (`follow`)
+//! print_events ── events ──▶ stdout          Ctrl-C ── cancel, then leave (`run`); leave (`follow`)
 //!   └─ done ─▶ result
 //! ```
 
@@ -19,21 +19,21 @@ use crate::{
 use protocol::TaskResult;
 use std::sync::Arc;
 
-/// What Ctrl-C means.
+/// The effect of Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnInterrupt {
-    /// The task is ours: the first cancels it and waits for its end, the second leaves.
+    /// The first cancels the task and waits for its end, the second leaves. For `run`.
     CancelTask,
-    /// The same, and the first was pressed already.
+    /// As `CancelTask`, when the first was pressed before the task was submitted.
     CancelAlready,
-    /// We only look: the first leaves.
+    /// The first leaves; the task keeps running. For `task follow`.
     Leave,
 }
 
 #[derive(Debug)]
 pub enum FollowEnd {
     Ended(Box<TaskResult>),
-    /// The task may go on; the exit code.
+    /// The user left and the task may still run; the exit code.
     Left(u8),
 }
 
@@ -61,14 +61,14 @@ pub async fn follow(
     }
     loop {
         tokio::select! {
-            // A task is not cancelled by not being looked at.
+            // Safe to cancel: dropping the borrow does not stop the task.
             printed = &mut printing => return ended(context, task, on_interrupt, flatten_join(printed)).await,
-            // A request that is waited for beside: it goes on where it was.
+            // Safe to cancel: the boxed request continues.
             failure = cancel_failure(&mut cancelling) => {
                 failure.report(context.output.json);
                 cancelling = None;
             }
-            // A signal that came is kept until it is asked for.
+            // Safe to cancel: a received signal is kept.
             signal = signals.next() => match action_for(signal, on_interrupt, cancelling.is_some()) {
                 SignalAction::Ignore => {}
                 SignalAction::Cancel => {
@@ -77,7 +77,7 @@ pub async fn follow(
                 }
                 SignalAction::Leave(code) => {
                     printing.abort();
-                    screen.print_message(&format!("slipway: left it; `{}` comes back", task.follow_command()));
+                    screen.print_message(&format!("slipway: detached; follow the task again with `{}`", task.follow_command()));
                     screen.end();
                     return Ok(FollowEnd::Left(code));
                 }
@@ -90,7 +90,7 @@ type Cancelling<'a> = std::pin::Pin<
     Box<dyn Future<Output = Result<crate::client::ApiResponse, crate::client::ClientError>> + 'a>,
 >;
 
-/// Waits for ever while nothing is asked for, and when it was taken.
+/// Returns when the cancel request fails; pending while there is none, and after it succeeded.
 async fn cancel_failure(cancelling: &mut Option<Cancelling<'_>>) -> Failure {
     let sent = match cancelling {
         Some(cancelling) => cancelling.await,
@@ -115,7 +115,7 @@ enum SignalAction {
 fn action_for(signal: UserSignal, on_interrupt: OnInterrupt, cancelling: bool) -> SignalAction {
     match (signal, on_interrupt) {
         (UserSignal::Resize, _) => SignalAction::Ignore,
-        // Nobody sees it any more, and it goes on.
+        // Our terminal is gone; the task keeps running.
         (UserSignal::HangUp, _) => SignalAction::Leave(HUNG_UP),
         (
             UserSignal::Interrupt | UserSignal::Terminate,
@@ -134,7 +134,7 @@ async fn ended(
     match printed {
         Ok(result) => Ok(FollowEnd::Ended(Box::new(result))),
         Err(failure) => {
-            // Nobody reads any more: it would run for nobody, as after SIGPIPE.
+            // The reader of our output is gone: cancel the task, as SIGPIPE would.
             if failure.is_broken_pipe() && on_interrupt != OnInterrupt::Leave {
                 let _ = cancel(context, task).await;
             }
@@ -146,7 +146,7 @@ async fn ended(
 fn flatten_join(
     joined: Result<Result<TaskResult, Failure>, tokio::task::JoinError>,
 ) -> Result<TaskResult, Failure> {
-    joined.unwrap_or_else(|error| Err(Failure::new(format!("a part of slipway broke: {error}"))))
+    joined.unwrap_or_else(|error| Err(Failure::new(format!("internal error of slipway: {error}"))))
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_presses_what_gets_what() {
+    fn a_signal_cancels_or_leaves() {
         let table = [
             (UserSignal::Interrupt, OnInterrupt::CancelTask, false, SignalAction::Cancel),
             (UserSignal::Interrupt, OnInterrupt::CancelTask, true, SignalAction::Leave(130)),

@@ -1,4 +1,4 @@
-//! Tasks as people live them: asked for, followed, shown, ended.
+//! Tasks in the command: flags, submit, follow, rendering, permissions, exit code.
 
 mod describe;
 mod diff;

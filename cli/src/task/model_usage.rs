@@ -1,16 +1,16 @@
-//! What models do and cost, as a person reads it. Pure.
+//! Formats model calls and model use. Pure.
 
 use super::style::elapsed;
 use crate::sanitize::one_line;
 use protocol::{ModelCall, ModelCallState, Usage};
 
-/// Characters of a provider's words.
+/// Characters of a provider's error.
 const ERROR_CHARS: usize = 300;
 
-/// What is worth a line: that something went wrong, and what happens about it.
+/// Formats a failed or retried call; `None` for a successful or abandoned one.
 pub fn error_line(call: &ModelCall) -> Option<String> {
     let provider = match call.provider.as_str() {
-        // Nobody was asked.
+        // No provider was called.
         "" => "the gateway".to_owned(),
         provider => one_line(provider, ERROR_CHARS / 4),
     };
@@ -19,9 +19,9 @@ pub fn error_line(call: &ModelCall) -> Option<String> {
     let error = match (call.status, words) {
         (Some(status), Some(words)) => format!("{provider} {status}: {words}"),
         (Some(status), None) => format!("{provider} {status}"),
-        // The gateway's own words, which name the provider.
+        // The error of the gateway names the provider.
         (None, Some(words)) => words,
-        (None, None) => format!("{provider} gave no answer"),
+        (None, None) => format!("{provider} did not respond"),
     };
     match call.state {
         ModelCallState::Succeeded | ModelCallState::Abandoned => None,
@@ -34,7 +34,7 @@ pub fn error_line(call: &ModelCall) -> Option<String> {
     }
 }
 
-/// `12,345 tokens in (8,000 from the cache), 2,100 out, 14 calls, $0.0421`.
+/// Formats model use, as in `12,345 tokens in (8,000 from the cache), 2,100 out, 14 calls, $0.0421`.
 pub fn usage_line(usage: &Usage) -> String {
     let input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
     let cached = match usage.cache_read_tokens {
@@ -124,7 +124,7 @@ mod tests {
             (call, None),
             (failed, Some("anthropic 401: invalid x-api-key")),
             (retrying, Some("anthropic 529, trying again in 2.0s (try 2)")),
-            (silent, Some("anthropic gave no answer, trying again (try 2)")),
+            (silent, Some("anthropic did not respond, trying again (try 2)")),
             (
                 away,
                 Some(

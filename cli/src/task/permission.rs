@@ -1,4 +1,4 @@
-//! Permissions that an agent asks for, as a person reads and answers them. Pure.
+//! Formats permissions and parses typed answers. Pure.
 
 use super::{
     diff::{has_diff, short_path},
@@ -7,12 +7,12 @@ use super::{
 use crate::sanitize::one_line;
 use protocol::{Decision, Permission, PermissionAnswer, PermissionState, Tool};
 
-/// Characters of what is asked for: more than of a call, since somebody decides by them.
+/// Characters of the description: more than of a tool call, because the user decides by it.
 const ABOUT_CHARS: usize = 300;
 const ALWAYS: &str = "allow_always";
 
-/// What it is about: the title, and what is given to the tool where that says more. Of a change of files what is done
-/// and their paths: the diff is shown below.
+/// Describes the action: the title, with the input of the tool where that adds detail. A change of files is described by
+/// its paths, because the diff is shown below.
 pub fn describe(permission: &Permission) -> String {
     let tool = &permission.about;
     let title = tool.title.as_deref().or(tool.tool.as_deref()).unwrap_or("something");
@@ -29,7 +29,7 @@ pub fn describe(permission: &Permission) -> String {
     one_line(&text, ABOUT_CHARS)
 }
 
-/// `edit src/main.rs`. Some agents have the path as the title, others in it.
+/// Describes a change, as in `edit src/main.rs`. Some agents use the path as the title, others include it.
 fn change_of(title: &str, kind: Option<&str>, first: &str, paths: &str) -> String {
     if !title.contains(first) {
         format!("{title} {paths}")
@@ -40,7 +40,7 @@ fn change_of(title: &str, kind: Option<&str>, first: &str, paths: &str) -> Strin
     }
 }
 
-/// The files that are changed, as a person of the project knows them.
+/// Returns the changed files, relative to the app directory where possible.
 fn changed_paths(tool: &Tool) -> Vec<&str> {
     let given = |name: &&str| tool.input.as_ref()?.get(*name)?.as_str();
     let mut paths: Vec<&str> = tool.diffs.iter().map(|diff| diff.path.as_str()).collect();
@@ -55,7 +55,7 @@ fn changed_paths(tool: &Tool) -> Vec<&str> {
     short
 }
 
-/// What became of it; nothing while somebody is asked.
+/// Formats the decision; `None` while it is open.
 pub fn outcome(permission: &Permission) -> Option<String> {
     let word = match permission.state {
         PermissionState::Asked => return None,
@@ -71,7 +71,7 @@ pub fn outcome(permission: &Permission) -> Option<String> {
     Some(format!("{word}{by}: {}", describe(permission)))
 }
 
-/// What a person typed; none where that is no answer.
+/// Parses a typed answer; `None` where it is invalid.
 pub fn parse_answer(line: &str, permission: &Permission) -> Option<PermissionAnswer> {
     let allow = |option| PermissionAnswer { decision: Decision::Allow, option };
     match line.trim().to_ascii_lowercase().as_str() {
@@ -86,7 +86,7 @@ fn always(permission: &Permission) -> Option<String> {
     permission.options.iter().find(|option| option.kind == ALWAYS).map(|option| option.id.clone())
 }
 
-/// What can be typed.
+/// Returns the valid answers.
 pub fn choices(permission: &Permission) -> &'static str {
     if always(permission).is_some() { "[y]es, [n]o, [a]lways" } else { "[y]es, [n]o" }
 }

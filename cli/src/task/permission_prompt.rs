@@ -1,5 +1,5 @@
-//! Permissions asked for at a terminal: one question after the other, answered by a letter. Elsewhere nobody is
-//! asked; the events say how to answer.
+//! Prompts for permissions on a terminal, one after the other, answered by a letter. Without a terminal the events say
+//! how to answer.
 
 use super::{
     parse_event::{ParsedFact, parse_fact},
@@ -23,13 +23,13 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Questions that wait for the one before them.
+/// Permissions that wait for their prompt.
 const WAITING_MAX: usize = 64;
 
-/// Asks until it is dropped.
+/// Prompts until dropped.
 pub struct PermissionPrompts {
     asked: mpsc::Sender<Permission>,
-    /// Ids of those that were decided, by whomever.
+    /// Ids of decided permissions, from any client.
     decided: watch::Sender<Vec<String>>,
     asking: JoinHandle<()>,
 }
@@ -41,7 +41,7 @@ impl Drop for PermissionPrompts {
 }
 
 impl PermissionPrompts {
-    /// None where there is nobody to ask.
+    /// Starts prompting; `None` where input or output is not a terminal.
     pub fn start(client: &Arc<Client>, output: Output, task: &TaskRef, screen: &Arc<Screen>) -> Option<Self> {
         if output.json || !stdin().is_terminal() || !stdout().is_terminal() {
             return None;
@@ -59,12 +59,12 @@ impl PermissionPrompts {
         Some(Self { asked, decided, asking })
     }
 
-    /// Looks whether an event asks for something, or says that it is decided.
+    /// Handles an event that asks for a permission or reports a decision.
     pub fn on_event(&self, frame: &EventFrame) {
         let Ok(event) = serde_json::from_str(&frame.data) else { return };
         let ParsedFact::Known(TaskFact::Permission(permission)) = parse_fact(&event) else { return };
         if permission.state == PermissionState::Asked {
-            // More than anybody answers: they can be answered by their ids.
+            // Above the limit permissions are answered with `slipway task allow`.
             let _ = self.asked.try_send(*permission);
         } else {
             self.decided.send_modify(|decided| decided.push(permission.id.clone()));
@@ -96,15 +96,15 @@ impl PromptLoop {
             }
             self.screen.show_prompt(&format!("  {}?", choices(permission)));
             let line = tokio::select! {
-                // A line that was begun is kept for the next question.
+                // Safe to cancel: a partially typed line is kept for the next prompt.
                 line = self.lines.next() => line,
-                // Only waits.
+                // Safe to cancel: only waits.
                 _ = self.decisions.wait_for(is_decided) => {
                     self.screen.print_message("");
                     return;
                 }
             };
-            // At the end of the input nobody can be asked any more.
+            // End of input: no more answers.
             let Some(line) = line else { return };
             let Some(answer) = parse_answer(&line, permission) else { continue };
             if let Err(error) = send(&self.client, &self.task, &permission.id, &answer).await {
@@ -134,13 +134,13 @@ async fn send(
     let path = format!("{}/permissions/{}", task.path(), crate::client::encode(permission));
     match client.send(ApiRequest::post(path).json(answer)).await {
         Ok(_) => Ok(()),
-        // Somebody else was quicker, or the agent went on: the events say which.
+        // Already decided by another client, or the agent continued: the events report it.
         Err(error) if error.is(ApiErrorCode::NotRunning) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Lines that a person types, from the first question on.
+/// Typed lines, read from the first prompt on.
 #[derive(Default)]
 struct TypedLines {
     typed: Option<mpsc::Receiver<String>>,
@@ -152,7 +152,7 @@ impl TypedLines {
     }
 }
 
-/// By a thread that nobody waits for: it may wait for ever.
+/// Reads on a detached thread, because a read of a terminal cannot be cancelled.
 fn read_lines() -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {

@@ -1,16 +1,16 @@
-//! Whether a task can be done at all, before a sandbox is made for it.
+//! Checks that a task can run, before a sandbox is created for it.
 
 use crate::{client::ApiRequest, context::Context, failure::Failure};
 use protocol::api::{AgentView, ApiErrorCode, Page, TaskCreate};
 
-/// Fails with what to type where the agent is not known or has no model.
+/// Fails, with the command that helps, where the agent is unknown or has no model.
 pub async fn preflight(context: &Context, create: &TaskCreate) -> Result<(), Failure> {
     if create.command.is_some() {
         return Ok(());
     }
     let agents: Page<AgentView> = match context.client.send(ApiRequest::get("/v1/agents")).await {
         Ok(response) => response.parse()?,
-        // An earlier hostd, which judges when it is asked.
+        // An older hostd without this route checks at submit.
         Err(error) if error.is(ApiErrorCode::NotFound) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
@@ -22,7 +22,7 @@ fn check_agent(agents: &[AgentView], named: Option<&str>) -> Result<(), Failure>
     let Some(agent) = found else {
         let Some(name) = named else { return Ok(()) };
         let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
-        let next = format!("choose one of {}; `slipway agents` tells more", names.join(", "));
+        let next = format!("choose one of {}; `slipway agents` has details", names.join(", "));
         return Err(Failure::new(format!("there is no agent {name:?}")).hint(next));
     };
     if agent.connected {
@@ -31,12 +31,11 @@ fn check_agent(agents: &[AgentView], named: Option<&str>) -> Result<(), Failure>
     let name = &agent.name;
     let next = match agent.dialects.first() {
         Some(dialect) => format!(
-            "type `slipway model add {dialect}` and give it your key, then try again; `-- PROGRAM` runs a program instead of an agent"
+            "add one with `slipway model add {dialect}`, then try again; or run a program instead of an agent with `-- PROGRAM`"
         ),
-        None => "`slipway agents` tells more".to_owned(),
+        None => "`slipway agents` has details".to_owned(),
     };
-    Err(Failure::new(format!("the agent {name} has no model: nobody provides one that it can speak to"))
-        .hint(next))
+    Err(Failure::new(format!("the agent {name} has no model: no provider is configured for it")).hint(next))
 }
 
 #[cfg(test)]
@@ -56,6 +55,6 @@ mod tests {
         assert!(check_agent(&agents, Some("mine")).is_ok());
         let told = |named| format!("{:?}", check_agent(&agents, named).expect_err("refused"));
         assert!(told(None).contains("slipway model add anthropic"), "{}", told(None));
-        assert!(told(Some("nobody")).contains("choose one of opencode, mine"), "{}", told(Some("nobody")));
+        assert!(told(Some("unknown")).contains("choose one of opencode, mine"), "{}", told(Some("unknown")));
     }
 }

@@ -1,4 +1,4 @@
-//! Shows the events of a task until its end: as JSON lines, or as a person reads them.
+//! Prints the events of a task until its end: as JSON lines, or rendered as text.
 
 use super::{
     permission_prompt::PermissionPrompts,
@@ -22,12 +22,12 @@ pub struct EventPrinter {
     pub output: Output,
     pub screen: Arc<Screen>,
     pub task: TaskRef,
-    /// The number of the last event that was seen before.
+    /// Sequence number to start after.
     pub since: Option<u64>,
 }
 
-/// Gives the result when the last event was shown.
 impl EventPrinter {
+    /// Prints events until the last one and returns the result.
     pub async fn run(self) -> Result<TaskResult, Failure> {
         let screen = self.screen;
         let notified = Arc::clone(&screen);
@@ -37,7 +37,7 @@ impl EventPrinter {
         let prompts = PermissionPrompts::start(&self.client, self.output, &self.task, &screen);
         let mut render = EventRenderer::new(style(self.output)).answering(prompts.is_some());
         while let Some(frame) = events.next().await? {
-            // A slow reader of our output must not stop signals from being seen.
+            // A slow reader of our output must not block signal handling.
             if let Some(result) = block_in_place(|| screen.print_event(&mut render, &frame))? {
                 return Ok(result);
             }
@@ -45,11 +45,12 @@ impl EventPrinter {
                 prompts.on_event(&frame);
             }
         }
-        // There was nothing after what was seen before.
+        // There were no events after `since`.
         let response = self.client.send(ApiRequest::get(self.task.path())).await?;
         let task: TaskAnswer = response.parse()?;
         task.result.ok_or_else(|| {
-            ClientError::UnexpectedResponse("a task without an end that has no more events".to_owned()).into()
+            ClientError::UnexpectedResponse("a task that has not ended but has no more events".to_owned())
+                .into()
         })
     }
 }

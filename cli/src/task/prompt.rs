@@ -1,9 +1,9 @@
-//! Where the prompt comes from.
+//! Reads the prompt of a task.
 
 use crate::{failure::Failure, limits};
 use std::io::{IsTerminal as _, Read};
 
-/// The argument, or standard input. `needed` where there is no program that could do without one.
+/// Returns the prompt from the argument or standard input. `needed`: an empty prompt is an error.
 pub fn prompt(given: Option<&str>, needed: bool) -> Result<String, Failure> {
     let stdin = std::io::stdin();
     let text = match source(given, stdin.is_terminal()) {
@@ -12,7 +12,7 @@ pub fn prompt(given: Option<&str>, needed: bool) -> Result<String, Failure> {
         Source::Nothing => String::new(),
     };
     if needed && text.trim().is_empty() {
-        return Err(Failure::Usage("there is no prompt: say what the agent is to do".to_owned()));
+        return Err(Failure::Usage("there is no prompt: give the agent its instructions".to_owned()));
     }
     Ok(text)
 }
@@ -24,7 +24,7 @@ enum Source<'a> {
     Nothing,
 }
 
-/// A person at a terminal is asked for nothing unless they say `-`.
+/// Chooses the source. A terminal is read only for `-`.
 fn source(given: Option<&str>, terminal: bool) -> Source<'_> {
     match given {
         Some("-") => Source::Input,
@@ -43,7 +43,7 @@ fn read(input: impl Read) -> Result<String, Failure> {
     if bytes.len() as u64 > limits::PROMPT_MAX_BYTES {
         let most = limits::PROMPT_MAX_BYTES >> 10;
         return Err(Failure::Usage(format!(
-            "the prompt on standard input is longer than {most} KiB: put it into a file of the sandbox"
+            "the prompt on standard input is longer than {most} KiB: put it into a file in the sandbox"
         )));
     }
     let wrong = |_| Failure::Usage("the prompt on standard input is not UTF-8".to_owned());

@@ -1,4 +1,4 @@
-//! Events of a task as a person reads them: bytes to print, one event after the other. Pure.
+//! Renders task events for people, as bytes to print. Pure.
 
 use super::{
     diff,
@@ -19,14 +19,14 @@ use protocol::{
     Stream, TaskFact, TaskPhase, Text, Tool, api::TaskEventView,
 };
 
-/// Characters of what is told about a call, a plan or a permission.
+/// Characters of the details of a call, a plan entry or a permission.
 const DETAIL_CHARS: usize = 120;
 /// Entries of a plan that are shown.
 const PLAN_ENTRIES: usize = 50;
-/// Models of a task that are told.
+/// Models of a task that are shown.
 const MODELS_MAX: usize = 16;
 
-/// Whose lines there are; each may be in the middle of one.
+/// The source of text lines; each source may be in the middle of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TextSource {
     Message,
@@ -50,16 +50,16 @@ impl TextSource {
 
 pub struct EventRenderer {
     style: Style,
-    /// Whose line is not finished on the screen.
+    /// Source of the unfinished line on the screen.
     open: Option<TextSource>,
     sanitizers: [LineSanitizer; TextSource::COUNT],
     calls: OpenCalls,
     files: u64,
     number: Option<u64>,
-    /// Those that were called so far.
+    /// Models that were called so far.
     models: Vec<String>,
     activity: String,
-    /// Whoever reads is asked for permissions, and need not be told how to answer them.
+    /// Whether the reader is prompted for permissions, so that no instructions are printed.
     reader_answers: bool,
 }
 
@@ -78,17 +78,17 @@ impl EventRenderer {
         }
     }
 
-    /// For a reader who is asked.
+    /// Sets whether the reader is prompted for permissions.
     pub fn answering(self, reader_answers: bool) -> Self {
         Self { reader_answers, ..self }
     }
 
-    /// Whether the cursor is in the middle of a line.
+    /// Returns whether the cursor is in the middle of a line.
     pub fn is_mid_line(&self) -> bool {
         self.open.is_some()
     }
 
-    /// What goes on, in a few words.
+    /// Returns the current activity in a few words.
     pub fn current_activity(&self) -> &str {
         &self.activity
     }
@@ -136,11 +136,11 @@ impl EventRenderer {
                 vec![self.style.file(&file)]
             }
             TaskFact::Plan { entries } => self.plan(&entries),
-            // Taken care of before: it needs the names of its task.
+            // Handled by `event`, which knows the task.
             TaskFact::Permission(_) => Vec::new(),
             TaskFact::Model(model) => self.model(&model),
             TaskFact::Build { build } => self.build(&build),
-            // The summary has the sum.
+            // The summary shows the total.
             TaskFact::Usage { .. } => Vec::new(),
             TaskFact::Done { result, told: _ } => {
                 let mut lines: Vec<String> = self
@@ -160,7 +160,7 @@ impl EventRenderer {
     fn status(&self, phase: TaskPhase, point: Option<String>) -> Vec<String> {
         let point = point.map(|point| format!(" (checkpoint {point})")).unwrap_or_default();
         match phase {
-            // The result follows at once.
+            // The result follows immediately.
             TaskPhase::Done => Vec::new(),
             TaskPhase::Queued
             | TaskPhase::Preparing
@@ -188,7 +188,7 @@ impl EventRenderer {
 
     fn model(&mut self, model: &ModelFact) -> Vec<String> {
         match model {
-            // Some call theirs by names of their own: shown is what hostd saw.
+            // Agents have their own names for models: the model that hostd saw is shown instead.
             ModelFact::Claimed { .. } => Vec::new(),
             ModelFact::Seen(call) => {
                 let failed = call.state == ModelCallState::Failed;
@@ -200,10 +200,10 @@ impl EventRenderer {
         }
     }
 
-    /// A line for a model that was not called before.
+    /// Returns a line for a model that was not called before.
     fn new_model(&mut self, call: &ModelCall) -> Option<String> {
         let name = format!("{}/{}", call.provider, call.model);
-        // Where the gateway refused by itself no provider was asked.
+        // No provider was called where the gateway itself refused.
         let asked = !call.provider.is_empty() && !call.model.is_empty();
         if !asked || self.models.contains(&name) || self.models.len() >= MODELS_MAX {
             return None;
@@ -246,10 +246,12 @@ impl EventRenderer {
         match (permission.state, outcome(permission)) {
             (PermissionState::Asked, _) | (_, None) => {
                 let question =
-                    self.style.paint(Colour::Yellow, &format!("? may it: {}", describe(permission)));
+                    self.style.paint(Colour::Yellow, &format!("? allow: {}", describe(permission)));
                 let (sandbox, task, id) =
                     (event.sandbox, &event.task, one_line(&permission.id, DETAIL_CHARS));
-                let how = format!("  answer with `slipway task allow {sandbox} {task} {id}`, or with `deny`");
+                let how = format!(
+                    "  answer with `slipway task allow {sandbox} {task} {id}`, or `slipway task deny …`"
+                );
                 let mut lines = vec![question];
                 lines.extend(diff::lines(permission, self.style));
                 lines.extend((!self.reader_answers).then_some(how));
@@ -267,7 +269,7 @@ impl EventRenderer {
         match build.status {
             BuildStatus::Skipped => Vec::new(),
             BuildStatus::Passed => vec![self.note(&format!("build passed in {time}"))],
-            // What it printed was told as it was printed.
+            // Its output was shown as it was printed.
             BuildStatus::Failed => {
                 vec![self.style.paint(Colour::Red, &format!("· build failed after {time}"))]
             }
@@ -278,7 +280,7 @@ impl EventRenderer {
         self.style.dim(&format!("· {text}"))
     }
 
-    /// Whole lines, after the end of one that another voice has begun.
+    /// Appends complete lines, after ending an unfinished line.
     fn lines(&mut self, out: &mut Vec<u8>, lines: &[String]) {
         if lines.is_empty() {
             return;
@@ -296,8 +298,8 @@ impl EventRenderer {
         }
     }
 
-    /// Pieces of a line are joined as they come, without being held: a line may be longer than memory.
-    /// Another voice in between breaks it.
+    /// Appends text. Parts of a line are printed as they arrive, because a line may be longer than memory; text of another
+    /// source breaks the line.
     fn text(&mut self, out: &mut Vec<u8>, source: TextSource, text: &Text) {
         if self.open != Some(source) {
             self.close(out);

@@ -14,7 +14,7 @@ fn view(number: u64, kind: &str, fact: &Value) -> TaskEventView {
     serde_json::from_value(event).expect("an event")
 }
 
-/// What is printed for the events, one after the other.
+/// Returns the bytes printed for the events.
 fn printed(mut render: EventRenderer, events: &[(&str, Value)]) -> Vec<u8> {
     let numbered = events.iter().zip(1..);
     numbered.flat_map(|((kind, fact), number)| render.event(&view(number, kind, fact))).collect()
@@ -34,10 +34,10 @@ fn permission(state: &str) -> Value {
 }
 
 #[test]
-fn whoever_is_asked_is_not_told_how_to_answer() {
+fn a_reader_who_is_prompted_gets_no_instructions() {
     let mut render = render(true, false).answering(true);
     let shown = render.event(&view(1, "permission", &permission("asked")));
-    assert_eq!(String::from_utf8(shown).expect("text"), "? may it: bash: make\n");
+    assert_eq!(String::from_utf8(shown).expect("text"), "? allow: bash: make\n");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn every_kind_is_lines_for_a_person() {
             "· plan\n  [x] look\n  [~] fix\n  [ ] test\n",
         ),
         ("plan", json!({ "entries": "later" }), "· plan entries=later\n"),
-        // What an agent calls its model is not what is shown.
+        // The name that an agent has for its model is not shown.
         ("model", json!({ "name": "opus" }), ""),
         ("build", json!({ "status": "passed", "duration_ms": 1500 }), "· build passed in 1.5s\n"),
         ("build", json!({ "status": "failed", "duration_ms": 1500 }), "· build failed after 1.5s\n"),
@@ -117,7 +117,7 @@ fn what_agents_do_is_lines_for_a_person() {
         (
             "permission",
             permission("asked"),
-            "? may it: bash: make\n  answer with `slipway task allow 01jb9xyzabcdefghjkmnpqrstv t p1`, or with `deny`\n",
+            "? allow: bash: make\n  answer with `slipway task allow 01jb9xyzabcdefghjkmnpqrstv t p1`, or `slipway task deny …`\n",
         ),
         ("permission", permission("allowed"), "· allowed by a rule: bash: make\n"),
         ("permission", permission("denied"), "· denied by a rule: bash: make\n"),
@@ -166,12 +166,12 @@ fn a_question_about_a_change_shows_the_change() {
         "diffs": [{ "path": "/home/sandbox/workspace/app/a.txt", "old": "one\ntwo\n", "new": "one\n2\n" }] });
     let asked = json!({ "id": "p1", "state": "asked", "about": about });
     insta::assert_snapshot!(shown(&[("permission", asked)]), @r"
-    ? may it: edit a.txt
+    ? allow: edit a.txt
         @@ -1,2 +1,2 @@
          one
         -two
         +2
-      answer with `slipway task allow 01jb9xyzabcdefghjkmnpqrstv t p1`, or with `deny`
+      answer with `slipway task allow 01jb9xyzabcdefghjkmnpqrstv t p1`, or `slipway task deny …`
     ");
 }
 
@@ -271,7 +271,7 @@ fn what_is_missing_is_said() {
     let mut next = |number| {
         String::from_utf8(render.event(&view(number, "message", &json!({ "text": "x" })))).expect("text")
     };
-    // Whoever begins in the middle misses nothing.
+    // A start in the middle is not a gap.
     assert_eq!(next(7), "x\n");
     assert_eq!(next(8), "x\n");
     assert_eq!(next(11), "· 2 events are missing here\nx\n");

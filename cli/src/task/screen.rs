@@ -1,4 +1,4 @@
-//! What is printed of a task, and the line that says what goes on: one after the other, never into each other.
+//! Serializes output about a task: events, messages, prompts and the status line never mix.
 
 use super::{
     parse_event::{is_done, result},
@@ -25,7 +25,7 @@ pub fn style(output: Output) -> Style {
 pub struct Screen {
     output: Output,
     progress: Option<Progress>,
-    /// A question waits for its answer: nothing is drawn over it.
+    /// Whether a prompt waits for its answer: nothing is drawn over it.
     prompting: AtomicBool,
 }
 
@@ -39,7 +39,7 @@ impl Screen {
         }
     }
 
-    /// Prints one event; gives the result where it is the last.
+    /// Prints an event; returns the result where it is the last.
     pub fn print_event(
         &self,
         render: &mut EventRenderer,
@@ -51,7 +51,9 @@ impl Screen {
             (false, _) => None,
             (true, Some(result)) => Some(result),
             (true, None) => {
-                return Err(ClientError::UnexpectedResponse("a result that cannot be read".to_owned()).into());
+                return Err(
+                    ClientError::UnexpectedResponse("a result that cannot be parsed".to_owned()).into()
+                );
             }
         };
         if self.output.json {
@@ -71,7 +73,7 @@ impl Screen {
         Ok(last)
     }
 
-    /// Something of our own, on standard error.
+    /// Prints a message on standard error.
     pub fn print_message(&self, text: &str) {
         match &self.progress {
             Some(progress) => progress.interrupt(|| eprint_line(text)),
@@ -79,11 +81,11 @@ impl Screen {
         }
     }
 
-    /// A question, on standard error, until it is answered.
+    /// Shows a prompt on standard error until [`Screen::prompt_done`].
     pub fn show_prompt(&self, text: &str) {
         self.prompting.store(true, Ordering::Relaxed);
         let print = || {
-            // Whoever cannot be asked does not answer.
+            // A write error is ignored: then no answer comes.
             let mut stderr = stderr();
             let _ = write!(stderr, "{text} ").and_then(|()| stderr.flush());
         };
@@ -103,7 +105,7 @@ impl Screen {
         }
     }
 
-    /// Nothing goes on any more, whoever still holds this.
+    /// Hides the status line for good, although other owners of the screen remain.
     pub fn end(&self) {
         if let Some(progress) = &self.progress {
             progress.hide(true);

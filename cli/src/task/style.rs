@@ -1,4 +1,4 @@
-//! How what is shown looks: for a terminal, or as plain lines for a file or a pipe. Pure.
+//! Formatting shared by task output, for a terminal or for a file or pipe. Pure.
 
 use crate::output::{Colour, Output};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -10,7 +10,7 @@ const PATH_CHARS: usize = 200;
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     pub output: Output,
-    /// Whether what strangers print must not steer the reader.
+    /// Whether output goes to a terminal, so that untrusted text is sanitized.
     pub terminal: bool,
 }
 
@@ -23,7 +23,7 @@ impl Style {
         self.output.paint(colour, text)
     }
 
-    /// `M src/main.rs +3 -1`.
+    /// Formats a changed file, as in `M src/main.rs +3 -1`.
     pub fn file(self, file: &FileChange) -> String {
         let (letter, colour) = match file.change {
             ChangeKind::Added => ("A", Colour::Green),
@@ -36,13 +36,13 @@ impl Style {
     }
 }
 
-/// ` +3 -1`; nothing where there is nothing.
+/// Formats line counts as ` +3 -1`; empty where both are 0.
 pub fn counts(added: u64, deleted: u64) -> String {
     let one = |sign: char, count: u64| if count > 0 { format!(" {sign}{count}") } else { String::new() };
     one('+', added) + &one('-', deleted)
 }
 
-/// The bytes behind a text; the text itself where it is not what it says.
+/// Decodes a text; returns the text itself where it is not valid base64.
 pub fn decoded(text: &str, encoding: Encoding) -> Vec<u8> {
     match encoding {
         Encoding::Utf8 => text.as_bytes().to_vec(),
@@ -50,12 +50,12 @@ pub fn decoded(text: &str, encoding: Encoding) -> Vec<u8> {
     }
 }
 
-/// A payload as text, with marks in place of what is none.
+/// Decodes a payload to text, with U+FFFD for invalid UTF-8.
 pub fn payload_text(payload: &Payload) -> String {
     String::from_utf8_lossy(&decoded(&payload.data, payload.encoding)).into_owned()
 }
 
-/// A duration as precise as a person wants it.
+/// Formats a duration with a precision that fits its length.
 pub fn elapsed(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {

@@ -1,4 +1,4 @@
-//! Asking for a task until it is known to be taken: its id makes sure that it runs once.
+//! Submits, fetches and cancels tasks, with retries; the id of a task makes sure that it runs once.
 
 use crate::{
     client::{ApiRequest, ApiResponse, ClientError},
@@ -12,7 +12,7 @@ use protocol::{
     api::{ApiErrorCode, SandboxId, TaskAnswer, TaskCreate},
 };
 
-/// A task that hostd knows.
+/// The sandbox and id of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRef {
     pub sandbox: SandboxId,
@@ -24,7 +24,7 @@ impl TaskRef {
         format!("/v1/sandboxes/{}/tasks/{}", self.sandbox, self.id)
     }
 
-    /// How a person comes back to it.
+    /// Returns the command that follows the task again.
     pub fn follow_command(&self) -> String {
         format!("slipway task follow {} {}", self.sandbox, self.id)
     }
@@ -55,8 +55,8 @@ pub async fn submit(
     }
 }
 
-/// Of a first try: a hostd that was never there is not restarting, and whoever is told that there is no room
-/// decides for themselves whether to wait.
+/// Returns whether the error of the first attempt is final: a hostd that never responded is not restarting, and the user
+/// decides whether to retry after an API error.
 fn is_final(context: &Context, error: &ClientError) -> bool {
     match error {
         ClientError::NotServing { .. } => !context.client.has_answered(),
@@ -71,7 +71,7 @@ fn is_final(context: &Context, error: &ClientError) -> bool {
     }
 }
 
-/// Asks for its end, through restarts of hostd. One that has ended already is as it was asked to be.
+/// Cancels a task, with retries. Succeeds for a task that has ended already.
 pub async fn cancel(context: &Context, task: &TaskRef) -> Result<ApiResponse, ClientError> {
     let mut retry = Retry::new();
     loop {

@@ -1,4 +1,4 @@
-//! How a task ended, as lines for a person. Pure.
+//! Formats the result of a task. Pure.
 
 use super::{
     model_usage::usage_line,
@@ -10,22 +10,22 @@ use protocol::{
     TaskResult, TaskStatus,
 };
 
-/// Files that a summary names.
+/// Files listed in a summary.
 const FILES_SHOWN: usize = 20;
 /// Characters of a message that are shown.
 const MESSAGE_CHARS: usize = 500;
-/// Of the name of a model.
+/// Characters of the name of a model.
 const MODEL_CHARS: usize = 120;
-/// Last lines of what an agent that failed printed beside its messages, and characters of each.
+/// Last lines of stderr of a failed agent, and characters of each.
 const STDERR_LINES: usize = 10;
 const STDERR_CHARS: usize = 200;
 
-/// What else the reader sees of the task.
+/// What the summary includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {
-    /// Its events went before; `files` of them were about files.
+    /// Events were printed before; `files` of them were about files.
     AfterEvents { files: u64 },
-    /// Nothing: what the agent said and how the build failed belong to it.
+    /// No events were printed: the summary includes the last message and the build output.
     Whole,
 }
 
@@ -57,8 +57,8 @@ pub fn summary(result: &TaskResult, style: Style, listing: Listing) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The last lines of what the agent printed beside its messages. A failed model has its own words, and whatever the
-/// agent makes of them is noise.
+/// Formats the last lines of the agent's stderr, only where the agent itself failed: after a failure of the model the
+/// provider's error says why.
 fn stderr(result: &TaskResult) -> Vec<String> {
     let of_agent = result.failure_reason.is_some_and(FailureReason::is_of_agent);
     let Some(printed) = result.agent_stderr.as_ref().filter(|_| of_agent) else { return Vec::new() };
@@ -73,11 +73,11 @@ fn stderr(result: &TaskResult) -> Vec<String> {
         let more = if short.len() < line.len() { "…" } else { "" };
         format!("  | {short}{more}")
     });
-    let head = field("printed", "last, beside its messages; `slipway task log` has all of it");
+    let head = field("printed", "last lines of stderr; `slipway task log` has everything");
     std::iter::once(head).chain(shown).collect()
 }
 
-/// Whether the message says what the headline does not.
+/// Returns whether the message adds to the headline.
 fn message_adds(result: &TaskResult) -> bool {
     match result.failure_reason {
         Some(
@@ -88,7 +88,7 @@ fn message_adds(result: &TaskResult) -> bool {
             | FailureReason::SandboxFailed
             | FailureReason::Internal,
         ) => true,
-        // An exit code is in the headline; what the agent says itself is not.
+        // The headline has the exit code, but not the agent's own message.
         Some(FailureReason::AgentFailed) => {
             !matches!(&result.exit, Some(Exit::Exited { code: 1.. } | Exit::Signalled { .. } | Exit::Oom))
         }
@@ -107,7 +107,7 @@ fn headline(result: &TaskResult, style: Style) -> String {
     let (colour, status, why) = match result.status {
         TaskStatus::Succeeded => (Colour::Green, "succeeded", String::new()),
         TaskStatus::Cancelled => (Colour::Yellow, "cancelled", String::new()),
-        // The other two are no ends, and no result has them.
+        // No result has one of the other two.
         TaskStatus::Failed | TaskStatus::Queued | TaskStatus::Running => {
             (Colour::Red, "failed", format!(": {}", why(result)))
         }
@@ -121,28 +121,30 @@ fn why(result: &TaskResult) -> String {
             return format!("the agent exited {code}");
         }
         (Some(FailureReason::AgentFailed), Some(Exit::Signalled { signal })) => {
-            return format!("the agent was ended by signal {signal}");
+            return format!("the agent was killed by signal {signal}");
         }
         (Some(FailureReason::AgentFailed), Some(Exit::Oom)) => {
             "the agent was killed by the kernel: the sandbox ran out of memory"
         }
         (Some(FailureReason::AgentFailed), _) => "the agent failed",
-        (Some(FailureReason::TimedOut), _) => "it took longer than it may",
-        (Some(FailureReason::IdleTimedOut), _) => "the agent printed nothing for too long",
+        (Some(FailureReason::TimedOut), _) => "the time limit was exceeded",
+        (Some(FailureReason::IdleTimedOut), _) => {
+            "the agent printed nothing for longer than the idle timeout"
+        }
         (Some(FailureReason::Cancelled), _) => "it was cancelled",
         (Some(FailureReason::SpawnFailed), _) => "the agent could not be started",
-        (Some(FailureReason::BuildFailed), _) => "the agent succeeded, the build did not",
-        (Some(FailureReason::ModelFailed), _) => "the provider of its model failed",
-        (Some(FailureReason::BudgetExceeded), _) => "its budget is used up",
-        (Some(FailureReason::Lost), _) => "the sandbox stopped or died under it",
-        (Some(FailureReason::SandboxFailed), _) => "the sandbox could not be brought up",
-        (Some(FailureReason::Internal), _) => "a fault of slipway's own",
-        (None, _) => "no reason is known",
+        (Some(FailureReason::BuildFailed), _) => "the build failed after the agent succeeded",
+        (Some(FailureReason::ModelFailed), _) => "the model provider failed",
+        (Some(FailureReason::BudgetExceeded), _) => "the model budget is used up",
+        (Some(FailureReason::Lost), _) => "the sandbox stopped or died",
+        (Some(FailureReason::SandboxFailed), _) => "the sandbox could not be started",
+        (Some(FailureReason::Internal), _) => "internal error of slipway",
+        (None, _) => "unknown reason",
     };
     text.to_owned()
 }
 
-/// Where the time went; only what is worth a word.
+/// Formats the phases that took a noticeable part of the time.
 fn times(durations: &Durations) -> String {
     let phases = [
         ("queued", durations.queued_ms),
@@ -211,7 +213,7 @@ fn health(health: &HealthOutcome) -> Option<String> {
     }
 }
 
-/// What is missing of a checkpoint. Its id is for programs: no command takes one.
+/// Describes an incomplete or missing checkpoint. The id is not shown: no command takes it.
 pub fn checkpoint(checkpoint: &Checkpoint) -> Option<String> {
     match checkpoint {
         Checkpoint::Taken { id: _, skipped: 0 } => None,

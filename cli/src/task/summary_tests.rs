@@ -15,7 +15,7 @@ const FULL: &str = r#"{"status":"failed","failure_reason":"build_failed","exit":
 #[test]
 fn a_summary_after_the_events_is_short() {
     insta::assert_snapshot!(text(FULL, Listing::AfterEvents { files: 3 }), @r"
-    failed after 12.3s (agent 12.3s): the agent succeeded, the build did not
+    failed after 12.3s (agent 12.3s): the build failed after the agent succeeded
       note        the disk of the workspace is full
       files       1 added, 1 modified, 1 deleted +12 -3
       build       exited 2 after 2.1s
@@ -27,7 +27,7 @@ fn a_summary_after_the_events_is_short() {
 #[test]
 fn a_summary_alone_has_everything() {
     insta::assert_snapshot!(text(FULL, Listing::Whole), @r"
-    failed after 12.3s (agent 12.3s): the agent succeeded, the build did not
+    failed after 12.3s (agent 12.3s): the build failed after the agent succeeded
       note        the disk of the workspace is full
       files       1 added, 1 modified, 1 deleted +12 -3
         A new.rs +12
@@ -70,7 +70,7 @@ fn what_an_agent_printed_is_shown_where_it_failed_and_the_end_of_it() {
     };
     insta::assert_snapshot!(of("agent_failed").replace(&"x".repeat(200), "(x…)"), @r"
     failed after 12.3s (agent 12.3s): the agent exited 1
-      printed     last, beside its messages; `slipway task log` has all of it
+      printed     last lines of stderr; `slipway task log` has everything
       | 4
       | 5
       | 6
@@ -93,18 +93,21 @@ fn every_failure_has_its_words() {
         (r#"{"failure_reason":"agent_failed","exit":{"kind":"exited","code":3}}"#, "the agent exited 3"),
         (
             r#"{"failure_reason":"agent_failed","exit":{"kind":"signalled","signal":9}}"#,
-            "the agent was ended by signal 9",
+            "the agent was killed by signal 9",
         ),
         (
             r#"{"failure_reason":"agent_failed","exit":{"kind":"oom"}}"#,
             "the agent was killed by the kernel: the sandbox ran out of memory",
         ),
-        (r#"{"failure_reason":"timed_out"}"#, "it took longer than it may"),
-        (r#"{"failure_reason":"idle_timed_out"}"#, "the agent printed nothing for too long"),
+        (r#"{"failure_reason":"timed_out"}"#, "the time limit was exceeded"),
+        (
+            r#"{"failure_reason":"idle_timed_out"}"#,
+            "the agent printed nothing for longer than the idle timeout",
+        ),
         (r#"{"failure_reason":"spawn_failed"}"#, "the agent could not be started"),
-        (r#"{"failure_reason":"lost"}"#, "the sandbox stopped or died under it"),
-        (r#"{"failure_reason":"internal"}"#, "a fault of slipway's own"),
-        ("{}", "no reason is known"),
+        (r#"{"failure_reason":"lost"}"#, "the sandbox stopped or died"),
+        (r#"{"failure_reason":"internal"}"#, "internal error of slipway"),
+        ("{}", "unknown reason"),
     ];
     for (fields, expected) in table {
         assert_eq!(why(&result(fields)), expected);

@@ -1,9 +1,9 @@
-//! Values for the tests of this module and of the commands.
+//! Fixtures for tests of this module and of the commands.
 
 use protocol::TaskResult;
 use serde_json::{Value, json};
 
-/// A result with the fields that a test does not care about.
+/// Returns a result with default fields, overridden by `fields`.
 pub fn result(fields: &str) -> TaskResult {
     let mut value = json!({
         "status": "succeeded",

@@ -1,4 +1,4 @@
-//! Calls of tools: a few lines each, when the outcome is known. Pure.
+//! Tool calls: collected until their result is known, then shown in a few lines. Pure.
 
 use super::parse_event::fields;
 use crate::limits;
@@ -6,10 +6,10 @@ use protocol::{Diff, TaskStatus, Tool, ToolStatus};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Names of the fields that say most about a call, best first.
+/// Input fields that describe a call best, best first.
 const DETAIL_FIELDS: [&str; 9] =
     ["title", "command", "path", "file_path", "filePath", "url", "query", "pattern", "description"];
-/// Lines of what a failed call printed, and bytes of it that are kept until it fails.
+/// Output lines shown for a failed call, and bytes of output kept until then.
 const OUTPUT_LINES: usize = 5;
 const OUTPUT_MAX_BYTES: usize = 4 << 10;
 
@@ -20,24 +20,24 @@ struct ToolCall {
     detail: String,
     output: String,
     exit_code: Option<i32>,
-    /// Lines that were added and deleted.
+    /// Added and deleted lines.
     lines: Option<(u64, u64)>,
 }
 
-/// Calls that have begun and have no outcome yet.
+/// Calls without a result yet.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
     open: BTreeMap<String, ToolCall>,
 }
 
-/// A call with its outcome.
+/// A call with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedCall {
     pub name: String,
     pub detail: String,
     pub status: String,
     pub outcome: Outcome,
-    /// The first lines of what one that failed printed.
+    /// First lines of output of a failed call.
     pub output: Vec<String>,
 }
 
@@ -45,12 +45,12 @@ pub struct FinishedCall {
 pub enum Outcome {
     Done,
     Failed,
-    /// Cut off with its task.
+    /// Cancelled with its task.
     Cancelled,
 }
 
 impl OpenCalls {
-    /// Takes what is told about a call; gives it back when it is over.
+    /// Updates a call; returns it when it is finished.
     pub fn update(&mut self, tool: &Tool) -> Option<FinishedCall> {
         let mut call = self.open.remove(&tool.id).unwrap_or_default();
         call.update(tool);
@@ -62,7 +62,7 @@ impl OpenCalls {
         Some(call.finish(tool.status))
     }
 
-    /// Those that never came to an end, of a task that ended so.
+    /// Returns the calls without a result when the task has ended.
     pub fn unfinished(&mut self, task: TaskStatus) -> Vec<FinishedCall> {
         let calls = std::mem::take(&mut self.open).into_values();
         let unfinished = |call: ToolCall| {
@@ -82,7 +82,7 @@ impl OpenCalls {
 }
 
 impl ToolCall {
-    /// What is absent is as it was.
+    /// Updates the fields that are present.
     fn update(&mut self, tool: &Tool) {
         if let Some(title) = tool.title.as_ref().filter(|title| !title.is_empty()) {
             title.clone_into(&mut self.title);
@@ -126,7 +126,7 @@ impl ToolCall {
             (ToolStatus::Running, None, _) => "running".to_owned(),
         };
         let name = if self.title.is_empty() { self.kind } else { self.title };
-        // Titles often are what is told, or have it in them.
+        // The title often contains the detail.
         let detail = if name.contains(&self.detail) { String::new() } else { self.detail };
         let lines = self.output.lines().filter(|line| !line.trim().is_empty());
         let output = lines.take(OUTPUT_LINES).map(str::to_owned).collect();
@@ -135,7 +135,7 @@ impl ToolCall {
     }
 }
 
-/// Lines added and deleted, without those that both begin and end with: not the least there could be.
+/// Counts added and deleted lines without the common prefix and suffix; not a minimal diff.
 fn changed_lines(diff: &Diff) -> (u64, u64) {
     let old: Vec<&str> = diff.old.as_deref().unwrap_or_default().lines().collect();
     let new: Vec<&str> = diff.new.lines().collect();
@@ -146,12 +146,10 @@ fn changed_lines(diff: &Diff) -> (u64, u64) {
     (left(new.len()), left(old.len()))
 }
 
-/// What a call is about, in the one thing that says most about it.
+/// Returns the input field that describes a call best.
 pub fn key_detail(detail: &Value) -> String {
-    let map = match detail {
-        Value::Object(map) => map,
-        Value::String(text) => return text.clone(),
-        other => return other.to_string(),
+    let Some(map) = detail.as_object() else {
+        return detail.as_str().map_or_else(|| detail.to_string(), ToOwned::to_owned);
     };
     let nested = ["input", "rawInput", "raw_input"].iter().filter_map(|name| map.get(*name)?.as_object());
     let found = std::iter::once(map)
@@ -160,16 +158,13 @@ pub fn key_detail(detail: &Value) -> String {
     found.unwrap_or_else(|| fields(map))
 }
 
-/// Commands are also given as lists of words.
+/// Returns text, or a list of words joined; some agents pass commands as lists.
 fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) if !text.is_empty() => Some(text.clone()),
-        Value::Array(words) => {
-            let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-            words.filter(|words| !words.is_empty()).map(|words| words.join(" "))
-        }
-        _ => None,
+    if let Some(text) = value.as_str() {
+        return (!text.is_empty()).then(|| text.to_owned());
     }
+    let words: Option<Vec<&str>> = value.as_array()?.iter().map(Value::as_str).collect();
+    words.filter(|words| !words.is_empty()).map(|words| words.join(" "))
 }
 
 #[cfg(test)]

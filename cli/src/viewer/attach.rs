@@ -1,10 +1,10 @@
-//! Attends a terminal until it ends or the person leaves, through any number of connections.
+//! Attaches to a terminal until it ends or the user detaches, across any number of connections.
 //!
 //! ```text
-//!  connect ──▶ talk ── exit ──▶ ended
-//!    ▲  │       │ └── ~. ─────▶ left
-//!    │  └ gone ─┼─────────────▶ ended: the sandbox stopped
-//!    └── cut ◀──┘
+//!  connect ──▶ relay ── exit ──▶ ended
+//!    ▲  │        │ └── ~. ─────▶ detached
+//!    │  └ stopped ┼────────────▶ ended: the sandbox does not run
+//!    └── lost ◀───┘
 //! ```
 
 use super::{
@@ -30,9 +30,9 @@ use std::{
     sync::Arc,
 };
 use tokio::{sync::mpsc, task::block_in_place, time::timeout};
-use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
+use tokio_tungstenite::tungstenite::{self, Message, protocol::frame::coding::CloseCode};
 
-/// Out of whatever a full-screen program made of our terminal: its screen, hidden cursor, mouse, pastes, colours.
+/// Resets what a full-screen program may have changed: alternate screen, cursor, mouse, bracketed paste, colours.
 const RESET_TERMINAL: &[u8] =
     b"\x1b[?1047l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m";
 
@@ -42,19 +42,19 @@ pub struct Viewer {
     /// `/v1/sandboxes/{id}`.
     pub sandbox_path: String,
     pub exec: String,
-    /// The sandbox as the person calls it.
+    /// The sandbox argument as typed.
     pub sandbox_name: String,
     pub start_at: StartAt,
-    /// Whether our input goes there.
+    /// Whether our input is sent.
     pub types: bool,
 }
 
-/// Where to begin.
+/// Start position of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartAt {
-    /// The first byte: it was just started.
+    /// The first byte, for a terminal that was just started.
     Beginning,
-    /// What was shown last.
+    /// The recent output, for a terminal that already runs.
     Recent,
 }
 
@@ -70,7 +70,7 @@ enum ConnectionEnd {
 }
 
 impl Viewer {
-    /// Gives the exit code of the command.
+    /// Runs the viewer and returns the exit code of the command.
     pub async fn run(self) -> Result<u8, Failure> {
         let cannot = |error| Failure::io("switch the terminal to raw mode", error);
         let raw = if self.types { Some(RawMode::enter().map_err(cannot)?) } else { None };
@@ -87,12 +87,12 @@ impl Viewer {
             ViewerOutcome::Detached(code) => {
                 let (sandbox, exec) = (&self.sandbox_name, &self.exec);
                 eprint_line(&format!(
-                    "\nslipway: left it, and it goes on; `slipway attach {sandbox} {exec}` comes back to it"
+                    "\nslipway: detached, the terminal keeps running; reattach with `slipway attach {sandbox} {exec}`"
                 ));
                 Ok(code)
             }
             ViewerOutcome::HungUp => {
-                // Nobody can be told when this fails.
+                // Our terminal is gone, so an error cannot be shown.
                 let _ = self.client.send(self.signal("HUP", SignalScope::Group)).await;
                 Ok(129)
             }
@@ -104,14 +104,14 @@ impl Viewer {
         let mut retry = Retry::new();
         loop {
             let found = tokio::select! {
-                // Given up only when the person leaves.
+                // Cancelled only when the user leaves.
                 found = self.connect(&mut retry, local.position) => found?,
-                // Ends only when he wants to leave.
+                // Returns only when the user leaves.
                 event = local.wait_disconnected() => return Ok(outcome_of(&event)),
             };
             let Some(socket) = found else { return Ok(ViewerOutcome::Ended) };
             if self.start_at == StartAt::Recent && local.position.is_none() {
-                // A full-screen program draws itself anew. One that has ended refuses it, rightly.
+                // Makes a full-screen program redraw. The error of an ended one is ignored.
                 let _ = self.client.send(self.signal("WINCH", SignalScope::Tree)).await;
             }
             match self.relay(socket, &mut local, &mut retry).await? {
@@ -121,13 +121,13 @@ impl Viewer {
         }
     }
 
-    /// None when the sandbox does not run any more: how the command ended is known elsewhere.
+    /// Connects; `None` when the sandbox is not running any more, so that the exec has ended.
     async fn connect(&self, retry: &mut Retry, cursor: Option<u64>) -> Result<Option<Socket>, Failure> {
         let request = ApiRequest::get(format!("{}/terminals/{}", self.sandbox_path, self.exec));
-        // Who only keeps the output wants all of it.
+        // Output into a file or pipe must be complete, so nothing may be skipped.
         let request = request.query_if("skip", (!stdout().is_terminal()).then_some(0));
         let request = match (cursor, self.start_at) {
-            // A sandbox that was stopped meanwhile shall not be woken by us.
+            // A reconnect must not wake a sandbox that was stopped meanwhile.
             (Some(at), _) => request.query("after", at).query("wake", 0),
             (None, StartAt::Beginning) => request.query("after", 0),
             (None, StartAt::Recent) => request,
@@ -150,13 +150,13 @@ impl Viewer {
         let (to, mut from) = socket.split();
         let (out, queue) = mpsc::channel(limits::STDIN_PIECES);
         let mut writer = tokio::spawn(write(to, queue));
-        // There is room: the queue is new.
+        // The new queue has capacity.
         let _ = out.try_send(resize());
         if !local.buffered_keys.is_empty() {
             let _ = out.try_send(Message::binary(std::mem::take(&mut local.buffered_keys)));
         }
         let end = loop {
-            // A permit first: keys that cannot be sent are not read, and nothing is lost by cancelling either.
+            // Reserve capacity first: keys that cannot be sent are not read, and cancelling loses nothing.
             let event = async {
                 let permit = tokio::select! {
                     permit = out.reserve() => permit,
@@ -165,7 +165,7 @@ impl Viewer {
                 (permit.ok(), local.next().await)
             };
             tokio::select! {
-                // Safe to cancel: what came of a message is kept.
+                // Safe to cancel: a partially received message is kept.
                 said = timeout(limits::TERMINAL_SILENCE_MAX, from.next()) => match said {
                     Ok(Some(Ok(message))) => {
                         retry.reset();
@@ -184,34 +184,34 @@ impl Viewer {
             }
         };
         drop(out);
-        // What is queued still goes out, unless nobody reads it.
+        // Flush the queue, unless the peer does not read.
         let _ = timeout(limits::TERMINAL_FLUSH_TIMEOUT, &mut writer).await;
         writer.abort();
         Ok(end)
     }
 
-    /// Whether that was the last word.
+    /// Handles a message; returns whether it was the last.
     fn on_message(&self, message: &Message, local: &mut LocalTerminal) -> Result<bool, Failure> {
         match message {
             Message::Binary(bytes) => {
                 local.advance(bytes.len());
-                // A slow terminal must not stop pings from being answered by others of our threads.
+                // A slow terminal must not block other threads that answer pings.
                 block_in_place(|| self.output.bytes(bytes))?;
             }
             Message::Text(text) => match serde_json::from_str(text) {
                 Ok(TerminalText::Position(at)) => {
                     if let Some(lost) = local.set_position(at) {
-                        eprint_line(&format!("\r\nslipway: {lost} bytes of output are passed over here"));
+                        eprint_line(&format!("\r\nslipway: {lost} bytes of output were skipped"));
                     }
                 }
                 Ok(TerminalText::Exit(_)) => return Ok(true),
-                // A newer hostd says more than we know.
+                // An unknown message of a newer hostd.
                 Err(_) => {}
             },
             Message::Close(Some(frame)) if is_refusal(frame.code) => {
                 return Err(Failure::new(format!("hostd ended the connection: {}", frame.reason)));
             }
-            // The connection ends by itself.
+            // hostd closes the connection.
             Message::Close(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
         }
         Ok(false)
@@ -234,7 +234,7 @@ fn outcome_of(event: &InputEvent) -> ViewerOutcome {
     }
 }
 
-/// Whether the same would happen again.
+/// Returns whether a reconnect would be refused again.
 fn is_refusal(code: CloseCode) -> bool {
     matches!(
         code,
@@ -252,25 +252,25 @@ fn resize() -> Message {
     Message::text(serde_json::to_string(&text).expect("no map in it"))
 }
 
-/// Sends what is queued, in its order. Ends with the queue or the connection.
+/// Sends queued messages in order. Ends with the queue or the connection.
 async fn write(mut to: SplitSink<Socket, Message>, mut queue: mpsc::Receiver<Message>) {
     while let Some(message) = queue.recv().await {
-        let sent = match message {
-            Message::Binary(keys) => {
-                let mut sent = Ok(());
-                for piece in keys.chunks(VIEWER_MESSAGE_MAX_BYTES) {
-                    sent = to.send(Message::binary(piece.to_vec())).await;
-                    if sent.is_err() {
-                        break;
-                    }
-                }
-                sent
-            }
-            other => to.send(other).await,
+        let sent = if let Message::Binary(keys) = &message {
+            send_keys(&mut to, keys).await
+        } else {
+            to.send(message).await
         };
         if sent.is_err() {
             return;
         }
     }
     let _ = to.close().await;
+}
+
+/// Sends keys in messages that hostd accepts.
+async fn send_keys(to: &mut SplitSink<Socket, Message>, keys: &[u8]) -> Result<(), tungstenite::Error> {
+    for chunk in keys.chunks(VIEWER_MESSAGE_MAX_BYTES) {
+        to.send(Message::binary(chunk.to_vec())).await?;
+    }
+    Ok(())
 }

@@ -1,9 +1,8 @@
-//! Keys that are for us and not for the sandbox, as in ssh: after a new line `~.` leaves, `~?` tells what there
-//! is, `~~` is one `~`. Pure.
+//! Escape keys as in ssh: after a new line `~.` detaches, `~?` prints help, `~~` sends one `~`. Pure.
 //!
 //! ```text
 //!            other                  ~
-//!  Within ◀────────── LineStart ─────────▶ Tilde ── . ─▶ leave
+//!  Within ◀────────── LineStart ─────────▶ Tilde ── . ─▶ detach
 //!     └── CR, LF ────────▶ ▲                 └── other: both are sent
 //! ```
 
@@ -11,7 +10,7 @@
 enum State {
     LineStart,
     Within,
-    /// Held back until the next key.
+    /// A `~` that is withheld until the next key.
     Tilde,
 }
 
@@ -22,7 +21,7 @@ pub enum EscapeCommand {
 }
 
 pub struct EscapeFilter {
-    /// None where input is no terminal: then every byte is for the sandbox.
+    /// `None` where input is not a terminal: then every byte is sent.
     state: Option<State>,
 }
 
@@ -31,7 +30,7 @@ impl EscapeFilter {
         Self { state: from_terminal.then_some(State::LineStart) }
     }
 
-    /// What is to be sent of these keys, and what is to be done then. Keys after `~.` are dropped.
+    /// Splits keys into those to send and an escape command. Keys after `~.` are dropped.
     pub fn filter(&mut self, keys: &[u8]) -> (Vec<u8>, Option<EscapeCommand>) {
         let Some(mut state) = self.state else { return (keys.to_vec(), None) };
         let (mut send, mut command) = (Vec::with_capacity(keys.len() + 1), None);

@@ -1,4 +1,4 @@
-//! Where the person sits: keys, signals, and what was shown so far. The same through all connections.
+//! The local side of a viewer: keys, signals, and the position of the output. Lives across connections.
 
 use super::escape::{EscapeCommand, EscapeFilter};
 use crate::{
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// As typed on a terminal.
+/// Control characters as typed on a terminal.
 const CTRL_C: u8 = 3;
 const CTRL_D: u8 = 4;
 
@@ -23,16 +23,16 @@ pub struct LocalTerminal {
     from_terminal: bool,
     signals: Signals,
     escape: EscapeFilter,
-    /// The last byte of a pipe ended a line: then one Ctrl-D is the end, else it takes two.
+    /// Whether the last byte of a pipe ended a line: then one Ctrl-D means end of file, else two.
     line_ended: bool,
     interrupts: u32,
-    /// Typed while there was no connection.
+    /// Keys typed without a connection.
     pub buffered_keys: Vec<u8>,
-    /// Position after the last byte shown.
+    /// Position after the last printed byte.
     pub position: Option<u64>,
 }
 
-/// What the person wants.
+/// Input of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InputEvent {
     Keys(Vec<u8>),
@@ -57,7 +57,7 @@ impl LocalTerminal {
         })
     }
 
-    /// The next wish. Safe to cancel: keys and signals are kept until they are asked for.
+    /// Returns the next input. Safe to cancel: keys and signals are kept.
     pub async fn next(&mut self) -> InputEvent {
         loop {
             let keys = async {
@@ -77,7 +77,7 @@ impl LocalTerminal {
         }
     }
 
-    /// The next wish that is told by a signal. Safe to cancel.
+    /// Returns the next input from a signal. Safe to cancel.
     pub async fn signal(&mut self) -> InputEvent {
         let signal = self.signals.next().await;
         self.on_signal(signal)
@@ -87,7 +87,7 @@ impl LocalTerminal {
         let Some(keys) = keys else {
             self.keys = None;
             let eof = if self.line_ended { vec![CTRL_D] } else { vec![CTRL_D, CTRL_D] };
-            // A terminal that is gone sends a signal too.
+            // A closed terminal also sends SIGHUP.
             return (!self.from_terminal).then_some(InputEvent::Keys(eof));
         };
         self.line_ended = keys.last() == Some(&b'\n');
@@ -116,7 +116,7 @@ impl LocalTerminal {
         }
     }
 
-    /// Waits without a connection. Keys are held for the next one, as far as there is room.
+    /// Waits without a connection until the user leaves. Keys are buffered up to a limit.
     pub async fn wait_disconnected(&mut self) -> InputEvent {
         loop {
             match self.next().await {
@@ -124,14 +124,14 @@ impl LocalTerminal {
                     let room = limits::KEYS_BUFFERED_MAX_BYTES.saturating_sub(self.buffered_keys.len());
                     self.buffered_keys.extend(keys.iter().take(room));
                 }
-                // The size is sent with the next connection.
+                // The next connection sends the size.
                 InputEvent::Resize => {}
                 event @ (InputEvent::Detach(_) | InputEvent::HangUp) => return event,
             }
         }
     }
 
-    /// How many bytes were passed over, when the next one belongs there.
+    /// Sets the position of the next byte; returns the number of skipped bytes, if any.
     pub fn set_position(&mut self, at: u64) -> Option<u64> {
         let before = self.position.replace(at);
         before.and_then(|before| at.checked_sub(before)).filter(|lost| *lost > 0)

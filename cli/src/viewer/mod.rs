@@ -1,5 +1,5 @@
-//! A terminal of a sandbox on our own: bytes both ways over a WebSocket. hostd may restart meanwhile: the
-//! terminal has an id, what it shows a position.
+//! Viewer of a sandbox terminal over a WebSocket. It survives restarts of hostd, because the terminal has an id and its
+//! output a position.
 
 mod attach;
 mod escape;

@@ -1,4 +1,4 @@
-//! Agents that ask, or that have nobody to think for them.
+//! Tests of permissions, and of agents without a model.
 
 use super::{
     fake::{FakeHostd, WEB},
@@ -16,8 +16,8 @@ async fn without_a_model_nothing_is_made_and_it_is_said_what_to_type() {
     let output = slipway(&fake.data_dir(), "").args(["run", "do it"]).output().await.expect("it runs");
     let stderr = String::from_utf8(output.stderr).expect("text");
     insta::assert_snapshot!(stderr, @r"
-    slipway: the agent opencode has no model: nobody provides one that it can speak to
-      next: type `slipway model add anthropic` and give it your key, then try again; `-- PROGRAM` runs a program instead of an agent
+    slipway: the agent opencode has no model: no provider is configured for it
+      next: add one with `slipway model add anthropic`, then try again; or run a program instead of an agent with `-- PROGRAM`
     ");
     assert_eq!(output.status.code(), Some(125));
     assert_eq!(fake.tasks.acts(), Vec::<String>::new());
@@ -35,7 +35,7 @@ async fn flags_are_what_the_task_is_asked_for_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nobody_can_be_asked_it_is_said_how_to_answer() {
+async fn without_a_terminal_instructions_are_printed() {
     let fake = FakeHostd::start();
     let mut following = slipway(&fake.data_dir(), "");
     following.args(["task", "submit", "--follow", "--id", "t", "web", "p", "--", "ask"]);
@@ -45,15 +45,16 @@ async fn where_nobody_can_be_asked_it_is_said_how_to_answer() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let seen = following.await.expect("it ends");
     let stdout = String::from_utf8(seen.stdout).expect("text");
-    let asked =
-        format!("? may it: bash: make\n  answer with `slipway task allow {WEB} t p1`, or with `deny`\n");
+    let asked = format!(
+        "? allow: bash: make\n  answer with `slipway task allow {WEB} t p1`, or `slipway task deny …`\n"
+    );
     assert!(stdout.contains(&asked), "{stdout}");
     assert!(stdout.contains("· allowed by you: bash: make\n"), "{stdout}");
     assert_eq!(fake.tasks.count(r#"permission {"decision":"allow"}"#), 1);
     assert_eq!(seen.status.code(), Some(0));
 }
 
-/// What a terminal shows whose user types this at the first question.
+/// Returns the output of a terminal whose user types this at the first prompt.
 async fn answered(fake: &FakeHostd, typed: &'static str) -> String {
     let pty = openpty(None, None).expect("a terminal");
     let mut command = slipway(&fake.data_dir(), "");
@@ -84,14 +85,14 @@ async fn answered(fake: &FakeHostd, typed: &'static str) -> String {
 async fn a_person_at_a_terminal_is_asked() {
     let table = [
         ("y\n", r#"permission {"decision":"allow"}"#),
-        // What is no answer is asked again.
+        // An invalid answer is prompted again.
         ("what\nn\n", r#"permission {"decision":"deny"}"#),
         ("a\n", r#"permission {"decision":"allow","option":"ever"}"#),
     ];
     for (typed, act) in table {
         let fake = FakeHostd::start();
         let seen = answered(&fake, typed).await;
-        assert!(seen.contains("? may it: bash: make\n"), "{seen}");
+        assert!(seen.contains("? allow: bash: make\n"), "{seen}");
         assert!(!seen.contains("answer with"), "{seen}");
         assert_eq!(fake.tasks.count(act), 1, "{typed:?}: {:?}", fake.tasks.acts());
     }

@@ -1,4 +1,4 @@
-//! `run` and `task` against a hostd that cuts connections, dies and comes back.
+//! Tests of `run` and `task` against a fake hostd that drops connections, dies and restarts.
 
 use super::{
     CommandOutput,
@@ -68,7 +68,7 @@ async fn a_kept_sandbox_is_named_with_its_previews() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_of_somebody_is_left_alone() {
+async fn an_existing_sandbox_is_left_alone() {
     let fake = FakeHostd::start();
     let ended = ended(&fake, &["run", "--sandbox", "web", "do it", "--", "print", "1"]).await;
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -152,7 +152,7 @@ async fn a_viewer_leaves_with_the_first_ctrl_c_and_the_task_goes_on() {
     signal(&child, Signal::SIGINT);
     let (code, stderr) = code_and_errors(child).await;
     assert_eq!((code, fake.tasks.count("cancel")), (Some(130), 0), "{stderr}");
-    assert!(stderr.contains("left it; `slipway task follow "), "{stderr}");
+    assert!(stderr.contains("follow the task again with `slipway task follow "), "{stderr}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,16 +208,16 @@ async fn the_prompt_comes_from_a_pipe() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_before_the_task_leaves_nothing() {
     let fake = FakeHostd::start();
-    let refused = ended(&fake, &["run", "--agent", "nobody", "p"]).await;
+    let refused = ended(&fake, &["run", "--agent", "unknown", "p"]).await;
     assert_eq!(refused.code, Some(125));
-    assert!(refused.stderr.contains("there is no agent nobody"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("there is no agent unknown"), "{}", refused.stderr);
     assert_eq!(fake.tasks.acts(), ["make", "submit", &format!("destroy {MADE}")]);
     let failed = ended(&fake, &["run", "--image", "nope", "p", "--", "print", "1"]).await;
     assert_eq!(failed.code, Some(125));
     insta::assert_snapshot!(failed.stderr, @r"
-    slipway: the sandbox 01kb9xyzabcdefghjkmnpqrstv did not come up
+    slipway: the sandbox 01kb9xyzabcdefghjkmnpqrstv failed to start
       problem: image_missing: there is no image nope
-      next: `slipway attempts 01kb9xyzabcdefghjkmnpqrstv` shows what was tried
+      next: `slipway attempts 01kb9xyzabcdefghjkmnpqrstv` shows why
     ");
     assert!(fake.tasks.acts().contains(&format!("destroy {}", super::API)));
 }
@@ -271,12 +271,12 @@ async fn tasks_are_submitted_listed_shown_and_cancelled() {
     assert_eq!(json["result"]["status"], "cancelled");
 }
 
-/// What a terminal of ours is sent.
+/// Returns the output on a terminal.
 async fn on_terminal(fake: &FakeHostd, arguments: &[&str], no_color: bool) -> String {
     on_terminal_watched(fake, arguments, no_color, |_| {}).await
 }
 
-/// The same, for somebody who looks at what was sent so far.
+/// Returns the output on a terminal, calling `look` with what was printed so far.
 async fn on_terminal_watched(
     fake: &FakeHostd,
     arguments: &[&str],
@@ -307,7 +307,7 @@ async fn on_terminal_watched(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_cannot_steer_the_terminal() {
+async fn an_agent_cannot_control_the_terminal() {
     let fake = FakeHostd::start();
     let seen = on_terminal(&fake, &["run", "p", "--", "evil"], false).await;
     assert!(seen.contains("\nharmless\u{fffd}\n"), "{seen:?}");
@@ -323,7 +323,7 @@ async fn an_agent_cannot_steer_the_terminal() {
     assert!(output.stdout.windows(raw.len()).any(|bytes| bytes == raw), "{:?}", output.stdout);
 }
 
-/// Some of them, and not none.
+/// Returns whether a nonzero number of seconds is shown.
 fn shows_seconds(seen: &[u8]) -> bool {
     let text = String::from_utf8_lossy(seen);
     let seconds = text.split(" agent ").skip(1).filter_map(|rest| rest.split_once('s'));

@@ -1,4 +1,4 @@
-//! Execs of the fake: a log each, an end, and what was done to them.
+//! Execs of the fake hostd: their logs, ends, and the requests made on them.
 
 use super::serve::{FakeResponse, Pieces, document, error};
 use bytes::Bytes;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use std::{collections::HashMap, io, sync::Mutex};
 use tokio::sync::watch;
 
-/// Chunks in one answer before it is cut.
+/// Chunks in one response before it is cut.
 const CHUNKS_BEFORE_CUT: usize = 2;
 
 #[derive(Default)]
 struct Exec {
     argv: Vec<String>,
-    /// Streams and what was printed there.
+    /// Stream and text of each chunk.
     log: Vec<(&'static str, String)>,
     input: Vec<u8>,
     exit: Option<Value>,
@@ -50,7 +50,7 @@ impl Execs {
         self.acts.borrow().clone()
     }
 
-    /// Waits until an act begins with the text.
+    /// Waits for an act with this prefix.
     pub async fn wait_for_act(&self, text: &str) {
         let mut acts = self.acts.subscribe();
         acts.wait_for(|acts| acts.iter().any(|act| act.starts_with(text))).await.expect("the sender lives");
@@ -112,7 +112,7 @@ impl Execs {
         document(200, &json!({}))
     }
 
-    /// What is after the cursor once the exec has ended; cut in the middle where it is long.
+    /// Returns the output after the cursor once the exec has ended; long output is cut in the middle.
     async fn output(&self, id: &str, query: &str) -> FakeResponse {
         self.act("output");
         let mut acts = self.acts.subscribe();

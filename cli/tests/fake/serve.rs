@@ -1,4 +1,4 @@
-//! The socket, and which request means what.
+//! The socket of the fake hostd, and its routes.
 
 use super::{
     API, MADE, WEB,
@@ -59,7 +59,7 @@ impl FakeHostd {
         }));
     }
 
-    /// As kill -9: every connection is cut, and nobody serves.
+    /// Stops as with kill -9: every connection is dropped.
     pub async fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
@@ -131,13 +131,13 @@ fn failed_create() -> Value {
     body
 }
 
-/// The default has no model; `nobody` is refused when it is asked for.
+/// The default agent has no model; `unknown` is refused at submit.
 fn agents() -> Vec<Value> {
     let agent = |name: &str, connected: bool| {
         json!({ "name": name, "title": name, "speaks": "acp", "default": !connected, "installed": true,
             "dialects": ["anthropic"], "connected": connected })
     };
-    vec![agent("opencode", false), agent("ready", true), agent("nobody", true)]
+    vec![agent("opencode", false), agent("ready", true), agent("unknown", true)]
 }
 
 fn services() -> Vec<Value> {
@@ -156,7 +156,7 @@ fn sandbox(id: &str, name: &str) -> Value {
         "env": [], "services": [], "metadata": {}, "attempt": 1, "created_at": "", "updated_at": "" })
 }
 
-/// Six events; a connection gets two of them, and one that it was given before.
+/// Six events; a connection gets two new ones after one that it already had.
 fn events(after: Option<u64>) -> Pieces {
     let first = after.unwrap_or(0).max(1);
     let frame = |seq: u64| {

@@ -1,4 +1,4 @@
-//! Tasks of the fake: events each, an end, and what was done to them.
+//! Tasks of the fake hostd: their events, ends, and the requests made on them.
 
 use super::{
     WEB,
@@ -16,7 +16,7 @@ const SEQ_STEP: u64 = 3;
 struct Task {
     sandbox: String,
     body: Value,
-    /// What the JSON of each event is; a task that has ended has `done` as its last.
+    /// JSON of each event; the last one of an ended task is `done`.
     events: Vec<Value>,
     ended: bool,
 }
@@ -66,20 +66,20 @@ impl Tasks {
         self.acts.borrow().iter().filter(|known| *known == act).count()
     }
 
-    /// Waits until an act was seen so often.
+    /// Waits until an act was seen this often.
     pub async fn wait_for_act(&self, act: &str, times: usize) {
         let mut acts = self.acts.subscribe();
         let often = |acts: &Vec<String>| acts.iter().filter(|known| *known == act).count() >= times;
         acts.wait_for(often).await.expect("the sender lives");
     }
 
-    /// The body that the only task was asked for with.
+    /// Returns the request body of the only task.
     pub fn body(&self) -> Value {
         let all = self.all.lock().expect("no panic");
         all.values().next().expect("a task").body.clone()
     }
 
-    /// The JSON of every event of the only task.
+    /// Returns the JSON of every event of the only task.
     pub fn events_json(&self) -> Vec<String> {
         let all = self.all.lock().expect("no panic");
         all.values().next().expect("a task").events.iter().map(Value::to_string).collect()
@@ -90,8 +90,8 @@ impl Tasks {
         let id = body["id"].as_str().expect("slipway chooses the id").to_owned();
         let argv: Vec<String> = serde_json::from_value(body["command"].clone()).unwrap_or_default();
         self.act("submit");
-        if body["agent"] == "nobody" {
-            return document(400, &error("invalid_request", "there is no agent nobody"));
+        if body["agent"] == "unknown" {
+            return document(400, &error("invalid_request", "there is no agent unknown"));
         }
         let mut all = self.all.lock().expect("no panic");
         let task = all.entry(id.clone()).or_insert_with(|| Task {
@@ -144,8 +144,8 @@ impl Tasks {
         view
     }
 
-    /// One event that was not seen yet, before it one that was, after it a part of the next, another part each
-    /// time; then the connection is cut. Nothing when all was seen, and a wait when there is nothing new yet.
+    /// Sends one new event, after it a prefix of the next that differs each time, before it sometimes an old one; then
+    /// drops the connection. Responds 204 when everything was sent, and waits while there is nothing new.
     async fn events(&self, id: &str, after: Option<u64>) -> FakeResponse {
         self.act("events");
         let try_number = self.count("events");
@@ -176,14 +176,14 @@ impl Tasks {
     }
 }
 
-/// What a request says beside its path.
+/// A request beside its path.
 pub struct TaskHttpRequest<'a> {
     pub body: &'a Bytes,
     pub after: Option<u64>,
 }
 
 impl Task {
-    /// Lets the program do what its name says.
+    /// Runs the program of this name.
     fn run_program(&mut self, id: &str, argv: &[String]) {
         let word = |n: usize| argv.get(n).map(String::as_str).unwrap_or_default();
         self.push_event(id, "status", &json!({ "phase": "agent" }));
