@@ -12,7 +12,7 @@ use protocol::api::AgentView;
 
 #[derive(Debug, Args)]
 pub struct AgentsArgs {
-    /// Sandbox to look in: id, beginning of an id, or name
+    /// Sandbox to look in: id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: Option<String>,
 }

@@ -17,7 +17,7 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     /// Id of the exec, as `slipway exec --detach` and `slipway ps` print it

@@ -14,7 +14,7 @@ use protocol::api::{AttemptState, AttemptView};
 
 #[derive(Debug, Args)]
 pub struct AttemptsArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
 }

@@ -21,7 +21,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct EgressArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX", required_unless_present = "profile", conflicts_with = "profile")]
     sandbox: Option<String>,
     /// Egress profile of the host instead of a sandbox; `default` applies to every sandbox

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// Id, beginning of an id, or name; all sandboxes when not given
+    /// Id, prefix of an id, or name; all sandboxes when not given
     #[arg(value_name = "SANDBOX")]
     sandbox: Option<String>,
     /// Follow new events until Ctrl-C; reconnects without gaps when hostd restarts

@@ -21,15 +21,15 @@ use std::{
 };
 
 const AFTER_HELP: &str = "\
-Input is passed on when it is a pipe or a file, so `echo hi | slipway exec ID -- cat` works; from a terminal only
-with -i. Ctrl-C interrupts the command, a second one cancels it with everything it started, a third one leaves.
-With -t keys go to the command as they are; after a new line `~.` leaves it running, see `slipway sh`.
-On a terminal, without -t, output is shown with its colours but without sequences that steer it (titles, cursor,
-screen, clipboard); --raw shows those too. Into files and pipes every byte goes as it is.
-The command goes on when hostd restarts, and so does its output here: nothing is lost, nothing comes twice.
+Standard input is sent when it is a pipe or a file, as in `echo hi | slipway exec ID -- cat`; from a terminal only
+with -i. Ctrl-C interrupts the command, a second one cancels it with everything it started, a third one detaches.
+With -t keys are sent unchanged; after a new line `~.` detaches and leaves the command running, see `slipway sh`.
+On a terminal, without -t, output keeps its colours but other control sequences (titles, cursor, screen, clipboard)
+are removed; --raw keeps them. Files and pipes get every byte unchanged.
+Command and output continue when hostd restarts, without gaps or duplicates.
 
-Exit codes: the command's own; 128+N when signal N ended it; 124 timed out; 125 slipway or hostd failed;
-126 it cannot be run; 127 there is no such program; 137 with a message when memory ran out.
+Exit codes: that of the command; 128+N when it was killed by signal N; 124 timed out; 125 slipway or hostd failed;
+126 the program cannot be run; 127 the program was not found; 137 with a message when the sandbox ran out of memory.
 
 With --json every chunk of output is a line, and the last line is the exec.
 
@@ -41,33 +41,33 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ExecArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
-    /// Pass input on from a terminal too
+    /// Send standard input from a terminal too
     #[arg(long, short)]
     interactive: bool,
-    /// Run it on a terminal; implies -i
+    /// Run the command on a terminal; implies -i
     #[arg(long, short, conflicts_with = "detach")]
     tty: bool,
     #[command(flatten)]
     raw: RawFlag,
-    /// Do not pass input on, as in loops that read a list
+    /// Do not send standard input, for example in loops that read a list
     #[arg(long, short = 'n', conflicts_with_all = ["interactive", "tty"])]
     no_stdin: bool,
     /// Print the id of the exec and leave it running; `slipway attach` shows its output
     #[arg(long, short, conflicts_with = "interactive")]
     detach: bool,
-    /// Directory to run it in; relative to the app directory, which is the default
+    /// Working directory; relative to the app directory, which is the default
     #[arg(long, short = 'w', value_name = "DIRECTORY")]
     cwd: Option<String>,
-    /// Environment variable; NAME alone passes on your own
+    /// Environment variable; NAME alone takes the value from your environment
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     env: Vec<(String, String)>,
-    /// End it, and everything it started, after this time, as in 90s or 15m
+    /// Kill the command, and everything it started, after this time, as in 90s or 15m
     #[arg(long, value_name = "TIME", value_parser = value_parser::seconds)]
     timeout: Option<f64>,
-    /// Id for the exec; with one that was used before, that exec is shown and nothing is run again
+    /// Id of the exec; an id that was used before attaches to that exec and runs nothing
     #[arg(long, value_name = "EXEC")]
     id: Option<String>,
     /// The program and its arguments

@@ -17,7 +17,7 @@ const PROCESS_COLUMNS: usize = 60;
 
 #[derive(Debug, Args)]
 pub struct GetArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
 }

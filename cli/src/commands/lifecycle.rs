@@ -8,7 +8,7 @@ use protocol::api::SandboxView;
 
 #[derive(Debug, Args)]
 pub struct LifecycleArgs {
-    /// Ids, beginnings of ids, or names
+    /// Ids, prefixes of ids, or names
     #[arg(value_name = "SANDBOX", required = true)]
     sandboxes: Vec<String>,
     /// Do not wait until it is done

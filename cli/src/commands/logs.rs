@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// Id, beginning of an id, or name of the sandbox
+    /// Id, prefix of an id, or name of the sandbox
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     /// Name of the service; needed when the sandbox has several

@@ -22,12 +22,12 @@ pub struct ModelArgs {
 }
 
 const ADD_EXAMPLES: &str = "\
-The key is asked for, read from standard input, or from a file; it is kept encrypted and never shown. A provider that
-wants none, as a server on this machine may, is added with --no-key.
-Adding a name again changes that provider; what is not given stays. The key stays with --keep-key, or when nothing is
-typed.
-The provider is asked which models it has: a key that it refuses is not kept, and where no default is given one is
-chosen from its answer. One that cannot be reached is added all the same; --no-check does not ask.
+The key is prompted for, or read from standard input or a file; it is stored encrypted and never shown. Use --no-key
+for a provider that needs none, such as a server on this machine.
+Adding an existing name changes that provider; fields that are not given keep their values. The key is kept with
+--keep-key, or when nothing is typed.
+hostd lists the models of the provider to check the key: a rejected key is not stored, and a default model is chosen
+from the list where none is given. An unreachable provider is added anyway; --no-check skips the check.
 
 Examples:
   slipway model add anthropic

@@ -6,7 +6,7 @@ use protocol::api::PortView;
 
 #[derive(Debug, Args)]
 pub struct PortsArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
 }

@@ -13,7 +13,7 @@ use protocol::api::{PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView, Sand
 
 #[derive(Debug, Args)]
 pub struct PreviewLinkArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     /// The port of the app; needed when the sandbox advertises none or several

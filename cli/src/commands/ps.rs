@@ -17,7 +17,7 @@ const COMMAND_COLUMNS: usize = 60;
 
 #[derive(Debug, Args)]
 pub struct PsArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     /// Only those that run

@@ -6,7 +6,7 @@ use protocol::api::ApiErrorCode;
 
 #[derive(Debug, Args)]
 pub struct RmArgs {
-    /// Ids, beginnings of ids, or names
+    /// Ids, prefixes of ids, or names
     #[arg(value_name = "SANDBOX", required = true)]
     sandboxes: Vec<String>,
     /// Keep the files

@@ -12,21 +12,21 @@ use clap::Args;
 use protocol::api::{SandboxSpec, TaskCreate};
 
 const AFTER_HELP: &str = "\
-Who does it is the agent of --agent, or the default of `slipway agents`, with the model of --model, or the default
-of `slipway models`; `slipway model add` tells Slipway about a provider. On a terminal what needs a permission (--ask)
-is asked for; elsewhere `slipway task allow` answers.
+The agent is that of --agent, or the default of `slipway agents`; its model is that of --model, or the default of
+`slipway models`. Add a model provider with `slipway model add`. On a terminal, permissions (--ask) are prompted for;
+otherwise answer them with `slipway task allow`.
 
-A sandbox is made, the agent does the task in it while its events are shown, the result is printed, and the
-sandbox is destroyed. With --keep it stays and its previews are printed; with --sandbox an existing one is used,
-woken if it sleeps, and left as it is.
+A sandbox is created, the task runs in it while its events are shown, the result is printed, and the sandbox is
+destroyed. With --keep it stays and its previews are printed; with --sandbox an existing one is used, woken if it
+sleeps, and left as it is.
 
-Ctrl-C cancels the task and waits for its end; pressed again, it leaves, and says how to come back. The task goes
-on when hostd restarts, and so do its events here: nothing is lost, nothing comes twice.
+Ctrl-C cancels the task and waits for its end; pressed again, it leaves, and prints how to follow the task. Task and
+events continue when hostd restarts, without gaps or duplicates.
 
-Exit codes: 0 the task succeeded; the agent's own when it failed (128+N when signal N ended it); 1 when the build
+Exit codes: 0 the task succeeded; that of the agent when it failed (128+N when it was killed by signal N); 1 the build
 failed; 124 timed out; 130 cancelled; 125 slipway, hostd or the sandbox failed.
 
-With --json every event is a line of JSON as hostd sent it, and nothing else is on standard output; the last one is
+With --json every event is a line of JSON as sent by hostd, and nothing else is on standard output; the last one is
 `done` and carries the result.
 
 Examples:
@@ -43,16 +43,16 @@ Examples:
 pub struct RunArgs {
     #[command(flatten)]
     task: TaskFlags,
-    /// Sandbox to do it in, by id, beginning of an id, or name; it is left as it is afterwards
+    /// Existing sandbox to use, by id, prefix of an id, or name; it is left as it is afterwards
     #[arg(long, short, value_name = "SANDBOX", conflicts_with_all = [
         "keep", "name", "image", "driver", "ports", "memory", "cpus", "pids", "disk", "network", "allow", "deny", "public", "ttl",
         "metadata", "project", "services",
     ])]
     sandbox: Option<String>,
-    /// Keep the sandbox that is made, whatever becomes of the task
+    /// Keep the created sandbox, however the task ends
     #[arg(long, short)]
     keep: bool,
-    #[command(flatten, next_help_heading = "The sandbox that is made")]
+    #[command(flatten, next_help_heading = "Flags of the created sandbox")]
     sandbox_flags: SandboxFlags,
 }
 

@@ -6,7 +6,7 @@ use protocol::ServiceName;
 
 #[derive(Debug, Args)]
 pub struct ServiceArgs {
-    /// Id, beginning of an id, or name of the sandbox
+    /// Id, prefix of an id, or name of the sandbox
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     /// Name of the service

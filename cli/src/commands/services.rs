@@ -12,7 +12,7 @@ use protocol::{ServiceState, ServiceView};
 
 #[derive(Debug, Args)]
 pub struct ServicesArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
 }

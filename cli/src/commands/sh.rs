@@ -20,11 +20,11 @@ use std::{
 };
 
 const AFTER_HELP: &str = "\
-On a terminal it is as with ssh: full-screen programs, Ctrl-C and the size of the window work. After a new line `~.`
-leaves and the shell goes on, `slipway attach` comes back to it; `~?` tells what else there is. It also goes on when
-hostd restarts, and so does what is shown here.
+On a terminal it works like ssh: full-screen programs, Ctrl-C and window sizes are supported. After a new line `~.`
+detaches and the shell keeps running, `slipway attach` reattaches; `~?` lists the escape keys. Shell and connection
+also continue when hostd restarts.
 
-From a pipe the shell reads its commands there, without a terminal: `echo 'npm test' | slipway sh web`.
+From a pipe the shell reads its commands without a terminal: `echo 'npm test' | slipway sh web`.
 
 The exit code is that of the shell; for others see `slipway exec --help`.";
 
@@ -34,13 +34,13 @@ const LOGIN_SHELL: &str = "if command -v bash >/dev/null 2>&1; then exec bash -l
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ShArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     /// Directory to start in; relative to the app directory, which is the default
     #[arg(long, short = 'w', value_name = "DIRECTORY")]
     cwd: Option<String>,
-    /// Environment variable; NAME alone passes on your own
+    /// Environment variable; NAME alone takes the value from your environment
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", value_parser = value_parser::env)]
     env: Vec<(String, String)>,
     #[command(flatten)]

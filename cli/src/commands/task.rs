@@ -25,8 +25,8 @@ use std::sync::Arc;
 use tokio::time::sleep;
 
 const SUBMIT_HELP: &str = "\
-A sleeping sandbox is woken. Tasks that are submitted while one runs wait for their turn. With --id the same command
-may be repeated: the task runs once.
+A sleeping sandbox is woken. Tasks that are submitted while one runs are queued. With --id the same command may be
+repeated: the task runs once.
 
 Examples:
   slipway task submit web \"make the button green\"
@@ -35,11 +35,11 @@ Examples:
   slipway task submit --follow --build 'npm test' web \"fix the failing test\" -- ./my-agent";
 
 const FOLLOW_HELP: &str = "\
-Shows every event from the first, or from the one after --since, and then what happens, to the end. Ctrl-C leaves;
-the task goes on. Connections that are cut, and restarts of hostd, cost neither an event nor show one twice.
+Shows every event from the first, or after --since, and follows new ones to the end. Ctrl-C leaves; the task keeps
+running. Lost connections and restarts of hostd cause neither gaps nor duplicates.
 
-Exits as the task ended: 0 succeeded; the agent's own code when it failed; 1 the build failed; 124 timed out;
-130 cancelled; 125 slipway, hostd or the sandbox failed.
+Exit codes: 0 succeeded; that of the agent when it failed; 1 the build failed; 124 timed out; 130 cancelled;
+125 slipway, hostd or the sandbox failed.
 
 Examples:
   slipway task follow web 01k9zq0v1m2n3p4q5r6s7t8v9w
@@ -53,20 +53,20 @@ pub struct TaskArgs {
 
 #[derive(Debug, Subcommand)]
 enum TaskCommand {
-    /// Give a sandbox something to do, and print the id of the task
+    /// Submit a task to a sandbox, and print its id
     #[command(after_help = SUBMIT_HELP)]
     Submit(Box<SubmitArgs>),
     /// List the tasks of a sandbox, newest first
     #[command(visible_alias = "list")]
     Ls {
-        /// Id, beginning of an id, or name
+        /// Id, prefix of an id, or name
         #[arg(value_name = "SANDBOX")]
         sandbox: String,
     },
     /// Show everything about a task, with its result when it has ended
     #[command(visible_alias = "show")]
     Get(TaskRefArgs),
-    /// Show the events of a task to its end, and exit as it does
+    /// Show the events of a task to its end, and exit with its code
     #[command(after_help = FOLLOW_HELP)]
     Follow {
         #[command(flatten)]
@@ -75,40 +75,40 @@ enum TaskCommand {
         #[arg(long, value_name = "SEQ")]
         since: Option<u64>,
     },
-    /// Show everything that the agent of a task printed, as it printed it
+    /// Show the raw output of the agent of a task
     ///
-    /// For when its events do not tell enough. Of a lot the end is kept. What an agent that is a command of yours
-    /// prints is in the events: see `slipway task follow`.
+    /// For debugging an agent. Of long output the end is kept. Output of the agent `command` is in the events: see
+    /// `slipway task follow`.
     Log {
         #[command(flatten)]
         task: TaskRefArgs,
-        /// Go on to the end of the agent; reconnects when hostd restarts
+        /// Follow the output to the end of the agent; reconnects when hostd restarts
         #[arg(long, short)]
         follow: bool,
-        /// Begin this many lines before the end; everything that is kept when not given
+        /// Start this many lines before the end; default: everything that is kept
         #[arg(long, short = 'n', value_name = "LINES")]
         tail: Option<u64>,
         #[command(flatten)]
         raw: RawFlag,
     },
-    /// Allow what the agent of a task asked for
+    /// Allow a permission that the agent of a task asked for
     ///
-    /// `slipway task follow` shows what is asked for, with its id.
+    /// `slipway task follow` shows open permissions with their ids.
     Allow {
         #[command(flatten)]
         permission: PermissionArgs,
-        /// The option to take, of those that the agent offered; its own for "once" unless given
+        /// Option to choose, of those that the agent offered; default: its option for "once"
         #[arg(long, value_name = "OPTION")]
         option: Option<String>,
     },
-    /// Refuse what the agent of a task asked for
+    /// Deny a permission that the agent of a task asked for
     Deny {
         #[command(flatten)]
         permission: PermissionArgs,
     },
-    /// End a task, queued or running, with everything it started
+    /// Cancel a task, queued or running, with everything it started
     ///
-    /// One that has ended is left as it is. Events and result stay.
+    /// A task that has ended is unchanged. Events and result are kept.
     Cancel {
         #[command(flatten)]
         task: TaskRefArgs,
@@ -120,22 +120,22 @@ enum TaskCommand {
 
 #[derive(Debug, Args)]
 struct SubmitArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     #[command(flatten)]
     task: TaskFlags,
-    /// Show its events to its end, and exit as it does
+    /// Show its events to its end, and exit with its code
     #[arg(long, short)]
     follow: bool,
-    /// Id for the task; with one that was used before, that task is shown and nothing is done again
+    /// Id of the task; an id that was used before shows that task and runs nothing
     #[arg(long, value_name = "TASK")]
     id: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct TaskRefArgs {
-    /// Id, beginning of an id, or name
+    /// Id, prefix of an id, or name
     #[arg(value_name = "SANDBOX")]
     sandbox: String,
     /// Id of the task, as `slipway task submit` and `slipway task ls` print it
@@ -147,7 +147,7 @@ struct TaskRefArgs {
 struct PermissionArgs {
     #[command(flatten)]
     task: TaskRefArgs,
-    /// Id of what is asked for, as the events of the task show it
+    /// Id of the permission, as shown in the events of the task
     #[arg(value_name = "PERMISSION")]
     permission: String,
 }
