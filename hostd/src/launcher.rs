@@ -1,10 +1,10 @@
-//! `hostd launch`: the small process that becomes an OCI runtime. hostd itself never forks: its memory
-//! may be large, and a fork would copy the map of it.
+//! `hostd launch`: the small process that becomes an OCI runtime. hostd itself never forks: a fork would copy
+//! its page tables, which may be large.
 //!
 //! ```text
 //! hostd launch --stdio FILE [--tasks FILE]… [--hide DIR]… [--shield DIR]… -- PROGRAM ARGUMENT…
-//!   standard input   a file that hostd has locked: it stays locked until the runtime is done
-//!   standard error   where complaints go; `@report` in an argument becomes a path to it
+//!   standard input   a file that hostd has locked; it stays locked until the runtime exits
+//!   standard error   errors; `@report` in an argument becomes a path to it
 //! ```
 //!
 //! Must not: start a thread, use tokio, or do anything that the death of hostd could leave half done.
@@ -28,9 +28,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// As `env` and the like: the command was never run.
+/// As `env` does: the command was never run.
 const EXIT_NOT_RUN: i32 = 125;
-/// In place of a path to where complaints go.
+/// Placeholder for a path to standard error.
 pub const STDERR_PATH: &str = "@report";
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ struct LaunchOptions {
     command: Vec<OsString>,
 }
 
-/// Ends in the runtime, or with a complaint and exit code 125.
+/// Executes the runtime, or exits with a message and code 125.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ! {
     let problem = match parse(args).and_then(|options| exec_runtime(&options)) {
         Ok(never) => match never {},
@@ -77,7 +77,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LaunchOptions, Stri
 }
 
 fn exec_runtime(options: &LaunchOptions) -> Result<std::convert::Infallible, String> {
-    // Its own session: what is sent to hostd's terminal or group is not for it.
+    // A session of its own: signals to hostd's terminal or process group do not reach it.
     let _ = setsid();
     let lock = dup_inherited(io::stdin().as_fd()).map_err(while_doing("keep the lock"))?;
     write_pid(lock).map_err(while_doing("write into the lock"))?;
@@ -102,7 +102,7 @@ fn exec_runtime(options: &LaunchOptions) -> Result<std::convert::Infallible, Str
         &command,
         &[c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
     );
-    // Standard error is PID 1's by now.
+    // Standard error belongs to PID 1 by now.
     let problem = format!("hostd launch: could not run {}: ", options.command[0].display());
     let Err(error) = ran;
     write_stderr(stderr_fd, &format!("{problem}{error}\n"));
@@ -114,12 +114,12 @@ fn while_doing(what: &str) -> impl FnOnce(Errno) -> String {
     move |error| format!("{what}: {}", error.desc())
 }
 
-/// A copy that is still there after `exec`; it is for the runtime alone, which closes it for PID 1.
+/// A duplicate that survives `exec`, for the runtime alone, which closes it for PID 1.
 fn dup_inherited(fd: BorrowedFd<'_>) -> Result<RawFd, Errno> {
     fcntl(fd, FcntlArg::F_DUPFD(3))
 }
 
-/// Whoever finds the lock held can tell who holds it.
+/// Writes our pid into the lock file, so that the holder of the lock is known.
 fn write_pid(lock: RawFd) -> Result<(), Errno> {
     let text = format!("{}\n", std::process::id());
     with_fd(lock, |lock| {
@@ -140,13 +140,14 @@ fn with_fd<T>(fd: RawFd, act: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
 
 const NONE: Option<&str> = None;
 
-/// Nothing that happens from here on reaches the host's mounts; what the host mounts still comes here.
+/// Unshares the mount namespace: mounts made here do not reach the host; mounts made on the host still
+/// propagate here.
 fn unshare_mounts() -> Result<(), Errno> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)
 }
 
-/// Takes a mount away.
+/// Detaches a mount.
 fn detach_mount(dir: &Path) -> Result<(), Errno> {
     match umount2(dir, MntFlags::MNT_DETACH) {
         // Not mounted: nothing to hide.
@@ -155,7 +156,7 @@ fn detach_mount(dir: &Path) -> Result<(), Errno> {
     }
 }
 
-/// No program in it has a set-id bit and no file in it is a device, for every mount made from it.
+/// Bind-mounts a directory onto itself without set-id programs and devices, for every mount made from it.
 fn remount_nosuid_nodev(dir: &Path) -> Result<(), Errno> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some(dir), dir, NONE, MsFlags::MS_BIND, NONE)?;
@@ -173,7 +174,7 @@ fn runtime_command(args: &[OsString], stderr_fd: RawFd) -> Result<Vec<CString>, 
         .map_err(|_| "start: a zero byte in an argument".to_owned())
 }
 
-/// Standard streams become those of PID 1: no input, and a file.
+/// Redirects the standard streams for PID 1: no input, output to a file.
 fn redirect(options: &LaunchOptions) -> io::Result<()> {
     let null = File::open("/dev/null")?;
     debug_assert!(null.as_raw_fd() > 2, "the standard streams are open");

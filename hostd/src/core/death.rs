@@ -1,20 +1,20 @@
-//! How a sandbox ended that should have run, and what that is called.
+//! How a sandbox died that should have been running, and its report to users.
 
 use super::rfc3339;
 use protocol::api::{DeathCause, PostMortem, Problem, ProblemCode};
 
-/// Of what PID 1 printed last, so much is kept.
+/// Lines of PID 1's last output that are kept.
 const LINES_MAX: usize = 20;
 const LINE_MAX_CHARS: usize = 400;
 
-/// How a sandbox ended.
+/// How a sandbox died.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Death {
     pub cause: DeathCause,
-    /// Of PID 1, where it is known.
+    /// Exit code of PID 1, where known.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// As last seen.
+    /// As last read.
     pub memory_peak_bytes: Option<u64>,
     pub memory_limit_bytes: Option<u64>,
     pub oom_kills: u64,
@@ -24,7 +24,7 @@ pub struct Death {
 }
 
 impl Death {
-    /// Nothing was wrong with it: it may be woken like one that was stopped.
+    /// Whether the sandbox may be woken like a stopped one: nothing in it caused this death.
     pub fn allows_wake(&self) -> bool {
         match self.cause {
             DeathCause::ShutDown | DeathCause::Backend => true,
@@ -36,13 +36,13 @@ impl Death {
         }
     }
 
-    /// Why it is in error, when it is.
+    /// The problem of a sandbox in the state `error`.
     pub fn problem(&self) -> Problem {
         let code = if self.cause == DeathCause::Oom { ProblemCode::Oom } else { ProblemCode::Died };
         Problem { code, message: self.message(None), output: self.kept_lines() }
     }
 
-    /// What outlives it. `task` ran in it.
+    /// The report that is kept. `task` is the task that was running.
     pub fn post_mortem(&self, task: Option<String>, now_ms: u64) -> PostMortem {
         PostMortem {
             at: rfc3339(now_ms),
@@ -59,7 +59,7 @@ impl Death {
         }
     }
 
-    /// Cause, numbers and what to do, for people.
+    /// Cause, numbers and what to do next, for users.
     pub fn message(&self, task: Option<&str>) -> String {
         let ran = task.map(|task| format!(" while task {task} ran")).unwrap_or_default();
         match self.cause {

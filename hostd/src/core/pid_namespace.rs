@@ -1,30 +1,30 @@
-//! Which PID namespace the processes of a sandbox live in, as hostd sees it from its own. From another one its
-//! PID 1 is not to be found, and must not be taken for dead.
+//! Which PID namespace the processes of a sandbox are in, relative to hostd's. From another one PID 1 is not
+//! visible, and must not be taken for dead.
 
 use serde::{Deserialize, Serialize};
 
-/// A PID namespace of this machine, by its number in nsfs. A process keeps the namespaces above its own alive, so
-/// the number means no other one while the sandbox has a process.
+/// A PID namespace of this machine, by its inode in nsfs. A process keeps all namespaces above its own alive,
+/// so the number is not reused while the sandbox has a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PidNamespace(pub u64);
 
-/// The processes of a sandbox whose PID 1 was not found.
+/// What is visible of the processes of a sandbox whose PID 1 was not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxProcesses {
     None,
-    /// With numbers in hostd's own namespace; or only the backend's word that they run.
+    /// Visible with pids in hostd's namespace; or only reported as running by the backend.
     Listed,
-    /// The kernel lists them as 0: they have no number in hostd's own namespace.
+    /// The kernel lists them as pid 0: they have no pid in hostd's namespace.
     Hidden,
-    /// The kernel counts some and lists none (version 1 of control groups): hidden, or ended and not reaped yet.
+    /// The kernel counts some and lists none (cgroup v1): hidden, or exited and not reaped yet.
     Counted,
-    /// A launch is under way.
+    /// A launch is in progress.
     Launching,
 }
 
-/// Whether a sandbox lives in another PID namespace than hostd. `launched_in`: where it was launched last, as its
-/// badge says; badges of an earlier hostd do not.
+/// Whether a sandbox runs in another PID namespace than hostd. `launched_in` is the namespace of the last
+/// launch, from the badge; badges of an earlier hostd lack it.
 pub fn is_in_other_namespace(
     launched_in: Option<PidNamespace>,
     own: PidNamespace,

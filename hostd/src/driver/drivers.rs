@@ -10,13 +10,13 @@ pub struct Drivers {
     absent: Vec<AbsentDriver>,
 }
 
-/// A driver that hostd knows and was started without.
+/// A driver that hostd supports and was started without.
 #[derive(Debug, Clone)]
 pub struct AbsentDriver {
     pub name: &'static str,
-    /// Any of these is there where its backend is.
+    /// The backend is installed if any of these exists.
     pub backend_paths: Vec<PathBuf>,
-    /// Why, and what to do about it.
+    /// Reason, and what to do about it.
     pub why: String,
 }
 
@@ -43,7 +43,7 @@ impl Drivers {
         &self.absent
     }
 
-    /// The driver that a caller asks for.
+    /// The driver that a caller requests.
     pub fn require(&self, name: &str) -> Result<&Arc<dyn Driver>, DriverError> {
         self.all.iter().find(|driver| driver.name() == name).ok_or_else(|| self.refusal(name))
     }
@@ -59,7 +59,7 @@ impl Drivers {
         }
     }
 
-    /// The driver of a sandbox that exists: perhaps one that this hostd was not given.
+    /// The driver of an existing sandbox; a stand-in if hostd was started without it.
     pub fn get(&self, name: &str) -> Arc<dyn Driver> {
         match self.require(name) {
             Ok(driver) => driver.clone(),

@@ -1,4 +1,4 @@
-//! In place of a driver that this hostd was not given: says so, and touches nothing.
+//! The stand-in for a driver that hostd was started without: every verb fails, nothing is touched.
 
 use super::{
     ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,

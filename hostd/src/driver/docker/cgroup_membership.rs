@@ -1,14 +1,14 @@
-//! Which container a process is of, seen from outside.
+//! Matches processes to containers by their control group.
 
-/// Whether a process is in the control group of a container: engines put its id into the path, each in its
-/// own way.
+/// Whether a process, by its `/proc/<pid>/cgroup`, is in the control group of a container. Each engine puts
+/// the container id into the path in its own way.
 pub fn is_in_container(proc_cgroup: &str, container: &str) -> bool {
     let paths = proc_cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     container.len() >= ID_MIN_BYTES
         && paths.flat_map(|path| path.split('/')).any(|part| part.contains(container))
 }
 
-/// A shorter id could be part of something else.
+/// A shorter id could match part of another path.
 const ID_MIN_BYTES: usize = 32;
 
 #[cfg(test)]

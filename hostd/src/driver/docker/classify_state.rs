@@ -1,16 +1,17 @@
-//! What a container's state means for its sandbox, given what is known of its runs. Nothing is asked here.
+//! Classifies the state of a container, given the record of its runs, and decides the cause of a death. Pure
+//! functions; no requests.
 
 use super::{engine::InspectedState, limits::OOM_EVENT_AGE_MAX_MS, run_record::RunRecord};
 use protocol::api::DeathCause;
 
-/// A state in our words.
+/// A container status of either engine, reduced to what matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerPhase {
-    /// Made, and never started.
+    /// Created and never started.
     Created,
     Running,
     Exited,
-    /// On its way out.
+    /// Being removed.
     Removing,
 }
 
@@ -20,7 +21,7 @@ pub fn container_phase(state: &InspectedState) -> ContainerPhase {
         "running" | "paused" | "restarting" | "stopping" => ContainerPhase::Running,
         "removing" => ContainerPhase::Removing,
         "exited" | "stopped" | "dead" => ContainerPhase::Exited,
-        // A word of another version.
+        // A status of another engine version.
         _ if state.running || state.paused => ContainerPhase::Running,
         _ => ContainerPhase::Exited,
     }
@@ -28,24 +29,24 @@ pub fn container_phase(state: &InspectedState) -> ContainerPhase {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunState {
-    /// Nothing runs, and nothing is to be dealt with.
+    /// Nothing runs, and there is no exit to handle.
     Absent,
     Alive,
     Dead,
-    /// It ran, and is not there any more.
+    /// The container ran and is gone.
     Removed,
 }
 
-/// `state` is that of the sandbox's own container, if there is one.
+/// Classifies the state of the sandbox's own container; `None` when it has no container.
 pub fn classify(run: &RunRecord, state: Option<&InspectedState>) -> RunState {
     let gone = if run.has_uncleared_start() { RunState::Removed } else { RunState::Absent };
     let Some(state) = state else { return gone };
     match container_phase(state) {
-        // After a reboot of the host Podman knows no more of it.
+        // After a reboot of the host Podman reports a container that ran as new.
         ContainerPhase::Created if run.has_uncleared_start() => RunState::Dead,
         ContainerPhase::Created => RunState::Absent,
         ContainerPhase::Removing => gone,
-        // The engine may not have noticed yet that it ended.
+        // The engine may not have noticed the exit yet.
         ContainerPhase::Running | ContainerPhase::Exited if run.has_cleared(&state.started_at) => {
             RunState::Absent
         }
@@ -54,22 +55,23 @@ pub fn classify(run: &RunRecord, state: Option<&InspectedState>) -> RunState {
     }
 }
 
-/// What there is to judge a death by.
+/// What is known about the death of a PID 1.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeathEvidence<'a> {
-    /// Absent when the container is gone.
+    /// `None` when the container is gone.
     pub state: Option<&'a InspectedState>,
-    /// runtimed said that it shuts down.
+    /// runtimed logged a shutdown.
     pub shut_down_cleanly: bool,
-    /// It died while the engine that owns it was away, or with the host.
+    /// PID 1 died while the engine was unreachable, or with the host.
     pub backend_away: bool,
-    /// The container runs again already: what the engine says is about another run.
+    /// The container runs again already: the engine's exit code is about another run.
     pub restarted: bool,
-    /// Whether the kernel killed for memory since it was last seen to run, if it could be asked.
+    /// Whether the kernel counted an OOM kill since PID 1 was last seen running; `None` when the counters
+    /// could not be read.
     pub oom_kill_counted: Option<bool>,
-    /// It was seen to run after a kill for memory, of a job.
+    /// PID 1 survived an earlier OOM kill, which hit a job.
     pub oom_killed_before: bool,
-    /// How long ago the engine told that memory was short, if it did.
+    /// Age of the engine's last OOM event, if there was one.
     pub oom_event_age_ms: Option<u64>,
 }
 
@@ -80,12 +82,12 @@ pub struct DeathOutcome {
     pub signal: Option<i32>,
 }
 
-/// By SIGKILL, and not for memory.
+/// Whether PID 1 exited by SIGKILL, and not by the OOM killer.
 pub fn was_killed(state: &InspectedState) -> bool {
     state.exit_code == 128 + i64::from(SIGKILL) && !state.oom_killed
 }
 
-/// What the engine says when it lost track of a container.
+/// Exit code of a container that the engine lost track of.
 const EXIT_UNKNOWN: i64 = 255;
 const SIGKILL: i32 = 9;
 
@@ -99,7 +101,7 @@ pub fn death_outcome(evidence: &DeathEvidence<'_>) -> DeathOutcome {
     let code = state.exit_code;
     let signal = i32::try_from(code - 128).ok().filter(|signal| (1..=64).contains(signal));
     let exit_code = i32::try_from(code).ok().filter(|_| signal.is_none());
-    // The engine remembers any kill for memory, also of other processes, long before; and forgets some.
+    // `oom_killed` stays set after a kill of any process of the container, and is sometimes missing.
     let told = evidence.oom_event_age_ms.is_some_and(|ms| ms <= OOM_EVENT_AGE_MAX_MS);
     let oom = evidence.oom_kill_counted.unwrap_or(state.oom_killed && (told || !evidence.oom_killed_before));
     let cause = if evidence.shut_down_cleanly {
@@ -134,11 +136,12 @@ mod tests {
         use RunState::{Absent, Alive, Dead, Removed};
         let (never, open, dealt_with) = (run(None, None), run(Some("1"), None), run(Some("1"), Some("1")));
         for (run, there, expected) in [
-            // hostd died between the nonce and the container, or between the container and its start.
+            // hostd died after it wrote the nonce and before it created the container, or before it started
+            // it.
             (&never, None, Absent),
             (&never, Some(("created", "")), Absent),
             (&never, Some(("configured", "")), Absent),
-            // Or between the start and the pid file.
+            // hostd died after the start and before it wrote the pid file.
             (&never, Some(("running", "1")), Alive),
             (&never, Some(("exited", "1")), Dead),
             (&open, Some(("running", "1")), Alive),
@@ -153,9 +156,9 @@ mod tests {
             (&dealt_with, None, Absent),
             (&dealt_with, Some(("removing", "1")), Absent),
             (&dealt_with, Some(("exited", "1")), Absent),
-            // The engine is slow to notice that we ended it.
+            // The engine has not noticed yet that hostd ended it.
             (&dealt_with, Some(("running", "1")), Absent),
-            // Somebody started it again.
+            // Started again from outside.
             (&dealt_with, Some(("running", "2")), Alive),
             (&dealt_with, Some(("exited", "2")), Dead),
             (&dealt_with, Some(("a word of tomorrow", "2")), Dead),
@@ -189,7 +192,7 @@ mod tests {
             (followed, Some(ended(0, false)), Exited, Some(0), None),
             (short(5), Some(ended(137, true)), Oom, None, Some(9)),
             (followed, Some(ended(137, true)), Oom, None, Some(9)),
-            // An old kill of a job, and then somebody killed PID 1.
+            // An earlier OOM kill of a job, then a SIGKILL of PID 1 from outside.
             (
                 DeathEvidence { oom_killed_before: true, ..short(60_000) },
                 Some(ended(137, true)),
@@ -205,7 +208,7 @@ mod tests {
                 Some(9),
             ),
             (counted(false), Some(ended(137, true)), Killed, None, Some(9)),
-            // Podman often does not know.
+            // Podman often misses OOM kills.
             (counted(true), Some(ended(137, false)), Oom, None, Some(9)),
             (counted(true), Some(ended(1, false)), Exited, Some(1), None),
             (DeathEvidence { restarted: true, ..followed }, Some(ended(0, false)), Backend, None, None),

@@ -1,14 +1,15 @@
-//! What the engine said of our containers: kept up by what it tells, so that nobody has to ask it.
+//! A cache of the state of our containers, kept current by the engine's event stream, so that an inspect
+//! needs no request.
 //!
 //! ```text
-//!            connect: follow, then list            an event: inspect
-//!   away ───────────────────────────────▶ up ◀──────────────────────┐
-//!    ▲                                     │ └──────────────────────┘
-//!    └────────── the stream ended ─────────┘
+//!                   connect: subscribe, then list          event: inspect
+//!    disconnected ────────────────────────────────▶ connected ◀───────────┐
+//!         ▲                                          │    └───────────────┘
+//!         └───────────── event stream ended ─────────┘
 //! ```
 //!
-//! **Invariant:** it says what the engine knew a moment ago, never what is true: whoever acts on the end of a
-//! sandbox asks again, and whether PID 1 lives the kernel says.
+//! **Invariant:** the cache holds what the engine reported a moment ago. Before acting on the end of a
+//! sandbox, refresh; whether PID 1 lives is asked of the kernel.
 
 use super::{
     engine::{Engine, EngineError, InspectedContainer},
@@ -26,7 +27,7 @@ use tokio::sync::watch;
 
 pub struct ContainerCache {
     engine: Engine,
-    /// What our containers have.
+    /// Label filter that matches our containers.
     filter: String,
     state: Mutex<CacheState>,
     /// Counts changes.
@@ -37,23 +38,23 @@ pub struct ContainerCache {
 struct CacheState {
     up: bool,
     why_down: String,
-    /// Counts connections: whoever waits looks again after each.
+    /// Counts connections: every reconnect is a new version for all waiters.
     connections: u64,
-    /// By name.
+    /// By container name.
     containers: HashMap<String, InspectedContainer>,
-    /// When the engine last told that memory was short, by id; only of this connection.
+    /// Time of the last OOM event by container id, for this connection only.
     ooms: HashMap<String, Instant>,
 }
 
-/// What came of a question about one container.
+/// Result of refreshing one container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refresh {
     Done,
-    /// It was not answered in time, though the engine is there.
+    /// The engine is reachable, but did not answer in time about this container.
     TimedOut,
 }
 
-/// What was seen, to be compared with what is seen later.
+/// What identifies a cached state, to notice changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerVersion {
     connections: u64,
@@ -67,7 +68,7 @@ impl ContainerCache {
         Self { engine, filter, state, changed: watch::channel(0).0 }
     }
 
-    /// Whether what is here is what the engine says.
+    /// Fails while the engine is disconnected and the cache may be stale.
     pub fn check_connected(&self) -> Result<(), DriverError> {
         let state = self.state();
         if state.up {
@@ -90,7 +91,7 @@ impl ContainerCache {
         self.state().containers.values().find(|known| known.id == id).cloned()
     }
 
-    /// How long ago memory was short in a container, if the engine told.
+    /// Age of the last OOM event of a container, if there was one.
     pub fn oom_event_age_ms(&self, container: &str) -> Option<u64> {
         let told = self.state().ooms.get(container)?.elapsed();
         Some(u64::try_from(told.as_millis()).unwrap_or(u64::MAX))
@@ -106,14 +107,14 @@ impl ContainerCache {
         ContainerVersion { connections: state.connections, container }
     }
 
-    /// Returns when something else is seen than what was marked.
+    /// Returns when the cached state differs from `version`.
     pub async fn changed_since(&self, name: &str, version: &ContainerVersion) {
         let mut changes = self.changed.subscribe();
-        // Closed only with the mirror itself.
+        // The channel closes only with the cache itself.
         while self.version(name) == *version && changes.changed().await.is_ok() {}
     }
 
-    /// Asks the engine now.
+    /// Inspects a container and updates the cache.
     pub async fn refresh(&self, container: &str) -> Result<Option<InspectedContainer>, EngineError> {
         let found = self.engine.inspect(container).await?.map(strip_slash);
         self.change(|state| match &found {
@@ -121,7 +122,7 @@ impl ContainerCache {
                 state.containers.retain(|name, known| known.id != found.id || *name == found.name);
                 state.containers.insert(found.name.clone(), found.clone());
             }
-            // Not one of this instance.
+            // A container of another instance.
             Some(_) => {}
             None => {
                 state.containers.retain(|name, known| name != container && known.id != container);
@@ -131,7 +132,7 @@ impl ContainerCache {
         Ok(found)
     }
 
-    /// All there are, each asked about: a list does not tell when one was started.
+    /// Lists our containers and inspects those that changed: a list has no start times.
     pub async fn relist(&self) -> Result<(), EngineError> {
         let listed = self.engine.list(&self.filter).await?;
         let ids: HashSet<&str> = listed.iter().map(|listed| listed.id.as_str()).collect();
@@ -146,7 +147,8 @@ impl ContainerCache {
         Ok(())
     }
 
-    /// An engine that stumbles over one container is not away: what is kept of that one stays as it was.
+    /// Refreshes one container. An engine that fails on one container is not disconnected: the cached state
+    /// of that container stays as it was.
     pub async fn try_refresh(&self, container: &str) -> Result<Refresh, EngineError> {
         match self.refresh(container).await {
             Ok(_) => Ok(Refresh::Done),
@@ -161,7 +163,7 @@ impl ContainerCache {
         }
     }
 
-    /// One that stands still need not be asked again.
+    /// Whether the cached status equals the listed one, so that an inspect would tell nothing new.
     fn is_current(&self, id: &str, listed: &str) -> bool {
         let state = self.state();
         state.up && state.containers.values().any(|known| known.id == id && known.state.status == listed)
@@ -171,7 +173,7 @@ impl ContainerCache {
         self.state().ooms.insert(container.to_owned(), Instant::now());
     }
 
-    /// The engine is followed, and all was listed.
+    /// Marks the engine as connected: events are followed and all containers are listed.
     pub fn set_connected(&self) {
         self.change(|state| {
             state.up = true;
@@ -203,19 +205,19 @@ pub fn labels_of(container: &InspectedContainer) -> &Labels {
     container.config.labels.as_ref().unwrap_or(&NO_LABELS)
 }
 
-/// `name=value`
+/// Whether the labels match a filter `name=value`.
 fn has_label(labels: &Labels, filter: &str) -> bool {
     let (name, value) = filter.split_once('=').unwrap_or((filter, ""));
     labels.get(name).is_some_and(|found| found == value)
 }
 
-/// Docker writes a slash before it.
+/// Docker puts a slash before the name.
 fn strip_slash(mut container: InspectedContainer) -> InspectedContainer {
     container.name = container.name.trim_start_matches('/').to_owned();
     container
 }
 
-/// Whether what happened can have changed what is kept here.
+/// Whether an event can have changed the cached state.
 pub fn changes_state(action: &str) -> bool {
     const IDLE: [&str; 8] =
         ["attach", "detach", "top", "resize", "copy", "archive-path", "extract-to-dir", "export"];

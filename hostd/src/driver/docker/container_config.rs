@@ -1,4 +1,4 @@
-//! The container as the engine is asked for it. A value goes in, a value comes out.
+//! Builds the create request of a sandbox's container. Pure functions.
 
 use super::{
     super::local::{
@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// As engines have them, and all of /sys but the control groups: it tells about the host.
+/// The engines' own lists, and all of /sys except the control groups: it describes the host.
 const MASKED_PATHS: [&str; 41] = [
     "/proc/acpi",
     "/proc/asound",
@@ -63,18 +63,19 @@ const MASKED_PATHS: [&str; 41] = [
     "/sys/fs/zfs",
 ];
 
-/// Docker lets everybody inside listen on every port; those where hostd listens are nobody else's.
+/// Docker lets every user in a container bind every port; the ports where hostd listens inside must not be
+/// taken by a job.
 const UNPRIVILEGED_PORTS: (&str, &str) = ("net.ipv4.ip_unprivileged_port_start", "1024");
 
-/// The seccomp filter in the two forms that engines take.
+/// The seccomp profile in the two forms that engines accept.
 pub struct SeccompProfile {
-    /// Docker is sent it,
+    /// Docker takes the profile itself.
     pub json: String,
-    /// and Podman is told where it is.
+    /// Podman takes the path of a file.
     pub path: PathBuf,
 }
 
-/// Everything a container is made from, except its labels.
+/// Everything that determines a container, except its labels.
 pub struct ContainerConfig<'a> {
     pub blueprint: &'a Blueprint,
     pub prepared: &'a PreparedImage,
@@ -83,10 +84,10 @@ pub struct ContainerConfig<'a> {
     pub workspace: &'a Path,
     pub control: &'a Path,
     pub public: &'a Path,
-    /// As the engine calls it.
+    /// Name of the network in the engine.
     pub network: &'a str,
     pub nofile: u64,
-    /// Where we may have only so many: Podman would ask for more than that.
+    /// Set where hostd has a limit itself: Podman would request more than that and fail.
     pub nproc: Option<u64>,
     pub filter: &'a SeccompProfile,
     pub podman: bool,
@@ -106,7 +107,7 @@ impl ContainerConfig<'_> {
             labels: BTreeMap::new(),
             stop_signal: "SIGTERM".to_owned(),
             stop_timeout: STOP_TIMEOUT_S,
-            // That of the image would run in the sandbox, and not as its user.
+            // A health check of the image would run in the sandbox, and not as its user.
             healthcheck: Healthcheck { test: strings(&["NONE"]) },
             network_disabled: false,
             host_config: self.host_config(),
@@ -119,7 +120,7 @@ impl ContainerConfig<'_> {
         let memory = limits.memory_mb << 20;
         let part = |percent: u64| memory / 100 * percent;
         let tmpfs = |percent: u64| format!("rw,exec,nosuid,nodev,mode=1777,size={}", part(percent));
-        // In place of what the engine would keep on its disk, without any limit.
+        // Anonymous volumes would be on the engine's disk, without any limit: use tmpfs.
         let volumes = self.prepared.requirements.volumes.iter();
         let log = [("max-size", LOG_MAX_SIZE), ("max-file", "1")];
         let ulimit = |name: &str, most: u64| Ulimit { name: name.to_owned(), soft: most, hard: most };
@@ -134,16 +135,16 @@ impl ContainerConfig<'_> {
             cap_drop: strings(&["ALL"]),
             cap_add: strings(&["SETUID", "SETGID", "KILL"]),
             security_opt: self.security(),
-            // Podman takes them otherwise, and beside its own.
+            // Podman takes them as a security option and adds its own.
             masked_paths: if self.podman { vec![] } else { strings(&MASKED_PATHS) },
             network_mode: self.network.to_owned(),
             ipc_mode: "private".to_owned(),
             pid_mode: String::new(),
             cgroupns_mode: "private".to_owned(),
             memory,
-            // No swap beside it.
+            // Equal to `memory`: no swap.
             memory_swap: memory,
-            // Not as a number of processors: engines refuse more than there are.
+            // Not `NanoCpus`: engines refuse more CPUs than the host has.
             cpu_quota: (limits.cpus.max(CPUS_MIN) * CPU_PERIOD_US as f64).round() as u64,
             cpu_period: CPU_PERIOD_US,
             pids_limit: limits.pids,
@@ -180,7 +181,7 @@ impl ContainerConfig<'_> {
         options
     }
 
-    /// In the order of mounting.
+    /// Bind mounts, in mount order.
     fn binds(&self) -> Vec<String> {
         let bind = |from: &Path, to: &Path, mode: &str| format!("{}:{}:{mode}", from.display(), to.display());
         let image = self.prepared.binds.iter().map(|(from, to)| bind(from, to, "ro"));
@@ -193,8 +194,8 @@ impl ContainerConfig<'_> {
         image.chain(own.map(|(from, to, mode)| bind(from, Path::new(to), mode))).collect()
     }
 
-    /// An image brings an environment of its own: nothing in it may tell PID 1 whom it runs jobs as, or
-    /// where it keeps its socket.
+    /// The environment of PID 1. Variables of the image must not override the user that jobs run as, or the
+    /// path of the control socket.
     fn env(&self) -> Vec<String> {
         let uid = SANDBOX_UID.to_string();
         let egress = if self.blueprint.network == Network::Proxy { "proxy" } else { "none" };
@@ -217,7 +218,7 @@ impl ContainerConfig<'_> {
     }
 }
 
-/// Tells whether a container was made from the same. `image` is what the engine has under that name.
+/// Identifies the configuration of a container. `image` is the image id that the name resolved to.
 pub fn config_hash(container: &CreateContainer, image: &str) -> Result<String, serde_json::Error> {
     let mut hash = Sha256::new();
     hash.update((image.len() as u64).to_le_bytes());

@@ -1,4 +1,4 @@
-//! Where everything of ours is in a container.
+//! Paths of our mounts in a container.
 
 use super::super::local::images::RUNTIMED_INSIDE;
 
@@ -7,12 +7,12 @@ pub const PUBLIC: &str = "/run/slipway";
 pub const HOME: &str = "/home/sandbox";
 pub const TMP: &str = "/tmp";
 pub const VAR_TMP: &str = "/var/tmp";
-/// Everything that we mount, but for what an image is made of.
+/// All our mounts, except those that an image consists of.
 pub const OUR_MOUNTS: [&str; 6] = [RUNTIMED_INSIDE, CONTROL, PUBLIC, HOME, TMP, VAR_TMP];
-/// Of these, what is only in memory.
+/// Those of them that are tmpfs.
 pub const TMPFS_MOUNTS: [&str; 2] = [TMP, VAR_TMP];
 
-/// Whether one place is inside another.
+/// Whether one path is strictly below another.
 pub fn is_below(path: &str, of: &str) -> bool {
     of == "/" && path != "/" || path.strip_prefix(of).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -1,4 +1,4 @@
-//! How a sandbox ended: what the kernel counted, what the engine says, what PID 1 wrote and printed.
+//! How a sandbox died: from the kernel's counters, the engine's state, and what PID 1 logged and printed.
 
 use super::{
     super::{
@@ -19,8 +19,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 impl DockerInner {
-    /// How it ended, and that this run of it is the one that did. None when the container is gone, or is
-    /// another run already.
+    /// Determines how a sandbox died and records that its last run ended. `found` is `None` when the
+    /// container is gone.
     pub async fn death(
         &self,
         sandbox: &SandboxId,
@@ -48,7 +48,7 @@ impl DockerInner {
             state: found.as_ref().map(|found| &found.state),
             restarted,
             shut_down_cleanly: shut_down_cleanly(dir),
-            // Podman has no daemon that containers would die with.
+            // Podman has no daemon whose death would end containers.
             backend_away: self.is_from_other_boot(&run) || last.engine_was_away && !podman,
             oom_kill_counted: last.counted_after_exit.then_some(oom_kills > last.oom_kills_before),
             oom_killed_before: last.oom_kills_before > 0,
@@ -70,7 +70,7 @@ impl DockerInner {
             pids_limit_hits: counters.map_or(0, |counters| counters.pids_limit_hits),
             last_lines,
         };
-        // Counters that were gone too soon do not know of the kill: it was one, and at the limit.
+        // Counters that vanished with the control group miss the kill: there was one, at the limit.
         if death.cause == DeathCause::Oom {
             death.oom_kills = death.oom_kills.max(1);
             death.memory_peak_bytes = death.memory_peak_bytes.max(death.memory_limit_bytes);
@@ -82,14 +82,14 @@ impl DockerInner {
         run.boot.as_ref().is_some_and(|boot| *boot != self.boot)
     }
 
-    /// What it printed, for people: without it the death is known all the same.
+    /// Last output of PID 1. Best effort: the death is known without it.
     pub async fn last_lines(&self, container: &str) -> Vec<String> {
         let lines = self.engine.logs(container, OUTPUT_MAX_LINES);
         let lines = timeout(Duration::from_millis(LAST_LINES_MAX_MS), lines).await;
         lines.ok().and_then(Result::ok).unwrap_or_default()
     }
 
-    /// PID 1 has ended: what it used is counted while it can be.
+    /// Reads the counters once more after PID 1 exited, while the control group still exists.
     pub fn count_after_exit(&self, sandbox: &SandboxId) {
         self.last_inspects.change(sandbox, |last| {
             last.pid = None;
@@ -97,7 +97,7 @@ impl DockerInner {
         });
     }
 
-    /// Memory was short in a container: what it used is counted while it can be.
+    /// Records an OOM event of a container and reads its counters while they exist.
     pub fn record_oom(&self, container: &str) {
         self.cache.record_oom(container);
         let found = self.cache.by_id(container);

@@ -24,13 +24,13 @@ impl DockerInner {
         sandbox: &SandboxId,
         keep_workspace: bool,
     ) -> Result<(), DriverError> {
-        // What is not ours is not touched: its badge says so.
+        // A badge that is not authentic means that the sandbox is not ours: do not touch it.
         self.read_badge(sandbox)?;
         self.erase_unchecked(sandbox, keep_workspace).await
     }
 
-    /// Removes one without a look at its badge. The container first: as long as it is there, so is what it
-    /// is known by.
+    /// Removes a sandbox without checking its badge. The container goes first: as long as it exists, so does
+    /// the record that identifies it.
     pub async fn erase_unchecked(
         self: &Arc<Self>,
         sandbox: &SandboxId,
@@ -40,7 +40,7 @@ impl DockerInner {
             timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(sandbox)).await;
         let dir = self.dir(sandbox);
         let run = RunRecord::read(&dir)?;
-        // A badge that cannot be read does not say that it had none.
+        // An unreadable badge does not prove that there was no network.
         let had_network = self
             .read_badge(sandbox)
             .map_or(true, |record| record.is_some_and(|record| record.blueprint.network == Network::Open));
@@ -92,7 +92,8 @@ impl DockerInner {
         self.spawn_blocking(move |inner| workspace::reset(&inner.layout, &id)).await
     }
 
-    /// Removes what an engine made after its sandbox was removed: it had been asked before, and was slow.
+    /// Removes containers that the engine created after their sandbox was erased, for a create request that
+    /// was still pending.
     pub fn remove_erased(self: &Arc<Self>) {
         self.cache.all().into_iter().for_each(|container| self.remove_if_erased(container));
     }
@@ -102,7 +103,7 @@ impl DockerInner {
             return;
         }
         let inner = Arc::clone(self);
-        // Bounded by the engine's deadlines; what is not done is tried after the next event.
+        // Bounded by the deadlines of the engine client; a failure is retried after the next event.
         tokio::spawn(async move {
             let removed = inner.engine.remove(&container.id).await;
             let gone = removed.is_ok() && inner.cache.refresh(&container.id).await.is_ok();

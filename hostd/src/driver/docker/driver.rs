@@ -1,4 +1,4 @@
-//! The driver as others see it: every verb, and where it is done.
+//! `impl Driver for Docker`: every verb of the driver, delegated to the module that implements it.
 
 use super::{
     super::{
@@ -42,14 +42,14 @@ use tokio_util::sync::DropGuard;
 #[derive(Clone)]
 pub struct Docker {
     pub(super) inner: Arc<DockerInner>,
-    /// Keeps in touch with the engine while this lives.
+    /// Runs the connection to the engine while any clone lives; `None` inside that task itself.
     _connection: Option<Arc<DropGuard>>,
 }
 
 pub struct DockerInner {
     pub layout: Layout,
     pub signer: InstanceSigner,
-    /// What all our containers have.
+    /// Label filter that matches our containers.
     pub filter: String,
     pub socket: PathBuf,
     pub engine: Engine,
@@ -68,9 +68,9 @@ pub struct DockerInner {
     pub launch_locks: LaunchLocks,
     pub last_inspects: LastInspects,
     pub erased: ErasedLaunches,
-    /// Where hostd lives.
+    /// The PID namespace of hostd.
     pub pid_namespace: PidNamespace,
-    /// Names this boot of the host.
+    /// Boot id of the host.
     pub boot: String,
     pub warnings: Vec<String>,
 }
@@ -84,7 +84,7 @@ impl DockerInner {
         labels::name_of(&self.signer.instance, sandbox)
     }
 
-    /// Its PID 1, if it is alive, and which container that is in.
+    /// The PID 1 of a sandbox, if it is alive.
     pub fn find(&self, sandbox: &SandboxId) -> Result<Option<Init>, DriverError> {
         let dir = self.dir(sandbox);
         match RunRecord::read(&dir)? {
@@ -98,7 +98,8 @@ impl DockerInner {
         Init::find(dir, |cgroup| is_in_container(cgroup, container)).map_err(failed("look for PID 1"))
     }
 
-    /// The control groups that the engine made for it. None when it ends just now: then it is in none.
+    /// The control groups that the engine made for a container. `None` when PID 1 is exiting and has left
+    /// them.
     pub fn cgroup(&self, init: &Init, container: &str) -> Result<Option<Cgroup>, DriverError> {
         let text = files::read_text(&init.proc().join("cgroup"), KERNEL_FILE_MAX_BYTES);
         match text {
@@ -119,8 +120,8 @@ impl DockerInner {
         })
     }
 
-    /// Whether the last run of a sandbox whose PID 1 was not found is, or was, in another PID namespace, and
-    /// nobody dealt with its end. Whether it is over only the engine can tell.
+    /// Whether a sandbox whose PID 1 was not found was launched in another PID namespace, with an exit that
+    /// is not handled yet. Only the engine knows whether that run is over.
     pub fn launched_in_other_namespace(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
         let dir = self.dir(sandbox);
         let Some(run) =
@@ -133,7 +134,7 @@ impl DockerInner {
         Ok(is_in_other_namespace(launched_in, self.pid_namespace, SandboxProcesses::Listed))
     }
 
-    /// What is kept about a sandbox; nothing where it was never made.
+    /// Reads the badge of a sandbox; `None` where the sandbox was never created.
     pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
         match self.signer.read(&self.dir(sandbox), sandbox) {
             Ok(record) => Ok(Some(record)),
@@ -144,7 +145,7 @@ impl DockerInner {
         }
     }
 
-    /// Runs what takes time elsewhere. Goes on to its end when the caller goes away.
+    /// Runs blocking work on a thread. It completes even if the caller is cancelled.
     pub async fn spawn_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&DockerInner) -> Result<T, DriverError> + Send + 'static,
@@ -160,12 +161,12 @@ impl Docker {
         Self { inner, _connection: Some(Arc::new(connection)) }
     }
 
-    /// For the keeper itself, which must not keep itself alive.
+    /// A handle for the connection task, which must not keep itself alive.
     pub(super) fn without_connection(inner: &Arc<DockerInner>) -> Self {
         Self { inner: Arc::clone(inner), _connection: None }
     }
 
-    /// Root file systems that are kept here: to import, list and remove them.
+    /// The local image store: to import, list and remove images.
     pub fn images(&self) -> &images::ImageStore {
         self.inner.images.store()
     }
@@ -203,7 +204,7 @@ impl Driver for Docker {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.inner.warnings.clone();
-        // That it is not well is told by `health`.
+        // Bad health is reported by `health`.
         if let EngineHealth::Fit(fit_engine) = self.inner.health.current() {
             warnings.extend(fit_engine.warnings.iter().cloned());
         }

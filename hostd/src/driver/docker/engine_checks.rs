@@ -1,4 +1,5 @@
-//! User namespaces of the engine: whose files those of a sandbox must be, and whether it can limit at all.
+//! Checks an engine must pass: its user namespace maps the ids that a sandbox needs, and it can enforce
+//! limits.
 
 use super::{
     engine::EngineInfo,
@@ -11,8 +12,8 @@ use crate::driver::{
 
 pub use crate::driver::local::id_map::IdMap;
 
-/// Which ids of this machine those of its containers are, by a container that is made for that. The same
-/// for all of them, with `userns-remap` and rootless too.
+/// Discovers the id map of the engine's containers with a test container. All containers share it, also with
+/// `userns-remap` and rootless.
 pub async fn discover_id_map(test_containers: &TestContainers) -> Result<IdMap, DriverError> {
     let inspect = |inits: &[crate::driver::local::init::Init]| {
         let first = inits.first().ok_or_else(|| unavailable("no container was started".to_owned()))?;
@@ -23,7 +24,7 @@ pub async fn discover_id_map(test_containers: &TestContainers) -> Result<IdMap, 
     Ok(ids)
 }
 
-/// PID 1 is user 0, and all else user 1000.
+/// PID 1 runs as user 0, everything else as user 1000.
 fn check_id_map(ids: &IdMap) -> Result<(), DriverError> {
     for id in [0, SANDBOX_UID] {
         if ids.uid(id).is_none() || ids.gid(id).is_none() {
@@ -35,7 +36,7 @@ fn check_id_map(ids: &IdMap) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// An engine that cannot limit is not used: a sandbox without limits is none.
+/// Refuses an engine that cannot enforce limits: an unlimited sandbox is none.
 pub fn check_limits(info: &EngineInfo) -> Result<(), DriverError> {
     let can = [("memory", info.memory_limit), ("processes", info.pids_limit), ("cpu", info.cpu_limit)];
     let missing: Vec<&str> = can.iter().filter(|(_, can)| !can).map(|(what, _)| *what).collect();

@@ -1,5 +1,5 @@
-//! The task that keeps in touch with the engine: connects, listens, tries it out, and begins again when it
-//! went away.
+//! The task that maintains the connection to the engine: connects, follows events, probes the engine, and
+//! reconnects with backoff.
 
 use super::{
     container_cache::changes_state,
@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{info, warn};
 
-/// Until it is cancelled; safe anywhere, as nothing here is needed by what runs.
+/// Runs until cancelled. Cancelling is safe anywhere: running sandboxes do not depend on this task.
 pub async fn run(inner: Arc<DockerInner>) {
     let mut pause = Duration::from_millis(RECONNECT_FIRST_MS);
     loop {
@@ -26,7 +26,8 @@ pub async fn run(inner: Arc<DockerInner>) {
         let why = match connect(&inner).await {
             Ok((info, events)) => {
                 pause = Duration::from_millis(RECONNECT_FIRST_MS);
-                // Whichever ends, both do: listening ends with the connection, trying out never.
+                // `follow_events` ends with the connection, `probe_until_fit` never; dropping the other one
+                // loses nothing.
                 tokio::select! {
                     why = follow_events(&inner, events) => why,
                     () = probe_until_fit(&inner, &info) => continue,
@@ -44,11 +45,11 @@ pub async fn run(inner: Arc<DockerInner>) {
     }
 }
 
-/// Follows first and lists then: what happens in between is not missed.
+/// Subscribes first and lists then, so that no change in between is missed.
 async fn connect(inner: &Arc<DockerInner>) -> Result<(EngineInfo, Events), EngineError> {
     let info = inner.engine.connect().await?;
     let events = inner.engine.events(&inner.filter).await?;
-    // It may have come back with another configuration.
+    // The engine may be back with another configuration.
     inner.networks.forget();
     inner.relist_all().await?;
     inner.cache.set_connected();
@@ -57,7 +58,7 @@ async fn connect(inner: &Arc<DockerInner>) -> Result<(EngineInfo, Events), Engin
     Ok((info, events))
 }
 
-/// Why it ended.
+/// Follows the event stream; returns why it ended.
 async fn follow_events(inner: &Arc<DockerInner>, mut events: Events) -> String {
     let mut relist = interval(Duration::from_millis(RELIST_EVERY_MS));
     relist.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -69,7 +70,7 @@ async fn follow_events(inner: &Arc<DockerInner>, mut events: Events) -> String {
     });
     let mut flush_at = Instant::now();
     loop {
-        // An event is taken whole or not at all; the others only wait.
+        // An event is consumed whole or not at all; cancelling the other arms loses nothing.
         let done = tokio::select! {
             event = events.next() => match event {
                 Some(Ok(event)) => {
@@ -93,7 +94,7 @@ async fn follow_events(inner: &Arc<DockerInner>, mut events: Events) -> String {
                 inner.cache.by_id(&container).into_iter().for_each(|found| inner.remove_if_erased(found));
             }),
             _ = relist.tick() => inner.relist_all().await,
-            // A stream that is silent says nothing about whoever is at its other end.
+            // A silent stream does not prove that the daemon is alive.
             _ = ping.tick() => inner.engine.ping().await,
         };
         if let Err(error) = done {
@@ -102,7 +103,7 @@ async fn follow_events(inner: &Arc<DockerInner>, mut events: Events) -> String {
     }
 }
 
-/// Tries the engine out until it passes; then waits for ever.
+/// Probes the engine until it passes; then never returns.
 async fn probe_until_fit(inner: &Arc<DockerInner>, info: &EngineInfo) {
     if inner.health.restore_if_same(info) {
         return std::future::pending().await;

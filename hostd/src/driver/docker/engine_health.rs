@@ -1,4 +1,4 @@
-//! What is thought of the engine: away, being tried out, not good enough, or good.
+//! Engine health: untested, unreachable, unfit or fit.
 
 use super::{engine::EngineInfo, engine_checks::IdMap, limits::ENGINE_READY_WAIT_MAX_MS};
 use crate::driver::DriverError;
@@ -8,7 +8,7 @@ use std::{
 };
 use tokio::{sync::watch, time::timeout};
 
-/// What was found out about an engine that runs sandboxes as it should.
+/// An engine that passed the probe, with what the probe found out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FitEngine {
     pub info: EngineInfo,
@@ -18,7 +18,7 @@ pub struct FitEngine {
 
 #[derive(Debug, Clone)]
 pub enum EngineHealth {
-    /// Nothing was tried yet.
+    /// The first probe has not finished.
     Untested,
     Unreachable {
         why: String,
@@ -32,7 +32,7 @@ pub enum EngineHealth {
 
 pub struct EngineHealthWatch {
     current: watch::Sender<EngineHealth>,
-    /// The last good one: good again as soon as it is back.
+    /// The last engine that passed the probe; fit again without a probe when it reconnects unchanged.
     last_fit: Mutex<Option<Arc<FitEngine>>>,
 }
 
@@ -48,12 +48,12 @@ impl EngineHealthWatch {
         self.current.send_replace(health);
     }
 
-    /// One that does not fit does not get better by going away.
+    /// Marks the engine as unreachable, also one that was unfit.
     pub fn set_unreachable(&self, why: String) {
         self.set(EngineHealth::Unreachable { why });
     }
 
-    /// Whether the one that is back is the one that was good.
+    /// Marks the engine as fit if it is the one that passed the probe before; returns whether it is.
     pub fn restore_if_same(&self, info: &EngineInfo) -> bool {
         let last_fit = self.last_fit();
         let Some(fit_engine) = last_fit.filter(|fit_engine| fit_engine.info == *info) else { return false };
@@ -65,7 +65,7 @@ impl EngineHealthWatch {
         self.current.borrow().clone()
     }
 
-    /// The last good one, also while it is away.
+    /// The last engine that passed the probe, also while it is unreachable.
     pub fn last_fit(&self) -> Option<Arc<FitEngine>> {
         self.last_fit.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -80,19 +80,19 @@ impl EngineHealthWatch {
         Err(DriverError::Unavailable { message })
     }
 
-    /// The same; one that is not ready is given a moment.
+    /// Like `require_fit`, after waiting a limited time for the engine to become fit.
     pub async fn wait_until_fit(&self) -> Result<Arc<FitEngine>, DriverError> {
         let mut current = self.current.subscribe();
         let fit = current.wait_for(|health| matches!(health, EngineHealth::Fit(_)));
-        // Late or not, what is so then is the answer.
+        // Late or not, the health at this moment decides.
         let _ = timeout(Duration::from_millis(ENGINE_READY_WAIT_MAX_MS), fit).await;
         self.require_fit()
     }
 
-    /// Until something is known.
+    /// Waits for the first result of a probe.
     pub async fn wait_until_tested(&self) {
         let mut current = self.current.subscribe();
-        // An error means that nobody will ever know more.
+        // An error means that the sender is gone and no result will follow.
         let _ = current.wait_for(|health| !matches!(health, EngineHealth::Untested)).await;
     }
 }

@@ -1,5 +1,4 @@
-//! Launches whose sandbox is gone: an engine that was slow may still make their container, also after hostd
-//! began anew.
+//! Launches of erased sandboxes. A slow engine may still create their container, also after hostd restarted.
 
 use super::{
     super::local::files::{self, failed},
@@ -13,20 +12,21 @@ use std::{
 };
 
 pub struct ErasedLaunches {
-    /// One number in each line.
+    /// One nonce in each line.
     file: PathBuf,
     nonces: Mutex<VecDeque<String>>,
 }
 
 impl ErasedLaunches {
-    /// A file that cannot be read is as good as none: its containers would be listed as stale.
+    /// Reads the file; an unreadable one counts as empty, and its containers would be listed as stale.
     pub fn open(file: PathBuf) -> Self {
         let text = files::read_text(&file, ERASED_MAX_BYTES).unwrap_or_default();
         let nonces = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         Self { file, nonces: Mutex::new(nonces) }
     }
 
-    /// `may_come` when it is not known whether the engine made its container.
+    /// Remembers an erased launch; on disk only if `may_appear`, that is if the engine may not have created
+    /// its container yet.
     pub fn remember(&self, nonce: &str, may_appear: bool) -> Result<(), DriverError> {
         let mut nonces = self.nonces();
         if nonce.is_empty() || nonces.iter().any(|known| known == nonce) {

@@ -15,7 +15,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 impl DockerInner {
-    /// By the engine, so that it knows: it could not end what it does not know to be frozen.
+    /// Freezes through the engine, which could otherwise not stop a container that it does not know to be
+    /// frozen.
     pub async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let (init, container) = self.running_init(sandbox)?;
         let Some(group) = self.cgroup(&init, &container)? else { return Err(not_running(sandbox)) };
@@ -23,13 +24,14 @@ impl DockerInner {
         if group.is_frozen() {
             return Ok(());
         }
-        // It may take it for frozen already, since it was thawed while the engine was away.
+        // The engine may believe that the container is paused already, if it was thawed while the engine was
+        // unreachable.
         self.engine.unpause(&container).await?;
         self.engine.pause(&container).await?;
         if poll_until(FREEZE_MAX_MS, || Ok(group.is_frozen())).await? {
             return Ok(());
         }
-        // Half frozen is worse than not.
+        // A sandbox that is frozen in part is worse than a running one.
         self.engine.unpause(&container).await?;
         Err(DriverError::TimedOut { what: "freezing the sandbox", after_ms: FREEZE_MAX_MS })
     }
@@ -42,7 +44,7 @@ impl DockerInner {
         }
     }
 
-    /// By the engine if it answers, else without it.
+    /// Thaws through the engine if it answers, else by the control group.
     async fn thaw_container(&self, group: &Cgroup, container: &str) -> Result<(), DriverError> {
         if !group.is_frozen() {
             return Ok(());
@@ -59,7 +61,7 @@ impl DockerInner {
         Ok(())
     }
 
-    /// What is frozen cannot end.
+    /// Thaws before termination: a frozen process cannot exit.
     pub(super) async fn thaw_for_termination(&self, init: &Init, run: &RunRecord) -> Result<(), DriverError> {
         let Some(container) = &run.container else { return Ok(()) };
         match self.cgroup(init, container)? {

@@ -1,5 +1,5 @@
-//! Images for the engine. `host` and imported ones are given to it once, under names of ours; any other
-//! name is the engine's, and fetched when it does not have it.
+//! Images for the engine. The image `host` and imported ones are imported into the engine once, under names
+//! of ours; any other name is resolved by the engine and pulled when the engine does not have it.
 
 #[cfg(test)]
 pub mod fixture;
@@ -27,14 +27,14 @@ use std::path::PathBuf;
 pub use image_requirements::ImageRequirements;
 pub use registry_allowlist::RegistryAllowlist;
 
-/// What a container is made from.
+/// An image that is present in the engine, ready for `create`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedImage {
-    /// As the engine knows it,
+    /// Name of the image in the engine.
     pub image: String,
-    /// and what it means by that now.
+    /// Id that the name resolved to.
     pub id: String,
-    /// Directories of the host to be put into it, read-only: from, to, in the order of mounting.
+    /// Host directories to bind read-only: source and destination, in mount order.
     pub binds: Vec<(PathBuf, PathBuf)>,
     pub requirements: ImageRequirements,
 }
@@ -42,13 +42,13 @@ pub struct PreparedImage {
 /// Where an image comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSource {
-    /// Here: `host`, or imported.
+    /// The local store: `host`, or imported.
     Store,
-    /// The engine has it, or fetches it.
+    /// The engine has the image, or pulls it.
     Engine(ImageReference),
 }
 
-/// Who wants which image.
+/// An image that a tenant needs for a sandbox.
 pub struct ImageRequest<'a> {
     pub image: &'a str,
     pub tenant: &'a str,
@@ -75,13 +75,13 @@ impl EngineImages {
         }
     }
 
-    /// Those that are kept here: to import, list and remove them.
+    /// The local image store: to import, list and remove images.
     pub fn store(&self) -> &local::ImageStore {
         &self.store
     }
 
-    /// Where the image would come from. Nothing is made, and nobody is asked: whether an engine can fetch
-    /// what it does not have is seen when it does.
+    /// Resolves where an image comes from. Does not call the engine: whether a pull succeeds shows when it
+    /// runs.
     pub fn find(&self, name: &str) -> Result<ImageSource, DriverError> {
         if self.store.has(name) {
             return Ok(ImageSource::Store);
@@ -91,7 +91,7 @@ impl EngineImages {
         Ok(ImageSource::Engine(name))
     }
 
-    /// The image, in the engine. However many want the same one, it is fetched once at a time.
+    /// Makes the image available in the engine. Concurrent requests for one image share one import or pull.
     pub async fn prepare(&self, request: &ImageRequest<'_>) -> Result<PreparedImage, DriverError> {
         match self.find(request.image)? {
             ImageSource::Store => self.import_to_engine(request.image, request.progress).await,
@@ -113,7 +113,7 @@ impl EngineImages {
                 Flight::Done(result) => result,
                 Flight::Leader(leader) => {
                     let what = format!("giving the image {name} to the container engine");
-                    // It says nothing while it keeps what it was given.
+                    // The engine sends nothing while it stores the archive.
                     let imported = repeat_progress(&leader.progress, &what, |progress| {
                         let tar = tar_stream::tar_stream(rootfs.path.clone(), what.clone(), progress);
                         self.engine.import(&repository, &tag, tar)
@@ -151,7 +151,7 @@ impl EngineImages {
         prepared(request.image, name.full.clone(), found, self.store.agents().into_iter().collect())
     }
 
-    /// Bounded by the engine's silence: a pull that says nothing for long is given up.
+    /// Pulls an image. The engine client gives up a pull that is silent for too long.
     async fn pull(&self, name: &str, tenant: &str, progress: &ProgressSink) -> Result<(), ImageError> {
         let _slot = self.pull_slots.take(tenant, name, progress).await?;
         let what = format!("pulling {name}");
@@ -168,14 +168,14 @@ fn prepared(
     found: Option<Image>,
     binds: Vec<(PathBuf, PathBuf)>,
 ) -> Result<PreparedImage, DriverError> {
-    // Somebody may have removed it meanwhile.
+    // The image may have been removed since.
     let found = found.ok_or_else(|| DriverError::ImageMissing { name: name.to_owned(), why: None })?;
     let requirements = ImageRequirements::of(&found)
         .map_err(|why| refused("image", format!("the image {name} cannot be used: {why}"), &[]))?;
     Ok(PreparedImage { image, id: found.id, binds, requirements })
 }
 
-/// What an image of ours is called by the engine.
+/// Repository name of a local image in the engine.
 fn repository(name: &str) -> String {
     let [host, imported] = image_reference::OURS;
     if name == local::HOST { host.to_owned() } else { format!("{imported}{name}") }

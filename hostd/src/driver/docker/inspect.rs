@@ -1,5 +1,5 @@
-//! Looks at a sandbox: being launched, running, dead or absent, and how it died. The kernel is asked first;
-//! the engine only about what does not run.
+//! Inspects a sandbox: launching, running, dead or absent, and how it died. Asks the kernel first; the engine
+//! only about a sandbox whose PID 1 is not found.
 
 use super::{
     super::{
@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout};
 
 impl DockerInner {
     pub async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
-        // Before anything is looked at: what changes from here on is seen by whoever waits.
+        // Taken before anything is inspected, so that `disturbed` notices every later change.
         let version = self.cache.version(&self.name(sandbox));
         self.last_inspects.change(sandbox, |last| last.version = version);
         if self.launch_locks.is_locked(sandbox) {
@@ -36,7 +36,7 @@ impl DockerInner {
         self.inspect_unlocked(sandbox).await
     }
 
-    /// The same, for whoever is at work on it.
+    /// Like `inspect`, for a caller that holds the launch lock.
     pub async fn inspect_unlocked(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
         let dir = self.dir(sandbox);
         if !dir.path().exists() {
@@ -59,8 +59,8 @@ impl DockerInner {
         self.last_inspects.change(sandbox, |last| {
             last.engine_was_away |= run.has_uncleared_start() && away.is_err();
         });
-        // What ran was seen to its end, and without the engine nothing is started. When it is back, all are
-        // looked at again.
+        // The last run was seen to its end, and nothing starts without the engine. After a reconnect every
+        // sandbox is inspected again.
         if away.is_err() && !run.has_uncleared_start() {
             return Ok(ContainerState::Absent);
         }
@@ -68,14 +68,14 @@ impl DockerInner {
         let known = self.cache.get(&self.name(sandbox)).filter(|found| self.is_ours(sandbox, &run, found));
         match classify(&run, known.as_ref().map(|found| &found.state)) {
             RunState::Absent => Ok(ContainerState::Absent),
-            // What is kept may be a moment old.
+            // The cache may be stale: ask the engine.
             RunState::Alive | RunState::Dead | RunState::Removed => {
                 self.inspect_engine(sandbox, &dir, run).await
             }
         }
     }
 
-    /// Asks the engine, and again while it says that a process runs which has ended.
+    /// Inspects through the engine, and again while it reports a running process that has exited.
     async fn inspect_engine(
         &self,
         sandbox: &SandboxId,
@@ -92,7 +92,7 @@ impl DockerInner {
                 (RunState::Alive, Some(found)) if self.runs_in_other_namespace(sandbox, found)? => {
                     return Ok(ContainerState::OtherPidNamespace);
                 }
-                // Another run of it, and nobody dealt with the end of the one that was seen.
+                // Another run, while the end of the observed one is not handled yet.
                 (RunState::Alive, Some(other))
                     if run.has_uncleared_start() && !run.is_observed_start(&other.state) =>
                 {
@@ -118,8 +118,8 @@ impl DockerInner {
         }
     }
 
-    /// A container that is removed while it runs is killed first, and by Podman asked to end: what follows
-    /// is waited for.
+    /// Waits for the removal that follows when a container is removed while it runs: the engine first kills
+    /// it, Podman first asks it to stop.
     async fn wait_for_removal(
         &self,
         found: Option<InspectedContainer>,
@@ -143,7 +143,8 @@ impl DockerInner {
         Ok(found)
     }
 
-    /// Takes note of the run that the engine says is on. Absent where its PID 1 is not what it should be.
+    /// Records the run that the engine reports and returns its PID 1. `None` where the process is not a PID 1
+    /// of this container.
     pub async fn adopt(
         &self,
         sandbox: &SandboxId,
@@ -170,7 +171,7 @@ impl DockerInner {
         Ok(Some(init))
     }
 
-    /// Whether a container that the engine says runs lives in another PID namespace than hostd.
+    /// Whether a container that the engine reports as running is in another PID namespace than hostd.
     pub fn runs_in_other_namespace(
         &self,
         sandbox: &SandboxId,
@@ -179,12 +180,13 @@ impl DockerInner {
         Ok(self.launched_in_other_namespace(sandbox)? && init_in(found)?.is_none())
     }
 
-    /// Whether a container is that of this sandbox.
+    /// Whether a container belongs to the current launch of this sandbox.
     pub fn is_ours(&self, sandbox: &SandboxId, run: &RunRecord, found: &InspectedContainer) -> bool {
         self.nonce_of(sandbox, found).is_some_and(|nonce| run.has_nonce(&nonce))
     }
 
-    /// Whether it is one that this sandbox had before: an engine that was put back to an earlier day has it.
+    /// Whether a container belongs to an earlier launch of this sandbox: an engine restored from a backup has
+    /// one.
     pub fn was_ours_before(&self, sandbox: &SandboxId, run: &RunRecord, found: &InspectedContainer) -> bool {
         self.nonce_of(sandbox, found).is_some_and(|nonce| run.earlier_nonces.contains(&nonce))
     }
@@ -224,7 +226,7 @@ impl DockerInner {
 
     pub async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let (name, last) = (self.name(sandbox), self.last_inspects.get(sandbox));
-        // Where nothing was found, there is nothing to be compared with.
+        // Without an earlier inspect, compare with the state of now.
         let last = last
             .unwrap_or_else(|| LastInspect { version: self.cache.version(&name), ..LastInspect::default() });
         let ended = async {
@@ -235,7 +237,7 @@ impl DockerInner {
             self.count_after_exit(sandbox);
             Ok(())
         };
-        // Both only wait.
+        // Cancelling either arm loses nothing.
         tokio::select! {
             ended = ended => ended,
             () = self.cache.changed_since(&name, &last.version) => Ok(()),
@@ -248,7 +250,7 @@ pub fn handle(run: &RunRecord, init: &Init) -> Handle {
     Handle(serde_json::json!({ "pid": pid, "start_time": start_time, "container": run.container }))
 }
 
-/// PID 1 of a container, by the number that the engine has for it.
+/// PID 1 of a container, by the pid that the engine reports.
 fn init_in(found: &InspectedContainer) -> Result<Option<Init>, DriverError> {
     match i32::try_from(found.state.pid).ok().filter(|pid| *pid > 1) {
         Some(pid) => {

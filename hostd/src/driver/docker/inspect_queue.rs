@@ -1,5 +1,4 @@
-//! Containers that something happened to: asked about a few at a time, so that one whose question is not
-//! answered holds up no other.
+//! Containers to inspect after an event: a few at a time, so that one without an answer delays no other.
 
 use super::{container_cache::Refresh, engine::EngineError, limits::INSPECTS_MAX};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -20,8 +19,8 @@ impl<'a> InspectQueue<'a> {
         Self { refresh: Box::new(refresh), waiting, in_flight, running: FuturesUnordered::new() }
     }
 
-    /// Whether it is the first that waits. One that is being asked about is asked about again: the answer may
-    /// be older than what happened.
+    /// Queues a container; returns whether it is the first in the queue. One that is being inspected is
+    /// queued again: its result may be older than the event.
     pub fn enqueue(&mut self, container: String) -> bool {
         let first = self.waiting.is_empty();
         if !self.waiting.contains(&container) {
@@ -45,7 +44,7 @@ impl<'a> InspectQueue<'a> {
         }
     }
 
-    /// Which one was answered. Nothing is lost when this is cut off.
+    /// Waits for the next result and returns its container. Cancel-safe.
     pub async fn next_done(&mut self) -> Result<String, EngineError> {
         let Some((container, result)) = self.running.next().await else {
             return std::future::pending().await;
@@ -83,7 +82,7 @@ mod tests {
         assert!(queue.enqueue("stuck".to_owned()) && !queue.enqueue("a".to_owned()));
         queue.start();
         assert_eq!(queue.next_done().await.expect("told"), "a");
-        // It happened again while it is being asked about: not twice at once.
+        // A second event during the inspect must not start a second one in parallel.
         queue.enqueue("stuck".to_owned());
         queue.enqueue("b".to_owned());
         queue.start();

@@ -1,7 +1,8 @@
-//! How a container of ours is known: by its name, and by labels that are authentic for that name alone.
+//! Identifies our containers by name and by labels that are authenticated for that name alone.
 //!
-//! Labels are inherited by images made of a container and copied by whoever likes to. So they carry a seal
-//! over the name, which no two containers share, and a number that is also on our disk.
+//! Images made from a container inherit its labels, and anyone with access to the engine can copy them. So
+//! they carry a MAC over the container name, which no two containers share, and a nonce that is also on our
+//! disk.
 
 use super::{super::local::signed_badge::InstanceSigner, limits::INSTANCE_SHORT_BYTES};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -12,10 +13,10 @@ use std::collections::BTreeMap;
 
 pub const INSTANCE: &str = "dev.slipway.instance";
 pub const SANDBOX: &str = "dev.slipway.sandbox";
-/// Made anew for every container, and written to our disk before it is made.
+/// Nonce of one container; on our disk before the container is created.
 pub const LAUNCH: &str = "dev.slipway.launch";
 pub const SEAL: &str = "dev.slipway.seal";
-/// What it was made from, as a hash.
+/// Hash of the configuration that the container was created from.
 pub const CONFIG_HASH: &str = "dev.slipway.body";
 
 pub type Labels = BTreeMap<String, String>;
@@ -30,7 +31,7 @@ pub enum BadLabels {
     Forged,
 }
 
-/// What authentic labels say.
+/// What authentic labels identify.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LabelIdentity {
     pub sandbox: SandboxId,
@@ -43,7 +44,7 @@ pub fn name_of(instance: &str, sandbox: &SandboxId) -> String {
     format!("slipway-{short}-{sandbox}")
 }
 
-/// What all containers of this instance have.
+/// Label filter that matches all containers of this instance.
 pub fn filter(instance: &str) -> String {
     format!("{INSTANCE}={instance}")
 }
@@ -60,7 +61,7 @@ pub fn make(signer: &InstanceSigner, sandbox: &SandboxId, nonce: &str) -> Labels
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Whose container this is, by what the engine says of it.
+/// Verifies the labels that the engine reports for a container.
 pub fn read(signer: &InstanceSigner, name: &str, labels: &Labels) -> Result<LabelIdentity, BadLabels> {
     let get = |label: &'static str| labels.get(label).map(String::as_str).ok_or(BadLabels::Missing(label));
     let (sandbox, nonce, seal) = (get(SANDBOX)?, get(LAUNCH)?, get(SEAL)?);

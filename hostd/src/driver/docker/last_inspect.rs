@@ -1,4 +1,4 @@
-//! What was found at the last look at a sandbox, for the next one.
+//! What the last inspect of a sandbox found, for the next one.
 
 use super::{super::local::cgroup::Cgroup, container_cache::ContainerVersion};
 use protocol::api::{SandboxId, StatsView};
@@ -10,23 +10,23 @@ use std::{
 #[derive(Debug, Clone, Default)]
 pub struct LastInspect {
     pub version: ContainerVersion,
-    /// PID 1, if it ran.
+    /// PID 1, if it was running.
     pub pid: Option<i32>,
-    /// Where the kernel counts for it. Whoever has ended is in no group any more, and the group goes a moment
-    /// later.
+    /// Control groups to read counters from. Kept because a process that exited is in no group any more,
+    /// while the group exists a moment longer.
     pub group: Option<Cgroup>,
-    /// As they were last read.
+    /// As last read.
     pub counters: Option<StatsView>,
-    /// Kills for memory when it was last seen to run: of jobs.
+    /// OOM kills when PID 1 was last seen running; they hit jobs.
     pub oom_kills_before: u64,
-    /// The counters were read after its end.
+    /// Whether the counters were read after PID 1 exited.
     pub counted_after_exit: bool,
-    /// It ended while the engine was away.
+    /// Whether PID 1 exited while the engine was unreachable.
     pub engine_was_away: bool,
 }
 
 impl LastInspect {
-    /// Reads the counters as long as there are any.
+    /// Reads the counters while they exist; returns whether it could.
     pub fn read_counters(&mut self) -> bool {
         let counters = self.group.as_ref().and_then(|group| group.stats().ok());
         let read = counters.is_some();
@@ -34,7 +34,7 @@ impl LastInspect {
         read
     }
 
-    /// For another run of the same sandbox.
+    /// Forgets everything but the version, for another run of the same sandbox.
     pub fn reset_for_new_run(&mut self) {
         *self = Self { version: self.version.clone(), ..Self::default() };
     }

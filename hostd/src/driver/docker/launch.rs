@@ -1,8 +1,8 @@
-//! Brings a sandbox up. Every step may have been done before, by a hostd that died since: what is there is
-//! used, or taken away first.
+//! Launches a sandbox. Every step may have been done before by a hostd that died since: what exists is used,
+//! or removed first.
 //!
 //! ```text
-//! turn ─▶ already running? ─▶ image, network, files, badge ─▶ number on disk ─▶ create ─▶ start ─▶ PID 1 checked
+//! lock ─▶ already running? ─▶ image, network, files, badge ─▶ nonce on disk ─▶ create ─▶ start ─▶ PID 1 checked
 //! ```
 
 mod start;
@@ -39,7 +39,7 @@ use start::{Started, is_missing_network};
 use std::{io, sync::Arc};
 use tokio::time::Instant;
 
-/// A container to be, and how it is told from others.
+/// The container to create, with what tells it from others.
 struct DesiredContainer {
     sandbox: SandboxId,
     name: String,
@@ -47,25 +47,25 @@ struct DesiredContainer {
     hash: String,
 }
 
-/// What brings a launch nearer to its end.
+/// The next step of a launch.
 #[derive(Debug, PartialEq, Eq)]
 enum LaunchStep {
     Create,
-    /// It was made from something else.
+    /// Created from another configuration.
     Remove,
     Start,
-    /// The engine is about to notice something.
+    /// Wait for the engine to notice a change.
     Wait,
     Adopt,
-    /// Something else has the name.
+    /// A container that is not ours has the name.
     RefuseName,
 }
 
-/// Whose a container is.
+/// Which launch a container belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ownership {
     Ours,
-    /// Of a launch before the last.
+    /// A launch before the current one.
     Earlier,
     Foreign,
 }
@@ -88,14 +88,14 @@ fn next_step(
             LaunchStep::Remove
         }
         ContainerPhase::Created | ContainerPhase::Exited => LaunchStep::Start,
-        // We ended it, and the engine does not know yet.
+        // hostd ended this run, and the engine has not noticed yet.
         ContainerPhase::Running if run.has_cleared(&state.started_at) => LaunchStep::Wait,
         ContainerPhase::Running => LaunchStep::Adopt,
     }
 }
 
 impl DockerInner {
-    /// What this driver cannot do is refused before anything is made.
+    /// Refuses what this driver cannot do, before anything is created.
     pub async fn check_blueprint(
         &self,
         blueprint: &Blueprint,
@@ -122,12 +122,12 @@ impl DockerInner {
             return Ok(handle(&run, &init));
         }
         let (record, id_map) = (order.clone(), fit_engine.id_map.clone());
-        // The turn goes along: the work goes on when nobody waits for it any more.
+        // The lock moves along: the work goes on when the caller is cancelled.
         let files = self.spawn_blocking(move |inner| inner.prepare_files(&record, &id_map).map(|()| lock));
         let (lock, desired) = tokio::try_join!(files, self.desired_container(order, fit_engine))?;
         let prepared = begun.elapsed();
         let inner = Arc::clone(self);
-        // Goes on to its end when nobody waits for it any more: an engine cannot be told to stop in between.
+        // Runs to its end when the caller is cancelled: an engine cannot be stopped halfway.
         let task = tokio::spawn(async move {
             let _lock = lock;
             inner.run_steps(desired).await
@@ -138,7 +138,7 @@ impl DockerInner {
         Ok(handle(&run, &init))
     }
 
-    /// The container as it should be, with its image there.
+    /// Prepares image and network, and builds the create request.
     async fn desired_container(
         &self,
         order: &LaunchRequest,
@@ -171,7 +171,7 @@ impl DockerInner {
         Ok(DesiredContainer { sandbox, name: self.name(&sandbox), container, hash })
     }
 
-    /// Everything on disk that a launch needs. May be repeated.
+    /// Prepares everything on disk that a launch needs. May be repeated.
     fn prepare_files(&self, order: &LaunchRequest, id_map: &IdMap) -> Result<(), DriverError> {
         let sandbox = order.label.sandbox;
         let dir = self.dir(&sandbox);
@@ -195,14 +195,14 @@ impl DockerInner {
             .map_err(failed("give the files to the sandbox"))
     }
 
-    /// Step by step, each after a look at what is there.
+    /// Runs the launch step by step, each decided by the current state of the container.
     async fn run_steps(
         self: &Arc<Self>,
         desired: DesiredContainer,
     ) -> Result<(RunRecord, Init), DriverError> {
         let dir = self.dir(&desired.sandbox);
         let mut run = RunRecord::read(&dir)?;
-        // Nothing of it was ever made where there is no number.
+        // Without a run record no container was ever created.
         let mut found = match run {
             Some(_) => self.cache.refresh(&desired.name).await?,
             None => None,
@@ -218,10 +218,10 @@ impl DockerInner {
             match (next_step(&known, current, same_config), &found) {
                 (LaunchStep::Create, _) | (_, None) => {
                     let created = self.create_container(&dir, run, &desired).await?;
-                    // What was just made need not be looked at first.
+                    // Start at once: a container that was just created needs no inspect.
                     if let Some(id) = &created.container {
                         started_before = Some(String::new());
-                        // Gone again, so soon: whoever tries anew makes sure of everything first.
+                        // Removed again at once: a new launch starts from the beginning.
                         if let Started::Outdated { why } = self.start(id).await? {
                             return Err(DriverError::Unavailable { message: why });
                         }
@@ -248,8 +248,8 @@ impl DockerInner {
                     match self.start(&found.id).await {
                         Ok(Started::Tried | Started::Outdated { .. }) => {}
                         Ok(Started::Busy) => self.wait_for_change(&desired.name, found).await?,
-                        // An engine that was killed meanwhile may have broken remains of it: of a new one
-                        // there are none.
+                        // An engine that was killed meanwhile may have left the container broken: recreate
+                        // it.
                         Err(error @ DriverError::Failed { .. }) => {
                             tracing::warn!(container = found.name, %error, "it is made again");
                             self.remove_container_and_strays(&found.id).await?;
@@ -264,7 +264,7 @@ impl DockerInner {
         Err(DriverError::Failed { message, output: vec![] })
     }
 
-    /// The number is on the disk before the engine hears of it.
+    /// Creates the container, with its nonce on disk before the engine gets the request.
     async fn create_container(
         self: &Arc<Self>,
         dir: &SandboxDir,
@@ -279,7 +279,7 @@ impl DockerInner {
         container.labels.insert(labels::CONFIG_HASH.to_owned(), desired.hash.clone());
         match self.engine.create(&desired.name, &container).await {
             Ok(id) => run.container = Some(id),
-            // From a launch that was cut off, or somebody else's: the next look tells.
+            // From an interrupted launch, or not ours: the next inspect tells.
             Err(EngineError::Conflict(why)) => {
                 self.remove_name_holder(&why).await?;
                 return Ok(run);

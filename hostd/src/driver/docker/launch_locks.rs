@@ -7,7 +7,7 @@ use std::{
 };
 use tokio::sync::OwnedMutexGuard;
 
-/// Who is at work on a sandbox: one launch or removal at a time.
+/// A lock for each sandbox.
 #[derive(Default)]
 pub struct LaunchLocks(Mutex<HashMap<SandboxId, Arc<tokio::sync::Mutex<()>>>>);
 
@@ -15,7 +15,7 @@ impl LaunchLocks {
     pub async fn lock(&self, sandbox: &SandboxId) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that nobody has or waits for.
+            // Locks that are neither held nor waited for.
             locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(locks.entry(*sandbox).or_default())
         };

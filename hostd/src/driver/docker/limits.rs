@@ -1,67 +1,67 @@
 //! Every limit of this driver, with its unit in its name.
 
-/// Between two tries to reach an engine that is away, at first and at most.
+/// Backoff while the engine is unreachable: first and longest.
 pub const RECONNECT_FIRST_MS: u64 = 200;
 pub const RECONNECT_MAX_MS: u64 = 5_000;
-/// How often all containers are listed although the engine tells what happens.
+/// How often all containers are listed in spite of the event stream.
 pub const RELIST_EVERY_MS: u64 = 60_000;
-/// Containers that are asked about at once, of those that something happened to.
+/// Concurrent inspects after events.
 pub const INSPECTS_MAX: usize = 8;
-/// Events that come together are answered by one look.
+/// Events of one container within this time cause one inspect.
 pub const EVENT_DEBOUNCE_MS: u64 = 20;
-/// Between two tries of an engine that answers, but did not run the probe as it should: at first, as it may
-/// have stumbled, and at most.
+/// Backoff between probes of an engine that answers but failed the probe: the first is short, as the failure
+/// may be transient.
 pub const PROBE_RETRY_FIRST_MS: u64 = 1_000;
 pub const PROBE_RETRY_MAX_MS: u64 = 60_000;
-/// How long a request waits for an engine that is not ready, as it may be in a moment.
+/// How long a request waits for an engine that is not ready.
 pub const ENGINE_READY_WAIT_MAX_MS: u64 = 10_000;
-/// An engine that tells nothing for so long is asked whether it is still there.
+/// Silence of the event stream before the engine is pinged.
 pub const PING_EVERY_MS: u64 = 10_000;
-/// How long a container that does not let itself be removed is tried.
+/// How long the removal of a container is retried.
 pub const REMOVE_MAX_MS: u64 = 15_000;
 pub const REMOVE_POLL_MAX_MS: u64 = 500;
-/// What a container printed is for people: not waited for any longer.
+/// Reading the output of a container for display is given up after this time.
 pub const LAST_LINES_MAX_MS: u64 = 2_000;
-/// Containers that a sandbox had before, and that an engine may come back with.
+/// Earlier containers of one sandbox that are recognized, should the engine bring one back.
 pub const EARLIER_NONCES_MAX: usize = 8;
-/// How long opening waits for the first word about the engine.
+/// How long opening the driver waits for the first probe.
 pub const OPEN_WAIT_MAX_MS: u64 = 10_000;
-/// How long an end waits for a launch of the same sandbox that is under way.
+/// How long terminate and erase wait for a launch of the same sandbox.
 pub const LAUNCH_LOCK_WAIT_MAX_MS: u64 = 5_000;
-/// How long the engine may take to notice what the kernel already shows.
+/// How long the engine may lag behind the kernel.
 pub const ENGINE_LAG_MAX_MS: u64 = 3_000;
-/// From the kill of a container that is being removed until it is seen to be, and how often it is looked at.
+/// From the kill of a container that is being removed until the removal shows, and the poll interval.
 pub const REMOVAL_MAX_MS: u64 = 600;
 pub const REMOVAL_POLL_MS: u64 = 50;
-/// How long it may take to notice the end of a container that is to be started again.
+/// How long the engine may take to notice the exit of a container that is to be started again.
 pub const START_LAG_MAX_MS: u64 = 15_000;
-/// Between two looks at what the engine is about to notice.
+/// Poll interval while the engine lags behind.
 pub const ENGINE_POLL_MS: u64 = 10;
-/// How long the runtime may take to become PID 1 after it was told to.
+/// How long the runtime may take to `exec` PID 1 after the start.
 pub const EXEC_MAX_MS: u64 = 5_000;
-/// What an image may say of itself. Engines repeat labels in every event.
+/// Limits on the configuration of an image. Engines repeat labels in every event.
 pub const IMAGE_LABELS_MAX_BYTES: usize = 64 << 10;
 pub const IMAGE_VOLUMES_MAX: usize = 64;
 pub const IMAGE_VARIABLES_MAX: usize = 64;
 pub const VOLUME_PATH_MAX_BYTES: usize = 1024;
-/// Images that are fetched at once, in all and for one tenant, and how long one waits for its turn.
+/// Concurrent pulls, in total and for one tenant, and how long a pull waits for its slot.
 pub const PULLS_MAX: usize = 4;
 pub const PULLS_TENANT_MAX: usize = 3;
 pub const PULL_WAIT_MAX_MS: u64 = 10 * 60 * 1000;
-/// Steps of a launch: each brings it nearer, unless somebody else works against it.
+/// Steps of a launch. Each makes progress unless something else changes the container.
 pub const LAUNCH_STEPS_MAX: usize = 16;
-/// How long a thaw waits for the engine before it is done without it.
+/// How long a thaw waits for the engine before it goes by the control group.
 pub const THAW_ENGINE_MAX_MS: u64 = 2_000;
-/// A kill of PID 1 this long after the last word of the engine about memory has another reason.
+/// An OOM event older than this does not explain a kill of PID 1.
 pub const OOM_EVENT_AGE_MAX_MS: u64 = 10_000;
-/// What is kept about a container.
+/// Size of `run.json`.
 pub const RUN_RECORD_MAX_BYTES: u64 = 16 << 10;
-/// Containers that were being made while their sandbox was removed, and are remembered for that.
+/// Launches of erased sandboxes that are remembered, and the size of their file.
 pub const ERASED_MAX: usize = 1024;
 pub const ERASED_MAX_BYTES: u64 = 64 << 10;
-/// Of the instance, in names.
+/// Characters of the instance in names of containers and networks.
 pub const INSTANCE_SHORT_BYTES: usize = 12;
-/// What the engine keeps of what PID 1 prints.
+/// Log that the engine keeps of the output of PID 1.
 pub const LOG_MAX_SIZE: &str = "1m";
-/// What PID 1 gets when somebody else stops its container: it needs 8 s at most.
+/// Time for PID 1 to stop when an operator stops its container: it needs 8 s at most.
 pub const STOP_TIMEOUT_S: u64 = 10;

@@ -1,4 +1,4 @@
-//! What there is of ours, and what only looks like it.
+//! Lists our sandboxes, and containers with our labels that fail a check.
 
 use super::{
     super::{
@@ -14,7 +14,7 @@ use super::{
 use protocol::api::SandboxId;
 
 impl DockerInner {
-    /// Every directory of ours, by what its badge says; and containers with our marks that are not ours.
+    /// Every sandbox directory with its badge, and containers with our labels that are not ours.
     pub fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let mut found = vec![];
         for name in self.names()? {

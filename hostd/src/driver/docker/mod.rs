@@ -1,19 +1,19 @@
-//! The engine that people already run, Docker or Podman, driven through its socket.
+//! The driver for a container engine on this host, Docker or Podman, through its socket.
 //!
 //! ```text
 //! <data>/docker/<id>/         badge.json  run.json  control/  public/  pid
 //! <data>/docker-workspaces/<id>/   the files, /home/sandbox inside
 //! slipway-<instance>-<id>     the container, kept while the sandbox is stopped
 //!
-//!            launch                     ended                 clear
+//!            launch                     exit                  clear
 //!  Absent ───────────▶ Launching ─▶ Running ─────▶ Dead ───────────────▶ Absent
-//!  (no container, or   (somebody    (PID 1 by     (a run whose end       (the container may
-//!   none that runs)     is at it)    its pidfd)    nobody dealt with)     stay, for the next start)
+//!  (no container, or   (lock held)  (PID 1 by     (a run whose exit      (the container may
+//!   none that runs)                  its pidfd)    is not handled)        stay, for the next start)
 //! ```
 //!
-//! The engine is needed to make, start, freeze and remove. Whether PID 1 lives, how to reach it, what it uses
-//! and how to end it are the kernel's business, as they are for the embedded driver: with the engine dead or
-//! hanging, what runs goes on.
+//! The engine creates, starts, freezes and removes. Whether PID 1 lives, how to connect to it, what it uses
+//! and how to end it is asked of the kernel, as in the `oci` driver: running sandboxes go on while the engine
+//! is dead or hangs.
 //!
 //! **Invariant:** a container is touched only when its labels are authentic for its name and name a launch
 //! that is on our disk.

@@ -1,8 +1,8 @@
-//! Networks of the engine. `open` is a bridge of ours on which sandboxes do not reach each other; that is
-//! seen on two containers before any sandbox gets it.
+//! Networks of the engine. `open` is a bridge on which sandboxes cannot reach each other; that is tested on
+//! two containers before any sandbox gets it.
 //!
-//! Docker keeps the containers of one network apart, if it is told to: all sandboxes share one, which stays.
-//! Podman keeps only networks apart: each sandbox has its own, which goes with it.
+//! Docker can isolate the containers of one network from each other: all sandboxes share one network, which
+//! stays. Podman isolates only networks: each sandbox has its own, which is removed with it.
 
 mod isolation_test;
 
@@ -25,15 +25,16 @@ use std::{
 };
 
 const INSTANCE: &str = "dev.slipway.instance";
-/// Whether containers of one network reach each other.
+/// Bridge option that disables traffic between containers.
 const NO_ICC: (&str, &str) = ("com.docker.network.bridge.enable_icc", "false");
 
-/// What was found out about the networks of one engine.
+/// Whether sandboxes on an open network are isolated from each other.
 #[derive(Debug, Clone)]
 enum Isolation {
     Proven,
     Missing(String),
-    /// It could not be tried: it is not offered until it could. Why, for those who waited for that.
+    /// The test could not run; `open` is not offered until it could. Holds the error for callers that waited
+    /// for that test.
     Untested(Arc<DriverError>),
 }
 
@@ -43,7 +44,7 @@ pub struct Networks {
     test_containers: TestContainers,
     instance: String,
     isolation: Arc<Mutex<Option<Isolation>>>,
-    /// One proof at a time; how many there were.
+    /// One test at a time; `tests` counts them.
     testing: Arc<tokio::sync::Mutex<()>>,
     tests: Arc<AtomicU64>,
 }
@@ -55,7 +56,7 @@ impl Networks {
         Self { engine, test_containers, instance, isolation, testing, tests }
     }
 
-    /// Whether a sandbox can have this network; tried with containers that are taken away again, once.
+    /// Checks that a sandbox can have this network. The first check of `open` tests it with containers.
     pub async fn check(&self, network: Network, podman: bool) -> Result<(), DriverError> {
         match network {
             Network::None | Network::Proxy => Ok(()),
@@ -63,7 +64,7 @@ impl Networks {
         }
     }
 
-    /// What the container of this sandbox is to be given as its network. Made when it is not there.
+    /// The network mode of a sandbox's container. Creates the network if there is none.
     pub async fn mode(
         &self,
         network: Network,
@@ -72,7 +73,7 @@ impl Networks {
     ) -> Result<String, DriverError> {
         self.check(network, podman).await?;
         match network {
-            // With a proxy too: hostd listens inside, on loopback.
+            // With a proxy too: hostd listens on loopback inside.
             Network::None | Network::Proxy => Ok("none".to_owned()),
             Network::Open => {
                 let name =
@@ -83,7 +84,7 @@ impl Networks {
         }
     }
 
-    /// After its container is gone.
+    /// Removes the network of a sandbox, after its container is gone.
     pub async fn release(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let name = self.sandbox_network(sandbox.as_str());
         match self.engine.network(&name).await? {
@@ -94,14 +95,14 @@ impl Networks {
         }
     }
 
-    /// What can be asked for, by what is known.
+    /// Networks that can be requested, by what is known now.
     pub fn offered(&self) -> Vec<String> {
         let open = !matches!(*self.isolation(), Some(Isolation::Missing(_) | Isolation::Untested(_)));
         let all = [("none", true), ("proxy", true), ("open", open)];
         all.iter().filter(|(_, can)| *can).map(|(word, _)| (*word).to_owned()).collect()
     }
 
-    /// Another engine answers: what was found out is not about this one.
+    /// Forgets the test result, for another engine.
     pub fn forget(&self) {
         *self.isolation() = None;
     }
@@ -113,7 +114,8 @@ impl Networks {
         let waited = self.tests.load(Ordering::SeqCst) != before;
         let isolation = match known {
             Some(isolation @ (Isolation::Proven | Isolation::Missing(_))) => isolation,
-            // The try that was waited for is one's own: an engine that hangs is asked once for all.
+            // The result of the test that was waited for counts for every waiter: an engine that hangs is
+            // tested once for all.
             Some(isolation @ Isolation::Untested(_)) if waited => isolation,
             Some(Isolation::Untested(_)) | None => {
                 let tested = self.test_isolation(podman).await;
@@ -129,7 +131,7 @@ impl Networks {
         }
     }
 
-    /// As two sandboxes would be.
+    /// Tests isolation with two containers, set up as two sandboxes would be.
     async fn test_isolation(&self, podman: bool) -> Result<Isolation, DriverError> {
         let names = if podman {
             vec![self.sandbox_network("trial-0"), self.sandbox_network("trial-1")]
@@ -143,7 +145,7 @@ impl Networks {
             }
         }
         match tested {
-            // It says what it could not do; tomorrow it may.
+            // The engine cannot do it now; a later test may pass.
             Err(DriverError::Failed { message, .. }) => Err(open_network_refused(&message)),
             Err(error) => Err(error),
             Ok(None) => Ok(Isolation::Proven),
@@ -164,7 +166,7 @@ impl Networks {
         self.test_containers.run(&test_containers, inspect).await
     }
 
-    /// A network of this name, ours and as it should be.
+    /// Ensures that a network of this name exists, is ours and has the option set.
     async fn ensure(&self, name: &str, podman: bool) -> Result<(), DriverError> {
         let wanted = CreateNetwork {
             name: name.to_owned(),
@@ -174,7 +176,7 @@ impl Networks {
         };
         if self.engine.network(name).await?.is_none() {
             match self.engine.create_network(&wanted).await {
-                // Somebody else was faster.
+                // Created concurrently.
                 Ok(()) | Err(EngineError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -222,7 +224,7 @@ fn open_network_refused(why: &str) -> DriverError {
     refused("network", message, &["none", "proxy"])
 }
 
-/// The same for one more who asked.
+/// A copy of the error for another caller.
 fn copy_error(error: &DriverError) -> DriverError {
     match error {
         DriverError::Refused { field, message, supported } => {
@@ -264,7 +266,7 @@ mod tests {
             for one in &all {
                 assert!(matches!(one, Err(DriverError::Unavailable { .. })), "{one:?}");
             }
-            // Whoever comes later tries anew.
+            // A later caller starts a new test.
             assert_eq!(tested(), round);
         }
         assert_eq!(networks.offered(), ["none", "proxy"]);

@@ -1,4 +1,4 @@
-//! Opens the driver. An engine that is away is no reason not to: it is waited for from then on.
+//! Opens the driver. An unreachable engine is no error: the driver connects when it comes up.
 
 use super::{
     super::{
@@ -45,29 +45,29 @@ use tokio_util::sync::CancellationToken;
 
 pub struct DockerConfig {
     pub data_dir: PathBuf,
-    /// Of the engine.
+    /// The engine's Unix socket.
     pub socket: PathBuf,
-    /// runtimed, static, on this host.
+    /// Path of the static runtimed binary on this host.
     pub runtimed: PathBuf,
-    /// Tells apart the hostds of one engine.
+    /// Tells apart several hostds on one engine.
     pub instance: String,
     /// Authenticates badges and labels.
     pub key: [u8; 32],
-    /// Directories of /opt and /usr/local that the image `host` has beside /usr.
+    /// Directories of /opt and /usr/local that the image `host` contains besides /usr.
     pub host_dirs: Vec<PathBuf>,
-    /// Agents that every sandbox sees, read-only, while they are there.
+    /// Directory of coding agents, mounted read-only into every sandbox while it exists.
     pub agents: Option<PathBuf>,
-    /// From which images may be fetched though they are in a network of ours.
+    /// Registries in private networks that images may be pulled from.
     pub registries: Vec<String>,
 }
 
 impl Docker {
-    /// Returns when something is known about the engine, or after a while.
+    /// Opens the driver and waits a limited time for the first probe of the engine.
     pub async fn open(config: DockerConfig) -> Result<Self, DriverError> {
         let inner = Arc::new(DockerInner::open(config)?);
         let stop = CancellationToken::new();
         let (record, stopped) = (Arc::clone(&inner), stop.clone());
-        // Ends with the driver, at once: nothing that runs needs it.
+        // Cancelled with the driver: no running sandbox needs this task.
         tokio::spawn(async move { stopped.run_until_cancelled(Box::pin(run(record))).await });
         let _ = timeout(Duration::from_millis(OPEN_WAIT_MAX_MS), inner.health.wait_until_tested()).await;
         Ok(Self::new(inner, stop.drop_guard()))
@@ -128,7 +128,7 @@ impl DockerInner {
     }
 }
 
-/// The engine is told of mounts as `from:to:mode`.
+/// Binds are sent as `from:to:mode`: a path with a colon cannot be bound.
 fn check_bind_path(path: &Path) -> Result<(), DriverError> {
     match path.to_str() {
         Some(text) if !text.contains(':') => Ok(()),
@@ -139,14 +139,14 @@ fn check_bind_path(path: &Path) -> Result<(), DriverError> {
     }
 }
 
-/// The same as on every driver.
+/// Writes the seccomp profile, the same as on every driver.
 fn write_seccomp_profile(layout: &Layout) -> Result<SeccompProfile, DriverError> {
     let json = seccomp::engine_profile().map_err(|error| unavailable(&format!("could not {error}")))?;
     let json = serde_json::to_string(&json).map_err(|error| unavailable(&error.to_string()))?;
     let hash: String = Sha256::digest(&json).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    // Named by what is in it: a container that was made before keeps what it was made with.
+    // Named by its content: existing containers keep the profile that they were created with.
     let path = layout.data().join(format!("seccomp-{hash}.json"));
-    // One that is there whole is left alone: a full disk has no room for another.
+    // An intact file is left alone: on a full disk it could not be written again.
     let up_to_date = files::read(&path, json.len() as u64).is_ok_and(|bytes| bytes == json.as_bytes());
     if !up_to_date {
         files::replace(&path, json.as_bytes(), 0o644).map_err(failed("write the seccomp filter"))?;

@@ -1,5 +1,6 @@
-//! Podman, killed while it removes a container, knows of it and has nothing of it: from then on it can list
-//! none at all. What is ours of that is removed; for the rest each is asked for by itself.
+//! Recovery from a Podman that was killed while it removed a container: it still knows the container, has no
+//! data for it, and fails every list from then on. A container of ours is removed; otherwise each sandbox is
+//! inspected by name.
 
 use super::{
     driver::DockerInner,
@@ -12,7 +13,7 @@ use protocol::api::SandboxId;
 use std::sync::Arc;
 
 impl DockerInner {
-    /// All there are, also from an engine that stumbles over one of them.
+    /// Refreshes all containers, also from an engine that cannot list them.
     pub async fn relist_all(self: &Arc<Self>) -> Result<(), EngineError> {
         match self.cache.relist().await {
             Err(EngineError::Failed { message, .. }) => {
@@ -27,7 +28,8 @@ impl DockerInner {
         }
     }
 
-    /// It cannot be looked at any more: that it is ours we know by its id, from our disk.
+    /// Removes the half-removed container that the message names. It cannot be inspected any more: that it is
+    /// ours shows by its id on our disk.
     async fn remove_half_removed(self: &Arc<Self>, message: &str) -> Result<(), EngineError> {
         let Some(id) = half_removed_id(message) else { return Ok(()) };
         let has_it = |sandbox: &SandboxId| {
@@ -54,14 +56,14 @@ impl DockerInner {
         Ok(())
     }
 
-    /// By the directories that they have here.
+    /// Sandboxes by their directories on disk.
     fn sandboxes(&self) -> Vec<SandboxId> {
         let entries = std::fs::read_dir(self.layout.sandboxes()).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 }
 
-/// `getting container from store "0123…": container not known`: which.
+/// Extracts the id from `getting container from store "0123…": container not known`.
 fn half_removed_id(message: &str) -> Option<&str> {
     let (_, after) = message.split_once("from store \"")?;
     let (id, why) = after.split_once('"')?;

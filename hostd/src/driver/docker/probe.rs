@@ -1,4 +1,4 @@
-//! What an engine has to do before it is trusted: run a whole sandbox, confined as asked for.
+//! The probe of an engine: it must run a whole sandbox, confined as requested, before it is used.
 
 use super::{
     super::{
@@ -16,11 +16,11 @@ impl Docker {
     pub(super) async fn probe(&self, info: &EngineInfo) -> Result<FitEngine, DriverError> {
         engine_checks::check_limits(info)?;
         let _lock = self.inner.runtimes.lock_probe().await;
-        // What was found out before was perhaps about another one.
+        // Earlier results may be about another engine.
         self.inner.networks.forget();
         self.inner.runtimes.forget();
         let sandbox = probe_sandbox::probe_id();
-        // What a probe of an earlier hostd left.
+        // Left by a probe of an earlier hostd.
         self.inner.erase_unchecked(&sandbox, false).await?;
         let id_map = engine_checks::discover_id_map(&self.inner.test_containers).await?;
         self.inner.set_dir_modes(&id_map)?;
@@ -33,8 +33,9 @@ impl Docker {
 }
 
 impl DockerInner {
-    /// Where the root of a sandbox is nobody on the host, it must be able to pass to what is its own. Where
-    /// it is not, files have plain owners: nobody else on the host may get to them.
+    /// Sets the mode of the data directories. With a user namespace the root of a sandbox is an unprivileged
+    /// user on the host and must be able to traverse them. Without one, files belong to real users of the
+    /// host: no other user may enter.
     fn set_dir_modes(&self, id_map: &IdMap) -> Result<(), DriverError> {
         let set = |dir: PathBuf, mode: u32| {
             let set = std::fs::set_permissions(dir, Permissions::from_mode(mode));

@@ -1,4 +1,4 @@
-//! Takes containers away, from engines that stumble over those that end at the same moment.
+//! Removes containers, also where the engine fails because they exit at the same moment.
 
 use super::{
     super::{DriverError, local::init::Init},
@@ -11,7 +11,7 @@ use crate::driver::local::init_exit::terminate_init;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// Tried again for a while: an engine that has not noticed yet that PID 1 ended cannot remove it.
+/// Removes a container with retries: an engine that has not noticed the exit of PID 1 cannot remove it.
 pub async fn remove_with_retry(engine: &Engine, id: &str) -> Result<(), EngineError> {
     let deadline = Instant::now() + Duration::from_millis(REMOVE_MAX_MS);
     let mut pause = Duration::from_millis(ENGINE_POLL_MS);
@@ -33,8 +33,8 @@ impl DockerInner {
         Ok(())
     }
 
-    /// A Podman that was killed while it made a container keeps the name for what it does not know any more.
-    /// That is in nobody's list: what it has an answer for is left alone.
+    /// Removes what holds a container name without being a container: a Podman that was killed during a
+    /// create keeps the name. A container that can be inspected is left alone.
     pub async fn remove_name_holder(&self, conflict: &str) -> Result<(), DriverError> {
         let Some(id) = name_holder(conflict) else { return Ok(()) };
         if self.engine.is_podman().await? && self.engine.inspect(id).await?.is_none() {
@@ -44,7 +44,8 @@ impl DockerInner {
         Ok(())
     }
 
-    /// Ends what runs in a container that the engine does not know to run: it was killed while it started it.
+    /// Kills what runs in a container that the engine does not know to be running, because it was killed
+    /// during the start.
     pub async fn kill_strays(self: &Arc<Self>, id: &str) -> Result<(), DriverError> {
         let container = id.to_owned();
         let stray_inits = self.spawn_blocking(move |_| Ok(stray_inits(&container))).await?;
@@ -64,7 +65,8 @@ fn stray_inits(container: &str) -> Vec<Init> {
         .collect()
 }
 
-/// `the container name "x" is already in use by 0123…. You have to remove that container`: who has it.
+/// Extracts the id from `the container name "x" is already in use by 0123…. You have to remove that
+/// container`.
 fn name_holder(conflict: &str) -> Option<&str> {
     let (_, after) = conflict.split_once("is already in use by ")?;
     let after = after.trim_start_matches('"');

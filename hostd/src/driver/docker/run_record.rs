@@ -1,6 +1,6 @@
-//! `run.json`: which container is the sandbox's, and which of its runs was seen to its end.
+//! `run.json`: the container of a sandbox, and which of its runs was seen to its end.
 //!
-//! Written before a container is made, so that none is ever without it.
+//! Written before a container is created, so that no container is ever without a record.
 
 use super::{
     super::local::{
@@ -16,20 +16,20 @@ use std::{fs::File, io};
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// In the labels of the container.
+    /// Nonce in the labels of the container.
     pub nonce: String,
-    /// Its id, once it is known.
+    /// Container id, once known.
     pub container: Option<String>,
-    /// The time of the last start that was seen: it names a run.
+    /// Start time of the last run that was observed; it identifies the run.
     #[serde(rename = "seen")]
     pub observed_start: Option<String>,
-    /// The run whose end is dealt with.
+    /// Start time of the run whose end is handled.
     #[serde(rename = "cleared")]
     pub cleared_start: Option<String>,
-    /// The boot of the host in which it was seen.
+    /// Boot id of the host when the run was observed.
     #[serde(default)]
     pub boot: Option<String>,
-    /// What containers that it had before had in their labels, the newest last.
+    /// Nonces of earlier containers of this sandbox, newest last.
     #[serde(rename = "older", default)]
     pub earlier_nonces: Vec<String>,
 }
@@ -41,7 +41,7 @@ impl RunRecord {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("read what is known of the container")(error)),
         };
-        // What is not known any more the engine is asked for.
+        // Without the record the engine is asked.
         let unknown = |error: serde_json::Error| {
             tracing::warn!(file = %dir.run().display(), %error, "it is not known any more which container it has");
             Self::default()
@@ -49,20 +49,21 @@ impl RunRecord {
         Ok(Some(serde_json::from_slice(&bytes).unwrap_or_else(unknown)))
     }
 
-    /// Whole or not at all. Not yet on the disk.
+    /// Writes the record atomically, without fsync.
     pub fn write(&self, dir: &SandboxDir) -> Result<File, DriverError> {
         let bytes = serde_json::to_vec(self).map_err(io::Error::from);
         let written = bytes.and_then(|bytes| files::replace(&dir.run(), &bytes, 0o600));
         written.map_err(failed("write what is known of the container"))
     }
 
-    /// On the disk when this returns. Blocks.
+    /// Writes the record and syncs it to disk. Blocks.
     pub fn write_durably(&self, dir: &SandboxDir) -> Result<(), DriverError> {
         let synced = self.write(dir)?.sync_all().and_then(|()| File::open(dir.path())?.sync_all());
         synced.map_err(failed("write what is known of the container"))
     }
 
-    /// For the next container. One whose making was cut off may still come to be, with the number it had.
+    /// The record for the next container. Keeps the nonce of a container whose creation was interrupted: it
+    /// may still appear.
     pub fn for_next_container(old: Option<Self>) -> Self {
         match old {
             Some(run) if run.container.is_none() && !run.nonce.is_empty() => run,
@@ -78,17 +79,18 @@ impl RunRecord {
         }
     }
 
-    /// Whether this is in the labels of its container. Where that is not known any more, a seal must do.
+    /// Whether a container with this nonce is the current one. When the record was lost, authentic labels
+    /// suffice.
     pub fn has_nonce(&self, nonce: &str) -> bool {
         self.nonce == nonce || self.nonce.is_empty()
     }
 
-    /// Whether that is the run that was seen.
+    /// Whether this state is of the run that was observed.
     pub fn is_observed_start(&self, state: &InspectedState) -> bool {
         self.observed_start.as_ref() == Some(&state.started_at)
     }
 
-    /// It ran, and nobody dealt with its end.
+    /// Whether the last observed run has an end that is not handled yet.
     pub fn has_uncleared_start(&self) -> bool {
         self.observed_start.is_some() && self.observed_start != self.cleared_start
     }

@@ -1,5 +1,5 @@
-//! OCI runtimes beside the engine's default: taken when the engine has them, and when a whole sandbox was
-//! run by one as it should be. That is tried once for each engine.
+//! OCI runtimes besides the engine's default: offered when the engine has them, accepted after a probe
+//! sandbox ran under one. The probe runs once for each engine.
 
 use super::{
     super::{
@@ -23,11 +23,11 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// What was found out about each: why it cannot be used, if so.
+/// Probe results by runtime: why it cannot be used, or `None` if it can.
 #[derive(Default)]
 pub struct Runtimes {
     known: Mutex<HashMap<String, Option<String>>>,
-    /// One sandbox is tried out at a time.
+    /// One probe sandbox at a time.
     probe_lock: tokio::sync::Mutex<()>,
 }
 
@@ -36,7 +36,8 @@ impl Runtimes {
         self.probe_lock.lock().await
     }
 
-    /// What can be counted on: not what was tried in vain, and a kernel of its own only when it passed.
+    /// Runtimes that can be requested: not those that failed the probe, and those with a kernel of their own
+    /// only after they passed.
     pub fn offered(&self, info: &EngineInfo) -> Vec<String> {
         let known = self.known();
         let good = |name: &String| known.get(name).map_or(!has_own_kernel(name), Option::is_none);
@@ -45,7 +46,7 @@ impl Runtimes {
         default.iter().chain(others.iter().filter(|name| good(name))).cloned().collect()
     }
 
-    /// Another engine answers.
+    /// Forgets the results, for another engine.
     pub fn forget(&self) {
         self.known().clear();
     }
@@ -56,17 +57,19 @@ impl Runtimes {
 }
 
 /// Runtimes that are made to confine. An engine may list others, for containers with a device or without
-/// any confinement: these are not for whoever asks for a sandbox.
+/// confinement: tenants must not get those.
 const KNOWN: [&str; 4] = ["runc", "crun", "youki", "runsc"];
-/// There are several of these.
+/// Prefix of the Kata runtimes.
 const KNOWN_PREFIX: &str = "kata";
 
-/// Hardly ever one of these passes: hostd enters networks and sees processes by the kernel of the host.
+/// Whether a runtime brings its own kernel. Few pass the probe: hostd enters network namespaces and watches
+/// processes through the host's kernel.
 fn has_own_kernel(name: &str) -> bool {
     name == "runsc" || name.starts_with(KNOWN_PREFIX)
 }
 
-/// What an engine can be asked to run a container with. Podman takes any name, and its default runs it.
+/// Runtimes that the engine can be asked for, its default first. Podman accepts any name and runs its
+/// default.
 fn supported_runtimes(info: &EngineInfo) -> Vec<String> {
     let most = if info.podman { 1 } else { info.runtimes.len() };
     let is_known = |name: &str| KNOWN.contains(&name) || name.starts_with(KNOWN_PREFIX);
@@ -74,7 +77,7 @@ fn supported_runtimes(info: &EngineInfo) -> Vec<String> {
     first.chain(info.runtimes.iter().take(most).skip(1).filter(|name| is_known(name))).cloned().collect()
 }
 
-/// Whether that is another runtime than the default; refused when it cannot be asked for.
+/// Whether a runtime is another one than the default; an error when it cannot be requested.
 fn is_not_default(wanted: &str, info: &EngineInfo, offered: Vec<String>) -> Result<bool, DriverError> {
     match supported_runtimes(info).iter().position(|name| name == wanted) {
         Some(place) => Ok(place > 0),
@@ -87,7 +90,7 @@ fn is_not_default(wanted: &str, info: &EngineInfo, offered: Vec<String>) -> Resu
 }
 
 impl Docker {
-    /// Whether sandboxes can be run with it.
+    /// Checks that the requested runtime can run sandboxes; probes it the first time.
     pub(super) async fn check_runtime(
         &self,
         blueprint: &Blueprint,
@@ -115,7 +118,7 @@ impl Docker {
     }
 
     async fn test_runtime(&self, runtime: &str, fit_engine: &FitEngine) -> Result<(), DriverError> {
-        // One that is a kernel of its own fails here: hostd could not tell when a sandbox of it ends, nor
+        // A runtime with its own kernel fails here: hostd could neither notice the exit of its PID 1 nor
         // enter its network.
         self.inner.test_containers.run(&[TestContainer::with_runtime(runtime)], |_| Ok(())).await?;
         let sandbox = probe_sandbox::probe_id();
@@ -128,7 +131,8 @@ impl Docker {
         ran.and(gone)
     }
 
-    /// A whole sandbox: confined, answering, in the network that hostd enters.
+    /// Launches a sandbox and checks that it is confined, answers, and is in the network namespace that hostd
+    /// enters.
     pub(super) async fn run_probe(
         &self,
         order: &LaunchRequest,
@@ -150,7 +154,7 @@ impl Docker {
         })
     }
 
-    /// PID 1 connects to where hostd listens inside: so both mean the same network.
+    /// PID 1 connects to a listener that hostd opened inside: so both use the same network namespace.
     async fn shares_network(&self, sandbox: &SandboxId) -> io::Result<()> {
         let listener = self.listen(sandbox, (Ipv4Addr::LOCALHOST, 0).into()).await?;
         let port = listener.local_addr()?.port();
@@ -160,7 +164,7 @@ impl Docker {
     }
 }
 
-/// What is wrong with a runtime, by how its trial ended; an error when that says nothing about it.
+/// The flaw that a failed probe shows; an error when the failure says nothing about the runtime.
 fn flaw_of(tried: Result<(), DriverError>) -> Result<Option<String>, DriverError> {
     match tried {
         Ok(()) => Ok(None),

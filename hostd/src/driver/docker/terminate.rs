@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 impl DockerInner {
     pub async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError> {
-        // A launch that is under way comes to its end first; one that hangs does so with the engine, and what
-        // it brings up after all is found by a look.
+        // Wait for a launch in progress. One that hangs does so in the engine; what it still starts is found
+        // by a later inspect.
         let waited =
             timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(sandbox)).await;
         if waited.is_err() {
@@ -38,16 +38,16 @@ impl DockerInner {
             },
         };
         self.thaw_for_termination(&init, &run).await?;
-        // With PID 1 the kernel ends all.
+        // The kernel kills all other processes when PID 1 exits.
         terminate_init(&init, grace_ms).await?;
         self.dialer.forget(sandbox);
         self.last_inspects.forget(sandbox);
-        // How it ended is known: we did it.
+        // The cause of this exit is known: hostd ended it.
         run.cleared_start = run.observed_start.clone();
         run.write(&dir).map(drop)
     }
 
-    /// PID 1 of a run that we did not see begin.
+    /// Finds PID 1 of a run whose start hostd did not observe.
     async fn adopt_unseen_run(
         &self,
         sandbox: &SandboxId,
@@ -64,7 +64,7 @@ impl DockerInner {
         }
     }
 
-    /// The container stays for the next start; that it ended is not told again.
+    /// Marks the last run as handled. The container stays for the next start.
     pub fn clear(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let dir = self.dir(sandbox);
         self.dialer.forget(sandbox);

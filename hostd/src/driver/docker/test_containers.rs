@@ -1,4 +1,4 @@
-//! Containers that only sleep, to see what the engine makes of them before it is trusted with a sandbox.
+//! Containers that only sleep, to test the engine before it runs a sandbox.
 
 use super::{
     engine::{CreateContainer, Engine, Healthcheck, HostConfig, LogConfig, RestartPolicy, Ulimit},
@@ -12,20 +12,20 @@ use crate::driver::{
 use nix::sys::resource::{Resource, getrlimit};
 use std::{collections::BTreeMap, io, sync::Arc};
 
-/// Another label than that of sandboxes: nobody takes one of these for one.
+/// Another label than that of sandboxes, so that neither is taken for the other.
 const LABEL: &str = "dev.slipway.trial";
-/// It ends by itself when hostd is killed before it takes it away.
+/// Ends the container should hostd be killed before it removes it.
 const SLEEP_S: &str = "60";
-/// Enough for a runtime that has threads of its own in there.
+/// Enough for a runtime that runs threads of its own inside.
 const MEMORY_BYTES: u64 = 256 << 20;
 const PIDS: u64 = 256;
 const NOFILE: u64 = 1024;
 
-/// How a container is to be made.
+/// Settings of a test container.
 #[derive(Debug, Clone)]
 pub struct TestContainer {
     pub network: String,
-    /// The engine's default when absent.
+    /// `None` is the engine's default.
     pub runtime: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct TestContainers {
     engine: Engine,
     images: EngineImages,
     instance: String,
-    /// One at a time: each takes away what an earlier one left.
+    /// One test at a time: each removes leftovers of earlier ones.
     lock: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -53,7 +53,7 @@ impl TestContainers {
         Self { engine, images, instance: instance.to_owned(), lock: Arc::default() }
     }
 
-    /// Starts these containers, looks at them, and takes them away. `look` may block.
+    /// Starts these containers, passes their PID 1s to `inspect`, which may block, and removes them.
     pub async fn run<T: Send + 'static>(
         &self,
         test_containers: &[TestContainer],
@@ -72,7 +72,7 @@ impl TestContainers {
     }
 
     async fn start(&self, test_containers: &[TestContainer]) -> Result<Vec<Init>, DriverError> {
-        // Of nobody: it is here, and not fetched.
+        // No tenant: the image is local, and not pulled.
         let request = ImageRequest { image: HOST, tenant: "", progress: &ProgressSink::default() };
         let prepared = self.images.prepare(&request).await?;
         let podman = self.engine.is_podman().await?;
@@ -100,7 +100,7 @@ impl TestContainers {
         })
     }
 
-    /// What an earlier hostd, or an earlier try, left. A label alone proves nothing: images have them too.
+    /// Removes containers that an earlier hostd or test left. A label alone is no proof: images can set it.
     async fn remove_leftovers(&self) -> Result<(), DriverError> {
         let prefix = self.prefix();
         let is_ours = |name: &String| name.trim_start_matches('/').starts_with(&prefix);
@@ -148,7 +148,8 @@ impl TestContainers {
     }
 }
 
-/// Never above our own, as an engine may not have the right to raise them; Podman's defaults are.
+/// Resource limits not above our own: the engine may not be allowed to raise them, and Podman's defaults
+/// would.
 fn ulimits(podman: bool) -> Vec<Ulimit> {
     let own = |resource| getrlimit(resource).map_or(NOFILE, |(_, hard)| hard);
     let limit = |name: &str, most: u64| Ulimit { name: name.to_owned(), soft: most, hard: most };

@@ -1,5 +1,5 @@
-//! A byte stream to a loopback port of a sandbox whose network cannot be entered: through runtimed, over its
-//! control socket.
+//! A byte stream to a loopback port of a sandbox whose network namespace hostd cannot enter: through
+//! runtimed, over its control socket.
 
 use crate::driver::{Stream, local::limits::DIAL_MAX_MS};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -15,11 +15,11 @@ use std::{io, time::Duration};
 use tokio::time::timeout;
 
 const PROTOCOL: &str = "slipway-tunnel";
-/// Head and body of an answer that is no tunnel.
+/// Limits on a response that refuses the tunnel.
 const HEAD_MAX_BYTES: usize = 16 << 10;
 const REFUSAL_MAX_BYTES: usize = 256 << 10;
 
-/// `control` is a new connection to the control socket; it becomes the stream.
+/// Opens a tunnel. `control` is a new connection to the control socket and becomes the stream.
 pub async fn open(control: Box<dyn Stream>, port: u16) -> io::Result<Box<dyn Stream>> {
     let opened = timeout(Duration::from_millis(DIAL_MAX_MS), switch(control, port)).await;
     opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -29,7 +29,7 @@ async fn switch(control: Box<dyn Stream>, port: u16) -> io::Result<Box<dyn Strea
     let io = TokioIo::new(control);
     let handshake = http1::Builder::new().max_buf_size(HEAD_MAX_BYTES).handshake(io).await;
     let (mut sender, connection) = handshake.map_err(io::Error::other)?;
-    // Ends with the tunnel, or with the answer that refuses it.
+    // Ends with the tunnel, or with the response that refuses it.
     tokio::spawn(connection.with_upgrades());
     let request = Request::get(format!("/v1/tunnel/{port}"))
         .header(HOST, "runtimed")
@@ -45,7 +45,7 @@ async fn switch(control: Box<dyn Stream>, port: u16) -> io::Result<Box<dyn Strea
     Ok(Box::new(TokioIo::new(upgraded)))
 }
 
-/// As a connection to such a port would have ended.
+/// Maps a refusal to the error that a direct connection would have had.
 async fn refusal(response: Response<Incoming>) -> io::Error {
     let status = response.status();
     let body = Limited::new(response.into_body(), REFUSAL_MAX_BYTES).collect().await;
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    /// One who answers once, and then says back what it hears.
+    /// A runtimed that sends one response and then echoes.
     async fn runtimed(mut outside: DuplexStream, response: &'static str) -> String {
         let mut head = vec![];
         while !head.ends_with(b"\r\n\r\n") {

@@ -1,6 +1,6 @@
-//! What the engine made of a container, seen from outside before anything in it is trusted. An image may have
-//! links where we mount, and volumes behind them: then another program is PID 1, or the control directory is
-//! where the sandbox writes.
+//! Verifies from outside what the engine made of a container, before anything in it is trusted. An image may
+//! have symlinks at our mount points and volumes behind them: then another program would be PID 1, or the
+//! control directory would be writable by the sandbox.
 
 mod mounts;
 
@@ -36,27 +36,27 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// Those of a sandbox are its own.
+/// Namespaces that a sandbox must not share with the host.
 const NAMESPACES: [&str; 5] = ["mnt", "pid", "net", "ipc", "uts"];
-/// Podman does not give one on every host.
+/// Podman does not create one on every host.
 const DOCKER_NAMESPACE: &str = "cgroup";
 
-/// What must be where, inside.
+/// What must be mounted where, inside.
 struct ExpectedMounts {
     paths: [(&'static str, PathBuf); 4],
     podman: bool,
 }
 
 impl DockerInner {
-    /// Whether this PID 1 is runtimed, with everything in its place. One that is not is ended and its
-    /// container removed; nothing where it ended by itself.
+    /// Verifies that PID 1 is runtimed, with every mount in its place. Otherwise ends it, removes the
+    /// container and refuses the image. `false` when PID 1 exited meanwhile.
     pub async fn verify(&self, dir: &SandboxDir, init: &Init, container: &str) -> Result<bool, DriverError> {
         let podman = self.engine.is_podman().await?;
         let why = match self.find_mismatch(dir, init, podman).await {
             Ok(None) => return Ok(true),
             _ if has_exited(&init.pidfd) => return Ok(false),
             Ok(Some(why)) => why,
-            // What is told of a process vanishes a moment before it has ended.
+            // Files in /proc vanish a moment before the pidfd reports the exit.
             Err(error) if is_gone(&error) => return Ok(false),
             Err(error) => return Err(failed("look into the container")(error)),
         };
@@ -82,7 +82,7 @@ impl DockerInner {
         if let Some(why) = expected.find_mismatch(init)? {
             return Ok(Some(why));
         }
-        // The runtime's own process becomes it, a moment after it was told to.
+        // The runtime's process executes runtimed a moment after the start.
         let deadline = Instant::now() + Duration::from_millis(EXEC_MAX_MS);
         while file_id(&init.proc().join("exe"))? != file_id(&self.runtimed)? {
             if Instant::now() >= deadline {
@@ -117,7 +117,8 @@ impl ExpectedMounts {
     }
 }
 
-/// Goes there from the container's root, step by step, without following any link, and compares what is found.
+/// Walks from the container's root to a path without following symlinks, and compares the file found with
+/// `source`.
 fn mismatch_at(root: &File, path_inside: &str, source: &Path) -> io::Result<Option<String>> {
     let (mut path, mut found) = (PathBuf::new(), None);
     for part in path_inside.split('/').filter(|part| !part.is_empty()) {
@@ -145,7 +146,7 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
 
-/// Device and number: what names a file, whatever its path.
+/// Device and inode: the identity of a file, whatever its path.
 fn file_id(path: &Path) -> io::Result<(u64, u64)> {
     let meta = std::fs::metadata(path)?;
     Ok((meta.dev(), meta.ino()))

@@ -1,4 +1,4 @@
-//! What every driver of this machine refuses.
+//! Checks of a blueprint that all local drivers share.
 
 use super::{
     super::DriverError,

@@ -1,7 +1,7 @@
-//! Gives files to the ids of a sandbox, for runtimes that cannot map them while mounting.
+//! Changes the owner of files to the ids of a sandbox, for runtimes without idmapped mounts.
 //!
-//! The owner of the top directory says whose the tree is; it is changed last, so that a change that was
-//! cut off is done again.
+//! The owner of the top directory tells whose the tree is; it is changed last, so that an interrupted change
+//! is repeated.
 
 use super::{
     files::errno,
@@ -19,11 +19,11 @@ use nix::{
 use protocol::api::SandboxId;
 use std::{ffi::CString, io, os::unix::fs::MetadataExt, path::Path};
 
-/// Directories that may be nested before a tree is called too deep to hand over.
+/// Nesting depth beyond which a tree is refused.
 const DEPTH_MAX: usize = TREE_DEPTH_MAX * 16;
 
-/// Gives everything below `path` to those who `ids` say that they are. `top` is who its top belongs to,
-/// seen from inside.
+/// Gives everything below `path` to the ids that the map assigns. `top` is the owner of the top directory, as
+/// an id inside the sandbox.
 pub fn chown_tree(path: &Path, top: u32, ids: &IdMap) -> io::Result<()> {
     let owner = std::fs::symlink_metadata(path)?.uid();
     let nobody = || io::Error::other(format!("{} belongs to nobody we know", path.display()));
@@ -43,7 +43,7 @@ pub fn chown_tree(path: &Path, top: u32, ids: &IdMap) -> io::Result<()> {
         .map_err(errno)
 }
 
-/// Everything that a sandbox may write belongs to it.
+/// Gives the workspace, the control and the public directory to the sandbox.
 pub fn chown_sandbox_files(layout: &Layout, sandbox: &SandboxId, ids: &IdMap) -> io::Result<()> {
     let dir = layout.sandbox(sandbox);
     chown_tree(&layout.workspace(sandbox), SANDBOX_UID, ids)?;
@@ -89,7 +89,7 @@ impl IdShift<'_> {
         fchownat(parent, name.as_c_str(), uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
-    /// An id that is not of the old range was moved already, or is none of ours.
+    /// The id inside the sandbox. `None` for an id outside the old range: changed already, or not ours.
     fn inside(&self, id: u32) -> Option<u32> {
         id.checked_sub(self.old_base).filter(|inside| *inside < UID_RANGE)
     }

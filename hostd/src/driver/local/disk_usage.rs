@@ -1,5 +1,5 @@
-//! How much room a tree takes on the disk. It was filled by somebody else: links are not followed, and its
-//! depth and number of entries are bounded. What lies beyond is not counted, so it may be more, never less.
+//! Disk usage of a tree that a sandbox filled: symlinks are not followed, depth and number of entries are
+//! bounded. Entries beyond the bounds are not counted, so the true usage may be higher, never lower.
 
 use super::{
     files::errno,
@@ -20,11 +20,11 @@ const DIRECTORY: OFlag =
 struct UsageCount {
     bytes: u64,
     entries: u64,
-    /// Files with several names are counted once.
+    /// Files with several hard links are counted once.
     seen: HashSet<libc::ino_t>,
 }
 
-/// Absent when there is none. Takes long when it is large; blocks.
+/// Bytes of a tree on disk; `None` when there is none. Takes long for a large tree; blocks.
 pub fn tree_bytes(path: &Path) -> io::Result<Option<u64>> {
     let top = match Dir::open(path, DIRECTORY, Mode::empty()) {
         Ok(top) => top,
@@ -38,7 +38,7 @@ pub fn tree_bytes(path: &Path) -> io::Result<Option<u64>> {
             Some(name) => {
                 let below = match Dir::openat(dir.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty()) {
                     Ok(below) => below,
-                    // It was removed or replaced since it was listed.
+                    // Removed or replaced since it was listed.
                     Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
                     Err(error) => return Err(errno(error)),
                 };
@@ -53,7 +53,7 @@ pub fn tree_bytes(path: &Path) -> io::Result<Option<u64>> {
 }
 
 impl UsageCount {
-    /// Counts what is in a directory; the names of the directories among it.
+    /// Counts the entries of a directory; returns the names of its subdirectories.
     fn files(&mut self, dir: &Dir) -> io::Result<Vec<CString>> {
         let mut again = Dir::openat(dir.as_fd(), c".", DIRECTORY, Mode::empty()).map_err(errno)?;
         let mut subdirs = Vec::new();

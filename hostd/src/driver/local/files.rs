@@ -1,4 +1,4 @@
-//! Small files: read within bounds, written whole, never through a link.
+//! Small files: read with a size limit, written atomically, never through a symlink.
 
 use super::super::DriverError;
 use nix::{errno::Errno, libc};
@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// Turns an error of the system into one of the driver's.
+/// Maps an IO error to a driver error; `what` completes "could not …".
 pub fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> DriverError {
     let what = what.into();
     move |source| match source.raw_os_error() {
@@ -22,10 +22,10 @@ pub fn errno(error: Errno) -> io::Error {
     io::Error::from_raw_os_error(error as i32)
 }
 
-/// The whole of a regular file, which must not be larger than `max_bytes`.
+/// Reads a regular file that must not exceed `max_bytes`.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = open_plain(path)?;
-    // Most are smaller than this, and files of the kernel are made anew for each read.
+    // Most files are smaller than this; files of the kernel are generated for each read, so one read is best.
     let mut bytes = Vec::with_capacity(max_bytes.min(4096) as usize + 1);
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
@@ -38,7 +38,7 @@ pub fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&read(path, max_bytes)?).into_owned())
 }
 
-/// The last bytes of a regular file.
+/// Reads the last bytes of a regular file.
 pub fn read_tail(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut file = open_plain(path)?;
     let length = file.metadata()?.len();
@@ -48,14 +48,14 @@ pub fn read_tail(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens for reading what is a regular file, not a link to one and not a FIFO that would block.
+/// Opens a regular file for reading; refuses symlinks, and FIFOs, which would block.
 fn open_plain(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
-/// Writes a file whole or not at all. Returns it, for whoever wants it on the disk too.
+/// Replaces a file atomically. Returns it for a caller that wants to sync it.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.new"));
@@ -71,7 +71,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a directory with exactly this mode; one that is there is left as it is.
+/// Creates a directory with exactly this mode; an existing one is left as it is.
 pub fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(mode).create(path) {
         Ok(()) => std::fs::set_permissions(path, Permissions::from_mode(mode)),
@@ -80,7 +80,7 @@ pub fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Nothing to remove is fine.
+/// Removes a file; a no-op when there is none.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,4 +1,4 @@
-//! A sandbox to try things with.
+//! A sandbox for tests.
 
 use crate::{core::Blueprint, driver::SandboxLabel};
 use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders};

@@ -1,5 +1,5 @@
-//! What every driver of this machine needs before it begins: a data directory that sandboxes can be reached
-//! in, and nothing of it in what they see.
+//! Checks of this host that every local driver makes before it opens: a data directory that sandboxes can
+//! reach, and that no image exposes.
 
 use super::{
     super::DriverError,
@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The name that tells apart the hostds of one machine is part of other names.
+/// Checks the instance, which becomes part of other names.
 pub fn check_instance(instance: &str) -> Result<(), DriverError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     if instance.is_empty() || instance.len() > 64 || !instance.bytes().all(plain) {
@@ -24,21 +24,21 @@ pub fn check_instance(instance: &str) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// Open files that a sandbox may have: never more than we may have ourselves.
+/// Open files that a sandbox may have: not above hostd's own limit.
 pub fn nofile_limit() -> Result<u64, DriverError> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| failed("read our limits")(e.into()))?;
     Ok(hard.min(NOFILE_MAX))
 }
 
-/// Processes of one user that a sandbox may be told of, where we have a bound ourselves. There are never more
-/// than process ids, and Podman lowers its own limit to those.
+/// Processes of one user to request from Podman, where hostd has a limit itself. Not above `pid_max`: Podman
+/// lowers its own limit to that.
 pub fn nproc_limit() -> Option<u64> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NPROC).ok()?;
     let ids = files::read_text("/proc/sys/kernel/pid_max".as_ref(), KERNEL_FILE_MAX_BYTES).ok()?;
     (hard != RLIM_INFINITY).then_some(hard.min(ids.trim().parse().ok()?))
 }
 
-/// What does not depend on the runtime, for people.
+/// Warnings about this host that do not depend on the runtime.
 pub fn host_warnings(nofile: u64) -> Vec<String> {
     let mut warnings = vec![];
     if nofile < NOFILE_LOW {
@@ -52,14 +52,14 @@ pub fn make_data_dir(path: &Path) -> Result<PathBuf, DriverError> {
     let make = || failed("make the data directory");
     std::fs::create_dir_all(path).map_err(make())?;
     let path = std::fs::canonicalize(path).map_err(make())?;
-    // The root of a sandbox is nobody here, and must be able to pass to what is its own.
+    // The root of a sandbox is an unprivileged user on the host and must be able to traverse the directory.
     let mode = std::fs::metadata(&path).map_err(make())?.permissions().mode();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode | 0o011)).map_err(make())?;
     check_traversable(&path)?;
     Ok(path)
 }
 
-/// The root of a sandbox is nobody on the host: what it mounts or runs must be in reach of everybody.
+/// Checks that every user can traverse the path: the root of a sandbox is an unprivileged user on the host.
 pub fn check_traversable(path: &Path) -> Result<(), DriverError> {
     let blocked =
         |part: &&Path| std::fs::metadata(part).is_ok_and(|meta| meta.permissions().mode() & 0o001 == 0);
@@ -82,7 +82,7 @@ pub fn check_host_dirs(allow: &[PathBuf]) -> Result<Vec<PathBuf>, DriverError> {
     allow.iter().map(check).collect()
 }
 
-/// Sandboxes would see each other's files.
+/// Refuses a data directory below a shared one: sandboxes would see each other's files.
 pub fn check_not_shared(data: &Path, bound: &[PathBuf]) -> Result<(), DriverError> {
     let Some(within) = bound.iter().find(|bound| data.starts_with(bound)) else { return Ok(()) };
     let (data, within) = (data.display(), within.display());
@@ -93,7 +93,7 @@ pub fn unavailable(message: &str) -> DriverError {
     DriverError::Unavailable { message: message.to_owned() }
 }
 
-/// The error, its cause and what was printed, in one line.
+/// The error, its cause and the last output, on one line.
 pub fn describe_error(error: &DriverError) -> String {
     let mut text = error.to_string();
     if let Some(cause) = std::error::Error::source(error) {

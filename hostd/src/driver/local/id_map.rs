@@ -1,26 +1,26 @@
-//! Which ids of the host those of a sandbox are: `/proc/<pid>/uid_map` and `gid_map` as values.
+//! User and group ids of a sandbox on the host: `/proc/<pid>/uid_map` and `gid_map`, parsed.
 
 use super::{files, init::proc_of, limits::KERNEL_FILE_MAX_BYTES};
 use std::io;
 
-/// The kernel takes no more lines.
+/// The kernel accepts no more lines.
 const EXTENTS_MAX: usize = 340;
 
-/// The ids of one user namespace, seen from ours.
+/// The id maps of one user namespace, as seen from hostd's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdMap {
     uids: IdExtents,
     gids: IdExtents,
 }
 
-/// Inside, outside, how many. As it is here when there is none.
+/// Ranges of (inside, outside, count). No range is the identity.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct IdExtents {
     extents: Vec<(u32, u32, u32)>,
 }
 
 impl IdMap {
-    /// Those of a process.
+    /// Reads the maps of a process.
     pub fn of(pid: i32) -> io::Result<Self> {
         let read = |name: &str| {
             let text = files::read_text(&proc_of(pid).join(name), KERNEL_FILE_MAX_BYTES)?;
@@ -30,13 +30,13 @@ impl IdMap {
         Ok(Self { uids: read("uid_map")?, gids: read("gid_map")? })
     }
 
-    /// `count` ids, the first of which is `base`.
+    /// One range of `count` ids that starts at `base`.
     pub fn single_range(base: u32, count: u32) -> Self {
         let map = IdExtents { extents: vec![(0, base, count)] };
         Self { uids: map.clone(), gids: map }
     }
 
-    /// Nothing where that id does not exist.
+    /// The host's id of an id inside; `None` where it is not mapped.
     pub fn uid(&self, inside: u32) -> Option<u32> {
         self.uids.outside(inside)
     }
@@ -45,7 +45,7 @@ impl IdMap {
         self.gids.outside(inside)
     }
 
-    /// Whether the root of a sandbox is root here.
+    /// Whether root inside is root on the host.
     pub fn is_identity(&self) -> bool {
         self.uid(0) == Some(0)
     }
@@ -61,7 +61,7 @@ impl IdExtents {
             outside.checked_add(count - 1)?;
             extents.push((inside, outside, count));
         }
-        // Empty where nobody has written it yet: nothing is known.
+        // Empty until the map is written: nothing is known.
         (1..=EXTENTS_MAX).contains(&extents.len()).then_some(Self { extents })
     }
 

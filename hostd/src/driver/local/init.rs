@@ -1,5 +1,5 @@
-//! PID 1 of a sandbox, seen from outside. A number in a file proves nothing: the process must be alive,
-//! in the sandbox's control group, and the first of its own process namespace.
+//! PID 1 of a sandbox, seen from the host. A pid in a file proves nothing: the process must be alive, in the
+//! sandbox's control group, and the first of its PID namespace.
 
 use super::{
     files,
@@ -18,14 +18,14 @@ pub struct Init {
 }
 
 impl Init {
-    /// The PID 1 of this sandbox, if it is alive. `belongs` tells by a process's `/proc/<pid>/cgroup`.
+    /// Finds the PID 1 of a sandbox, if it is alive. `in_cgroup` checks the text of `/proc/<pid>/cgroup`.
     pub fn find(dir: &SandboxDir, in_cgroup: impl FnOnce(&str) -> bool) -> io::Result<Option<Self>> {
         let text = match files::read_text(&dir.pid(), 64) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Empty when the runtime died while it wrote.
+        // Empty when the runtime died while it wrote the file.
         let Some(pid) = text.trim().parse::<i32>().ok().filter(|pid| *pid > 0) else { return Ok(None) };
         Self::check(pid, in_cgroup)
     }
@@ -37,12 +37,12 @@ impl Init {
             Err(error) => return Err(error),
         };
         let read = |name: &str| files::read_text(&proc_of(pid).join(name), KERNEL_FILE_MAX_BYTES);
-        // They vanish with the process: then it has ended, and that is the answer.
+        // The files vanish with the process: it has exited.
         let (Ok(stat), Ok(status), Ok(cgroup)) = (read("stat"), read("status"), read("cgroup")) else {
             return Ok(None);
         };
         let Some(start_time) = start_time(&stat) else { return Ok(None) };
-        // Asked last: alive now means that all of the above was about this process.
+        // Checked last: a process that is alive now is the one that all reads above were about.
         let ours = is_pid_1(&status) && in_cgroup(&cgroup) && !has_exited(&pidfd);
         Ok(ours.then_some(Self { pid, start_time, pidfd }))
     }
@@ -56,12 +56,12 @@ pub fn proc_of(pid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}"))
 }
 
-/// The 22nd field; the second is in brackets and may contain anything.
+/// Field 22; field 2 is in parentheses and may contain any character.
 fn start_time(stat: &str) -> Option<u64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
-/// `NSpid: 4711 1`: one namespace below ours, and the first in it.
+/// `NSpid: 4711 1`: one namespace below ours, and the first process in it.
 fn is_pid_1(status: &str) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let pids: Vec<&str> = line.unwrap_or("").split_whitespace().collect();

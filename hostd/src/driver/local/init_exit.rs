@@ -1,4 +1,5 @@
-//! How sandboxes end: waited for, asked for, and what their own log says about it.
+//! Exit of PID 1: waiting for it, causing it, and reading from runtimed's log whether it was a clean
+//! shutdown.
 
 use super::{
     super::DriverError,
@@ -18,17 +19,18 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// Works for every process of this machine, whoever started it.
+/// Waits for the exit of a process, whichever process is its parent.
 #[allow(unsafe_code)]
 pub async fn wait_for_exit(init: Init) -> Result<(), DriverError> {
     // SAFETY: the descriptor is owned, and stays open and the same until the registration is dropped.
     let watched = unsafe { AsyncFd::register_with_interest(init.pidfd, Interest::READABLE) };
     let watched = watched.map_err(|error| failed("watch PID 1")(error.into()))?;
-    // It becomes readable once and stays so.
+    // A pidfd becomes readable once and stays readable.
     watched.readable().await.map(drop).map_err(failed("wait for PID 1"))
 }
 
-/// The same, and how it ended, as `wait` gives it: whoever is its parent reaps it a moment later.
+/// Like `wait_for_exit`, with the wait status. The kernel has it once the parent has reaped the process, a
+/// moment later.
 pub async fn wait_for_exit_status(init: Init) -> Result<Option<i32>, DriverError> {
     let pidfd = init.pidfd.try_clone().map_err(failed("watch PID 1"))?;
     wait_for_exit(init).await?;
@@ -41,7 +43,8 @@ pub async fn wait_for_exit_status(init: Init) -> Result<Option<i32>, DriverError
     Ok(status)
 }
 
-/// Asks PID 1 to end, again and again: until it is ready to hear a signal, it loses it. Then kills it.
+/// Sends SIGTERM repeatedly, since PID 1 ignores signals until it has installed its handlers; SIGKILL after
+/// `grace_ms`.
 pub async fn terminate_init(init: &Init, grace_ms: u64) -> Result<(), DriverError> {
     let copy = || init.pidfd.try_clone().map_err(failed("watch PID 1"));
     let deadline = Instant::now() + Duration::from_millis(grace_ms);
@@ -50,7 +53,7 @@ pub async fn terminate_init(init: &Init, grace_ms: u64) -> Result<(), DriverErro
         pidfd_signal(&init.pidfd, Signal::SIGTERM).map_err(failed("ask PID 1 to end"))?;
         let left = deadline.saturating_duration_since(Instant::now());
         let watched = Init { pidfd: copy()?, ..*init };
-        // A wait that was cut off is begun again.
+        // A wait that timed out starts again with the next signal.
         let _ = timeout(left.min(pause), wait_for_exit(watched)).await;
         pause = (pause * 2).min(Duration::from_millis(TERM_EVERY_MS));
     }
@@ -65,7 +68,7 @@ pub async fn terminate_init(init: &Init, grace_ms: u64) -> Result<(), DriverErro
     }
 }
 
-/// Tries until it is so, for a limited time; whether it came to be so.
+/// Polls a condition with backoff for a limited time; returns whether it became true.
 pub async fn poll_until(
     max_ms: u64,
     mut is_done: impl FnMut() -> Result<bool, DriverError>,
@@ -82,8 +85,8 @@ pub async fn poll_until(
     Ok(true)
 }
 
-/// Whether the newest boot of runtimed said that it shuts down. What is there was written from inside:
-/// it is read within bounds, and nonsense means no.
+/// Whether the newest boot of runtimed logged a shutdown. The sandbox can write these files: reads are
+/// bounded, and invalid content means no.
 pub fn shut_down_cleanly(dir: &SandboxDir) -> bool {
     let Some(newest) = newest_events(dir) else { return false };
     let bytes = files::read_tail(&newest, EVENTS_TAIL_MAX_BYTES).unwrap_or_default();
@@ -92,7 +95,7 @@ pub fn shut_down_cleanly(dir: &SandboxDir) -> bool {
     text.lines().any(|line| line.split(' ').nth(2) == Some("shutdown"))
 }
 
-/// Every boot begins a new file; names sort by age.
+/// The newest event file: every boot starts one, and names sort by age.
 fn newest_events(dir: &SandboxDir) -> Option<PathBuf> {
     let events = dir.control().join("events");
     if !std::fs::symlink_metadata(&events).is_ok_and(|meta| meta.is_dir()) {
@@ -103,13 +106,13 @@ fn newest_events(dir: &SandboxDir) -> Option<PathBuf> {
     logs.max().map(|name| events.join(name))
 }
 
-/// What PID 1, or the runtime in its place, printed.
+/// Last output of PID 1, or of the runtime before it.
 pub fn stdio_lines(dir: &SandboxDir) -> Vec<String> {
     let bytes = files::read_tail(&dir.stdio(), STDIO_TAIL_MAX_BYTES).unwrap_or_default();
     last_lines(&bytes, OUTPUT_MAX_LINES)
 }
 
-/// The last lines of what a program printed, for people.
+/// The last lines of a program's output, for display.
 pub fn last_lines(bytes: &[u8], max: usize) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Where everything is. Paths only; nothing is touched.
+//! The layout of the data directory. Paths only; does no IO.
 
 use protocol::api::SandboxId;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub struct Layout {
     data: PathBuf,
-    /// The driver whose sandboxes these are.
+    /// The driver that these sandboxes belong to.
     driver: &'static str,
 }
 
@@ -20,14 +20,14 @@ impl Layout {
     pub fn sandboxes(&self) -> PathBuf {
         self.data.join(self.driver)
     }
-    /// `--root` of the runtime.
+    /// The runtime's state directory (`--root`).
     pub fn states(&self) -> PathBuf {
         self.sandboxes().join("run")
     }
     pub fn state(&self, sandbox: &SandboxId) -> PathBuf {
         self.states().join(sandbox.as_str())
     }
-    /// Each driver has its own: who may pass there depends on whose files they are.
+    /// One directory for each driver: its mode depends on who owns the files.
     pub fn workspaces(&self) -> PathBuf {
         match self.driver {
             "oci" => self.data.join("workspaces"),
@@ -43,7 +43,7 @@ impl Layout {
     pub fn trash(&self) -> PathBuf {
         Self::trash_of(&self.data)
     }
-    /// One for all drivers.
+    /// Shared by all drivers.
     pub fn trash_of(data: &Path) -> PathBuf {
         data.join("trash")
     }
@@ -71,23 +71,23 @@ impl SandboxDir {
     pub fn config(&self) -> PathBuf {
         self.dir.join("bundle/config.json")
     }
-    /// `/run/runtimed` inside.
+    /// Mounted at `/run/runtimed` inside.
     pub fn control(&self) -> PathBuf {
         self.dir.join("control")
     }
-    /// `/run/slipway` inside.
+    /// Mounted at `/run/slipway` inside.
     pub fn public(&self) -> PathBuf {
         self.dir.join("public")
     }
-    /// What PID 1 prints.
+    /// Output of PID 1.
     pub fn stdio(&self) -> PathBuf {
         self.dir.join("stdio.log")
     }
-    /// Locked while the runtime is at work.
+    /// Locked while the runtime runs.
     pub fn lock(&self) -> PathBuf {
         self.dir.join("launch.lock")
     }
-    /// Which container it is, and which of its runs was seen to its end.
+    /// The container of the sandbox, and which of its runs was seen to its end.
     pub fn run(&self) -> PathBuf {
         self.dir.join("run.json")
     }

@@ -1,7 +1,7 @@
-//! What drivers of this machine's own kernel share: where files are, how PID 1 is found, dialled, watched
-//! and ended, control groups, root file systems, badges.
+//! What drivers on this host's kernel share: paths, finding, dialling, watching and ending PID 1, control
+//! groups, root file systems, badges.
 //!
-//! **Invariant:** nothing here asks a daemon. What runs is seen by its process.
+//! **Invariant:** nothing here asks a daemon. Whether a sandbox runs is decided by its process.
 
 pub mod blueprint_checks;
 pub mod cgroup;

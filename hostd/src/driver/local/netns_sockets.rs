@@ -1,5 +1,5 @@
-//! Makes sockets inside network namespaces of sandboxes. A thread enters, asks the kernel for a socket
-//! and leaves; the socket keeps its namespace. Nothing in the sandbox is waited for.
+//! Creates sockets in the network namespaces of sandboxes. A thread enters the namespace, creates a socket
+//! and leaves; the socket stays in its namespace. Does not wait for anything in the sandbox.
 
 use super::{
     files::errno,
@@ -43,7 +43,7 @@ impl NetnsSockets {
         Ok(Self { requests })
     }
 
-    /// A stream socket that does not block, inside.
+    /// Creates a non-blocking stream socket in the network namespace of a sandbox.
     pub async fn socket(&self, sandbox: &Arc<RunningSandbox>, family: AddressFamily) -> io::Result<OwnedFd> {
         let (answer, answered) = oneshot::channel();
         let request = Request { sandbox: Arc::clone(sandbox), family, answer };
@@ -66,7 +66,7 @@ fn serve(queue: &Mutex<Receiver<Request>>) {
         let back = setns(&home, CloneFlags::CLONE_NEWNET);
         let _ = answer.send(made);
         if let Err(error) = back {
-            // A thread that is not at home must not serve anybody else.
+            // A thread in a foreign namespace must not serve other requests.
             tracing::error!(%error, "could not leave a network namespace: this dialer ends");
             return;
         }

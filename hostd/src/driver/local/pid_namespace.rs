@@ -1,11 +1,11 @@
-//! The PID namespace that hostd lives in.
+//! The PID namespace of hostd.
 
 use super::{super::DriverError, files::failed, host_checks::unavailable};
 use crate::core::PidNamespace;
 use std::{os::unix::fs::MetadataExt, path::Path};
 
-/// The namespace of this process. An error where /proc shows the processes of another one: no process that hostd
-/// starts would be found there.
+/// The PID namespace of this process. An error where /proc shows another one: hostd would not find any
+/// process that it starts.
 pub fn own() -> Result<PidNamespace, DriverError> {
     let look = || failed("look at the PID namespace of hostd");
     let shown = std::fs::read_link("/proc/self").map_err(look())?;

@@ -1,4 +1,4 @@
-//! The few system calls that no crate we use wraps.
+//! pidfd system calls that no crate in use wraps.
 
 use super::files::errno;
 use nix::{
@@ -11,7 +11,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
 
-/// A descriptor of a process: it never means another one, however ids are used again.
+/// Opens a pidfd: it never refers to another process, even when the pid is reused.
 #[allow(unsafe_code)]
 pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes two numbers, touches no memory of ours.
@@ -20,7 +20,7 @@ pub fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// No such process any more is no error: it is what was wanted or will be seen.
+/// Sends a signal; a no-op when the process has exited.
 #[allow(unsafe_code)]
 pub fn pidfd_signal(pidfd: &OwnedFd, signal: nix::sys::signal::Signal) -> io::Result<()> {
     let none = std::ptr::null::<libc::siginfo_t>();
@@ -33,17 +33,16 @@ pub fn pidfd_signal(pidfd: &OwnedFd, signal: nix::sys::signal::Signal) -> io::Re
     }
 }
 
-/// How a process ended that is nobody's child here, once it was reaped: as `wait` gives it. Kernels before
-/// 6.15 do not tell.
+/// The wait status of a process that is no child of hostd, once it was reaped. `None` on kernels before 6.15.
 #[allow(unsafe_code)]
 pub fn exit_status(pidfd: &OwnedFd) -> Option<i32> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
-    // SAFETY: the number names the size of what is pointed to, which is ours and lives on.
+    // SAFETY: the request encodes the size of `info`, which outlives the call.
     let asked = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
     (asked == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// `struct pidfd_info` of the kernel, as it first was.
+/// `struct pidfd_info` of the kernel, in its first version.
 #[repr(C)]
 #[derive(Default)]
 struct PidfdInfo {
@@ -57,7 +56,7 @@ const PIDFD_INFO_EXIT: u64 = 1 << 3;
 /// `_IOWR(0xff, 11, 64 bytes)`.
 const PIDFD_GET_INFO: libc::c_ulong = 0xC040_FF0B;
 
-/// Whether the process has ended. Does not wait.
+/// Whether the process has exited. Does not block.
 pub fn has_exited(pidfd: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
     matches!(nix::poll::poll(&mut polled, PollTimeout::ZERO), Ok(ready) if ready > 0)

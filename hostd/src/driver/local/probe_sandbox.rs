@@ -1,5 +1,5 @@
-//! The sandbox that a backend has to run before it is trusted with others: a whole one, hardened as asked
-//! for, answering.
+//! The probe sandbox: a backend must launch it, confined as requested, and answer through it, before it is
+//! used.
 
 use super::{
     super::{Driver, DriverError, LaunchRequest, ProgressSink, SandboxLabel, Target},
@@ -12,9 +12,9 @@ use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, S
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// No sandbox of anybody: its time would be the beginning of 1970.
+/// No generated id is all zeros: its timestamp would be 1970.
 pub const PROBE_ID: &str = "00000000000000000000000000";
-/// What PID 1 must have: SETUID, SETGID and KILL, and a filter.
+/// `/proc/<pid>/status` of PID 1: the capabilities SETUID, SETGID and KILL, and a seccomp filter.
 const STATUS_EXPECTED: [(&str, &str); 4] = [
     ("CapBnd:", "00000000000000e0"),
     ("CapEff:", "00000000000000e0"),
@@ -26,7 +26,7 @@ pub fn probe_id() -> SandboxId {
     PROBE_ID.parse().expect("twenty-six zeros are an id")
 }
 
-/// Whether it answers in time.
+/// Whether PID 1 accepts a connection in time.
 pub async fn wait_until_answering(driver: &dyn Driver, sandbox: &SandboxId) -> bool {
     let answered = async {
         while driver.dial(sandbox, Target::Control).await.is_err() {
@@ -36,7 +36,7 @@ pub async fn wait_until_answering(driver: &dyn Driver, sandbox: &SandboxId) -> b
     timeout(Duration::from_millis(PROBE_ANSWER_MAX_MS), answered).await.is_ok()
 }
 
-/// A runtime that ignores what it does not know would run a sandbox that is none.
+/// Checks that PID 1 is confined: a runtime that ignores unknown settings would run it without confinement.
 pub fn check_hardening(pid: i32) -> Result<(), DriverError> {
     let status = proc_of(pid).join("status");
     let text = files::read_text(&status, KERNEL_FILE_MAX_BYTES).map_err(failed("look at PID 1"))?;

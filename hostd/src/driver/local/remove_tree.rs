@@ -1,5 +1,5 @@
-//! Removes trees that somebody else filled: links are not followed, and no depth, number or mode of what
-//! is in them stops it.
+//! Removes trees that a sandbox filled: symlinks are not followed, and no depth, number of entries or mode
+//! prevents the removal.
 
 use super::files::errno;
 use super::limits::TREE_DEPTH_MAX;
@@ -17,8 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Puts a directory out of the way, so that from one moment to the next it is not there any more.
-/// Absent when there was none.
+/// Renames a directory into the trash, so that it disappears atomically. `None` when there was none.
 pub fn move_to_trash(path: &Path, trash: &Path) -> io::Result<Option<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let place = trash.join(format!("{name}-{}", ulid::Ulid::generate().to_string().to_ascii_lowercase()));
@@ -29,7 +28,7 @@ pub fn move_to_trash(path: &Path, trash: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Removes whatever is there. Takes long when it is large; blocks.
+/// Removes a file or a tree; a no-op when there is none. Takes long for a large tree; blocks.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let Some(name) = path.file_name() else { return Err(io::ErrorKind::InvalidInput.into()) };
     let parent =
@@ -42,7 +41,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
     let mut top = open(&parent, &name).map_err(errno)?;
     let mut moved = 0;
-    // What lay too deep was moved up, and is there when the rest is gone.
+    // Directories beyond the depth limit were moved up and are removed in the next round.
     loop {
         let before = moved;
         empty_dir(&mut top, &mut moved)?;
@@ -60,14 +59,14 @@ fn open(parent: &Dir, name: &CString) -> Result<Dir, Errno> {
     Dir::openat(parent, name.as_c_str(), DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())
 }
 
-/// A directory on the way down, and what is still to be done in it.
+/// A directory on the way down, and its subdirectories that are left.
 struct Level {
     dir: Dir,
     name: CString,
     subdirs: Vec<CString>,
 }
 
-/// Removes everything below `top`, except what lies too deep: that is moved to `top`.
+/// Removes everything below `top`; directories beyond the depth limit are moved to `top`.
 fn empty_dir(top: &mut Dir, moved: &mut u64) -> io::Result<()> {
     let mut subdirs = unlink_files(top).map_err(errno)?;
     while let Some(first) = subdirs.pop() {
@@ -104,11 +103,11 @@ fn enter(parent: &Dir, name: CString) -> Result<Level, Errno> {
 /// Names held in memory.
 const NAMES_AT_ONCE: usize = 4096;
 
-/// Moves a directory to the top under a name that nothing there has.
+/// Moves a directory to the top under an unused name.
 fn move_to_top(from: &Dir, name: &CString, top: &Dir, number: u64) -> Result<(), Errno> {
     let place = format!(".slipway-lifted-{number}");
     match renameat(from, name.as_c_str(), top, place.as_str()) {
-        // A name that was there before: any other will do.
+        // The name exists: use a random one.
         Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {
             let other = format!("{place}-{}", ulid::Ulid::generate());
             renameat(from, name.as_c_str(), top, other.as_str())
@@ -117,8 +116,8 @@ fn move_to_top(from: &Dir, name: &CString, top: &Dir, number: u64) -> Result<(),
     }
 }
 
-/// Unlinks everything in a directory that is no directory; the names of those that are. A sandbox can make
-/// millions of names: so many at a time.
+/// Unlinks all files of a directory and returns its subdirectories. In batches: a sandbox can create millions
+/// of names.
 fn unlink_files(dir: &mut Dir) -> Result<Vec<CString>, Errno> {
     loop {
         let (subdirs, more) = unlink_some(dir)?;
@@ -128,7 +127,7 @@ fn unlink_files(dir: &mut Dir) -> Result<Vec<CString>, Errno> {
     }
 }
 
-/// Whether files may be left.
+/// Unlinks one batch; the flag says whether files may be left.
 fn unlink_some(dir: &mut Dir) -> Result<(Vec<CString>, bool), Errno> {
     let (mut names, mut subdirs) = (vec![], vec![]);
     for entry in dir.iter() {
@@ -150,7 +149,7 @@ fn unlink_some(dir: &mut Dir) -> Result<(Vec<CString>, bool), Errno> {
     for name in names {
         match unlinkat(dir.as_fd(), name.as_c_str(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => {}
-            // The file system did not say what it is.
+            // The file system did not report the type.
             Err(Errno::EISDIR) => subdirs.push(name),
             Err(error) => return Err(error),
         }
@@ -158,7 +157,7 @@ fn unlink_some(dir: &mut Dir) -> Result<(Vec<CString>, bool), Errno> {
     Ok((subdirs, more))
 }
 
-/// What an earlier hostd left in the trash. Asked for before anything new is put there.
+/// What an earlier hostd left in the trash. Call it before anything new is moved there.
 pub fn trash_entries(trash: &Path) -> io::Result<Vec<PathBuf>> {
     std::fs::read_dir(trash)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }
@@ -179,7 +178,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, tree.join("a/.slipway-lifted-1")).expect("linked");
         remove_tree(&tree).expect("removed");
         assert!(!tree.exists() && outside.join("kept").exists());
-        // A link in place of the tree itself.
+        // A symlink in place of the tree itself.
         std::os::unix::fs::symlink(&outside, &tree).expect("linked");
         remove_tree(&tree).expect("removed");
         assert!(outside.join("kept").exists());

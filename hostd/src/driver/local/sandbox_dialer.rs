@@ -1,4 +1,4 @@
-//! Connections to a sandbox, and listeners inside it.
+//! Connections into a sandbox, and listeners inside it.
 
 use super::{
     super::{Stream, Target},
@@ -27,16 +27,16 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A sandbox that was alive when last looked at, and its network.
+/// A sandbox that was running when last checked, with its network namespace.
 pub struct RunningSandbox {
     pub init: Init,
     pub netns: File,
 }
 
-/// The ways into the sandboxes of one driver.
+/// Dials and listens in the sandboxes of one driver.
 pub struct SandboxDialer {
     sockets: NetnsSockets,
-    /// Sandboxes that were dialled; checked against the kernel each time.
+    /// Sandboxes that were dialled; checked against the kernel on every use.
     running: Mutex<HashMap<SandboxId, Arc<RunningSandbox>>>,
 }
 
@@ -45,7 +45,7 @@ impl SandboxDialer {
         Ok(Self { sockets: NetnsSockets::start()?, running: Mutex::default() })
     }
 
-    /// `control` is the directory with runtimed's socket.
+    /// Connects to a target. `control` is the directory of runtimed's socket.
     pub async fn dial(
         &self,
         running: &Arc<RunningSandbox>,
@@ -62,7 +62,7 @@ impl SandboxDialer {
         timeout(limit, dialled).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// IPv4 first, as most servers listen there; the first error is the one that is told.
+    /// Tries IPv4 first, where most servers listen; returns the first error.
     async fn connect(&self, running: &Arc<RunningSandbox>, port: u16) -> io::Result<TcpStream> {
         let first = self.connect_to(running, (Ipv4Addr::LOCALHOST, port).into()).await;
         let Err(error) = first else { return first };
@@ -91,7 +91,7 @@ impl SandboxDialer {
         socket.listen(LISTEN_BACKLOG as u32)
     }
 
-    /// The running sandbox; an error where it does not run. `find` looks for its PID 1.
+    /// The running sandbox; an error where it does not run. `find` finds its PID 1.
     pub fn running_sandbox(
         &self,
         sandbox: &SandboxId,
@@ -103,7 +103,8 @@ impl SandboxDialer {
         let gone = || io::Error::new(io::ErrorKind::NotConnected, "the sandbox does not run");
         let init = find()?.ok_or_else(gone)?;
         let netns = File::open(init.proc().join("ns/net"))?;
-        // Alive after it was opened: so it was this process's, and not that of one with the same number.
+        // Alive after the open: so the namespace is that of this process, and not of another one with the
+        // same pid.
         if has_exited(&init.pidfd) {
             return Err(gone());
         }
@@ -114,7 +115,7 @@ impl SandboxDialer {
         Ok(running)
     }
 
-    /// Lets go of the namespace of one that ended.
+    /// Releases the namespace of a sandbox that ended.
     pub fn forget(&self, sandbox: &SandboxId) {
         self.lock().remove(sandbox);
     }
@@ -124,8 +125,8 @@ impl SandboxDialer {
     }
 }
 
-/// The socket in `control/` may have been put there by anybody inside: it must be a socket, not a link to
-/// one, and PID 1 must be the one who listens.
+/// Connects to the control socket. The sandbox can write to `control/`: the file must be a socket and no
+/// symlink, and its listener must be PID 1.
 async fn connect_control(control: &Path, running: &RunningSandbox) -> io::Result<UnixStream> {
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
@@ -136,7 +137,7 @@ async fn connect_control(control: &Path, running: &RunningSandbox) -> io::Result
     let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
     let stream = loop {
         match UnixStream::connect(&path).await {
-            // Its queue is full; the caller's deadline ends this.
+            // The backlog is full; the caller's deadline ends the loop.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 sleep(Duration::from_millis(POLL_MS)).await;
             }

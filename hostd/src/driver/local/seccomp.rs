@@ -1,7 +1,7 @@
-//! The seccomp filter in the two forms that runtimes take, from one table (`syscalls.rs`).
+//! The seccomp filter in the two forms that runtimes accept, from one table (`syscall_table.rs`).
 //!
-//! seccompiler makes programs with two outcomes; ours has several. So each refusal with an error number
-//! of its own is a program before the last one, and where that would allow, it goes on with the next:
+//! seccompiler makes programs with two outcomes; this filter has several. So each refusal with its own error
+//! number is a program before the last one, and where that would allow, the next one decides:
 //!
 //! ```text
 //! refused with EPERM? ──no──▶ refused with EAFNOSUPPORT? ──no──▶ allowed? ──no──▶ ENOSYS
@@ -21,7 +21,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// The kernel takes no longer program.
+/// The kernel accepts no longer program.
 const PROGRAM_MAX_INSTRUCTIONS: usize = 4096;
 /// `BPF_RET | BPF_K` and `BPF_JMP | BPF_JA`.
 const RETURN: u16 = 0x06;
@@ -37,7 +37,7 @@ pub enum SeccompError {
     TooLong(usize),
 }
 
-/// As crun takes it in an annotation.
+/// The compiled filter, as crun takes it in an annotation.
 pub fn bpf_base64() -> Result<String, SeccompError> {
     let program = bpf_program()?;
     let bytes: Vec<u8> = program.iter().flat_map(encode).collect();
@@ -61,7 +61,7 @@ fn bpf_program() -> Result<BpfProgram, SeccompError> {
     }
 }
 
-/// Every error number but that of what does not exist.
+/// Error numbers of the table, except ENOSYS, which is the default.
 fn refusals() -> Vec<u16> {
     let conditional = CONDITIONAL.iter().filter_map(|(_, _, verdict, _, _)| match verdict {
         SyscallAction::Allow => None,
@@ -73,7 +73,7 @@ fn refusals() -> Vec<u16> {
     numbers
 }
 
-/// The program for one verdict.
+/// The program for one action.
 fn program_for(verdict: SyscallAction) -> Result<BpfProgram, SeccompError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for (_, number) in unconditional_calls(verdict) {
@@ -100,7 +100,7 @@ fn unconditional_calls(verdict: SyscallAction) -> Vec<(&'static str, i64)> {
     }
 }
 
-/// Arguments are compared as the 32 bits that the kernel looks at.
+/// Arguments are compared as the 32 bits that the kernel uses.
 fn condition(index: u8, when: ArgCondition) -> Result<SeccompCondition, SeccompError> {
     let (operator, value) = match when {
         ArgCondition::Equals(value) => (SeccompCmpOp::Eq, value),
@@ -111,7 +111,7 @@ fn condition(index: u8, when: ArgCondition) -> Result<SeccompCondition, SeccompE
     Ok(SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value)?)
 }
 
-/// One program after another: where the first allows, the second decides.
+/// Concatenates two programs: where the first allows, the second decides.
 fn chain_programs(mut first: BpfProgram, second: &[sock_filter]) -> BpfProgram {
     let length = first.len();
     let allow = u32::from(SeccompAction::Allow);
@@ -124,8 +124,8 @@ fn chain_programs(mut first: BpfProgram, second: &[sock_filter]) -> BpfProgram {
     first
 }
 
-/// The same for container engines. Docker 20.10 answers EPERM by default whatever is asked for, and glibc starts
-/// threads in the old way only when it is told that there is no new one: that call is named.
+/// The profile for container engines. Docker 20.10 ignores `defaultErrnoRet` and answers EPERM, and glibc
+/// falls back from clone3 only on ENOSYS: so clone3 is listed by name.
 pub fn engine_profile() -> Result<LinuxSeccomp, SeccompError> {
     let mut list = oci_profile()?;
     let mut calls = list.syscalls().clone().unwrap_or_default();
@@ -134,7 +134,7 @@ pub fn engine_profile() -> Result<LinuxSeccomp, SeccompError> {
     Ok(list)
 }
 
-/// As `linux.seccomp`, for runtimes that compile it themselves.
+/// The filter as `linux.seccomp`, for runtimes that compile it themselves.
 pub fn oci_profile() -> Result<LinuxSeccomp, SeccompError> {
     let mut calls = vec![];
     for verdict in [SyscallAction::Allow, SyscallAction::Refuse(EPERM)] {

@@ -1,5 +1,5 @@
-//! What is kept beside a sandbox so that it can be recognised: who it is and what it was made from,
-//! authenticated with a key that is not in the data of any sandbox.
+//! The badge kept beside a sandbox, which identifies it and the blueprint it was created from after the
+//! database was lost. Authenticated with a key that no sandbox can read.
 
 use super::{super::SandboxLabel, files, layout::SandboxDir, limits::BADGE_MAX_BYTES};
 use crate::core::{Blueprint, PidNamespace};
@@ -15,15 +15,15 @@ pub struct BadgeRecord {
     pub instance: String,
     pub badge: SandboxLabel,
     pub blueprint: Blueprint,
-    /// The first of the host's ids that the sandbox uses.
+    /// First id of the sandbox's range on the host.
     pub uid_base: u32,
-    /// Where it was launched last; badges of an earlier hostd do not say.
+    /// PID namespace of the last launch; absent in badges of an earlier hostd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid_namespace: Option<PidNamespace>,
 }
 
-/// On the disk. The body is text in text, so that what is authenticated is bytes and not a way to write
-/// numbers.
+/// Format on disk. The body is a JSON string inside JSON, so that the MAC covers bytes and not a number
+/// format.
 #[derive(Serialize, Deserialize)]
 struct BadgeFile {
     mac: String,
@@ -80,7 +80,7 @@ impl InstanceSigner {
         }
     }
 
-    /// Written, but perhaps not on the disk yet: that is for the caller to wait for.
+    /// Writes the badge without syncing it; that is up to the caller.
     pub fn write(&self, dir: &SandboxDir, record: &BadgeRecord) -> io::Result<File> {
         files::replace(&dir.badge(), &self.sign(record)?, 0o600)
     }

@@ -1,18 +1,18 @@
-//! Which system calls a sandbox has: the table that both forms of the filter are made from. What is not
-//! in it does not exist (ENOSYS), so that libraries fall back to what does.
+//! The table of system calls, which both forms of the filter are made from. A call that is not listed fails
+//! with ENOSYS, so that libraries fall back to one that exists.
 //!
-//! Generous with what ordinary programs, compilers, databases and debuggers use; nothing that makes
-//! namespaces, mounts, loads code into the kernel or reaches large, young parts of it: `bpf`, `io_uring`,
-//! `userfaultfd`, `perf_event_open`, keys.
+//! Allows what common programs, compilers, databases and debuggers use; nothing that creates namespaces,
+//! mounts, loads code into the kernel or reaches large, young parts of it: `bpf`, `io_uring`, `userfaultfd`,
+//! `perf_event_open`, keys.
 
 use nix::libc;
 
-/// Names and numbers; the names carry `SYS_`.
+/// Pairs of name and number; the names carry `SYS_`.
 macro_rules! calls {
     ($($name:ident)*) => { &[$((stringify!($name), libc::$name)),*] };
 }
 
-/// Allowed whatever the arguments.
+/// Allowed with any arguments.
 pub const ALLOWED: &[(&str, i64)] = calls! {
     // Files and directories.
     SYS_chdir SYS_close SYS_close_range SYS_copy_file_range SYS_dup SYS_dup3 SYS_faccessat SYS_faccessat2
@@ -58,14 +58,14 @@ pub const ALLOWED: &[(&str, i64)] = calls! {
     // Sockets; which kinds, see `CONDITIONAL`.
     SYS_accept SYS_accept4 SYS_bind SYS_connect SYS_getpeername SYS_getsockname SYS_getsockopt SYS_listen
     SYS_recvfrom SYS_recvmmsg SYS_recvmsg SYS_sendmmsg SYS_sendmsg SYS_sendto SYS_setsockopt SYS_shutdown
-    // Between processes, and about the machine.
+    // IPC, and facts about the machine.
     SYS_getrandom SYS_landlock_add_rule SYS_landlock_create_ruleset SYS_landlock_restrict_self
     SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend SYS_mq_unlink
     SYS_msgctl SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget SYS_semop SYS_semtimedop SYS_shmat
     SYS_shmctl SYS_shmdt SYS_shmget SYS_sysinfo SYS_uname
 };
 
-/// The same, for calls that only the oldest architectures have.
+/// Like `ALLOWED`, for calls that only old architectures have.
 #[cfg(target_arch = "x86_64")]
 pub const ALLOWED_OLD: &[(&str, i64)] = calls! {
     SYS_access SYS_chmod SYS_chown SYS_creat SYS_dup2 SYS_futimesat SYS_getdents SYS_lchown SYS_link
@@ -78,7 +78,7 @@ pub const ALLOWED_OLD: &[(&str, i64)] = calls! {
 #[cfg(not(target_arch = "x86_64"))]
 pub const ALLOWED_OLD: &[(&str, i64)] = &[];
 
-/// As `REFUSED`, for the oldest architectures.
+/// Like `REFUSED`, for calls that only old architectures have.
 #[cfg(target_arch = "x86_64")]
 pub const REFUSED_OLD: &[(&str, i64)] = calls! {
     SYS_iopl SYS_ioperm
@@ -86,7 +86,7 @@ pub const REFUSED_OLD: &[(&str, i64)] = calls! {
 #[cfg(not(target_arch = "x86_64"))]
 pub const REFUSED_OLD: &[(&str, i64)] = &[];
 
-/// What a privilege nobody has would be needed for: refused as the kernel would, with EPERM.
+/// Calls that need a privilege no process has: refused with EPERM, as the kernel would.
 pub const REFUSED: &[(&str, i64)] = calls! {
     SYS_acct SYS_adjtimex SYS_chroot SYS_clock_adjtime SYS_clock_settime SYS_delete_module
     SYS_finit_module SYS_fsconfig SYS_fsmount SYS_fsopen SYS_fspick SYS_init_module SYS_kexec_file_load
@@ -109,7 +109,7 @@ pub enum ArgCondition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyscallAction {
     Allow,
-    /// This error number.
+    /// Fails with this error number.
     Refuse(u16),
 }
 
@@ -117,14 +117,14 @@ pub const EPERM: u16 = libc::EPERM as u16;
 pub const ENOSYS: u16 = libc::ENOSYS as u16;
 const EAFNOSUPPORT: u16 = libc::EAFNOSUPPORT as u16;
 
-/// Every flag of `clone` that makes a namespace: cgroup, mount, uts, ipc, user, pid, net, time. (The last
-/// one's bit means another thing to `clone`; it is for `clone3`, which does not exist here.)
+/// Flags of `clone` that create a namespace: cgroup, mount, uts, ipc, user, pid, net. (The bit of the time
+/// namespace means something else to `clone`; it is for `clone3`, which does not exist here.)
 const NAMESPACES: [u64; 7] =
     [0x0200_0000, 0x0002_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 const ANY_NAMESPACE: u64 = 0x7e02_0000;
 
-/// Calls that depend on an argument: name, number, verdict, index of the argument, and the cases, any of which
-/// suffices. A call for which no case holds does not exist.
+/// Calls that depend on an argument: name, number, action, index of the argument, and conditions, any of
+/// which suffices. Without a match the call does not exist.
 pub const CONDITIONAL: &[(&str, i64, SyscallAction, u8, &[ArgCondition])] = &[
     ("SYS_clone", libc::SYS_clone, SyscallAction::Allow, 0, &[ArgCondition::Clear(ANY_NAMESPACE)]),
     (
@@ -142,7 +142,7 @@ pub const CONDITIONAL: &[(&str, i64, SyscallAction, u8, &[ArgCondition])] = &[
             ArgCondition::Set(NAMESPACES[6]),
         ],
     ),
-    // The usual one, 32 bits, both as of an old version, none at fixed places (debuggers), and the question.
+    // PER_LINUX, PER_LINUX32, both with UNAME26, ADDR_NO_RANDOMIZE (debuggers), and the query.
     (
         "SYS_personality",
         libc::SYS_personality,
@@ -157,7 +157,7 @@ pub const CONDITIONAL: &[(&str, i64, SyscallAction, u8, &[ArgCondition])] = &[
             ArgCondition::Equals(0xffff_ffff),
         ],
     ),
-    // Unix, IPv4, IPv6, netlink; nothing that talks to hardware, to the hypervisor or to the kernel's
+    // Unix, IPv4, IPv6, netlink; no family that reaches hardware, the hypervisor or the kernel's
     // cryptography.
     (
         "SYS_socket",

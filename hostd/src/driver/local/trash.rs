@@ -1,12 +1,11 @@
-//! What was on its way out when hostd ended. Whichever driver put it there, it is taken away when the next one
-//! begins.
+//! Empties the trash that an earlier hostd left, whichever driver put it there.
 
 use super::{layout::Layout, remove_tree};
 use std::{io, path::Path};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Once, before any driver is opened: what is there then is nobody's. May take long, and nobody has to wait
-/// for it; what is not done is found by the next hostd.
+/// Removes the content of the trash in the background. Call it once, before any driver is opened: what is
+/// there then belongs to no removal in progress. What an exit interrupts, the next hostd removes.
 pub fn empty(data: &Path) -> JoinHandle<()> {
     let trash = Layout::trash_of(data);
     let stale = remove_tree::trash_entries(&trash).unwrap_or_else(|error| {

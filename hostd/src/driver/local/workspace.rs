@@ -1,4 +1,4 @@
-//! The files of a sandbox: made whole, emptied and taken away from one moment to the next.
+//! The workspace of a sandbox: created, emptied and removed atomically.
 
 use super::{
     super::DriverError,
@@ -10,8 +10,7 @@ use super::{
 use protocol::api::SandboxId;
 use std::os::unix::fs::lchown;
 
-/// The workspace with its first directories, from one moment to the next. One that is there is left
-/// as it is.
+/// Creates the workspace with its first directories, atomically. An existing one is left as it is.
 pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
     let place = layout.workspace(sandbox);
     if std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_dir()) {
@@ -30,7 +29,8 @@ pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
     std::fs::rename(&temporary, &place).map_err(make())
 }
 
-/// The workspace first: as long as the badge is there, the rest is found again.
+/// Removes workspace and sandbox directory. The workspace goes first: while the badge exists, the rest can be
+/// found again.
 pub fn remove_files(layout: &Layout, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
     let workspace = layout.workspace(sandbox);
     let dir = layout.sandbox(sandbox);

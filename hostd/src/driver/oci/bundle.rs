@@ -1,5 +1,4 @@
-//! `config.json` of a bundle: the sandbox as an OCI runtime understands it. A value goes in, a value
-//! comes out.
+//! `config.json` of an OCI bundle. Pure functions.
 
 use super::{
     images::RUNTIMED_INSIDE,
@@ -21,7 +20,7 @@ use oci_spec::{
 use protocol::api::Limits;
 use std::collections::{HashMap, HashSet};
 
-/// As Docker has them; there is no /sys to hide.
+/// Docker's list; /sys is not mounted and needs no masking.
 const MASKED: [&str; 10] = [
     "/proc/acpi",
     "/proc/asound",
@@ -35,12 +34,12 @@ const MASKED: [&str; 10] = [
     "/proc/timer_stats",
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-/// Of PID 1 itself: no more than how jobs get out.
+/// The only variable of PID 1: how jobs reach the network.
 const EGRESS_PROXY: &str = "RUNTIMED_EGRESS=proxy";
-/// crun takes a filter that is compiled already, under this name.
+/// Annotation in which crun takes a compiled filter.
 const BPF_ANNOTATION: &str = "run.oci.seccomp_bpf_data";
 
-/// Everything a bundle is made from.
+/// Everything that determines a bundle.
 pub struct Bundle<'a> {
     pub profile: &'a RuntimeProfile,
     pub mounts: SandboxMounts<'a>,
@@ -48,7 +47,7 @@ pub struct Bundle<'a> {
     pub uid_base: u32,
     pub limits: &'a Limits,
     pub nofile: u64,
-    /// Jobs are told of hostd's proxy.
+    /// Whether jobs get hostd's proxy.
     pub proxy: bool,
     /// For runtimes that join the control groups themselves.
     pub cgroups_path: String,
@@ -75,7 +74,8 @@ impl Bundle<'_> {
         Ok(serde_json::to_vec(&spec).map_err(OciSpecError::from)?)
     }
 
-    /// runtimed as root of its own world, able to start processes as somebody else and to end them.
+    /// The process of runtimed: root of its user namespace, able to start processes as another user and to
+    /// kill them.
     fn process(&self) -> Result<Process, OciSpecError> {
         let allowed: HashSet<Capability> =
             [Capability::Setuid, Capability::Setgid, Capability::Kill].into_iter().collect();
@@ -131,7 +131,7 @@ impl Bundle<'_> {
         LinuxIdMappingBuilder::default().container_id(0u32).host_id(self.uid_base).size(UID_RANGE).build()
     }
 
-    /// The same limits that are written into the groups: a runtime that joins them would set its own.
+    /// The limits that are also written into the groups: a runtime that joins them would set its own.
     fn resources(&self) -> Result<LinuxResources, OciSpecError> {
         let memory_bytes = (self.limits.memory_mb << 20) as i64;
         let memory = LinuxMemoryBuilder::default().limit(memory_bytes).build()?;
@@ -157,7 +157,7 @@ fn namespaces() -> Result<Vec<LinuxNamespace>, OciSpecError> {
     .collect()
 }
 
-/// Nothing but the harmless ones; runtimes add those by themselves.
+/// Denies all devices; runtimes add the harmless ones by themselves.
 fn devices() -> Result<Vec<LinuxDeviceCgroup>, OciSpecError> {
     let none =
         LinuxDeviceCgroupBuilder::default().allow(false).typ(LinuxDeviceType::A).access("rwm").build()?;

@@ -14,7 +14,7 @@ impl OciInner {
         sandbox: &SandboxId,
         keep_workspace: bool,
     ) -> Result<(), DriverError> {
-        // What is not ours is not touched: its badge says so.
+        // A badge that is not authentic means that the sandbox is not ours: do not touch it.
         let record = self.read_badge(sandbox)?;
         match self.inspect(sandbox)? {
             ContainerState::Running { .. } | ContainerState::Launching => self.terminate(sandbox, 0).await?,
@@ -31,7 +31,7 @@ impl OciInner {
         Ok(())
     }
 
-    /// Removes one without a look at its badge.
+    /// Removes a sandbox without checking its badge.
     pub async fn erase_unchecked(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.terminate(sandbox, 0).await?;
         self.remove_container(sandbox).await?;

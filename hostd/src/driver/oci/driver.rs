@@ -1,4 +1,4 @@
-//! The driver as others see it: every verb, and where it is done.
+//! `impl Driver for Oci`: every verb of the driver, delegated to the module that implements it.
 
 use super::{
     super::{
@@ -33,22 +33,22 @@ pub struct OciInner {
     pub layout: Layout,
     pub signer: InstanceSigner,
     pub profile: RuntimeProfile,
-    /// What is run in place of the recipe's program.
+    /// Run in place of the profile's program.
     pub sealed_program: Option<SealedProgram>,
     pub hierarchies: Hierarchies,
-    /// Where hostd lives.
+    /// The PID namespace of hostd.
     pub pid_namespace: PidNamespace,
     pub images: ImageStore,
     pub uid_ranges: UidRanges,
     pub runtimed: PathBuf,
     pub launcher: PathBuf,
-    /// The seccomp filter, compiled.
+    /// The compiled seccomp filter.
     pub filter: String,
     pub nofile: u64,
     pub dialer: SandboxDialer,
-    /// How often the kernel had killed for memory when PID 1 was last seen alive: those were others.
+    /// OOM kills counted when PID 1 was last seen alive; they hit other processes.
     pub oom_kills_seen: Mutex<HashMap<SandboxId, u64>>,
-    /// How PID 1 ended, as `wait` gives it.
+    /// Wait status of PID 1.
     pub exit_statuses: Mutex<HashMap<SandboxId, i32>>,
     pub description: String,
     pub warnings: Vec<String>,
@@ -73,7 +73,7 @@ impl OciInner {
         })
     }
 
-    /// Whether a sandbox whose PID 1 was not found lives in another PID namespace.
+    /// Whether a sandbox whose PID 1 was not found runs in another PID namespace.
     pub fn is_in_other_namespace(
         &self,
         sandbox: &SandboxId,
@@ -81,7 +81,7 @@ impl OciInner {
         launching: bool,
     ) -> bool {
         let launched_in = record.and_then(|record| record.pid_namespace);
-        // The usual case, without a look at the groups.
+        // The common case, without reading the groups.
         if launched_in == Some(self.pid_namespace) {
             return false;
         }
@@ -89,9 +89,9 @@ impl OciInner {
         is_in_other_namespace(launched_in, self.pid_namespace, members)
     }
 
-    /// Refuses to touch a sandbox whose PID 1 was not found and that lives in another PID namespace.
+    /// Refuses to touch a sandbox whose PID 1 was not found and that runs in another PID namespace.
     pub fn refuse_other_namespace(&self, sandbox: &SandboxId, launching: bool) -> Result<(), DriverError> {
-        // A badge that cannot be read does not say; what the kernel lists does.
+        // An unreadable badge says nothing; the kernel's list of processes still does.
         let record = self.signer.read(&self.dir(sandbox), sandbox).ok();
         if self.is_in_other_namespace(sandbox, record.as_ref(), launching) {
             return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
@@ -99,7 +99,7 @@ impl OciInner {
         Ok(())
     }
 
-    /// What is kept about a sandbox; nothing where it was never made.
+    /// Reads the badge of a sandbox; `None` where the sandbox was never created.
     pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
         match self.signer.read(&self.dir(sandbox), sandbox) {
             Ok(record) => Ok(Some(record)),
@@ -110,7 +110,7 @@ impl OciInner {
         }
     }
 
-    /// Runs what takes time elsewhere. Goes on to its end when the caller goes away.
+    /// Runs blocking work on a thread. It completes even if the caller is cancelled.
     pub async fn spawn_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&OciInner) -> Result<T, DriverError> + Send + 'static,
@@ -122,7 +122,7 @@ impl OciInner {
 }
 
 impl Oci {
-    /// Root file systems: to import, list and remove them.
+    /// The image store: to import, list and remove images.
     pub fn images(&self) -> &ImageStore {
         &self.inner.images
     }
@@ -231,7 +231,7 @@ impl Driver for Oci {
 }
 
 impl OciInner {
-    /// Every directory of ours, by what its badge says.
+    /// Every sandbox directory, with its badge.
     pub fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let mut found = vec![];
         for name in self.names()? {
@@ -247,7 +247,7 @@ impl OciInner {
         Ok(found)
     }
 
-    /// Names in `<data>/oci`, except what the runtime keeps there.
+    /// Names in `<data>/oci`, except the runtime's state directory.
     pub fn names(&self) -> Result<Vec<String>, DriverError> {
         let list = || failed("list the sandboxes");
         let mut names = vec![];

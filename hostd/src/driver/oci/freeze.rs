@@ -12,7 +12,7 @@ impl OciInner {
         if poll_until(FREEZE_MAX_MS, || Ok(group.is_frozen())).await? {
             return Ok(());
         }
-        // Half frozen is worse than not.
+        // A sandbox that is frozen in part is worse than a running one.
         group.set_frozen(false).map_err(failed("thaw the sandbox"))?;
         Err(DriverError::TimedOut { what: "freezing the sandbox", after_ms: FREEZE_MAX_MS })
     }

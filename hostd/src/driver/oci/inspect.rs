@@ -1,4 +1,4 @@
-//! Looks at a sandbox: being launched, running, dead or absent, and how it died.
+//! Inspects a sandbox: launching, running, dead or absent, and how it died.
 
 use super::{
     super::{ContainerState, DriverError},
@@ -50,7 +50,7 @@ impl OciInner {
         }
     }
 
-    /// What is left of one that does not run.
+    /// Classifies a sandbox that does not run by what it left.
     pub fn leftovers(&self, sandbox: &SandboxId) -> ContainerState {
         let (dir, group) = (self.dir(sandbox), self.cgroup(sandbox));
         let left = dir.pid().exists() || self.layout.state(sandbox).exists() || group.exists();
@@ -58,7 +58,7 @@ impl OciInner {
             return ContainerState::Absent;
         }
         let in_order = shut_down_cleanly(&dir);
-        // Killed since PID 1 was last seen alive: it was among them, as nothing else is known to end it.
+        // An OOM kill since PID 1 was last seen alive explains its end: no other cause is known.
         let seen = self.oom_kills_seen().get(sandbox).copied().unwrap_or(0);
         let stats = group.stats().ok();
         let oom_kills = stats.as_ref().map_or(0, |stats| stats.oom_kills);
@@ -69,7 +69,7 @@ impl OciInner {
             _ if oom_kills > seen => DeathCause::Oom,
             (_, Some(_)) => DeathCause::Killed,
             (Some(_), None) => DeathCause::Exited,
-            // Nobody but us takes groups away, and then no pid is left: the host was started anew.
+            // Only hostd removes groups, and then the pid file goes too: the host was rebooted.
             (None, None) if !group.exists() => DeathCause::Backend,
             (None, None) => DeathCause::Unknown,
         };
@@ -85,7 +85,7 @@ impl OciInner {
         })
     }
 
-    /// How PID 1 ended, of those whose end was waited for.
+    /// Wait statuses of PID 1s whose exit was waited for.
     pub fn exit_statuses(&self) -> MutexGuard<'_, HashMap<SandboxId, i32>> {
         self.exit_statuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,9 +104,9 @@ impl OciInner {
     pub async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         match find_init(&self.dir(sandbox), &self.cgroup(sandbox))? {
             Some(init) => self.wait_for_exit(sandbox, init).await,
-            // It ended since it was looked at.
+            // Ended since the last inspect.
             None if self.oom_kills_seen().contains_key(sandbox) => Ok(()),
-            // Nobody else starts one.
+            // Only hostd starts sandboxes here.
             None => std::future::pending().await,
         }
     }
@@ -119,7 +119,7 @@ impl OciInner {
     }
 }
 
-/// Whether a runtime is at work on this sandbox, perhaps for an earlier hostd.
+/// Whether a runtime is launching this sandbox, perhaps for an earlier hostd.
 pub fn is_launching(dir: &SandboxDir) -> Result<bool, DriverError> {
     if !dir.lock().exists() {
         return Ok(false);

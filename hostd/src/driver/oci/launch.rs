@@ -1,7 +1,7 @@
-//! Brings a sandbox up. Whatever an earlier try left is found and used or taken away first.
+//! Launches a sandbox. Leftovers of an earlier attempt are used, or removed first.
 //!
 //! ```text
-//! lock ─▶ already running? ─▶ clear what is left ─▶ files, badge, groups, bundle ─▶ runtime ─▶ PID 1 checked
+//! lock ─▶ already running? ─▶ clear leftovers ─▶ files, badge, groups, bundle ─▶ runtime ─▶ PID 1 checked
 //! ```
 
 use super::{
@@ -35,7 +35,7 @@ use std::{
 use tokio::time::Instant;
 
 impl OciInner {
-    /// What this driver cannot do is refused before anything is made.
+    /// Refuses what this driver cannot do, before anything is created.
     pub fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
         if blueprint.network == Network::Open {
             return Err(refused(
@@ -69,11 +69,11 @@ impl OciInner {
             self.remove_container(&sandbox).await?;
         }
         let wanted = order.clone();
-        // The lock goes along: the work goes on when nobody waits for it any more.
+        // The lock moves along: the work goes on when the caller is cancelled.
         let prepare = move |inner: &Self| inner.prepare(&wanted).map(|(record, badge)| (record, badge, lock));
         let (record, badge, lock) = self.spawn_blocking(prepare).await?;
         let prepared = begun.elapsed();
-        // The disk is asked to keep the badge while the runtime works.
+        // The badge is synced to disk while the runtime works.
         let kept_on_disk = tokio::task::spawn_blocking(move || badge.map_or(Ok(()), |file| file.sync_all()));
         let started = spawn_runtime::run_to_end(self.runtime_command(&sandbox, lock), &group).await;
         let synced = kept_on_disk.await.unwrap_or_else(|error| Err(io::Error::other(error)));
@@ -84,7 +84,7 @@ impl OciInner {
         Ok(handle(&init, record.uid_base))
     }
 
-    /// Waits until no other launch of this sandbox is under way.
+    /// Waits for any other launch of this sandbox to finish.
     async fn lock_launch(&self, dir: &SandboxDir) -> Result<File, DriverError> {
         files::make_dir(dir.path(), 0o711).map_err(failed("make the sandbox directory"))?;
         let deadline = Instant::now() + Duration::from_millis(LAUNCH_WAIT_MAX_MS);
@@ -92,7 +92,7 @@ impl OciInner {
             let file = open_lock(dir).map_err(failed("open the launch lock"))?;
             match file.try_lock() {
                 Ok(()) => {
-                    // Who held it before is not who holds it now.
+                    // The previous holder's pid must not be taken for ours.
                     file.set_len(0).map_err(failed("empty the launch lock"))?;
                     return Ok(file);
                 }
@@ -119,7 +119,8 @@ impl OciInner {
         }
     }
 
-    /// Everything on disk that a launch needs. May be repeated. The badge file, if it was written now.
+    /// Prepares everything on disk that a launch needs. May be repeated. Returns the badge file if it was
+    /// written now.
     fn prepare(&self, order: &LaunchRequest) -> Result<(BadgeRecord, Option<File>), DriverError> {
         let sandbox = order.label.sandbox;
         let dir = self.dir(&sandbox);
@@ -137,7 +138,7 @@ impl OciInner {
         Ok((record, badge))
     }
 
-    /// The badge as it should be; written when it is not.
+    /// Writes the badge, unless it is up to date.
     fn write_badge(
         &self,
         order: &LaunchRequest,
@@ -160,7 +161,7 @@ impl OciInner {
         Ok((record, Some(file)))
     }
 
-    /// Makes the owners on disk what this runtime needs them to be.
+    /// Makes the sandbox own its files, as this runtime profile requires.
     fn chown_files(&self, sandbox: &SandboxId, uid_base: u32) -> io::Result<()> {
         let base = if self.profile.idmapped { 0 } else { uid_base };
         chown_tree::chown_sandbox_files(&self.layout, sandbox, &IdMap::single_range(base, UID_RANGE))
@@ -213,7 +214,7 @@ pub fn handle(init: &Init, uid_base: u32) -> Handle {
 fn with_stdio(error: DriverError, dir: &SandboxDir) -> DriverError {
     match error {
         DriverError::Failed { message, mut output } => {
-            // Some runtimes say it in both places.
+            // Some runtimes print a message in both places.
             let more: Vec<String> =
                 stdio_lines(dir).into_iter().filter(|line| !output.contains(line)).collect();
             output.extend(more);

@@ -3,21 +3,21 @@
 //!
 //! ```text
 //! <data>/oci/<id>/            badge.json  bundle/  control/  public/  stdio.log  launch.lock  pid
-//! <data>/oci/run/<id>/        what the runtime keeps
+//! <data>/oci/run/<id>/        state of the runtime
 //! <data>/workspaces/<id>/     the files, /home/sandbox inside
 //! <data>/images/<name>/       unpacked once, shared, read-only
-//! <data>/trash/               on its way out
+//! <data>/trash/               being removed
 //! /sys/fs/cgroup/…/slipway-<instance>/<id>
 //!
-//!            launch                    died
+//!            launch                    exit
 //!  Absent ──────────▶ Launching ─▶ Running ─────▶ Dead ──clear──▶ Absent
-//!                     (lock held)   (PID 1 in      (something
-//!                                    our cgroup)    was left)
+//!                     (lock held)   (PID 1 in      (leftovers
+//!                                    our cgroup)    exist)
 //! ```
 //!
-//! **Invariant:** nothing here remembers what is running. Every verb looks: at the lock, at the process,
-//! at the control groups. What is cached is checked against the kernel before it is used.
-//! **Invariant:** `control/` and the workspace can be written from inside; no path in them is followed.
+//! **Invariant:** nothing here remembers what is running. Every verb inspects the lock, the process and the
+//! control groups; caches are checked against the kernel before use.
+//! **Invariant:** the sandbox can write to `control/` and the workspace; no path in them is followed.
 
 use super::local::{
     blueprint_checks, cgroup, chown_tree, disk_usage, files, host_checks, id_map, images, init, init_exit,

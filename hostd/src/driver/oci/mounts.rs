@@ -1,4 +1,4 @@
-//! What a sandbox sees, mount by mount.
+//! The mounts of a sandbox.
 
 use super::{
     cgroup::Cgroup,
@@ -40,21 +40,21 @@ impl SandboxMounts<'_> {
         Ok(mounts)
     }
 
-    /// A directory of this sandbox alone, writable. crun 1.8 forgets the other options of a mount that is
-    /// idmapped: there they come from the launcher's mount of the data directory.
+    /// Binds a writable directory of this sandbox. crun 1.8 drops the other options of an idmapped mount:
+    /// there they come from the launcher's mount of the data directory.
     fn own(&self, from: &Path, to: &str, options: &[&str]) -> Result<Mount, OciSpecError> {
         let idmap: &[&str] = if self.idmapped { &["idmap"] } else { &[] };
         bind(from, Path::new(to), &[options, idmap].concat())
     }
 }
 
-/// Mounts that have no source on the host.
+/// Mounts without a source on the host.
 fn kernel_mounts(memory_bytes: u64) -> Result<Vec<Mount>, OciSpecError> {
     let size = |percent: u64| format!("size={}", memory_bytes / 100 * percent);
     let bytes = |bytes: u64| format!("size={bytes}");
     let world = "mode=1777".to_owned();
     let root = "mode=755".to_owned();
-    // All sandboxes share the kernel's terminals.
+    // Limited, as all sandboxes share the kernel's terminals.
     let terminals = format!("max={TERMINALS_MAX}");
     Ok(vec![
         fresh("proc", "/proc", &["nosuid", "nodev", "noexec"], vec![])?,
@@ -71,10 +71,10 @@ fn kernel_mounts(memory_bytes: u64) -> Result<Vec<Mount>, OciSpecError> {
             vec!["ptmxmode=0666".into(), "mode=0620".into(), "gid=5".into(), terminals],
         )?,
         fresh("tmpfs", "/dev/shm", &["nosuid", "nodev", "noexec"], vec![world.clone(), size(SHM_PERCENT)])?,
-        // Programs are unpacked and run there.
+        // Executable: programs are unpacked and run there.
         fresh("tmpfs", "/tmp", &["nosuid", "nodev"], vec![world.clone(), size(TMP_PERCENT)])?,
         fresh("tmpfs", "/var/tmp", &["nosuid", "nodev"], vec![world, size(VAR_TMP_PERCENT)])?,
-        // No sysfs: it tells about the host. Only our own counters are put below.
+        // No sysfs: it describes the host. Only our own counters are mounted below.
         fresh("tmpfs", "/sys", &["nosuid", "nodev", "noexec"], vec![root, bytes(SYS_TMPFS_BYTES)])?,
     ])
 }

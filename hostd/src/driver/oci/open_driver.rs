@@ -1,4 +1,4 @@
-//! Opens the driver: finds what this host has, and the first runtime that really runs a sandbox.
+//! Opens the driver: checks the host, and finds the first runtime that passes the probe.
 
 use super::{
     super::{Driver, DriverError},
@@ -33,36 +33,36 @@ use std::{
 };
 use tokio::{process::Command, time::timeout};
 
-/// In this order, unless one is named.
+/// Tried in this order, unless the configuration names one.
 const RUNTIMES: [&str; 3] = ["crun", "runc", "youki"];
-/// Which of them was tried last and ran, in the data directory.
+/// File in the data directory with the runtime that passed the probe last.
 const REMEMBERED_RUNTIME: &str = "runtime";
 const REMEMBERED_RUNTIME_MAX_BYTES: u64 = 4096;
-/// With less than this free, what fails fails for that.
+/// With less free space, a failed probe is blamed on the disk.
 const PROBE_FREE_MIN_BYTES: u64 = 256 << 10;
 const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 pub struct OciConfig {
     pub data_dir: PathBuf,
-    /// runtimed, static, on this host.
+    /// Path of the static runtimed binary on this host.
     pub runtimed: PathBuf,
-    /// hostd itself: run as `hostd launch …`.
+    /// The hostd binary, run as `hostd launch …`.
     pub launcher: PathBuf,
-    /// `crun`, `runc`, `youki` or a path; the first that works when absent.
+    /// `crun`, `runc`, `youki` or a path; `None` takes the first that works.
     pub runtime: Option<String>,
-    /// Tells apart the hostds of one machine.
+    /// Tells apart several hostds on one machine.
     pub instance: String,
     /// Authenticates badges.
     pub key: [u8; 32],
     pub host_image: HostImage,
-    /// Agents that every sandbox sees, read-only, while they are there.
+    /// Directory of coding agents, mounted read-only into every sandbox while it exists.
     pub agents: Option<PathBuf>,
 }
 
-/// What of the host the image `host` has beside /usr.
+/// Contents of the image `host` besides /usr.
 #[derive(Debug, Clone, Default)]
 pub struct HostImage {
-    /// Directories of /opt and /usr/local.
+    /// Allowed directories of /opt and /usr/local.
     pub allow: Vec<PathBuf>,
 }
 
@@ -94,7 +94,7 @@ impl Oci {
             }
         }
         if full {
-            // Nothing can be tried on a full disk; and what is to make room again must start.
+            // No probe can run on a full disk, and hostd must start so that space can be freed.
             return setup.open_remembered(&config, &programs).await;
         }
         let tried = tried.join("; ");
@@ -104,7 +104,7 @@ impl Oci {
     }
 }
 
-/// What does not depend on the runtime.
+/// Everything that does not depend on the runtime.
 struct DriverSetup {
     layout: Layout,
     hierarchies: Hierarchies,
@@ -149,7 +149,7 @@ impl DriverSetup {
     ) -> Result<Oci, DriverError> {
         let driver = self.build_driver(config, profile, self.warnings(tried)).await?;
         let probe = probe_sandbox::probe_id();
-        // What a probe of an earlier hostd left, whatever its badge says.
+        // Left by a probe of an earlier hostd, whatever its badge says.
         driver.inner.erase_unchecked(&probe).await?;
         let ran = driver.probe(&probe).await;
         driver.destroy(&probe, false).await?;
@@ -157,7 +157,7 @@ impl DriverSetup {
         Ok(driver)
     }
 
-    /// Not tried yet.
+    /// Builds the driver for a runtime profile, not probed yet.
     async fn build_driver(
         &self,
         config: &OciConfig,
@@ -165,8 +165,8 @@ impl DriverSetup {
         warnings: Vec<String>,
     ) -> Result<Oci, DriverError> {
         let version = version_of(&profile.program).await?;
-        // With idmapped mounts files on disk have plain owners: nobody else on the host may get to them.
-        // Otherwise the root of a sandbox, who is nobody here, must.
+        // With idmapped mounts, files on disk belong to real users of the host: no other user may enter.
+        // Without, the root of a sandbox is an unprivileged user on the host and must be able to traverse.
         let mode = if profile.idmapped { 0o700 } else { 0o711 };
         for place in [self.layout.sandboxes(), self.layout.workspaces()] {
             let set = std::fs::set_permissions(&place, std::fs::Permissions::from_mode(mode));
@@ -195,7 +195,7 @@ impl DriverSetup {
         Ok(Oci { inner: Arc::new(inner) })
     }
 
-    /// Keeps which one was tried last and ran: program, version and recipe. Best effort.
+    /// Remembers the runtime that passed the probe: program, version and profile. Best effort.
     fn remember(&self, driver: &Oci) {
         let (path, text) = (self.layout.data().join(REMEMBERED_RUNTIME), driver.describe());
         if self.remembered().is_some_and(|known| known == text) {
@@ -215,7 +215,7 @@ impl DriverSetup {
         free.is_ok_and(|free| free < PROBE_FREE_MIN_BYTES)
     }
 
-    /// The one that was tried last and ran, if it is still there and the same.
+    /// Opens with the remembered runtime, if it is still installed and unchanged.
     async fn open_remembered(&self, config: &OciConfig, programs: &[String]) -> Result<Oci, DriverError> {
         let known = self.remembered().ok_or(DriverError::DiskFull)?;
         let mut warnings = self.warnings(&[]);
@@ -223,7 +223,7 @@ impl DriverSetup {
             .push("the disk was full when hostd started: the OCI runtime is as it was last tried".to_owned());
         let there = programs.iter().filter_map(|name| find_program(name));
         for profile in there.flat_map(|program| RuntimeProfile::candidates(&program)) {
-            // One that does not even say its version is another.
+            // A program that does not print its version is not the remembered one.
             let Ok(version) = version_of(&profile.program).await else { continue };
             if description(&version, &profile) == known {
                 let driver = self.build_driver(config, profile, warnings).await?;
@@ -234,7 +234,7 @@ impl DriverSetup {
         Err(DriverError::DiskFull)
     }
 
-    /// `tried` is what would have been better.
+    /// Warnings for operators. `tried` lists better profiles that failed.
     fn warnings(&self, tried: &[String]) -> Vec<String> {
         let mut warnings: Vec<String> = tried.iter().map(|what| format!("not used: {what}")).collect();
         warnings.extend(host_checks::host_warnings(self.nofile));
@@ -248,7 +248,7 @@ impl DriverSetup {
 }
 
 impl OciInner {
-    /// Ranges that badges name, also those of sandboxes that do not run.
+    /// Claims the ranges that badges name, also of sandboxes that do not run.
     fn claim_ranges(&self) -> Result<(), DriverError> {
         for name in self.names()? {
             let Ok(sandbox) = name.parse::<SandboxId>() else { continue };
@@ -260,7 +260,7 @@ impl OciInner {
     }
 }
 
-/// Where runtimes would be: the one that is named, or all that are tried.
+/// Paths where runtimes may be: of the one that is named, or of all that are tried.
 pub fn programs(runtime: Option<&str>) -> Vec<PathBuf> {
     runtime.map_or_else(|| RUNTIMES.to_vec(), |name| vec![name]).into_iter().flat_map(program_paths).collect()
 }

@@ -1,4 +1,4 @@
-//! What a runtime has to do before it is trusted.
+//! The probe of a runtime: it must run a whole sandbox, confined as requested, before it is used.
 
 use super::{
     super::{Driver, DriverError},

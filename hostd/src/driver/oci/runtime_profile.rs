@@ -1,4 +1,4 @@
-//! Which runtime is used, and how: what one of them does well another does not do at all.
+//! Profiles of OCI runtimes: which features of crun, runc or youki are used.
 
 use super::{
     layout::{Layout, SandboxDir},
@@ -18,23 +18,23 @@ pub enum RuntimeKind {
     Youki,
 }
 
-/// How a runtime is used.
+/// A runtime and the features that are used of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeProfile {
     pub program: PathBuf,
     pub kind: RuntimeKind,
-    /// Files keep the owners they have on disk, seen through a mapping. Otherwise they are given to the
-    /// sandbox's ids before it starts.
+    /// Idmapped mounts: files keep their owners on disk. Otherwise they are given to the sandbox's ids before
+    /// each launch.
     pub idmapped: bool,
-    /// The seccomp filter is handed over as a program; otherwise as a list that the runtime compiles,
-    /// each time.
+    /// The seccomp filter is passed as a compiled program; otherwise as a list that the runtime compiles at
+    /// each launch.
     pub precompiled: bool,
     /// The launcher joins the control groups; otherwise the runtime does.
     pub join: bool,
 }
 
 impl RuntimeProfile {
-    /// From the quickest to the plainest; the first whose probe runs is taken.
+    /// Profiles of a program, fastest first; the first that passes the probe is used.
     pub fn candidates(program: &Path) -> Vec<Self> {
         let program = program.to_owned();
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,6 +1,5 @@
-//! The runtime's program in memory, where nobody can change it. Runtimes make sure of that themselves, by
-//! copying or binding their own file and running once more, at every launch: given such a file to begin
-//! with, they start once.
+//! A sealed copy of the runtime's program in memory. Runtimes protect their binary themselves, by copying or
+//! binding it and executing again at every launch: started from a sealed file, they skip that.
 
 use super::files::failed;
 use crate::driver::DriverError;
@@ -23,7 +22,7 @@ pub struct SealedProgram {
 }
 
 impl SealedProgram {
-    /// A copy of the program; none of a script, which is run by another one.
+    /// Copies a program; `None` for a script, which an interpreter runs.
     pub fn of(program: &Path) -> Result<Option<Self>, DriverError> {
         Self::copy(program).map_err(failed(format!("take {} into memory", program.display())))
     }
@@ -43,7 +42,7 @@ impl SealedProgram {
         Ok(Some(Self { program: copy }))
     }
 
-    /// Where another process finds it, for as long as this one lives.
+    /// A path where another process can execute it, while this process lives.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.program.as_raw_fd()))
     }

@@ -1,4 +1,4 @@
-//! Starts the launcher, which becomes the runtime, and waits for it. Dropping the future ends everything
+//! Starts the launcher, which becomes the runtime, and waits for it. Dropping the future kills everything
 //! that was started.
 
 use super::{
@@ -17,21 +17,21 @@ use std::{ffi::OsString, fs::File, path::PathBuf, process::ExitStatus, time::Dur
 use tokio::process::Command;
 use tokio_process_stream::{Item, ProcessChunkStream};
 
-/// What the launcher is told.
+/// Arguments and files for the launcher.
 pub struct RuntimeCommand {
     pub launcher: PathBuf,
-    /// Locked; handed over.
+    /// The locked launch lock, passed as standard input.
     pub lock: File,
     pub stdio: PathBuf,
-    /// Where to join, and what to hide.
+    /// Control group files to join, and the mount to hide.
     pub tasks: Vec<PathBuf>,
     pub hide: Option<PathBuf>,
-    /// What must be mounted without devices and set-id programs, whatever the runtime forgets.
+    /// Directory to mount without devices and set-id programs, whatever options the runtime drops.
     pub shield: Option<PathBuf>,
     pub command: Vec<OsString>,
 }
 
-/// Runs the runtime to its end, which is when PID 1 runs. What it complained about is in the error.
+/// Runs the runtime until it exits, which is when PID 1 runs. Its messages are in the error.
 pub async fn run_to_end(command_line: RuntimeCommand, group: &Cgroup) -> Result<(), DriverError> {
     let mut kill_guard = KillOnDrop { group, pgid: None };
     let limit = Duration::from_millis(LAUNCH_MAX_MS);
@@ -66,7 +66,7 @@ async fn collect_output(
     Err(DriverError::Failed { message: "the runtime ended without a status".to_owned(), output: vec![] })
 }
 
-/// No `pre_exec`, no directory, no ids: so that std starts it without a fork.
+/// No `pre_exec`, working directory or ids: so std can start it without a fork.
 fn spawn_launcher(command_line: RuntimeCommand) -> Result<ProcessChunkStream, DriverError> {
     let mut command = Command::new(&command_line.launcher);
     command.arg("launch").arg("--stdio").arg(&command_line.stdio);
@@ -85,7 +85,7 @@ fn spawn_launcher(command_line: RuntimeCommand) -> Result<ProcessChunkStream, Dr
         .map_err(failed(format!("start {}", command_line.launcher.display())))
 }
 
-/// Kills what was started, unless it was called off.
+/// Kills what was started, unless disarmed.
 struct KillOnDrop<'a> {
     group: &'a Cgroup,
     /// The runtime's process group, while it may exist.

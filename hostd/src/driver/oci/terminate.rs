@@ -32,10 +32,10 @@ impl OciInner {
             self.end_launch(&dir, sandbox).await?;
         }
         if let Some(init) = find_init(&dir, &group)? {
-            // With PID 1 the kernel ends all.
+            // The kernel kills all other processes when PID 1 exits.
             return terminate_init(&init, grace_ms).await;
         }
-        // What never got that far.
+        // Processes of a launch that did not get as far as PID 1.
         if poll_until(KILL_MAX_MS, || Ok(group.kill_all())).await? {
             return Ok(());
         }
@@ -47,7 +47,7 @@ impl OciInner {
         let group = self.cgroup(sandbox);
         let ended = poll_until(KILL_MAX_MS, || {
             let holder = files::read_text(&dir.lock(), 4096).unwrap_or_default();
-            // The launcher leads its own group, and wrote who it is.
+            // The launcher leads its own process group, and its pid is in the lock file.
             let holder = holder.lines().next().and_then(|line| line.parse::<i32>().ok());
             if let Some(pid) = holder.filter(|pid| *pid > 1) {
                 let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
@@ -61,8 +61,8 @@ impl OciInner {
         Err(DriverError::TimedOut { what: "ending the launch", after_ms: KILL_MAX_MS })
     }
 
-    /// The runtime is not asked: what it keeps is one directory, and its groups are ours. (`runc delete`
-    /// waits 100 ms for what is over already.)
+    /// Removes leftovers without the runtime: its state is one directory, and the groups are ours. (`runc
+    /// delete` sleeps 100 ms even when the container is gone.)
     pub async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let (dir, group) = (self.dir(sandbox), self.cgroup(sandbox));
         self.dialer.forget(sandbox);

@@ -1,6 +1,6 @@
-//! Which of the host's user ids belong to which sandbox. The truth is in the badges; this is what was
-//! read from them, and what was promised since. Each hostd begins somewhere else, so that two on one
-//! host seldom give the same.
+//! Ranges of user ids on the host, one for each sandbox. The badges are authoritative; this holds the ranges
+//! read from them and those allocated since. Each instance starts its search elsewhere, so that two hostds on
+//! one host seldom allocate the same.
 
 use super::limits::{UID_FIRST, UID_LAST, UID_RANGE};
 use std::{collections::BTreeSet, sync::Mutex};
@@ -13,20 +13,20 @@ pub struct UidRanges {
 
 struct UsedRanges {
     bases: BTreeSet<u32>,
-    /// Where the search begins: after the one given last.
+    /// Start of the search: after the last allocated range.
     next: u32,
 }
 
 impl UidRanges {
     pub fn of(instance: &str) -> Self {
-        // FNV-1a: no two instances need differ, most do.
+        // FNV-1a: instances may collide, most do not.
         let hash = instance
             .bytes()
             .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
         Self { used: Mutex::new(UsedRanges { bases: BTreeSet::new(), next: hash % RANGES }) }
     }
 
-    /// The next range that is free, if one is.
+    /// Allocates the next free range, if there is one.
     pub fn allocate(&self) -> Option<u32> {
         let mut used = self.lock();
         let base = |slot: u32| UID_FIRST + slot % RANGES * UID_RANGE;
@@ -36,7 +36,7 @@ impl UidRanges {
         Some(base(slot))
     }
 
-    /// Takes a range that a badge names.
+    /// Marks a range that a badge names as used.
     pub fn claim(&self, base: u32) {
         self.lock().bases.insert(base);
     }

@@ -1,8 +1,8 @@
-//! One question, one connection, one answer.
+//! The HTTP client for the Engine API: one connection for each request.
 //!
-//! Connections are not kept: a Unix socket costs some tens of microseconds, what is asked costs milliseconds,
-//! one that the daemon closed meanwhile would fail a verb, and a Podman that was started for us ends only when
-//! nobody is connected.
+//! Connections are not pooled. A connect over a Unix socket costs some tens of microseconds while requests
+//! cost milliseconds; a pooled connection that the daemon has closed would fail a verb; and a
+//! socket-activated Podman exits only when no client is connected.
 
 use super::{
     EngineError, error_response,
@@ -35,35 +35,35 @@ use tokio::time::timeout;
 
 type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A root file system on its way to the engine.
+/// A root file system as a tar archive, streamed to the engine.
 pub type Tar = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// A handle: clones share what was agreed on.
+/// A handle to one engine. Clones share the negotiated API version.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
     client: Client<UnixConnector, RequestBody>,
     socket: String,
-    /// The socket as hyperlocal writes it in an address.
+    /// The socket path as hyperlocal encodes it into the authority of a URI.
     authority: Option<Authority>,
     negotiated: Mutex<Option<NegotiatedVersion>>,
 }
 
-/// A question.
+/// One request to the engine.
 pub struct EngineRequest {
     what: &'static str,
     method: Method,
     path: String,
     deadline: Duration,
-    /// Of the answer.
+    /// Largest response body that is read.
     max_bytes: usize,
     body: RequestBody,
     content_type: Option<&'static str>,
 }
 
 impl EngineRequest {
-    /// `what` reads after "could not".
+    /// Creates a request. `what` completes "the container engine could not …".
     pub fn new(what: &'static str, method: Method, path: impl Into<String>) -> Self {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let (deadline, max_bytes) = (RESPONSE_DEADLINE, RESPONSE_MAX_BYTES);
@@ -92,7 +92,7 @@ impl EngineRequest {
 }
 
 impl Engine {
-    /// Nothing is asked yet.
+    /// Creates a client. Sends nothing yet.
     pub fn at(socket: &Path) -> Self {
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(UnixConnector);
         let address: Uri = hyperlocal::Uri::new(socket, "/").into();
@@ -101,7 +101,7 @@ impl Engine {
         Self(Arc::new(Inner { client, socket, authority, negotiated: Mutex::new(None) }))
     }
 
-    /// Asks, in the version that was agreed on, and reads the whole answer.
+    /// Sends a request under the negotiated version and reads the whole response.
     pub(super) async fn call(&self, request: EngineRequest) -> Result<Bytes, EngineError> {
         let request = self.with_version(request).await?;
         self.call_unversioned(request).await
@@ -115,7 +115,7 @@ impl Engine {
         parse_json(what, &self.call(request).await?)
     }
 
-    /// The same; there may be no such thing.
+    /// Like `call_json`, with 404 as `None`.
     pub(super) async fn call_optional<T: DeserializeOwned>(
         &self,
         request: EngineRequest,
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Asks, and leaves the answer to be read as it comes.
+    /// Sends a request and returns the body of the response, to be read as it arrives.
     pub(super) async fn stream(&self, request: EngineRequest) -> Result<Incoming, EngineError> {
         let request = self.with_version(request).await?;
         let (what, deadline, max_bytes) = (request.what, request.deadline, request.max_bytes);
@@ -143,14 +143,14 @@ impl Engine {
         timeout(deadline, exchange).await.unwrap_or_else(|_| Err(timed_out(what, deadline)))
     }
 
-    /// Without the agreed version in the address.
+    /// Sends a request without a version prefix in its path.
     pub(super) async fn call_unversioned(&self, request: EngineRequest) -> Result<Bytes, EngineError> {
         let (what, deadline, max_bytes) = (request.what, request.deadline, request.max_bytes);
         let exchange = async {
             let response = self.send(request).await?;
             let status = response.status();
             let body = self.read_body(what, max_bytes, response).await?;
-            // "Not modified" is how Docker says that it was so already.
+            // Docker answers 304 when a container is already in the wanted state.
             if status.is_success() || status == StatusCode::NOT_MODIFIED {
                 return Ok(body);
             }
@@ -159,7 +159,7 @@ impl Engine {
         timeout(deadline, exchange).await.unwrap_or_else(|_| Err(timed_out(what, deadline)))
     }
 
-    /// What was agreed on, or is agreed on now.
+    /// Returns the negotiated version; negotiates first if there is none.
     pub(super) async fn negotiated(&self) -> Result<NegotiatedVersion, EngineError> {
         let negotiated = *self.0.negotiated.lock().unwrap_or_else(PoisonError::into_inner);
         match negotiated {
@@ -217,7 +217,7 @@ impl Engine {
 
     fn response_error(&self, what: &'static str, status: StatusCode, body: &[u8]) -> EngineError {
         let refusal = error_response::error_of(what, status, body);
-        // The daemon was replaced by one of another version: whoever asks next agrees anew.
+        // The daemon was replaced by one of another version: the next request negotiates again.
         if let EngineError::Refused { message, .. } = &refusal
             && message.starts_with("client version ")
         {
@@ -227,7 +227,7 @@ impl Engine {
         refusal
     }
 
-    /// The connection failed, or what came over it is no HTTP.
+    /// Classifies a transport error: the connection failed, or the peer does not speak HTTP.
     pub(super) fn connection_error(&self, what: &'static str, error: &(dyn Error + 'static)) -> EngineError {
         let causes = causes(error);
         let why = causes.last().map(|cause| error_response::sanitize(&cause.to_string())).unwrap_or_default();

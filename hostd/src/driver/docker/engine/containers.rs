@@ -1,4 +1,4 @@
-//! Containers. Each verb may be repeated.
+//! Container endpoints. Each verb may be repeated.
 
 use super::{
     CreateContainer, EngineError, InspectedContainer, ListedContainer,
@@ -17,7 +17,7 @@ struct CreateResponse {
 }
 
 impl Engine {
-    /// The id of the container. `Conflict`: the name is taken; `NotFound`: there is no such image.
+    /// Creates a container and returns its id. `Conflict`: the name is taken; `NotFound`: no such image.
     pub async fn create(&self, name: &str, container: &CreateContainer) -> Result<String, EngineError> {
         let path = format!("/containers/create?name={}", request_path::query_value(name));
         let request = EngineRequest::new("create the container", Method::POST, path)
@@ -27,26 +27,27 @@ impl Engine {
         Ok(created.id)
     }
 
-    /// One that runs already is started. `Conflict` when it is paused.
+    /// Starts a container; a no-op when it runs already. `Conflict` when it is paused.
     pub async fn start(&self, container: &str) -> Result<(), EngineError> {
         self.post("start the container", request_path::container(container, "/start")?, WORK_DEADLINE).await
     }
 
-    /// One that does not run, or is gone, is stopped. `grace_s` before it is killed.
+    /// Stops a container, with SIGKILL after `grace_s`. A no-op when it does not run or is gone.
     pub async fn stop(&self, container: &str, grace_s: u64) -> Result<(), EngineError> {
         let path = request_path::container(container, &format!("/stop?t={grace_s}"))?;
         let deadline = Duration::from_secs(grace_s).saturating_add(STOP_MARGIN);
         ignore_missing(self.post("stop the container", path, deadline).await, &[])
     }
 
-    /// One that does not run, or is gone, is killed.
+    /// Kills a container. A no-op when it does not run or is gone.
     pub async fn kill(&self, container: &str) -> Result<(), EngineError> {
         let path = request_path::container(container, "/kill?signal=KILL")?;
         let done = self.post("kill the container", path, WORK_DEADLINE).await;
         ignore_missing(done, &["is not running", "can only kill running containers"])
     }
 
-    /// One that is paused already is paused. `Conflict` when it does not run, `NotFound` when it is gone.
+    /// Pauses a container; a no-op when it is paused already. `Conflict` when it does not run, `NotFound`
+    /// when it is gone.
     pub async fn pause(&self, container: &str) -> Result<(), EngineError> {
         let path = request_path::container(container, "/pause")?;
         ignore_already_done(
@@ -55,13 +56,14 @@ impl Engine {
         )
     }
 
-    /// One that is not paused, running or not, is unpaused. `NotFound` when it is gone.
+    /// Unpauses a container; a no-op when it is not paused, running or not. `NotFound` when it is gone.
     pub async fn unpause(&self, container: &str) -> Result<(), EngineError> {
         let path = request_path::container(container, "/unpause")?;
         ignore_already_done(self.post("unpause the container", path, WORK_DEADLINE).await, &["is not paused"])
     }
 
-    /// With its anonymous volumes, running or not; one that is gone is removed. Waits when it is being removed.
+    /// Removes a container with its anonymous volumes, running or not; a no-op when it is gone. Waits for a
+    /// removal that is already in progress.
     pub async fn remove(&self, container: &str) -> Result<(), EngineError> {
         const WHAT: &str = "remove the container";
         let request = || {
@@ -79,13 +81,13 @@ impl Engine {
         }
     }
 
-    /// By id or name. Absent when there is none.
+    /// Inspects a container by id or name. `None` when there is no such container.
     pub async fn inspect(&self, container: &str) -> Result<Option<InspectedContainer>, EngineError> {
         let path = request_path::container(container, "/json")?;
         self.call_optional(EngineRequest::new("inspect the container", Method::GET, path)).await
     }
 
-    /// All that have this label (`name` or `name=value`), running or not.
+    /// Lists all containers with this label (`name` or `name=value`), running or not.
     pub async fn list(&self, label: &str) -> Result<Vec<ListedContainer>, EngineError> {
         let path = format!("/containers/json?all=true&{}", request_path::label_filter(label));
         let request = EngineRequest::new("list the containers", Method::GET, path);
@@ -97,7 +99,7 @@ impl Engine {
     }
 }
 
-/// A conflict with one of these words is no conflict: it was so already.
+/// Turns a conflict with one of these messages into success: the container is in the wanted state already.
 fn ignore_already_done(done: Result<(), EngineError>, messages: &[&str]) -> Result<(), EngineError> {
     match done {
         Err(EngineError::Conflict(message)) if messages.iter().any(|known| message.contains(known)) => Ok(()),
@@ -105,7 +107,7 @@ fn ignore_already_done(done: Result<(), EngineError>, messages: &[&str]) -> Resu
     }
 }
 
-/// The same, and one that is gone is fine too.
+/// Like `ignore_already_done`, and a missing container is a success too.
 fn ignore_missing(done: Result<(), EngineError>, messages: &[&str]) -> Result<(), EngineError> {
     match done {
         Err(EngineError::NotFound(_)) => Ok(()),

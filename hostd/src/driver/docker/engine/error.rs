@@ -1,10 +1,10 @@
-//! Why the engine did not do it.
+//! Errors of the Engine API.
 
 use crate::driver::DriverError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Nobody answers on the socket, or the connection broke: later it may.
+    /// No daemon answers on the socket, or the connection broke. A retry may succeed.
     #[error("the container engine at {socket} does not answer: {why}")]
     Unreachable { socket: String, why: String },
     #[error("the container engine did not {what} within {after_ms} ms")]
@@ -13,16 +13,16 @@ pub enum EngineError {
     NotFound(String),
     #[error("{0}")]
     Conflict(String),
-    /// It will not (4xx).
+    /// The engine rejected the request (4xx).
     #[error("the container engine refuses to {what}: {message}")]
     Refused { what: &'static str, message: String },
-    /// It tried and could not (5xx).
+    /// The engine failed to carry out the request (5xx).
     #[error("the container engine could not {what}: {message}")]
     Failed { what: &'static str, message: String },
-    /// What it said makes no sense, or is too large.
+    /// The response cannot be parsed, or is too large.
     #[error("the container engine's answer cannot be used ({what}): {why}")]
     InvalidResponse { what: &'static str, why: String },
-    /// Its versions of the API are not ours.
+    /// The engine and hostd have no API version in common.
     #[error("the container engine speaks versions {min} to {max} of its API; needed is {needed}")]
     UnsupportedVersion { min: String, max: String, needed: String },
 }

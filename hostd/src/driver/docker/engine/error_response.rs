@@ -1,10 +1,10 @@
-//! What the engine says, in a form that can be shown.
+//! Error responses of the engine: mapped to `EngineError`, their messages sanitized for display.
 
 use super::{EngineError, limits::MESSAGE_MAX_CHARS};
 use hyper::StatusCode;
 use serde::Deserialize;
 
-/// On one line, without control characters, cut.
+/// Makes a message of the engine safe to show: one line, no control characters, a limited length.
 pub fn sanitize(text: &str) -> String {
     let clean: String =
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_MAX_CHARS).collect();
@@ -16,7 +16,7 @@ struct ErrorMessage {
     message: String,
 }
 
-/// `{"message":…}`, with more beside it from Podman; old ones answer in plain text.
+/// The message of an error body: `{"message":…}`, with more fields from Podman; old daemons send plain text.
 pub fn message_of(body: &[u8]) -> String {
     match serde_json::from_slice::<ErrorMessage>(body) {
         Ok(ErrorMessage { message }) => sanitize(&message),
@@ -24,7 +24,7 @@ pub fn message_of(body: &[u8]) -> String {
     }
 }
 
-/// What an answer that is no success means.
+/// Maps an unsuccessful response to an error.
 pub fn error_of(what: &'static str, status: StatusCode, body: &[u8]) -> EngineError {
     let message = match message_of(body) {
         silence if silence.is_empty() => status.to_string(),
@@ -34,7 +34,7 @@ pub fn error_of(what: &'static str, status: StatusCode, body: &[u8]) -> EngineEr
         404 => EngineError::NotFound(message),
         409 => EngineError::Conflict(message),
         _ if is_conflict(&message) => EngineError::Conflict(message),
-        // Podman 4, of one that is being removed.
+        // Podman 4 says this of a container that is being removed.
         500 if message.contains("no such container") => EngineError::NotFound(message),
         400..500 => EngineError::Refused { what, message },
         500..600 => EngineError::Failed { what, message },
@@ -42,7 +42,7 @@ pub fn error_of(what: &'static str, status: StatusCode, body: &[u8]) -> EngineEr
     }
 }
 
-/// Conflicts that come as 403 from Docker, and as 500 from Podman 4.
+/// Recognizes conflicts that Docker sends as 403 and Podman 4 as 500.
 fn is_conflict(message: &str) -> bool {
     [
         "is not paused",

@@ -1,4 +1,4 @@
-//! What happens to containers.
+//! The event stream of the engine, for containers.
 
 use super::{
     EngineError, EngineEvent,
@@ -18,7 +18,7 @@ use std::{
 
 const WHAT: &str = "tell its events";
 
-/// Events as they come; ends with the connection, or after the first error.
+/// Container events as they arrive. Ends with the connection, or after the first error.
 pub type Events = Pin<Box<dyn Stream<Item = Result<EngineEvent, EngineError>> + Send>>;
 
 #[derive(Deserialize)]
@@ -40,9 +40,9 @@ struct Actor {
 }
 
 impl Engine {
-    /// What happens to containers with this label (`name=value`: Podman knows none by its name alone) from now
-    /// on. What happens after this was called is not
-    /// missed, also what happens before the daemon listens to itself: it is asked for all since this moment.
+    /// Subscribes to the events of containers with this label (`name=value`: Podman does not filter by a name
+    /// alone). No event after this call is missed, even before the daemon has subscribed to itself: the
+    /// request asks for all events since now.
     pub async fn events(&self, label: &str) -> Result<Events, EngineError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
@@ -69,13 +69,13 @@ async fn next(lines: &mut LineReader) -> Result<Option<EngineEvent>, EngineError
     Ok(None)
 }
 
-/// None when it is about something else.
+/// Parses one event. `None` when it is not about a container.
 fn event(line: &[u8]) -> Result<Option<EngineEvent>, EngineError> {
     let line: EventLine = parse_json(WHAT, line)?;
     let Some(actor) = line.actor.filter(|actor| line.r#type == "container" && !actor.id.is_empty()) else {
         return Ok(None);
     };
-    // Podman has words of its own.
+    // Podman's action names, mapped to Docker's.
     let action = match line.action.as_str() {
         "died" => "die".to_owned(),
         "remove" => "destroy".to_owned(),

@@ -1,4 +1,4 @@
-//! An engine that answers as it is told to.
+//! An engine for tests that sends scripted responses.
 
 use super::Engine;
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,19 @@ use tokio::{
 
 const VERSION: &str = r#"{"Version":"1","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#;
 
-/// What it does after it read a request.
+/// What the fake does after it has read a request.
 pub enum FakeReply {
-    /// And closes.
+    /// Sends these bytes and closes the connection.
     Bytes(Vec<u8>),
-    /// And keeps the connection, silent.
+    /// Sends these bytes and keeps the connection open, silent.
     Hang(Vec<u8>),
 }
 
-/// An engine that answers as it is told to; `/version` it knows by itself.
+/// A Unix socket server with scripted responses; it answers `/version` by itself.
 pub struct FakeEngine {
     pub dir: TempDir,
     pub engine: Engine,
-    /// The first line of every request.
+    /// The first line of every request, in order.
     requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -62,7 +62,7 @@ async fn serve(
     let line = head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
     requests.lock().unwrap().push(line.clone());
     let reply = if line == "GET /version" { ok(VERSION) } else { reply(&line) };
-    // The client may have left already.
+    // The client may have disconnected already.
     match reply {
         FakeReply::Bytes(bytes) => drop(stream.write_all(&bytes).await),
         FakeReply::Hang(bytes) => {
@@ -81,7 +81,7 @@ pub fn ok(body: &str) -> FakeReply {
     response("200 OK", body)
 }
 
-/// The beginning of an answer that comes in pieces.
+/// The beginning of a response in chunked transfer encoding.
 pub fn chunked(lines: &[&str]) -> Vec<u8> {
     let mut out = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     for line in lines {

@@ -1,4 +1,4 @@
-//! Images: there, fetched, or made of a root file system.
+//! Image endpoints: inspect, pull, import.
 
 use super::{
     EngineError, Image,
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 const PULL: &str = "pull the image";
 const IMPORT: &str = "import the image";
-/// The API that only Podman has, of any version since 4.
+/// The API that only Podman has, in any version since 4.
 const LIBPOD_API: &str = "/v4.0.0/libpod";
 
 impl Engine {
@@ -25,21 +25,21 @@ impl Engine {
             .await
     }
 
-    /// Fetches an image from where its name says; tells how far it is, in words. `NotFound`: there is none, or
-    /// it is not for us.
+    /// Pulls an image from the registry that its name says, and reports progress as text. `NotFound`: no such
+    /// image, or no access to it.
     pub async fn pull(&self, name: &str, report: &(dyn Fn(&str) + Send + Sync)) -> Result<(), EngineError> {
         timeout(PULL_DEADLINE, self.pull_to_end(name, report))
             .await
             .unwrap_or_else(|_| Err(timed_out(PULL, PULL_DEADLINE)))
     }
 
-    /// Makes an image `name:tag` of a root file system as a tar archive.
+    /// Imports a root file system, as a tar archive, under `name:tag`.
     pub async fn import(&self, name: &str, tag: &str, tar: Tar) -> Result<(), EngineError> {
         let failure = Arc::new(OnceLock::new());
         let seen = failure.clone();
         let tar = tar.inspect(move |piece| {
             if let Err(error) = piece {
-                // The first one counts.
+                // The first error is the cause; later ones follow from it.
                 seen.get_or_init(|| error_response::sanitize(&error.to_string()));
             }
         });
@@ -48,14 +48,14 @@ impl Engine {
         };
         let image = request_path::query_value(&format!("{name}:{tag}"));
         let response = if self.negotiated().await?.podman {
-            // What it takes by Docker's address, it leaves in its temporary directory for ever.
+            // Podman never deletes the temporary file of an import through Docker's endpoint.
             self.call_unversioned(request(format!("{LIBPOD_API}/images/import?reference={image}"))).await
         } else {
             let tag = request_path::query_value(tag);
             self.call(request(format!("/images/create?fromSrc=-&repo={image}&tag={tag}"))).await
         };
         let response = match response {
-            // A connection that we broke ourselves is not the engine's fault.
+            // When our own archive failed, the broken connection is not the engine's fault.
             Err(error) => {
                 return Err(match failure.get() {
                     Some(why) => EngineError::Failed { what: IMPORT, message: format!("its files: {why}") },
@@ -91,7 +91,7 @@ impl Engine {
                 reported_at = Some(Instant::now());
             }
         }
-        // An answer that was cut where a line ends looks like a whole one.
+        // A response that was cut at the end of a line looks complete: check that the image exists.
         match self.image(&name).await? {
             Some(_) => Ok(()),
             None => Err(EngineError::Failed { what: PULL, message: format!("{name} is not there after it") }),
@@ -99,7 +99,7 @@ impl Engine {
     }
 }
 
-/// Without a tag Docker fetches all there are.
+/// Adds `:latest` where there is neither tag nor digest: without a tag Docker pulls every tag.
 fn with_tag(name: &str) -> String {
     let last = name.rsplit('/').next().unwrap_or(name);
     if last.contains([':', '@']) { name.to_owned() } else { format!("{name}:latest") }
@@ -113,7 +113,7 @@ fn check_line(what: &'static str, step: &ProgressLine) -> Result<(), EngineError
     }
 }
 
-/// Registries do not say whether it is missing or private.
+/// Recognizes a missing image. Registries do not tell a missing image from a private one.
 fn is_missing(message: &str) -> bool {
     ["manifest unknown", "repository does not exist", "pull access denied", "not found", "name unknown"]
         .iter()

@@ -1,4 +1,4 @@
-//! An answer that comes line by line: events, and how far a pull is.
+//! Reads a streamed response line by line: events and pull progress.
 
 use super::{
     EngineError,
@@ -15,12 +15,12 @@ pub struct LineReader {
     engine: Engine,
     what: &'static str,
     body: Incoming,
-    /// Between two pieces of the answer; none waits for ever.
+    /// Longest wait for the next piece of the body; `None` waits without limit.
     idle_timeout: Option<Duration>,
     buffer: BytesMut,
-    /// How much of the buffer holds no end of a line.
+    /// Bytes at the start of the buffer that are known to hold no line end.
     scanned: usize,
-    /// The line that the buffer begins with is too long to be used.
+    /// Set while the first line of the buffer exceeds the limit and is being dropped.
     skipping: bool,
     ended: bool,
 }
@@ -40,7 +40,7 @@ impl LineReader {
         }
     }
 
-    /// The next line that is not empty, and not longer than is read. After an error there is none.
+    /// Returns the next line that is neither empty nor too long. Returns `None` after an error.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
         let next = self.next_line().await;
         self.ended |= next.is_err();
@@ -73,7 +73,7 @@ impl LineReader {
         }
     }
 
-    /// The first line of the buffer; at the end of the answer also one without an end.
+    /// Takes the first line from the buffer; at the end of the response, also one without a line end.
     fn line(&mut self) -> Option<Bytes> {
         if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
             let line = self.buffer.split_to(self.scanned + at).freeze();

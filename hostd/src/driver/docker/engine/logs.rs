@@ -1,4 +1,4 @@
-//! What a container printed: frames of either stream, each with eight bytes before it.
+//! Container logs: frames of stdout and stderr, each with an eight-byte header.
 
 use super::{
     EngineError,
@@ -12,11 +12,11 @@ use hyper::Method;
 use tokio::time::timeout;
 
 const WHAT: &str = "read what the container printed";
-/// Which stream, three zeros, and the length.
+/// Stream number, three zeros, length.
 const HEADER_BYTES: usize = 8;
 
 impl Engine {
-    /// The last lines of what it printed; none when it is gone.
+    /// Returns the last lines of a container's output; none when the container is gone.
     pub async fn logs(&self, container: &str, lines: usize) -> Result<Vec<String>, EngineError> {
         let query = format!("/logs?stdout=true&stderr=true&tail={lines}");
         let request = EngineRequest::new(WHAT, Method::GET, request_path::container(container, &query)?)
@@ -26,7 +26,7 @@ impl Engine {
             opened => opened?,
         };
         let mut bytes = BytesMut::new();
-        // What came is worth more than an error that more did not.
+        // A partial log is worth more than an error.
         while bytes.len() < LOG_MAX_BYTES {
             let Ok(Some(Ok(frame))) = timeout(LOG_IDLE_TIMEOUT, body.frame()).await else { break };
             if let Ok(data) = frame.into_data() {
@@ -38,7 +38,7 @@ impl Engine {
     }
 }
 
-/// The lines of both streams in the order of their ends.
+/// The lines of both streams, in the order in which they ended.
 fn last_lines(bytes: &[u8], most: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = [Vec::new(), Vec::new()];
@@ -56,14 +56,15 @@ fn last_lines(bytes: &[u8], most: usize) -> Vec<String> {
     lines.split_off(lines.len().saturating_sub(most))
 }
 
-/// The stream, what it printed, and what is after it. What has no header is taken as it is.
+/// Splits off one frame: stream, data, rest. Data without a header is taken as it is.
 fn frame(bytes: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     if bytes.is_empty() {
         return None;
     }
     let Some((&[stream @ 0..=2, 0, 0, 0, a, b, c, d], rest)) = bytes.split_first_chunk::<HEADER_BYTES>()
     else {
-        // Podman finds out too late that there is no such container any more.
+        // Podman discovers only after the 200 status that the container is gone, and sends the error as the
+        // body.
         return (!bytes.starts_with(br#"{"cause":"#)).then_some((0, bytes, &[]));
     };
     let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);

@@ -1,7 +1,8 @@
-//! The Engine API of Docker, which Podman speaks too, over its Unix socket. Knows nothing of sandboxes.
+//! A client for the Docker Engine API, which Podman implements too, over a Unix socket. Knows nothing of
+//! sandboxes.
 //!
-//! **Invariant:** every question has a deadline, and every answer a largest size. "Already so" and "already
-//! gone" are answers, not errors.
+//! **Invariant:** every request has a deadline and every response a size limit. "Already in that state" and
+//! "already gone" are results, not errors.
 
 mod client;
 mod containers;

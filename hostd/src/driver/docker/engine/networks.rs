@@ -1,4 +1,4 @@
-//! Networks.
+//! Network endpoints.
 
 use super::{
     CreateNetwork, EngineError, Network,
@@ -9,7 +9,7 @@ use super::{
 use hyper::Method;
 use serde::Serialize;
 
-/// Docker before 25 makes a second network of a name unless it is told not to.
+/// Docker before 25 creates a second network of the same name unless told to check.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct CreateUniqueNetwork<'a> {
@@ -28,14 +28,14 @@ impl Engine {
         .await
     }
 
-    /// `Conflict`: there is one of that name.
+    /// Creates a network. `Conflict`: the name is taken.
     pub async fn create_network(&self, network: &CreateNetwork) -> Result<(), EngineError> {
         let unique = CreateUniqueNetwork { network, check_duplicate: true };
         let request = EngineRequest::new("create the network", Method::POST, "/networks/create");
         self.call(request.deadline(WORK_DEADLINE).json(&unique)?).await.map(drop)
     }
 
-    /// One that is gone is removed. `Conflict`: a container uses it.
+    /// Removes a network; a no-op when it is gone. `Conflict`: a container uses it.
     pub async fn remove_network(&self, name: &str) -> Result<(), EngineError> {
         let request = EngineRequest::new("remove the network", Method::DELETE, request_path::network(name)?)
             .deadline(WORK_DEADLINE);

@@ -1,10 +1,10 @@
-//! How far a pull is, from what the engine says about each layer.
+//! Progress of a pull, from the engine's lines about each layer.
 
 use super::{error_response, limits::LAYERS_MAX};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// One line of a pull or an import.
+/// One line of the response to a pull or an import.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProgressLine {
@@ -29,7 +29,7 @@ struct ErrorDetail {
 }
 
 impl ProgressLine {
-    /// Why it failed: such a line comes after a status of success.
+    /// The error in this line, if any: the engine reports failures after a 200 status.
     pub fn failure(&self) -> Option<String> {
         let detail = self.error_detail.as_ref().map(|detail| detail.message.as_str());
         let text = detail.filter(|text| !text.is_empty()).or(self.error.as_deref())?;
@@ -51,7 +51,7 @@ pub struct PullProgress {
 
 impl PullProgress {
     pub fn record(&mut self, step: &ProgressLine) {
-        // The line that names the tag has an id too.
+        // The line that names the tag has an id too, and is no layer.
         let layer_words = ["Pull", "Download", "Verify", "Extract", "Waiting", "Already exists"];
         if step.id.is_empty() || !layer_words.iter().any(|word| step.status.starts_with(word)) {
             return;
@@ -74,7 +74,7 @@ impl PullProgress {
         }
     }
 
-    /// For people.
+    /// Progress as text for users.
     pub fn summary(&self, image: &str) -> String {
         let image = error_response::sanitize(image);
         if self.layers.is_empty() {
@@ -95,7 +95,7 @@ impl PullProgress {
     }
 }
 
-/// With one digit after the point.
+/// Megabytes with one decimal.
 fn megabytes(bytes: u64) -> String {
     format!("{}.{}", bytes / 1_000_000, bytes % 1_000_000 / 100_000)
 }

@@ -1,9 +1,9 @@
-//! Names of others in the addresses of the engine.
+//! Request paths and queries of the Engine API, with names percent-encoded.
 
 use super::{EngineError, error_response};
 use serde_json::json;
 
-/// `/containers/{name}{rest}`. A name is one segment, and none that means another address.
+/// `/containers/{name}{rest}`. The name stays one path segment and cannot lead to another endpoint.
 pub fn container(name: &str, rest: &str) -> Result<String, EngineError> {
     resource_path("containers", name, rest)
 }
@@ -12,7 +12,7 @@ pub fn network(name: &str) -> Result<String, EngineError> {
     resource_path("networks", name, "")
 }
 
-/// `/images/{name}/json`. The name has slashes of its own.
+/// `/images/{name}/json`. Slashes of the name are kept.
 pub fn image(name: &str) -> Result<String, EngineError> {
     if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(invalid_name(name));
@@ -20,18 +20,18 @@ pub fn image(name: &str) -> Result<String, EngineError> {
     Ok(format!("/images/{}/json", percent_encode(name, b"/:@")))
 }
 
-/// The query `filters=…` for what has this label.
+/// The query `filters=…` for everything with this label.
 pub fn label_filter(label: &str) -> String {
     format!("filters={}", percent_encode(&json!({ "label": [label] }).to_string(), b""))
 }
 
-/// The same, of containers only.
+/// The query `filters=…` for events of containers with this label.
 pub fn container_label_filter(label: &str) -> String {
     let filters = json!({ "label": [label], "type": ["container"] });
     format!("filters={}", percent_encode(&filters.to_string(), b""))
 }
 
-/// For a value in a query.
+/// Encodes a value for a query string.
 pub fn query_value(text: &str) -> String {
     percent_encode(text, b"")
 }

@@ -1,4 +1,4 @@
-//! The client against an engine that behaves badly.
+//! Tests of the client against an engine that misbehaves.
 
 use super::{
     Engine, EngineError, Events,

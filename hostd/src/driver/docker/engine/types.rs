@@ -1,15 +1,15 @@
-//! What is said to the engine and what it says: of its many fields those that we need.
+//! Request and response types of the Engine API, reduced to the fields that are used.
 
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use std::collections::BTreeMap;
 
-/// Who answered.
+/// Identity and features of an engine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EngineInfo {
-    /// `Docker 20.10.24` or `Podman 4.3.1`, for people.
+    /// `Docker 20.10.24` or `Podman 4.3.1`, for display.
     pub version: String,
     pub podman: bool,
-    /// The version of the API that was agreed on.
+    /// The negotiated API version.
     pub api: String,
     /// OCI runtimes by name, the default first.
     pub runtimes: Vec<String>,
@@ -17,7 +17,7 @@ pub struct EngineInfo {
     pub security: Vec<String>,
     pub root_dir: String,
     pub cgroup_version: u32,
-    /// What of the limits it can enforce here.
+    /// Limits that the engine can enforce on this host.
     pub memory_limit: bool,
     pub pids_limit: bool,
     pub cpu_limit: bool,
@@ -36,7 +36,7 @@ pub struct CreateContainer {
     pub working_dir: String,
     pub labels: BTreeMap<String, String>,
     pub stop_signal: String,
-    /// Seconds until a stop by somebody else kills it.
+    /// Seconds until `docker stop` by an operator escalates to SIGKILL.
     pub stop_timeout: u64,
     pub healthcheck: Healthcheck,
     pub network_disabled: bool,
@@ -58,7 +58,7 @@ pub struct HostConfig {
     pub cap_drop: Vec<String>,
     pub cap_add: Vec<String>,
     pub security_opt: Vec<String>,
-    /// In place of the engine's own list, where there are any.
+    /// Replaces the engine's own list, unless empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub masked_paths: Vec<String>,
     pub network_mode: String,
@@ -68,7 +68,7 @@ pub struct HostConfig {
     pub cgroupns_mode: String,
     pub memory: u64,
     pub memory_swap: u64,
-    /// Microseconds of processor time, in each period of so many.
+    /// Microseconds of CPU time in each period of `cpu_period` microseconds.
     pub cpu_quota: u64,
     pub cpu_period: u64,
     pub pids_limit: u64,
@@ -135,7 +135,7 @@ pub struct InspectedState {
     pub pid: i64,
     pub exit_code: i64,
     pub error: String,
-    /// Names a run of the container, together with its id.
+    /// Identifies one run of the container, together with its id.
     pub started_at: String,
     pub finished_at: String,
 }
@@ -158,7 +158,7 @@ pub struct Image {
     pub id: String,
     #[serde(default)]
     pub repo_tags: Option<Vec<String>>,
-    /// What it wants of its containers.
+    /// Defaults that the image sets for its containers.
     #[serde(default)]
     pub config: Option<ImageConfig>,
 }
@@ -191,7 +191,7 @@ pub struct CreateNetwork {
     pub labels: BTreeMap<String, String>,
 }
 
-/// Something happened to a container.
+/// An event of one container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineEvent {
     /// `create`, `start`, `die`, `oom`, `kill`, `stop`, `pause`, `unpause`, `destroy` (`remove` on Podman), …

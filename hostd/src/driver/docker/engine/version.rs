@@ -1,4 +1,4 @@
-//! Who answers, and in which version of the API.
+//! Identifies the engine and negotiates the API version.
 
 use super::{
     EngineError, EngineInfo,
@@ -16,9 +16,9 @@ use std::{
 const GET_VERSION: &str = "say its version";
 const GET_INFO: &str = "describe itself";
 
-/// Docker 20.10, and what Podman speaks.
+/// Docker 20.10 and Podman 4.
 const OLDEST: Api = Api { major: 1, minor: 41 };
-/// The newest that this was written for.
+/// The newest version that this client was written for.
 const NEWEST: Api = Api { major: 1, minor: 51 };
 
 /// A version of the API.
@@ -28,7 +28,7 @@ pub struct Api {
     minor: u16,
 }
 
-/// What holds until the daemon is another.
+/// API version and kind of engine; valid until the daemon is replaced.
 #[derive(Debug, Clone, Copy)]
 pub struct NegotiatedVersion {
     pub api: Api,
@@ -71,7 +71,7 @@ struct Component {
 #[serde(rename_all = "PascalCase", default)]
 struct InfoResponse {
     default_runtime: String,
-    /// Only the names matter.
+    /// Keyed by name; the values are not used.
     runtimes: Option<BTreeMap<String, serde::de::IgnoredAny>>,
     security_options: Option<Vec<String>>,
     docker_root_dir: String,
@@ -82,8 +82,8 @@ struct InfoResponse {
 }
 
 impl Engine {
-    /// Asks who it is and agrees on a version of the API: ours or theirs, whichever is lower. To be asked
-    /// again whenever the daemon was away: it may have been replaced.
+    /// Identifies the engine and negotiates the API version: the lower of both sides' newest. Repeat after
+    /// every reconnect: the daemon may have been replaced.
     pub async fn connect(&self) -> Result<EngineInfo, EngineError> {
         let (version, negotiated) = self.version().await?;
         self.set_negotiated(Some(negotiated));
@@ -93,7 +93,7 @@ impl Engine {
         Ok(engine_info(&version, negotiated, info))
     }
 
-    /// Whether it is there at all.
+    /// Checks that the daemon answers at all.
     pub async fn ping(&self) -> Result<(), EngineError> {
         let request =
             EngineRequest::new("give a sign of life", Method::GET, "/_ping").deadline(PING_DEADLINE);
@@ -115,7 +115,7 @@ impl Engine {
     }
 }
 
-/// The newest version that both speak.
+/// The newest version that both sides speak.
 fn highest_common(min: &str, max: &str) -> Result<Api, EngineError> {
     let unsupported = || EngineError::UnsupportedVersion {
         min: error_response::sanitize(min),
@@ -123,7 +123,7 @@ fn highest_common(min: &str, max: &str) -> Result<Api, EngineError> {
         needed: format!("one of {OLDEST} to {NEWEST}"),
     };
     let theirs = Api::parse(max).ok_or_else(unsupported)?;
-    // Very old ones do not say their oldest; they are too old by their newest.
+    // Very old daemons do not say their oldest version; their newest is too old already.
     let oldest = if min.is_empty() { OLDEST } else { Api::parse(min).ok_or_else(unsupported)? };
     let api = theirs.min(NEWEST);
     if api < OLDEST || api < oldest { Err(unsupported()) } else { Ok(api) }

@@ -1,4 +1,4 @@
-//! Images of an engine that is not there.
+//! Images with a fake engine, for tests.
 
 use super::{super::engine::Engine, EngineImages, RegistryAllowlist};
 use crate::driver::local::{
@@ -7,7 +7,7 @@ use crate::driver::local::{
 };
 use std::{fs, path::Path};
 
-/// With a host of one empty directory, below `dir`.
+/// The image `host` consists of one empty directory below `dir`.
 pub fn images(engine: &Engine, dir: &Path) -> EngineImages {
     let layout = Layout::new(dir.join("data"), "docker");
     let root = dir.join("host");

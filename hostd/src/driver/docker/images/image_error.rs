@@ -1,9 +1,9 @@
-//! Why an image is not there, told to everybody who waited for it.
+//! Why an image is not available. Cloned for every request that waited for it.
 
 use super::super::engine::EngineError;
 use crate::driver::DriverError;
 
-/// Words of engines and registries that mean: there is no such image, or not for us.
+/// Messages of engines and registries for a missing image or missing access.
 const MISSING: [&str; 10] = [
     "manifest unknown",
     "manifest for",
@@ -16,11 +16,11 @@ const MISSING: [&str; 10] = [
     "access to the resource is denied",
     "unauthorized",
 ];
-/// Words that say so though they contain one of those.
+/// Messages of network failures, which may contain one of `MISSING`.
 const NETWORK: [&str; 6] =
     ["dial tcp", "no such host", "connection refused", "i/o timeout", "tls handshake", "server misbehaving"];
 
-/// Words that say that there is no machine of that name.
+/// Messages for a host name that does not resolve.
 const NOWHERE: [&str; 3] = ["no such host", "server misbehaving", "name resolution"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum ImageError {
     Missing {
         why: String,
     },
-    /// Later it may be there.
+    /// A retry may succeed.
     Unavailable {
         message: String,
     },
@@ -48,7 +48,7 @@ impl ImageError {
         }
     }
 
-    /// What a failed pull means. An engine says little more than words.
+    /// Classifies a failed pull by its message: engines have no codes for it.
     pub fn of_pull(error: EngineError) -> Self {
         let message = error.to_string();
         let lower = message.to_ascii_lowercase();
@@ -63,7 +63,7 @@ impl ImageError {
                 Self::Missing { why: message }
             }
             EngineError::Failed { .. } if says(&["no space left on device"]) => Self::DiskFull,
-            // A name that is wrong stays so: who asked is told at once.
+            // A host name that does not resolve stays so: fail at once instead of retrying.
             EngineError::NotFound(message) | EngineError::Failed { message, .. } if says(&NOWHERE) => {
                 Self::Failed { message: format!("the image could not be fetched: {message}") }
             }
@@ -78,7 +78,7 @@ impl ImageError {
         }
     }
 
-    /// What a failed import means.
+    /// Classifies a failed import.
     pub fn of_import(error: EngineError) -> Self {
         match DriverError::from(error) {
             DriverError::DiskFull => Self::DiskFull,

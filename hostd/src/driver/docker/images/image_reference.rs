@@ -1,17 +1,17 @@
-//! Names of images as engines understand them: `alpine`, `alpine:3.20`, `registry:5000/team/app@sha256:…`.
+//! Image references: `alpine`, `alpine:3.20`, `registry:5000/team/app@sha256:…`.
 
-/// With registry, tag and digest.
+/// Registry, path, tag and digest together.
 pub const IMAGE_REFERENCE_MAX_BYTES: usize = 256;
 const TAG_MAX_BYTES: usize = 128;
 const TAG_DEFAULT: &str = "latest";
-/// What images that we give to an engine begin with.
+/// Prefixes of images that hostd imports into the engine.
 pub const OURS: [&str; 2] = ["slipway-host", "slipway-image-"];
-/// Where a name is looked for that has no registry: with one of these it is the same.
+/// Registries that mean the same as no registry.
 const DEFAULT_REGISTRIES: [&str; 4] = ["docker.io", "index.docker.io", "registry-1.docker.io", "localhost"];
-/// What engines take for the number of an image, not for its name.
+/// Prefixes that engines take for an image id.
 const DIGEST_ALGORITHMS: [&str; 3] = ["sha256", "sha384", "sha512"];
 
-/// A name with its tag or digest written out: no engine takes it for the beginning of an image's number.
+/// A reference with an explicit tag or digest, so that no engine takes it for the beginning of an image id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageReference {
     pub full: String,
@@ -19,7 +19,7 @@ pub struct ImageReference {
 }
 
 impl ImageReference {
-    /// Why it is no name of an image, where it is none.
+    /// Parses a reference; the error says what is wrong with it.
     pub fn parse(name: &str) -> Result<Self, &'static str> {
         let Parts { path, tag, digest } = split(name)?;
         let (first, rest) = path.split_once('/').unwrap_or(("", path));
@@ -63,7 +63,7 @@ fn split(name: &str) -> Result<Parts<'_>, &'static str> {
     if !digest.is_none_or(is_digest) {
         return Err("after @ there must be sha256: and 64 digits");
     }
-    // A colon before the last slash is that of a port.
+    // A colon before the last slash belongs to a port.
     let (path, tag) = match rest.rsplit_once(':') {
         Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
         _ => (rest, None),
@@ -73,7 +73,7 @@ fn split(name: &str) -> Result<Parts<'_>, &'static str> {
     }
     let mut parts = path.split('/').peekable();
     let first = parts.next().unwrap_or_default();
-    // Only a registry has a dot, a port or upper case.
+    // Only a registry may have a dot, a port or upper case.
     let first_is_good =
         if parts.peek().is_some() { is_part(first) || is_registry(first) } else { is_part(first) };
     if !first_is_good || !parts.all(is_part) {

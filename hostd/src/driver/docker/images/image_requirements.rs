@@ -1,4 +1,4 @@
-//! What an image wants of the container that is made from it, and whether that can be.
+//! What the configuration of an image demands of its container, and whether that is possible.
 
 use super::super::{
     container_paths::{OUR_MOUNTS, TMPFS_MOUNTS, is_below},
@@ -6,21 +6,21 @@ use super::super::{
     limits::{IMAGE_LABELS_MAX_BYTES, IMAGE_VARIABLES_MAX, IMAGE_VOLUMES_MAX, VOLUME_PATH_MAX_BYTES},
 };
 
-/// The kernel's own: an engine has its hands full with them.
+/// Mounted by the kernel or the engine; no volume may overlap them.
 const KERNEL_PATHS: [&str; 3] = ["/proc", "/sys", "/dev"];
-/// How the variables begin that PID 1 reads.
+/// Prefix of the variables that PID 1 reads.
 const RUNTIMED_PREFIX: &str = "RUNTIMED_";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageRequirements {
-    /// Where it wants to write what is not of the image.
+    /// Volumes of the image: paths that must be writable.
     pub volumes: Vec<String>,
-    /// Names of variables by which it would speak to PID 1.
+    /// Variables of the image that PID 1 would read.
     pub variables: Vec<String>,
 }
 
 impl ImageRequirements {
-    /// Why it cannot be used, where it cannot.
+    /// Reads the configuration of an image; the error says why the image cannot be used.
     pub fn of(image: &Image) -> Result<Self, String> {
         let Some(config) = &image.config else { return Ok(Self::default()) };
         let labels = config.labels.iter().flatten();
@@ -33,7 +33,7 @@ impl ImageRequirements {
             return Err(format!("it has more than {IMAGE_VOLUMES_MAX} volumes"));
         }
         let mut volumes = wanted.map(volume).collect::<Result<Vec<_>, _>>()?;
-        // There is memory already.
+        // Those paths are tmpfs mounts already.
         volumes.retain(|path| !TMPFS_MOUNTS.contains(&path.as_str()));
         volumes.sort();
         volumes.dedup();
@@ -48,7 +48,7 @@ impl ImageRequirements {
     }
 }
 
-/// The place of a volume, in its shortest form.
+/// Normalizes the path of a volume and checks that it overlaps none of our mounts.
 fn volume(path: &str) -> Result<String, String> {
     let strange = |c: char| c.is_control() || matches!(c, ':' | ',' | '\\');
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();

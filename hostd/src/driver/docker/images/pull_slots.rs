@@ -1,4 +1,4 @@
-//! How many images are fetched at once: so many in all, and no tenant has all of them.
+//! Limits concurrent pulls: in total, and for one tenant, so that no tenant holds all slots.
 
 use super::{
     super::limits::{PULL_WAIT_MAX_MS, PULLS_MAX, PULLS_TENANT_MAX},
@@ -22,7 +22,7 @@ pub struct PullSlots {
     tenants: Arc<Mutex<HashMap<String, Arc<Semaphore>>>>,
 }
 
-/// Given back when it is dropped.
+/// Permit for one pull; released on drop.
 pub struct PullSlot {
     _own: OwnedSemaphorePermit,
     _shared: OwnedSemaphorePermit,
@@ -33,7 +33,7 @@ impl PullSlots {
         Self { all: Arc::new(Semaphore::new(PULLS_MAX)), tenants: Arc::default() }
     }
 
-    /// Waits for one, and tells so.
+    /// Waits for a slot and reports the wait as progress.
     pub async fn take(
         &self,
         tenant: &str,
@@ -50,8 +50,8 @@ impl PullSlots {
         slot.await.ok().flatten().ok_or_else(late)
     }
 
-    /// None only if one were closed, which nobody does. One's own first: who waits for that takes nothing of
-    /// what others wait for.
+    /// Takes the tenant's permit first: a pull that waits for its tenant holds no shared permit. `None` only
+    /// if a semaphore were closed, which never happens.
     async fn acquire(&self, tenant: &str) -> Option<PullSlot> {
         let own = self.own(tenant).acquire_owned().await.ok()?;
         let shared = self.all.clone().acquire_owned().await.ok()?;
@@ -60,7 +60,7 @@ impl PullSlots {
 
     fn own(&self, tenant: &str) -> Arc<Semaphore> {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever has a slot or waits for one holds on to it.
+        // Every holder and waiter keeps a clone.
         tenants.retain(|_, own| Arc::strong_count(own) > 1);
         let fresh = || Arc::new(Semaphore::new(PULLS_TENANT_MAX));
         tenants.entry(tenant.to_owned()).or_insert_with(fresh).clone()
@@ -86,7 +86,7 @@ mod tests {
             held.push(slots.take("one", "x", &progress).await.expect("free"));
         }
         assert!(reported.lock().expect("told").is_empty(), "nobody waited");
-        // Another tenant still gets one.
+        // Another tenant still gets a slot.
         held.push(slots.take("two", "x", &progress).await.expect("free"));
         let late = slots.take("one", "x", &progress).await.err();
         assert!(matches!(late, Some(ImageError::Unavailable { .. })), "{late:?}");

@@ -1,12 +1,12 @@
-//! Which registries an engine is told to fetch from: it stands in the network of the host, and whoever names
-//! an image would have it knock at doors there.
+//! Registries that the engine may pull from. The engine runs in the host's network: without this check,
+//! naming an image would let a tenant reach hosts there.
 
 use crate::core::egress::{Destination, Host, reserved};
 
-/// Whatever port is usual, only the host is judged.
+/// Only the host is checked, whatever the port.
 const USUAL_PORT: u16 = 443;
 
-/// Those that the operator lists, as `host` or `host:port`.
+/// Registries that the operator allows, as `host` or `host:port`.
 #[derive(Debug, Clone, Default)]
 pub struct RegistryAllowlist(Vec<String>);
 
@@ -15,7 +15,7 @@ impl RegistryAllowlist {
         Self(listed.into_iter().map(|one| one.to_ascii_lowercase()).collect())
     }
 
-    /// Why nothing is fetched from there.
+    /// Checks that a registry is public or allowed; the error says why it is not.
     pub fn check(&self, registry: &str) -> Result<(), String> {
         let registry = registry.to_ascii_lowercase();
         if self.0.contains(&registry) {

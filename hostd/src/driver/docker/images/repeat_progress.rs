@@ -1,5 +1,5 @@
-//! Keeps whoever listens informed while nothing new is to be told: silence would be taken for an engine that
-//! does not answer.
+//! Repeats the last progress report during silent work: launches treat silence as an engine that does not
+//! answer.
 
 use crate::driver::ProgressSink;
 use std::{future::Future, time::Duration};
@@ -10,7 +10,8 @@ use tokio::{
 
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Does some work, and tells its last word again and again until it is done. The work bounds itself.
+/// Runs `work` and repeats its last progress report every second until it is done. The work must bound
+/// itself.
 pub async fn repeat_progress<T, F: Future<Output = T>>(
     progress: &ProgressSink,
     first: &str,
@@ -23,7 +24,7 @@ pub async fn repeat_progress<T, F: Future<Output = T>>(
     let mut again = interval(REPORT_EVERY);
     again.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // The work goes on with the next round; the others only wait.
+        // `work` continues in the next round; cancelling the other arms loses nothing.
         tokio::select! {
             biased;
             done = &mut work => return done,

@@ -1,5 +1,5 @@
-//! One at a time of what many want: the first does it, the others hear how far it is and how it ended.
-//! When the first goes away in the middle, another takes over.
+//! Deduplicates concurrent work by name: the first caller leads, the others receive its progress and result.
+//! When the leader is dropped, a waiting caller takes over.
 
 use super::image_error::ImageError;
 use crate::driver::ProgressSink;
@@ -21,24 +21,24 @@ pub struct SingleFlight {
     flights: Arc<Mutex<HashMap<String, watch::Receiver<FlightState>>>>,
 }
 
-/// Whose turn it is.
+/// The role of a caller.
 pub enum Flight {
     Leader(Leader),
-    /// Somebody else did it.
+    /// Another caller did the work.
     Done(Result<(), ImageError>),
 }
 
-/// Whoever does it. Gone, so that another may, when this is dropped.
+/// The caller that does the work. Dropping it lets another caller lead.
 pub struct Leader {
     single_flight: SingleFlight,
     name: String,
     state: Arc<watch::Sender<FlightState>>,
-    /// To tell oneself and all who wait.
+    /// Reports to the leader's own caller and to everyone waiting.
     pub progress: ProgressSink,
 }
 
 impl SingleFlight {
-    /// Waits for whoever does it already.
+    /// Leads the work, or waits for the current leader.
     pub async fn join(&self, name: &str, progress: &ProgressSink) -> Flight {
         loop {
             let state = match self.take(name, progress) {
@@ -85,7 +85,7 @@ impl Drop for Leader {
     }
 }
 
-/// How it ended; nothing when whoever did it went away.
+/// Waits for the leader's result; `None` when the leader was dropped without one.
 async fn received(
     mut state: watch::Receiver<FlightState>,
     progress: &ProgressSink,
@@ -129,7 +129,7 @@ mod tests {
         assert!(all.iter().all(|result| *result == Err(ImageError::DiskFull)));
         assert_eq!(done.load(Ordering::SeqCst), 1);
         assert_eq!(received.load(Ordering::SeqCst), 20);
-        // What ended is tried anew.
+        // Finished work is not remembered: the next caller leads again.
         gate.add_permits(1);
         let _ = one().await;
         assert_eq!(done.load(Ordering::SeqCst), 2);

@@ -1,5 +1,4 @@
-//! A root file system on its way to the engine: packed by a thread, piece by piece, no faster than it is
-//! taken.
+//! Streams a root file system to the engine as a tar archive: packed on a blocking thread, with backpressure.
 
 use crate::driver::{ProgressSink, docker::engine::Tar, local::images::pack_tar};
 use bytes::{Bytes, BytesMut};
@@ -11,16 +10,16 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One piece, and how many may wait.
+/// Size of one chunk, and chunks buffered in the channel.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 8;
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// `what` is told with how much of it went. A tree that cannot be read ends in an error, never in an archive
-/// that looks whole.
+/// Packs `root` and reports `what` with the bytes sent. A tree that cannot be read ends the stream with an
+/// error, never as a truncated archive that looks complete.
 pub fn tar_stream(root: PathBuf, what: String, progress: ProgressSink) -> Tar {
     let (pieces, mut accepted) = mpsc::channel(PIECES_MAX);
-    // Ends when it is done, or when nobody takes what it packs.
+    // Ends when the archive is complete, or when the receiver is dropped.
     tokio::task::spawn_blocking(move || {
         let mut feed = TarChunkWriter { pieces, piece: BytesMut::with_capacity(PIECE_BYTES) };
         if let Err(error) = pack_tar(&root, &mut feed) {

@@ -4,14 +4,14 @@ use super::{
 };
 use std::sync::{Arc, Mutex};
 
-/// Checked by the compiler: a driver's verbs go from thread to thread.
+/// Checked by the compiler: futures of driver verbs must be `Send`.
 #[allow(dead_code)]
 fn preparing_may_change_threads(images: &EngineImages, progress: &ProgressSink) {
     fn is_send(_: impl Send) {}
     is_send(images.prepare(&ImageRequest { image: "host", tenant: "t", progress }));
 }
 
-/// What is told while an engine that has no image says so much and then nothing.
+/// The progress reported while an engine without the image sends `begun` and then falls silent.
 async fn progress_reported(
     image: &str,
     begun: &'static [&'static str],
@@ -38,7 +38,7 @@ async fn an_engine_that_is_silent_while_it_fetches_or_keeps_an_image_is_told_of_
         ("host", &[][..], "giving the image host to the container engine", 1_700),
     ] {
         let (ended, reported) = progress_reported(image, begun).await;
-        // And not for ever.
+        // The wait is bounded.
         assert!(matches!(ended, Err(DriverError::Unavailable { .. })), "{image}: {ended:?}");
         let fitting = reported.iter().filter(|text| text.contains(words)).count();
         assert!(fitting > seconds, "{image}: {fitting} of {}: {:?}", reported.len(), reported.last());

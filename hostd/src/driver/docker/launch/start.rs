@@ -1,4 +1,4 @@
-//! Starts a container, and waits for what the engine is slow to notice.
+//! Starts a container, and waits where the engine lags behind.
 
 use super::super::{
     driver::DockerInner,
@@ -9,13 +9,13 @@ use crate::driver::DriverError;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
-/// What came of a start.
+/// Outcome of a start request.
 pub(super) enum Started {
-    /// It was tried: the next look tells.
+    /// Accepted or overtaken: the next inspect tells.
     Tried,
-    /// It is being stopped or removed just now.
+    /// The container is being stopped or removed.
     Busy,
-    /// Something that it was made with is gone, and so is it by now.
+    /// Something that the container was created with is gone; the container has been removed.
     Outdated { why: String },
 }
 
@@ -28,7 +28,8 @@ impl DockerInner {
             Err(EngineError::Failed { message, .. }) if is_missing_network(&message) => {
                 self.remove_outdated(container, message).await
             }
-            // An engine that was killed while it started it, and began anew without it: so do we.
+            // The engine was killed during an earlier start and restarted without this container: recreate
+            // it.
             Err(EngineError::Failed { message, .. }) if message.contains("already exists") => {
                 self.remove_container_and_strays(container).await?;
                 Ok(Started::Tried)
@@ -44,7 +45,7 @@ impl DockerInner {
         }
     }
 
-    /// With what runs in it and the engine does not know of.
+    /// Removes a container, and processes in it that the engine does not know of.
     pub(super) async fn remove_container_and_strays(
         self: &Arc<Self>,
         container: &str,
@@ -53,8 +54,8 @@ impl DockerInner {
         self.remove_by_id(container).await
     }
 
-    /// Either somebody removed the container, or it is there and what is missing is its network: containers
-    /// hold on to the id of that, not to its name.
+    /// Either the container was removed, or its network is gone: containers refer to a network by id, not by
+    /// name. Removes the container in the second case.
     async fn remove_outdated(&self, container: &str, why: String) -> Result<Started, DriverError> {
         if self.engine.inspect(container).await?.is_none() {
             return Ok(Started::Tried);
@@ -63,7 +64,7 @@ impl DockerInner {
         Ok(Started::Outdated { why })
     }
 
-    /// Waits until the engine says something else.
+    /// Waits until the engine reports another state.
     pub(super) async fn wait_for_change(
         &self,
         name: &str,
@@ -94,7 +95,7 @@ impl DockerInner {
     }
 }
 
-/// Engines differ in the status, hardly in the words.
+/// Recognizes a missing network by the message; status codes differ between engines.
 pub(super) fn is_missing_network(message: &str) -> bool {
     let words = message.to_ascii_lowercase();
     words.contains("network") && ["not found", "no such network"].iter().any(|gone| words.contains(gone))

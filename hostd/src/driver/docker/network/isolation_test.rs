@@ -1,5 +1,5 @@
-//! Whether one container reaches another: a listener is opened in the namespace of one, and dialled from
-//! that of the other, on every address it has. Blocks.
+//! Tests whether one container reaches another: opens a listener in the network namespace of one and dials it
+//! from the other's, on every address. Blocks.
 
 use crate::driver::local::{files, files::errno, init::proc_of, limits::KERNEL_FILE_MAX_BYTES};
 use nix::{
@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
-/// A packet that is let through takes far less.
+/// An unfiltered connection takes far less.
 const CONNECT_MAX: Duration = Duration::from_millis(1_000);
 const ADDRESSES_MAX: usize = 16;
 
-/// What is wrong with the network of two containers, if something is.
+/// The flaw in the isolation of two containers, if there is one.
 pub fn isolation_flaw(first: i32, second: i32) -> Option<String> {
     match test(first, second) {
         Ok(flaw) => flaw,
@@ -57,7 +57,7 @@ fn test(first: i32, second: i32) -> io::Result<Option<String>> {
     }))
 }
 
-/// A link-local address is dialled on every link.
+/// Addresses to dial: a link-local one on every link.
 fn dial_addresses(address: SocketAddr, links: &[u32]) -> Vec<SocketAddr> {
     match address {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
@@ -67,7 +67,7 @@ fn dial_addresses(address: SocketAddr, links: &[u32]) -> Vec<SocketAddr> {
     }
 }
 
-/// Does it on a thread of its own, which ends with it.
+/// Runs `work` in a network namespace, on a thread of its own.
 fn in_netns<T: Send + 'static>(
     pid: i32,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -80,7 +80,7 @@ fn in_netns<T: Send + 'static>(
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that looked died")))
 }
 
-/// Every address but those of loopback.
+/// All addresses except loopback.
 fn addresses() -> io::Result<Vec<SocketAddr>> {
     let all = getifaddrs().map_err(errno)?.filter(|each| !each.flags.contains(InterfaceFlags::IFF_LOOPBACK));
     let socket = |each: nix::ifaddrs::InterfaceAddress| {
@@ -100,7 +100,7 @@ fn interfaces() -> io::Result<Vec<u32>> {
     Ok(links)
 }
 
-/// A default route, for IPv4 or IPv6.
+/// Whether there is a default route, for IPv4 or IPv6.
 fn has_default_route(pid: i32) -> io::Result<bool> {
     let read = |name: &str| {
         let text = files::read_text(&proc_of(pid).join(name), KERNEL_FILE_MAX_BYTES);
@@ -109,8 +109,8 @@ fn has_default_route(pid: i32) -> io::Result<bool> {
     Ok(read("net/route")? || read("net/ipv6_route").unwrap_or(false))
 }
 
-/// `Iface Destination …` of IPv4; `destination prefix … interface` of IPv6, where the kernel also lists a
-/// default that leads nowhere, on `lo`.
+/// `Iface Destination …` of IPv4; `destination prefix … interface` of IPv6, where the kernel also lists an
+/// unreachable default on `lo`.
 fn is_default_in(routes: &str) -> bool {
     routes.lines().any(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

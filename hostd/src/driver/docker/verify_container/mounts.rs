@@ -1,12 +1,12 @@
-//! The mounts of a container, as `/proc/<pid>/mountinfo` has them: ours at their places, and nothing above,
-//! below or over them. Mount points are told there without links.
+//! Checks `/proc/<pid>/mountinfo` of a container: our mounts at their paths, and nothing above, below or over
+//! them. Mount points are listed there with symlinks resolved.
 
 use super::super::{
     super::local::images::RUNTIMED_INSIDE,
     container_paths::{OUR_MOUNTS, TMPFS_MOUNTS, is_below},
 };
 
-/// What Podman mounts over the directory of two of ours; only root may write there.
+/// Podman mounts a tmpfs over the parent of two of our mounts; only root may write there.
 const PODMAN_RUN: &str = "/run";
 
 struct Mount<'a> {
@@ -15,7 +15,7 @@ struct Mount<'a> {
     kind: &'a str,
 }
 
-/// What is wrong with them. Something is, where they cannot be understood.
+/// The first mismatch, if any. Lines that cannot be parsed are one.
 pub fn find_mismatch(mountinfo: &str, podman: bool) -> Option<String> {
     let Some(mounts) = mountinfo.lines().map(parse).collect::<Option<Vec<Mount<'_>>>>() else {
         return Some("its mounts are not understood".to_owned());
@@ -89,10 +89,10 @@ mod tests {
                 moved(" /run/runtimed ", " /home/sandbox/x/runtimed "),
                 "nothing is mounted at its /run/runtimed",
             ),
-            // It has /.runtimed -> /a/b/evil, and a volume /a/b that is mounted later.
+            // The image has /.runtimed -> /a/b/evil, and a volume /a/b that is mounted later.
             (moved(" /.runtimed ", " /a/b/evil "), "nothing is mounted at its /.runtimed"),
             (moved(" /tmp ", " /x "), "nothing is mounted at its /tmp"),
-            // It has /x -> /run, and a volume /x/runtimed.
+            // The image has /x -> /run, and a volume /x/runtimed.
             (ext4("/run/runtimed"), "something else is mounted at its /run/runtimed"),
             (ext4("/home/sandbox/workspace"), "/home/sandbox/workspace is mounted in its /home/sandbox"),
             (ext4("/home"), "something is mounted at its /home"),

@@ -1,4 +1,4 @@
-//! What the kernel counted about a sandbox.
+//! Resource counters of a sandbox.
 
 use super::{Cgroup, hierarchy::Version};
 use protocol::api::StatsView;
@@ -6,7 +6,7 @@ use std::io;
 
 impl Cgroup {
     pub fn stats(&self) -> io::Result<StatsView> {
-        // Absent is an error for one file, so that a sandbox that is not there has no numbers.
+        // A missing memory file is an error, so that a sandbox that does not exist has no counters.
         let names = Names::of(self.version);
         let memory_bytes = parse(&self.get("memory", names.memory)?);
         let number = |controller, file| self.get(controller, file).map(|text| parse(&text)).unwrap_or(0);
@@ -26,7 +26,7 @@ impl Cgroup {
         })
     }
 
-    /// A value of a file with one `name value` in each line.
+    /// A value from a file of `name value` lines.
     fn field(&self, controller: &str, file: &str, name: &str) -> u64 {
         let text = self.get(controller, file).unwrap_or_default();
         let pairs = text.lines().filter_map(|line| line.split_once(' '));
@@ -60,7 +60,7 @@ impl Names {
     }
 }
 
-/// `max` and what is no number count as 0: not limited, not known.
+/// `max` and invalid numbers count as 0: unlimited, unknown.
 fn parse(text: &str) -> u64 {
     text.trim().parse().unwrap_or(0)
 }

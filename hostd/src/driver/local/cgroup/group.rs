@@ -1,4 +1,4 @@
-//! The control groups of one sandbox: made, limited, frozen, emptied, removed.
+//! The control groups of one sandbox: created, limited, frozen, emptied, removed.
 
 use super::hierarchy::{Hierarchy, Version};
 use crate::core::SandboxProcesses;
@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Everything is refused but these: null, zero, full, random, urandom, tty, ptmx, pts.
+/// All devices are denied except these: null, zero, full, random, urandom, tty, ptmx, pts.
 const DEVICES: [&str; 8] = [
     "c 1:3 rwm",
     "c 1:5 rwm",
@@ -37,7 +37,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the directories and writes the limits. May be repeated.
+    /// Creates the directories and writes the limits. May be repeated.
     pub fn make(&self, limits: &Limits) -> io::Result<()> {
         for (hierarchy, dir) in &self.dirs {
             if self.version == Version::V2 {
@@ -54,7 +54,7 @@ impl Cgroup {
     fn limit_v1(&self, limits: &Limits) -> io::Result<()> {
         let memory = (limits.memory_mb << 20).to_string();
         self.set("memory", "memory.limit_in_bytes", &memory)?;
-        // Not there where the kernel does not count swap.
+        // Missing where the kernel does not account swap.
         optional(self.set("memory", "memory.memsw.limit_in_bytes", &memory))?;
         self.set("pids", "pids.max", &limits.pids.to_string())?;
         if self.dir("cpu").is_some() {
@@ -80,8 +80,8 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Files to write `0` to, to be put under the limits. On v1 it is `tasks`: `cgroup.procs` would wait
-    /// for every processor of the machine, several milliseconds.
+    /// Files to write `0` to, to join the groups. On v1 it is `tasks`: `cgroup.procs` would wait for all
+    /// CPUs, several milliseconds.
     pub fn join_files(&self) -> Vec<PathBuf> {
         let name = match self.version {
             Version::V1 => "tasks",
@@ -90,7 +90,7 @@ impl Cgroup {
         self.dirs.iter().map(|(_, dir)| dir.join(name)).collect()
     }
 
-    /// Directories with counters, and the place below `/sys/fs/cgroup` where a sandbox sees them.
+    /// Directories with counters, and the path below `/sys/fs/cgroup` where the sandbox sees each.
     pub fn counter_mounts(&self) -> Vec<(PathBuf, PathBuf)> {
         let counts = |hierarchy: &Hierarchy| {
             hierarchy
@@ -112,7 +112,7 @@ impl Cgroup {
         self.dirs.iter().any(|(_, dir)| dir.exists())
     }
 
-    /// Whether a line of `/proc/<pid>/cgroup` for our hierarchies names this group.
+    /// Whether a process is in this group, by its `/proc/<pid>/cgroup`.
     pub fn contains_process(&self, proc_cgroup: &str) -> bool {
         let Some(dir) = self.dir("pids").or_else(|| self.dir("memory")) else { return false };
         let mut tail = dir.components().rev();
@@ -129,7 +129,7 @@ impl Cgroup {
         })
     }
 
-    /// Everything in it now, seen from outside.
+    /// Pids of all processes in the group, as hostd sees them.
     pub fn pids(&self) -> Vec<i32> {
         let mut pids = Vec::new();
         for dir in self.all_dirs() {
@@ -141,7 +141,7 @@ impl Cgroup {
         pids
     }
 
-    /// Whether there are processes in it, and whether they have numbers here.
+    /// Whether the group has processes, and whether hostd can see their pids.
     pub fn members(&self) -> SandboxProcesses {
         let pids = self.pids();
         let counted = || self.get("pids", "pids.current").is_ok_and(|count| count.trim() != "0");
@@ -153,7 +153,7 @@ impl Cgroup {
         }
     }
 
-    /// Kills what is in it, and what that started meanwhile; whether nothing was left to be killed.
+    /// Kills all processes, also those forked meanwhile; returns whether none is left.
     pub fn kill_all(&self) -> bool {
         for _ in 0..KILL_ROUNDS_MAX {
             let pids = self.pids();
@@ -171,13 +171,13 @@ impl Cgroup {
         match (self.version, frozen) {
             (Version::V1, true) => self.set("freezer", "freezer.state", "FROZEN"),
             (Version::V2, true) => self.set("memory", "cgroup.freeze", "1"),
-            // Made or removed in part: what is not there does not stand still.
+            // A group that is created or removed in part: what does not exist is not frozen.
             (Version::V1, false) => optional(self.set("freezer", "freezer.state", "THAWED")),
             (Version::V2, false) => optional(self.set("memory", "cgroup.freeze", "0")),
         }
     }
 
-    /// Whether every process of it stands still.
+    /// Whether every process is frozen.
     pub fn is_frozen(&self) -> bool {
         match self.version {
             Version::V1 => self.get("freezer", "freezer.state").is_ok_and(|state| state.trim() == "FROZEN"),
@@ -187,7 +187,7 @@ impl Cgroup {
         }
     }
 
-    /// Removes the directories; whether they are gone. They are not while a process is in them.
+    /// Removes the directories; returns whether all are gone. A directory with a process in it stays.
     pub fn remove(&self) -> io::Result<bool> {
         let mut gone = true;
         for dir in self.all_dirs() {
@@ -224,7 +224,7 @@ impl Cgroup {
     }
 }
 
-/// Makes a group and, the first time, its parent.
+/// Creates a group and, the first time, its parent.
 fn make_group(dir: &Path) -> io::Result<()> {
     match std::fs::create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::create_dir_all(dir),
@@ -233,7 +233,7 @@ fn make_group(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// On v2 a controller counts in a group only when every group above hands it down.
+/// Enables the controllers for a group: on v2 every group above must delegate them.
 fn delegate(root: &Path, dir: &Path) -> io::Result<()> {
     let Some(parent) = dir.parent() else { return Ok(()) };
     make_group(parent)?;

@@ -1,4 +1,4 @@
-//! Which hierarchies this host has, and where they are mounted.
+//! The cgroup hierarchies of this host and where they are mounted.
 
 use super::Cgroup;
 use protocol::api::SandboxId;
@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Controllers of v1 that a sandbox is put under. The rest of a host's hierarchies are left alone.
+/// v1 controllers that a sandbox is put under. Other hierarchies of the host are left alone.
 const WANTED: [&str; 6] = ["memory", "pids", "cpu", "cpuacct", "freezer", "devices"];
-/// Without these there is no sandbox.
+/// Without these no sandbox can run.
 const NEEDED: [&str; 3] = ["memory", "pids", "freezer"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Version {
     V2,
 }
 
-/// One mounted hierarchy. Several controllers of v1 may share one.
+/// One mounted hierarchy. Several v1 controllers may share one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
     pub controllers: Vec<String>,
@@ -29,9 +29,9 @@ pub struct Hierarchy {
 pub struct Hierarchies {
     version: Version,
     used: Vec<Hierarchy>,
-    /// Other hierarchies beside those of v1: runc makes groups there too.
+    /// Other hierarchies besides those of v1: runc creates groups there too.
     other_dirs: Vec<PathBuf>,
-    /// A v2 hierarchy beside those of v1: some runtimes refuse to run when they see one.
+    /// A v2 hierarchy besides those of v1: some runtimes refuse to run when they see one.
     unified: Option<PathBuf>,
     parent: String,
 }
@@ -79,12 +79,12 @@ impl Hierarchies {
         enough.then_some(Self { version: Version::V2, used, other_dirs: Vec::new(), unified: None, parent })
     }
 
-    /// What runtimes must not see.
+    /// The mount that runtimes must not see.
     pub fn to_hide(&self) -> Option<&Path> {
         self.unified.as_deref()
     }
 
-    /// For `linux.cgroupsPath`.
+    /// The value of `linux.cgroupsPath`.
     pub fn path_of(&self, sandbox: &SandboxId) -> String {
         format!("/{}/{sandbox}", self.parent)
     }
@@ -98,8 +98,8 @@ impl Hierarchies {
 }
 
 impl Hierarchies {
-    /// The groups that a process is in, by its `/proc/<pid>/cgroup`: those of a sandbox that somebody else
-    /// made them for.
+    /// The groups that a process is in, by its `/proc/<pid>/cgroup`: those of a container, which the engine
+    /// created.
     pub fn of_process(&self, proc_cgroup: &str) -> Cgroup {
         let path_of = |hierarchy: &Hierarchy| {
             let named = |controllers: &str| match self.version {
@@ -116,7 +116,7 @@ impl Hierarchies {
         };
         let place = |hierarchy: &Hierarchy| {
             let below = path_of(hierarchy)?;
-            // Outside of what is mounted here: not to be found by a path.
+            // Outside the mounted hierarchy: not reachable by a path.
             let plain = !below.split('/').any(|part| part == "..");
             plain.then(|| (hierarchy.clone(), hierarchy.mounted_at.join(below.trim_start_matches('/'))))
         };
@@ -128,13 +128,14 @@ impl Hierarchies {
     }
 }
 
-/// `35 31 0:32 / /sys/fs/cgroup/memory rw master:9 - cgroup cgroup rw,memory`: kind, place, options.
+/// Parses `35 31 0:32 / /sys/fs/cgroup/memory rw master:9 - cgroup cgroup rw,memory` into type, mount point
+/// and options.
 fn parse_mount(line: &str) -> Option<(&str, PathBuf, &str)> {
     let (before, after) = line.split_once(" - ")?;
     let at = before.split(' ').nth(4)?;
     let mut after = after.split(' ');
     let kind = after.next().filter(|kind| kind.starts_with("cgroup"))?;
-    // The kernel writes blanks as \040; no control group is mounted at such a place.
+    // The kernel escapes blanks as \040; no hierarchy is mounted at such a path.
     (!at.contains('\\')).then(|| (kind, PathBuf::from(at), after.nth(1).unwrap_or("")))
 }
 

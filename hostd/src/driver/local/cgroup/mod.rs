@@ -1,5 +1,5 @@
-//! The control groups of sandboxes: `slipway-<instance>/<id>` in every hierarchy that matters. They are
-//! made here, not by the runtime: it knows too little about speed.
+//! The control groups of sandboxes: `slipway-<instance>/<id>` in every hierarchy that matters. Created here
+//! and not by the runtime, which is slower.
 
 mod counters;
 mod group;

@@ -1,4 +1,5 @@
-//! Copies a directory into an image: files, directories and links; nothing else, and no link is followed.
+//! Copies a directory into an image: files, directories and symlinks, nothing else. Symlinks are not
+//! followed.
 
 use super::unpack_tar::ImageQuota;
 use crate::driver::local::limits::IMAGE_DEPTH_MAX;
@@ -8,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// How many bytes that were.
+/// Copies a tree; returns its size in bytes.
 pub fn copy_tree(from: &Path, to: &Path) -> io::Result<u64> {
     let mut quota = ImageQuota::default();
     copy_below(from, to, 0, &mut quota)?;
@@ -35,7 +36,7 @@ fn copy_below(from: &Path, to: &Path, depth: usize, quota: &mut ImageQuota) -> i
         } else {
             continue;
         }
-        // As with archives: on the host it belongs to root, and anybody may get there.
+        // As with archives: on the host the files belong to root, and every user may reach them.
         fs::set_permissions(&target, fs::Permissions::from_mode(meta.permissions().mode() & 0o1775))?;
     }
     Ok(())

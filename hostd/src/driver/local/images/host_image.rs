@@ -1,5 +1,5 @@
-//! `host`: the host's own /usr, read-only, in a root that is made up. Of /opt and /usr/local only what is
-//! allowed; of /etc only what programs need to work and what tells nothing about this host.
+//! The image `host`: the host's own /usr, read-only, in a generated root. Of /opt and /usr/local only what is
+//! allowed; of /etc only what programs need and what says nothing about this host.
 
 use super::{Rootfs, mount_points};
 use crate::driver::local::{files, remove_tree};
@@ -10,12 +10,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Changes when the made-up part changes: sandboxes that run keep the old one.
+/// Increase when the generated part changes: running sandboxes keep the old one.
 const VERSION: &str = "2";
 const NAMES: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// Bound as they are, where they are.
+/// Bound where they exist.
 const ETC_BOUND: [&str; 5] = ["etc/ssl", "etc/pki", "etc/ca-certificates", "etc/alternatives", "etc/fonts"];
-/// Copied, where they are.
+/// Copied where they exist.
 const ETC_COPIED: [&str; 6] =
     ["etc/ld.so.cache", "etc/localtime", "etc/services", "etc/protocols", "etc/mime.types", "etc/os-release"];
 const ETC_WRITTEN: [(&str, &str); 7] = [
@@ -40,18 +40,18 @@ const COPY_MAX_BYTES: u64 = 8 << 20;
 pub struct HostRootfs {
     /// The root of the host; another directory in tests.
     pub root: PathBuf,
-    /// Directories in /opt and /usr/local.
+    /// Allowed directories in /opt and /usr/local.
     pub allow: Vec<PathBuf>,
 }
 
 impl HostRootfs {
-    /// Every place of the host that sandboxes will see.
+    /// All directories of the host that sandboxes will see.
     pub fn bound(&self) -> Vec<PathBuf> {
         let fixed = ["usr"].iter().chain(&ETC_BOUND).chain(&NAMES).map(|name| self.root.join(name));
         fixed.chain(self.allow.iter().cloned()).collect()
     }
 
-    /// Makes the skeleton, unless it is there. A new one where something of it changed.
+    /// Builds the generated root, unless it exists. A changed host gets a new one.
     pub fn build(&self, place: &Path) -> io::Result<Rootfs> {
         let files = self.files();
         let links = self.links();
@@ -91,7 +91,7 @@ impl HostRootfs {
             files::replace(&rootfs.join(name), bytes, 0o644)?;
         }
         symlink("/proc/self/mounts", rootfs.join("etc/mtab"))?;
-        // Places for what is bound.
+        // Mount points of the binds.
         for (_, to) in self.plan(dir).binds {
             let to = to.strip_prefix("/").unwrap_or(&to);
             match to.strip_prefix("usr/local") {
@@ -102,7 +102,7 @@ impl HostRootfs {
         Ok(())
     }
 
-    /// What is bound where, in the order of mounting.
+    /// The binds, in mount order.
     fn plan(&self, dir: &Path) -> Rootfs {
         let mut binds = vec![(self.root.join("usr"), PathBuf::from("/usr"))];
         let inside = |path: &Path| Path::new("/").join(path.strip_prefix(&self.root).unwrap_or(path));
@@ -119,7 +119,7 @@ impl HostRootfs {
         Rootfs { path: dir.join("rootfs"), binds }
     }
 
-    /// `/bin -> usr/bin` and the like, as this host has them.
+    /// Symlinks like `/bin -> usr/bin`, as this host has them.
     fn links(&self) -> Vec<(String, PathBuf)> {
         let link = |name: &&str| Some(((*name).to_owned(), fs::read_link(self.root.join(name)).ok()?));
         NAMES.iter().filter_map(link).collect()

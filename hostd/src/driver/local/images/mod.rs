@@ -1,5 +1,5 @@
-//! Root file systems: imported ones, and `host`, which is made of the host's own programs. Unpacked
-//! once, shared by all sandboxes, never written to again.
+//! Root file systems: imported ones, and `host`, which consists of the host's own programs. Unpacked once,
+//! shared by all sandboxes, never written to again.
 
 mod copy_tree;
 mod host_image;

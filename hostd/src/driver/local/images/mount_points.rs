@@ -1,4 +1,4 @@
-//! Makes the places that mounts need in a root file system, without following what it contains.
+//! Creates the mount points in a root file system, without following symlinks in it.
 
 use crate::driver::local::files::errno;
 use nix::{
@@ -9,14 +9,14 @@ use nix::{
 };
 use std::{io, path::Path};
 
-/// Where runtimed itself is.
+/// Path of runtimed inside a sandbox.
 pub const RUNTIMED_INSIDE: &str = "/.runtimed";
 
-/// Directories that every image must have, and `RUNTIMED_INSIDE` beside them: mounts need a place.
+/// Directories that every image must have as mount points, besides `RUNTIMED_INSIDE`.
 const MOUNT_POINTS: [&str; 8] =
     ["dev", "proc", "sys", "tmp", "var/tmp", "run/runtimed", "run/slipway", "home/sandbox"];
 
-/// Some runtimes give what is mounted there the mode of what is below.
+/// Some runtimes give a tmpfs the mode of the directory below.
 const SCRATCH: [&str; 2] = ["tmp", "var/tmp"];
 
 pub fn make_all(rootfs: &Path) -> io::Result<()> {
@@ -29,7 +29,7 @@ pub fn make_all(rootfs: &Path) -> io::Result<()> {
     file(rootfs, RUNTIMED_INSIDE.trim_start_matches('/')).map_err(|error| at(RUNTIMED_INSIDE, &error))
 }
 
-/// Every part of the path is a directory, or becomes one.
+/// Creates a directory and its parents, each a plain directory.
 pub fn make_directory(rootfs: &Path, point: &str) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut dir = Dir::open(rootfs, flags, Mode::empty()).map_err(errno)?;
@@ -43,7 +43,7 @@ pub fn make_directory(rootfs: &Path, point: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// It is there, made of directories alone: `directory` saw to that.
+/// Makes a directory world-writable. `make_directory` has checked that no part of the path is a symlink.
 fn make_world_writable(rootfs: &Path, point: &str) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let dir = Dir::open(&rootfs.join(point), flags, Mode::empty()).map_err(errno)?;

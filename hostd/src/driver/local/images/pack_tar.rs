@@ -1,5 +1,5 @@
-//! A root file system as a tar archive, for engines that keep images themselves. No link is followed, and
-//! everything belongs to root, as it does here.
+//! Packs a root file system into a tar archive, for engines that store images themselves. Symlinks are not
+//! followed, and every entry belongs to root, as on disk.
 
 use super::unpack_tar::ImageQuota;
 use crate::driver::local::limits::IMAGE_DEPTH_MAX;
@@ -13,7 +13,7 @@ use std::{
 };
 use tar::{Builder, EntryType, Header};
 
-/// Files, directories and links below `root`; nothing else. Blocks.
+/// Packs files, directories and symlinks below `root`; nothing else. Blocks.
 pub fn pack_tar(root: &Path, to: impl Write) -> io::Result<()> {
     let mut packer = Packer { builder: Builder::new(to), quota: ImageQuota::default(), seen: HashMap::new() };
     packer.add_below(root, Path::new(""), 0)?;
@@ -23,7 +23,7 @@ pub fn pack_tar(root: &Path, to: impl Write) -> io::Result<()> {
 struct Packer<W: Write> {
     builder: Builder<W>,
     quota: ImageQuota,
-    /// Where a file with several names was put first.
+    /// First path of a file with several hard links.
     seen: HashMap<(u64, u64), PathBuf>,
 }
 
@@ -34,7 +34,7 @@ impl<W: Write> Packer<W> {
         }
         let names = fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name()));
         let mut names = names.collect::<io::Result<Vec<_>>>()?;
-        // The same directory is the same archive.
+        // Sorted: the same directory makes the same archive.
         names.sort();
         for name in names {
             let (path, inside) = (dir.join(&name), inside.join(&name));
@@ -90,7 +90,7 @@ fn header(meta: &Metadata, kind: EntryType, size: u64) -> Header {
     header
 }
 
-/// A file of which as much is read as was announced: a shorter one would shift all that comes after it.
+/// Reads exactly as many bytes as the header announced: a shorter file would shift all entries after it.
 struct ExactReader {
     file: File,
     left: u64,

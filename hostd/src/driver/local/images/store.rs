@@ -1,4 +1,4 @@
-//! `<data>/images/<name>/rootfs`.
+//! The image store: `<data>/images/<name>/rootfs`.
 
 use super::{HostRootfs, copy_tree, mount_points, unpack_tar};
 use crate::driver::{
@@ -19,15 +19,15 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// What becomes the root of a sandbox.
+/// The root file system of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rootfs {
     pub path: PathBuf,
-    /// Directories of the host to be put into it, read-only: from, to.
+    /// Host directories to bind read-only: source and destination.
     pub binds: Vec<(PathBuf, PathBuf)>,
 }
 
-/// An image as it is listed.
+/// An imported image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRecord {
     pub name: String,
@@ -39,13 +39,13 @@ pub struct ImageRecord {
 pub struct ImageStore {
     layout: Layout,
     host: Rootfs,
-    /// For every image.
+    /// Directory of coding agents, bound into every image.
     agents: Option<PathBuf>,
 }
 
-/// What is kept about an image beside it.
+/// Size of `image.json`.
 const ABOUT_MAX_BYTES: u64 = 4096;
-/// The image that is always there.
+/// The image that always exists.
 pub const HOST: &str = "host";
 
 impl ImageStore {
@@ -65,12 +65,12 @@ impl ImageStore {
         found.ok_or_else(missing)
     }
 
-    /// Whether it is one of these, and not one that an engine may have.
+    /// Whether the store has this image; otherwise an engine may have it.
     pub fn has(&self, name: &str) -> bool {
         name == HOST || self.image_dir(name).is_ok_and(|place| place.join("rootfs").is_dir())
     }
 
-    /// What differs when there is another image of the same name.
+    /// A tag that changes when the image of this name is replaced.
     pub fn version_tag(&self, name: &str) -> Result<String, DriverError> {
         if name == HOST {
             let made = self.host.path.parent().and_then(Path::file_name).unwrap_or_default();
@@ -85,18 +85,18 @@ impl ImageStore {
         Ok(format!("{:x}", listed.created_ms))
     }
 
-    /// The directory of agents, if there is one for everybody.
+    /// The directory of coding agents, if it exists and every user can read it.
     pub fn agents(&self) -> Option<(PathBuf, PathBuf)> {
         let agents = self.agents.as_deref().filter(|dir| is_world_readable(dir))?;
         Some((agents.to_owned(), PathBuf::from(AGENTS_DIR)))
     }
 
-    /// An image that has something else in that place keeps it.
+    /// Adds the agents, unless the image has something else at that path.
     fn with_agents(&self, mut rootfs: Rootfs) -> Rootfs {
         let Some((agents, inside)) = self.agents() else { return rootfs };
         let bound = rootfs.binds.iter().any(|(_, to)| inside.starts_with(to));
         let place = if bound {
-            // In a directory of the host, where nothing is made.
+            // Below a directory of the host, where nothing may be created.
             std::fs::symlink_metadata(&inside).and_then(|meta| {
                 if meta.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
             })
@@ -112,7 +112,7 @@ impl ImageStore {
         rootfs
     }
 
-    /// Takes in a directory, or a tar archive, plain or compressed with gzip or zstd. Blocks.
+    /// Imports a directory, or a tar archive, plain or compressed with gzip or zstd. Blocks.
     pub fn import(&self, name: &str, source: &Path) -> Result<ImageRecord, DriverError> {
         let place = self.image_dir(name)?;
         if place.exists() {
@@ -163,7 +163,7 @@ impl ImageStore {
         Ok(found)
     }
 
-    /// Whoever calls this has seen that no sandbox is made of it.
+    /// Removes an image. The caller has checked that no sandbox uses it.
     pub fn remove(&self, name: &str) -> Result<(), DriverError> {
         let place = self.image_dir(name)?;
         let gone =
@@ -186,7 +186,7 @@ impl ImageStore {
     }
 }
 
-/// Whether a directory is there for everybody. One that is not would keep every sandbox from starting.
+/// Whether every user can read the directory. Binding one that is not readable would fail every launch.
 fn is_world_readable(dir: &Path) -> bool {
     std::fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.permissions().mode() & 0o005 == 0o005)
 }

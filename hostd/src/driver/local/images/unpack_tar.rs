@@ -1,5 +1,5 @@
-//! Unpacks an archive into an image. The archive may be hostile: nothing leaves the directory, no device
-//! is made, and size and number have limits.
+//! Unpacks an archive into an image. The archive may be hostile: nothing is written outside the directory, no
+//! device is created, and size and number of entries are limited.
 
 use super::zstd::ZstdReader;
 use crate::driver::local::limits::{
@@ -14,7 +14,7 @@ use std::{
 };
 use tar::{Archive, Entry, EntryType};
 
-/// What an image may still take.
+/// What an image may still use of its limits.
 pub struct ImageQuota {
     bytes: u64,
     entries: u64,
@@ -41,7 +41,7 @@ impl ImageQuota {
     }
 }
 
-/// How many bytes came out of it.
+/// Unpacks an archive; returns its size in bytes.
 pub fn unpack_archive(source: &Path, to: &Path) -> io::Result<u64> {
     let mut file = File::open(source)?;
     if !file.metadata()?.is_file() {
@@ -61,24 +61,24 @@ pub fn unpack_archive(source: &Path, to: &Path) -> io::Result<u64> {
     }
 }
 
-/// How an archive is compressed.
+/// Compression of an archive, by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Compression {
     Plain,
     Gzip,
     Zstd,
-    /// Known, and not understood.
+    /// Recognized, not supported.
     Other(&'static str),
 }
 
-/// The longest of the beginnings that are told apart.
+/// Length of the longest magic number.
 const MAGIC_BYTES: usize = 6;
 
 impl Compression {
     fn of(beginning: &[u8]) -> Self {
         match beginning {
             [0x1f, 0x8b, ..] => Self::Gzip,
-            // A frame, or one that decoders pass over, which parallel compressors write first.
+            // A frame, or a skippable frame, which parallel compressors write first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Other("xz"),
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Other("bzip2"),
@@ -89,8 +89,8 @@ impl Compression {
     }
 }
 
-/// A reader with a limit that is set anew for each entry: names and extended headers are read into memory
-/// before anything is known of the entry they belong to.
+/// A reader whose limit is reset for each entry: names and extended headers are read into memory before the
+/// entry itself is known.
 struct HeaderLimitReader<'a, R> {
     inner: R,
     left_bytes: &'a Cell<u64>,
@@ -114,8 +114,8 @@ fn unpack_entries(reader: impl Read, to: &Path) -> io::Result<u64> {
     let left_bytes = Cell::new(IMAGE_HEADERS_MAX_BYTES);
     let mut archive = Archive::new(HeaderLimitReader { inner: reader, left_bytes: &left_bytes });
     archive.set_preserve_permissions(true);
-    // On the host every file of an image belongs to root, and anybody may get there: no set-id program, and
-    // nothing that anybody may change.
+    // On the host all files of an image belong to root, and every user may reach them: no set-id programs,
+    // nothing world-writable.
     archive.set_mask(0o6002);
     archive.set_preserve_mtime(true);
     archive.set_overwrite(true);
@@ -127,29 +127,30 @@ fn unpack_entries(reader: impl Read, to: &Path) -> io::Result<u64> {
         left_bytes.set(entry.size() + IMAGE_HEADERS_MAX_BYTES);
         check_depth(&entry)?;
         match entry.header().entry_type() {
-            // Their modes come last: one may forbid to write into it.
+            // Directories get their mode last: it may forbid writing into them.
             EntryType::Directory => directories.push(entry),
             EntryType::Regular
             | EntryType::Continuous
             | EntryType::GNUSparse
             | EntryType::Link
             | EntryType::Symlink => unpack_entry(&mut entry, to)?,
-            // Devices, FIFOs and what archivers say to each other.
+            // Devices, FIFOs and metadata of archivers.
             _ => {}
         }
     }
-    // The deepest first, so that a parent that forbids it is changed after its children.
+    // Deepest first, so that a parent without write permission changes after its children.
     directories.sort_by_cached_key(|entry| std::cmp::Reverse(entry.path_bytes().into_owned()));
     for mut directory in directories {
         unpack_entry(&mut directory, to)?;
     }
-    // An archive ends before what it is compressed with does: only there is a cut or a wrong checksum seen.
+    // An archive ends before the compressed stream does: only at its end does a truncation or a wrong
+    // checksum show.
     io::copy(&mut archive.into_inner().take(IMAGE_HEADERS_MAX_BYTES), &mut io::sink())?;
     Ok(quota.used_bytes())
 }
 
-/// Absolute names are taken as relative to the image; `..`, and names that lead through a link out of it,
-/// are refused.
+/// Unpacks one entry. Absolute names are relative to the image; `..`, and names that leave the image through
+/// a symlink, are refused.
 fn unpack_entry<R: Read>(entry: &mut Entry<'_, R>, to: &Path) -> io::Result<()> {
     let name = entry.path()?.into_owned();
     let outside = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", name.display()));

@@ -1,5 +1,5 @@
-//! Decompresses a zstd stream: all its frames, one after the other, each checked against its checksum. The
-//! window of a frame, and so the memory it takes, has a limit.
+//! Decompresses a zstd stream: all frames in sequence, each verified by its checksum. The window of a frame,
+//! and so its memory, is limited.
 
 use crate::driver::local::limits::ZSTD_WINDOW_MAX_BYTES;
 use ruzstd::decoding::{
@@ -8,11 +8,11 @@ use ruzstd::decoding::{
 };
 use std::io::{self, BufRead, Read};
 
-/// The bytes of all frames of `source`.
+/// Reads the content of all frames of `source`.
 pub struct ZstdReader<R> {
     source: R,
     frame: FrameDecoder,
-    /// A frame was begun: its checksum is still to be compared when it ends.
+    /// Inside a frame whose checksum is not verified yet.
     within: bool,
 }
 
@@ -23,7 +23,7 @@ impl<R: BufRead> ZstdReader<R> {
         Self { source, frame, within: false }
     }
 
-    /// Begins the next frame; false at the end of the source.
+    /// Starts the next frame; `false` at the end of the source.
     fn next_frame(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {
@@ -73,7 +73,7 @@ impl<R: BufRead> Read for ZstdReader<R> {
     }
 }
 
-/// The length of a frame that decoders pass over.
+/// The length of a skippable frame.
 fn skippable(error: &FrameDecoderError) -> Option<u64> {
     match error {
         FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. }) => {
@@ -112,7 +112,7 @@ mod tests {
         compress_to_vec(bytes, CompressionLevel::Fastest)
     }
 
-    /// A frame that decoders pass over, with `length` bytes in it.
+    /// A skippable frame with `length` bytes of content.
     fn passed_over(length: u32) -> Vec<u8> {
         let mut frame = 0x184d_2a50_u32.to_le_bytes().to_vec();
         frame.extend(length.to_le_bytes());
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(decode(b""), Ok(vec![]));
     }
 
-    /// `printf slipway | zstd --check`
+    /// Output of `printf slipway | zstd --check`.
     const BY_THE_TOOL: &[u8] = b"\x28\xb5\x2f\xfd\x04\x58\x39\x00\x00slipway\x05\x4a\x6f\xe1";
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_large_window_is_refused_before_it_is_filled() {
-        // Magic, a descriptor with nothing but a window, and its exponent: 2^(10 + exponent) bytes.
+        // Magic, a descriptor with only a window, and its exponent: 2^(10 + exponent) bytes.
         let frame = |exponent: u8| [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, exponent << 3][..], &[1, 0, 0]].concat();
         assert_eq!(decode(&frame(17)), Ok(vec![]), "128 MiB");
         for exponent in [18, 31] {

@@ -4,7 +4,7 @@ use nix::libc;
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
 
-/// What the kernel would do: runs the program on a call with these arguments.
+/// Runs the program as the kernel would, for a call with these arguments.
 fn verdict(program: &[sock_filter], number: i64, arguments: [u64; 6]) -> u32 {
     let mut data = vec![];
     data.extend((number as u32).to_ne_bytes());

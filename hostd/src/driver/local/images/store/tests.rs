@@ -27,7 +27,7 @@ fn fixture_with(agents: Option<PathBuf>) -> ImageStoreFixture {
     ImageStoreFixture { images: ImageStore::open(&layout, &host, agents).expect("opened"), dir }
 }
 
-/// One entry, whatever its name may be.
+/// Appends one entry with an unchecked name.
 fn entry(builder: &mut Builder<Vec<u8>>, kind: EntryType, name: &str, link: &str) {
     let mut header = Header::new_old();
     header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
@@ -98,7 +98,7 @@ fn an_archive_may_be_compressed() {
         fs::write(&path, bytes).expect("written");
         fixture.images.import(name, &path).map_err(|error| error.to_string())
     };
-    // The end of a plain archive is zeros, which none of it needs.
+    // A plain archive ends in zeros that no reader needs.
     for (name, bytes, needed) in
         [("plain", &plain, 513), ("gzip", &gzip, gzip.len()), ("zstd", &zstd, zstd.len())]
     {
@@ -145,7 +145,7 @@ fn a_small_archive_that_becomes_large_is_refused() {
     }
 }
 
-/// On the host everything in an image belongs to root, and everybody can get there.
+/// On the host all files of an image belong to root, and every user can reach them.
 #[test]
 fn no_image_brings_set_id_programs_or_files_that_anybody_may_write() {
     use std::os::unix::fs::PermissionsExt;
@@ -261,7 +261,7 @@ fn agents_are_in_every_image_that_has_a_place_for_them() {
     assert_eq!(fixture.images.find("one").expect("it is there").binds, [], "nobody can get there");
     fs::set_permissions(&agents, fs::Permissions::from_mode(0o755)).expect("its mode");
     fixture.images.remove("one").expect("gone");
-    // It keeps what it has, and nothing is made where its link leads.
+    // The image keeps its symlink, and nothing is created at its target.
     import(&fixture, &[(Symlink, "opt", "/etc")]).expect("taken in");
     assert_eq!(fixture.images.find("one").expect("it is there").binds, []);
 }
