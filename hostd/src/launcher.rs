@@ -67,7 +67,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LaunchOptions, Stri
             Some("--tasks") => options.tasks.push(value),
             Some("--hide") => options.hide.push(value),
             Some("--shield") => options.shield.push(value),
-            _ => return Err(format!("start: there is no option {}", option.display())),
+            _ => return Err(format!("start: unknown option {}", option.display())),
         }
     }
     if options.command.is_empty() {

@@ -44,17 +44,12 @@ const TRICKS: [HostileImage; 7] = [
     HostileImage { name: "control", links: &[("run", "/home/sandbox/x")], volumes: &[], why: "" },
     HostileImage { name: "home", links: &[("home", "/tmp")], volumes: &[], why: "its /home is a link" },
     HostileImage { name: "over", links: &[("x", "/run")], volumes: &["/x/slipway"], why: "/run/slipway" },
-    HostileImage {
-        name: "above",
-        links: &[],
-        volumes: &["/run"],
-        why: "its volume /run would be in the way",
-    },
+    HostileImage { name: "above", links: &[], volumes: &["/run"], why: "its volume /run overlaps" },
     HostileImage {
         name: "at",
         links: &[],
         volumes: &["/home/sandbox"],
-        why: "its volume /home/sandbox would be",
+        why: "its volume /home/sandbox overlaps",
     },
 ];
 
@@ -117,8 +112,8 @@ async fn an_engine_is_not_sent_to_private_registries_and_not_asked_by_numbers() 
         ("127.0.0.1:5000/x:1", "SLIPWAY_IMAGE_REGISTRIES"),
         ("localhost/x:1", "SLIPWAY_IMAGE_REGISTRIES"),
         ("169.254.169.254/latest", "SLIPWAY_IMAGE_REGISTRIES"),
-        ("docker.io/library/slipway-host:1", "made here"),
-        (number.as_str(), "not by its number"),
+        ("docker.io/library/slipway-host:1", "are reserved"),
+        (number.as_str(), "not its id"),
     ] {
         let reply = caller.post("/v1/sandboxes", &json!({"image": name})).await?;
         ensure!(reply.status >= 400 && reply.text().contains(words), "{name}: {}", reply.text());

@@ -76,16 +76,16 @@ impl Death {
                 format!("PID 1 ended by itself{code}{ran}; start it again")
             }
             DeathCause::Removed => {
-                format!("what it ran in was removed by somebody{ran}; start it again, its files are kept")
+                format!("its container was removed from outside{ran}; start it again, its files are kept")
             }
             DeathCause::Backend => {
-                format!("what runs it was shut down or started anew{ran}; it starts again when it is needed")
+                format!("its backend was shut down or restarted{ran}; it starts again when it is needed")
             }
             DeathCause::ShutDown => {
-                format!("it was shut down by somebody else{ran}; it starts again when it is needed")
+                format!("it was shut down from outside{ran}; it starts again when it is needed")
             }
             DeathCause::Unknown => {
-                format!("PID 1 of the sandbox is gone{ran}, and nobody saw why; start it again")
+                format!("PID 1 of the sandbox exited{ran} for an unknown reason; start it again")
             }
         }
     }
@@ -138,10 +138,10 @@ mod tests {
         PID 1 was killed by signal 9 from outside while task t1 ran; start it again
         PID 1 was killed from outside; start it again
         PID 1 ended by itself with exit code 3; start it again
-        what it ran in was removed by somebody; start it again, its files are kept
-        what runs it was shut down or started anew while task t1 ran; it starts again when it is needed
-        it was shut down by somebody else; it starts again when it is needed
-        PID 1 of the sandbox is gone while task t1 ran, and nobody saw why; start it again
+        its container was removed from outside; start it again, its files are kept
+        its backend was shut down or restarted while task t1 ran; it starts again when it is needed
+        it was shut down from outside; it starts again when it is needed
+        PID 1 of the sandbox exited while task t1 ran for an unknown reason; start it again
         ");
         assert_eq!(oom.problem().code, ProblemCode::Oom);
         assert_eq!(of(DeathCause::Removed).problem().code, ProblemCode::Died);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct PidNamespace(pub u64);
 
-/// What is visible of the processes of a sandbox whose PID 1 was not found.
+/// Visibility of the processes of a sandbox whose PID 1 was not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxProcesses {
     None,

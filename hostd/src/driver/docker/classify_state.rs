@@ -55,24 +55,53 @@ pub fn classify(run: &RunRecord, state: Option<&InspectedState>) -> RunState {
     }
 }
 
-/// What is known about the death of a PID 1.
-#[derive(Debug, Clone, Copy, Default)]
+/// Evidence about the death of a PID 1.
+#[derive(Debug, Clone, Copy)]
 pub struct DeathEvidence<'a> {
-    /// `None` when the container is gone.
-    pub state: Option<&'a InspectedState>,
+    pub last_run: LastRun<'a>,
     /// runtimed logged a shutdown.
     pub shut_down_cleanly: bool,
     /// PID 1 died while the engine was unreachable, or with the host.
     pub backend_away: bool,
+    pub oom: OomEvidence,
+}
+
+/// The engine's view of the run that ended.
+#[derive(Debug, Clone, Copy)]
+pub enum LastRun<'a> {
+    /// The container is gone.
+    Removed,
     /// The container runs again already: the engine's exit code is about another run.
-    pub restarted: bool,
-    /// Whether the kernel counted an OOM kill since PID 1 was last seen running; `None` when the counters
-    /// could not be read.
-    pub oom_kill_counted: Option<bool>,
-    /// PID 1 survived an earlier OOM kill, which hit a job.
-    pub oom_killed_before: bool,
-    /// Age of the engine's last OOM event, if there was one.
-    pub oom_event_age_ms: Option<u64>,
+    Restarted,
+    Exited(&'a InspectedState),
+}
+
+/// Evidence of an OOM kill.
+#[derive(Debug, Clone, Copy)]
+pub enum OomEvidence {
+    /// Whether the kernel counted an OOM kill since PID 1 was last seen running.
+    Counted { killed: bool },
+    /// The counters were gone: only the engine's events and its `oom_killed` are left.
+    Reported {
+        /// PID 1 survived an earlier OOM kill, which hit a job.
+        killed_before: bool,
+        /// Age of the engine's last OOM event, if there was one.
+        event_age_ms: Option<u64>,
+    },
+}
+
+impl OomEvidence {
+    /// Whether an OOM kill explains the exit. `oom_killed` stays set after a kill of any process of the
+    /// container, and is sometimes missing.
+    fn is_oom_kill(self, state: &InspectedState) -> bool {
+        match self {
+            Self::Counted { killed } => killed,
+            Self::Reported { killed_before, event_age_ms } => {
+                let recent = event_age_ms.is_some_and(|ms| ms <= OOM_EVENT_AGE_MAX_MS);
+                state.oom_killed && (recent || !killed_before)
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,21 +121,18 @@ const EXIT_UNKNOWN: i64 = 255;
 const SIGKILL: i32 = 9;
 
 pub fn death_outcome(evidence: &DeathEvidence<'_>) -> DeathOutcome {
-    let Some(state) = evidence.state else {
-        return DeathOutcome { cause: DeathCause::Removed, exit_code: None, signal: None };
+    let unknown_exit = |cause| DeathOutcome { cause, exit_code: None, signal: None };
+    let state = match evidence.last_run {
+        LastRun::Removed => return unknown_exit(DeathCause::Removed),
+        LastRun::Restarted => return unknown_exit(DeathCause::Backend),
+        LastRun::Exited(state) => state,
     };
-    if evidence.restarted {
-        return DeathOutcome { cause: DeathCause::Backend, exit_code: None, signal: None };
-    }
     let code = state.exit_code;
     let signal = i32::try_from(code - 128).ok().filter(|signal| (1..=64).contains(signal));
     let exit_code = i32::try_from(code).ok().filter(|_| signal.is_none());
-    // `oom_killed` stays set after a kill of any process of the container, and is sometimes missing.
-    let told = evidence.oom_event_age_ms.is_some_and(|ms| ms <= OOM_EVENT_AGE_MAX_MS);
-    let oom = evidence.oom_kill_counted.unwrap_or(state.oom_killed && (told || !evidence.oom_killed_before));
     let cause = if evidence.shut_down_cleanly {
         DeathCause::ShutDown
-    } else if oom && signal == Some(SIGKILL) {
+    } else if evidence.oom.is_oom_kill(state) && signal == Some(SIGKILL) {
         DeathCause::Oom
     } else if evidence.backend_away || code == EXIT_UNKNOWN {
         DeathCause::Backend
@@ -172,11 +198,20 @@ mod tests {
     fn a_death_has_the_cause_that_the_evidence_shows() {
         use DeathCause::{Backend, Exited, Killed, Oom, Removed, ShutDown};
         let ended = |exit_code, oom_killed| InspectedState { exit_code, oom_killed, ..state("exited", "1") };
-        let followed = DeathEvidence::default();
+        let no_event = OomEvidence::Reported { killed_before: false, event_age_ms: None };
+        let followed = DeathEvidence {
+            last_run: LastRun::Removed,
+            shut_down_cleanly: false,
+            backend_away: false,
+            oom: no_event,
+        };
         let away = DeathEvidence { backend_away: true, ..followed };
         let shut_down_cleanly = DeathEvidence { shut_down_cleanly: true, ..followed };
-        let counted = |oom| DeathEvidence { oom_kill_counted: Some(oom), ..followed };
-        let short = |ms| DeathEvidence { oom_event_age_ms: Some(ms), ..followed };
+        let counted = |killed| DeathEvidence { oom: OomEvidence::Counted { killed }, ..followed };
+        let event = |killed_before, ms| DeathEvidence {
+            oom: OomEvidence::Reported { killed_before, event_age_ms: Some(ms) },
+            ..followed
+        };
         for (evidence, state, cause, exit_code, signal) in [
             (followed, None, Removed, None, None),
             (shut_down_cleanly, Some(ended(0, false)), ShutDown, Some(0), None),
@@ -190,35 +225,25 @@ mod tests {
             (followed, Some(ended(137, false)), Killed, None, Some(9)),
             (followed, Some(ended(1, false)), Exited, Some(1), None),
             (followed, Some(ended(0, false)), Exited, Some(0), None),
-            (short(5), Some(ended(137, true)), Oom, None, Some(9)),
+            (event(false, 5), Some(ended(137, true)), Oom, None, Some(9)),
             (followed, Some(ended(137, true)), Oom, None, Some(9)),
             // An earlier OOM kill of a job, then a SIGKILL of PID 1 from outside.
-            (
-                DeathEvidence { oom_killed_before: true, ..short(60_000) },
-                Some(ended(137, true)),
-                Killed,
-                None,
-                Some(9),
-            ),
-            (
-                DeathEvidence { oom_killed_before: true, ..short(5) },
-                Some(ended(137, true)),
-                Oom,
-                None,
-                Some(9),
-            ),
+            (event(true, 60_000), Some(ended(137, true)), Killed, None, Some(9)),
+            (event(true, 5), Some(ended(137, true)), Oom, None, Some(9)),
             (counted(false), Some(ended(137, true)), Killed, None, Some(9)),
             // Podman often misses OOM kills.
             (counted(true), Some(ended(137, false)), Oom, None, Some(9)),
             (counted(true), Some(ended(1, false)), Exited, Some(1), None),
-            (DeathEvidence { restarted: true, ..followed }, Some(ended(0, false)), Backend, None, None),
-            (short(5), Some(ended(1, true)), Exited, Some(1), None),
+            (event(false, 5), Some(ended(1, true)), Exited, Some(1), None),
             (away, Some(ended(137, false)), Backend, None, Some(9)),
             (followed, Some(ended(255, false)), Backend, Some(255), None),
         ] {
-            let evidence = DeathEvidence { state: state.as_ref(), ..evidence };
+            let last_run = state.as_ref().map_or(LastRun::Removed, LastRun::Exited);
+            let evidence = DeathEvidence { last_run, ..evidence };
             let found = death_outcome(&evidence);
             assert_eq!(found, DeathOutcome { cause, exit_code, signal }, "{evidence:?}");
         }
+        let restarted = death_outcome(&DeathEvidence { last_run: LastRun::Restarted, ..followed });
+        assert_eq!(restarted, DeathOutcome { cause: Backend, exit_code: None, signal: None });
     }
 }

@@ -34,16 +34,20 @@ pub struct ContainerCache {
     changed: watch::Sender<u64>,
 }
 
-#[derive(Default)]
 struct CacheState {
-    up: bool,
-    why_down: String,
+    link: EngineLink,
     /// Counts connections: every reconnect is a new version for all waiters.
     connections: u64,
     /// By container name.
     containers: HashMap<String, InspectedContainer>,
     /// Time of the last OOM event by container id, for this connection only.
     ooms: HashMap<String, Instant>,
+}
+
+/// Whether the event stream of the engine is followed.
+enum EngineLink {
+    Connected,
+    Disconnected { why: String },
 }
 
 /// Result of refreshing one container.
@@ -54,7 +58,7 @@ pub enum Refresh {
     TimedOut,
 }
 
-/// What identifies a cached state, to notice changes.
+/// Identifies a cached state, to notice changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerVersion {
     connections: u64,
@@ -63,18 +67,21 @@ pub struct ContainerVersion {
 
 impl ContainerCache {
     pub fn new(engine: Engine, filter: String) -> Self {
-        let why_down = "it was not reached yet".to_owned();
-        let state = Mutex::new(CacheState { why_down, ..CacheState::default() });
-        Self { engine, filter, state, changed: watch::channel(0).0 }
+        let state = CacheState {
+            link: EngineLink::Disconnected { why: "it was not reached yet".to_owned() },
+            connections: 0,
+            containers: HashMap::new(),
+            ooms: HashMap::new(),
+        };
+        Self { engine, filter, state: Mutex::new(state), changed: watch::channel(0).0 }
     }
 
     /// Fails while the engine is disconnected and the cache may be stale.
     pub fn check_connected(&self) -> Result<(), DriverError> {
-        let state = self.state();
-        if state.up {
-            return Ok(());
+        match &self.state().link {
+            EngineLink::Connected => Ok(()),
+            EngineLink::Disconnected { why } => Err(DriverError::Unavailable { message: why.clone() }),
         }
-        Err(DriverError::Unavailable { message: state.why_down.clone() })
     }
 
     pub fn get(&self, name: &str) -> Option<InspectedContainer> {
@@ -154,7 +161,7 @@ impl ContainerCache {
             Ok(_) => Ok(Refresh::Done),
             Err(error @ EngineError::Unreachable { .. }) => Err(error),
             Err(error) => {
-                tracing::warn!(container, %error, "the container engine does not tell about a container");
+                tracing::warn!(container, %error, "failed to inspect a container");
                 if !matches!(error, EngineError::TimedOut { .. }) {
                     return Ok(Refresh::Done);
                 }
@@ -166,7 +173,8 @@ impl ContainerCache {
     /// Whether the cached status equals the listed one, so that an inspect would tell nothing new.
     fn is_current(&self, id: &str, listed: &str) -> bool {
         let state = self.state();
-        state.up && state.containers.values().any(|known| known.id == id && known.state.status == listed)
+        matches!(state.link, EngineLink::Connected)
+            && state.containers.values().any(|known| known.id == id && known.state.status == listed)
     }
 
     pub fn record_oom(&self, container: &str) {
@@ -176,15 +184,14 @@ impl ContainerCache {
     /// Marks the engine as connected: events are followed and all containers are listed.
     pub fn set_connected(&self) {
         self.change(|state| {
-            state.up = true;
+            state.link = EngineLink::Connected;
             state.connections += 1;
         });
     }
 
     pub fn set_disconnected(&self, why: String) {
         self.change(|state| {
-            state.up = false;
-            state.why_down = why;
+            state.link = EngineLink::Disconnected { why };
             state.ooms.clear();
         });
     }

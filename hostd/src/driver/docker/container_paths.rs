@@ -9,7 +9,7 @@ pub const TMP: &str = "/tmp";
 pub const VAR_TMP: &str = "/var/tmp";
 /// All our mounts, except those that an image consists of.
 pub const OUR_MOUNTS: [&str; 6] = [RUNTIMED_INSIDE, CONTROL, PUBLIC, HOME, TMP, VAR_TMP];
-/// Those of them that are tmpfs.
+/// The tmpfs mounts among them.
 pub const TMPFS_MOUNTS: [&str; 2] = [TMP, VAR_TMP];
 
 /// Whether one path is strictly below another.

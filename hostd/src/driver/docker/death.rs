@@ -5,7 +5,7 @@ use super::{
         DriverError,
         local::{init_exit::shut_down_cleanly, layout::SandboxDir, limits::OUTPUT_MAX_LINES},
     },
-    classify_state::{ContainerPhase, DeathEvidence, container_phase, death_outcome},
+    classify_state::{ContainerPhase, DeathEvidence, LastRun, OomEvidence, container_phase, death_outcome},
     container_cache::labels_of,
     driver::DockerInner,
     engine::InspectedContainer,
@@ -45,14 +45,20 @@ impl DockerInner {
         let found_id = found.as_ref().map(|found| found.id.as_str()).unwrap_or_default();
         let oom_kills = last.counters.as_ref().map_or(0, |counters| counters.oom_kills);
         let evidence = DeathEvidence {
-            state: found.as_ref().map(|found| &found.state),
-            restarted,
+            last_run: match &found {
+                None => LastRun::Removed,
+                Some(_) if restarted => LastRun::Restarted,
+                Some(found) => LastRun::Exited(&found.state),
+            },
             shut_down_cleanly: shut_down_cleanly(dir),
             // Podman has no daemon whose death would end containers.
             backend_away: self.is_from_other_boot(&run) || last.engine_was_away && !podman,
-            oom_kill_counted: last.counted_after_exit.then_some(oom_kills > last.oom_kills_before),
-            oom_killed_before: last.oom_kills_before > 0,
-            oom_event_age_ms: self.cache.oom_event_age_ms(found_id),
+            oom: if last.counted_after_exit {
+                OomEvidence::Counted { killed: oom_kills > last.oom_kills_before }
+            } else {
+                let killed_before = last.oom_kills_before > 0;
+                OomEvidence::Reported { killed_before, event_age_ms: self.cache.oom_event_age_ms(found_id) }
+            },
         };
         let outcome = death_outcome(&evidence);
         let last_lines = match &found {

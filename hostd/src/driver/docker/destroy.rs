@@ -107,7 +107,11 @@ impl DockerInner {
         tokio::spawn(async move {
             let removed = inner.engine.remove(&container.id).await;
             let gone = removed.is_ok() && inner.cache.refresh(&container.id).await.is_ok();
-            tracing::info!(container = container.name, gone, "a container came after its sandbox went");
+            tracing::info!(
+                container = container.name,
+                gone,
+                "removed a container that was created after its sandbox was erased"
+            );
         });
     }
 

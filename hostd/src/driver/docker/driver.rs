@@ -95,7 +95,7 @@ impl DockerInner {
 
     pub fn init_of(&self, dir: &SandboxDir, run: &RunRecord) -> Result<Option<Init>, DriverError> {
         let Some(container) = &run.container else { return Ok(None) };
-        Init::find(dir, |cgroup| is_in_container(cgroup, container)).map_err(failed("look for PID 1"))
+        Init::find(dir, |cgroup| is_in_container(cgroup, container)).map_err(failed("find PID 1"))
     }
 
     /// The control groups that the engine made for a container. `None` when PID 1 is exiting and has left
@@ -193,7 +193,7 @@ impl Driver for Docker {
     fn describe(&self) -> String {
         let socket = self.inner.socket.display();
         match self.inner.health.current() {
-            EngineHealth::Untested => format!("the container engine at {socket} is being tried out"),
+            EngineHealth::Untested => format!("the container engine at {socket} is being probed"),
             EngineHealth::Unreachable { why } => why,
             EngineHealth::Unfit { engine, why } => format!("{engine} at {socket} is not used: {why}"),
             EngineHealth::Fit(fit_engine) => {

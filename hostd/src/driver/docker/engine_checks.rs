@@ -38,8 +38,6 @@ fn check_id_map(ids: &IdMap) -> Result<(), DriverError> {
 
 /// Refuses an engine that cannot enforce limits: an unlimited sandbox is none.
 pub fn check_limits(info: &EngineInfo) -> Result<(), DriverError> {
-    let can = [("memory", info.memory_limit), ("processes", info.pids_limit), ("cpu", info.cpu_limit)];
-    let missing: Vec<&str> = can.iter().filter(|(_, can)| !can).map(|(what, _)| *what).collect();
     let rootless = info.security.iter().any(|word| word.contains("rootless"));
     if rootless && info.cgroup_version < 2 {
         return Err(unavailable(format!(
@@ -47,8 +45,8 @@ pub fn check_limits(info: &EngineInfo) -> Result<(), DriverError> {
             info.version
         )));
     }
-    if !missing.is_empty() {
-        let missing = missing.join(", ");
+    if !info.missing_limits.is_empty() {
+        let missing = info.missing_limits.join(", ");
         return Err(unavailable(format!("{} cannot limit {missing} of containers here", info.version)));
     }
     Ok(())
@@ -64,21 +62,17 @@ mod tests {
 
     #[test]
     fn an_engine_that_cannot_limit_is_refused_with_the_reason() {
-        let good = EngineInfo {
-            version: "Docker 1".into(),
-            cgroup_version: 1,
-            memory_limit: true,
-            pids_limit: true,
-            cpu_limit: true,
-            ..EngineInfo::default()
-        };
+        let good = EngineInfo { version: "Docker 1".into(), cgroup_version: 1, ..EngineInfo::default() };
         assert!(check_limits(&good).is_ok());
         let rootless = vec!["name=seccomp".to_owned(), "name=rootless".to_owned()];
         let on_two = EngineInfo { security: rootless.clone(), cgroup_version: 2, ..good.clone() };
         assert!(check_limits(&on_two).is_ok());
         for (info, expected) in [
             (EngineInfo { security: rootless, ..good.clone() }, "rootless on cgroup v1"),
-            (EngineInfo { pids_limit: false, cpu_limit: false, ..good.clone() }, "limit processes, cpu of"),
+            (
+                EngineInfo { missing_limits: vec!["processes", "cpu"], ..good.clone() },
+                "limit processes, cpu of",
+            ),
         ] {
             let refused = check_limits(&info).expect_err(expected).to_string();
             assert!(refused.contains(expected), "{refused}");

@@ -36,7 +36,7 @@ pub async fn run(inner: Arc<DockerInner>) {
             Err(error) => error.to_string(),
         };
         if inner.cache.check_connected().is_ok() || began.elapsed() > pause {
-            warn!(why, "the container engine is away");
+            warn!(why, "container engine is unreachable");
         }
         inner.cache.set_disconnected(why.clone());
         inner.health.set_unreachable(why);
@@ -54,7 +54,7 @@ async fn connect(inner: &Arc<DockerInner>) -> Result<(EngineInfo, Events), Engin
     inner.relist_all().await?;
     inner.cache.set_connected();
     inner.remove_erased();
-    info!(engine = info.version, api = info.api, "the container engine answers");
+    info!(engine = info.version, api = info.api, "connected to the container engine");
     Ok((info, events))
 }
 
@@ -84,7 +84,7 @@ async fn follow_events(inner: &Arc<DockerInner>, mut events: Events) -> String {
                     Ok(())
                 }
                 Some(Err(error)) => Err(error),
-                None => return "the container engine stopped telling what happens".to_owned(),
+                None => return "the event stream of the container engine ended".to_owned(),
             },
             () = sleep_until(flush_at), if queue.can_start() => {
                 queue.start();
@@ -118,7 +118,7 @@ async fn probe_until_fit(inner: &Arc<DockerInner>, info: &EngineInfo) {
             }
             Err(error) => {
                 let why = describe_error(&error);
-                warn!(engine = info.version, why, "the container engine does not run a sandbox");
+                warn!(engine = info.version, why, "the container engine failed the probe");
                 inner.health.set(EngineHealth::Unfit { engine: info.version.clone(), why });
             }
         }

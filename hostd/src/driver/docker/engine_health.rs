@@ -73,7 +73,7 @@ impl EngineHealthWatch {
     pub fn require_fit(&self) -> Result<Arc<FitEngine>, DriverError> {
         let message = match self.current() {
             EngineHealth::Fit(fit_engine) => return Ok(fit_engine),
-            EngineHealth::Untested => "the container engine is being tried out".to_owned(),
+            EngineHealth::Untested => "the container engine is being probed".to_owned(),
             EngineHealth::Unreachable { why } => why,
             EngineHealth::Unfit { engine, why } => format!("{engine} does not run a sandbox here: {why}"),
         };

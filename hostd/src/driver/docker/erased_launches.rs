@@ -41,7 +41,7 @@ impl ErasedLaunches {
         }
         let lines: String = nonces.iter().map(|nonce| format!("{nonce}\n")).collect();
         let written = files::replace(&self.file, lines.as_bytes(), 0o600);
-        written.map(drop).map_err(failed("write which containers may still come"))
+        written.map(drop).map_err(failed("write the list of erased launches"))
     }
 
     pub fn contains(&self, nonce: &str) -> bool {

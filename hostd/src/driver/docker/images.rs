@@ -87,7 +87,7 @@ impl EngineImages {
             return Ok(ImageSource::Store);
         }
         let name = ImageReference::parse(name)
-            .map_err(|why| refused("image", format!("{name:?} is no name of an image: {why}"), &[]))?;
+            .map_err(|why| refused("image", format!("{name:?} is not a valid image name: {why}"), &[]))?;
         Ok(ImageSource::Engine(name))
     }
 
@@ -112,7 +112,7 @@ impl EngineImages {
             let imported = match self.single_flight.join(&image, progress).await {
                 Flight::Done(result) => result,
                 Flight::Leader(leader) => {
-                    let what = format!("giving the image {name} to the container engine");
+                    let what = format!("importing the image {name} into the container engine");
                     // The engine sends nothing while it stores the archive.
                     let imported = repeat_progress(&leader.progress, &what, |progress| {
                         let tar = tar_stream::tar_stream(rootfs.path.clone(), what.clone(), progress);

@@ -109,7 +109,8 @@ impl DockerInner {
                 }
             }
             if Instant::now() >= deadline {
-                let message = format!("the container engine says that {name} runs, but its PID 1 does not");
+                let message =
+                    format!("the container engine reports {name} as running, but its PID 1 has exited");
                 return Err(DriverError::Unavailable { message });
             }
             let version = self.cache.version(&name);
@@ -254,7 +255,7 @@ pub fn handle(run: &RunRecord, init: &Init) -> Handle {
 fn init_in(found: &InspectedContainer) -> Result<Option<Init>, DriverError> {
     match i32::try_from(found.state.pid).ok().filter(|pid| *pid > 1) {
         Some(pid) => {
-            Init::check(pid, |cgroup| is_in_container(cgroup, &found.id)).map_err(failed("look at PID 1"))
+            Init::check(pid, |cgroup| is_in_container(cgroup, &found.id)).map_err(failed("inspect PID 1"))
         }
         None => Ok(None),
     }

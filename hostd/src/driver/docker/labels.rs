@@ -25,13 +25,13 @@ pub type Labels = BTreeMap<String, String>;
 pub enum BadLabels {
     #[error("its label {0} is missing")]
     Missing(&'static str),
-    #[error("its label {SANDBOX} is no id")]
+    #[error("its label {SANDBOX} is not a sandbox id")]
     NoId,
-    #[error("its labels are not authentic: they were made up, copied or inherited")]
+    #[error("its labels are not authentic: they are forged, copied or inherited")]
     Forged,
 }
 
-/// What authentic labels identify.
+/// The launch that authentic labels identify.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LabelIdentity {
     pub sandbox: SandboxId,

@@ -1,4 +1,4 @@
-//! What the last inspect of a sandbox found, for the next one.
+//! Results of the last inspect of each sandbox, in memory, for the next one.
 
 use super::{super::local::cgroup::Cgroup, container_cache::ContainerVersion};
 use protocol::api::{SandboxId, StatsView};

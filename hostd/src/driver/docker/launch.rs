@@ -192,7 +192,7 @@ impl DockerInner {
         }
         workspace::make(&self.layout, &sandbox)?;
         chown_tree::chown_sandbox_files(&self.layout, &sandbox, id_map)
-            .map_err(failed("give the files to the sandbox"))
+            .map_err(failed("change the owner of the sandbox's files"))
     }
 
     /// Runs the launch step by step, each decided by the current state of the container.
@@ -251,7 +251,7 @@ impl DockerInner {
                         // An engine that was killed meanwhile may have left the container broken: recreate
                         // it.
                         Err(error @ DriverError::Failed { .. }) => {
-                            tracing::warn!(container = found.name, %error, "it is made again");
+                            tracing::warn!(container = found.name, %error, "failed to start the container; creating it again");
                             self.remove_container_and_strays(&found.id).await?;
                         }
                         Err(error) => return Err(error),
@@ -260,7 +260,7 @@ impl DockerInner {
             }
             found = self.cache.refresh(&desired.name).await?;
         }
-        let message = format!("{} does not stay as it is put: somebody else changes it", desired.name);
+        let message = format!("{} keeps changing: another program manages it", desired.name);
         Err(DriverError::Failed { message, output: vec![] })
     }
 
@@ -306,8 +306,10 @@ impl DockerInner {
 }
 
 fn name_taken(found: &InspectedContainer) -> DriverError {
-    let message =
-        format!("there is a container {} that is not of this sandbox: remove or rename it", found.name);
+    let message = format!(
+        "a container {} exists that does not belong to this sandbox: remove or rename it",
+        found.name
+    );
     DriverError::NameTaken { message }
 }
 

@@ -1,4 +1,4 @@
-//! One launch or removal of a sandbox at a time.
+//! Locks that serialize launch and removal of a sandbox.
 
 use protocol::api::SandboxId;
 use std::{

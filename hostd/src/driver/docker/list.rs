@@ -19,7 +19,7 @@ impl DockerInner {
         let mut found = vec![];
         for name in self.names()? {
             let Ok(sandbox) = name.parse::<SandboxId>() else {
-                found.push(FoundSandbox::Suspect { name, why: "its name is no id".to_owned() });
+                found.push(FoundSandbox::Suspect { name, why: "its name is not a sandbox id".to_owned() });
                 continue;
             };
             found.push(match self.signer.read(&self.dir(&sandbox), &sandbox) {

@@ -87,12 +87,11 @@ impl Networks {
     /// Removes the network of a sandbox, after its container is gone.
     pub async fn release(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let name = self.sandbox_network(sandbox.as_str());
-        match self.engine.network(&name).await? {
-            Some(found) if self.is_ours(found.labels.as_ref()) => {
-                Ok(self.engine.remove_network(&name).await?)
-            }
-            _ => Ok(()),
+        let found = self.engine.network(&name).await?;
+        if found.is_some_and(|found| self.is_ours(found.labels.as_ref())) {
+            self.engine.remove_network(&name).await?;
         }
+        Ok(())
     }
 
     /// Networks that can be requested, by what is known now.
@@ -185,16 +184,18 @@ impl Networks {
         let has_no_icc =
             |options: &BTreeMap<String, String>| options.get(NO_ICC.0).is_some_and(|is| is == NO_ICC.1);
         match found {
-            Some(network) if !self.is_ours(network.labels.as_ref()) => {
-                Err(DriverError::NameTaken { message: format!("there is a network {name} that is not ours") })
-            }
+            Some(network) if !self.is_ours(network.labels.as_ref()) => Err(DriverError::NameTaken {
+                message: format!("a network {name} exists that is not ours: remove or rename it"),
+            }),
             // Podman does not keep the option.
             Some(network) if !podman && !network.options.as_ref().is_some_and(has_no_icc) => {
                 let message = format!("the network {name} was changed: remove it");
                 Err(DriverError::Failed { message, output: vec![] })
             }
             Some(_) => Ok(()),
-            None => Err(DriverError::Unavailable { message: format!("the network {name} is gone again") }),
+            None => Err(DriverError::Unavailable {
+                message: format!("the network {name} was removed right after it was created"),
+            }),
         }
     }
 

@@ -42,7 +42,7 @@ impl DockerInner {
         match remove_with_retry(&self.engine, id).await {
             Err(error @ (EngineError::Unreachable { .. } | EngineError::TimedOut { .. })) => Err(error),
             done => {
-                tracing::warn!(container = id, gone = done.is_ok(), "half of a container was left");
+                tracing::warn!(container = id, gone = done.is_ok(), "removing a half-removed container");
                 Ok(())
             }
         }

@@ -39,7 +39,7 @@ impl DockerInner {
     fn set_dir_modes(&self, id_map: &IdMap) -> Result<(), DriverError> {
         let set = |dir: PathBuf, mode: u32| {
             let set = std::fs::set_permissions(dir, Permissions::from_mode(mode));
-            set.map_err(failed("close the data directory"))
+            set.map_err(failed("set the mode of the data directory"))
         };
         let mode = if id_map.is_identity() { 0o700 } else { 0o711 };
         set(self.layout.sandboxes(), mode)?;

@@ -38,7 +38,10 @@ impl DockerInner {
     pub async fn remove_name_holder(&self, conflict: &str) -> Result<(), DriverError> {
         let Some(id) = name_holder(conflict) else { return Ok(()) };
         if self.engine.is_podman().await? && self.engine.inspect(id).await?.is_none() {
-            tracing::warn!(container = id, "remains of a container that was never made are removed");
+            tracing::warn!(
+                container = id,
+                "removing what holds the name of a container that was never created"
+            );
             remove_with_retry(&self.engine, id).await?;
         }
         Ok(())
@@ -50,7 +53,11 @@ impl DockerInner {
         let container = id.to_owned();
         let stray_inits = self.spawn_blocking(move |_| Ok(stray_inits(&container))).await?;
         for init in stray_inits {
-            tracing::warn!(container = id, pid = init.pid, "it runs, and the container engine does not know");
+            tracing::warn!(
+                container = id,
+                pid = init.pid,
+                "killing a process that the container engine does not know of"
+            );
             terminate_init(&init, 0).await?;
         }
         Ok(())

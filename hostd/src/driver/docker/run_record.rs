@@ -39,11 +39,11 @@ impl RunRecord {
         let bytes = match files::read(&dir.run(), RUN_RECORD_MAX_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("read what is known of the container")(error)),
+            Err(error) => return Err(failed("read the run record")(error)),
         };
         // Without the record the engine is asked.
         let unknown = |error: serde_json::Error| {
-            tracing::warn!(file = %dir.run().display(), %error, "it is not known any more which container it has");
+            tracing::warn!(file = %dir.run().display(), %error, "run record is unreadable; asking the container engine");
             Self::default()
         };
         Ok(Some(serde_json::from_slice(&bytes).unwrap_or_else(unknown)))
@@ -53,13 +53,13 @@ impl RunRecord {
     pub fn write(&self, dir: &SandboxDir) -> Result<File, DriverError> {
         let bytes = serde_json::to_vec(self).map_err(io::Error::from);
         let written = bytes.and_then(|bytes| files::replace(&dir.run(), &bytes, 0o600));
-        written.map_err(failed("write what is known of the container"))
+        written.map_err(failed("write the run record"))
     }
 
     /// Writes the record and syncs it to disk. Blocks.
     pub fn write_durably(&self, dir: &SandboxDir) -> Result<(), DriverError> {
         let synced = self.write(dir)?.sync_all().and_then(|()| File::open(dir.path())?.sync_all());
-        synced.map_err(failed("write what is known of the container"))
+        synced.map_err(failed("write the run record"))
     }
 
     /// The record for the next container. Keeps the nonce of a container whose creation was interrupted: it

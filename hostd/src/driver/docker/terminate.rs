@@ -26,7 +26,7 @@ impl DockerInner {
         let waited =
             timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(sandbox)).await;
         if waited.is_err() {
-            tracing::warn!(%sandbox, "a launch hangs while its sandbox is ended");
+            tracing::warn!(%sandbox, "launch did not finish in time; terminating the sandbox anyway");
         }
         let dir = self.dir(sandbox);
         let Some(mut run) = RunRecord::read(&dir)? else { return Ok(()) };

@@ -64,7 +64,7 @@ impl TestContainers {
         let inspected = match self.start(test_containers).await {
             Ok(inits) => tokio::task::spawn_blocking(move || inspect(&inits))
                 .await
-                .unwrap_or_else(|error| Err(failed("try the container engine")(io::Error::other(error)))),
+                .unwrap_or_else(|error| Err(failed("test the container engine")(io::Error::other(error)))),
             Err(error) => Err(error),
         };
         self.remove_leftovers().await?;
@@ -91,10 +91,10 @@ impl TestContainers {
         let inspected = self.engine.inspect(id).await?;
         let pid = inspected.and_then(|inspected| i32::try_from(inspected.state.pid).ok()).unwrap_or_default();
         let found = if pid > 0 { Init::check(pid, |cgroup| cgroup.contains(id)) } else { Ok(None) };
-        found.map_err(failed("look at a container"))?.ok_or_else(|| {
+        found.map_err(failed("inspect a container"))?.ok_or_else(|| {
             let message = format!(
-                "the process {pid} that it started is not seen here as the first of a container: it must run on \
-                 this machine, in its kernel"
+                "process {pid}, which the engine started, is not PID 1 of a container here: the engine must run on \
+                 this machine and use its kernel"
             );
             DriverError::Failed { message, output: vec![] }
         })

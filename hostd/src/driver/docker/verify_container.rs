@@ -41,7 +41,7 @@ const NAMESPACES: [&str; 5] = ["mnt", "pid", "net", "ipc", "uts"];
 /// Podman does not create one on every host.
 const DOCKER_NAMESPACE: &str = "cgroup";
 
-/// What must be mounted where, inside.
+/// Mounts that must be in place inside: path and source.
 struct ExpectedMounts {
     paths: [(&'static str, PathBuf); 4],
     podman: bool,
@@ -58,11 +58,11 @@ impl DockerInner {
             Ok(Some(why)) => why,
             // Files in /proc vanish a moment before the pidfd reports the exit.
             Err(error) if is_gone(&error) => return Ok(false),
-            Err(error) => return Err(failed("look into the container")(error)),
+            Err(error) => return Err(failed("inspect the container")(error)),
         };
-        tracing::warn!(container, why, "a container is not what was asked for, and is removed");
+        tracing::warn!(container, why, "removing a container that does not match its configuration");
         if let Err(error) = terminate_init(init, 0).await {
-            tracing::warn!(container, %error, "the engine has to end it");
+            tracing::warn!(container, %error, "failed to end PID 1; the engine has to");
         }
         self.remove_by_id(container).await?;
         Err(refused("image", format!("the image cannot be used: {why}"), &[]))
@@ -86,7 +86,7 @@ impl DockerInner {
         let deadline = Instant::now() + Duration::from_millis(EXEC_MAX_MS);
         while file_id(&init.proc().join("exe"))? != file_id(&self.runtimed)? {
             if Instant::now() >= deadline {
-                return Ok(Some("it runs another PID 1 than runtimed".to_owned()));
+                return Ok(Some("its PID 1 is not runtimed".to_owned()));
             }
             sleep(Duration::from_millis(ENGINE_POLL_MS)).await;
         }
@@ -139,7 +139,7 @@ fn mismatch_at(root: &File, path_inside: &str, source: &Path) -> io::Result<Opti
         }
         found = Some((stat.st_dev, stat.st_ino));
     }
-    Ok((found != Some(file_id(source)?)).then(|| format!("something of its own is at its {path_inside}")))
+    Ok((found != Some(file_id(source)?)).then(|| format!("another file is at its {path_inside}")))
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -171,7 +171,7 @@ mod tests {
         let own = at("root/run/runtimed");
         for (path_inside, source, expected) in [
             ("/run/runtimed", &own, None),
-            ("/run/runtimed", &at("control"), Some("something of its own is at its /run/runtimed")),
+            ("/run/runtimed", &at("control"), Some("another file is at its /run/runtimed")),
             ("/linked/runtimed", &own, Some("its /linked is a link")),
             ("/elsewhere/up/runtimed", &own, Some("its /elsewhere/up is a link")),
             ("/control", &at("control"), Some("its /control is a link")),

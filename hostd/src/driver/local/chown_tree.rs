@@ -26,14 +26,15 @@ const DEPTH_MAX: usize = TREE_DEPTH_MAX * 16;
 /// an id inside the sandbox.
 pub fn chown_tree(path: &Path, top: u32, ids: &IdMap) -> io::Result<()> {
     let owner = std::fs::symlink_metadata(path)?.uid();
-    let nobody = || io::Error::other(format!("{} belongs to nobody we know", path.display()));
+    let unknown_owner =
+        || io::Error::other(format!("{} has an owner outside the known id range", path.display()));
     let (Some(uid), Some(gid)) = (ids.uid(top), ids.gid(top)) else {
-        return Err(io::Error::other(format!("there is no user {top} in a sandbox here")));
+        return Err(io::Error::other(format!("sandboxes on this host have no user {top}")));
     };
     if owner == uid {
         return Ok(());
     }
-    let old_base = owner.checked_sub(top).ok_or_else(nobody)?;
+    let old_base = owner.checked_sub(top).ok_or_else(unknown_owner)?;
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let dir = Dir::open(path, flags, Mode::empty()).map_err(errno)?;
     let shift = IdShift { old_base, ids };

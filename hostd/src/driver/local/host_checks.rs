@@ -99,10 +99,10 @@ pub fn describe_error(error: &DriverError) -> String {
     if let Some(cause) = std::error::Error::source(error) {
         text = format!("{text}: {cause}");
     }
-    match error {
-        DriverError::Failed { output, .. } if output.len() > 1 => {
-            format!("{text} [{}]", output.join(" | "))
-        }
-        _ => text,
+    if let DriverError::Failed { output, .. } = error
+        && output.len() > 1
+    {
+        text = format!("{text} [{}]", output.join(" | "));
     }
+    text
 }

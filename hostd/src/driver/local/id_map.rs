@@ -30,7 +30,7 @@ impl IdMap {
         Ok(Self { uids: read("uid_map")?, gids: read("gid_map")? })
     }
 
-    /// One range of `count` ids that starts at `base`.
+    /// A map with one range of `count` ids that starts at `base`.
     pub fn single_range(base: u32, count: u32) -> Self {
         let map = IdExtents { extents: vec![(0, base, count)] };
         Self { uids: map.clone(), gids: map }

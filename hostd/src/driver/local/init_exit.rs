@@ -50,7 +50,7 @@ pub async fn terminate_init(init: &Init, grace_ms: u64) -> Result<(), DriverErro
     let deadline = Instant::now() + Duration::from_millis(grace_ms);
     let mut pause = Duration::from_millis(TERM_FIRST_MS);
     while Instant::now() < deadline && !has_exited(&init.pidfd) {
-        pidfd_signal(&init.pidfd, Signal::SIGTERM).map_err(failed("ask PID 1 to end"))?;
+        pidfd_signal(&init.pidfd, Signal::SIGTERM).map_err(failed("send SIGTERM to PID 1"))?;
         let left = deadline.saturating_duration_since(Instant::now());
         let watched = Init { pidfd: copy()?, ..*init };
         // A wait that timed out starts again with the next signal.

@@ -1,4 +1,4 @@
-//! What drivers on this host's kernel share: paths, finding, dialling, watching and ending PID 1, control
+//! Shared code of drivers on this host's kernel: paths, finding, dialling, watching and ending PID 1, control
 //! groups, root file systems, badges.
 //!
 //! **Invariant:** nothing here asks a daemon. Whether a sandbox runs is decided by its process.

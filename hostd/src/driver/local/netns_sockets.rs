@@ -67,7 +67,7 @@ fn serve(queue: &Mutex<Receiver<Request>>) {
         let _ = answer.send(made);
         if let Err(error) = back {
             // A thread in a foreign namespace must not serve other requests.
-            tracing::error!(%error, "could not leave a network namespace: this dialer ends");
+            tracing::error!(%error, "failed to leave a network namespace; ending this thread");
             return;
         }
     }

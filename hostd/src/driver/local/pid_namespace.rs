@@ -7,7 +7,7 @@ use std::{os::unix::fs::MetadataExt, path::Path};
 /// The PID namespace of this process. An error where /proc shows another one: hostd would not find any
 /// process that it starts.
 pub fn own() -> Result<PidNamespace, DriverError> {
-    let look = || failed("look at the PID namespace of hostd");
+    let look = || failed("read the PID namespace of hostd");
     let shown = std::fs::read_link("/proc/self").map_err(look())?;
     if shown != Path::new(&std::process::id().to_string()) {
         let why =

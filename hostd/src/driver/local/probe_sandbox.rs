@@ -39,12 +39,12 @@ pub async fn wait_until_answering(driver: &dyn Driver, sandbox: &SandboxId) -> b
 /// Checks that PID 1 is confined: a runtime that ignores unknown settings would run it without confinement.
 pub fn check_hardening(pid: i32) -> Result<(), DriverError> {
     let status = proc_of(pid).join("status");
-    let text = files::read_text(&status, KERNEL_FILE_MAX_BYTES).map_err(failed("look at PID 1"))?;
+    let text = files::read_text(&status, KERNEL_FILE_MAX_BYTES).map_err(failed("inspect PID 1"))?;
     for (name, expected) in STATUS_EXPECTED {
         let found = text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         if found != Some(expected) {
             let found = found.unwrap_or("nothing");
-            let message = format!("it does not confine: {name} {found} in place of {expected}");
+            let message = format!("PID 1 is not confined: {name} {found} in place of {expected}");
             return Err(DriverError::Failed { message, output: vec![] });
         }
     }

@@ -157,7 +157,7 @@ fn unlink_some(dir: &mut Dir) -> Result<(Vec<CString>, bool), Errno> {
     Ok((subdirs, more))
 }
 
-/// What an earlier hostd left in the trash. Call it before anything new is moved there.
+/// The entries that an earlier hostd left in the trash. Call it before anything new is moved there.
 pub fn trash_entries(trash: &Path) -> io::Result<Vec<PathBuf>> {
     std::fs::read_dir(trash)?.map(|entry| entry.map(|entry| entry.path())).collect()
 }

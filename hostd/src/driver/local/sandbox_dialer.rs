@@ -83,7 +83,10 @@ impl SandboxDialer {
 
     pub async fn listen(&self, running: &Arc<RunningSandbox>, at: SocketAddr) -> io::Result<TcpListener> {
         if !at.ip().is_loopback() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only loopback is offered inside"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "listening inside a sandbox is only possible on loopback",
+            ));
         }
         let socket = self.socket(running, at).await?;
         socket.set_reuseaddr(true)?;
@@ -132,7 +135,7 @@ async fn connect_control(control: &Path, running: &RunningSandbox) -> io::Result
     options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
     let socket = options.open(control.join("sock"))?;
     if !socket.metadata()?.file_type().is_socket() {
-        return Err(io::Error::other("the control socket is no socket"));
+        return Err(io::Error::other("the control socket is not a socket"));
     }
     let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
     let stream = loop {
@@ -146,6 +149,9 @@ async fn connect_control(control: &Path, running: &RunningSandbox) -> io::Result
     };
     match stream.peer_cred()?.pid() {
         Some(pid) if pid == running.init.pid => Ok(stream),
-        _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "not PID 1 answers on the control socket")),
+        _ => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the process that listens on the control socket is not PID 1",
+        )),
     }
 }

@@ -10,14 +10,14 @@ pub fn empty(data: &Path) -> JoinHandle<()> {
     let trash = Layout::trash_of(data);
     let stale = remove_tree::trash_entries(&trash).unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
-            tracing::warn!(path = %trash.display(), %error, "could not look into the trash");
+            tracing::warn!(path = %trash.display(), %error, "failed to list the trash");
         }
         vec![]
     });
     spawn_blocking(move || {
         for path in stale {
             if let Err(error) = remove_tree::remove_tree(&path) {
-                tracing::warn!(path = %path.display(), %error, "could not empty the trash");
+                tracing::warn!(path = %path.display(), %error, "failed to empty the trash");
             }
         }
     })

@@ -58,7 +58,7 @@ pub struct Bundle<'a> {
 impl Bundle<'_> {
     pub fn config(&self) -> Result<Vec<u8>, SeccompError> {
         let mut annotations = HashMap::new();
-        if self.profile.precompiled {
+        if self.profile.precompiled() {
             annotations.insert(BPF_ANNOTATION.to_owned(), self.filter.to_owned());
         }
         let root = RootBuilder::default().path(&self.mounts.rootfs.path).readonly(true).build()?;
@@ -114,14 +114,14 @@ impl Bundle<'_> {
             .namespaces(namespaces()?)
             .masked_paths(text(&MASKED))
             .readonly_paths(text(&READ_ONLY));
-        if !self.profile.join {
+        if !self.profile.launcher_joins() {
             linux = linux.cgroups_path(&self.cgroups_path).resources(self.resources()?);
         }
-        if !self.profile.precompiled {
+        if !self.profile.precompiled() {
             linux = linux.seccomp(seccomp::oci_profile()?);
         }
         let mut linux = linux.build()?;
-        if self.profile.join {
+        if self.profile.launcher_joins() {
             linux.set_resources(None);
         }
         Ok(linux)

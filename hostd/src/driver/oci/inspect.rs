@@ -128,6 +128,6 @@ pub fn is_launching(dir: &SandboxDir) -> Result<bool, DriverError> {
     match lock.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(error)) => Err(failed("look at the launch lock")(error)),
+        Err(TryLockError::Error(error)) => Err(failed("inspect the launch lock")(error)),
     }
 }

@@ -78,7 +78,7 @@ impl OciInner {
         let started = spawn_runtime::run_to_end(self.runtime_command(&sandbox, lock), &group).await;
         let synced = kept_on_disk.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         started.map_err(|error| with_stdio(error, &dir))?;
-        synced.map_err(failed("keep the badge"))?;
+        synced.map_err(failed("sync the badge"))?;
         let init = find_init(&dir, &group)?.ok_or_else(|| exited_at_once(&dir))?;
         tracing::debug!(%sandbox, pid = init.pid, ?prepared, launched = ?begun.elapsed(), "sandbox launched");
         Ok(handle(&init, record.uid_base))
@@ -112,9 +112,9 @@ impl OciInner {
             launcher: self.launcher.clone(),
             lock,
             stdio: dir.stdio(),
-            tasks: if self.profile.join { self.cgroup(sandbox).join_files() } else { vec![] },
-            hide: self.hierarchies.to_hide().filter(|_| self.profile.join).map(Path::to_owned),
-            shield: self.profile.idmapped.then(|| self.layout.data().to_owned()),
+            tasks: if self.profile.launcher_joins() { self.cgroup(sandbox).join_files() } else { vec![] },
+            hide: self.hierarchies.to_hide().filter(|_| self.profile.launcher_joins()).map(Path::to_owned),
+            shield: self.profile.idmapped().then(|| self.layout.data().to_owned()),
             command: self.profile.run_command(self.sealed_program.as_ref(), &self.layout, &dir, sandbox),
         }
     }
@@ -130,7 +130,8 @@ impl OciInner {
         }
         let (record, badge) = self.write_badge(order, &dir)?;
         workspace::make(&self.layout, &sandbox)?;
-        self.chown_files(&sandbox, record.uid_base).map_err(failed("give the files to the sandbox"))?;
+        self.chown_files(&sandbox, record.uid_base)
+            .map_err(failed("change the owner of the sandbox's files"))?;
         let group = self.cgroup(&sandbox);
         group.make(&order.blueprint.limits).map_err(failed("make the control groups"))?;
         let config = self.bundle_config(&record, &group)?;
@@ -148,7 +149,7 @@ impl OciInner {
         let uid_base = match &old {
             Some(record) => record.uid_base,
             None => self.uid_ranges.allocate().ok_or_else(|| DriverError::Unavailable {
-                message: "every range of user ids is taken: remove sandboxes first".to_owned(),
+                message: "all ranges of user ids are in use: remove sandboxes first".to_owned(),
             })?,
         };
         let (instance, badge) = (self.signer.instance.clone(), order.label.clone());
@@ -163,7 +164,7 @@ impl OciInner {
 
     /// Makes the sandbox own its files, as this runtime profile requires.
     fn chown_files(&self, sandbox: &SandboxId, uid_base: u32) -> io::Result<()> {
-        let base = if self.profile.idmapped { 0 } else { uid_base };
+        let base = if self.profile.idmapped() { 0 } else { uid_base };
         chown_tree::chown_sandbox_files(&self.layout, sandbox, &IdMap::single_range(base, UID_RANGE))
     }
 
@@ -179,7 +180,7 @@ impl OciInner {
             runtimed: &self.runtimed,
             group,
             memory_bytes: blueprint.limits.memory_mb << 20,
-            idmapped: self.profile.idmapped,
+            idmapped: self.profile.idmapped(),
         };
         let bundle = Bundle {
             profile: &self.profile,
@@ -203,7 +204,7 @@ pub fn open_lock(dir: &SandboxDir) -> io::Result<File> {
 }
 
 pub fn find_init(dir: &SandboxDir, group: &Cgroup) -> Result<Option<Init>, DriverError> {
-    Init::find(dir, |cgroup| group.contains_process(cgroup)).map_err(failed("look for PID 1"))
+    Init::find(dir, |cgroup| group.contains_process(cgroup)).map_err(failed("find PID 1"))
 }
 
 pub fn handle(init: &Init, uid_base: u32) -> Handle {
@@ -211,17 +212,13 @@ pub fn handle(init: &Init, uid_base: u32) -> Handle {
     Handle(serde_json::json!({ "pid": pid, "start_time": start_time, "uid_base": uid_base }))
 }
 
-fn with_stdio(error: DriverError, dir: &SandboxDir) -> DriverError {
-    match error {
-        DriverError::Failed { message, mut output } => {
-            // Some runtimes print a message in both places.
-            let more: Vec<String> =
-                stdio_lines(dir).into_iter().filter(|line| !output.contains(line)).collect();
-            output.extend(more);
-            DriverError::Failed { message, output }
-        }
-        other => other,
+fn with_stdio(mut error: DriverError, dir: &SandboxDir) -> DriverError {
+    if let DriverError::Failed { output, .. } = &mut error {
+        // Some runtimes print a message in both places.
+        let more: Vec<String> = stdio_lines(dir).into_iter().filter(|line| !output.contains(line)).collect();
+        output.extend(more);
     }
+    error
 }
 
 fn exited_at_once(dir: &SandboxDir) -> DriverError {

@@ -167,10 +167,10 @@ impl DriverSetup {
         let version = version_of(&profile.program).await?;
         // With idmapped mounts, files on disk belong to real users of the host: no other user may enter.
         // Without, the root of a sandbox is an unprivileged user on the host and must be able to traverse.
-        let mode = if profile.idmapped { 0o700 } else { 0o711 };
+        let mode = if profile.idmapped() { 0o700 } else { 0o711 };
         for place in [self.layout.sandboxes(), self.layout.workspaces()] {
             let set = std::fs::set_permissions(&place, std::fs::Permissions::from_mode(mode));
-            set.map_err(failed("close the data directory"))?;
+            set.map_err(failed("set the mode of the data directory"))?;
         }
         let inner = OciInner {
             description: description(&version, &profile),
@@ -202,7 +202,7 @@ impl DriverSetup {
             return;
         }
         if let Err(error) = files::replace(&path, text.as_bytes(), 0o600) {
-            tracing::warn!(%error, "could not keep which OCI runtime works");
+            tracing::warn!(%error, "failed to remember the working OCI runtime");
         }
     }
 
@@ -219,8 +219,10 @@ impl DriverSetup {
     async fn open_remembered(&self, config: &OciConfig, programs: &[String]) -> Result<Oci, DriverError> {
         let known = self.remembered().ok_or(DriverError::DiskFull)?;
         let mut warnings = self.warnings(&[]);
-        warnings
-            .push("the disk was full when hostd started: the OCI runtime is as it was last tried".to_owned());
+        warnings.push(
+            "the disk was full when hostd started: using the OCI runtime that passed the last probe"
+                .to_owned(),
+        );
         let there = programs.iter().filter_map(|name| find_program(name));
         for profile in there.flat_map(|program| RuntimeProfile::candidates(&program)) {
             // A program that does not print its version is not the remembered one.
@@ -240,8 +242,7 @@ impl DriverSetup {
         warnings.extend(host_checks::host_warnings(self.nofile));
         if std::fs::read_to_string("/proc/self/oom_score_adj").is_ok_and(|text| text.trim().starts_with('-'))
         {
-            warnings
-                .push("hostd is protected from the kernel's memory killer, and so are sandboxes".to_owned());
+            warnings.push("hostd has a negative oom_score_adj, and sandboxes inherit it".to_owned());
         }
         warnings
     }

@@ -13,9 +13,18 @@ use std::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeKind {
-    Crun,
+    Crun(CrunFeatures),
     Runc,
     Youki,
+}
+
+/// Features of crun that the kernel and the version at hand support; each level includes the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CrunFeatures {
+    /// The launcher joins the control groups.
+    Basic,
+    Idmapped,
+    IdmappedPrecompiled,
 }
 
 /// A runtime and the features that are used of it.
@@ -23,14 +32,6 @@ pub enum RuntimeKind {
 pub struct RuntimeProfile {
     pub program: PathBuf,
     pub kind: RuntimeKind,
-    /// Idmapped mounts: files keep their owners on disk. Otherwise they are given to the sandbox's ids before
-    /// each launch.
-    pub idmapped: bool,
-    /// The seccomp filter is passed as a compiled program; otherwise as a list that the runtime compiles at
-    /// each launch.
-    pub precompiled: bool,
-    /// The launcher joins the control groups; otherwise the runtime does.
-    pub join: bool,
 }
 
 impl RuntimeProfile {
@@ -38,16 +39,39 @@ impl RuntimeProfile {
     pub fn candidates(program: &Path) -> Vec<Self> {
         let program = program.to_owned();
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let plain =
-            |kind| Self { program: program.clone(), kind, idmapped: false, precompiled: false, join: false };
+        let profile = |kind| Self { program: program.clone(), kind };
         if name.contains("runc") {
-            vec![plain(RuntimeKind::Runc)]
+            vec![profile(RuntimeKind::Runc)]
         } else if name.contains("youki") {
-            vec![plain(RuntimeKind::Youki)]
+            vec![profile(RuntimeKind::Youki)]
         } else {
-            let crun = Self { join: true, ..plain(RuntimeKind::Crun) };
-            let idmapped = Self { idmapped: true, ..crun.clone() };
-            vec![Self { precompiled: true, ..idmapped.clone() }, idmapped, crun]
+            [CrunFeatures::IdmappedPrecompiled, CrunFeatures::Idmapped, CrunFeatures::Basic]
+                .map(|features| profile(RuntimeKind::Crun(features)))
+                .to_vec()
+        }
+    }
+
+    /// Whether files keep their owners on disk, through idmapped mounts. Otherwise they are given to the
+    /// sandbox's ids before each launch.
+    pub fn idmapped(&self) -> bool {
+        self.crun_features() >= Some(CrunFeatures::Idmapped)
+    }
+
+    /// Whether the seccomp filter is passed as a compiled program; otherwise as a list that the runtime
+    /// compiles at each launch.
+    pub fn precompiled(&self) -> bool {
+        self.crun_features() >= Some(CrunFeatures::IdmappedPrecompiled)
+    }
+
+    /// Whether the launcher joins the control groups; otherwise the runtime does.
+    pub fn launcher_joins(&self) -> bool {
+        self.crun_features().is_some()
+    }
+
+    fn crun_features(&self) -> Option<CrunFeatures> {
+        match self.kind {
+            RuntimeKind::Crun(features) => Some(features),
+            RuntimeKind::Runc | RuntimeKind::Youki => None,
         }
     }
 
@@ -66,7 +90,7 @@ impl RuntimeProfile {
         let program = sealed_program.map_or_else(|| self.program.clone(), SealedProgram::path);
         let mut args: Vec<OsString> = vec![program.into()];
         args.extend(["--root".into(), layout.states().into(), "--log".into(), STDERR_PATH.into()]);
-        if self.kind == RuntimeKind::Crun {
+        if self.crun_features().is_some() {
             args.push("--cgroup-manager=disabled".into());
         }
         args.extend(["run".into(), "--detach".into(), "--bundle".into(), dir.bundle().into()]);
@@ -76,8 +100,8 @@ impl RuntimeProfile {
 
     pub fn describe(&self) -> String {
         let mut how = vec![];
-        how.push(if self.idmapped { "idmapped mounts" } else { "files given to the sandbox's ids" });
-        how.push(if self.precompiled { "precompiled seccomp" } else { "seccomp compiled at launch" });
+        how.push(if self.idmapped() { "idmapped mounts" } else { "files given to the sandbox's ids" });
+        how.push(if self.precompiled() { "precompiled seccomp" } else { "seccomp compiled at launch" });
         format!("{} ({})", self.program.display(), how.join(", "))
     }
 }

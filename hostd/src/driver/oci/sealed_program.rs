@@ -24,7 +24,7 @@ pub struct SealedProgram {
 impl SealedProgram {
     /// Copies a program; `None` for a script, which an interpreter runs.
     pub fn of(program: &Path) -> Result<Option<Self>, DriverError> {
-        Self::copy(program).map_err(failed(format!("take {} into memory", program.display())))
+        Self::copy(program).map_err(failed(format!("copy {} into memory", program.display())))
     }
 
     fn copy(program: &Path) -> io::Result<Option<Self>> {

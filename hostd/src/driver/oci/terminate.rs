@@ -82,7 +82,7 @@ impl OciInner {
             return Err(DriverError::TimedOut { what, after_ms: CGROUP_REMOVE_MAX_MS });
         }
         remove_tree::remove_tree(&self.layout.state(sandbox))
-            .map_err(failed("remove what the runtime kept"))?;
+            .map_err(failed("remove the state of the runtime"))?;
         files::remove_file(&dir.pid()).map_err(failed("remove the pid file"))
     }
 }

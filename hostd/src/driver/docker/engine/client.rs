@@ -50,7 +50,7 @@ struct Inner {
     negotiated: Mutex<Option<NegotiatedVersion>>,
 }
 
-/// One request to the engine.
+/// A request to the engine.
 pub struct EngineRequest {
     what: &'static str,
     method: Method,

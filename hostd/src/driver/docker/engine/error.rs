@@ -20,7 +20,7 @@ pub enum EngineError {
     #[error("the container engine could not {what}: {message}")]
     Failed { what: &'static str, message: String },
     /// The response cannot be parsed, or is too large.
-    #[error("the container engine's answer cannot be used ({what}): {why}")]
+    #[error("the container engine sent an invalid response ({what}): {why}")]
     InvalidResponse { what: &'static str, why: String },
     /// The engine and hostd have no API version in common.
     #[error("the container engine speaks versions {min} to {max} of its API; needed is {needed}")]

@@ -70,7 +70,9 @@ mod tests {
                 EngineError::Refused { message, .. } => ("refused", message),
                 EngineError::Failed { message, .. } => ("failed", message),
                 EngineError::InvalidResponse { why, .. } => ("garbled", why),
-                other => panic!("{other:?}"),
+                error @ (EngineError::Unreachable { .. }
+                | EngineError::TimedOut { .. }
+                | EngineError::UnsupportedVersion { .. }) => panic!("{error:?}"),
             }
         };
         let cases = [

@@ -16,7 +16,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-const WHAT: &str = "tell its events";
+const WHAT: &str = "stream its events";
 
 /// Container events as they arrive. Ends with the connection, or after the first error.
 pub type Events = Pin<Box<dyn Stream<Item = Result<EngineEvent, EngineError>> + Send>>;

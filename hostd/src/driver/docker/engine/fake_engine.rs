@@ -10,7 +10,7 @@ use tokio::{
 
 const VERSION: &str = r#"{"Version":"1","ApiVersion":"1.41","MinAPIVersion":"1.12"}"#;
 
-/// What the fake does after it has read a request.
+/// Scripted reaction to a request.
 pub enum FakeReply {
     /// Sends these bytes and closes the connection.
     Bytes(Vec<u8>),

@@ -94,7 +94,9 @@ impl Engine {
         // A response that was cut at the end of a line looks complete: check that the image exists.
         match self.image(&name).await? {
             Some(_) => Ok(()),
-            None => Err(EngineError::Failed { what: PULL, message: format!("{name} is not there after it") }),
+            None => {
+                Err(EngineError::Failed { what: PULL, message: format!("{name} is missing after the pull") })
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ impl LineReader {
                 tracing::warn!(
                     what = self.what,
                     LINE_MAX_BYTES,
-                    "a line of the container engine is too long"
+                    "skipping a line of the container engine that is too long"
                 );
                 self.skipping = true;
                 self.buffer.clear();

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper::Method;
 use tokio::time::timeout;
 
-const WHAT: &str = "read what the container printed";
+const WHAT: &str = "return the logs of the container";
 /// Stream number, three zeros, length.
 const HEADER_BYTES: usize = 8;
 

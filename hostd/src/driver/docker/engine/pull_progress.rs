@@ -60,17 +60,15 @@ impl PullProgress {
             return;
         }
         let layer = self.layers.entry(step.id.clone()).or_default();
-        match (step.status.as_str(), &step.progress_detail) {
-            ("Downloading", Some(counted)) => {
-                layer.fetched = counted.current;
-                layer.total = layer.total.max(counted.total);
-            }
-            ("Pull complete" | "Already exists", _) => {
-                layer.done = true;
-                layer.fetched = layer.total;
-            }
-            ("Download complete" | "Extracting", _) => layer.fetched = layer.total,
-            _ => {}
+        let status = step.status.as_str();
+        if let ("Downloading", Some(detail)) = (status, &step.progress_detail) {
+            layer.fetched = detail.current;
+            layer.total = layer.total.max(detail.total);
+        } else if ["Pull complete", "Already exists"].contains(&status) {
+            layer.done = true;
+            layer.fetched = layer.total;
+        } else if ["Download complete", "Extracting"].contains(&status) {
+            layer.fetched = layer.total;
         }
     }
 

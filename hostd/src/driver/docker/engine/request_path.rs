@@ -44,7 +44,7 @@ fn resource_path(kind: &str, name: &str, rest: &str) -> Result<String, EngineErr
 }
 
 fn invalid_name(name: &str) -> EngineError {
-    EngineError::NotFound(format!("{:?} is no name", error_response::sanitize(name)))
+    EngineError::NotFound(format!("{:?} is not a valid name", error_response::sanitize(name)))
 }
 
 fn percent_encode(text: &str, plain: &[u8]) -> String {

@@ -17,10 +17,8 @@ pub struct EngineInfo {
     pub security: Vec<String>,
     pub root_dir: String,
     pub cgroup_version: u32,
-    /// Limits that the engine can enforce on this host.
-    pub memory_limit: bool,
-    pub pids_limit: bool,
-    pub cpu_limit: bool,
+    /// Limits that the engine cannot enforce on this host.
+    pub missing_limits: Vec<&'static str>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

@@ -13,7 +13,7 @@ use std::{
     fmt,
 };
 
-const GET_VERSION: &str = "say its version";
+const GET_VERSION: &str = "report its version";
 const GET_INFO: &str = "describe itself";
 
 /// Docker 20.10 and Podman 4.
@@ -95,8 +95,7 @@ impl Engine {
 
     /// Checks that the daemon answers at all.
     pub async fn ping(&self) -> Result<(), EngineError> {
-        let request =
-            EngineRequest::new("give a sign of life", Method::GET, "/_ping").deadline(PING_DEADLINE);
+        let request = EngineRequest::new("answer a ping", Method::GET, "/_ping").deadline(PING_DEADLINE);
         self.call_unversioned(request).await.map(drop)
     }
 
@@ -137,6 +136,8 @@ fn engine_info(version: &VersionResponse, negotiated: NegotiatedVersion, info: I
     if !info.default_runtime.is_empty() {
         runtimes.insert(0, info.default_runtime);
     }
+    let supported =
+        [("memory", info.memory_limit), ("processes", info.pids_limit), ("cpu", info.cpu_cfs_quota)];
     EngineInfo {
         version: format!("{name} {}", error_response::sanitize(&version.version)),
         podman,
@@ -145,9 +146,7 @@ fn engine_info(version: &VersionResponse, negotiated: NegotiatedVersion, info: I
         security: info.security_options.unwrap_or_default(),
         root_dir: info.docker_root_dir,
         cgroup_version: info.cgroup_version.parse().unwrap_or(0),
-        memory_limit: info.memory_limit,
-        pids_limit: info.pids_limit,
-        cpu_limit: info.cpu_cfs_quota,
+        missing_limits: supported.into_iter().filter(|(_, can)| !can).map(|(limit, _)| limit).collect(),
     }
 }
 

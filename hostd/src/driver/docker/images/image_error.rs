@@ -65,7 +65,7 @@ impl ImageError {
             EngineError::Failed { .. } if says(&["no space left on device"]) => Self::DiskFull,
             // A host name that does not resolve stays so: fail at once instead of retrying.
             EngineError::NotFound(message) | EngineError::Failed { message, .. } if says(&NOWHERE) => {
-                Self::Failed { message: format!("the image could not be fetched: {message}") }
+                Self::Failed { message: format!("could not pull the image: {message}") }
             }
             EngineError::Refused { .. } => Self::Missing { why: message },
             EngineError::NotFound(_)
@@ -83,7 +83,14 @@ impl ImageError {
         match DriverError::from(error) {
             DriverError::DiskFull => Self::DiskFull,
             DriverError::Unavailable { message } => Self::Unavailable { message },
-            other => Self::Failed { message: other.to_string() },
+            error @ (DriverError::Refused { .. }
+            | DriverError::ImageMissing { .. }
+            | DriverError::NameTaken { .. }
+            | DriverError::Failed { .. }
+            | DriverError::TimedOut { .. }
+            | DriverError::Damaged { .. }
+            | DriverError::OtherPidNamespace { .. }
+            | DriverError::Io { .. }) => Self::Failed { message: error.to_string() },
         }
     }
 }

@@ -35,10 +35,10 @@ impl ImageReference {
         let own = if has_registry { rest } else { path };
         let own = own.strip_prefix("library/").unwrap_or(own);
         if is_default_registry && OURS.iter().any(|ours| own.starts_with(ours)) {
-            return Err("names that begin with slipway- belong to images that are made here");
+            return Err("names that begin with slipway- are reserved");
         }
         if DIGEST_ALGORITHMS.contains(&path) {
-            return Err("an image is asked for by its name, not by its number");
+            return Err("use the name of the image, not its id");
         }
         let is_plain = tag.is_none() && digest.is_none();
         let full = if is_plain { format!("{name}:{TAG_DEFAULT}") } else { name.to_owned() };

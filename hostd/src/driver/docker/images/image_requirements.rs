@@ -1,4 +1,4 @@
-//! What the configuration of an image demands of its container, and whether that is possible.
+//! Requirements of an image on its container, from its configuration, and whether they can be met.
 
 use super::super::{
     container_paths::{OUR_MOUNTS, TMPFS_MOUNTS, is_below},
@@ -33,7 +33,7 @@ impl ImageRequirements {
             return Err(format!("it has more than {IMAGE_VOLUMES_MAX} volumes"));
         }
         let mut volumes = wanted.map(volume).collect::<Result<Vec<_>, _>>()?;
-        // Those paths are tmpfs mounts already.
+        // Drop paths that are tmpfs mounts already.
         volumes.retain(|path| !TMPFS_MOUNTS.contains(&path.as_str()));
         volumes.sort();
         volumes.dedup();
@@ -57,7 +57,7 @@ fn volume(path: &str) -> Result<String, String> {
         || path.contains(strange)
         || parts.contains(&"..")
     {
-        return Err(format!("its volume {path:?} is no plain path"));
+        return Err(format!("its volume {path:?} is not a plain path"));
     }
     let path = format!("/{}", parts.join("/"));
     if TMPFS_MOUNTS.contains(&path.as_str()) {
@@ -65,7 +65,7 @@ fn volume(path: &str) -> Result<String, String> {
     }
     let meets = |own: &&str| path == *own || is_below(&path, own) || is_below(own, &path);
     match OUR_MOUNTS.into_iter().chain(KERNEL_PATHS).find(meets) {
-        Some(own) => Err(format!("its volume {path} would be in the way of {own}")),
+        Some(own) => Err(format!("its volume {path} overlaps {own}")),
         None => Ok(path),
     }
 }

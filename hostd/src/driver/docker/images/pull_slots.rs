@@ -40,12 +40,12 @@ impl PullSlots {
         image: &str,
         progress: &ProgressSink,
     ) -> Result<PullSlot, ImageError> {
-        let waiting = format!("waiting to pull {image}: others are pulled first");
+        let waiting = format!("waiting to pull {image}: other pulls are in progress");
         let slot = repeat_progress(progress, &waiting, |_| {
             timeout(Duration::from_millis(PULL_WAIT_MAX_MS), self.acquire(tenant))
         });
         let late = || ImageError::Unavailable {
-            message: format!("other images were pulled for {} minutes", PULL_WAIT_MAX_MS / 60_000),
+            message: format!("no pull slot became free within {} minutes", PULL_WAIT_MAX_MS / 60_000),
         };
         slot.await.ok().flatten().ok_or_else(late)
     }
@@ -85,7 +85,7 @@ mod tests {
         for _ in 0..PULLS_TENANT_MAX {
             held.push(slots.take("one", "x", &progress).await.expect("free"));
         }
-        assert!(reported.lock().expect("told").is_empty(), "nobody waited");
+        assert!(reported.lock().expect("reported").is_empty(), "no pull waited");
         // Another tenant still gets a slot.
         held.push(slots.take("two", "x", &progress).await.expect("free"));
         let late = slots.take("one", "x", &progress).await.err();

@@ -31,7 +31,7 @@ impl RegistryAllowlist {
             Err(_) => "no host",
         };
         Err(format!(
-            "nothing is fetched from {registry} ({what}) unless the operator lists it in SLIPWAY_IMAGE_REGISTRIES"
+            "images are not pulled from {registry} ({what}) unless the operator lists it in SLIPWAY_IMAGE_REGISTRIES"
         ))
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     async fn when_the_first_goes_away_another_takes_over() {
         let (single_flight, progress) = (SingleFlight::default(), ProgressSink::default());
         let Flight::Leader(first) = single_flight.join("one", &progress).await else {
-            panic!("nobody else is there")
+            panic!("there is no other caller")
         };
         let mut second = Box::pin(single_flight.join("one", &progress));
         assert!(futures_util::poll!(second.as_mut()).is_pending());

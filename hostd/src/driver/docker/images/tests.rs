@@ -35,7 +35,7 @@ async fn an_engine_that_is_silent_while_it_fetches_or_keeps_an_image_is_told_of_
     for (image, begun, words, seconds) in [
         ("alpine:3", &[][..], "alpine:3", 290),
         ("alpine:3", &[LAYER][..], "0 of 1 layers", 290),
-        ("host", &[][..], "giving the image host to the container engine", 1_700),
+        ("host", &[][..], "importing the image host into the container engine", 1_700),
     ] {
         let (ended, reported) = progress_reported(image, begun).await;
         // The wait is bounded.

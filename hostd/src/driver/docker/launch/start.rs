@@ -36,10 +36,11 @@ impl DockerInner {
             }
             Err(error @ EngineError::Failed { .. }) => {
                 let output = self.last_lines(container).await;
-                match DriverError::from(error) {
-                    DriverError::Failed { message, .. } => Err(DriverError::Failed { message, output }),
-                    other => Err(other),
+                let mut error = DriverError::from(error);
+                if let DriverError::Failed { output: printed, .. } = &mut error {
+                    *printed = output;
                 }
+                Err(error)
             }
             Err(error) => Err(error.into()),
         }
@@ -82,7 +83,7 @@ impl DockerInner {
             }
             if Instant::now() >= deadline {
                 let status = &seen.state.status;
-                let message = format!("the container engine keeps saying that {name} is {status}");
+                let message = format!("the container engine still reports {name} as {status}");
                 return Err(DriverError::Unavailable { message });
             }
         }

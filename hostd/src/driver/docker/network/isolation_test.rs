@@ -28,7 +28,7 @@ pub fn isolation_flaw(first: i32, second: i32) -> Option<String> {
 
 fn test(first: i32, second: i32) -> io::Result<Option<String>> {
     if !has_default_route(first)? {
-        return Ok(Some("its containers have no way out".to_owned()));
+        return Ok(Some("its containers have no default route".to_owned()));
     }
     let (listener, addresses) =
         in_netns(second, || Ok((TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)), addresses()?)))?;
@@ -52,7 +52,7 @@ fn test(first: i32, second: i32) -> io::Result<Option<String>> {
         Ok(addresses.into_iter().any(reach))
     })?;
     Ok(reached.then(|| {
-        "its containers reach each other (an engine that may not change the firewall cannot keep them apart)"
+        "its containers reach each other (an engine that may not change the firewall cannot isolate them)"
             .to_owned()
     }))
 }
@@ -63,7 +63,7 @@ fn dial_addresses(address: SocketAddr, links: &[u32]) -> Vec<SocketAddr> {
         SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => {
             links.iter().map(|link| SocketAddrV6::new(*v6.ip(), v6.port(), 0, *link).into()).collect()
         }
-        other => vec![other],
+        SocketAddr::V4(_) | SocketAddr::V6(_) => vec![address],
     }
 }
 
@@ -77,7 +77,7 @@ fn in_netns<T: Send + 'static>(
         setns(&netns, CloneFlags::CLONE_NEWNET).map_err(errno)?;
         work()
     })?;
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that looked died")))
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread in the network namespace panicked")))
 }
 
 /// All addresses except loopback.

@@ -109,9 +109,9 @@ impl Hierarchies {
                 Version::V2 => controllers.is_empty(),
             };
             let mut lines = proc_cgroup.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
-            lines.find_map(|line| match line.as_slice() {
-                [_, controllers, path] if named(controllers) => Some((*path).to_owned()),
-                _ => None,
+            lines.find_map(|line| {
+                let [_, controllers, path] = line.as_slice() else { return None };
+                named(controllers).then(|| (*path).to_owned())
             })
         };
         let place = |hierarchy: &Hierarchy| {

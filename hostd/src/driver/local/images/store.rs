@@ -77,10 +77,10 @@ impl ImageStore {
             return Ok(made.to_string_lossy().into_owned());
         }
         let about = self.image_dir(name)?.join("image.json");
-        let text =
-            files::read(&about, ABOUT_MAX_BYTES).map_err(failed(format!("read about the image {name}")))?;
+        let text = files::read(&about, ABOUT_MAX_BYTES)
+            .map_err(failed(format!("read image.json of the image {name}")))?;
         let listed: ImageRecord = serde_json::from_slice(&text).map_err(|error| DriverError::Damaged {
-            message: format!("what is kept about the image {name} cannot be read: {error}"),
+            message: format!("image.json of the image {name} cannot be read: {error}"),
         })?;
         Ok(format!("{:x}", listed.created_ms))
     }
@@ -106,7 +106,7 @@ impl ImageStore {
         match place {
             Ok(()) => rootfs.binds.push((agents, inside)),
             Err(error) => {
-                tracing::warn!(image = %rootfs.path.display(), %error, "an image has no place for agents");
+                tracing::warn!(image = %rootfs.path.display(), %error, "image has no mount point for agents");
             }
         }
         rootfs
@@ -120,7 +120,7 @@ impl ImageStore {
         }
         let temporary = self.layout.trash().join(format!("image-{}", ulid::Ulid::generate()));
         let made = self.fill(name, source, &temporary).and_then(|listed| {
-            std::fs::rename(&temporary, &place).map_err(failed(format!("keep the image {name}")))?;
+            std::fs::rename(&temporary, &place).map_err(failed(format!("store the image {name}")))?;
             Ok(listed)
         });
         if made.is_err() {
@@ -142,7 +142,7 @@ impl ImageStore {
         };
         let size_bytes = size_bytes.map_err(|error| import_error(source, &error))?;
         mount_points::make_all(&rootfs)
-            .map_err(|error| refused(format!("the image has no place to mount: {error}")))?;
+            .map_err(|error| refused(format!("the image has no usable mount point: {error}")))?;
         let created_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let listed = ImageRecord { name: name.to_owned(), created_ms, size_bytes };
         let text = serde_json::to_vec(&listed).map_err(io::Error::from);
@@ -179,7 +179,7 @@ impl ImageStore {
             let must =
                 format!("1 to {IMAGE_NAME_MAX_BYTES} of a-z 0-9 . _ -, beginning with a letter or digit");
             return Err(refused(format!(
-                "{name:?} is no name for an image: it must be {must}, and not \"host\""
+                "{name:?} is not a valid image name: it must be {must}, and not \"host\""
             )));
         }
         Ok(self.layout.images().join(name))
@@ -196,10 +196,10 @@ fn refused(message: String) -> DriverError {
 }
 
 fn import_error(source: &Path, error: &io::Error) -> DriverError {
-    match error.kind() {
-        io::ErrorKind::StorageFull => DriverError::DiskFull,
-        _ => refused(format!("{} could not be taken in: {error}", source.display())),
+    if error.kind() == io::ErrorKind::StorageFull {
+        return DriverError::DiskFull;
     }
+    refused(format!("{} could not be imported: {error}", source.display()))
 }
 
 #[cfg(test)]

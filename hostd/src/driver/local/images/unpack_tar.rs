@@ -14,7 +14,7 @@ use std::{
 };
 use tar::{Archive, Entry, EntryType};
 
-/// What an image may still use of its limits.
+/// Bytes and entries that an image may still use.
 pub struct ImageQuota {
     bytes: u64,
     entries: u64,
@@ -89,6 +89,10 @@ impl Compression {
     }
 }
 
+/// Entries that are unpacked, besides directories: no devices, FIFOs and metadata of archivers.
+const UNPACKED: [EntryType; 5] =
+    [EntryType::Regular, EntryType::Continuous, EntryType::GNUSparse, EntryType::Link, EntryType::Symlink];
+
 /// A reader whose limit is reset for each entry: names and extended headers are read into memory before the
 /// entry itself is known.
 struct HeaderLimitReader<'a, R> {
@@ -126,16 +130,12 @@ fn unpack_entries(reader: impl Read, to: &Path) -> io::Result<u64> {
         quota.take(entry.size())?;
         left_bytes.set(entry.size() + IMAGE_HEADERS_MAX_BYTES);
         check_depth(&entry)?;
-        match entry.header().entry_type() {
+        let kind = entry.header().entry_type();
+        if kind == EntryType::Directory {
             // Directories get their mode last: it may forbid writing into them.
-            EntryType::Directory => directories.push(entry),
-            EntryType::Regular
-            | EntryType::Continuous
-            | EntryType::GNUSparse
-            | EntryType::Link
-            | EntryType::Symlink => unpack_entry(&mut entry, to)?,
-            // Devices, FIFOs and metadata of archivers.
-            _ => {}
+            directories.push(entry);
+        } else if UNPACKED.contains(&kind) {
+            unpack_entry(&mut entry, to)?;
         }
     }
     // Deepest first, so that a parent without write permission changes after its children.

@@ -45,12 +45,16 @@ impl<R: BufRead> ZstdReader<R> {
 
     fn end_frame(&mut self) -> io::Result<()> {
         self.within = false;
-        match (self.frame.get_checksum_from_data(), self.frame.get_calculated_checksum()) {
-            (Some(told), Some(seen)) if told != seen => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "zstd: the checksum does not match the data"))
-            }
-            _ => Ok(()),
+        if let (Some(stored), Some(computed)) =
+            (self.frame.get_checksum_from_data(), self.frame.get_calculated_checksum())
+            && stored != computed
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "zstd: the checksum does not match the data",
+            ));
         }
+        Ok(())
     }
 }
 
@@ -75,24 +79,20 @@ impl<R: BufRead> Read for ZstdReader<R> {
 
 /// The length of a skippable frame.
 fn skippable(error: &FrameDecoderError) -> Option<u64> {
-    match error {
-        FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. }) => {
-            Some(u64::from(*length))
-        }
-        _ => None,
+    if let FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. }) = error {
+        return Some(u64::from(*length));
     }
+    None
 }
 
 fn wrong(error: &FrameDecoderError) -> io::Error {
-    let message = match error {
-        FrameDecoderError::WindowSizeTooBig { .. } => {
-            let most_mib = ZSTD_WINDOW_MAX_BYTES >> 20;
-            format!("zstd: its window is larger than {most_mib} MiB; compress it again without --long")
-        }
-        FrameDecoderError::DictNotProvided { .. } => {
-            "zstd: it was compressed with a dictionary; compress it again without one".to_owned()
-        }
-        other => format!("zstd: the data is damaged or ends too early: {other}"),
+    let message = if let FrameDecoderError::WindowSizeTooBig { .. } = error {
+        let max_mib = ZSTD_WINDOW_MAX_BYTES >> 20;
+        format!("zstd: its window is larger than {max_mib} MiB; compress it again without --long")
+    } else if let FrameDecoderError::DictNotProvided { .. } = error {
+        "zstd: it was compressed with a dictionary; compress it again without one".to_owned()
+    } else {
+        format!("zstd: the data is damaged or ends too early: {error}")
     };
     io::Error::new(io::ErrorKind::InvalidData, message)
 }

@@ -21,7 +21,7 @@ mod config {
             runtimed: Path::new("/bin/runtimed"),
             group: &group,
             memory_bytes: 512 << 20,
-            idmapped: profile.idmapped,
+            idmapped: profile.idmapped(),
         };
         let bundle = Bundle {
             profile,

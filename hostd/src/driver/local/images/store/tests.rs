@@ -107,7 +107,7 @@ fn an_archive_may_be_compressed() {
         assert_eq!(fs::read(tool).expect("there"), b"x", "{name}");
         for end in [needed / 2, needed - 1] {
             let cut = take("cut", &bytes[..end]).expect_err(name);
-            assert!(cut.contains("could not be taken in"), "{name} {end}: {cut}");
+            assert!(cut.contains("could not be imported"), "{name} {end}: {cut}");
             assert!(fixture.images.find("cut").is_err(), "{name} {end}");
         }
     }
@@ -258,7 +258,7 @@ fn agents_are_in_every_image_that_has_a_place_for_them() {
     let plain = fixture.images.find("one").expect("it is there");
     assert_eq!(plain.binds, [bind]);
     fs::set_permissions(&agents, fs::Permissions::from_mode(0o700)).expect("its mode");
-    assert_eq!(fixture.images.find("one").expect("it is there").binds, [], "nobody can get there");
+    assert_eq!(fixture.images.find("one").expect("it is there").binds, [], "not readable by every user");
     fs::set_permissions(&agents, fs::Permissions::from_mode(0o755)).expect("its mode");
     fixture.images.remove("one").expect("gone");
     // The image keeps its symlink, and nothing is created at its target.
