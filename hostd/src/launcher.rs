@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_for_complaints_is_put_in() {
+    fn the_path_of_standard_error_is_substituted() {
         let command = runtime_command(&args("crun --log @report run"), 7).expect("no zero bytes");
         assert_eq!(command[2].as_bytes(), b"/proc/self/fd/7");
     }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_printed_is_kept_within_bounds() {
+    fn kept_output_is_limited() {
         let last_lines = (0..50).map(|number| format!("{number}{}", "x".repeat(9_000))).collect();
         let told = Death { last_lines, ..Death::default() }.post_mortem(None, 0).last_lines;
         assert_eq!(told.len(), LINES_MAX);

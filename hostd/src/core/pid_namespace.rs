@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_live_processes_of_another_namespace_live_elsewhere() {
+    fn only_live_processes_of_another_namespace_count_as_there() {
         let (own, other) = (PidNamespace(1), PidNamespace(2));
         for (members, unknown, same, another) in [
             (SandboxProcesses::None, false, false, false),

@@ -73,7 +73,7 @@ mod tests {
     use super::{super::fake::FakeDriver, *};
 
     #[test]
-    fn a_driver_that_is_not_there_is_refused_with_why_and_what_is() {
+    fn an_absent_driver_is_refused_with_the_reason_and_the_supported_ones() {
         let absent = AbsentDriver {
             name: "docker",
             backend_paths: vec!["/there/is/none".into()],

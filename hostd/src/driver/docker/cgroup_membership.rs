@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_in_a_container_by_the_name_of_its_group() {
+    fn a_process_is_matched_to_its_container_by_cgroup_path() {
         let id = "c".repeat(64);
         for (text, expected) in [
             (format!("9:pids:/docker/{id}\n"), true),

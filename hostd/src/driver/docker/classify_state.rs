@@ -158,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn a_state_means_something_only_beside_what_was_seen() {
+    fn a_state_is_classified_by_the_run_record() {
         use RunState::{Absent, Alive, Dead, Removed};
         let (never, open, dealt_with) = (run(None, None), run(Some("1"), None), run(Some("1"), Some("1")));
-        for (run, there, expected) in [
+        for (run, given, expected) in [
             // hostd died after it wrote the nonce and before it created the container, or before it started
             // it.
             (&never, None, Absent),
@@ -189,8 +189,8 @@ mod tests {
             (&dealt_with, Some(("exited", "2")), Dead),
             (&dealt_with, Some(("a word of tomorrow", "2")), Dead),
         ] {
-            let there = there.map(|(status, started_at)| state(status, started_at));
-            assert_eq!(classify(run, there.as_ref()), expected, "{run:?} {there:?}");
+            let given = given.map(|(status, started_at)| state(status, started_at));
+            assert_eq!(classify(run, given.as_ref()), expected, "{run:?} {given:?}");
         }
     }
 

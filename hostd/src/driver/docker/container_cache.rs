@@ -100,8 +100,8 @@ impl ContainerCache {
 
     /// Age of the last OOM event of a container, if there was one.
     pub fn oom_event_age_ms(&self, container: &str) -> Option<u64> {
-        let told = self.state().ooms.get(container)?.elapsed();
-        Some(u64::try_from(told.as_millis()).unwrap_or(u64::MAX))
+        let age = self.state().ooms.get(container)?.elapsed();
+        Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     }
 
     pub fn version(&self, name: &str) -> ContainerVersion {

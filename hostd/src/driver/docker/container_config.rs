@@ -123,13 +123,13 @@ impl ContainerConfig<'_> {
         // Anonymous volumes would be on the engine's disk, without any limit: use tmpfs.
         let volumes = self.prepared.requirements.volumes.iter();
         let log = [("max-size", LOG_MAX_SIZE), ("max-file", "1")];
-        let ulimit = |name: &str, most: u64| Ulimit { name: name.to_owned(), soft: most, hard: most };
+        let ulimit = |name: &str, max: u64| Ulimit { name: name.to_owned(), soft: max, hard: max };
         HostConfig {
             binds: self.binds(),
             tmpfs: [(TMP, TMP_PERCENT), (VAR_TMP, VAR_TMP_PERCENT)]
                 .into_iter()
-                .chain(volumes.map(|place| (place.as_str(), TMP_PERCENT)))
-                .map(|(place, percent)| (place.to_owned(), tmpfs(percent)))
+                .chain(volumes.map(|path| (path.as_str(), TMP_PERCENT)))
+                .map(|(path, percent)| (path.to_owned(), tmpfs(percent)))
                 .collect(),
             readonly_rootfs: true,
             cap_drop: strings(&["ALL"]),
@@ -155,7 +155,7 @@ impl ContainerConfig<'_> {
                 ("nproc", self.nproc.filter(|_| self.podman)),
             ]
             .into_iter()
-            .filter_map(|(name, most)| Some(ulimit(name, most?)))
+            .filter_map(|(name, max)| Some(ulimit(name, max?)))
             .collect(),
             sysctls: BTreeMap::from([(UNPRIVILEGED_PORTS.0.to_owned(), UNPRIVILEGED_PORTS.1.to_owned())]),
             init: false,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn podman_is_told_of_the_same_in_its_own_words() {
+    fn podman_gets_the_same_settings_in_its_own_form() {
         let host = container_of(true, |_| {}).host_config;
         assert_eq!(host.ulimits[2], Ulimit { name: "nproc".into(), soft: 9000, hard: 9000 });
         assert_eq!(host.security_opt[..2], ["no-new-privileges", "seccomp=/f"]);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_cannot_tell_pid_1_whom_to_run_jobs_as() {
+    fn an_image_cannot_override_the_environment_of_pid_1() {
         let made = container(|blueprint| blueprint.network = Network::Proxy);
         for expected in [
             "RUNTIMED_UID=1000",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_changes_the_container_changes_its_hash() {
+    fn every_change_of_the_configuration_changes_the_hash() {
         let of = |container: &CreateContainer, image: &str| config_hash(container, image).expect("JSON");
         let first = of(&container(|_| {}), "sha256:1");
         assert_eq!(first, of(&container(|_| {}), "sha256:1"));

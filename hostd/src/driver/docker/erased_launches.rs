@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_still_come_is_known_to_the_next_hostd() {
+    fn pending_launches_are_known_to_the_next_hostd() {
         let temp = tempfile::tempdir().expect("a directory");
         let open = || ErasedLaunches::open(temp.path().join("erased"));
         let erased = open();

@@ -65,7 +65,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     #[tokio::test]
-    async fn one_that_is_not_answered_holds_up_nobody_and_is_asked_again() {
+    async fn a_stuck_inspect_delays_no_other_and_is_repeated() {
         let (gate, in_flight) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(vec![])));
         let (opened, heard) = (gate.clone(), in_flight.clone());
         let mut queue = InspectQueue::new(move |container: String| -> BoxFuture<'static, RefreshResult> {
@@ -81,22 +81,22 @@ mod tests {
         });
         assert!(queue.enqueue("stuck".to_owned()) && !queue.enqueue("a".to_owned()));
         queue.start();
-        assert_eq!(queue.next_done().await.expect("told"), "a");
+        assert_eq!(queue.next_done().await.expect("reported"), "a");
         // A second event during the inspect must not start a second one in parallel.
         queue.enqueue("stuck".to_owned());
         queue.enqueue("b".to_owned());
         queue.start();
-        assert_eq!(queue.next_done().await.expect("told"), "b");
+        assert_eq!(queue.next_done().await.expect("reported"), "b");
         assert!(!queue.can_start());
         gate.add_permits(1);
-        assert_eq!(queue.next_done().await.expect("told late"), "stuck");
+        assert_eq!(queue.next_done().await.expect("refreshed late"), "stuck");
         assert!(queue.can_start());
         queue.start();
         assert_eq!(*in_flight.lock().expect("asked"), ["stuck", "a", "b", "stuck"]);
     }
 
     #[tokio::test]
-    async fn only_so_many_are_asked_about_at_once() {
+    async fn concurrent_inspects_are_limited() {
         let mut queue = InspectQueue::new(|_| Box::pin(std::future::pending()));
         for n in 0..2 * INSPECTS_MAX {
             queue.enqueue(n.to_string());

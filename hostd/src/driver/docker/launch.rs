@@ -272,8 +272,8 @@ impl DockerInner {
         desired: &DesiredContainer,
     ) -> Result<RunRecord, DriverError> {
         let mut run = RunRecord::for_next_container(old);
-        let (record, place) = (run.clone(), dir.clone());
-        self.spawn_blocking(move |_| record.write_durably(&place)).await?;
+        let (record, record_dir) = (run.clone(), dir.clone());
+        self.spawn_blocking(move |_| record.write_durably(&record_dir)).await?;
         let mut container = desired.container.clone();
         container.labels = labels::make(&self.signer, &desired.sandbox, &run.nonce);
         container.labels.insert(labels::CONFIG_HASH.to_owned(), desired.hash.clone());

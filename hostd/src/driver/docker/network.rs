@@ -255,7 +255,7 @@ mod tests {
     use futures_util::future::join_all;
 
     #[tokio::test(start_paused = true)]
-    async fn an_engine_that_hangs_is_tried_once_for_all_who_wait() {
+    async fn an_engine_that_hangs_is_tested_once_for_all_waiters() {
         let fake = FakeEngine::new(|_| FakeReply::Hang(vec![]));
         let engine = &fake.engine;
         let test_containers =

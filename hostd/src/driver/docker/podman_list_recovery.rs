@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_engine_lost_is_read_from_what_it_says() {
+    fn the_id_of_a_half_removed_container_is_parsed_from_the_message() {
         let id = "0a".repeat(32);
         let message = |why: &str| format!("getting container from store \"{id}\": {why}");
         assert_eq!(half_removed_id(&message("container not known")), Some(id.as_str()));

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_name_is_read_from_what_the_engine_says() {
+    fn the_holder_of_a_name_is_parsed_from_the_message() {
         let id = "0a".repeat(32);
         let message = format!(
             "creating container storage: the container name \"x\" is already in use by {id}. You have to remove \

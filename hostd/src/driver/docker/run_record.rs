@@ -106,7 +106,7 @@ mod tests {
     use crate::driver::local::layout::Layout;
 
     #[test]
-    fn a_number_is_used_until_a_container_has_it_and_remembered_then() {
+    fn a_nonce_is_used_until_a_container_has_it_and_remembered_then() {
         let first = RunRecord::for_next_container(None);
         assert_eq!(
             RunRecord::for_next_container(Some(first.clone())),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_leaves_the_question_to_the_engine() {
+    fn with_an_unreadable_record_the_engine_decides() {
         let temp = tempfile::tempdir().expect("a directory");
         let id = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
         let dir = Layout::new(temp.path().to_owned(), "docker").sandbox(&id);

@@ -71,10 +71,10 @@ fn has_own_kernel(name: &str) -> bool {
 /// Runtimes that the engine can be asked for, its default first. Podman accepts any name and runs its
 /// default.
 fn supported_runtimes(info: &EngineInfo) -> Vec<String> {
-    let most = if info.podman { 1 } else { info.runtimes.len() };
+    let max = if info.podman { 1 } else { info.runtimes.len() };
     let is_known = |name: &str| KNOWN.contains(&name) || name.starts_with(KNOWN_PREFIX);
     let first = info.runtimes.first().into_iter();
-    first.chain(info.runtimes.iter().take(most).skip(1).filter(|name| is_known(name))).cloned().collect()
+    first.chain(info.runtimes.iter().take(max).skip(1).filter(|name| is_known(name))).cloned().collect()
 }
 
 /// Whether a runtime is another one than the default; an error when it cannot be requested.
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_engine_does_not_have_is_refused_with_what_it_has() {
+    fn an_unsupported_runtime_is_refused_with_the_supported_ones() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let listed = names(&["runc", "crun", "nvidia", "runsc", "io.containerd.runc.v2"]);
         let docker = EngineInfo { runtimes: listed, ..EngineInfo::default() };
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_counted_on_is_offered() {
+    fn only_runtimes_that_did_not_fail_are_offered() {
         let listed = ["runc", "crun", "youki", "runsc", "kata-fc"].map(str::to_owned).to_vec();
         let info = EngineInfo { runtimes: listed, ..EngineInfo::default() };
         let runtimes = Runtimes::default();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_was_away_says_nothing_about_a_runtime() {
+    fn an_unreachable_engine_proves_nothing_about_a_runtime() {
         let failed = DriverError::Failed { message: "no".into(), output: vec![] };
         assert_eq!(flaw_of(Err(failed)).expect("known").as_deref(), Some("no"));
         assert_eq!(flaw_of(Ok(())).expect("known"), None);

@@ -152,8 +152,8 @@ impl TestContainers {
 /// would.
 fn ulimits(podman: bool) -> Vec<Ulimit> {
     let own = |resource| getrlimit(resource).map_or(NOFILE, |(_, hard)| hard);
-    let limit = |name: &str, most: u64| Ulimit { name: name.to_owned(), soft: most, hard: most };
-    let most = own(Resource::RLIMIT_NOFILE).min(NOFILE);
-    let processes = nproc_limit().filter(|_| podman).map(|most| limit("nproc", most));
-    [limit("nofile", most), limit("core", 0)].into_iter().chain(processes).collect()
+    let limit = |name: &str, max: u64| Ulimit { name: name.to_owned(), soft: max, hard: max };
+    let max = own(Resource::RLIMIT_NOFILE).min(NOFILE);
+    let processes = nproc_limit().filter(|_| podman).map(|max| limit("nproc", max));
+    [limit("nofile", max), limit("core", 0)].into_iter().chain(processes).collect()
 }

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_go_through_and_come_back() {
+    async fn bytes_pass_through_the_tunnel_both_ways() {
         let (near, far) = duplex(4096);
         let switching =
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: slipway-tunnel\r\n\r\n";
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_port_is_one_and_anything_else_is_an_error() {
+    async fn a_closed_port_is_connection_refused_and_anything_else_an_error() {
         let closed = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: application/json\r\ncontent-length: 77\r\n\r\n\
             {\"error\":{\"code\":\"port_closed\",\"message\":\"nothing listens\",\"retryable\":true}}";
         for (response, kind) in [

@@ -158,7 +158,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_place_is_gone_to_without_following_links() {
+    fn a_path_is_walked_without_following_symlinks() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = |path: &str| dir.path().join(path);
         for path in ["root/run/runtimed", "root/elsewhere/runtimed", "control"] {

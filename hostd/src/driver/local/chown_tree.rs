@@ -102,7 +102,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_tree_changes_hands_and_back_without_following_links() {
+    fn a_tree_changes_owner_and_back_without_following_symlinks() {
         let temp = tempfile::tempdir().expect("a directory");
         let outside = temp.path().join("outside");
         std::fs::write(&outside, "").expect("written");

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_inside_is_another_outside_by_whichever_line_has_it() {
+    fn an_id_is_mapped_by_the_range_that_contains_it() {
         let rootless = "         0       1000          1\n         1     100000      65536\n";
         let whole = "         0          0 4294967295\n";
         for (text, inside, outside) in [
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_are_ours() {
+    fn our_own_id_map_is_the_identity() {
         let own = IdMap::of(std::process::id() as i32).expect("our own can be read");
         assert_eq!(own.uid(0), Some(0));
         assert!(own.is_identity() && IdMap::default().is_identity());

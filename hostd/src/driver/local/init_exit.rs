@@ -125,7 +125,7 @@ mod tests {
     use crate::driver::local::layout::Layout;
 
     #[test]
-    fn only_what_the_newest_boot_said_counts() {
+    fn only_the_log_of_the_newest_boot_counts() {
         let temp = tempfile::tempdir().expect("a directory");
         let id = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
         let dir = Layout::new(temp.path().to_owned(), "oci").sandbox(&id);

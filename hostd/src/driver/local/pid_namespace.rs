@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_process_of_a_namespace_has_the_same_one() {
+    fn processes_of_one_namespace_report_the_same_one() {
         let parent = format!("/proc/{}/ns/pid", std::os::unix::process::parent_id());
         let parent = std::fs::metadata(parent).expect("it has a parent").ino();
         assert_eq!(own().expect("it has one"), PidNamespace(parent));

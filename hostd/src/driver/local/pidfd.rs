@@ -68,7 +68,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn how_a_process_ended_is_known_once_it_is_reaped_where_the_kernel_tells() {
+    fn the_exit_status_is_known_after_reaping_where_the_kernel_supports_it() {
         for (script, expected) in [("exit 3", 3 << 8), ("kill -9 $$", 9)] {
             let mut child = Command::new("sh")
                 .args(["-c", &format!("read x; {script}")])

@@ -20,9 +20,9 @@ use std::{
 /// Renames a directory into the trash, so that it disappears atomically. `None` when there was none.
 pub fn move_to_trash(path: &Path, trash: &Path) -> io::Result<Option<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let place = trash.join(format!("{name}-{}", ulid::Ulid::generate().to_string().to_ascii_lowercase()));
-    match std::fs::rename(path, &place) {
-        Ok(()) => Ok(Some(place)),
+    let target = trash.join(format!("{name}-{}", ulid::Ulid::generate().to_string().to_ascii_lowercase()));
+    match std::fs::rename(path, &target) {
+        Ok(()) => Ok(Some(target)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -105,11 +105,11 @@ const NAMES_AT_ONCE: usize = 4096;
 
 /// Moves a directory to the top under an unused name.
 fn move_to_top(from: &Dir, name: &CString, top: &Dir, number: u64) -> Result<(), Errno> {
-    let place = format!(".slipway-lifted-{number}");
-    match renameat(from, name.as_c_str(), top, place.as_str()) {
+    let target = format!(".slipway-lifted-{number}");
+    match renameat(from, name.as_c_str(), top, target.as_str()) {
         // The name exists: use a random one.
         Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {
-            let other = format!("{place}-{}", ulid::Ulid::generate());
+            let other = format!("{target}-{}", ulid::Ulid::generate());
             renameat(from, name.as_c_str(), top, other.as_str())
         }
         done => done,
@@ -168,7 +168,7 @@ mod tests {
     use nix::sys::stat::mkdirat;
 
     #[test]
-    fn links_are_removed_and_not_followed() {
+    fn symlinks_are_removed_and_not_followed() {
         let temp = tempfile::tempdir().expect("a directory");
         let outside = temp.path().join("outside");
         std::fs::create_dir_all(outside.join("kept")).expect("made");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn more_names_than_are_held_at_once_go_away() {
+    fn more_names_than_one_batch_are_removed() {
         let temp = tempfile::tempdir().expect("a directory");
         let tree = temp.path().join("tree");
         std::fs::create_dir_all(tree.join("below")).expect("made");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_deeper_than_any_path_goes_away() {
+    fn a_tree_deeper_than_any_path_is_removed() {
         let temp = tempfile::tempdir().expect("a directory");
         let tree = temp.path().join("tree");
         std::fs::create_dir(&tree).expect("made");

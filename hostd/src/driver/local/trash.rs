@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_an_earlier_hostd_left_goes_and_what_comes_later_stays() {
+    async fn old_trash_is_removed_and_new_entries_stay() {
         let data = tempfile::tempdir().expect("a directory");
         empty(data.path()).await.expect("no trash is fine");
         let trash = data.path().join("trash");

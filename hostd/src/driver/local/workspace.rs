@@ -12,8 +12,8 @@ use std::os::unix::fs::lchown;
 
 /// Creates the workspace with its first directories, atomically. An existing one is left as it is.
 pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
-    let place = layout.workspace(sandbox);
-    if std::fs::symlink_metadata(&place).is_ok_and(|meta| meta.is_dir()) {
+    let workspace = layout.workspace(sandbox);
+    if std::fs::symlink_metadata(&workspace).is_ok_and(|meta| meta.is_dir()) {
         return Ok(());
     }
     let temporary = layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
@@ -26,7 +26,7 @@ pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
         files::make_dir(&path, mode).map_err(make())?;
         lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID)).map_err(make())?;
     }
-    std::fs::rename(&temporary, &place).map_err(make())
+    std::fs::rename(&temporary, &workspace).map_err(make())
 }
 
 /// Removes workspace and sandbox directory. The workspace goes first: while the badge exists, the rest can be

@@ -34,15 +34,15 @@ impl SandboxMounts<'_> {
             mounts.push(bind(&from, &to, &["ro", "nosuid", "nodev", "noexec"])?);
         }
         let (control, public) = (self.dir.control(), self.dir.public());
-        mounts.push(self.own(&control, "/run/runtimed", &["rw", "nosuid", "nodev", "noexec"])?);
-        mounts.push(self.own(&public, "/run/slipway", &["rw", "nosuid", "nodev", "noexec"])?);
-        mounts.push(self.own(self.workspace, "/home/sandbox", &["rw", "nosuid", "nodev"])?);
+        mounts.push(self.bind_writable(&control, "/run/runtimed", &["rw", "nosuid", "nodev", "noexec"])?);
+        mounts.push(self.bind_writable(&public, "/run/slipway", &["rw", "nosuid", "nodev", "noexec"])?);
+        mounts.push(self.bind_writable(self.workspace, "/home/sandbox", &["rw", "nosuid", "nodev"])?);
         Ok(mounts)
     }
 
     /// Binds a writable directory of this sandbox. crun 1.8 drops the other options of an idmapped mount:
     /// there they come from the launcher's mount of the data directory.
-    fn own(&self, from: &Path, to: &str, options: &[&str]) -> Result<Mount, OciSpecError> {
+    fn bind_writable(&self, from: &Path, to: &str, options: &[&str]) -> Result<Mount, OciSpecError> {
         let idmap: &[&str] = if self.idmapped { &["idmap"] } else { &[] };
         bind(from, Path::new(to), &[options, idmap].concat())
     }
@@ -57,29 +57,34 @@ fn kernel_mounts(memory_bytes: u64) -> Result<Vec<Mount>, OciSpecError> {
     // Limited, as all sandboxes share the kernel's terminals.
     let terminals = format!("max={TERMINALS_MAX}");
     Ok(vec![
-        fresh("proc", "/proc", &["nosuid", "nodev", "noexec"], vec![])?,
-        fresh(
+        new_mount("proc", "/proc", &["nosuid", "nodev", "noexec"], vec![])?,
+        new_mount(
             "tmpfs",
             "/dev",
             &["nosuid", "noexec", "strictatime"],
             vec![root.clone(), bytes(DEV_TMPFS_BYTES)],
         )?,
-        fresh(
+        new_mount(
             "devpts",
             "/dev/pts",
             &["nosuid", "noexec", "newinstance"],
             vec!["ptmxmode=0666".into(), "mode=0620".into(), "gid=5".into(), terminals],
         )?,
-        fresh("tmpfs", "/dev/shm", &["nosuid", "nodev", "noexec"], vec![world.clone(), size(SHM_PERCENT)])?,
+        new_mount(
+            "tmpfs",
+            "/dev/shm",
+            &["nosuid", "nodev", "noexec"],
+            vec![world.clone(), size(SHM_PERCENT)],
+        )?,
         // Executable: programs are unpacked and run there.
-        fresh("tmpfs", "/tmp", &["nosuid", "nodev"], vec![world.clone(), size(TMP_PERCENT)])?,
-        fresh("tmpfs", "/var/tmp", &["nosuid", "nodev"], vec![world, size(VAR_TMP_PERCENT)])?,
+        new_mount("tmpfs", "/tmp", &["nosuid", "nodev"], vec![world.clone(), size(TMP_PERCENT)])?,
+        new_mount("tmpfs", "/var/tmp", &["nosuid", "nodev"], vec![world, size(VAR_TMP_PERCENT)])?,
         // No sysfs: it describes the host. Only our own counters are mounted below.
-        fresh("tmpfs", "/sys", &["nosuid", "nodev", "noexec"], vec![root, bytes(SYS_TMPFS_BYTES)])?,
+        new_mount("tmpfs", "/sys", &["nosuid", "nodev", "noexec"], vec![root, bytes(SYS_TMPFS_BYTES)])?,
     ])
 }
 
-fn fresh(kind: &str, to: &str, options: &[&str], more: Vec<String>) -> Result<Mount, OciSpecError> {
+fn new_mount(kind: &str, to: &str, options: &[&str], more: Vec<String>) -> Result<Mount, OciSpecError> {
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).chain(more).collect();
     MountBuilder::default().destination(to).typ(kind).source(kind).options(options).build()
 }

@@ -168,8 +168,8 @@ impl DriverSetup {
         // With idmapped mounts, files on disk belong to real users of the host: no other user may enter.
         // Without, the root of a sandbox is an unprivileged user on the host and must be able to traverse.
         let mode = if profile.idmapped() { 0o700 } else { 0o711 };
-        for place in [self.layout.sandboxes(), self.layout.workspaces()] {
-            let set = std::fs::set_permissions(&place, std::fs::Permissions::from_mode(mode));
+        for dir in [self.layout.sandboxes(), self.layout.workspaces()] {
+            let set = std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode));
             set.map_err(failed("set the mode of the data directory"))?;
         }
         let inner = OciInner {
@@ -223,8 +223,8 @@ impl DriverSetup {
             "the disk was full when hostd started: using the OCI runtime that passed the last probe"
                 .to_owned(),
         );
-        let there = programs.iter().filter_map(|name| find_program(name));
-        for profile in there.flat_map(|program| RuntimeProfile::candidates(&program)) {
+        let installed = programs.iter().filter_map(|name| find_program(name));
+        for profile in installed.flat_map(|program| RuntimeProfile::candidates(&program)) {
             // A program that does not print its version is not the remembered one.
             let Ok(version) = version_of(&profile.program).await else { continue };
             if description(&version, &profile) == known {

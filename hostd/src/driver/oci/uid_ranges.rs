@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_taken_there_is_none() {
+    fn no_range_is_allocated_when_all_are_used() {
         let uid_ranges = UidRanges::of("other");
         uid_ranges.claim(UID_LAST);
         let all = std::iter::from_fn(|| uid_ranges.allocate()).take(100_000).count();

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_engines_say_the_same_in_their_ways() {
+    fn error_responses_of_both_engines_map_to_the_same_errors() {
         let name = |status: u16, body: &str| {
             let status = StatusCode::from_u16(status).unwrap();
             match error_of("do it", status, body.as_bytes()) {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_has_a_largest_size() {
+    fn error_messages_are_cut() {
         assert_eq!(message_of(&b"x".repeat(1_000_000)).len(), MESSAGE_MAX_CHARS);
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_engines_use_the_same_words() {
+    fn actions_of_both_engines_have_the_same_names() {
         let line = |kind: &str, action: &str| {
             format!(
                 r#"{{"status":"x","Type":"{kind}","Action":"{action}","Actor":{{"ID":"c1","Attributes":{{"exitCode":"137","a":"b"}}}},"time":1}}"#

@@ -39,7 +39,7 @@ impl Engine {
 }
 
 /// The lines of both streams, in the order in which they ended.
-fn last_lines(bytes: &[u8], most: usize) -> Vec<String> {
+fn last_lines(bytes: &[u8], max: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = [Vec::new(), Vec::new()];
     let mut rest = bytes;
@@ -53,7 +53,7 @@ fn last_lines(bytes: &[u8], most: usize) -> Vec<String> {
         rest = after;
     }
     lines.extend(open.iter().filter(|line| !line.is_empty()).map(|line| text(line)));
-    lines.split_off(lines.len().saturating_sub(most))
+    lines.split_off(lines.len().saturating_sub(max))
 }
 
 /// Splits off one frame: stream, data, rest. Data without a header is taken as it is.
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_streams_are_told_apart_and_lines_are_put_together() {
+    fn streams_are_demultiplexed_and_lines_joined() {
         let log =
             [framed(1, b"one\nhalf"), framed(2, b"error\n"), framed(1, b" a line\r\n"), framed(2, b"no end")]
                 .concat();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_comes_is_too_strange() {
+    fn malformed_logs_are_read_as_far_as_possible() {
         assert_eq!(last_lines(b"", 3), [""; 0]);
         assert_eq!(last_lines(b"plain\ntext", 3), ["plain", "text"]);
         assert_eq!(last_lines(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, b'x'], 3), ["x"]);

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 #[tokio::test]
-async fn nobody_there_is_unreachable() {
+async fn an_engine_without_a_socket_is_unreachable() {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::at(&dir.path().join("none"));
     assert!(matches!(engine.inspect("c").await, Err(EngineError::Unreachable { .. })));
@@ -59,14 +59,14 @@ async fn an_engine_that_never_answers_times_out_on_every_verb() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_stops_in_the_middle_times_out() {
+async fn a_response_that_stalls_times_out() {
     let fake =
         FakeEngine::new(|_| FakeReply::Hang(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec()));
     assert!(matches!(fake.engine.inspect("c").await, Err(EngineError::TimedOut { .. })));
 }
 
 #[tokio::test]
-async fn an_engine_that_dies_in_the_middle_of_an_answer_is_unreachable() {
+async fn an_engine_that_dies_during_a_response_is_unreachable() {
     for cut in [&b""[..], b"HTTP/1.1 200 OK\r\nConte", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"] {
         let fake = FakeEngine::new(|_| FakeReply::Bytes(cut.to_vec()));
         let result = fake.engine.inspect("c").await;
@@ -75,7 +75,7 @@ async fn an_engine_that_dies_in_the_middle_of_an_answer_is_unreachable() {
 }
 
 #[tokio::test]
-async fn nonsense_is_garbled() {
+async fn a_response_that_is_not_http_or_json_is_invalid() {
     let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<html";
     let headers = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1_000_000));
     let cases =
@@ -89,7 +89,7 @@ async fn nonsense_is_garbled() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_not_read_to_its_end() {
+async fn a_response_over_the_size_limit_is_rejected() {
     let fake = FakeEngine::new(|_| {
         let length = limits::RESPONSE_MAX_BYTES + 1;
         let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
@@ -100,7 +100,7 @@ async fn an_answer_without_end_is_not_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn versions_that_are_not_ours_are_refused() {
+async fn unsupported_versions_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("sock");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -121,7 +121,7 @@ async fn versions_that_are_not_ours_are_refused() {
 }
 
 #[tokio::test]
-async fn what_was_agreed_on_is_kept_until_the_engine_is_another() {
+async fn the_negotiated_version_is_kept_until_the_engine_is_replaced() {
     let fake = FakeEngine::new(|line| match line {
         "GET /v1.41/containers/a/json" => response("404 Not Found", r#"{"message":"no"}"#),
         _ => response("400 Bad Request", "client version 1.41 is too old. Minimum is 1.44"),
@@ -151,7 +151,7 @@ async fn a_removal_in_progress_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_tells_how_far_it_is_and_fails_by_what_the_stream_says() {
+async fn a_pull_reports_progress_and_fails_by_errors_in_the_stream() {
     let fake = FakeEngine::new(|line| match line {
         "POST /v1.41/images/create?fromImage=good%3Alatest" => end_chunked(chunked(&[
             "{\"status\":\"Pulling fs layer\",\"id\":\"a\"}\n{\"status\":\"Downl",
@@ -187,7 +187,7 @@ fn tar(pieces: Vec<io::Result<Bytes>>) -> Tar {
 }
 
 #[tokio::test]
-async fn an_import_fails_by_our_fault_or_by_what_the_stream_says() {
+async fn an_import_fails_by_our_archive_or_by_errors_in_the_stream() {
     let fake = FakeEngine::new(|line| {
         if line.contains("bad") {
             return ok("{\"status\":\"x\"}\n{\"errorDetail\":{\"message\":\"unexpected EOF\"}}\n");

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_that_is_nowhere_is_told_apart_from_a_network_that_is_down() {
+    fn a_missing_image_is_told_from_a_network_failure() {
         let failed = |text: &str| EngineError::Failed { what: "pull", message: text.to_owned() };
         let missing = |error| matches!(ImageError::of_pull(error), ImageError::Missing { .. });
         for text in [

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_engines_call_an_image_is_a_name_and_nothing_else_is() {
+    fn valid_references_parse_and_others_are_refused() {
         let digest = format!("app@sha256:{}", "0f".repeat(32));
         for good in [
             "alpine",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_asked_for_with_its_tag_and_tells_its_registry() {
+    fn a_reference_gets_an_explicit_tag_and_its_registry_is_parsed() {
         let digest = format!("app@sha256:{}", "0f".repeat(32));
         for (given, full, registry) in [
             ("deadbeef", "deadbeef:latest", None),

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_that_are_in_nobodys_way_are_taken() {
+    fn volumes_that_overlap_no_mount_are_accepted() {
         for (path, expected) in [
             ("/data", Some("/data")),
             ("//var/./lib/x/", Some("/var/lib/x")),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_says_only_so_much_of_itself() {
+    fn the_configuration_of_an_image_is_limited() {
         let many = |count: usize| -> serde_json::Map<String, serde_json::Value> {
             (0..count).map(|n| (format!("/v{n}"), json!({}))).collect()
         };

@@ -53,12 +53,12 @@ impl PullSlots {
     /// Takes the tenant's permit first: a pull that waits for its tenant holds no shared permit. `None` only
     /// if a semaphore were closed, which never happens.
     async fn acquire(&self, tenant: &str) -> Option<PullSlot> {
-        let own = self.own(tenant).acquire_owned().await.ok()?;
+        let own = self.tenant_semaphore(tenant).acquire_owned().await.ok()?;
         let shared = self.all.clone().acquire_owned().await.ok()?;
         Some(PullSlot { _own: own, _shared: shared })
     }
 
-    fn own(&self, tenant: &str) -> Arc<Semaphore> {
+    fn tenant_semaphore(&self, tenant: &str) -> Arc<Semaphore> {
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         // Every holder and waiter keeps a clone.
         tenants.retain(|_, own| Arc::strong_count(own) > 1);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_says_so_every_second_and_not_for_ever() {
+    async fn waiting_is_reported_every_second_and_bounded() {
         let slots = PullSlots::new();
         let (reported, progress) = reported();
         let mut held = vec![];
@@ -91,7 +91,7 @@ mod tests {
         let late = slots.take("one", "x", &progress).await.err();
         assert!(matches!(late, Some(ImageError::Unavailable { .. })), "{late:?}");
         let seconds = usize::try_from(PULL_WAIT_MAX_MS / 1000).expect("a few");
-        let reported = reported.lock().expect("told").clone();
+        let reported = reported.lock().expect("reported").clone();
         assert!(reported.len() >= seconds && reported[0].contains("waiting to pull x"), "{}", reported.len());
         drop(held);
         slots.take("one", "x", &progress).await.expect("free again");

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_is_not_sent_to_doors_of_the_hosts_network() {
+    fn the_engine_does_not_pull_from_private_addresses() {
         let none = RegistryAllowlist::default();
         for good in ["docker.io", "ghcr.io", "registry.example:5000", "8.8.8.8:5000"] {
             assert_eq!(none.check(good), Ok(()), "{good}");

@@ -43,7 +43,7 @@ mod tests {
     use tokio::time::sleep;
 
     #[tokio::test(start_paused = true)]
-    async fn the_last_word_is_told_every_second_until_it_is_done() {
+    async fn the_last_progress_is_repeated_every_second_until_done() {
         let reported: Arc<Mutex<Vec<String>>> = Arc::default();
         let listener = reported.clone();
         let progress =
@@ -55,7 +55,7 @@ mod tests {
             7
         });
         assert_eq!(done.await, 7);
-        let reported = reported.lock().expect("all is told").clone();
+        let reported = reported.lock().expect("reported").clone();
         assert_eq!(reported, ["begun", "begun", "begun", "half", "half", "half"]);
         let quick = repeat_progress(&progress, "quick", async |_: ProgressSink| 1).await;
         assert_eq!(quick, 1);

@@ -107,7 +107,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     #[tokio::test]
-    async fn many_who_want_the_same_get_it_once_and_hear_of_it() {
+    async fn concurrent_callers_share_one_run_its_progress_and_result() {
         let (single_flight, done, gate) = (SingleFlight::default(), AtomicUsize::new(0), Semaphore::new(0));
         let received = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&received);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_the_first_goes_away_another_takes_over() {
+    async fn when_the_leader_is_dropped_another_takes_over() {
         let (single_flight, progress) = (SingleFlight::default(), ProgressSink::default());
         let Flight::Leader(first) = single_flight.join("one", &progress).await else {
             panic!("there is no other caller")

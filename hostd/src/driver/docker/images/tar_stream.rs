@@ -74,7 +74,7 @@ mod tests {
     use futures_util::StreamExt;
 
     #[tokio::test]
-    async fn what_comes_out_is_the_archive_however_large() {
+    async fn the_stream_is_the_whole_archive_however_large() {
         let dir = tempfile::tempdir().expect("a directory");
         let body: Vec<u8> = (0..3 * PIECE_BYTES + 17).map(|n| n as u8).collect();
         std::fs::write(dir.path().join("large"), &body).expect("written");

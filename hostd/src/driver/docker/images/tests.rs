@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 /// Checked by the compiler: futures of driver verbs must be `Send`.
 #[allow(dead_code)]
-fn preparing_may_change_threads(images: &EngineImages, progress: &ProgressSink) {
+fn prepare_is_send(images: &EngineImages, progress: &ProgressSink) {
     fn is_send(_: impl Send) {}
     is_send(images.prepare(&ImageRequest { image: "host", tenant: "t", progress }));
 }
@@ -25,12 +25,12 @@ async fn progress_reported(
     let listener = reported.clone();
     let progress = ProgressSink::new(move |text| listener.lock().expect("one writer").push(text.to_owned()));
     let ended = images.prepare(&ImageRequest { image, tenant: "t", progress: &progress }).await;
-    let reported = reported.lock().expect("all is told").clone();
+    let reported = reported.lock().expect("reported").clone();
     (ended, reported)
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_is_silent_while_it_fetches_or_keeps_an_image_is_told_of_every_second() {
+async fn progress_is_repeated_every_second_while_the_engine_is_silent() {
     const LAYER: &str = "{\"status\":\"Extracting\",\"id\":\"a\"}\n";
     for (image, begun, words, seconds) in [
         ("alpine:3", &[][..], "alpine:3", 290),

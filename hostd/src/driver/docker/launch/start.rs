@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_that_is_gone_is_known_by_what_engines_say() {
+    fn a_missing_network_is_recognized_by_the_message() {
         for (message, expected) in [
             ("network 3f0a not found", true),
             ("failed to set up container networking: network 3f0a not found", true),

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_comes_next_depends_on_what_is_there() {
+fn the_next_step_depends_on_the_current_container() {
     let run = RunRecord { nonce: "n".into(), cleared_start: Some("1".into()), ..RunRecord::default() };
     let state = |status: &str, started_at: &str| InspectedState {
         status: status.into(),

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_default_route_is_known_from_others() {
+    fn a_default_route_is_told_from_others() {
         let v4 = "Iface\tDestination\tGateway\neth0\t000012AC\t00000000\n";
         assert!(!is_default_in(v4));
         assert!(is_default_in(&format!("{v4}eth0\t00000000\t010012AC\n")));

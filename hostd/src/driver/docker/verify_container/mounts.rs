@@ -78,7 +78,7 @@ mod tests {
 ";
 
     #[test]
-    fn ours_are_at_their_places_and_nothing_is_in_their_way() {
+    fn our_mounts_are_in_place_and_nothing_covers_them() {
         assert_eq!(find_mismatch(GOOD, false), None);
         let ext4 = |point: &str| format!("{GOOD}200 78 254:0 /x {point} rw - ext4 /dev/vda rw\n");
         let tmpfs = |point: &str| format!("{GOOD}200 78 0:9 / {point} rw - tmpfs tmpfs rw\n");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn podman_has_memory_of_its_own_at_run() {
+    fn podman_may_mount_its_own_tmpfs_at_run() {
         let run = "201 78 0:47 / /run rw - tmpfs tmpfs rw\n";
         assert_eq!(find_mismatch(&format!("{GOOD}{run}"), true), None);
         assert!(find_mismatch(&format!("{GOOD}{run}{run}"), true).is_some());

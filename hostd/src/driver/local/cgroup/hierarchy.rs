@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_host_is_understood() {
+    fn v1_v2_and_hybrid_hosts_are_supported() {
         let v1 = "1 0 0:1 / /c/memory rw - cgroup cgroup rw,memory\n2 0 0:2 / /c/pids rw - cgroup c rw,pids\n\
                   3 0 0:3 / /c/cpu,cpuacct rw shared:9 - cgroup c rw,cpu,cpuacct\n\
                   4 0 0:4 / /c/freezer rw - cgroup c rw,freezer\n5 0 0:5 / /c/systemd rw - cgroup c rw,name=systemd\n";

@@ -52,15 +52,15 @@ impl HostRootfs {
     }
 
     /// Builds the generated root, unless it exists. A changed host gets a new one.
-    pub fn build(&self, place: &Path) -> io::Result<Rootfs> {
+    pub fn build(&self, parent: &Path) -> io::Result<Rootfs> {
         let files = self.files();
         let links = self.links();
         let name = self.fingerprint(&files, &links);
-        files::make_dir(place, 0o711)?;
-        let dir = place.join(&name);
+        files::make_dir(parent, 0o711)?;
+        let dir = parent.join(&name);
         let plan = self.plan(&dir);
         if !dir.exists() {
-            let temporary = place.join(format!(".{name}"));
+            let temporary = parent.join(format!(".{name}"));
             remove_tree::remove_tree(&temporary)?;
             self.fill(&temporary, &files, &links)?;
             fs::rename(&temporary, &dir)?;

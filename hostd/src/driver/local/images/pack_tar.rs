@@ -98,11 +98,11 @@ struct ExactReader {
 
 impl Read for ExactReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
-        if most == 0 {
+        let max = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        if max == 0 {
             return Ok(0);
         }
-        let read = self.file.read(&mut buffer[..most])?;
+        let read = self.file.read(&mut buffer[..max])?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -117,7 +117,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_is_packed_can_be_unpacked_with_its_links_and_without_what_they_lead_to() {
+    fn a_packed_tree_unpacks_with_its_symlinks_but_not_their_targets() {
         let temp = tempfile::tempdir().expect("a directory");
         let (root, copy) = (temp.path().join("root"), temp.path().join("copy"));
         let deep = "d".repeat(120);

@@ -67,7 +67,7 @@ impl ImageStore {
 
     /// Whether the store has this image; otherwise an engine may have it.
     pub fn has(&self, name: &str) -> bool {
-        name == HOST || self.image_dir(name).is_ok_and(|place| place.join("rootfs").is_dir())
+        name == HOST || self.image_dir(name).is_ok_and(|dir| dir.join("rootfs").is_dir())
     }
 
     /// A tag that changes when the image of this name is replaced.
@@ -95,7 +95,7 @@ impl ImageStore {
     fn with_agents(&self, mut rootfs: Rootfs) -> Rootfs {
         let Some((agents, inside)) = self.agents() else { return rootfs };
         let bound = rootfs.binds.iter().any(|(_, to)| inside.starts_with(to));
-        let place = if bound {
+        let mount_point = if bound {
             // Below a directory of the host, where nothing may be created.
             std::fs::symlink_metadata(&inside).and_then(|meta| {
                 if meta.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
@@ -103,7 +103,7 @@ impl ImageStore {
         } else {
             mount_points::make_directory(&rootfs.path, AGENTS_DIR)
         };
-        match place {
+        match mount_point {
             Ok(()) => rootfs.binds.push((agents, inside)),
             Err(error) => {
                 tracing::warn!(image = %rootfs.path.display(), %error, "image has no mount point for agents");
@@ -114,13 +114,13 @@ impl ImageStore {
 
     /// Imports a directory, or a tar archive, plain or compressed with gzip or zstd. Blocks.
     pub fn import(&self, name: &str, source: &Path) -> Result<ImageRecord, DriverError> {
-        let place = self.image_dir(name)?;
-        if place.exists() {
+        let dir = self.image_dir(name)?;
+        if dir.exists() {
             return Err(refused(format!("there is an image {name} already: remove it first")));
         }
         let temporary = self.layout.trash().join(format!("image-{}", ulid::Ulid::generate()));
         let made = self.fill(name, source, &temporary).and_then(|listed| {
-            std::fs::rename(&temporary, &place).map_err(failed(format!("store the image {name}")))?;
+            std::fs::rename(&temporary, &dir).map_err(failed(format!("store the image {name}")))?;
             Ok(listed)
         });
         if made.is_err() {
@@ -165,9 +165,9 @@ impl ImageStore {
 
     /// Removes an image. The caller has checked that no sandbox uses it.
     pub fn remove(&self, name: &str) -> Result<(), DriverError> {
-        let place = self.image_dir(name)?;
+        let dir = self.image_dir(name)?;
         let gone =
-            remove_tree::move_to_trash(&place, &self.layout.trash()).map_err(failed("remove the image"))?;
+            remove_tree::move_to_trash(&dir, &self.layout.trash()).map_err(failed("remove the image"))?;
         let gone = gone.ok_or_else(|| DriverError::ImageMissing { name: name.to_owned(), why: None })?;
         remove_tree::remove_tree(&gone).map_err(failed("remove the image"))
     }

@@ -104,11 +104,11 @@ impl<R: Read> Read for HeaderLimitReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.left_bytes.get();
         if left == 0 && !buffer.is_empty() {
-            let most_kib = IMAGE_HEADERS_MAX_BYTES >> 10;
-            return Err(io::Error::other(format!("an entry has headers of more than {most_kib} KiB")));
+            let max_kib = IMAGE_HEADERS_MAX_BYTES >> 10;
+            return Err(io::Error::other(format!("an entry has headers of more than {max_kib} KiB")));
         }
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let read = self.inner.read(&mut buffer[..most])?;
+        let max = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.inner.read(&mut buffer[..max])?;
         self.left_bytes.set(left - read as u64);
         Ok(read)
     }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_says_how_the_rest_is_compressed() {
+    fn compression_is_detected_by_magic_number() {
         let table: [(&[u8], Compression); 10] = [
             (b"", Compression::Plain),
             (b"./", Compression::Plain),

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_follow_each_other() {
+    fn frames_are_read_in_sequence() {
         let text = b"slipway ".repeat(100_000);
         let stream = [packed(&text), passed_over(5), packed(b""), packed(b"end"), passed_over(0)].concat();
         assert_eq!(decode(&stream), Ok([text, b"end".to_vec()].concat()));
@@ -132,7 +132,7 @@ mod tests {
     const BY_THE_TOOL: &[u8] = b"\x28\xb5\x2f\xfd\x04\x58\x39\x00\x00slipway\x05\x4a\x6f\xe1";
 
     #[test]
-    fn damage_is_noticed() {
+    fn damage_is_detected() {
         let whole = packed(&b"slipway ".repeat(100_000));
         for at in [1, 5, 9, whole.len() / 2, whole.len() - 1] {
             assert!(decode(&whole[..at]).is_err(), "cut at {at}");

@@ -78,7 +78,7 @@ fn the_program_decides_as_the_table_says() {
 }
 
 #[test]
-fn engines_are_told_by_name_that_there_is_no_clone3() {
+fn clone3_is_listed_by_name_for_engines() {
     let list = serde_json::to_value(engine_profile().expect("a list")).expect("JSON");
     let calls = list["syscalls"].as_array().expect("calls");
     let named = |call: &&serde_json::Value| {

@@ -51,7 +51,7 @@ fn import(fixture: &ImageStoreFixture, entries: &[(EntryType, &str, &str)]) -> R
 }
 
 #[test]
-fn an_image_has_its_files_and_places_to_mount() {
+fn an_image_has_its_files_and_mount_points() {
     use EntryType::{Directory, Link, Regular, Symlink};
     let fixture = fixture();
     let entries = [
@@ -231,7 +231,7 @@ fn a_name_is_no_path() {
 }
 
 #[test]
-fn the_host_is_seen_only_where_it_is_meant_to_be() {
+fn only_allowed_directories_of_the_host_are_bound() {
     let fixture = fixture();
     let host = fixture.images.find("host").expect("always there");
     let to: Vec<_> = host.binds.iter().map(|(_, to)| to.to_str().expect("text")).collect();
@@ -243,7 +243,7 @@ fn the_host_is_seen_only_where_it_is_meant_to_be() {
 }
 
 #[test]
-fn agents_are_in_every_image_that_has_a_place_for_them() {
+fn agents_are_bound_into_every_image_with_a_mount_point() {
     use EntryType::{Directory, Symlink};
     let open = tempfile::tempdir().expect("a directory");
     let agents = open.path().join("agents");
