@@ -1,5 +1,5 @@
 //! Removes a sandbox with its container, network and files; empties its workspace; removes containers that an engine
-//! created after their sandbox was erased.
+//! created after their sandbox was destroyed.
 
 use super::{
     super::{
@@ -26,12 +26,12 @@ impl DockerInner {
     ) -> Result<(), DriverError> {
         // A badge that is not authentic means that the sandbox is not ours: do not touch it.
         self.read_badge(sandbox)?;
-        self.erase_unchecked(sandbox, keep_workspace).await
+        self.destroy_unchecked(sandbox, keep_workspace).await
     }
 
     /// Removes a sandbox without checking its badge. The container goes first: as long as it exists, so does
     /// the record that identifies it.
-    pub async fn erase_unchecked(
+    pub async fn destroy_unchecked(
         self: &Arc<Self>,
         sandbox: &SandboxId,
         keep_workspace: bool,
@@ -51,7 +51,7 @@ impl DockerInner {
             }
             self.dialer.forget(sandbox);
             self.remove_container(sandbox, run).await?;
-            self.erased.remember(&run.nonce, run.container.is_none())?;
+            self.destroyed.remember(&run.nonce, run.container.is_none())?;
         }
         if had_network {
             self.networks.release(sandbox).await?;
@@ -92,14 +92,14 @@ impl DockerInner {
         self.spawn_blocking(move |inner| workspace::reset(&inner.layout, &id)).await
     }
 
-    /// Removes containers that the engine created after their sandbox was erased, for a create request that
+    /// Removes containers that the engine created after their sandbox was destroyed, for a create request that
     /// was still pending.
-    pub fn remove_erased(self: &Arc<Self>) {
-        self.cache.all().into_iter().for_each(|container| self.remove_if_erased(container));
+    pub fn remove_destroyed(self: &Arc<Self>) {
+        self.cache.all().into_iter().for_each(|container| self.remove_if_destroyed(container));
     }
 
-    pub fn remove_if_erased(self: &Arc<Self>, container: InspectedContainer) {
-        if !self.belongs_to_erased(&container) {
+    pub fn remove_if_destroyed(self: &Arc<Self>, container: InspectedContainer) {
+        if !self.belongs_to_destroyed(&container) {
             return;
         }
         let inner = Arc::clone(self);
@@ -110,13 +110,13 @@ impl DockerInner {
             tracing::info!(
                 container = container.name,
                 gone,
-                "removed a container that was created after its sandbox was erased"
+                "removed a container that was created after its sandbox was destroyed"
             );
         });
     }
 
-    fn belongs_to_erased(&self, container: &InspectedContainer) -> bool {
+    fn belongs_to_destroyed(&self, container: &InspectedContainer) -> bool {
         let claim = labels::read(&self.signer, &container.name, labels_of(container));
-        claim.is_ok_and(|claim| self.erased.contains(&claim.nonce))
+        claim.is_ok_and(|claim| self.destroyed.contains(&claim.nonce))
     }
 }

@@ -19,9 +19,9 @@ use super::{
     cgroup_membership::is_in_container,
     container_cache::ContainerCache,
     container_config::SeccompProfile,
+    destroyed_launches::DestroyedLaunches,
     engine::Engine,
     engine_health::{EngineHealth, EngineHealthWatch},
-    erased_launches::ErasedLaunches,
     images::EngineImages,
     labels,
     last_inspect::LastInspects,
@@ -67,7 +67,7 @@ pub struct DockerInner {
     pub dialer: SandboxDialer,
     pub launch_locks: LaunchLocks,
     pub last_inspects: LastInspects,
-    pub erased: ErasedLaunches,
+    pub destroyed: DestroyedLaunches,
     /// The PID namespace of hostd.
     pub pid_namespace: PidNamespace,
     /// Boot id of the host.

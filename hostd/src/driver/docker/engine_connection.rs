@@ -53,7 +53,7 @@ async fn connect(inner: &Arc<DockerInner>) -> Result<(EngineInfo, Events), Engin
     inner.networks.forget();
     inner.relist_all().await?;
     inner.cache.set_connected();
-    inner.remove_erased();
+    inner.remove_destroyed();
     info!(engine = info.version, api = info.api, "connected to the container engine");
     Ok((info, events))
 }
@@ -91,7 +91,7 @@ async fn follow_events(inner: &Arc<DockerInner>, mut events: Events) -> String {
                 Ok(())
             }
             refreshed = queue.next_done() => refreshed.map(|container| {
-                inner.cache.by_id(&container).into_iter().for_each(|found| inner.remove_if_erased(found));
+                inner.cache.by_id(&container).into_iter().for_each(|found| inner.remove_if_destroyed(found));
             }),
             _ = relist.tick() => inner.relist_all().await,
             // A silent stream does not prove that the daemon is alive.

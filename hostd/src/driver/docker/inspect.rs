@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout};
 
 impl DockerInner {
     pub async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
-        // Taken before anything is inspected, so that `disturbed` notices every later change.
+        // Taken before anything is inspected, so that `changed` notices every later change.
         let version = self.cache.version(&self.name(sandbox));
         self.last_inspects.change(sandbox, |last| last.version = version);
         if self.launch_locks.is_locked(sandbox) {

@@ -26,7 +26,7 @@ pub const LAST_LINES_MAX_MS: u64 = 2_000;
 pub const EARLIER_NONCES_MAX: usize = 8;
 /// How long opening the driver waits for the first probe.
 pub const OPEN_WAIT_MAX_MS: u64 = 10_000;
-/// How long terminate and erase wait for a launch of the same sandbox.
+/// How long terminate and destroy wait for a launch of the same sandbox.
 pub const LAUNCH_LOCK_WAIT_MAX_MS: u64 = 5_000;
 /// How long the engine may lag behind the kernel.
 pub const ENGINE_LAG_MAX_MS: u64 = 3_000;
@@ -56,9 +56,9 @@ pub const THAW_ENGINE_MAX_MS: u64 = 2_000;
 pub const OOM_EVENT_AGE_MAX_MS: u64 = 10_000;
 /// Size of `run.json`.
 pub const RUN_RECORD_MAX_BYTES: u64 = 16 << 10;
-/// Launches of erased sandboxes that are remembered, and the size of their file.
-pub const ERASED_MAX: usize = 1024;
-pub const ERASED_MAX_BYTES: u64 = 64 << 10;
+/// Launches of destroyed sandboxes that are remembered, and the size of their file.
+pub const DESTROYED_MAX: usize = 1024;
+pub const DESTROYED_MAX_BYTES: u64 = 64 << 10;
 /// Characters of the instance in names of containers and networks.
 pub const INSTANCE_SHORT_BYTES: usize = 12;
 /// Log that the engine keeps of the output of PID 1.

@@ -54,7 +54,7 @@ impl DockerInner {
             Ok(claim) => claim,
             Err(bad) => return Some(bad.to_string()),
         };
-        if claim.sandbox.as_str() == PROBE_ID || self.erased.contains(&claim.nonce) {
+        if claim.sandbox.as_str() == PROBE_ID || self.destroyed.contains(&claim.nonce) {
             return None;
         }
         match RunRecord::read(&self.dir(&claim.sandbox)) {

@@ -20,11 +20,11 @@ use super::{
     },
     container_cache::ContainerCache,
     container_config::SeccompProfile,
+    destroyed_launches::DestroyedLaunches,
     driver::{Docker, DockerInner},
     engine::Engine,
     engine_connection::run,
     engine_health::EngineHealthWatch,
-    erased_launches::ErasedLaunches,
     images::{EngineImages, RegistryAllowlist},
     labels,
     last_inspect::LastInspects,
@@ -91,7 +91,7 @@ impl DockerInner {
         for path in [layout.sandboxes(), layout.workspaces(), layout.trash()] {
             files::make_dir(&path, 0o700).map_err(failed("make the data directory"))?;
         }
-        let erased = ErasedLaunches::open(layout.data().join("docker-erased"));
+        let destroyed = DestroyedLaunches::open(layout.data().join("docker-erased"));
         let seccomp_profile = write_seccomp_profile(&layout)?;
         let hierarchies =
             Hierarchies::discover(&config.instance).map_err(failed("find the control groups"))?;
@@ -120,7 +120,7 @@ impl DockerInner {
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
             launch_locks: LaunchLocks::default(),
             last_inspects: LastInspects::default(),
-            erased,
+            destroyed,
             pid_namespace,
             boot: boot_id(),
             warnings: host_warnings(nofile),

@@ -21,12 +21,12 @@ impl Docker {
         self.inner.runtimes.forget();
         let sandbox = probe_sandbox::probe_id();
         // Left by a probe of an earlier hostd.
-        self.inner.erase_unchecked(&sandbox, false).await?;
+        self.inner.destroy_unchecked(&sandbox, false).await?;
         let id_map = engine_checks::discover_id_map(&self.inner.test_containers).await?;
         self.inner.set_dir_modes(&id_map)?;
         let fit_engine = FitEngine { info: info.clone(), id_map, warnings: vec![] };
         let probed = self.run_probe(&probe_sandbox::probe_order(&sandbox, self.name()), &fit_engine).await;
-        let gone = self.inner.erase_unchecked(&sandbox, false).await;
+        let gone = self.inner.destroy_unchecked(&sandbox, false).await;
         probed.and(gone)?;
         Ok(fit_engine)
     }

@@ -122,12 +122,12 @@ impl Docker {
         // enter its network.
         self.inner.test_containers.run(&[TestContainer::with_runtime(runtime)], |_| Ok(())).await?;
         let sandbox = probe_sandbox::probe_id();
-        self.inner.erase_unchecked(&sandbox, false).await?;
+        self.inner.destroy_unchecked(&sandbox, false).await?;
         let order = probe_sandbox::probe_order(&sandbox, self.name());
         let blueprint = Blueprint { runtime: Some(runtime.to_owned()), ..(*order.blueprint).clone() };
         let ran =
             self.run_probe(&LaunchRequest { blueprint: Arc::new(blueprint), ..order }, fit_engine).await;
-        let gone = self.inner.erase_unchecked(&sandbox, false).await;
+        let gone = self.inner.destroy_unchecked(&sandbox, false).await;
         ran.and(gone)
     }
 

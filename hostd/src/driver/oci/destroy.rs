@@ -32,7 +32,7 @@ impl OciInner {
     }
 
     /// Removes a sandbox without checking its badge.
-    pub async fn erase_unchecked(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
+    pub async fn destroy_unchecked(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.terminate(sandbox, 0).await?;
         self.remove_container(sandbox).await?;
         self.discard(sandbox, false).await

@@ -150,7 +150,7 @@ impl DriverSetup {
         let driver = self.build_driver(config, profile, self.warnings(tried)).await?;
         let probe = probe_sandbox::probe_id();
         // Left by a probe of an earlier hostd, whatever its badge says.
-        driver.inner.erase_unchecked(&probe).await?;
+        driver.inner.destroy_unchecked(&probe).await?;
         let ran = driver.probe(&probe).await;
         driver.destroy(&probe, false).await?;
         ran?;
@@ -229,7 +229,7 @@ impl DriverSetup {
             let Ok(version) = version_of(&profile.program).await else { continue };
             if description(&version, &profile) == known {
                 let driver = self.build_driver(config, profile, warnings).await?;
-                driver.inner.erase_unchecked(&probe_sandbox::probe_id()).await?;
+                driver.inner.destroy_unchecked(&probe_sandbox::probe_id()).await?;
                 return Ok(driver);
             }
         }

@@ -1,8 +1,8 @@
-//! Launches of erased sandboxes. A slow engine may still create their container, also after hostd restarted.
+//! Launches of destroyed sandboxes. A slow engine may still create their container, also after hostd restarted.
 
 use super::{
     super::local::files::{self, failed},
-    limits::{ERASED_MAX, ERASED_MAX_BYTES},
+    limits::{DESTROYED_MAX, DESTROYED_MAX_BYTES},
 };
 use crate::driver::DriverError;
 use std::{
@@ -11,28 +11,28 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-pub struct ErasedLaunches {
+pub struct DestroyedLaunches {
     /// One nonce in each line.
     file: PathBuf,
     nonces: Mutex<VecDeque<String>>,
 }
 
-impl ErasedLaunches {
+impl DestroyedLaunches {
     /// Reads the file; an unreadable one counts as empty, and its containers would be listed as stale.
     pub fn open(file: PathBuf) -> Self {
-        let text = files::read_text(&file, ERASED_MAX_BYTES).unwrap_or_default();
+        let text = files::read_text(&file, DESTROYED_MAX_BYTES).unwrap_or_default();
         let nonces = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
         Self { file, nonces: Mutex::new(nonces) }
     }
 
-    /// Remembers an erased launch; on disk only if `may_appear`, that is if the engine may not have created
+    /// Remembers an destroyed launch; on disk only if `may_appear`, that is if the engine may not have created
     /// its container yet.
     pub fn remember(&self, nonce: &str, may_appear: bool) -> Result<(), DriverError> {
         let mut nonces = self.nonces();
         if nonce.is_empty() || nonces.iter().any(|known| known == nonce) {
             return Ok(());
         }
-        if nonces.len() >= ERASED_MAX {
+        if nonces.len() >= DESTROYED_MAX {
             nonces.pop_front();
         }
         nonces.push_back(nonce.to_owned());
@@ -41,7 +41,7 @@ impl ErasedLaunches {
         }
         let lines: String = nonces.iter().map(|nonce| format!("{nonce}\n")).collect();
         let written = files::replace(&self.file, lines.as_bytes(), 0o600);
-        written.map(drop).map_err(failed("write the list of erased launches"))
+        written.map(drop).map_err(failed("write the list of destroyed launches"))
     }
 
     pub fn contains(&self, nonce: &str) -> bool {
@@ -60,12 +60,12 @@ mod tests {
     #[test]
     fn pending_launches_are_known_to_the_next_hostd() {
         let temp = tempfile::tempdir().expect("a directory");
-        let open = || ErasedLaunches::open(temp.path().join("erased"));
-        let erased = open();
-        erased.remember("a", false).expect("remembered");
-        assert!(erased.contains("a") && !open().contains("a"), "its container was there, and is gone");
+        let open = || DestroyedLaunches::open(temp.path().join("erased"));
+        let destroyed = open();
+        destroyed.remember("a", false).expect("remembered");
+        assert!(destroyed.contains("a") && !open().contains("a"), "its container was there, and is gone");
         for number in 0..1_200 {
-            erased.remember(&number.to_string(), number % 100 == 0).expect("remembered");
+            destroyed.remember(&number.to_string(), number % 100 == 0).expect("remembered");
         }
         let again = open();
         assert!(again.contains("1100") && !again.contains("0"), "only so many");
