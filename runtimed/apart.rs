@@ -1,8 +1,8 @@
-//! The code that an idle PID 1 does not run, placed apart from the code it does run. The kernel maps sixteen
-//! pages of a program for each page that is used, so unused code counts as memory of every sandbox when it
-//! lies between used code.
+//! Places code that an idle PID 1 does not run apart from the code it does run. The kernel maps sixteen pages
+//! of a program around each used page, so unused code counts as memory of every sandbox when it lies between
+//! used code.
 //!
-//! build.rs writes the linker script from these lists; the tests below hold them to the source tree.
+//! build.rs writes the linker script from these lists; the tests below compare them with the source tree.
 
 /// Modules of this crate that only shims, checkpoints and a new `sandbox.yaml` run.
 pub const APART: &[&str] = &[
@@ -42,11 +42,11 @@ pub const APART_CRATES: &[&str] = &[
     "saphyr",
 ];
 
-/// Returns the linker script that places them after the rest of the code.
+/// Returns the linker script that places these modules and crates after the rest of the code.
 pub fn linker_script() -> String {
     let modules = APART.iter().flat_map(|path| {
         let mangled: String = path.split("::").map(|name| format!("{}{name}", name.len())).collect();
-        // A module of the crate's root is told from others of its name by the crate.
+        // The crate name tells a module of the crate's root from others of its name.
         let mangled = if path.contains("::") { mangled } else { format!("8runtimed{mangled}") };
         [mangled, path.replace("::", "..")].into_iter().filter(|name| !APART.contains(&name.as_str()))
     });

@@ -1,5 +1,6 @@
-//! How PID 1 is linked. Relocations of a static binary that may lie anywhere are read once and stay in memory in
-//! every sandbox: packed, 80 kB of them are 2. Code that an idle PID 1 does not run lies apart (`apart.rs`).
+//! Link options of PID 1. Relocations of a position-independent static binary are read once and stay in
+//! memory in every sandbox: packed, 80 kB of them are 2. Code that an idle PID 1 does not run is placed apart
+//! (`apart.rs`).
 
 mod apart;
 

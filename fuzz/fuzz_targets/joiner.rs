@@ -1,4 +1,4 @@
-//! Any text in pieces of any size: every character is told once.
+//! Any text in pieces of any size: every character is emitted once.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| runtimed::fuzz::joiner(data));

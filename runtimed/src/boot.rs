@@ -1,4 +1,4 @@
-//! The life of PID 1, in three stages: bring-up, cruise, shutdown.
+//! The lifecycle of PID 1, in three stages: bring-up, cruise, shutdown.
 
 use crate::api;
 use crate::config::{Config, VARIABLES};
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::net::UnixListener;
 
-/// Wrong configuration, and an end that should not have been.
+/// Exit codes of sysexits(3): wrong configuration, and an internal error.
 const EXIT_USAGE: u8 = 64;
 const EXIT_SOFTWARE: u8 = 70;
 
@@ -32,7 +32,7 @@ enum BootError {
 pub fn main() -> ExitCode {
     signals::reset_inherited();
     signals::block_termination();
-    // A value that is no text is still a value, and a wrong one.
+    // A value that is no UTF-8 is still a value, and a wrong one.
     let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let config = match Config::from_env(variable) {
         Ok(config) => Arc::new(config),
@@ -60,7 +60,7 @@ struct Ready {
 
 fn bring_up(config: &Arc<Config>) -> Result<Ready, BootError> {
     inherited_fds::close_on_exec_all();
-    // A group of root's would count under the user's identity too.
+    // Root's groups would also apply under the user's identity.
     fs_identity::drop_groups().map_err(BootError::Groups)?;
     let pid1 = nix::unistd::getpid().as_raw() == 1;
     if pid1 {
@@ -87,10 +87,10 @@ fn bring_up(config: &Arc<Config>) -> Result<Ready, BootError> {
     signals::unblock_termination();
     let control_path = config.control_dir.join("sock");
     let control = socket::listen(&control_path, 0o600).map_err(at(&control_path))?;
-    // The sandbox works without the public socket; an image may have no place for it.
+    // The sandbox works without the public socket; an image may have no directory for it.
     let public = socket::listen_public(&config.public_socket)
         .inspect_err(
-            |error| tracing::warn!(path = %config.public_socket.display(), %error, "no public socket"),
+            |error| tracing::warn!(path = %config.public_socket.display(), %error, "failed to listen on public socket"),
         )
         .ok();
     tracing::info!(control = %control_path.display(), pid1, "ready");
@@ -108,11 +108,11 @@ async fn cruise(ready: Ready) -> ExitCode {
         }
     };
     tokio::select! {
-        // Whichever ends first ends all; only the supervisor is meant to.
+        // The first to end ends all; only the supervisor is meant to.
         ended = supervising => match ended {
             Ok(_) => ExitCode::SUCCESS,
             Err(error) => {
-                tracing::error!(%error, "supervisor ended badly: killing everything");
+                tracing::error!(%error, "supervisor panicked; killing all processes");
                 kill_all::kill_everything();
                 ExitCode::from(EXIT_SOFTWARE)
             }
@@ -122,7 +122,7 @@ async fn cruise(ready: Ready) -> ExitCode {
     }
 }
 
-/// Lines on stderr, with fields.
+/// Logs lines with fields to stderr.
 fn start_logging() {
     let level = if std::env::var_os("RUNTIMED_DEBUG").is_some() {
         tracing::Level::DEBUG
@@ -134,7 +134,7 @@ fn start_logging() {
         .with_max_level(level)
         .with_ansi(false)
         .with_target(false)
-        // Told on stderr too, where it would be a panic: the disk that stderr is on may be full.
+        // An error of the logger would be printed to stderr too, and panic there: its disk may be full.
         .log_internal_errors(false)
         .init();
 }

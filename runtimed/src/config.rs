@@ -1,5 +1,5 @@
-//! Configuration, from strings, without touching anything. A wrong value is one line that names the
-//! variable and what it may be.
+//! Configuration from environment variables, without side effects. An error is one line that names the
+//! variable and what is allowed.
 
 use crate::limits::{LOG_QUOTA_DEFAULT_BYTES, SHUTDOWN_DEFAULT_MS};
 use crate::sys::fs_identity::Identity;
@@ -12,18 +12,18 @@ pub struct Config {
     pub control_dir: PathBuf,
     /// The socket that sandboxed code may use.
     pub public_socket: PathBuf,
-    /// Who runs everything that is started.
+    /// The user that all jobs run as.
     pub uid: u32,
     pub gid: u32,
     pub user: String,
     pub home: PathBuf,
-    /// Where the app lives; the manifest is `sandbox.yaml` in it.
+    /// Directory of the app, with the manifest `sandbox.yaml`.
     pub app_dir: PathBuf,
     pub log_quota_bytes: u64,
     pub shutdown_ms: u64,
-    /// Jobs are shown the proxy that hostd has on loopback.
+    /// Whether jobs are pointed to hostd's proxy on loopback.
     pub proxy: bool,
-    /// Routes that break things on purpose, for tests of what happens then.
+    /// Enables routes that cause faults, for tests.
     pub faults: bool,
 }
 
@@ -54,7 +54,7 @@ impl Config {
         let text = |name: &str, default: &str| get(name).unwrap_or_else(|| default.to_owned());
         let path = |name: &'static str, default: String| {
             let value = get(name).unwrap_or(default);
-            // What was no text came with marks in place of the bytes that were none: another path than was meant.
+            // Invalid UTF-8 was replaced by marks, so this would be another path than meant.
             let is_text = !value.contains(char::REPLACEMENT_CHARACTER);
             if value.starts_with('/') && is_text {
                 Ok(PathBuf::from(value))

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: each takes any bytes and must return. The same functions are driven by
-//! `cargo fuzz` where a nightly compiler is there and by property tests everywhere.
+//! Entry points for fuzzing: each takes any bytes and must return. Driven by `cargo fuzz` where a nightly
+//! compiler is available and by property tests everywhere.
 
 use crate::api::{request_body, route};
 use crate::core::acp::{Effect, Input, Machine};
@@ -13,7 +13,7 @@ use protocol::{AcpAgent, ExecRequest, Permissions, StreamDialect, TaskFact, Task
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a reader of events takes for one of them.
+/// The limit of an event for its readers.
 const EVENT_MAX_BYTES: usize = 1 << 20;
 
 pub fn output_index(bytes: &[u8]) {
@@ -77,7 +77,7 @@ fn conversation(dialect: StreamDialect, bytes: &[u8]) {
     assert!(conversation.final_message().is_none_or(|text| text.len() <= FINAL_MESSAGE_MAX_BYTES));
 }
 
-/// Lines of an agent to a client that says hello, and to one in the middle of a prompt.
+/// Feeds the lines of an agent to a client that sent `initialize`, and to one whose prompt is in flight.
 pub fn acp_line(bytes: &[u8]) {
     for prompted in [false, true] {
         let (mut machine, mut effects) = conversation_begun(prompted);
@@ -95,7 +95,7 @@ pub fn acp_line(bytes: &[u8]) {
     }
 }
 
-/// A client that has said hello, or that was led to its prompt by a friendly agent; and what it said last.
+/// A client that sent `initialize`, or that a friendly agent led to its prompt; and its last effects.
 fn conversation_begun(prompted: bool) -> (Machine, Vec<Effect>) {
     let agent = AcpAgent {
         name: "a".to_owned(),
@@ -116,7 +116,7 @@ fn conversation_begun(prompted: bool) -> (Machine, Vec<Effect>) {
     (machine, effects)
 }
 
-/// What a friendly agent answers, up to the prompt.
+/// The response of a friendly agent, up to the prompt.
 fn friendly_reply(effect: &Effect) -> Option<Vec<u8>> {
     let Effect::Send(line) = effect else { return None };
     let asked: Value = serde_json::from_slice(line).ok()?;
@@ -129,7 +129,7 @@ fn friendly_reply(effect: &Effect) -> Option<Vec<u8>> {
     serde_json::to_vec(&json!({"jsonrpc": "2.0", "id": asked.get("id")?, "result": result})).ok()
 }
 
-/// The text in pieces of which the bytes themselves say how long each is and whose.
+/// Splits the text into pieces whose length and kind the bytes themselves determine.
 pub fn joiner(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (mut joiner, mut facts, mut now) = (LineJoiner::new(), Vec::new(), 0);
@@ -183,7 +183,7 @@ mod tests {
         all.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
     }
 
-    /// One of these with another value in the place of some value, which begins after a colon.
+    /// One of these lines with a value, found by its colon, replaced by another.
     fn corrupted(lines: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
         let junk = prop_oneof![
             Just("null".to_owned()),
@@ -222,9 +222,9 @@ mod tests {
         }
     }
 
-    /// What follows is read in the middle of a conversation, and not refused at its door.
+    /// Checks that the fuzz input reaches a running conversation.
     #[test]
-    fn a_friendly_agent_gets_its_prompt_and_is_heard() {
+    fn a_friendly_agent_gets_its_prompt_and_its_updates_are_reported() {
         let (mut machine, effects) = conversation_begun(true);
         let prompt = |effect: &Effect| matches!(effect, Effect::Send(line) if line.windows(14).any(|at| at == b"session/prompt"));
         assert!(effects.iter().any(prompt), "{effects:?}");

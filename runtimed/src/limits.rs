@@ -1,4 +1,4 @@
-//! Every limit of runtimed, with its unit in its name. Nothing that comes from outside is without one.
+//! Every limit of runtimed, with its unit in its name. All external input has one.
 
 // ---- requests ----
 
@@ -10,7 +10,7 @@ pub const PUBLIC_BODY_MAX_BYTES: usize = 4 << 10;
 pub const CONTROL_CONNECTIONS_MAX: usize = 512;
 /// Connections to the public socket at once.
 pub const PUBLIC_CONNECTIONS_MAX: usize = 16;
-/// Requests a second on the public socket, on average and in one burst.
+/// Requests per second on the public socket, on average and in one burst.
 pub const PUBLIC_REQUESTS_PER_SECOND: u32 = 50;
 pub const PUBLIC_REQUESTS_BURST: u32 = 100;
 /// How long a client may take to send its request head, and then a body that is not streamed.
@@ -35,113 +35,113 @@ pub const GRACE_DEFAULT_MS: u64 = 5_000;
 pub const DRAIN_MS: u64 = 250;
 /// How long SIGKILL may take to empty a tree before the rest is reported.
 pub const KILL_MAX_MS: u64 = 10_000;
-/// How long a job that said all it has to say may take to go by itself.
+/// How long an agent may take to exit after its conversation is over.
 pub const LEAVE_MS: u64 = 3_000;
-/// How late the end of a silence is noticed by a shim that was paused, and was not merely slow.
+/// A shim that notices the idle timeout this late was suspended with the sandbox, and not merely slow.
 pub const PAUSED_MS: u64 = 2_000;
 /// Execs that run at once, and finished ones that are remembered.
 pub const EXECS_LIVE_MAX: usize = 512;
 pub const EXECS_KEPT_MAX: usize = 512;
 pub const EXECS_KEPT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// Programs that are asked for at once, and the name of one.
+/// Programs looked up at once, and the length of a name.
 pub const PROGRAMS_MAX: usize = 64;
 pub const PROGRAM_NAME_MAX_BYTES: usize = 4 << 10;
 
 // ---- tasks ----
 
-/// Tasks that wait for their turn, and finished ones that are remembered.
+/// Queued tasks, and finished ones that are remembered.
 pub const TASKS_QUEUED_MAX: usize = 64;
 pub const TASKS_KEPT_MAX: usize = 512;
-/// Unless a task says otherwise: all of it, and the wait for services at its end.
+/// Default timeout of a task, and of the wait for services at its end.
 pub const TASK_TIMEOUT_DEFAULT_MS: u64 = 60 * 60 * 1000;
 pub const TASK_HEALTH_DEFAULT_MS: u64 = 60_000;
 pub const TASK_HEALTH_MAX_MS: u64 = 10 * 60_000;
-/// A build, unless it says otherwise.
+/// Default timeout of a build.
 pub const BUILD_TIMEOUT_DEFAULT_MS: u64 = 10 * 60_000;
-/// One event of what an agent prints; longer lines come in pieces.
+/// One event of an agent's output; longer lines are split.
 pub const TASK_LINE_MAX_BYTES: usize = 64 << 10;
-/// One file of a task's events; trimming takes away whole files.
+/// One file of a task's events; trimming removes whole files.
 pub const TASK_SEGMENT_MAX_BYTES: u64 = 4 << 20;
-/// What is set aside on disk for the last event of a task; a result is made to fit.
+/// Disk space reserved for the last event of a task; a result is truncated to fit.
 pub const TASK_DONE_RESERVED_BYTES: u64 = 192 << 10;
-/// How often it is tried to write that event, and how long a killed shim may take to die before.
+/// Interval between tries to write that event, and how long a killed shim may take to die first.
 pub const TASK_END_RETRY_MS: u64 = 1_000;
 pub const TASK_WRITER_DIES_MS: u64 = 2_000;
-/// One line of an agent that prints JSON; of a longer one only the length is told.
+/// One line of an agent that prints JSON; of a longer one only the length is reported.
 pub const JSON_LINE_MAX_BYTES: usize = 8 << 20;
-/// What is kept of everything that an agent printed, and one file of it.
+/// An agent's raw log, and one file of it.
 pub const RAW_LOG_MAX_BYTES: u64 = 8 << 20;
 pub const RAW_SEGMENT_MAX_BYTES: u64 = 1 << 20;
-/// The end of what an agent that failed printed beside its messages.
+/// The end of a failed agent's output that is no message.
 pub const AGENT_STDERR_MAX_BYTES: usize = 2 << 10;
-/// What is kept of the end of what an agent said, and a failed build.
+/// The end of an agent's last message, and of a failed build's output.
 pub const FINAL_MESSAGE_MAX_BYTES: usize = 16 << 10;
 pub const BUILD_TAIL_MAX_BYTES: usize = 4 << 10;
-/// One line of an agent that speaks the Agent Client Protocol; longer ones are left out.
+/// One line of an ACP agent; longer ones are dropped.
 pub const ACP_LINE_MAX_BYTES: usize = 8 << 20;
-/// What such an agent has not read yet of what it is sent.
+/// Bytes that an ACP agent may leave unread.
 pub const ACP_UNREAD_MAX_BYTES: usize = 8 << 20;
-/// How long it has to obey when it is asked to stop, before it is told to.
+/// How long a stop request over ACP may take before SIGTERM.
 pub const ACP_STOP_REQUEST_MS: u64 = 2_000;
-/// Files that an agent wants, and one of them.
+/// Files that an agent needs, and the size of one.
 pub const AGENT_FILES_MAX: usize = 64;
 pub const AGENT_FILE_MAX_BYTES: usize = 256 << 10;
-/// Modes and options of an agent's session, and rules on what it may do.
+/// Options of an agent's session, permission rules, and the length of a name or pattern.
 pub const AGENT_OPTIONS_MAX: usize = 64;
 pub const PERMISSION_RULES_MAX: usize = 256;
 pub const AGENT_WORD_MAX_BYTES: usize = 1 << 10;
 /// How long an agent that was started in advance may wait for its task.
 pub const WARM_KEEP_MAX_MS: u64 = 60 * 60_000;
-/// What it prints meanwhile, and tells, as far as its task is told of it.
+/// Output and facts from before its task that are kept for it.
 pub const WARM_TOLD_MAX_BYTES: usize = 64 << 10;
 pub const WARM_FACTS_MAX: usize = 256;
-/// Changed files by name in a result, and all those names together.
+/// Changed files listed in a result, and their total size.
 pub const CHANGES_SHOWN_MAX: usize = 500;
 pub const CHANGES_SHOWN_MAX_BYTES: usize = 32 << 10;
-/// What a helper may print for its shim to read.
+/// Output of a helper process that its shim reads.
 pub const ANSWER_MAX_BYTES: usize = 256 << 10;
 
 // ---- checkpoints ----
 
-/// Taking one, and counting what changed since.
+/// Taking a checkpoint, or counting the changes since.
 pub const CHECKPOINT_MAX_MS: u64 = 60_000;
-/// A file larger than this is left out.
+/// A larger file is skipped.
 pub const CHECKPOINT_FILE_MAX_BYTES: u64 = 64 << 20;
 /// Files in all; a workspace with more gets no checkpoint.
 pub const CHECKPOINT_FILES_MAX: usize = 200_000;
 /// Checkpoints that are kept, newest first.
 pub const CHECKPOINTS_KEPT_MAX: usize = 100;
-/// Repositories within the app that are looked into.
+/// Repositories within the app that are searched.
 pub const CHECKPOINT_NESTED_MAX: usize = 64;
 
 // ---- output and logs ----
 
-/// One file of an output log; trimming takes away whole files.
+/// One file of an output log; trimming removes whole files.
 pub const SEGMENT_MAX_BYTES: u64 = 4 << 20;
-/// What one service keeps of its log.
+/// The log of one service.
 pub const SERVICE_LOG_MAX_BYTES: u64 = 16 << 20;
-/// And in how many files: every run that prints begins one, and a service may fail for months.
+/// Files of a service's log: every run that prints begins one, and a service may fail for months.
 pub const SERVICE_LOG_MAX_FILES: usize = 256;
-/// Logs of services that are gone, in case they come back.
+/// Logs of removed services, kept in case they return.
 pub const SERVICE_LOGS_RETIRED_MAX: usize = 64;
-/// All logs of a sandbox together, unless configured.
+/// Default quota of all logs of a sandbox together.
 pub const LOG_QUOTA_DEFAULT_BYTES: u64 = 512 << 20;
 /// Event log: one file, and all of them.
 pub const EVENT_SEGMENT_MAX_BYTES: u64 = 1 << 20;
 pub const EVENTS_MAX_BYTES: u64 = 16 << 20;
-/// Output in the answer to an exec, for each stream.
+/// Output within an exec response, per stream.
 pub const INLINE_OUTPUT_MAX_BYTES: usize = 1 << 20;
 /// One chunk read from a log for a follower.
 pub const CHUNK_MAX_BYTES: usize = 64 << 10;
-/// Bytes shown to a viewer who attaches to a terminal.
+/// Bytes sent to a viewer that attaches to a terminal.
 pub const REPLAY_DEFAULT_BYTES: u64 = 64 << 10;
-/// A viewer of a terminal who is farther behind is taken ahead; between two looks at how far it is.
+/// A viewer of a terminal that is farther behind skips ahead; bytes between two checks of the lag.
 pub const VIEWER_LAG_MAX_BYTES: u64 = 8 << 20;
 pub const VIEWER_LOOK_BYTES: u64 = 1 << 20;
-/// What is read to find the last lines of a log.
+/// Bytes read to find the last lines of a log.
 pub const TAIL_MAX_BYTES: u64 = 1 << 20;
-/// Lines of a service's log shown in its state, each shortened.
+/// Log lines in the state of a service, each shortened.
 pub const LAST_LINES: usize = 20;
 pub const LAST_LINE_MAX_BYTES: usize = 500;
 
@@ -150,53 +150,53 @@ pub const LAST_LINE_MAX_BYTES: usize = 500;
 pub const MANIFEST_MAX_BYTES: u64 = 256 << 10;
 pub const BACKOFF_MIN_MS: u64 = 1_000;
 pub const BACKOFF_MAX_MS: u64 = 30_000;
-/// A run this long counts as a success: the next failure starts at the shortest pause again.
+/// A run this long counts as a success: the next failure starts with the shortest backoff.
 pub const STEADY_RUN_MS: u64 = 10_000;
-/// Between checks of a service that is not ready yet.
+/// Interval between checks of a service that is not ready yet.
 pub const PROBE_STARTING_MS: u64 = 200;
-/// For how long it is checked that often, and how long its start is a reason not to sleep.
+/// For how long that interval applies, and how long a start keeps the sandbox awake.
 pub const PROBE_EAGER_FOR_MS: u64 = 60_000;
 pub const STARTING_IS_BUSY_FOR_MS: u64 = 15 * 60_000;
-/// Head of an HTTP answer that a health check reads.
+/// Head of an HTTP response that a health check reads.
 pub const PROBE_HEAD_MAX_BYTES: usize = 16 << 10;
-/// Directories watched in all, and how long changes are gathered.
+/// Watched directories, their depth, and how long changes are collected.
 pub const WATCH_DIRECTORIES_MAX: usize = 1024;
 pub const WATCH_DEPTH_MAX: usize = 8;
 pub const WATCH_QUIET_MS: u64 = 150;
 
 // ---- descriptors ----
 
-/// What PID 1 needs at its other limits: a connection each, two files each follower, a socket and an
-/// input each exec, and some for services, logs and looks around.
+/// Descriptors that PID 1 needs at its other limits: one per connection, two files per follower, a socket and
+/// a stdin per exec, and some for services, logs and /proc.
 pub const DESCRIPTORS_WANTED: u64 =
     (CONTROL_CONNECTIONS_MAX + PUBLIC_CONNECTIONS_MAX + 2 * FOLLOWERS_MAX + 2 * EXECS_LIVE_MAX + 512) as u64;
 
-// ---- looks around ----
+// ---- /proc and disk ----
 
-/// Entries of /proc and descriptors of processes read for one answer.
+/// Entries of /proc and descriptors of processes read for one response.
 pub const PROC_ENTRIES_MAX: usize = 8192;
 pub const PROC_FDS_MAX: usize = 65_536;
 pub const PROC_FILE_MAX_BYTES: usize = 4 << 20;
 pub const COMMAND_SHOWN_MAX_BYTES: usize = 200;
-/// Files counted for the use of the workspace, in one go and in all; how long the count stays good.
+/// Files counted for the size of the workspace, per slice and in all; how long a count stays valid.
 pub const DISK_WALK_SLICE: usize = 512;
 pub const DISK_WALK_MAX_FILES: u64 = 200_000;
 pub const DISK_WALK_KEEP_MS: u64 = 30_000;
-/// CPU use below this share of one core is idle.
+/// CPU use below this percentage of one core is idle.
 pub const CPU_IDLE_PERCENT: u32 = 5;
 
 // ---- holds ----
 
 pub const HOLDS_MAX: usize = 32;
-/// With so many the sandboxed code gets no more: the rest is for control.
+/// Beyond this many holds, sandboxed code gets no more: the rest is for the control socket.
 pub const PUBLIC_HOLDS_MAX: usize = 16;
 pub const HOLD_TTL_DEFAULT_S: u64 = 60;
 pub const HOLD_TTL_MAX_S: u64 = 24 * 3600;
 pub const HOLD_REASON_MAX_BYTES: usize = 200;
 
-// ---- end ----
+// ---- shutdown ----
 
-/// The whole shutdown, unless configured.
+/// Default duration of a whole shutdown.
 pub const SHUTDOWN_DEFAULT_MS: u64 = 8_000;
-/// Of which this much is kept for SIGKILL and reaping.
+/// Part of it that is kept for SIGKILL and reaping.
 pub const SHUTDOWN_KILL_MS: u64 = 2_000;

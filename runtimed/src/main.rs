@@ -1,4 +1,4 @@
-//! The runtimed binary: PID 1, the shim of a job, or what takes checkpoints.
+//! The runtimed binary: PID 1, the shim of a job, or the checkpoint process.
 
 use std::process::ExitCode;
 

@@ -111,12 +111,12 @@ fn claims() -> Vec<Claim> {
     let idle = json!({"idle_timeout_ms": 400});
     let says = |name, steps, message| (name, &[][..], steps, json!({}), agent_failed, EXITED_0, message);
     vec![
-        says("tokens", json!([["stop", "max_tokens"]]), "may not say more"),
+        says("tokens", json!([["stop", "max_tokens"]]), "limit of tokens"),
         says("turns", json!([["stop", "max_turn_requests"]]), "in one turn"),
         says("refuses", json!([["stop", "refusal"]]), "refused"),
         says("new-words", json!([["stop", "bored"]]), "bored"),
         says("error", json!([["fail", "401 bad key"]]), "401 bad key"),
-        says("leaves", json!([["say", "hm"], ["exit", 0]]), "without a word"),
+        says("leaves", json!([["say", "hm"], ["exit", 0]]), "without reporting a result"),
         (
             "crashes",
             &[],

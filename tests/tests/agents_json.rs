@@ -110,10 +110,10 @@ async fn an_agent_succeeds_by_its_word_and_its_exit_together() -> Result<()> {
     sandbox.write_app("good", GOOD)?;
     sandbox.write_app("bad", BAD)?;
     sandbox.write_app("refused", &transcript("codex/refused")?)?;
-    let silent = "the agent ended without a word on how it went";
+    let silent = "the agent exited without reporting a result";
     for (id, dialect, line, message, exit) in [
         ("fine", "claude", "cat good", "", 0),
-        ("liar", "claude", "cat good; exit 1", "the agent said that it is done, and exited with 1", 1),
+        ("liar", "claude", "cat good; exit 1", "the agent reported success, but exited with 1", 1),
         ("honest", "claude", "cat bad; exit 1", "Invalid API key", 1),
         ("bad-and-0", "claude", "cat bad", "Invalid API key", 0),
         ("mute", "claude", "true", silent, 0),

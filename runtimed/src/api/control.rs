@@ -1,4 +1,4 @@
-//! Requests on the control socket.
+//! Handles requests on the control socket.
 
 use super::response::{HttpResponse, Refusal, no_content, ok, refuse};
 use super::route::{self, Route};

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How soon a client should come back, in milliseconds.
+/// Reconnection delay for clients, in milliseconds.
 const RETRY: &str = "retry: 1000\n\n";
 
 pub fn respond(
@@ -26,7 +26,7 @@ pub fn respond(
     let after = last_event_id(headers)?.or(after).unwrap_or_default();
     let newest = *handle.shared().events.borrow();
     if after > newest {
-        // It would wait for events that never come.
+        // The reader would wait for events that never come.
         return Err(Box::new(ErrorBody::invalid(
             "after",
             format!("is {after}, but the log ends at {newest}"),
@@ -34,7 +34,7 @@ pub fn respond(
     }
     let mut reader = EventReader::new(&handle.shared().events_dir, after);
     let mut news = handle.shared().events.clone();
-    // The first read decides between an answer and an error.
+    // The first read decides between a stream and an error.
     let first = read(&mut reader, *news.borrow_and_update()).map_err(history_gone)?;
     let body = ResponseBody::stream(|to: Sender| async move {
         let _permit = permit;
@@ -84,7 +84,7 @@ fn history_gone(error: EventReadError) -> Refusal {
     }
 }
 
-/// The next events as frames; nothing at the end.
+/// The next events as frames; `None` at the end.
 fn read(reader: &mut EventReader, newest: Cursor) -> Result<Option<Bytes>, EventReadError> {
     let mut text = String::new();
     let read = reader.read(newest, |LogLine { cursor, kind, json }| {

@@ -1,4 +1,4 @@
-//! Requests about execs.
+//! Handlers of exec requests.
 
 use super::inline_output;
 use super::request_body;
@@ -18,11 +18,11 @@ pub async fn start(handle: &Handle, body: Incoming, wait_ms: Option<u64>) -> Res
     view(handle, id, wait_ms).await
 }
 
-/// An exec; after waiting for its end if asked to, and then with its output.
+/// An exec; waits for its end if asked to, and then adds its output.
 pub async fn view(handle: &Handle, id: ExecId, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
     let log = log(handle, &id).await?;
     let mut head = log.head.clone();
-    // Until it runs or could not be started there is nothing to say; that takes no time worth a limit.
+    // Until it runs or failed to start there is nothing to report; that is fast enough to need no limit.
     let _ = head.wait_for(|head| head.started).await;
     if let Some(wait_ms) = wait_ms {
         let ended = head.wait_for(|head| head.ended.is_some());

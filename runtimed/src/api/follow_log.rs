@@ -1,4 +1,4 @@
-//! Reads a log for one client: from where it asks, at its own pace, to the end or for ever.
+//! Reads a log for one client: from the requested position, at the client's pace, to the end or following.
 
 use super::response::{HttpResponse, Refusal, refuse, with_type};
 use super::response_body::{ResponseBody, Sender};
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A comment after so long without output, so that a dead client is found.
+/// A comment after this long without output, so that a dead client is noticed.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub fn respond(
@@ -39,7 +39,7 @@ pub fn respond(
     Ok(with_type(StatusCode::OK, format.content_type(), body))
 }
 
-/// A client of server-sent events that comes back says where it was in its own way, and that counts.
+/// `Last-Event-ID` of a reconnecting server-sent-events client overrides the query.
 fn resumed(read: ReadLog, headers: &HeaderMap, format: Format) -> Result<ReadLog, Refusal> {
     let Some(value) = headers.get("last-event-id").filter(|_| format == Format::Sse) else { return Ok(read) };
     let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
@@ -47,7 +47,7 @@ fn resumed(read: ReadLog, headers: &HeaderMap, format: Format) -> Result<ReadLog
     Ok(ReadLog { from: ReadFrom::After(parsed.ok_or_else(bad)?), ..read })
 }
 
-/// Where to begin. A position that was trimmed away, or that is not there yet, is an error.
+/// The position to begin at. A trimmed or future position is an error.
 pub fn position(log: &LogHandle, from: ReadFrom, stream: Option<Stream>) -> Result<u64, Refusal> {
     let stored = segment::list(&log.dir).unwrap_or_default();
     let stored_end = stored.last().map_or(0, |last| last.start.saturating_add(last.bytes));
@@ -70,14 +70,14 @@ pub fn position(log: &LogHandle, from: ReadFrom, stream: Option<Stream>) -> Resu
     }
 }
 
-/// The position where the last `lines` lines begin, as far back as one looks for them. Lines of one stream
-/// are counted without what the other printed in between.
+/// The position of the last `lines` lines, within a limited distance from the end. Lines of one stream are
+/// counted without output of the other in between.
 fn line_start(log: &LogHandle, end: u64, lines: usize, stream: Option<Stream>) -> u64 {
     let mut reader = Reader::new(&log.dir, end.saturating_sub(TAIL_MAX_BYTES));
     let mut starts = VecDeque::new();
     let mut at_start = true;
     while lines > 0 && reader.position() < end {
-        // Not beyond the end as it was: the log may grow faster than it is read.
+        // Not beyond the end at the beginning: the log may grow faster than it is read.
         let left = (end - reader.position()).min(CHUNK_MAX_BYTES as u64);
         let bytes = match reader.read(left as usize, end) {
             Ok(Read::Bytes { stream: of, bytes, .. }) if stream.is_none_or(|wanted| wanted == of) => bytes,
@@ -117,7 +117,7 @@ impl Follower {
             if stop_at.is_some_and(|end| self.reader.position() >= end) {
                 return self.end(&to, true).await;
             }
-            // A follower of an exec that has ended stops where that ended, whatever was printed since.
+            // A follower of an ended exec stops where that ended, whatever leftover processes printed since.
             let left = stop_at.map_or(u64::MAX, |end| end - self.reader.position());
             let next = match self.reader.read(left.min(CHUNK_MAX_BYTES as u64) as usize, head.end) {
                 Ok(Read::Bytes { stream, stream_at, bytes }) => self.bytes(stream, stream_at, bytes),
@@ -130,7 +130,7 @@ impl Follower {
                 },
                 Ok(Read::End) => return self.end(&to, head.ended.is_some()).await,
                 Err(ReadError::Io(error)) => {
-                    tracing::error!(dir = %self.log.dir.display(), %error, "log could not be read");
+                    tracing::error!(dir = %self.log.dir.display(), %error, "failed to read log");
                     return;
                 }
             };
@@ -141,14 +141,14 @@ impl Follower {
         }
     }
 
-    /// Waits until the log grew. The shim is asked to say so, at once if it already did.
+    /// Waits until the log grew. The shim reports at once if it already did.
     async fn wait(&mut self, to: &Sender) -> WaitResult {
         let seen = self.reader.position();
         self.handle.send(Command::Arm { key: self.log.key.clone(), seen }).await;
         loop {
             match tokio::time::timeout(HEARTBEAT, self.log.head.changed()).await {
                 Ok(Ok(())) => return WaitResult::News,
-                // Nobody keeps this log any more: its service was removed.
+                // The log is gone: its service was removed.
                 Ok(Err(_)) => return WaitResult::Over,
                 Err(_) if self.format == Format::Sse => {
                     if to.send(Bytes::from_static(b": still here\n\n")).await.is_err() {
@@ -180,7 +180,7 @@ impl Follower {
         self.format.encode(&Chunk::Gap { cursor: self.reader.position(), lost })
     }
 
-    /// Trimmed while being followed: the client is told what it missed.
+    /// Skips output that was trimmed while following: the client gets a gap.
     fn skip_to(&mut self, oldest: u64) -> Bytes {
         let lost = oldest.saturating_sub(self.reader.position());
         self.reader.seek(oldest);
@@ -199,6 +199,6 @@ enum WaitResult {
     News,
     /// Nothing more will come.
     Over,
-    /// The client went away.
+    /// The client disconnected.
     Gone,
 }

@@ -1,4 +1,4 @@
-//! Output that is part of an answer: both streams of a short exec, up to a limit each.
+//! Output within a response: both streams of a short exec, up to a limit each.
 
 use super::stream_format::payload;
 use crate::limits::{CHUNK_MAX_BYTES, INLINE_OUTPUT_MAX_BYTES};
@@ -6,10 +6,10 @@ use crate::log::{Read, Reader};
 use crate::supervisor::LogHandle;
 use protocol::{ExecView, Payload, Stream};
 
-/// How much of a log is looked through for what fits.
+/// Bytes of a log that are searched for output that fits.
 const LOOK_MAX_BYTES: u64 = 4 * INLINE_OUTPUT_MAX_BYTES as u64;
 
-/// Adds what the exec printed to its view.
+/// Adds the output of an exec to its view.
 pub fn add(view: &mut ExecView, log: &LogHandle) {
     let end = view.output_end.unwrap_or_else(|| log.head.borrow().end);
     let mut reader = Reader::new(&log.dir, log.oldest);
@@ -19,7 +19,7 @@ pub fn add(view: &mut ExecView, log: &LogHandle) {
         if reader.position() - log.oldest >= LOOK_MAX_BYTES {
             break;
         }
-        // What the exec left behind may have printed more since: that is in the log, not in the answer.
+        // Later output of leftover processes is in the log, not in the response.
         let max = (end - reader.position()).min(CHUNK_MAX_BYTES as u64) as usize;
         match reader.read(max, end) {
             Ok(Read::Bytes { stream, bytes, .. }) => {
@@ -38,8 +38,8 @@ pub fn add(view: &mut ExecView, log: &LogHandle) {
     view.truncated = truncated;
 }
 
-/// All of the bytes in one payload: text only if all of it is. What was cut at the limit may lose the part
-/// of a character that the cut left.
+/// All bytes in one payload: text only if all of it is. Output that was cut at the limit may lose the rest of
+/// a character.
 fn whole(bytes: &[u8]) -> Payload {
     let (all, used) = payload(bytes);
     let cut_text = bytes.len() == INLINE_OUTPUT_MAX_BYTES && all.encoding == protocol::Encoding::Utf8;

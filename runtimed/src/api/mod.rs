@@ -1,5 +1,5 @@
-//! HTTP on two Unix sockets: one for hostd, one for the sandboxed code. Parses, asks the supervisor,
-//! renders. Holds no state of its own.
+//! HTTP on two Unix sockets: one for hostd, one for the sandboxed code. Parses requests, sends commands to
+//! the supervisor, renders responses. Holds no state of its own.
 
 mod control;
 mod events;

@@ -1,4 +1,4 @@
-//! Requests about programs.
+//! Handlers of program requests.
 
 use super::request_body;
 use super::response::{HttpResponse, Refusal, ok};

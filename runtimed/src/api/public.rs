@@ -1,4 +1,4 @@
-//! Requests of the sandboxed code: its own status and holds, nothing else. Whoever calls here is not
+//! Handles requests of the sandboxed code: its own status and holds, nothing else. These clients are not
 //! trusted, and cannot slow down the control socket.
 
 use super::response::{HttpResponse, Refusal, no_content, ok, refuse};
@@ -28,7 +28,7 @@ pub async fn handle_request(handle: &Handle, http: Request<Incoming>) -> Result<
         }
         _ => Err(refuse(
             ErrorCode::NotFound,
-            "here are only GET /v1/status, GET /v1/holds and PUT and DELETE /v1/holds/NAME",
+            "this socket only has GET /v1/status, GET /v1/holds and PUT and DELETE /v1/holds/NAME",
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests: bounded, JSON, and wrong ones refused by the name of their field.
+//! Bodies of requests: bounded JSON; errors name the wrong field.
 
 use super::response::{Refusal, refuse};
 use crate::limits::BODY_TIMEOUT_MS;
@@ -8,15 +8,15 @@ use protocol::{ErrorBody, ErrorCode};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// A body up to so many times too large is read to its end and dropped: whoever is hung up on while sending
-/// may not come to hear why.
+/// A body up to this many times too large is read to its end and dropped: a client whose connection is closed
+/// while it sends may not read the error.
 const DRAIN_TIMES: usize = 8;
 
 pub async fn read<T: DeserializeOwned>(body: Incoming, max_bytes: usize) -> Result<T, Refusal> {
     decode(&bytes(body, max_bytes).await?)
 }
 
-/// The same for a body that may be left out.
+/// The same for an optional body.
 pub async fn read_or_default<T: DeserializeOwned + Default>(
     body: Incoming,
     max_bytes: usize,
@@ -27,7 +27,7 @@ pub async fn read_or_default<T: DeserializeOwned + Default>(
 
 async fn bytes(body: Incoming, max_bytes: usize) -> Result<Vec<u8>, Refusal> {
     let too_large = || refuse(ErrorCode::TooLarge, format!("the body is larger than {max_bytes} bytes"));
-    // Announced as far too large: not waited for.
+    // The announced length is far too large: not read.
     if body.size_hint().lower() > (DRAIN_TIMES * max_bytes) as u64 {
         return Err(too_large());
     }
@@ -41,7 +41,7 @@ async fn bytes(body: Incoming, max_bytes: usize) -> Result<Vec<u8>, Refusal> {
     collected.map_err(early)?.ok_or_else(too_large)
 }
 
-/// All of a body; nothing of one that is too large.
+/// The whole body; `None` where it is too large.
 async fn collect(mut body: Incoming, max_bytes: usize) -> Result<Option<Vec<u8>>, hyper::Error> {
     let (mut kept, mut seen) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
@@ -57,13 +57,13 @@ async fn collect(mut body: Incoming, max_bytes: usize) -> Result<Option<Vec<u8>>
     Ok((seen <= max_bytes).then_some(kept))
 }
 
-/// Parses JSON; an error names the field and says what it may be.
+/// Parses JSON; an error names the field and what is allowed.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let message = error.inner().to_string();
-        // Neither is a field: the whole, and a name that was not read to its end.
+        // `.` is the whole document and `?` an incomplete name: neither is a field.
         let body = if path == "." || path == "?" {
             ErrorBody::new(ErrorCode::InvalidRequest, message)
         } else {

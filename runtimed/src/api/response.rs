@@ -1,4 +1,4 @@
-//! Answers: the one place where values and errors become HTTP.
+//! HTTP responses: the one place where values and errors become HTTP.
 
 use super::response_body::ResponseBody;
 use bytes::Bytes;

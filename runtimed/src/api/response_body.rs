@@ -1,4 +1,4 @@
-//! Bodies of answers: some bytes, or bytes that are made while they are sent.
+//! Bodies of HTTP responses: complete bytes, or a stream.
 
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
@@ -12,8 +12,8 @@ pub enum ResponseBody {
     Stream(StreamingBody),
 }
 
-/// Work that sends pieces, and the pieces. Both live and die with the answer: a client that goes away
-/// takes the work with it.
+/// A task that sends pieces, and the receiver. Both are dropped with the response: a disconnected client ends
+/// the task.
 pub struct StreamingBody {
     work: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     pieces: mpsc::Receiver<Bytes>,
@@ -21,7 +21,7 @@ pub struct StreamingBody {
 
 pub type Sender = mpsc::Sender<Bytes>;
 
-/// Pieces that wait for a slow client before the work is made to wait too.
+/// Pieces that wait for a slow client before the task blocks.
 const PIECES_WAITING_MAX: usize = 2;
 
 impl ResponseBody {
@@ -40,14 +40,15 @@ impl ResponseBody {
 }
 
 impl StreamingBody {
-    /// Takes a piece, or lets the work make one. Asked once more at the end and no oftener: a receiver that
-    /// used up its turn says "pending" though it has pieces, and has already asked to be polled again.
+    /// Takes a piece, or polls the task for one. The receiver is polled once more afterwards and no oftener:
+    /// one that exhausted its coop budget is pending although it has pieces, and has already scheduled a
+    /// wake-up.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Poll::Ready(piece) = self.pieces.poll_recv(context) {
             return Poll::Ready(piece);
         }
         if self.work.as_mut().is_some_and(|work| work.as_mut().poll(context).is_ready()) {
-            // The sender goes with the work, so what is left can be received and then ends.
+            // The sender is dropped with the task, so the rest can be received and then ends.
             self.work = None;
         }
         self.pieces.poll_recv(context)

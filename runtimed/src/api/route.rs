@@ -1,4 +1,4 @@
-//! The whole control interface as one enum: what a method, a path and a query mean. Pure.
+//! The whole control interface as one enum: parses method, path and query. Pure.
 
 use crate::limits::{
     GRACE_DEFAULT_MS, GRACE_MAX_MS, REPLAY_DEFAULT_BYTES, TAIL_MAX_BYTES, TAIL_MAX_LINES, WAIT_MAX_MS,
@@ -30,7 +30,7 @@ pub enum Route {
     },
     ExecStdin {
         id: ExecId,
-        /// Where the body belongs in all that is sent.
+        /// Position of the body within all input.
         at: Option<u64>,
         eof: bool,
     },
@@ -43,7 +43,7 @@ pub enum Route {
     ExecResize {
         id: ExecId,
     },
-    /// Upgrades to a stream both ways.
+    /// Upgrades to a byte stream in both directions.
     Terminal {
         id: ExecId,
         view: TerminalView,
@@ -60,7 +60,7 @@ pub enum Route {
     TaskCancel {
         id: TaskId,
     },
-    /// The answer to a permission that was asked for.
+    /// The decision on a permission.
     TaskPermission {
         id: TaskId,
         permission: String,
@@ -74,7 +74,7 @@ pub enum Route {
         name: WarmName,
         verb: WarmVerb,
     },
-    /// What its agent printed, as it printed it.
+    /// The raw log of the task's agent.
     TaskOutput {
         id: TaskId,
         read: ReadLog,
@@ -104,7 +104,7 @@ pub enum Route {
     ReleaseHold {
         name: HoldName,
     },
-    /// Upgrades to a byte stream to a port inside.
+    /// Upgrades to a byte stream to a port of the sandbox.
     Tunnel {
         port: u16,
     },
@@ -112,7 +112,7 @@ pub enum Route {
     PanicSupervisor,
 }
 
-/// What is to become of an agent that is started in advance.
+/// Operations on an agent that is started in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarmVerb {
     Put,
@@ -120,7 +120,7 @@ pub enum WarmVerb {
     End,
 }
 
-/// Where to begin in a log, and what of it.
+/// Where to begin in a log, and which stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadLog {
     pub from: ReadFrom,
@@ -128,7 +128,7 @@ pub struct ReadLog {
     pub stream: Option<Stream>,
 }
 
-/// Where a viewer of a terminal begins, and whether he is taken ahead when he is far behind.
+/// Where a viewer of a terminal begins, and whether it skips ahead when it is far behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalView {
     pub from: ReadFrom,
@@ -137,13 +137,13 @@ pub struct TerminalView {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The oldest that is kept.
+    /// The oldest kept output.
     #[default]
     Start,
     After(u64),
-    /// So many lines before the end.
+    /// This many lines before the end.
     Lines(usize),
-    /// So many bytes before the end.
+    /// This many bytes before the end.
     Last(u64),
 }
 
@@ -154,7 +154,7 @@ const LIST_DEFAULT: usize = 100;
 
 pub type Refusal = Box<ErrorBody>;
 
-/// What a request line asks for.
+/// Parses a request line.
 pub fn parse(method: &str, path: &str, query: Option<&str>) -> Result<Route, Refusal> {
     let query = Query::parse(query.unwrap_or_default())?;
     let segments: Vec<&str> = path.split('/').skip(1).collect();
@@ -306,7 +306,7 @@ fn refuse(code: ErrorCode, message: String) -> Refusal {
     Box::new(ErrorBody::new(code, message))
 }
 
-/// The query, of which every part must be understood: a misspelt name is an error, not a default.
+/// The query, in which every parameter must be known: a misspelt name is an error, not a default.
 struct Query<'a> {
     values: BTreeMap<&'a str, &'a str>,
     asked: std::cell::RefCell<Vec<&'static str>>,

@@ -1,4 +1,4 @@
-//! The two listeners: accept within bounds, one task a connection, a panic costs one request.
+//! The two listeners: bounded accept, one task per connection; a panic costs one request.
 
 use super::response::{self, HttpResponse, Refusal, refuse};
 use super::upgrade::PendingUpgrade;
@@ -25,11 +25,11 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-/// Accepting came to an end, which it never should.
+/// Accepting ended, which it never should.
 #[derive(Debug)]
 pub struct AcceptEnded;
 
-/// How a failed accept is retried: descriptors may be free again by then.
+/// Pause after a failed accept: descriptors may be free again by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const HEAD_MAX_BYTES: usize = 32 << 10;
 
@@ -85,18 +85,18 @@ where
             accepted = listener.accept(), if connections.len() < max => match accepted {
                 Ok((stream, _)) => drop(connections.spawn(serve(stream))),
                 Err(error) => {
-                    tracing::warn!(%error, "connection not accepted");
+                    tracing::warn!(%error, "failed to accept connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
             Some(ended) = connections.join_next() => if let Err(error) = ended {
-                tracing::error!(%error, "connection ended badly");
+                tracing::error!(%error, "connection task panicked");
             }
         }
     }
 }
 
-/// Serves one connection until it ends, or becomes something else.
+/// Serves one connection until it ends or is upgraded.
 fn connection<F>(
     stream: UnixStream,
     answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
@@ -124,14 +124,14 @@ where
     }
 }
 
-/// A handler whose panic is an answer.
+/// A handler whose panic becomes an error response.
 struct CatchPanic<F>(Pin<Box<F>>);
 
 impl<F: Future<Output = Result<HttpResponse, Refusal>>> Future for CatchPanic<F> {
     type Output = Result<HttpResponse, Refusal>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<Self::Output> {
-        // What the handler left half done is dropped with it; it owns nothing that others see.
+        // State of the handler is dropped with it; it shares nothing with others.
         catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context)))
             .unwrap_or_else(|_| Poll::Ready(Err(refuse(ErrorCode::Internal, "the request handler panicked"))))
     }

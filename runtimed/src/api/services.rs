@@ -1,4 +1,4 @@
-//! Requests about services.
+//! Handlers of service requests.
 
 use super::request_body;
 use super::response::{HttpResponse, Refusal, ok};

@@ -1,4 +1,4 @@
-//! JobInput of an exec, streamed: as much as the client sends, as fast as the job reads.
+//! Streams input to an exec: as much as the client sends, as fast as the job reads.
 
 use super::response::{HttpResponse, Refusal, no_content, refuse};
 use crate::supervisor::{Command, Handle, JobInput};
@@ -7,8 +7,8 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use protocol::{ErrorCode, ExecId};
 
-/// Where a body belongs in all that is sent, and whether it is the last. Who says that may send it again when he
-/// does not know whether it came: what was written is not written twice.
+/// Position of a body within all input, and whether it is the last. A client that sends positions may repeat
+/// a body when the connection was lost: bytes are not written twice.
 pub struct BodyPosition {
     pub at: Option<u64>,
     pub eof: bool,
@@ -32,7 +32,7 @@ pub async fn write(
     loop {
         let frame = tokio::select! {
             biased;
-            // What was sent is taken before the end is looked at; a frame that is lost here has no reader.
+            // Received bytes are handled before the end of the exec; a frame lost here has no reader.
             frame = body.frame() => frame,
             _ = head.wait_for(|head| head.ended.is_some()) => return Err(ended(&id, written)),
         };
@@ -45,7 +45,7 @@ pub async fn write(
         let mut unplaced = 0;
         let count = placed.as_deref_mut().unwrap_or(&mut unplaced);
         tokio::select! {
-            // A write that is cut short by the end of the exec has nobody to read it.
+            // A write cut short by the end of the exec has no reader.
             done = put(&input, &bytes, count, written) => done?,
             _ = head.wait_for(|head| head.ended.is_some()) => return Err(ended(&id, written)),
         }
@@ -61,7 +61,7 @@ pub async fn write(
     Ok(no_content())
 }
 
-/// How much of what comes now was written before.
+/// How many bytes of the body were written before.
 fn already_written(at: Option<u64>, placed: Option<u64>) -> Result<u64, Refusal> {
     let Some((at, placed)) = at.zip(placed) else { return Ok(0) };
     placed.checked_sub(at).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! How bytes of a log are written for a client: as NDJSON, as server-sent events, or as they are.
+//! Encodes log output for a client: NDJSON, server-sent events, or raw bytes.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the client accepts; NDJSON unless it says otherwise.
+    /// The format that the client accepts; NDJSON by default.
     pub fn of(headers: &HeaderMap) -> Self {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if accept.contains("text/event-stream") {
@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// A chunk that is not raw bytes.
+    /// Encodes a chunk; empty in the raw format.
     pub fn encode(self, chunk: &Chunk) -> Bytes {
         let json = serde_json::to_string(chunk).unwrap_or_default();
         match self {
@@ -62,9 +62,9 @@ fn name(chunk: &Chunk) -> &'static str {
     }
 }
 
-/// Bytes as JSON carries them, and how many of them were used. A character that is cut at the end is left
-/// for the next time, unless it is all there is; the rest of one that was cut before comes by itself, so
-/// that text stays text after it.
+/// Bytes as a JSON payload, and how many of them were used. A character that is cut at the end is left for
+/// the next payload, unless nothing else is left; the rest of a character that was cut before is a payload of
+/// its own, so that text stays text after it.
 pub fn payload(bytes: &[u8]) -> (Payload, usize) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (Payload { data: text.to_owned(), encoding: Encoding::Utf8 }, bytes.len()),
@@ -79,13 +79,13 @@ pub fn payload(bytes: &[u8]) -> (Payload, usize) {
     }
 }
 
-/// How many bytes at the beginning can only go on with a character.
+/// The number of leading UTF-8 continuation bytes.
 fn continued(bytes: &[u8]) -> usize {
     const CHARACTER_MAX_BYTES: usize = 4;
     bytes.iter().take(CHARACTER_MAX_BYTES - 1).take_while(|byte| **byte & 0xc0 == 0x80).count()
 }
 
-/// Whether there is text that at most is cut at its end.
+/// Whether the bytes are text that is at most cut at its end.
 fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes)
         .map_or_else(|error| error.valid_up_to() > 0 && error.error_len().is_none(), |text| !text.is_empty())

@@ -1,4 +1,4 @@
-//! The events of a task for one client: after a number, at its own pace, to the last one there is or until
+//! The events of a task for one client: after a number, at the client's pace, to the newest one or until
 //! `done`.
 
 use super::response::{HttpResponse, Refusal, no_content, refuse, with_type};
@@ -17,14 +17,13 @@ use tokio::sync::OwnedSemaphorePermit;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const RETRY: &str = "retry: 1000\n\n";
 
-/// What a client asks for.
 pub struct EventsRequest {
     pub after: Option<u64>,
     pub follow: bool,
     pub format: Format,
 }
 
-/// A client of server-sent events that comes back says where it was in its own way, and that counts.
+/// `Last-Event-ID` of a reconnecting server-sent-events client overrides the query.
 pub fn resumed(after: Option<u64>, headers: &HeaderMap, format: Format) -> Result<Option<u64>, Refusal> {
     let Some(value) = headers.get("last-event-id").filter(|_| format == Format::Sse) else {
         return Ok(after);
@@ -49,7 +48,7 @@ pub async fn respond(handle: &Handle, id: TaskId, request: EventsRequest) -> Res
     }
     let format = if request.format == Format::Sse { Format::Sse } else { Format::Ndjson };
     if format == Format::Sse && head.done && after == head.last {
-        // The word that tells a browser not to come back.
+        // 204 tells an EventSource not to reconnect.
         return Ok(no_content());
     }
     let follower = Follower {
@@ -85,7 +84,7 @@ impl Follower {
             return;
         }
         loop {
-            // Before the read: what is published after it wakes us.
+            // Marked as seen before the read, so that later events wake the follower.
             let head = *self.events.head.borrow_and_update();
             match self.read(head.last) {
                 Ok(Some(piece)) => {
@@ -99,26 +98,26 @@ impl Follower {
                         return;
                     }
                 }
-                // The client comes back and hears where to start.
+                // The client reconnects and gets the oldest position with the error.
                 Err(EventReadError::Trimmed { .. }) => return,
                 Err(EventReadError::Io(error)) => {
-                    tracing::error!(task = %self.id, %error, "events of a task could not be read");
+                    tracing::error!(task = %self.id, %error, "failed to read task events");
                     return;
                 }
             }
         }
     }
 
-    /// Waits until there may be more; whether someone is there to read it.
+    /// Waits until there may be more; whether the client is still there.
     async fn wait(&mut self, to: &Sender) -> bool {
         let seen = self.reader.after().seq;
         self.handle.send(Command::ArmTask { id: self.id.clone(), seen }).await;
         loop {
             match tokio::time::timeout(HEARTBEAT, self.events.head.changed()).await {
                 Ok(Ok(())) => return true,
-                // Forgotten: nobody keeps this task any more.
+                // The task was dropped.
                 Ok(Err(_)) => return false,
-                // Silence must not hide that the other side is gone.
+                // A heartbeat notices a client that is gone.
                 Err(_) => {
                     if to.send(Bytes::from_static(self.heartbeat())).await.is_err() {
                         return false;
@@ -135,9 +134,9 @@ impl Follower {
         }
     }
 
-    /// The next events as the client wants them, one piece for all that a read brought; nothing at the end.
+    /// The next events in the client's format, one piece per read; `None` at the end.
     fn read(&mut self, known: u64) -> Result<Option<Bytes>, EventReadError> {
-        // Who does not follow wants what is there now, known or not.
+        // Without following, all events are read, published or not.
         let seq = if self.follow { known } else { u64::MAX };
         let sse = self.format == Format::Sse;
         let mut piece = Vec::new();

@@ -1,4 +1,4 @@
-//! Requests about tasks.
+//! Handlers of task requests.
 
 use super::request_body;
 use super::response::{HttpResponse, Refusal, json, no_content, ok};
@@ -16,7 +16,7 @@ pub async fn submit(handle: &Handle, body: Incoming) -> Result<HttpResponse, Ref
     Ok(json(StatusCode::ACCEPTED, &view))
 }
 
-/// A task; after waiting for its end if asked to.
+/// A task; waits for its end if asked to.
 pub async fn view(handle: &Handle, id: TaskId, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
     if let Some(wait_ms) = wait_ms {
         let asked = id.clone();
@@ -37,7 +37,7 @@ pub async fn cancel(handle: &Handle, id: TaskId, body: Incoming) -> Result<HttpR
     Ok(json(StatusCode::ACCEPTED, &view))
 }
 
-/// Somebody decides about a permission that the agent of a task asked for.
+/// Decides a permission that the agent of a task asked for.
 pub async fn permit(
     handle: &Handle,
     id: TaskId,
@@ -49,7 +49,7 @@ pub async fn permit(
     Ok(no_content())
 }
 
-/// What the agent of a task printed, to read and follow.
+/// The raw log of a task's agent, to read and follow.
 pub async fn output(handle: &Handle, id: TaskId) -> Result<LogHandle, Refusal> {
     let key = LogKey::Task(id);
     handle.ask(|reply| Command::Log { key, reply }).await

@@ -1,5 +1,5 @@
-//! A viewer of a terminal: gets recent bytes, then everything that follows, in pieces that say where they
-//! belong; what it sends is typed. Viewers come and go; the process does not notice.
+//! A viewer of a terminal: gets recent bytes, then all that follows, in pieces with their positions; bytes it
+//! sends are typed. Viewers come and go without affecting the process.
 
 use super::execs;
 use super::follow_log::position;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 pub const PROTOCOL: &str = "slipway-terminal";
-/// What a viewer may type at once.
+/// Size of one read of typed input.
 const TYPED_MAX_BYTES: usize = 16 << 10;
 
 pub async fn attach(
@@ -36,7 +36,7 @@ pub async fn attach(
             format!("exec {id} has no terminal; follow its output instead"),
         ));
     }
-    // A terminal that has ended can still be looked at.
+    // A terminal that has ended can still be viewed.
     let input = handle.ask(|reply| Command::ExecInput { id, reply }).await.ok();
     let permit = handle.follower_permit()?;
     let reader = Reader::new(&log.dir, begin(&log, view.from)?);
@@ -46,7 +46,7 @@ pub async fn attach(
         let _counted = (counted, permit);
         let (mut from_viewer, mut to_viewer) = tokio::io::split(stream);
         tokio::select! {
-            // Either side ending ends the attachment; bytes not yet shown stay in the log.
+            // Either side ending ends the attachment; the rest of the output stays in the log.
             () = viewer.run(&mut to_viewer) => {}
             () = type_in(input, &mut from_viewer) => {}
         }
@@ -54,7 +54,7 @@ pub async fn attach(
     }))
 }
 
-/// As for any reader, but what was trimmed is passed over: the position of a piece says so.
+/// As for any reader, but trimmed output is skipped: the position of a piece shows it.
 fn begin(log: &LogHandle, from: ReadFrom) -> Result<u64, Refusal> {
     match position(log, from, None) {
         Err(refusal) if refusal.error.code == ErrorCode::HistoryGone => position(log, ReadFrom::Start, None),
@@ -62,13 +62,13 @@ fn begin(log: &LogHandle, from: ReadFrom) -> Result<u64, Refusal> {
     }
 }
 
-/// What one viewer is shown, at his own pace: nobody waits for him, since he reads the log.
+/// The output of one viewer. It reads the log, so a slow viewer delays no other.
 struct TerminalViewer {
     handle: Handle,
     log: LogHandle,
     reader: Reader,
     skips: bool,
-    /// Bytes shown since it was looked how far behind he is.
+    /// Bytes sent since the lag was last checked.
     since_lag_check: u64,
 }
 
@@ -100,7 +100,8 @@ impl TerminalViewer {
         }
     }
 
-    /// A program prints faster than a person's line carries it, and he wants to see what is there now.
+    /// Skips ahead when a program prints faster than the connection carries: a viewer wants the current
+    /// output.
     fn skip_ahead(&mut self) {
         if !self.skips || self.since_lag_check < VIEWER_LOOK_BYTES {
             return;
@@ -126,7 +127,7 @@ async fn type_in(input: Option<Arc<JobInput>>, from: &mut (impl AsyncReadExt + U
         if let Some(input) = &input
             && input.write_all(&buffer[..length]).await.is_err()
         {
-            // The job is gone; what it still printed is being shown.
+            // The job is gone; its last output is still being sent.
             return std::future::pending().await;
         }
     }

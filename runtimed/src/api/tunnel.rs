@@ -1,4 +1,4 @@
-//! A byte stream to a loopback port inside.
+//! A byte stream to a loopback port of the sandbox.
 
 use super::response::{HttpResponse, Refusal, refuse};
 use super::upgrade::{self, PendingUpgrade};
@@ -29,7 +29,7 @@ pub async fn open(
     }))
 }
 
-/// What is wrong, with what listens instead.
+/// The error message, with the ports that are open instead.
 fn describe(port: u16, listening: &[ListeningPort]) -> String {
     let one = |l: &ListeningPort| {
         let process = l.process.as_ref().map(|p| format!(" ({})", p.command)).unwrap_or_default();

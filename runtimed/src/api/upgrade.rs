@@ -1,4 +1,4 @@
-//! Connections that stop being HTTP: a byte stream both ways after `101 Switching Protocols`.
+//! Connections that are upgraded: a byte stream in both directions after `101 Switching Protocols`.
 
 use super::response::{HttpResponse, Refusal, refuse};
 use super::response_body::ResponseBody;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 pub type UpgradedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a connection does after its last request. Run by the task of the connection itself.
+/// The task to run on an upgraded connection, run by the task of the connection itself.
 #[derive(Clone, Default)]
 pub struct PendingUpgrade(Arc<Mutex<Option<UpgradedTask>>>);
 
@@ -29,7 +29,7 @@ impl PendingUpgrade {
     }
 }
 
-/// Whether the client asks for this protocol.
+/// Checks that the client asks for this protocol.
 pub fn check(request: &Request<Incoming>, protocol: &'static str) -> Result<(), Refusal> {
     let asked = request
         .headers()
@@ -39,7 +39,7 @@ pub fn check(request: &Request<Incoming>, protocol: &'static str) -> Result<(), 
     if asked { Ok(()) } else { Err(refuse(ErrorCode::InvalidRequest, message())) }
 }
 
-/// Answers 101 and does `work` with the stream once it is one.
+/// Responds with 101 and runs `work` on the upgraded stream.
 pub fn switch<F>(
     request: &mut Request<Incoming>,
     pending_upgrade: &PendingUpgrade,

@@ -1,4 +1,4 @@
-//! Requests about agents that are started in advance.
+//! Handlers of requests about agents that are started in advance.
 
 use super::request_body;
 use super::response::{HttpResponse, Refusal, no_content, ok};

@@ -1,4 +1,4 @@
-//! What is different between two trees: in numbers, and the first of the files by name.
+//! The difference between two trees: counts, and the first of the changed files.
 
 use super::git::{Git, GitError, is_object, path};
 use crate::limits::{CHANGES_SHOWN_MAX, CHANGES_SHOWN_MAX_BYTES};
@@ -23,7 +23,7 @@ pub fn between(git: &Git, since: &str, tree: &str) -> Result<Changes, GitError> 
     let mut shown_bytes = 0;
     let mut parts = kinds.split(|byte| *byte == 0);
     while let (Some([status, ..]), Some(name)) = (parts.next(), parts.next()) {
-        // What is too large now to be stored is not gone.
+        // A file that became too large to store is not deleted.
         let change = match status {
             b'A' => ChangeKind::Added,
             b'D' if std::fs::symlink_metadata(git.work_tree.join(path(name))).is_err() => ChangeKind::Deleted,
@@ -59,7 +59,7 @@ fn count(changes: &mut Changes, change: ChangeKind, lines: LineCounts) {
     changes.deleted_lines += deleted;
 }
 
-/// `added TAB deleted TAB name NUL`; a file that is no text has `-` for both.
+/// Parses `added TAB deleted TAB name NUL`; a binary file has `-` for both.
 fn numbers(bytes: &[u8]) -> HashMap<&[u8], LineCounts> {
     let line = |line: &'_ [u8]| -> Option<(usize, LineCounts)> {
         let first = line.iter().position(|byte| *byte == b'\t')?;

@@ -1,4 +1,4 @@
-//! One run of git: with nothing of anybody's configuration, on the private repository and its index.
+//! Runs git on the private repository and index, without any user or system configuration.
 
 use super::Request;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Of git's own words in an error.
+/// Length of git's own message in an error.
 const WORDS_MAX_CHARS: usize = 300;
 
 pub struct Git {
@@ -26,7 +26,7 @@ pub enum GitError {
     Io { what: String, source: io::Error },
     #[error("there are more than {max} files")]
     TooMany { max: usize },
-    #[error("git said something unexpected")]
+    #[error("git printed something unexpected")]
     Unexpected,
 }
 
@@ -46,7 +46,7 @@ impl Git {
         self.repository.join("index")
     }
 
-    /// What it prints. `input` is a file that it reads.
+    /// Runs git and returns its output. `input` is a file for its stdin.
     pub fn run(&self, arguments: &[&str], input: Option<&Path>) -> Result<Vec<u8>, GitError> {
         self.run_in(&self.work_tree, &self.index(), arguments, input)
     }
@@ -79,7 +79,7 @@ impl Git {
         Err(GitError::Failed { verb, words: words(&output) })
     }
 
-    /// A single word that it prints: the name of an object.
+    /// Runs git and returns the object name that it prints.
     pub fn object(&self, arguments: &[&str]) -> Result<String, GitError> {
         let printed = self.run(arguments, None)?;
         let name = String::from_utf8(printed).map_err(|_| GitError::Unexpected)?.trim().to_owned();
@@ -97,7 +97,7 @@ pub fn path(bytes: &[u8]) -> &Path {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this process is neither PID 1 nor a shim: nobody else waits here"
+    reason = "this process is neither PID 1 nor a shim: it has no other waiter"
 )]
 fn output(command: &mut Command) -> io::Result<Output> {
     command.output()
@@ -105,11 +105,11 @@ fn output(command: &mut Command) -> io::Result<Output> {
 
 fn words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("failed without a word");
+    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("failed without a message");
     line.chars().take(WORDS_MAX_CHARS).collect()
 }
 
-/// No configuration but that of the private repository, no question, no helper.
+/// No configuration but that of the private repository, no prompt, no helper.
 const ENVIRONMENT: [(&str, &str); 16] = [
     ("HOME", "/nonexistent"),
     ("XDG_CONFIG_HOME", "/nonexistent"),

@@ -1,4 +1,4 @@
-//! The process: one request as its argument, one answer on standard output.
+//! The checkpoint process: one request as its argument, one reply on stdout.
 
 use super::git::{Git, GitError};
 use super::{Reply, Request, Verb, changes, record_tree, repository};
@@ -15,7 +15,7 @@ pub fn main(request: Option<&str>) -> ExitCode {
         let mut out = std::io::stdout().lock();
         out.write_all(json.as_bytes()).and_then(|()| out.flush())
     });
-    // After the answer: whoever waits too long for this has it already.
+    // After the reply: a caller that stops waiting for this has it already.
     let git = Git::new(&request);
     match reply {
         Reply::Taken { .. } => repository::forget_old(&git, &request.task),
@@ -29,7 +29,7 @@ pub(super) fn reply(request: &Request) -> Result<Reply, GitError> {
     let git = Git::new(request);
     repository::prepare(&git)?;
     let (tree, skipped) = record_tree::record(&git).or_else(|_| {
-        // A damaged index, or files that changed under our hands: once more from nothing.
+        // A damaged index, or files that changed meanwhile: tried once more from an empty index.
         repository::forget_index(&git);
         record_tree::record(&git)
     })?;

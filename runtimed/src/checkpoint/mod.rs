@@ -1,9 +1,9 @@
-//! Checkpoints: the state of the app directory before a task, and what changed since. A process of its own,
-//! `runtimed checkpoint`, run as the sandbox's user like any job; its answer is one JSON document.
+//! Checkpoints: the state of the app directory before a task, and what changed since. Runs as a process of
+//! its own, `runtimed checkpoint`, as the sandbox's user like any job; its reply is one JSON document.
 //!
-//! It drives git's plumbing on a private repository beside the app. The app's own repository, if it has one,
-//! is files like others and is neither read nor written: no hook, filter, include, attribute or monitor that
-//! stands in it can run, and its HEAD, index and branches stay as they are.
+//! Drives git's plumbing on a private repository beside the app. The app's own repository, if it has one, is
+//! treated as plain files and is neither read nor written: no hook, filter, include, attribute or monitor of
+//! it can run, and its HEAD, index and branches stay as they are.
 
 mod changes;
 mod git;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The private repository; made if it is not there.
+    /// The private repository; created if it is missing.
     pub repository: PathBuf,
     pub work_tree: PathBuf,
     pub task: TaskId,
@@ -32,7 +32,7 @@ pub struct Request {
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
     Take,
-    /// What is different from this checkpoint.
+    /// The difference from this checkpoint.
     Changes {
         since: String,
     },

@@ -1,6 +1,6 @@
-//! The app directory as a tree of git. Which files count is git's answer (`.gitignore` is honoured); what is
-//! stored of them is looked at here first: files that are too large or closed to the user are left out, and
-//! repositories within the app are files like others.
+//! Records the app directory as a git tree. Git decides which files count (`.gitignore` applies); this module
+//! decides which of them are stored: files that are too large or unreadable are skipped, and repositories
+//! within the app are plain files.
 
 use super::git::{Git, GitError, path};
 use crate::limits::{CHECKPOINT_FILE_MAX_BYTES, CHECKPOINT_FILES_MAX, CHECKPOINT_NESTED_MAX};
@@ -14,7 +14,7 @@ const LIST_NESTED: [&str; 4] = ["ls-files", "-z", "--others", "--exclude-standar
 const REMOVE: [&str; 4] = ["update-index", "--force-remove", "-z", "--stdin"];
 const ADD: [&str; 6] = ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"];
 
-/// Records the directory as it is now; the tree, and how many files were left out.
+/// Records the directory as it is now; returns the tree, and how many files were skipped.
 pub fn record(git: &Git) -> Result<(String, u64), GitError> {
     let mut sorted = PathLists::default();
     for name in candidates(git)? {
@@ -25,7 +25,7 @@ pub fn record(git: &Git) -> Result<(String, u64), GitError> {
     Ok((git.object(&["write-tree"])?, sorted.skipped))
 }
 
-/// Everything that is not as the index has it.
+/// Every path that differs from the index.
 fn candidates(git: &Git) -> Result<BTreeSet<Vec<u8>>, GitError> {
     let mut found = BTreeSet::new();
     let mut nested = Vec::new();
@@ -44,7 +44,7 @@ fn candidates(git: &Git) -> Result<BTreeSet<Vec<u8>>, GitError> {
     for looked in 0.. {
         let Some(prefix) = nested.pop().filter(|_| looked < CHECKPOINT_NESTED_MAX) else { break };
         let directory = git.work_tree.join(path(&prefix));
-        // One that cannot be looked into is left out like a file that cannot be read.
+        // An unreadable directory is skipped like an unreadable file.
         if let Ok(names) = git.run_in(&directory, &no_index, &LIST_NESTED, None) {
             sort(&names, &prefix, &mut found, &mut nested);
         }
@@ -58,7 +58,7 @@ fn candidates(git: &Git) -> Result<BTreeSet<Vec<u8>>, GitError> {
     Ok(found)
 }
 
-/// Names as git reads them, each with a NUL after it.
+/// Paths as git reads them, each followed by NUL.
 #[derive(Default)]
 struct PathLists {
     present: Vec<u8>,
@@ -85,7 +85,7 @@ fn can_be_stored(file: &Path, meta: &Metadata) -> bool {
     if meta.is_symlink() {
         return true;
     }
-    // Without waiting: it may have become a FIFO since.
+    // Without blocking: it may have become a FIFO since.
     let readable = || {
         OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW).open(file)
     };

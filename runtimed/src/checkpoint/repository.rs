@@ -1,5 +1,5 @@
-//! The private repository: made by hand, without templates and so without hooks, and with a configuration
-//! that is written anew each time, whatever somebody did to it.
+//! The private repository: created by hand, without templates and so without hooks, and with a configuration
+//! that is rewritten each time, in case it was changed.
 
 use super::git::{Git, GitError};
 use crate::limits::CHECKPOINTS_KEPT_MAX;
@@ -7,7 +7,7 @@ use protocol::TaskId;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long packing may take, and when it is tried again after it took longer.
+/// How long packing may take, and when it is retried after it took longer.
 const PACK_MAX_S: u32 = 10;
 const PACK_AGAIN: Duration = Duration::from_secs(24 * 3600);
 
@@ -43,7 +43,7 @@ const CONFIG: &str = "[core]
 \tauto = false
 ";
 
-/// Stands above every attribute in the app: bytes are stored as they are, and no driver is asked.
+/// Overrides every attribute of the app: bytes are stored as they are, and no driver runs.
 const ATTRIBUTES: &str = "* -text -eol -ident -filter -working-tree-encoding !diff !merge\n";
 const EXCLUDE: &str = "/.slipway/\n";
 const HEAD: &str = "ref: refs/heads/none\n";
@@ -59,14 +59,14 @@ pub fn prepare(git: &Git) -> Result<(), GitError> {
     {
         write(&repository.join(name), text).map_err(GitError::io(format!("write {name}")))?;
     }
-    // Left by a run that was killed: there is only one at a time.
+    // Left by a killed run: there is only one at a time.
     for lock in ["index.lock", "packed-refs.lock", "HEAD.lock", "config.worktree", "commondir"] {
         let _ = std::fs::remove_file(repository.join(lock));
     }
     Ok(())
 }
 
-/// Takes the place of whatever is there, a link among others.
+/// Replaces the path, also where it is a link.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let fresh = path.with_extension("new");
     let _ = std::fs::remove_file(&fresh);
@@ -79,7 +79,7 @@ pub fn forget_index(git: &Git) {
     let _ = std::fs::remove_file(git.index().with_extension("lock"));
 }
 
-/// Keeps a tree as the checkpoint of a task.
+/// Stores a tree as the checkpoint of a task.
 pub fn keep(git: &Git, task: &TaskId, tree: &str) -> Result<String, GitError> {
     let message = format!("before task {task}");
     let commit = git.object(&["commit-tree", tree, "-m", &message])?;
@@ -87,7 +87,7 @@ pub fn keep(git: &Git, task: &TaskId, tree: &str) -> Result<String, GitError> {
     Ok(commit)
 }
 
-/// A name may be what git does not take: `a..b`, `x.lock`, `a.`; all of it as hexadecimal digits then.
+/// The ref of a task. A task id may be invalid for git (`a..b`, `x.lock`, `a.`); it is then hex-encoded.
 fn name(task: &TaskId) -> String {
     let text = task.as_str();
     if !text.contains("..") && !text.ends_with('.') && !text.ends_with(".lock") {
@@ -97,7 +97,7 @@ fn name(task: &TaskId) -> String {
     format!("{REFS}x/{digits}")
 }
 
-/// Lets old checkpoints go. Best effort.
+/// Drops old checkpoints. Best effort.
 pub fn forget_old(git: &Git, task: &TaskId) {
     let listed = git
         .run(&["for-each-ref", "--sort=-committerdate", "--format=%(refname)", REFS], None)
@@ -109,8 +109,8 @@ pub fn forget_old(git: &Git, task: &TaskId) {
     }
 }
 
-/// Packs where there is much. Best effort and bounded: a try that takes too long takes this process with it,
-/// and what it left is killed like everything a job leaves; the next one comes a day later.
+/// Packs the repository where that pays off. Best effort and bounded: a try that takes too long is ended with
+/// this process, and its leftovers are killed like those of any job; the next try is a day later.
 pub fn pack(git: &Git) {
     let tried = git.repository.join("pack.tried");
     let recent = std::fs::metadata(&tried)

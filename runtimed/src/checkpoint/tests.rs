@@ -1,4 +1,4 @@
-//! Against the git of the machine, as whoever runs the tests.
+//! Runs the installed git, as the user who runs the tests.
 
 use super::main::reply;
 use super::{Reply, Request, Verb};
@@ -62,7 +62,7 @@ fn rows(changes: &Changes) -> Vec<(&str, ChangeKind, Option<u64>, Option<u64>)> 
 }
 
 #[test]
-fn what_changed_is_told_file_by_file() {
+fn changes_are_reported_file_by_file() {
     use ChangeKind::{Added, Deleted, Modified};
     let fixture = CheckpointFixture::new();
     for (name, text) in [("a", "1\n2\n"), ("old name", "x\n"), ("dir/same", "s\n"), ("becomes/dir", "d\n")] {

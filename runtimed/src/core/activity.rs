@@ -1,9 +1,9 @@
-//! Busy or idle, since when, and why.
+//! Whether the sandbox is busy or idle, since when, and why.
 
 use crate::limits::CPU_IDLE_PERCENT;
 use protocol::{Activity, Reason};
 
-/// Remembers since when the sandbox is what it is.
+/// Tracks since when the sandbox is busy or idle.
 #[derive(Debug, Clone)]
 pub struct Tracker {
     busy: bool,
@@ -12,7 +12,7 @@ pub struct Tracker {
     cpu_percent: u32,
 }
 
-/// The same moment by both clocks.
+/// One moment on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
     pub wall_ms: u64,
@@ -25,7 +25,7 @@ struct CpuSample {
     used_us: u64,
 }
 
-/// Two looks at the CPU counter closer than this say nothing.
+/// Two samples of the CPU counter closer than this are not compared.
 const CPU_WINDOW_MIN_MS: u64 = 500;
 
 impl Tracker {
@@ -33,8 +33,8 @@ impl Tracker {
         Self { busy: false, since: now, cpu: None, cpu_percent: 0 }
     }
 
-    /// Tells the CPU counter of the sandbox. The share is the average since the look before, so nothing
-    /// between two looks goes unseen however rarely someone looks.
+    /// Takes a sample of the CPU counter. The share is the average since the last sample, so short bursts
+    /// between rare samples still count.
     pub fn cpu(&mut self, used_us: u64, now_ms: u64) {
         let now = CpuSample { at_ms: now_ms, used_us };
         let Some(before) = self.cpu else {
@@ -49,7 +49,7 @@ impl Tracker {
         }
     }
 
-    /// Tells every reason but the CPU.
+    /// Takes all reasons but CPU use.
     pub fn update(&mut self, mut reasons: Vec<Reason>, now: Now) -> Activity {
         if self.cpu_percent >= CPU_IDLE_PERCENT {
             reasons.push(Reason::Cpu { percent: self.cpu_percent });

@@ -1,6 +1,5 @@
-//! What the machinery of tasks knows of agents: what to run, what it is given, and how it is asked to stop.
-//! All of that is here, and how its output is read is in `shim/lines.rs`; another agent is another of both, and
-//! nothing else changes.
+//! Agents as the task code sees them: what to run, its input, and how it is asked to stop. Decoding of output
+//! is in `shim/event_writer.rs` and beside it; a new agent protocol adds to both and changes nothing else.
 
 use super::acp::PromptTurn;
 use crate::limits::ACP_STOP_REQUEST_MS;
@@ -8,16 +7,16 @@ use protocol::{AcpAgent, Agent, EnvMap, StreamDialect, TaskId, TaskRequest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The place of a conversation's name in the arguments that go on with it.
+/// Placeholder for the session id in the arguments that continue a session.
 const SESSION_PLACEHOLDER: &str = "{session}";
 
-/// The language of a program that writes the events of a task.
+/// How the output of a job of a task is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputProtocol {
-    /// None: the prompt is its input, its lines are messages.
+    /// Plain text: the prompt is the input, lines are messages.
     Command,
-    /// None: its lines are nobody's words.
+    /// Plain text: lines are log output.
     Build,
     /// The Agent Client Protocol.
     Acp,
@@ -34,8 +33,8 @@ impl OutputProtocol {
         }
     }
 
-    /// How long it may take to obey when its own language has a word for "stop": that is said first, then its
-    /// input ends and the tree is told, all within the one grace. 0 where there is no such word.
+    /// How long a stop request in the agent's own protocol may take. It comes first, then stdin is closed and
+    /// the tree gets SIGTERM, all within the one grace period. 0 where the protocol has no such request.
     pub fn stop_request_ms(self) -> u64 {
         match self {
             Self::Acp => ACP_STOP_REQUEST_MS,
@@ -44,17 +43,17 @@ impl OutputProtocol {
     }
 }
 
-/// An agent as a program.
+/// The program to run for an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub argv: Vec<String>,
     pub env: EnvMap,
-    /// Written to its input, which then ends.
+    /// Written to stdin, which is then closed.
     pub input: String,
     pub protocol: OutputProtocol,
 }
 
-/// What to run for a task, in a conversation of this name that there already is.
+/// The program for a task, continuing `session` where given.
 pub fn program(id: &TaskId, request: &TaskRequest, session: Option<&str>) -> Program {
     let mut env = request.env.clone();
     let protocol = OutputProtocol::of(&request.agent);
@@ -65,14 +64,14 @@ pub fn program(id: &TaskId, request: &TaskRequest, session: Option<&str>) -> Pro
     Program { argv: argv_for(&request.agent, session), env, input: input(request, session), protocol }
 }
 
-/// What an agent with which there is a conversation is told in it.
+/// The prompt turn of an ACP agent.
 pub fn turn(request: &TaskRequest) -> Option<(&AcpAgent, PromptTurn)> {
     let Agent::Acp(agent) = &request.agent else { return None };
     let (briefing, permissions) = (agent.briefing.clone(), agent.permissions.clone());
     Some((agent, PromptTurn { prompt: request.prompt.clone(), briefing, permissions }))
 }
 
-/// Files that it wants to be there.
+/// Files that the agent needs in the home directory.
 pub fn files(agent: &Agent) -> BTreeMap<String, String> {
     match agent {
         Agent::Command { .. } => BTreeMap::new(),
@@ -81,7 +80,7 @@ pub fn files(agent: &Agent) -> BTreeMap<String, String> {
     }
 }
 
-/// Whether it goes on with the conversation that it had last, where there is one and it knows how.
+/// Whether the agent continues its last session, where there is one and it can.
 pub fn continues(agent: &Agent) -> bool {
     match agent {
         Agent::Command { .. } => false,
@@ -90,7 +89,7 @@ pub fn continues(agent: &Agent) -> bool {
     }
 }
 
-/// Whether what it prints is kept as it is: its lines are not its events.
+/// Whether the output is also kept as it is: its lines are not its events.
 pub fn keeps_raw_output(agent: &Agent) -> bool {
     match agent {
         Agent::Command { .. } => false,
@@ -107,7 +106,7 @@ fn argv_for(agent: &Agent, session: Option<&str>) -> Vec<String> {
     }
 }
 
-/// An agent is told of its surroundings once in a conversation.
+/// The briefing is sent once per session.
 fn input(request: &TaskRequest, session: Option<&str>) -> String {
     let briefing = match &request.agent {
         Agent::StreamJson(agent) => agent.briefing.as_deref().filter(|_| session.is_none()),

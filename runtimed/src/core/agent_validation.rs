@@ -1,4 +1,4 @@
-//! Checks of what a caller asks for about agents.
+//! Validation of the agent part of requests.
 
 use super::agent;
 use super::validation::{Checked, check_ms, invalid, too_large};
@@ -70,7 +70,7 @@ fn check_files(files: &BTreeMap<String, String>) -> Checked {
     Ok(())
 }
 
-/// Whether a path leads to something below where it is looked up, as long as no link is followed.
+/// Whether a path stays below the directory it is resolved in, as long as no link is followed.
 pub fn is_below(path: &str) -> bool {
     let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
     let sound =

@@ -1,21 +1,21 @@
-//! The life of one job, as its shim decides it. Knows nothing of processes or clocks: the shim tells what
-//! it saw and does what comes out.
+//! The lifecycle of one job, as its shim decides it. Knows nothing of processes or clocks: the shim reports
+//! what it observed and performs the effects.
 //!
 //! ```text
 //!            cancel, timeout                grace over
-//!  Running ──▶ (Asking) ──────▶ Stopping ─────────────────▶ Killing ──┐
+//!  Running ─▶ (StopRequested) ─▶ Stopping ────────────────▶ Killing ──┐
 //!     │ leader exits               │ tree empty               │      │ tree empty,
 //!     ▼                            ▼                          ▼      ▼ or given up
 //!  Draining ──▶ (kill the rest: Killing) ─────────────────────────▶ Over
 //!     │ output closed, or DRAIN_MS                                    ▲
 //!     ▼                            tree empty                         │
-//!  Background (reported; what is left lives on) ──────────────────────┘
+//!  Background (reported; leftover processes live on) ─────────────────┘
 //! ```
 //!
-//! `Asking` is for a program that has a word of its own for "stop", and is a part of the one grace. `Leaving` is
-//! `Running` for one that said all it has to say: it goes by itself, or is killed a little later, alone (`Evicting`)
-//! where what it leaves is kept. The end is reported exactly once. `Over` is reached only with an empty tree, or after SIGKILL was
-//! tried for KILL_MAX_MS.
+//! `StopRequested` is for agents whose protocol has a stop request, and is part of the one grace period.
+//! `Leaving` is `Running` for a job whose conversation is over: it exits by itself or is killed a little
+//! later, alone (`KillingLeader`) where leftover processes are kept. The end is reported exactly once. `Over`
+//! is reached only with an empty tree, or after SIGKILL was tried for KILL_MAX_MS.
 
 use crate::limits::{DRAIN_MS, KILL_MAX_MS, LEAVE_MS, PAUSED_MS};
 
@@ -27,11 +27,11 @@ pub use input_effect::{Effect, End, Input, Leftovers, Phase, RawExit, StopReason
 pub struct Job {
     phase: Phase,
     leftovers: Leftovers,
-    /// Between SIGTERM and SIGKILL when its time is up.
+    /// Between SIGTERM and SIGKILL when the timeout expires.
     timeout_grace_ms: u64,
-    /// How long it has to obey its own word for "stop"; 0 if there is none.
+    /// How long a stop request of the agent's protocol may take; 0 if there is none.
     stop_request_ms: u64,
-    /// How long it may print nothing, and until when.
+    /// How long the job may print nothing, and until when.
     idle_ms: Option<u64>,
     silent_until: Option<u64>,
     awaits_decision: bool,
@@ -57,20 +57,20 @@ impl Job {
         }
     }
 
-    /// The same job, asked to stop before it is told to.
+    /// Sets how long a stop request may take before SIGTERM.
     pub fn with_stop_request_ms(mut self, stop_request_ms: u64) -> Self {
         self.stop_request_ms = stop_request_ms;
         self
     }
 
-    /// The same job, ended as timed out when it prints nothing for so long.
+    /// Ends the job as timed out when it prints nothing for this long.
     pub fn with_idle_ms(mut self, idle_ms: Option<u64>, now: u64) -> Self {
         self.idle_ms = idle_ms;
         self.silent_until = idle_ms.map(|ms| now.saturating_add(ms));
         self
     }
 
-    /// A job that was started in advance gets its purpose, and with it other limits. Whether it still can.
+    /// Gives a job that was started in advance its task's limits; whether it still takes them.
     pub fn adopt(&mut self, leftovers: Leftovers, idle_ms: Option<u64>, now: u64) -> bool {
         if !matches!(self.phase, Phase::Running { .. }) {
             return false;
@@ -86,7 +86,7 @@ impl Job {
         self.phase
     }
 
-    /// Whether no descendant was left when that was last looked at.
+    /// Whether no descendant was left at the last sweep.
     pub fn tree_is_empty(&self) -> bool {
         self.tree_empty
     }
@@ -100,7 +100,7 @@ impl Job {
                 self.reset_idle(now)
             }
             Input::Concluded => {
-                // Whatever it is asked from now on, it does not listen any more.
+                // A job whose conversation is over takes no more requests.
                 self.stop_request_ms = 0;
                 if let Phase::Running { .. } = self.phase {
                     self.phase = Phase::Leaving { until: now.saturating_add(LEAVE_MS) };
@@ -151,7 +151,7 @@ impl Job {
                 if self.output_open { Vec::new() } else { self.on_drained(now, false) }
             }
             Phase::StopRequested { end, kill_at, .. } => {
-                // It obeyed; what it left has no language.
+                // The leader obeyed; the rest of the tree only knows signals.
                 let (end, kill_at) = (End { leader: Some(raw), ..*end }, *kill_at);
                 self.terminate(end, kill_at, now)
             }
@@ -163,7 +163,7 @@ impl Job {
         }
     }
 
-    /// The output is complete, or was waited for long enough.
+    /// Handles complete output, or the end of the wait for it.
     fn on_drained(&mut self, now: u64, leaky: bool) -> Vec<Effect> {
         let Phase::Draining { leader, .. } = self.phase else { return Vec::new() };
         let end = End { leader: Some(leader), leaky, ..End::default() };
@@ -205,7 +205,7 @@ impl Job {
                 return Vec::new();
             }
             Phase::Stopping { end, kill_at } => {
-                // A second, more impatient caller shortens the grace.
+                // A second caller with a shorter grace shortens it.
                 self.phase = Phase::Stopping { end, kill_at: kill_at.min(now.saturating_add(grace_ms)) };
                 return Vec::new();
             }
@@ -222,7 +222,7 @@ impl Job {
             Phase::Running { deadline } => {
                 let in_time = deadline.is_none_or(|deadline| now < deadline);
                 if in_time && self.silent_until.is_some_and(|until| now >= until.saturating_add(PAUSED_MS)) {
-                    // The shim stood still with the whole sandbox: nobody could have printed anything.
+                    // The shim stood still with the whole sandbox, so no job could print anything.
                     return self.reset_idle(now);
                 }
                 let end = End { reason: Some(StopReason::TimedOut), ..End::default() };
@@ -241,7 +241,7 @@ impl Job {
         }
     }
 
-    /// It said all and does not go.
+    /// Kills a job that does not exit after its conversation.
     fn kill_leader(&mut self, now: u64) -> Vec<Effect> {
         match self.leftovers {
             Leftovers::Kill => self.kill(End::default(), now),
@@ -257,7 +257,8 @@ impl Job {
             return self.finish(end);
         }
         let kill_at = now.saturating_add(grace_ms);
-        // Half of the grace is for those who only know signals. A leader that is gone understands nothing.
+        // Half of the grace is for processes that only know signals. A leader that has exited takes no
+        // request.
         let stop_request_ms = if end.leader.is_none() { self.stop_request_ms.min(grace_ms / 2) } else { 0 };
         if stop_request_ms == 0 || matches!(self.phase, Phase::Background) {
             return self.terminate(end, kill_at, now);

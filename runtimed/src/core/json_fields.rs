@@ -1,4 +1,4 @@
-//! Reading bounded text out of values that somebody else made.
+//! Reads bounded text from JSON values of untrusted programs.
 
 use super::tool_limits::TITLE_MAX_BYTES;
 use serde_json::Value;
@@ -13,12 +13,12 @@ pub fn tail(text: &str, max_bytes: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(max_bytes))..]
 }
 
-/// A text of which nobody needs more than a line.
+/// Text cut to the length of a title.
 pub fn short(text: &str) -> String {
     cut(text, TITLE_MAX_BYTES).to_owned()
 }
 
-/// One line for people: the first of a text that has something in it.
+/// The first line that is not blank, trimmed.
 pub fn first_line(text: &str) -> &str {
     text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }
@@ -28,7 +28,7 @@ pub fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name)?.as_str()
 }
 
-/// The first of these fields that is text with something in it.
+/// The first of these fields that is text and not empty.
 pub fn first_text<'a>(value: &'a Value, names: &[&str]) -> Option<&'a str> {
     names.iter().filter_map(|name| text(value, name)).find(|text| !text.is_empty())
 }

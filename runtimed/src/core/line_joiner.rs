@@ -1,16 +1,16 @@
-//! What an agent says comes a few characters at a time. Viewers get it a line at a time as lines end, and a line
-//! that takes long in pieces. No character is lost, doubled or moved.
+//! Joins an agent's text, which arrives a few characters at a time, into lines. A line is emitted when it
+//! ends, and in pieces when it takes long. No character is lost, repeated or moved.
 //!
 //! ```text
-//! say("Hel") say("lo\nwor") tick(100 ms) say("ld") flush
-//!               │              │                    │
-//!               Hello          wor…                 ld
+//! push("Hel") push("lo\nwor") tick(100 ms) push("ld") flush
+//!                │               │                     │
+//!                Hello           wor…                  ld
 //! ```
 
 use crate::limits::{FINAL_MESSAGE_MAX_BYTES, TASK_LINE_MAX_BYTES};
 use protocol::{Encoding, TaskFact, Text};
 
-/// How long the beginning of a line waits for the rest of it, and how much of it waits.
+/// How long, and up to which length, the beginning of a line is held back.
 const PIECE_AFTER_MS: u64 = 100;
 const PIECE_BYTES: usize = 4 << 10;
 
@@ -22,13 +22,13 @@ pub enum TextKind {
 
 #[derive(Debug)]
 pub struct LineJoiner {
-    /// Whose line is open.
+    /// Kind of the open line.
     kind: TextKind,
-    /// What nobody was told of it yet.
+    /// Text of the open line that was not emitted yet.
     open: String,
-    /// Some of this line was told already.
+    /// A piece of this line was emitted already.
     begun: bool,
-    /// When the oldest of `open` came.
+    /// When the oldest text of `open` arrived.
     since_ms: u64,
     last_message: LastMessage,
 }
@@ -50,7 +50,7 @@ impl LineJoiner {
         }
     }
 
-    /// Takes more of what is said. Another voice ends the line of the one before.
+    /// Takes more text. Another kind of text ends the open line.
     pub fn push(&mut self, kind: TextKind, text: &str, now_ms: u64) -> Vec<TaskFact> {
         if text.is_empty() {
             return Vec::new();
@@ -80,7 +80,7 @@ impl LineJoiner {
         facts
     }
 
-    /// What waited long enough.
+    /// Emits text that was held back long enough.
     pub fn tick(&mut self, now_ms: u64) -> Vec<TaskFact> {
         let mut facts = Vec::new();
         if self.next_wake().is_some_and(|at| at <= now_ms) {
@@ -93,14 +93,14 @@ impl LineJoiner {
         (!self.open.is_empty()).then(|| self.since_ms.saturating_add(PIECE_AFTER_MS))
     }
 
-    /// The line ends, and the message may go on in another.
+    /// Ends the line; the message may continue in another.
     pub fn pause(&mut self) -> Vec<TaskFact> {
         let mut facts = Vec::new();
         self.end_line(&mut facts);
         facts
     }
 
-    /// Something else happens, or nothing any more: the line ends, and what is said next is another message.
+    /// Ends the line and the message.
     pub fn flush(&mut self) -> Vec<TaskFact> {
         let mut facts = Vec::new();
         self.end_line(&mut facts);
@@ -108,7 +108,7 @@ impl LineJoiner {
         facts
     }
 
-    /// The end of the last message that has any words.
+    /// The end of the last message that is not blank.
     pub fn final_message(&self) -> Option<String> {
         self.last_message.get()
     }
@@ -120,11 +120,11 @@ impl LineJoiner {
         if self.kind == TextKind::Message {
             self.last_message.add("\n");
         }
-        // Empty where all was told: it still has to be said that the line ended there.
+        // May be empty: the event still marks the end of the line.
         self.emit(false, facts);
     }
 
-    /// Adds to the open line, of which no event may hold more than its limit.
+    /// Adds to the open line, and emits a piece where it reaches the limit of an event.
     fn add(&mut self, text: &str, now_ms: u64, facts: &mut Vec<TaskFact>) {
         let mut rest = text;
         while !rest.is_empty() {
@@ -150,7 +150,7 @@ impl LineJoiner {
     }
 }
 
-/// The end of the message that is being said, and of the one before it as long as this one has no words.
+/// The end of the current message, and of the one before as long as the current one is blank.
 #[derive(Debug, Default)]
 struct LastMessage {
     text: String,
@@ -178,7 +178,7 @@ impl LastMessage {
     }
 }
 
-/// What is kept of a text: its end.
+/// The end of a text, which is the part that is kept.
 fn last_bytes(text: &str) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(FINAL_MESSAGE_MAX_BYTES))..]
 }

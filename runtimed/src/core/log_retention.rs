@@ -1,27 +1,27 @@
-//! Which log files go when all logs together are over their budget.
+//! Which log files are removed when all logs together exceed their quota.
 //!
-//! Finished execs lose theirs first, oldest first. Then whoever keeps most loses its oldest file; the
-//! file that is being written is never taken, so a log is always there from some position on.
+//! Files of finished execs are removed first, oldest first. Then the largest growing log loses its oldest
+//! file; the file being written is never removed, so a log always has a readable end.
 
 use crate::log::segment::Segment;
 
-/// One log and the files it has.
+/// One log and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogUsage<K> {
     pub key: K,
-    /// When its job ended; nothing while it may still grow.
+    /// When the job ended; `None` while the log may still grow.
     pub finished_ms: Option<u64>,
     pub segments: Vec<Segment>,
 }
 
 impl<K> LogUsage<K> {
-    /// The same under another key.
+    /// The same usage under another key.
     pub fn keyed<T>(self, key: impl FnOnce(K) -> T) -> LogUsage<T> {
         LogUsage { key: key(self.key), finished_ms: self.finished_ms, segments: self.segments }
     }
 }
 
-/// The files to take away, in that order.
+/// The files to remove, in order.
 pub fn plan<K: Clone>(logs: &[LogUsage<K>], quota_bytes: u64) -> Vec<(K, u64)> {
     let mut total: u64 = logs.iter().flat_map(|log| &log.segments).map(Segment::disk_bytes).sum();
     let mut gone = Vec::new();

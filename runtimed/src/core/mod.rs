@@ -1,4 +1,4 @@
-//! Decisions. No IO, no clock, no `await`: values in, values out, time is an argument.
+//! Decisions of runtimed. No IO, no clock, no `await`: values in, values out, time is an argument.
 
 pub mod acp;
 pub mod activity;

@@ -1,19 +1,20 @@
-//! How a job learns of the proxy that hostd has on this sandbox's loopback: by the variables that programs look
-//! for. Who asks is the user in its address, so that every decision names its job.
+//! Environment variables that point the programs of a job to the proxy that hostd runs on the sandbox's
+//! loopback. The user name in the proxy's URL names the job, so that every decision of the proxy does too.
 
 use protocol::HOSTD_PORT_IN_SANDBOX;
 
-/// As curl, wget, git, apt, cargo, pip, Python, Go and most others read it.
+/// Read by curl, wget, git, apt, cargo, pip, Python, Go and most others.
 const PROXY: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
-/// For those that want it under a name of their own.
+/// Read by single programs under their own names.
 const PROXY_OF_ONE: [&str; 4] =
     ["npm_config_proxy", "npm_config_https_proxy", "PIP_PROXY", "CARGO_HTTP_PROXY"];
 const DIRECT: [&str; 2] = ["NO_PROXY", "no_proxy"];
 const DIRECT_HOSTS: &str = "localhost,127.0.0.1,::1,.localhost";
-/// Node looks at the others only when it is told to, and git says who it is only when it is told how.
+/// Node reads the proxy variables only with this flag; git sends the credentials only with this method.
 const HINTS: [(&str, &str); 2] = [("NODE_USE_ENV_PROXY", "1"), ("GIT_HTTP_PROXY_AUTHMETHOD", "basic")];
 
-/// Adds what is not given. Whoever names a proxy gets nothing of ours: programs differ in which name they prefer.
+/// Adds the variables that are not set. A job with a proxy of its own gets none: programs differ in which
+/// name they prefer.
 pub fn add_proxy_env(kind: &str, name: &str, env: &mut Vec<(String, String)>) {
     let given = |wanted: &str| env.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
     if ["http_proxy", "https_proxy", "all_proxy"].into_iter().any(given) {

@@ -1,4 +1,4 @@
-//! A bucket of tokens: so many requests at once, so many a second after that.
+//! Token bucket: a burst of requests, then a steady rate.
 
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
@@ -14,7 +14,7 @@ impl TokenBucket {
         Self { per_second, burst, milli: u64::from(burst) * 1000, at_ms: now_ms }
     }
 
-    /// Takes a token, if there is one.
+    /// Takes a token; whether there was one.
     pub fn take(&mut self, now_ms: u64) -> bool {
         let passed_ms = now_ms.saturating_sub(self.at_ms);
         self.at_ms = self.at_ms.max(now_ms);

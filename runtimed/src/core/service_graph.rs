@@ -1,4 +1,4 @@
-//! Who waits for whom. Looks at names only: it starts nothing and knows no state but what it is told.
+//! Dependencies between services. Works on names only: starts nothing, and holds no state.
 
 use super::service::Dependencies;
 use protocol::{ServiceName, ServiceSpec};
@@ -15,17 +15,17 @@ pub enum GraphError {
     Duplicate { name: ServiceName },
 }
 
-/// What a service is to those that depend on it.
+/// The state of a service as its dependents see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
-    /// Not ready, and on its way.
+    /// Not ready yet, but starting or retrying.
     Pending,
-    /// Not ready, and nothing will change that unless someone asks.
+    /// Not ready, and stays so until a caller acts.
     Failed,
 }
 
-/// Whether every name is there once, every dependency exists and nothing waits for itself.
+/// Checks that every name is unique, every dependency exists and there is no cycle.
 pub fn check(specs: &[ServiceSpec]) -> Result<(), GraphError> {
     let mut names = BTreeSet::new();
     for spec in specs {
@@ -42,21 +42,21 @@ pub fn check(specs: &[ServiceSpec]) -> Result<(), GraphError> {
     if stuck.is_empty() { Ok(()) } else { Err(GraphError::Cycle { path: cycle_in(&stuck) }) }
 }
 
-/// Dependencies before those who need them, else as given. Of a graph that does not pass `check` nobody
-/// is left out: the ones that cannot be ordered come last, as given.
+/// Dependencies before dependents, otherwise in the given order. In a graph that does not pass `check`,
+/// services that cannot be ordered come last, as given.
 pub fn start_order(specs: &[ServiceSpec]) -> Vec<ServiceName> {
     let TopologicalOrder { ordered, stuck } = sort(specs);
     ordered.into_iter().chain(stuck).map(|spec| spec.name.clone()).collect()
 }
 
-/// Those who need before those who are needed.
+/// Dependents before their dependencies.
 pub fn stop_order(specs: &[ServiceSpec]) -> Vec<ServiceName> {
     let mut order = start_order(specs);
     order.reverse();
     order
 }
 
-/// Levels in which to stop: each holds those that nothing in a later level depends on.
+/// Levels to stop in: no service depends on one of an earlier level.
 pub fn stop_levels(specs: &[ServiceSpec]) -> Vec<Vec<ServiceName>> {
     let mut level: BTreeMap<&ServiceName, usize> = BTreeMap::new();
     for name in stop_order(specs) {
@@ -75,8 +75,8 @@ pub fn stop_levels(specs: &[ServiceSpec]) -> Vec<Vec<ServiceName>> {
     levels
 }
 
-/// How what `spec` depends on stands, all together. A dependency nobody knows counts as failed: it may
-/// have been removed since the graph was checked.
+/// The combined readiness of all dependencies of `spec`. An unknown dependency counts as failed: it may have
+/// been removed since the graph was checked.
 pub fn dependencies(
     spec: &ServiceSpec,
     phase_of: impl Fn(&ServiceName) -> Option<Readiness>,
@@ -99,8 +99,8 @@ struct TopologicalOrder<'a> {
     stuck: Vec<&'a ServiceSpec>,
 }
 
-/// Takes again and again the first, as given, whose dependencies are all taken. Unknown names do not
-/// count. Quadratic, and the number of services is small by limit.
+/// Repeatedly takes the first service, in the given order, whose dependencies are all taken. Unknown names
+/// are ignored. Quadratic, but the number of services is limited.
 fn sort(specs: &[ServiceSpec]) -> TopologicalOrder<'_> {
     let known: BTreeSet<_> = specs.iter().map(|spec| &spec.name).collect();
     let mut stuck: Vec<_> = specs.iter().collect();
@@ -117,8 +117,8 @@ fn sort(specs: &[ServiceSpec]) -> TopologicalOrder<'_> {
     TopologicalOrder { ordered, stuck }
 }
 
-/// Walks from the first along dependencies that are stuck too, until a service comes up again: every
-/// stuck service has such a dependency, so the walk ends on a cycle.
+/// Walks from the first stuck service along stuck dependencies until a service repeats: every stuck service
+/// has such a dependency, so the walk ends on a cycle.
 fn cycle_in(stuck: &[&ServiceSpec]) -> Vec<ServiceName> {
     let by_name: BTreeMap<_, _> = stuck.iter().map(|spec| (&spec.name, *spec)).collect();
     let mut walk: Vec<&ServiceName> = Vec::new();
@@ -148,7 +148,7 @@ mod tests {
         ServiceName::parse(text).expect("a good name")
     }
 
-    /// `web: db cache` is a service `web` that depends on `db` and `cache`.
+    /// Parses `web: db cache` into a service `web` that depends on `db` and `cache`.
     fn spec(line: &str) -> ServiceSpec {
         let (own, on) = line.split_once(':').expect("a colon");
         ServiceSpec {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_graph_is_said() {
+    fn errors_of_a_graph_name_the_services() {
         let table = [
             ("a:, b: a", "ok"),
             ("web: dbb, db:", "web depends on dbb, and there is no such service"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failed_dependency_outweighs_the_ones_that_are_coming() {
+    fn one_failed_dependency_outweighs_pending_ones() {
         let standing = |on: &ServiceName| match on.as_str() {
             "up" => Some(Readiness::Ready),
             "soon" | "later" => Some(Readiness::Pending),
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Services `n0`, `n1`, …, each with the dependencies that `edges` gives it by number.
+    /// Services `n0`, `n1`, …, each with the dependencies that `edges` gives by number.
     fn numbered(edges: &[Vec<usize>]) -> Vec<ServiceSpec> {
         let line = |(own, on): (usize, &Vec<usize>)| {
             let on: Vec<_> = on.iter().map(|number| format!("n{number}")).collect();
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Whether one service is reached from another, by the plainest algorithm there is.
+    /// Transitive closure by Floyd and Warshall, to compare with.
     fn reachable(specs: &[ServiceSpec]) -> Vec<Vec<bool>> {
         let count = specs.len();
         let direct = |from: usize, to: usize| specs[from].depends_on.contains(&specs[to].name);

@@ -1,11 +1,11 @@
-//! The end of everything, inside one budget of time.
+//! Shutdown of the whole sandbox within one time limit.
 //!
 //! ```text
 //!  level 0: services nothing depends on, and every exec     TERM
-//!  level 1: what those depended on                          TERM when level 0 is gone, or its share is over
+//!  level 1: what those depended on                          TERM when level 0 is gone, or its time is over
 //!  …
-//!  kill_at: whatever is left                                KILL
-//!  end_at:  exit, whatever is left
+//!  kill_at: all remaining processes                         KILL
+//!  end_at:  exit, also with processes left
 //! ```
 
 use crate::limits::SHUTDOWN_KILL_MS;
@@ -25,7 +25,7 @@ pub struct Shutdown {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// TERM now, KILL after this grace.
+    /// SIGTERM now, SIGKILL after this grace.
     StopServices {
         names: Vec<ServiceName>,
         grace_ms: u64,
@@ -38,7 +38,7 @@ pub enum Effect {
 }
 
 impl Shutdown {
-    /// `levels` in the order in which they stop.
+    /// Begins; `levels` in the order in which they stop.
     pub fn begin(levels: Vec<Vec<ServiceName>>, budget_ms: u64, now: u64) -> (Self, Vec<Effect>) {
         let kill_ms = SHUTDOWN_KILL_MS.min(budget_ms / 4);
         let window_ms = budget_ms - kill_ms;
@@ -57,7 +57,7 @@ impl Shutdown {
         (machine, effects)
     }
 
-    /// Looks at what is left. `alive` are the services with a process, `jobs` counts all jobs.
+    /// Advances. `alive` are the services with a process, `jobs` counts all jobs.
     pub fn step(&mut self, alive: &BTreeSet<ServiceName>, jobs: usize, now: u64) -> Vec<Effect> {
         if jobs == 0 || now >= self.end_at {
             return vec![Effect::Exit];

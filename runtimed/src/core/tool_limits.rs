@@ -1,5 +1,5 @@
-//! What is told of tools and plans, within bounds: with everything at its limit an event still fits what readers of
-//! events take, though control characters make text six times as long.
+//! Limits of reported tools and plans: with everything at its limit an event still fits the readers of
+//! events, although control characters make JSON text six times as long.
 
 use super::json_fields::tail;
 use protocol::{Diff, PlanEntry, Tool};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub const ID_MAX_BYTES: usize = 256;
 pub const TITLE_MAX_BYTES: usize = 1 << 10;
-/// What a tool was given, what it answered, and each side of a diff.
+/// Input of a tool, its output, and each side of a diff.
 pub const INPUT_MAX_BYTES: usize = 16 << 10;
 pub const OUTPUT_MAX_BYTES: usize = 16 << 10;
 pub const DIFF_SIDE_MAX_BYTES: usize = 8 << 10;
@@ -15,10 +15,10 @@ pub const DIFFS_MAX: usize = 4;
 pub const PATHS_MAX: usize = 32;
 pub const PATH_MAX_BYTES: usize = 1 << 10;
 pub const PLAN_ENTRIES_MAX: usize = 100;
-/// What a value costs beside its text.
+/// Cost of a value beside its text.
 const VALUE_BYTES: usize = 8;
 
-/// The same within bounds, and said so where something is missing.
+/// Truncates a tool to its limits and marks it where something was cut.
 pub fn truncate(mut tool: Tool) -> Tool {
     cut(&mut tool.id, ID_MAX_BYTES);
     tool.title.as_mut().map(|title| cut(title, TITLE_MAX_BYTES));
@@ -30,7 +30,7 @@ pub fn truncate(mut tool: Tool) -> Tool {
     if let Some(output) = &mut tool.output
         && output.len() > OUTPUT_MAX_BYTES
     {
-        // What it came to stands at the end.
+        // The end of the output holds the result.
         *output = tail(output, OUTPUT_MAX_BYTES).to_owned();
         tool.truncated = true;
     }
@@ -48,7 +48,7 @@ pub fn truncate(mut tool: Tool) -> Tool {
     tool
 }
 
-/// The first entries of a plan, each with so much text.
+/// Truncates a plan to its limits.
 pub fn truncate_plan(mut entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
     entries.truncate(PLAN_ENTRIES_MAX);
     for entry in &mut entries {
@@ -59,7 +59,7 @@ pub fn truncate_plan(mut entries: Vec<PlanEntry>) -> Vec<PlanEntry> {
     entries
 }
 
-/// Keeps the beginning, in whole characters; whether something went.
+/// Keeps the beginning, in whole characters; whether something was cut.
 fn cut(text: &mut String, max_bytes: usize) -> bool {
     let long = text.len() > max_bytes;
     if long {
@@ -69,7 +69,7 @@ fn cut(text: &mut String, max_bytes: usize) -> bool {
     long
 }
 
-/// One text may have half of the room that there is: others come after it.
+/// One text may take half of the remaining bytes: others follow it.
 fn truncate_value(value: Value, room: &mut usize, truncated: &mut bool) -> Value {
     *room = room.saturating_sub(VALUE_BYTES);
     match value {
@@ -112,7 +112,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_small_is_told_as_it_is() {
+    fn a_small_tool_is_not_changed() {
         let tool = Tool {
             id: "1".to_owned(),
             input: Some(json!({"command": "ls", "many": [1, null, {"a": "b"}]})),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_large_there_is_a_part_and_a_word() {
+    fn a_large_tool_is_truncated_and_marked() {
         let long = "é".repeat(1 << 20);
         let diff = Diff { path: long.clone(), old: Some(long.clone()), new: long.clone() };
         let tool = Tool {

@@ -1,4 +1,4 @@
-//! Checks of what a caller asks for, and the names that stand in for numbers.
+//! Validation of requests, and parsing of signal names.
 
 use super::agent_validation::check_agent;
 use crate::core::agent;
@@ -49,7 +49,7 @@ pub fn check_programs(request: &ProgramsRequest) -> Checked {
     }
     for program in &request.programs {
         validate::text("programs", program, PROGRAM_NAME_MAX_BYTES)?;
-        // Relative to what? Nobody could say.
+        // A relative path has no defined directory here.
         if program.is_empty() || (program.contains('/') && !program.starts_with('/')) {
             return Err(invalid("programs", "must be names, or absolute paths"));
         }
@@ -66,7 +66,7 @@ pub(super) fn check_ms(field: &str, ms: Option<u64>, allowed: std::ops::RangeInc
     }
 }
 
-/// `TERM`, `SIGTERM`, `term` or `15`.
+/// Parses `TERM`, `SIGTERM`, `term` or `15`.
 pub fn parse_signal(text: &str) -> Result<Signal, Box<ErrorBody>> {
     let by_number = text.parse::<i32>().ok().and_then(|number| Signal::try_from(number).ok());
     let upper = text.to_ascii_uppercase();

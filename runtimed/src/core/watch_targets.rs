@@ -1,4 +1,4 @@
-//! Which files matter to whom, and which directories have to be watched to know of a change.
+//! Maps changed paths to the manifest and to services.
 
 use protocol::ServiceName;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub enum Purpose {
     Service(ServiceName),
 }
 
-/// What changed, for whom.
+/// Changed files: the manifest, and files of services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
     pub manifest: bool,
@@ -29,8 +29,8 @@ impl Change {
         !self.manifest && self.services.is_empty()
     }
 
-    /// Adds what a change of `path` means; whether it means anything to anybody. A target is touched by what
-    /// happens in it, unless in an ignored directory or to one, and by what happens to a directory it is in.
+    /// Adds a changed path; whether any target is affected. A target is affected by changes in it, unless in
+    /// or to an ignored directory, and by changes to a directory that contains it.
     pub fn add(&mut self, path: &Path, is_directory: bool, targets: &[Target]) -> bool {
         let mut any = false;
         for target in targets {
@@ -49,14 +49,14 @@ impl Change {
     }
 }
 
-/// Whether a path, seen from a target, is in an ignored directory or is one.
+/// Whether a path below a target is in an ignored directory or is one.
 fn is_in_ignored_dir(below: &Path, is_directory: bool) -> bool {
     let directories = if is_directory { Some(below) } else { below.parent() };
     let mut names = directories.into_iter().flat_map(Path::iter).filter_map(|name| name.to_str());
     names.any(is_ignored)
 }
 
-/// Directories that are large, change all the time and are nobody's source.
+/// Directories that are large, change all the time and hold no source code.
 const IGNORED: [&str; 10] =
     ["node_modules", ".git", "target", "dist", "build", ".next", ".vite", ".venv", "__pycache__", ".cache"];
 

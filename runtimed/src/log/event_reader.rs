@@ -1,4 +1,4 @@
-//! A reader of the event log: gives the lines after a cursor, in order, each once.
+//! Reads the event log: the lines after a cursor, in order, each once.
 
 use super::events;
 use protocol::Cursor;
@@ -8,14 +8,14 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What is read from a file at once; more only for a line that is longer.
+/// Size of a read; grows only for longer lines.
 pub const READ_BYTES: usize = 64 << 10;
 
 pub struct EventReader {
     dir: PathBuf,
     after: Cursor,
     open: Option<OpenFile>,
-    /// Kept from read to read, and not at the end: most followers wait most of the time.
+    /// Kept between reads, and dropped at the end: most followers wait most of the time.
     buffer: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ struct OpenFile {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventsRead {
-    /// At least one line was given.
+    /// At least one line was read.
     Lines,
     End,
 }
@@ -42,18 +42,18 @@ pub enum EventReadError {
 }
 
 impl EventReader {
-    /// Reads what comes after `after`; `Cursor::default()` is the beginning of whatever is kept.
+    /// Reads lines after `after`; `Cursor::default()` is the oldest kept line.
     pub fn new(dir: &Path, after: Cursor) -> Self {
         Self { dir: dir.to_owned(), after, open: None, buffer: Vec::new() }
     }
 
-    /// The last event that was given.
+    /// Cursor of the last line that was read.
     pub fn after(&self) -> Cursor {
         self.after
     }
 
-    /// Gives the next lines, as many as one read brings. `known` is an event that is there already: another
-    /// file is looked for only if that has not been seen.
+    /// Reads the next lines, as many as one read brings. `known` is the cursor of an existing event: another
+    /// file is looked for only if that was not reached.
     pub fn read(
         &mut self,
         known: Cursor,
@@ -67,7 +67,7 @@ impl EventReader {
                 break;
             }
             let Some(next) = self.next_file()? else { break };
-            // It may have grown since, but now that there is another one it does not any more.
+            // The old file may have grown before the new one was created, and does not grow any more.
             if self.read_on(&mut each)? {
                 return Ok(EventsRead::Lines);
             }
@@ -93,7 +93,7 @@ impl EventReader {
     fn next_file(&self) -> Result<Option<Cursor>, EventReadError> {
         let Some(open) = &self.open else { return Ok(None) };
         let files = events::list(&self.dir)?;
-        // A file in which nothing could be stored goes away, and another one may get its name.
+        // A file in which nothing could be stored is removed, and another one may get its name.
         if open.offset == 0 && files.contains(&open.first) && !open.is_still_at(&self.dir)? {
             return Ok(Some(open.first));
         }
@@ -105,13 +105,13 @@ impl EventReader {
         Ok(Some(*next))
     }
 
-    /// Whether a file begins with the very event that comes next.
+    /// Whether a file begins with the event after the cursor.
     fn is_next(&self, first: Cursor) -> bool {
         first.epoch == self.after.epoch && first.seq.checked_sub(1) == Some(self.after.seq)
     }
 
-    /// Gives lines of the open file; whether there were any before its end. Lines before the cursor and
-    /// damaged lines are passed over.
+    /// Reads lines of the open file; whether there were any. Lines before the cursor and damaged lines are
+    /// skipped.
     fn read_on(&mut self, each: &mut impl FnMut(LogLine<'_>)) -> io::Result<bool> {
         let Some(open) = &mut self.open else { return Ok(false) };
         loop {
@@ -136,14 +136,14 @@ impl OpenFile {
         Ok(Self { first, file: File::open(dir.join(file_name(first)))?, offset: 0 })
     }
 
-    /// Whether the name of this file is that of this file and no other.
+    /// Whether the directory entry still refers to this file.
     fn is_still_at(&self, dir: &Path) -> io::Result<bool> {
         let named = std::fs::metadata(dir.join(file_name(self.first)))?;
         Ok(named.ino() == self.file.metadata()?.ino())
     }
 
-    /// Whole lines from the offset on; empty where there is none yet. Lines longer than a read grow the
-    /// buffer for as long as they are read.
+    /// Whole lines from the offset on; empty where there is none yet. Longer lines grow the buffer for as
+    /// long as they are read.
     fn next_lines<'b>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
         buffer.truncate(READ_BYTES);
         buffer.shrink_to(READ_BYTES);

@@ -1,8 +1,8 @@
 //! The event log: one writer, files of lines, a cursor `(epoch, seq)` for each event.
 //!
-//! A file is named after the cursor of its first event. Each boot begins a new epoch and a new file.
-//! What the last boot left torn at the end is cut and told as a `gap`; a full disk is told the same way
-//! once there is room again. Writing never fails for the caller: facts first happen, then are told.
+//! A file is named after the cursor of its first event. Each boot begins a new epoch and a new file. A torn
+//! end of the last boot is cut and reported as a `gap`; so are events lost on a full disk, once there is
+//! space again. Appending never fails for the caller: an event records what has already happened.
 
 use super::ReservedSpace;
 use crate::limits::{EVENT_SEGMENT_MAX_BYTES, EVENTS_MAX_BYTES};
@@ -26,8 +26,8 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Opens the log of a new boot. `now_s` only has to be larger than the epoch of a log that was lost
-    /// as a whole, so that its cursors do not come back to life.
+    /// Opens the log for a new boot. `now_s` only has to exceed the epoch of a log that was lost as a whole,
+    /// so that its cursors are not reused.
     pub fn open(dir: &Path, now_s: u64) -> io::Result<(Self, Recovered)> {
         std::fs::create_dir_all(dir)?;
         let files = list(dir)?;
@@ -56,18 +56,18 @@ impl EventLog {
         &self.dir
     }
 
-    /// The cursor that the next fact to be told will have.
+    /// The cursor of the next appended event.
     pub fn next(&self) -> Cursor {
-        // A gap that is still to be told comes first.
+        // A pending gap is written first.
         Cursor { seq: self.last.seq + 1 + u64::from(self.lost_events > 0), ..self.last }
     }
 
-    /// The last event of the boots before this one; nothing where the log is new.
+    /// The last event of earlier boots; `None` where the log is new.
     pub fn before(&self) -> Option<Cursor> {
         self.before
     }
 
-    /// The cursor of the newest event; changes say "there is more".
+    /// The cursor of the newest event; a change means that there is more to read.
     pub fn watch(&self) -> watch::Receiver<Cursor> {
         self.published.subscribe()
     }
@@ -75,15 +75,15 @@ impl EventLog {
     pub fn append(&mut self, fact: Fact, time_ms: u64) {
         let kind = fact.kind();
         if let Err(error) = self.record_gap(time_ms).and_then(|()| self.write(fact, time_ms)) {
-            // Its number is used up all the same: the hole is the truth, and as large as the gap will say.
+            // The number is used up all the same, so that the hole is as large as the gap will report.
             self.last.seq += 1;
             self.lost_events += 1;
-            tracing::error!(kind, %error, "event could not be written");
+            tracing::error!(kind, %error, "failed to write event");
         }
         self.published.send_replace(self.last);
     }
 
-    /// Tells what was lost, before anything else is told.
+    /// Records lost events before the next event.
     fn record_gap(&mut self, time_ms: u64) -> io::Result<()> {
         let lost_events = self.lost_events;
         if lost_events == 0 {
@@ -95,7 +95,7 @@ impl EventLog {
         Ok(())
     }
 
-    /// Writes one event, with the next number if that succeeds.
+    /// Writes one event, and uses the next number if that succeeds.
     fn write(&mut self, fact: Fact, time_ms: u64) -> io::Result<()> {
         let cursor = Cursor { seq: self.last.seq + 1, ..self.last };
         let event = Event { cursor, time_ms, fact };
@@ -103,7 +103,7 @@ impl EventLog {
         if self.file_bytes >= EVENT_SEGMENT_MAX_BYTES
             && let Some(full) = self.file.take()
         {
-            // Gives back what was set aside and not needed.
+            // Frees reserved space that was not needed.
             let _ = full.set_len(self.file_bytes);
         }
         let file = match &mut self.file {
@@ -129,15 +129,15 @@ impl EventLog {
     }
 }
 
-/// What was found at the end of the last boot's log.
+/// The state of the last boot's log when it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovered {
     pub cut_bytes: u64,
-    /// The last event that is whole.
+    /// The last complete event.
     pub last: Option<Cursor>,
 }
 
-/// Cuts what is torn at the end of a file.
+/// Cuts a torn end of a file.
 fn recover(dir: &Path, first: Cursor) -> io::Result<Recovered> {
     let path = dir.join(file_name(first));
     let bytes = std::fs::read(&path)?;
@@ -151,11 +151,11 @@ fn recover(dir: &Path, first: Cursor) -> io::Result<Recovered> {
 }
 
 fn create(path: &Path) -> io::Result<File> {
-    // Append, so that a file cut after a failed write goes on at its new end.
+    // Append mode, so that a file cut after a failed write continues at its new end.
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Takes the oldest files away until the rest is within bounds; never the newest.
+/// Removes the oldest files until the rest is within bounds; never the newest.
 fn trim(dir: &Path) -> io::Result<()> {
     let files = list(dir)?;
     let mut total = 0;
@@ -170,7 +170,7 @@ fn trim(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The first cursor of each file, oldest first. What has not exactly a name of ours is passed over.
+/// The first cursor of each file, oldest first. Other names are skipped.
 pub(super) fn list(dir: &Path) -> io::Result<Vec<Cursor>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {

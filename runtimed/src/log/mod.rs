@@ -1,4 +1,4 @@
-//! Logs on disk: append-only files that one process writes and others read at their own pace.
+//! Logs on disk: append-only files with one writing process and any number of readers.
 
 pub mod event_reader;
 pub mod events;

@@ -1,5 +1,5 @@
-//! A reader of an output log at its own pace. It holds one open segment and a position, so a thousand
-//! readers cost the writer nothing.
+//! Reads an output log at the reader's own pace. A reader holds one open segment and a position, so readers
+//! cost the writer nothing.
 
 use super::segment::{self, RECORD_BYTES, Record};
 use protocol::Stream;
@@ -19,11 +19,11 @@ struct OpenSegment {
     data: File,
     index: File,
     records: Vec<Record>,
-    /// A whole record is not one: where the run before it ends is not known.
+    /// A record of the index is damaged: the end of the run before it is not known.
     damaged: bool,
 }
 
-/// What comes next in the log.
+/// The next part of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read {
     Bytes {
@@ -31,17 +31,17 @@ pub enum Read {
         stream_at: u64,
         bytes: Vec<u8>,
     },
-    /// Bytes that are not stored: `lost` of them are passed over.
+    /// Bytes that are not stored: `lost` of them are skipped.
     Gap {
         lost: u64,
     },
-    /// Nothing more now.
+    /// Nothing more for now.
     End,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The position was trimmed away.
+    /// The position was trimmed.
     #[error("history before position {oldest} is gone")]
     Trimmed { oldest: u64 },
     #[error("read the log")]
@@ -63,8 +63,8 @@ impl Reader {
         self.open = None;
     }
 
-    /// Reads up to `max` bytes of one stream. `head` is how long the log is known to be: below it, bytes
-    /// that are not stored are a gap; at it, there is nothing more for now.
+    /// Reads up to `max` bytes of one stream. `head` is the known length of the log: below it, bytes that are
+    /// not stored are a gap; at it, there is nothing more for now.
     pub fn read(&mut self, max: usize, head: u64) -> Result<Read, ReadError> {
         if let Some(read) = self.read_open(max)? {
             return Ok(read);
@@ -106,7 +106,7 @@ impl Reader {
         }
     }
 
-    /// The segment went while it was being opened: what is kept begins at `oldest`.
+    /// The segment was removed while it was being opened: kept output begins at `oldest`.
     fn skipped(&self, oldest: u64) -> Result<Read, ReadError> {
         if oldest > self.at { Err(ReadError::Trimmed { oldest }) } else { Ok(Read::End) }
     }
@@ -127,7 +127,7 @@ impl Reader {
             return Ok(None);
         }
         let Some((record, run_end)) = open.run_at(self.at, end)? else {
-            // The index does not know these bytes (damage): they cannot be given to any stream.
+            // The index is damaged: the stream of these bytes is not known.
             let lost = end - self.at;
             self.at = end;
             return Ok(Some(Read::Gap { lost }));
@@ -164,7 +164,7 @@ impl OpenSegment {
         Ok((run_end > at).then_some((record, run_end)))
     }
 
-    /// Reads what was added to the index. Records after a damaged one are never believed.
+    /// Reads new records of the index. Records after a damaged one are ignored.
     fn refresh(&mut self) -> io::Result<()> {
         let known = self.records.len() * RECORD_BYTES;
         let length = self.index.metadata()?.len() as usize;
@@ -181,12 +181,12 @@ impl OpenSegment {
     }
 }
 
-/// The last bytes of a log, at most `max` of them, whatever their stream.
+/// The last bytes of a log, at most `max` of them, of all streams.
 pub fn tail_bytes(dir: &Path, end: u64, max: u64) -> Vec<u8> {
     let mut reader = Reader::new(dir, end.saturating_sub(max));
     let mut tail = Vec::new();
     loop {
-        // What is written behind `end` meanwhile is not read: a busy writer would never let this end.
+        // Bytes written behind `end` meanwhile are not read: a busy writer would never let this end.
         let left = end.saturating_sub(reader.position());
         if left == 0 {
             return tail;

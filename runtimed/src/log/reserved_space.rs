@@ -1,10 +1,10 @@
-//! Disk space set aside beyond the end of a file that must go on when the disk is full: records and
+//! Disk space reserved beyond the end of a file that must stay writable when the disk is full: records and
 //! events are small, and losing them costs more than the space.
 
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::fs::File;
 
-/// Set aside at once; renewed when half of it is used.
+/// Reserved at once; renewed when half of it is used.
 const RESERVED_BYTES: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -13,8 +13,8 @@ pub struct ReservedSpace {
 }
 
 impl ReservedSpace {
-    /// Makes sure there is room after `end`. Best effort: a file system that cannot do it, or is full
-    /// already, is no reason to stop.
+    /// Ensures that there is reserved space after `end`. Best effort: a file system that cannot do it, or is
+    /// already full, is no error.
     pub fn extend(&mut self, file: &File, end: u64) {
         let enough = end + RESERVED_BYTES / 2 <= self.until;
         if !enough

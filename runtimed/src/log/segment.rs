@@ -1,4 +1,4 @@
-//! How output lies on disk.
+//! The format of output logs on disk.
 //!
 //! A log is a directory of segments. A segment is two files named after the position of its first byte:
 //!
@@ -9,15 +9,15 @@
 //! 0000000000400000.data    …
 //! ```
 //!
-//! A record is written *before* the bytes it describes, so whoever sees a byte finds its record. The
-//! positions of a log count every byte the job wrote. Bytes that could not be stored leave a hole
-//! between two segments; bytes that were trimmed leave one at the front. Nothing here knows a clock.
+//! A record is written *before* the bytes it describes, so a reader that sees a byte finds its record.
+//! Positions count every byte the job wrote. Bytes that could not be stored leave a hole between two
+//! segments; trimmed bytes leave one at the front. Nothing here reads a clock.
 
 use protocol::Stream;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where a run of one stream begins.
+/// The beginning of a run of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     pub at: u64,
@@ -78,7 +78,7 @@ pub fn decode_index_after(bytes: &[u8], start: u64, mut before: Option<Record>) 
     records
 }
 
-/// One segment as seen in the directory.
+/// One segment as listed in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     pub start: u64,
@@ -87,7 +87,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// What both files take: where streams take turns byte by byte, the index is the larger one.
+    /// Size of both files: where streams alternate byte by byte, the index is the larger one.
     pub fn disk_bytes(&self) -> u64 {
         self.bytes.saturating_add(self.index_bytes)
     }
@@ -114,7 +114,7 @@ pub fn list(dir: &Path) -> io::Result<Vec<Segment>> {
         let name = entry.file_name();
         let Some(stem) = name.to_str().and_then(|n| n.strip_suffix(".data")) else { continue };
         let Ok(start) = u64::from_str_radix(stem, 16) else { continue };
-        // A segment that is trimmed between the two calls is simply not there any more.
+        // A segment that is trimmed between the two calls is skipped.
         let Ok(meta) = entry.metadata() else { continue };
         let index_bytes = std::fs::metadata(index_path(dir, start)).map_or(0, |index| index.len());
         found.push(Segment { start, bytes: meta.len(), index_bytes });
@@ -123,7 +123,8 @@ pub fn list(dir: &Path) -> io::Result<Vec<Segment>> {
     Ok(found)
 }
 
-/// Takes a segment away. The data goes last: while it is listed its index can be missing, never the reverse.
+/// Removes a segment. The data file goes last: while it is listed its index can be missing, never the
+/// reverse.
 pub fn remove(dir: &Path, start: u64) -> io::Result<()> {
     for path in [index_path(dir, start), data_path(dir, start)] {
         match std::fs::remove_file(path) {

@@ -1,8 +1,8 @@
-//! The events of one task on disk: the lines and files of the event log, in a directory of the task, with
-//! the epoch 0. One writer at a time: each begins a file of its own, so that a line that the one before left
-//! torn hurts nobody. What a reader may have seen stays: a line that was ever whole is never taken back, and
-//! its number never used again. The last event, `done`, has a file of its own too, for which room is set aside when the
-//! task is taken: a full disk costs events and never the end.
+//! The events of one task on disk: lines and files of the event log's format, in the directory of the task,
+//! with the epoch 0. There is one writer at a time, and each begins a file of its own, so that a line torn by
+//! the last one harms no other. A complete line is never removed and its number never reused: a reader may
+//! have seen it. The last event, `done`, has a file of its own too, for which space is reserved when the task
+//! is accepted: a full disk costs events and never the end.
 
 use super::segment::Segment;
 use super::text_line::PrintedText;
@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Lines are gathered up to this and written at once.
+/// Lines are collected up to this size and written at once.
 const BATCH_BYTES: usize = 256 << 10;
 const DONE_RESERVED: &str = "done.room";
 
@@ -29,28 +29,28 @@ pub struct TaskLog {
     file_bytes: u64,
     batch: Vec<u8>,
     batched: u64,
-    /// Events that could not be stored and were not told of yet.
+    /// Events that could not be stored and were not reported yet.
     unreported: u64,
     lost: u64,
     segment_max_bytes: u64,
 }
 
-/// What one write did to the files.
+/// Whether one write began another file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flushed {
     pub rotated: bool,
 }
 
-/// What became of a batch.
+/// How much of a batch was stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Stored {
-    /// So many events, the first ones.
+    /// The number of stored events, which are the first ones.
     stored: u64,
     rotated: bool,
 }
 
 impl TaskLog {
-    /// Goes on after the event `last`, in a new file.
+    /// Continues after the event `last`, in a new file.
     pub fn after(dir: &Path, last: u64) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -74,12 +74,12 @@ impl TaskLog {
         self.last
     }
 
-    /// Events that could not be stored since this writer was made.
+    /// Events that could not be stored since this writer was created.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Adds an event to those that the next flush writes; flushes when there are many.
+    /// Adds an event to the batch; writes the batch when it is large.
     pub fn push(&mut self, fact: TaskFact, time_ms: u64) -> Flushed {
         if !self.may_push(time_ms) {
             return Flushed::default();
@@ -88,7 +88,7 @@ impl TaskLog {
         self.flush_if_many()
     }
 
-    /// The same for words that somebody printed, of which there may be very many.
+    /// The same for printed text, of which there may be much.
     pub fn push_text(&mut self, text: PrintedText<'_>, time_ms: u64) -> Flushed {
         if !self.may_push(time_ms) {
             return Flushed::default();
@@ -98,7 +98,7 @@ impl TaskLog {
         self.flush_if_many()
     }
 
-    /// Tells of lost events first. Where that cannot be stored, nothing else can, and the next one is lost.
+    /// Reports lost events first. Where that cannot be stored, nothing else can, and the next event is lost.
     fn may_push(&mut self, time_ms: u64) -> bool {
         let told = self.record_lost(time_ms);
         if !told {
@@ -108,7 +108,7 @@ impl TaskLog {
         told
     }
 
-    /// Says how many events are missing since it was said last; whether that is stored, or none is.
+    /// Records how many events were lost since the last report; whether that is stored, or none was lost.
     pub fn record_lost(&mut self, time_ms: u64) -> bool {
         if self.unreported == 0 || self.batched > 0 {
             return true;
@@ -145,7 +145,7 @@ impl TaskLog {
         }
     }
 
-    /// Stores what was gathered, or as much of it as there is room for.
+    /// Stores the batch, or as much of it as there is space for.
     fn write(&mut self) -> Stored {
         let (batch, events) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batched));
         if batch.is_empty() {
@@ -159,7 +159,7 @@ impl TaskLog {
         stored
     }
 
-    /// What does not fit is lost. Lines that are there as a whole stay and count: somebody may have read them.
+    /// Stores a batch; what does not fit is lost. Complete lines stay and count: a reader may have seen them.
     fn store(&mut self, batch: &[u8], events: u64) -> Stored {
         self.file.take_if(|_| self.file_bytes >= self.segment_max_bytes);
         let begins = self.file.is_none();
@@ -179,19 +179,19 @@ impl TaskLog {
         }
         let (whole, stored) = whole_lines(&batch[..written]);
         if begins || written > 0 {
-            // Nothing is written where a torn line was: who was reading it would take both for one.
+            // Nothing is written over a torn line: a reader of it would join the two.
             let _ = file.set_len(self.file_bytes + whole as u64);
             self.file = None;
         }
         if begins && whole == 0 {
-            // It would be in the way of others.
+            // An empty file would block the name for other writers.
             let _ = std::fs::remove_file(&path);
         }
         Stored { stored, rotated: begins && whole > 0 }
     }
 }
 
-/// Writes as much as there is room for; how many bytes that were.
+/// Writes as much as there is space for; returns the number of bytes.
 fn write_most(file: &mut impl Write, bytes: &[u8]) -> usize {
     let mut written = 0;
     while written < bytes.len() {
@@ -204,7 +204,7 @@ fn write_most(file: &mut impl Write, bytes: &[u8]) -> usize {
     written
 }
 
-/// How many bytes are lines with their end, and how many lines.
+/// The bytes of complete lines, and the number of lines.
 fn whole_lines(bytes: &[u8]) -> (usize, u64) {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let lines = bytes[..whole].iter().filter(|byte| **byte == b'\n').count();
@@ -215,14 +215,14 @@ fn cursor(seq: u64) -> Cursor {
     Cursor { epoch: 0, seq }
 }
 
-/// Cuts what a writer left there that died before its first whole line.
+/// Opens a file, and empties one whose writer died before its first complete line.
 fn create(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     file.set_len(0)?;
     Ok(file)
 }
 
-/// Sets aside what the last event will need. Best effort, like all that.
+/// Reserves the space of the last event. Best effort.
 pub fn reserve(dir: &Path) -> io::Result<()> {
     let file = OpenOptions::new()
         .write(true)
@@ -234,24 +234,24 @@ pub fn reserve(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the last event, after `last`. It is there as a whole or not at all.
+/// Writes the last event, after `last`, as a whole or not at all.
 pub fn finish(dir: &Path, last: u64, fact: TaskFact, time_ms: u64) -> io::Result<()> {
     let (seq, kind) = (last + 1, fact.kind());
     let mut line = Vec::new();
     log_line::push(&mut line, cursor(seq), kind, &TaskEvent { seq, time_ms, fact })?;
     let room = dir.join(DONE_RESERVED);
-    // Not truncated first: that would give the room away.
+    // Not truncated first: that would free the reserved space.
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&room)?;
     file.write_all(&line)?;
     file.set_len(line.len() as u64)?;
     std::fs::rename(room, dir.join(file_name(cursor(seq))))
 }
 
-/// What there is of a task's events.
+/// The events of a task as found on disk.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scan {
     pub segments: Vec<Segment>,
-    /// The last event that is whole, 0 if there is none.
+    /// The last complete event, 0 if there is none.
     pub last: u64,
 }
 
@@ -274,14 +274,14 @@ pub fn scan(dir: &Path) -> Scan {
     Scan { segments, last }
 }
 
-/// What the events of one kind say, in one file. The others, of which there may be many, are not parsed.
+/// The events of one kind in one file. Others, of which there may be many, are not parsed.
 pub fn of_kind<T: DeserializeOwned>(dir: &Path, start: u64, kind: &str) -> Vec<T> {
     let bytes = read(dir, start);
     let lines = log_line::lines(&bytes).filter(|line| line.kind == kind);
     lines.filter_map(|line| serde_json::from_str(line.json).ok()).collect()
 }
 
-/// The events of one file that are whole.
+/// The complete events of one file.
 #[cfg(test)]
 pub fn events_of(dir: &Path, start: u64) -> Vec<TaskEvent> {
     let bytes = read(dir, start);

@@ -1,4 +1,4 @@
-//! The writer and its readers against a model: a list that remembers what became of every byte.
+//! The writer and its readers against a model that remembers what became of every byte.
 
 use super::segment::{self, RECORD_BYTES};
 use super::writer::{Appended, Writer};
@@ -16,11 +16,11 @@ const READERS: usize = 3;
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Append(Stream, usize),
-    /// The oldest segment goes, as the budget does it: never the newest.
+    /// The oldest segment is trimmed, as the quota does it: never the newest.
     Trim,
-    /// The writer goes without a word and another one goes on where the log ends.
+    /// The writer dies and another one continues where the log ends.
     Resume,
-    /// From here on no segment can be begun, until `Mend`.
+    /// From here on no segment can be created, until `Mend`.
     Break,
     Mend,
     Read {
@@ -50,7 +50,7 @@ struct Byte {
 
 struct LogFixture {
     _tmp: TempDir,
-    /// Where the log's directory is; a file of that name while the disk is broken.
+    /// Parent of the log's directory; a file of that name while the disk is broken.
     place: PathBuf,
     aside: PathBuf,
     segment_max_bytes: u64,
@@ -115,7 +115,7 @@ impl LogFixture {
         let appended = self.writer.append(stream, &written);
         let lost = self.writer.lost() - std::mem::replace(&mut self.lost, self.writer.lost());
         assert!(lost == 0 || self.is_broken(), "bytes are lost while nothing is wrong");
-        // What does not fit is lost to the end of the append: the first bytes are the stored ones.
+        // A failed append loses the rest: the first bytes are the stored ones.
         let stored = length - lost as usize;
         let first = self.bytes.iter().filter(|byte| byte.stream == stream).count() as u64;
         self.bytes.extend(written.iter().enumerate().map(|(i, value)| Byte {
@@ -135,7 +135,7 @@ impl LogFixture {
         segment::list(&self.dir()).map_or(0, |found| found.len())
     }
 
-    /// What was lost after the last stored byte is known to nobody any more.
+    /// Bytes lost after the last stored one are forgotten.
     fn resume(&mut self) {
         let writer = Writer::resume(&self.dir(), 0).expect("resume");
         self.writer = writer.with_segment_max_bytes(self.segment_max_bytes);
@@ -150,7 +150,7 @@ impl LogFixture {
         }
     }
 
-    /// Reads once and holds the answer against the model; whether there was nothing more.
+    /// Reads once and compares with the model; whether the reader was at the end.
     fn read(&mut self, reader: usize, max: usize) -> bool {
         let (end, oldest) = (self.end(), self.oldest());
         let reader = &mut self.readers[reader];
@@ -193,7 +193,7 @@ proptest! {
         let mut fixture = LogFixture::new(segment_max_bytes);
         acts.into_iter().for_each(|act| fixture.act(act));
         fixture.act(Act::Mend);
-        // Each read goes on, so as many reads as bytes reach the end, and one more says so.
+        // Each read advances, so as many reads as bytes reach the end, and one more reports it.
         for reader in 0..READERS {
             let ended = (0..=2 * fixture.bytes.len() + 2).any(|_| fixture.read(reader, max));
             prop_assert!(ended, "a reader never comes to the end");
@@ -263,7 +263,7 @@ fn a_disk_that_cannot_be_written_is_left_without_litter() {
     let mut fixture = LogFixture::new(64);
     fixture.append(Stream::Stdout, 64);
     let dir = fixture.dir();
-    // The index can be made, the data cannot: its name is taken by a directory.
+    // The index can be created, the data file cannot: a directory has its name.
     fs::create_dir(segment::data_path(&dir, 64)).expect("in the way");
     assert_eq!(fixture.writer.append(Stream::Stdout, b"lost"), Appended::Same);
     assert_eq!(fixture.writer.lost(), 4);
@@ -275,7 +275,7 @@ fn a_segment_that_goes_while_it_is_opened_is_trimmed_history() {
     for (gone, oldest) in [(vec![0], 4), (vec![0, 4], 8), (vec![0, 4, 8], 12)] {
         let mut fixture = LogFixture::new(4);
         fixture.append(Stream::Stdout, 12);
-        // What `remove` has done half of when a reader comes: the index goes first.
+        // A half-done `remove`: the index goes first.
         for start in &gone {
             fs::remove_file(segment::index_path(&fixture.dir(), *start)).expect("remove");
         }
@@ -316,7 +316,7 @@ fn the_tail_of_a_log_is_what_was_written_last() {
         let expected = &all[all.len().saturating_sub(max)..];
         assert_eq!(reader::tail_bytes(&fixture.dir(), 40, max as u64), expected, "{max}");
     }
-    // What was written behind the end that was asked for is no part of it; without a bound this never returned.
+    // Bytes behind the requested end are not returned; without that bound this never returned.
     for (end, max) in [(0, 0), (10, 0), (10, 4), (25, 20), (39, 1)] {
         let expected = &all[end - max..end];
         assert_eq!(reader::tail_bytes(&fixture.dir(), end as u64, max as u64), expected, "{end} {max}");
@@ -324,11 +324,11 @@ fn the_tail_of_a_log_is_what_was_written_last() {
 }
 
 #[test]
-fn a_position_that_was_told_is_not_given_out_again() {
+fn a_position_that_was_reported_is_not_reused() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut first = Writer::resume(dir.path(), 0).expect("nothing there");
     first.append(Stream::Stdout, b"stored");
-    // The run before went on to 10 on a full disk; the next one begins there, and the hole is a gap.
+    // The last run continued to 10 on a full disk; the next one begins there, and the hole is a gap.
     let mut second = Writer::resume(dir.path(), 10).expect("resume");
     second.append(Stream::Stdout, b"next");
     let mut reader = Reader::new(dir.path(), 6);

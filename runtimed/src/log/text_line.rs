@@ -1,17 +1,17 @@
-//! The line of a `message` or a `log`, written by hand: they are nearly all of a task's events, and come as
-//! fast as somebody prints. Byte for byte what serde makes of the same event; a test holds it to that.
+//! Encodes `message` and `log` events by hand: they are nearly all events of a task, and arrive as fast as a
+//! program prints. The result equals serde's byte for byte; a test compares them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use protocol::log_line::{self, push_number};
 use protocol::{Cursor, Stream};
 
-/// Bytes that somebody printed: a line, or a piece of one.
+/// Printed bytes: a line, or a piece of one.
 #[derive(Debug, Clone, Copy)]
 pub struct PrintedText<'a> {
     pub source: TextSource,
     pub bytes: &'a [u8],
-    /// The line goes on.
+    /// The line continues.
     pub partial: bool,
 }
 
@@ -19,11 +19,11 @@ pub struct PrintedText<'a> {
 pub enum TextSource {
     /// A `message`.
     Agent,
-    /// Nobody's words: a `log`.
+    /// A `log`.
     Stream(Stream),
 }
 
-/// Adds the line of the event with this number, with its line feed.
+/// Appends the line of the event with this number, with its line feed.
 pub fn push(out: &mut Vec<u8>, seq: u64, time_ms: u64, printed: PrintedText<'_>) {
     let (kind, rest): (_, &[u8]) = match printed.source {
         TextSource::Agent => ("message", br#","type":"message","text":""#),
@@ -54,7 +54,7 @@ pub fn push(out: &mut Vec<u8>, seq: u64, time_ms: u64, printed: PrintedText<'_>)
     begun.end(out);
 }
 
-/// How a byte stands within a JSON string: 0 as it is, `u` as its number, else this after a backslash.
+/// How a byte is escaped in a JSON string: 0 as it is, `u` as its number, else this after a backslash.
 const ESCAPES: [u8; 256] = {
     let mut escapes = [0; 256];
     let mut control = 0;
@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
     use protocol::{Encoding, TaskEvent, TaskFact, Text};
 
-    /// The same line by way of serde.
+    /// The same line encoded by serde.
     fn by_serde(seq: u64, time_ms: u64, printed: PrintedText<'_>) -> Vec<u8> {
         let (text, encoding) = match std::str::from_utf8(printed.bytes) {
             Ok(text) => (text.to_owned(), Encoding::Utf8),
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_serde_writes(
+        fn the_line_is_what_serde_writes(
             seq: u64, time_ms: u64, source in source(), bytes in any_bytes(), partial: bool,
         ) {
             let printed = PrintedText { source, bytes: &bytes, partial };

@@ -1,4 +1,4 @@
-//! The one writer of an output log. It never fails: what cannot be stored is counted, leaves a hole in
+//! The single writer of an output log. Never fails: bytes that cannot be stored are counted, leave a hole in
 //! the positions, and the next bytes are tried again. A full disk costs output, never the job.
 
 use super::segment::{self, Record};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A segment also ends after so many changes of stream, so that its index stays small in every reader.
+/// A segment also ends after this many changes of stream, so that its index stays small in every reader.
 const INDEX_MAX_RECORDS: u32 = 16 << 10;
 
 pub struct Writer {
@@ -29,16 +29,17 @@ struct OpenSegment {
     records: u32,
 }
 
-/// What one append did to the files.
+/// Whether one append began another segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
     Same,
-    /// A new segment was begun: whoever keeps the budget should look.
+    /// A segment was created: the quota should be checked.
     Rotated,
 }
 
 impl Writer {
-    /// Goes on where the log in `dir` ends, but not before `from`. The directory is made with the first byte.
+    /// Continues where the log in `dir` ends, but not before `from`. The directory is created with the first
+    /// byte.
     pub fn resume(dir: &Path, from: u64) -> io::Result<Self> {
         let mut writer = Self {
             dir: dir.to_owned(),
@@ -64,7 +65,7 @@ impl Writer {
         self.at
     }
 
-    /// Bytes that could not be stored since this writer was made.
+    /// Bytes that could not be stored since this writer was created.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -86,8 +87,8 @@ impl Writer {
         appended
     }
 
-    /// Stores as much as one write takes. Every append tries again: a line that comes after a full disk
-    /// was made free has to be there, and a failed try costs a few calls.
+    /// Stores as much as one write takes. Every append tries again: output that follows once the disk has
+    /// space must be stored, and a failed try costs a few calls.
     fn store(&mut self, stream: Stream, bytes: &[u8], appended: &mut Appended) -> io::Result<u64> {
         self.open.take_if(|open| open.is_full(self.at, self.segment_max_bytes));
         let begins = self.open.is_none();
@@ -114,8 +115,8 @@ impl Writer {
         }
     }
 
-    /// What the index says where a run of `stream` begins. A segment opens with where every stream stands,
-    /// each but the last in a run without a byte: those before it may be trimmed.
+    /// The index records for the beginning of a run of `stream`. A segment opens with the positions of all
+    /// streams, each but the last as an empty run: earlier segments may be trimmed.
     fn records(&self, stream: Stream, begins: bool) -> Vec<u8> {
         let record = |stream| Record { at: self.at, stream, stream_at: self.stream_at[slot(stream)] };
         let others = STREAMS.into_iter().filter(|other| begins && *other != stream).map(record);
@@ -132,14 +133,14 @@ impl Writer {
         if let Some(open) = self.open.take()
             && open.start == self.at
         {
-            // Nothing was stored in it: no trace, or a full disk would fill with empty files.
+            // An empty segment is removed, or a full disk would fill with empty files.
             let _ = segment::remove(&self.dir, open.start);
         }
         self.lost += bytes;
         self.advance(stream, bytes);
     }
 
-    /// Takes the positions from a segment that an earlier writer left.
+    /// Takes the positions from a segment of an earlier writer.
     fn skip_over(&mut self, segment: segment::Segment) {
         let end = segment.start.saturating_add(segment.bytes);
         self.at = self.at.max(end);

@@ -1,6 +1,6 @@
-//! The shim's side of a conversation with an agent: lines to and from it, and what they mean as events. An agent
-//! that does not read holds up nobody, and one that prints without end costs a bounded memory. What it prints beside
-//! its messages is in the log of the task and in no event.
+//! The shim's side of an ACP conversation: lines to and from the agent, and the events they become. An agent
+//! that does not read blocks nothing, and one that prints without end takes bounded memory. Output that is no
+//! message is in the raw log of the task and in no event.
 
 use super::event_writer::EventWriter;
 use super::messages::{
@@ -16,18 +16,18 @@ use protocol::{Encoding, Payload, Stream, TaskFact, Text};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// What a buffer may keep between two events.
+/// Capacity that the line buffer keeps between two lines.
 const BUFFER_KEPT_BYTES: usize = 64 << 10;
 
 pub struct AcpConversation {
     machine: Machine,
-    /// The events of the task, and all that was printed; none while there is no task yet.
+    /// The events and the raw log of the task; none before there is a task.
     events: Option<EventWriter>,
     raw: Option<RawLog>,
     before_task: BeforeTask,
-    /// The end of what it printed beside its messages, told where it fails.
+    /// The end of all output that is no message, reported where the agent fails.
     stderr: TailBuffer,
-    /// The line that is not finished yet, and how many bytes of it were left out.
+    /// The unfinished line, and how many bytes of it were dropped.
     open: Vec<u8>,
     left_out: u64,
     stdin: StdinQueue,
@@ -35,22 +35,21 @@ pub struct AcpConversation {
     rotated: bool,
 }
 
-/// What the shim has to know, or to pass on.
+/// Events that the loop of the shim acts on.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConversationEvent {
     Report(ConversationReport),
     Waits(bool),
-    /// All is said.
     Concluded,
 }
 
-/// What came before there was a task.
+/// Output of an agent that was started in advance, before its task.
 #[derive(Default)]
 struct BeforeTask {
     facts: Vec<TaskFact>,
-    /// Facts that were too many.
+    /// Facts dropped beyond the limit.
     left_out: u64,
-    /// The beginning of what was printed, for the log of the task.
+    /// The beginning of the output, for the raw log of the task.
     printed: Vec<(Stream, Vec<u8>)>,
     bytes: usize,
 }
@@ -92,7 +91,7 @@ impl AcpConversation {
         conversation
     }
 
-    /// A task for an agent that was started in advance.
+    /// Gives a task to an agent that was started in advance.
     pub fn adopt(&mut self, task: &TaskOutput, turn: PromptTurn) {
         let before_task = std::mem::take(&mut self.before_task);
         (self.events, self.raw) = (Some(EventWriter::new(task)), raw(task));
@@ -103,13 +102,13 @@ impl AcpConversation {
             before_task.facts.into_iter().for_each(|fact| conversation.record(fact));
             if before_task.left_out > 0 {
                 conversation
-                    .log(format!("{} things that came before the task were left out", before_task.left_out));
+                    .log(format!("{} events from before the task were left out", before_task.left_out));
             }
             conversation.step(Input::Begin(Box::new(turn)));
         });
     }
 
-    /// Takes what it printed.
+    /// Appends output.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
         self.append_raw(stream, bytes);
         match stream {
@@ -120,17 +119,17 @@ impl AcpConversation {
         }
     }
 
-    /// Everything that it prints, for the log of its task.
+    /// Appends to the raw log of the task.
     fn append_raw(&mut self, stream: Stream, bytes: &[u8]) {
         match &mut self.raw {
             Some(raw) => self.rotated |= raw.append(stream, bytes),
             None if self.events.is_none() => self.before_task.print(stream, bytes),
-            // The log could not be opened.
+            // The raw log could not be opened.
             None => {}
         }
     }
 
-    /// A line, or a part of one.
+    /// Takes a line, or a part of one.
     fn push_piece(&mut self, piece: &[u8]) {
         let (text, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |line| (line, true));
         if ends && self.open.is_empty() && self.left_out == 0 {
@@ -177,20 +176,20 @@ impl AcpConversation {
         self.machine.next_wake()
     }
 
-    /// Its input ends now, whatever it has read of it.
+    /// Closes the agent's stdin now, read or not.
     pub fn close_now(&mut self) {
         self.stdin.close_now();
     }
 
-    /// The descriptor to wait for, when there is something to write.
+    /// The agent's stdin, when there is something to write.
     pub fn writable_fd(&self) -> Option<BorrowedFd<'_>> {
         self.stdin.writable_fd()
     }
 
-    /// Writes what it takes without waiting.
+    /// Writes as much as the pipe takes.
     pub fn write(&mut self) {
         if self.stdin.write() == WriteResult::Closed {
-            self.log("the agent does not read its input any more".to_owned());
+            self.log("the agent has closed its stdin".to_owned());
         }
     }
 
@@ -198,7 +197,7 @@ impl AcpConversation {
         std::mem::take(&mut self.pending_events)
     }
 
-    /// Whether another file was begun since this was last asked.
+    /// Whether a log file was rotated since the last call.
     pub fn has_rotated(&mut self) -> bool {
         std::mem::take(&mut self.rotated)
     }
@@ -215,7 +214,7 @@ impl AcpConversation {
         self.events.as_ref().map_or(0, EventWriter::lost_bytes)
     }
 
-    /// It has ended: what is left is told, and what it said of its end is summed up.
+    /// Ends the conversation and sums it up.
     pub fn conclude(&mut self) -> JobSummary {
         self.batch(0, |conversation| {
             if !conversation.open.is_empty() || conversation.left_out > 0 {
@@ -292,7 +291,7 @@ impl AcpConversation {
         }
     }
 
-    /// What comes of one thing, of so many bytes, is stored as one.
+    /// Stores the events of one action, which came from this many bytes, as one batch.
     fn batch(&mut self, bytes: usize, read: impl FnOnce(&mut Self)) {
         self.events.iter_mut().for_each(EventWriter::begin_batch);
         read(self);
@@ -306,7 +305,7 @@ fn raw(task: &TaskOutput) -> Option<RawLog> {
     task.raw.as_deref().and_then(|dir| RawLog::open(dir).ok())
 }
 
-/// Those that fit into a message; without the others one decides by allowing or denying.
+/// Options that fit into a message; callers decide about the others by allow or deny.
 fn fitting_options(options: Vec<PermissionChoice>) -> Vec<PermissionChoice> {
     let mut room = MESSAGE_MAX_BYTES / 2;
     let mut fits = |option: &PermissionChoice| {

@@ -1,6 +1,7 @@
-//! Starts the job itself: the steps between fork and exec, as the unprivileged user, and which of them failed.
+//! Starts the job's program: the steps between fork and exec, as the unprivileged user, and which of them
+//! failed.
 //!
-//! The child borrows the shim's memory until it is another program, as `vfork` and `posix_spawn` do.
+//! The child borrows the shim's memory until it calls exec, as `vfork` and `posix_spawn` do.
 
 #![allow(unsafe_code)]
 
@@ -20,22 +21,22 @@ use std::path::PathBuf;
 
 /// Jobs are the kernel's first choice when memory runs out, before PID 1 and shims.
 const OOM_SCORE_ADJ: &str = "500";
-/// What the child needs until exec: paths, a few numbers, one error text.
+/// Stack for the child until exec: paths, a few numbers, one error text.
 const CHILD_STACK_BYTES: usize = 64 << 10;
 const EXIT_NOT_RUN: isize = 127;
-/// Of a program or directory in an error; escaped twice it still fits into a message.
+/// Length of a program or directory name in an error; escaped twice it still fits into a message.
 const NAME_SHOWN_MAX_BYTES: usize = 1 << 10;
 
 pub struct Started {
     pub pid: Pid,
-    /// What to read: standard output and error, or the terminal.
+    /// Output to read: stdout and stderr, or the terminal.
     pub outputs: Outputs,
-    /// Where the job's input is written to.
+    /// Write end of the job's stdin.
     pub input: Option<OwnedFd>,
-    /// The job's own end of its terminal, to hold for as long as the leader lives: a job may let go of its
-    /// terminal and take it up again, and the other end must not read that as the end.
+    /// The job's end of its terminal, held open while the leader lives: a job may close its terminal and open
+    /// it again, and the master must not read that as end of file.
     pub terminal: Option<OwnedFd>,
-    /// Where it was started.
+    /// Directory that the program was started in.
     pub cwd: PathBuf,
 }
 
@@ -72,8 +73,8 @@ pub fn start(spec: &JobSpec) -> Result<Started, String> {
     }
 }
 
-/// Runs `child` in a new process that borrows our memory until it has called exec or ended, while we
-/// stand still: nothing is copied, and what it leaves in our memory is there for us to read.
+/// Runs `child` in a new process that borrows our memory until it has called exec or exited, while we are
+/// suspended: nothing is copied, and values the child writes are visible here.
 fn vfork(child: impl FnOnce()) -> nix::Result<Pid> {
     let mut child = Some(child);
     let mut stack = vec![0; CHILD_STACK_BYTES];
@@ -108,7 +109,7 @@ fn pipes(spec: &JobSpec) -> nix::Result<(Stdio, Outputs, Option<OwnedFd>)> {
     Ok((stdio, Outputs::Pipes { stdout: out_read, stderr: err_read }, input))
 }
 
-/// An input that has ended: /dev/null, or where the image has none, a pipe that nobody writes to.
+/// An empty stdin: /dev/null, or where the image has none, a pipe without a writer.
 fn no_input() -> nix::Result<OwnedFd> {
     nix::fcntl::open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
         .or_else(|_| unistd::pipe2(OFlag::O_CLOEXEC).map(|(read, _)| read))
@@ -123,12 +124,12 @@ fn terminal(spec: &JobSpec) -> nix::Result<(Stdio, Outputs, Option<OwnedFd>)> {
     Ok((stdio, Outputs::Terminal(pair.master), Some(input)))
 }
 
-/// Everything exec needs, made before the fork.
+/// Arguments of exec, built before the fork.
 struct Exec {
     candidates: Vec<CString>,
     argv: Vec<CString>,
     env: Vec<CString>,
-    /// Which of the directories was entered; written by the child, into memory that is ours too.
+    /// Index of the directory that was entered; written by the child, into shared memory.
     entered: Cell<usize>,
 }
 
@@ -146,7 +147,7 @@ impl Exec {
         Ok(Self { candidates, argv, env, entered: Cell::new(0) })
     }
 
-    /// Runs in the child; comes back only with what failed.
+    /// Runs in the child; returns only on failure.
     fn run(&self, spec: &JobSpec, stdio: &Stdio) -> Failed {
         match self.become_job(spec, stdio) {
             Err(failed) => failed,
@@ -175,12 +176,12 @@ impl Exec {
         unistd::setresgid(gid, gid, gid).map_err(step("change the group"))?;
         unistd::setresuid(uid, uid, uid).map_err(step("change the user"))?;
         prctl::set_no_new_privs().map_err(step("forbid new privileges"))?;
-        // As the user: a directory it may not enter is an error, not a way in.
+        // As the user: a directory that the user may not enter is an error.
         self.entered.set(enter(&spec.cwd)?);
         default_signals().map_err(step("reset signals"))
     }
 
-    /// Tries each candidate as execvp does: a file that may not be run is remembered, a missing one is not.
+    /// Tries each candidate as execvp does: EACCES is remembered, a missing file is not.
     fn exec(&self) -> Errno {
         let mut worst = Errno::ENOENT;
         for program in &self.candidates {
@@ -195,7 +196,7 @@ impl Exec {
     }
 }
 
-/// Enters the first directory that lets us; the last one's refusal counts.
+/// Enters the first possible directory; the error is that of the last one.
 fn enter(directories: &[PathBuf]) -> Result<usize, Failed> {
     let mut failed = (String::from("enter no directory"), Errno::ENOENT);
     for (at, directory) in directories.iter().enumerate() {
@@ -207,7 +208,7 @@ fn enter(directories: &[PathBuf]) -> Result<usize, Failed> {
     Err(failed)
 }
 
-/// A name as a message shows it. A long one is cut: the message must fit into a packet to be told at all.
+/// Quotes a name for a message. A long one is cut: the message must fit into a packet.
 fn quoted(name: &(impl std::fmt::Debug + ?Sized)) -> String {
     let whole = format!("{name:?}");
     match whole.char_indices().map(|(at, _)| at).take_while(|at| *at <= NAME_SHOWN_MAX_BYTES).last() {
@@ -216,7 +217,7 @@ fn quoted(name: &(impl std::fmt::Debug + ?Sized)) -> String {
     }
 }
 
-/// The files a program name may mean.
+/// The files that a program name may mean.
 fn candidates(program: &str, path: &str) -> Vec<String> {
     if program.contains('/') {
         return vec![program.to_owned()];
@@ -224,21 +225,21 @@ fn candidates(program: &str, path: &str) -> Vec<String> {
     path.split(':').filter(|dir| !dir.is_empty()).map(|dir| format!("{dir}/{program}")).collect()
 }
 
-/// Puts the child's ends on 0, 1 and 2, which `dup2` also frees from close-on-exec. Ends that already
-/// stand there (a shim started with a closed stderr) are read away first.
+/// Moves the child's ends to 0, 1 and 2; `dup2` also clears close-on-exec. Ends that are already there (a
+/// shim started with a closed stderr) are moved away first.
 fn dup_stdio(stdio: &Stdio) -> nix::Result<()> {
     let high = |fd: &OwnedFd| nix::fcntl::fcntl(fd.as_fd(), nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(10));
     let ends = [high(&stdio.stdin)?, high(&stdio.stdout)?, high(&stdio.stderr)?];
     for (target, end) in ends.iter().enumerate() {
-        // SAFETY: plain descriptor numbers of this process; the raw call is used because 0 to 2 are owned by nobody here.
+        // SAFETY: plain descriptor numbers of this process; the raw call is used because 0 to 2 have no owner here.
         Errno::result(unsafe { nix::libc::dup2(*end, target as i32) })?;
     }
     Ok(())
 }
 
-/// A job starts with every signal at its default and none blocked. Handlers do not survive an exec and PID 1
-/// gave up whatever was ignored before it, so only what Rust itself ignores is left, and what Rust would have
-/// handled had it not been ignored.
+/// Resets signals: a job starts with every signal at its default and none blocked. Handlers do not survive an
+/// exec and PID 1 reset inherited dispositions, so only signals remain that Rust itself ignores, or would
+/// have handled had they not been ignored.
 fn default_signals() -> nix::Result<()> {
     for signal in [Signal::SIGPIPE, Signal::SIGSEGV, Signal::SIGBUS] {
         signals::to_default(signal)?;

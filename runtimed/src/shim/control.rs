@@ -1,4 +1,4 @@
-//! The socket to PID 1, as a shim uses it.
+//! The shim's end of the socket to PID 1.
 
 use super::messages::{JobSpec, MESSAGE_MAX_BYTES, Report};
 use crate::sys::packet::{self, Received};
@@ -8,8 +8,8 @@ use protocol::Exit;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Waits for the job. A shim may be started before there is one, and is then told by a closed socket that
-/// there will be none.
+/// Waits for the job. A shim may be started before there is one; a closed socket means that there will be
+/// none.
 pub fn receive_spec(control: &OwnedFd) -> Option<JobSpec> {
     let mut buffer = [0; MESSAGE_MAX_BYTES];
     loop {
@@ -33,7 +33,7 @@ pub fn refuse(control: &OwnedFd, message: String, output_end: u64) {
     send(control, &Report::Ended { exit, hints: Vec::new(), output_end, background: 0 }, None);
 }
 
-/// A report that cannot be sent has no reader any more: the next poll sees that.
+/// Sends a report. A failure means that PID 1 is gone, which the next poll notices.
 pub fn send(control: &OwnedFd, report: &Report, attach: Option<BorrowedFd<'_>>) {
     let Ok(bytes) = serde_json::to_vec(report) else { return };
     let _ = packet::send(control.as_fd(), &bytes, attach, true);

@@ -1,5 +1,5 @@
-//! What the program of a task prints, as events: one a line, a long line in pieces, no byte altered. Memory
-//! stays the same however much comes.
+//! Records the output of a task's program as events: one per line, a long line in pieces, no byte altered.
+//! Takes bounded memory.
 
 use super::messages::TaskOutput;
 use super::tail_buffer::TailBuffer;
@@ -13,13 +13,13 @@ use protocol::{Stream, TaskFact};
 pub struct EventWriter {
     log: TaskLog,
     protocol: OutputProtocol,
-    /// The line that is not finished yet, of standard output and of the other.
+    /// The unfinished lines of stdout and stderr.
     open: [Vec<u8>; 2],
     tail: TailBuffer,
     lost_bytes: u64,
-    /// Events that were lost before what is being taken.
+    /// Lost events before the current batch.
     lost_before: u64,
-    /// When what is being taken was read: all of it has that time.
+    /// Time of the current batch: all of its events have that time.
     now_ms: u64,
 }
 
@@ -54,7 +54,7 @@ impl EventWriter {
         self.tail.payload()
     }
 
-    /// Says "stop" in the language of the program, where that has a word for it.
+    /// Sends a stop request in the program's protocol, where it has one.
     pub fn request_stop(&mut self) {
         match self.protocol {
             OutputProtocol::Command
@@ -64,7 +64,7 @@ impl EventWriter {
         }
     }
 
-    /// Takes what was printed; whether another file was begun for it.
+    /// Appends output; whether a log file was rotated.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> bool {
         if self.protocol == OutputProtocol::Build || stream != Stream::Stderr {
             self.tail.append(bytes);
@@ -77,18 +77,18 @@ impl EventWriter {
         self.end_batch(bytes.len()) || rotated
     }
 
-    /// Something was read, and what comes of it follows.
+    /// Begins a batch for bytes that were just read.
     pub fn begin_batch(&mut self) {
         self.now_ms = wall_ms();
         self.lost_before = self.log.lost();
     }
 
-    /// One more event; whether another file was begun.
+    /// Adds an event; whether a log file was rotated.
     pub fn push(&mut self, fact: TaskFact) -> bool {
         self.log.push(fact, self.now_ms).rotated
     }
 
-    /// That was all of so many bytes that were read: it is stored. Whether another file was begun.
+    /// Stores the batch, which came from this many bytes; whether a log file was rotated.
     pub fn end_batch(&mut self, bytes: usize) -> bool {
         let rotated = self.log.flush().rotated;
         if self.log.lost() > self.lost_before {
@@ -97,7 +97,7 @@ impl EventWriter {
         rotated
     }
 
-    /// A line, or a part of one.
+    /// Takes a line, or a part of one.
     fn push_piece(&mut self, stream: Stream, piece: &[u8]) -> bool {
         let slot = usize::from(stream == Stream::Stderr);
         let (text, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |line| (line, true));
@@ -122,7 +122,7 @@ impl EventWriter {
         rotated
     }
 
-    /// Stores the lines that nobody finished.
+    /// Stores the unfinished lines.
     pub fn finish(&mut self) {
         self.now_ms = wall_ms();
         for (slot, stream) in [Stream::Stdout, Stream::Stderr].into_iter().enumerate() {
@@ -150,7 +150,7 @@ impl EventWriter {
     }
 }
 
-/// How many of the bytes are whole characters; all of them where they are no text anyway.
+/// The length of the prefix of whole characters; all of it where the bytes are no text anyway.
 fn whole_characters(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
@@ -177,7 +177,7 @@ mod tests {
         })
     }
 
-    /// What the events of one stream say, line by line.
+    /// The lines that the events of one stream add up to.
     fn lines_of(dir: &Path, of: Stream) -> Vec<Vec<u8>> {
         let (mut all, mut line) = (Vec::new(), Vec::new());
         for segment in task_log::segments(dir) {

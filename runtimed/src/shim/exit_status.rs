@@ -1,4 +1,4 @@
-//! Turns what was seen at the end of a job into its typed exit and the hints beside it.
+//! Classifies the end of a job as a typed exit with hints.
 
 use super::messages::JobSpec;
 use super::signal_tree;
@@ -6,16 +6,16 @@ use crate::core::job::{End, RawExit, StopReason};
 use crate::sys::{cgroup, disk};
 use protocol::{Exit, Hint};
 
-/// Counters as they were when the job started.
+/// Counters of the control group at the start of the job.
 pub struct BaselineCounters {
     counters: cgroup::Counters,
 }
 
-/// What only the shim knows at the end.
+/// Facts about the end of a job that only the shim knows.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JobObservations {
     pub output_lost: u64,
-    /// A signal 9 was sent at a caller's wish, so it was not the kernel's.
+    /// A SIGKILL was sent on a caller's request, so it was not the kernel's.
     pub killed_on_request: bool,
     pub left: u32,
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oom_is_only_said_of_a_leader_the_kernel_killed() {
+    fn oom_is_only_reported_for_a_leader_the_kernel_killed() {
         let raw = |leader| End { leader: Some(leader), ..End::default() };
         for (end, oom, expected) in [
             (raw(RawExit::Signalled(9)), true, Exit::Oom),

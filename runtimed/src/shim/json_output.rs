@@ -1,6 +1,6 @@
-//! The shim's side of an agent that prints lines of JSON: lines of bounded length in, events out. It is never
-//! spoken to; its prompt is its input, which PID 1 writes. What it prints beside its messages is in the log of the
-//! task and in no event.
+//! Output of an agent that prints lines of JSON: bounded lines in, events out. The shim never writes to the
+//! agent; PID 1 writes the prompt to its stdin. Output that is not JSON is in the raw log of the task and in
+//! no event.
 
 use super::event_writer::EventWriter;
 use super::messages::{Claim, JobSummary, TaskOutput};
@@ -15,12 +15,12 @@ pub struct JsonOutput {
     events: EventWriter,
     conversation: Conversation,
     raw: Option<RawLog>,
-    /// The line that is not finished yet, and how much of it was left out because there is too much of it.
+    /// The unfinished line, and how many bytes of it were dropped beyond the limit.
     open: Vec<u8>,
     left_out: u64,
-    /// The end of its standard error, for the reason of an agent that gave none.
+    /// The end of stderr, as the reason of an agent that claimed none.
     errors: TailBuffer,
-    /// The end of what it printed beside its messages, told where it fails.
+    /// The end of all output that is not JSON, reported where the agent fails.
     stderr: TailBuffer,
 }
 
@@ -49,7 +49,7 @@ impl JsonOutput {
         self.raw.as_ref().map_or(0, RawLog::end)
     }
 
-    /// Takes what was printed; whether another file was begun for it.
+    /// Appends output; whether a log file was rotated.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> bool {
         self.events.begin_batch();
         let mut rotated = self.raw.as_mut().is_some_and(|raw| raw.append(stream, bytes));
@@ -75,7 +75,7 @@ impl JsonOutput {
         ends && self.end_line()
     }
 
-    /// The open line is complete.
+    /// Handles the end of the unfinished line.
     fn end_line(&mut self) -> bool {
         let line = std::mem::take(&mut self.open);
         match std::mem::take(&mut self.left_out) {
@@ -105,7 +105,7 @@ impl JsonOutput {
         rotated
     }
 
-    /// Tells what waited long enough for the rest of its line; whether another file was begun for it.
+    /// Records text that was held back long enough; whether a log file was rotated.
     pub fn tick(&mut self) -> bool {
         let facts = self.conversation.tick(monotonic_ms());
         self.record(facts)
@@ -127,7 +127,7 @@ impl JsonOutput {
         self.events.end_batch(0) || rotated
     }
 
-    /// The job has ended: what it came to.
+    /// Ends the output and sums it up.
     pub fn conclude(&mut self) -> JobSummary {
         self.events.begin_batch();
         if !self.open.is_empty() {
@@ -146,7 +146,7 @@ impl JsonOutput {
         JobSummary { tail, claim: Some(claim), stderr: self.stderr.payload(), ..JobSummary::default() }
     }
 
-    /// What it complained of last, where it did not say how it went.
+    /// The last line of stderr, where the agent made no claim.
     fn last_error(&mut self) -> Option<String> {
         let errors = self.errors.payload().filter(|errors| errors.encoding == Encoding::Utf8)?;
         let mut lines = errors.data.lines().map(str::trim);

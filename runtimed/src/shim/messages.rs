@@ -1,6 +1,5 @@
-//! What PID 1 and a shim say to each other: one JSON message a packet. The job itself comes first, as a
-//! memory file attached to a packet, so that neither arguments nor environment stand in a command line
-//! or on disk.
+//! Messages between PID 1 and a shim: one JSON message per packet. The job comes first, as a memory file
+//! attached to a packet, so that neither arguments nor environment appear in a command line or on disk.
 
 use crate::checkpoint;
 use crate::core::acp::{PermissionChoice, PermissionDecision, PromptTurn};
@@ -14,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The descriptor a shim is started with: its end of the socket to PID 1.
+/// The shim's end of the socket to PID 1 is inherited as this descriptor.
 pub const CONTROL_FD: i32 = 0;
 /// The packet that the job is attached to.
 pub const RUN: &[u8] = b"run";
@@ -34,29 +33,29 @@ pub struct JobSpec {
     pub tty: Option<TtySize>,
     pub timeout_ms: Option<u64>,
     pub timeout_grace_ms: u64,
-    /// Where output goes; nowhere when absent.
+    /// Directory of the output log; without it output is discarded.
     pub log: Option<PathBuf>,
-    /// No position before this is given out again: it may be one of output that could not be stored.
+    /// Positions before this are not reused: they may be those of output that could not be stored.
     pub log_from: u64,
-    /// Output becomes events of a task.
+    /// Output becomes events of this task.
     pub task: Option<TaskOutput>,
-    /// The shim speaks with it, which `stdin` has to allow.
+    /// The shim holds an ACP conversation; needs `Stdin::Shim`.
     #[serde(rename = "talk")]
     pub conversation: Option<ConversationSpec>,
-    /// Files below the home that have to be there, by their path, and what is in them.
+    /// Files below the home that have to exist, by path, with their content.
     pub files: BTreeMap<String, String>,
-    /// Output is read by the shim and handed over as `JobSummary`.
+    /// Output is read by the shim and handed over as `Summary`.
     #[serde(rename = "answer")]
     pub captures_reply: bool,
-    /// End it when it prints nothing for so long.
+    /// End the job when it prints nothing for this long.
     pub idle_ms: Option<u64>,
     pub leftovers: Leftovers,
-    /// Say when a line of output matches this.
+    /// Report when a line of output matches this pattern.
     pub pattern: Option<String>,
-    /// The limit of open descriptors, where PID 1 has another one.
+    /// The limit of open descriptors, where that of PID 1 differs.
     pub open_files: Option<u64>,
     pub cgroup: cgroup::Location,
-    /// Looked at when the job ends: is its file system full?
+    /// Checked for free space when the job ends.
     pub workspace: PathBuf,
 }
 
@@ -66,30 +65,30 @@ impl JobSpec {
     }
 }
 
-/// Where the events of a task go on, and what its program prints.
+/// Where the events of a task continue, and how its output is decoded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TaskOutput {
     pub dir: PathBuf,
-    /// The last event there is.
+    /// Number of the last event.
     pub last: u64,
     #[serde(rename = "speaks")]
     pub protocol: OutputProtocol,
-    /// Where everything that it prints is kept as it is; nowhere when absent.
+    /// Directory of the raw log; without it raw output is not kept.
     #[serde(default)]
     pub raw: Option<PathBuf>,
 }
 
-/// A conversation with an agent.
+/// An ACP conversation with an agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ConversationSpec {
     pub agent: AcpAgent,
-    /// The session to go on with.
+    /// Session to continue.
     pub session: Option<String>,
-    /// What it is to do; told later where it is started in advance.
+    /// The prompt; sent later to an agent that is started in advance.
     pub turn: Option<PromptTurn>,
 }
 
-/// A task for an agent that was started in advance, told with `Adopt` as a memory file.
+/// A task for an agent that was started in advance; sent with `Adopt` as a memory file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Adoption {
     pub task: TaskOutput,
@@ -98,29 +97,29 @@ pub struct Adoption {
     pub leftovers: Leftovers,
 }
 
-/// What a job of a task had to say, told with `JobSummary` as a memory file.
+/// The summary of a job's output; sent with `Summary` as a memory file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobSummary {
-    /// The end of what it printed.
+    /// The end of the output.
     pub tail: Option<Payload>,
-    /// What a helper of ours answered, where that could be read.
+    /// The reply of a checkpoint helper, where it could be read.
     #[serde(rename = "answer")]
     pub checkpoint: Option<checkpoint::Reply>,
-    /// What an agent with a language says of its own end; absent for one without.
+    /// The claim of an agent with a structured protocol; absent for plain programs.
     #[serde(default)]
     pub claim: Option<Claim>,
-    /// The end of what such an agent printed beside its messages.
+    /// The end of such an agent's other output.
     #[serde(default)]
     pub stderr: Option<Payload>,
 }
 
-/// An agent's own word on how it went. Success needs a good one and nothing that speaks against it.
+/// An agent's own claim of its outcome. Success needs a good claim and no evidence against it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     pub good: bool,
-    /// For people: what went wrong.
+    /// Error message for the user.
     pub message: Option<String>,
-    /// The agent's name for the conversation.
+    /// The agent's session id.
     pub session: Option<String>,
 }
 
@@ -128,13 +127,13 @@ pub struct Claim {
 #[serde(rename_all = "snake_case")]
 pub enum Stdin {
     Null,
-    /// A pipe whose other end PID 1 gets with `Started`.
+    /// A pipe whose write end PID 1 gets with `Started`.
     Pipe,
-    /// A pipe whose other end the shim keeps, to speak with the job.
+    /// A pipe whose write end the shim keeps.
     Shim,
 }
 
-/// From PID 1 to the shim.
+/// Orders of PID 1 to a shim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -145,45 +144,45 @@ pub enum Order {
     Cancel {
         grace_ms: u64,
     },
-    /// Somebody decided about a permission.
+    /// A caller's decision on a permission.
     Permit(PermissionDecision),
-    /// There is a task for it now; comes with a memory file.
+    /// The job gets a task; comes with a memory file.
     Adopt,
-    /// Say `Grew` once, as soon as the log is longer than this.
+    /// Report `Grew` once, as soon as the log is longer than this.
     Arm {
         seen: u64,
     },
-    /// Say `RawGrew` once, as soon as the log of what an agent printed is longer than this.
+    /// Report `RawGrew` once, as soon as the raw log is longer than this.
     ArmRaw {
         seen: u64,
     },
 }
 
-/// From the shim to PID 1.
+/// Reports of a shim to PID 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// The job runs. Comes with the descriptor to write its input to, if it has one.
+    /// The job runs. Comes with the write end of its stdin, if it has one.
     Started {
         pid: i32,
     },
     Grew {
         end: u64,
     },
-    /// What an agent printed is kept up to here.
+    /// The raw log is stored up to here.
     RawGrew {
         end: u64,
     },
-    /// The log, or one of the two of an agent, began another file.
+    /// A log of the job began another file.
     Rotated {
         end: u64,
     },
     /// A line of output matched the pattern.
     Matched,
-    /// Something about the conversation with it.
+    /// An event of the conversation.
     #[serde(rename = "talk")]
     Conversation(ConversationReport),
-    /// Comes before the end of a job of a task, with a memory file that holds it.
+    /// Comes before the end of a task's job, with a memory file that holds the summary.
     #[serde(rename = "said")]
     Summary,
     Ended {
@@ -194,18 +193,18 @@ pub enum Report {
     },
 }
 
-/// What PID 1 has to know of a conversation.
+/// Events of an ACP conversation that PID 1 has to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationReport {
-    /// The agent has a session of this name.
+    /// The session has this id.
     Session { session: String },
-    /// It waits for its prompt.
+    /// Session setup is done; the prompt is missing.
     Ready,
-    /// It took the task that came with `Adopt`.
+    /// The agent took the task of `Adopt`.
     Adopted,
-    /// Somebody has to decide about a permission.
+    /// A permission is open until a caller decides.
     Asked { permission: u64, options: Vec<PermissionChoice> },
-    /// Nobody has to any more.
+    /// The permission is no longer open.
     Settled { permission: u64 },
 }

@@ -1,8 +1,8 @@
 //! The shim: one small process between PID 1 and each job.
 //!
-//! It is the same binary, uid 0, and a subreaper: whatever a job forks stays below it, so it can kill the
-//! whole tree. It writes the output log and tells PID 1 what it saw. It has no async machinery, no
-//! sockets but the one to PID 1, and does not outlive PID 1.
+//! The same binary, uid 0, and a subreaper: every process a job forks stays below it, so the shim can kill
+//! the whole tree. It writes the output log and reports to PID 1. It has no async runtime, no sockets but the
+//! one to PID 1, and does not outlive PID 1.
 
 mod acp_conversation;
 mod child;

@@ -1,5 +1,5 @@
-//! Where what a job prints goes: nowhere, into its output log, into the events of a task (as it is, or as the half
-//! of a conversation), or into an answer that is handed to PID 1.
+//! Destinations of a job's output: none, its output log, the events of a task (decoded by its protocol), or a
+//! reply that is handed to PID 1.
 
 use super::acp_conversation::AcpConversation;
 use super::event_writer::EventWriter;
@@ -21,12 +21,12 @@ pub enum OutputSink {
     Log(Writer),
     TaskLines(Box<EventWriter>),
     Acp(Box<AcpConversation>),
-    /// The same of an agent that prints lines of JSON.
+    /// An agent that prints lines of JSON.
     TaskJson(Box<JsonOutput>),
     Helper(HelperOutput),
 }
 
-/// What a helper of ours prints, as far as anybody reads it.
+/// Output of a helper process of ours, as far as it is read.
 pub struct HelperOutput {
     stdout: Vec<u8>,
     stderr: TailBuffer,
@@ -50,7 +50,7 @@ impl OutputSink {
         Ok(Self::Log(Writer::resume(dir, spec.log_from)?))
     }
 
-    /// The job is there to speak with.
+    /// The sink of a job that the shim holds an ACP conversation with.
     pub fn converse(
         task: Option<&TaskOutput>,
         spec: ConversationSpec,
@@ -67,7 +67,7 @@ impl OutputSink {
         }
     }
 
-    /// Where there is something to write to the job.
+    /// The job's stdin, when there is something to write.
     pub fn writable_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Acp(acp) => acp.writable_fd(),
@@ -75,7 +75,7 @@ impl OutputSink {
         }
     }
 
-    /// Takes what was printed; whether another file was begun for it.
+    /// Appends output; whether a log file was rotated.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> bool {
         match self {
             Self::Nowhere => false,
@@ -99,7 +99,7 @@ impl OutputSink {
         }
     }
 
-    /// Says "stop" to a program that has a language for it.
+    /// Sends a stop request to a program whose protocol has one.
     pub fn request_stop(&mut self) {
         match self {
             Self::TaskLines(lines) => lines.request_stop(),
@@ -108,7 +108,7 @@ impl OutputSink {
         }
     }
 
-    /// How far it got: bytes of a log, events of a task.
+    /// The end position: bytes of a log, events of a task.
     pub fn end(&self) -> u64 {
         match self {
             Self::Nowhere | Self::Helper(_) => 0,
@@ -119,7 +119,7 @@ impl OutputSink {
         }
     }
 
-    /// How far the log of what an agent really printed got.
+    /// The end position of an agent's raw log.
     pub fn raw_end(&self) -> u64 {
         match self {
             Self::Nowhere | Self::Log(_) | Self::TaskLines(_) | Self::Helper(_) => 0,
@@ -128,7 +128,7 @@ impl OutputSink {
         }
     }
 
-    /// When something is due that waits for more.
+    /// When text that is held back is due.
     pub fn next_wake(&self) -> Option<u64> {
         match self {
             Self::Nowhere | Self::Log(_) | Self::TaskLines(_) | Self::Helper(_) => None,
@@ -137,7 +137,7 @@ impl OutputSink {
         }
     }
 
-    /// Does what is due; whether another file was begun for it.
+    /// Does what is due; whether a log file was rotated.
     pub fn tick(&mut self) -> bool {
         match self {
             Self::Nowhere | Self::Log(_) | Self::TaskLines(_) | Self::Helper(_) => false,
@@ -159,7 +159,7 @@ impl OutputSink {
         }
     }
 
-    /// The job has ended: what is left of unfinished lines is stored, and what it said is summed up.
+    /// Stores unfinished lines and sums the output up.
     pub fn conclude(&mut self) -> Option<JobSummary> {
         match self {
             Self::Nowhere | Self::Log(_) => None,
@@ -180,7 +180,7 @@ impl OutputSink {
         }
     }
 
-    /// Lets go of the events of a task: from now on another one writes them.
+    /// Drops the events of a task: another process writes them from now on.
     pub fn detach(&mut self) {
         if let Self::TaskLines(_) | Self::Acp(_) | Self::TaskJson(_) | Self::Helper(_) = self {
             *self = Self::Nowhere;

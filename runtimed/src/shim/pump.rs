@@ -1,4 +1,4 @@
-//! Moves what the job prints into its log. Reads bytes, never lines: a line may be as long as it likes.
+//! Moves a job's output into its sink. Reads bytes, never lines: lines have no limit.
 
 use super::acp_conversation::AcpConversation;
 use super::child::Outputs;
@@ -12,11 +12,11 @@ use protocol::Stream;
 use regex_lite::Regex;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Asked of the kernel for each pipe.
+/// Requested size of each pipe.
 pub const PIPE_BYTES: i32 = 1 << 20;
-/// One read.
+/// Size of one read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// What is kept of an unfinished line to find a pattern in.
+/// Length of an unfinished line that is kept to match the pattern.
 const LINE_MAX_BYTES: usize = 4 << 10;
 
 pub struct Pump {
@@ -31,7 +31,7 @@ struct Source {
     stream: Stream,
 }
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadSummary {
     pub any: bool,
@@ -62,7 +62,7 @@ impl Pump {
         self.sources.iter().map(|source| source.fd.as_fd())
     }
 
-    /// Whether a read would not wait.
+    /// Whether a read would not block.
     pub fn has_bytes(&self, descriptor: i32) -> bool {
         let Some(source) = self.sources.iter().find(|s| s.fd.as_raw_fd() == descriptor) else { return false };
         let mut fds = [PollFd::new(source.fd.as_fd(), PollFlags::POLLIN)];
@@ -85,12 +85,12 @@ impl Pump {
         self.sink.raw_end()
     }
 
-    /// The conversation with the job, where there is one.
+    /// The ACP conversation with the job, where there is one.
     pub fn acp(&mut self) -> Option<&mut AcpConversation> {
         self.sink.acp()
     }
 
-    /// Where there is something to write to the job.
+    /// The job's stdin, when there is something to write.
     pub fn writable_fd(&self) -> Option<BorrowedFd<'_>> {
         self.sink.writable_fd()
     }
@@ -99,7 +99,7 @@ impl Pump {
         self.sink.next_wake()
     }
 
-    /// Does what is due; whether another file was begun for it.
+    /// Does what is due; whether a log file was rotated.
     pub fn tick(&mut self) -> bool {
         self.sink.tick()
     }
@@ -108,17 +108,17 @@ impl Pump {
         self.sink.request_stop();
     }
 
-    /// The job has ended: what it said, where somebody wants to know.
+    /// Ends the output and sums it up, for jobs of tasks.
     pub fn conclude(&mut self) -> Option<JobSummary> {
         self.sink.conclude()
     }
 
-    /// What comes from now on is nobody's, unless it has a log of its own.
+    /// Drops the sink of a task, so that later output is discarded; a job's own log stays.
     pub fn detach(&mut self) {
         self.sink.detach();
     }
 
-    /// Reads once from the source with this descriptor and stores what came.
+    /// Reads once from the source with this descriptor and stores the bytes.
     pub fn read_from(&mut self, descriptor: i32) -> ReadSummary {
         let Some(at) = self.sources.iter().position(|s| s.fd.as_raw_fd() == descriptor) else {
             return ReadSummary::default();
@@ -126,7 +126,7 @@ impl Pump {
         match read(self.sources[at].fd.as_fd(), &mut self.buffer) {
             Ok(length) if length > 0 => self.store(self.sources[at].stream, length),
             Err(Errno::EAGAIN | Errno::EINTR) => ReadSummary::default(),
-            // End of file; a terminal says EIO when its last user is gone.
+            // End of file; a terminal fails with EIO when its last user is gone.
             Ok(_) | Err(_) => {
                 self.sources.remove(at);
                 ReadSummary::default()
@@ -134,8 +134,8 @@ impl Pump {
         }
     }
 
-    /// Takes what was printed until now, however late we come to read it: at most what a pipe holds, because
-    /// somebody may go on printing.
+    /// Reads what was printed until now, at most as much as a pipe holds, because a process may go on
+    /// printing.
     pub fn read_available(&mut self) {
         for descriptor in self.descriptors() {
             for _ in 0..PIPE_BYTES as usize / BUFFER_BYTES {
@@ -156,7 +156,7 @@ impl Pump {
     }
 }
 
-/// Looks for a pattern in lines, finished or not, of which it remembers the beginning.
+/// Matches a pattern against lines, finished or not, of which the beginning is kept.
 struct Pattern {
     regex: Regex,
     line: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Everything that an agent with a language printed, as it printed it: for whoever wants to know what it really
-//! said. Of a lot the end is kept.
+//! The raw log: everything that an agent with a structured protocol printed, as it was printed. Only the
+//! newest part is kept.
 
 use crate::limits::{RAW_LOG_MAX_BYTES, RAW_SEGMENT_MAX_BYTES};
 use crate::log::segment::{self, Segment};
@@ -19,7 +19,7 @@ impl RawLog {
         Ok(Self { dir: dir.to_owned(), writer })
     }
 
-    /// Takes what was printed; whether another file was begun for it.
+    /// Appends output; whether a file was rotated.
     pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> bool {
         let rotated = self.writer.append(stream, bytes) == Appended::Rotated;
         if rotated {
@@ -32,7 +32,7 @@ impl RawLog {
         self.writer.end()
     }
 
-    /// Takes away the oldest files; never the one that is being written.
+    /// Removes the oldest files; never the one being written.
     fn trim(&self) {
         let segments = segment::list(&self.dir).unwrap_or_default();
         let mut bytes: u64 = segments.iter().map(Segment::disk_bytes).sum();
@@ -53,7 +53,7 @@ mod tests {
     use crate::log::{Read, Reader};
 
     #[test]
-    fn of_a_lot_the_end_is_kept() {
+    fn only_the_end_of_a_long_log_is_kept() {
         let home = tempfile::tempdir().expect("a directory");
         let mut raw = RawLog::open(home.path()).expect("a log");
         let line = [b'x'; 1000];

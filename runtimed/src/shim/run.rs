@@ -1,5 +1,5 @@
-//! The loop of a shim: waits for output, for dead children and for orders, tells the machine in
-//! `core::job` what it saw and does what the machine says.
+//! The loop of a shim: polls output, dead children and orders, feeds the machine in `core::job` and performs
+//! its effects.
 
 use super::acp_conversation::AcpConversation;
 use super::child::{self, Started};
@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use protocol::SignalScope;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Between two rounds of SIGKILL, once the first few did not suffice.
+/// Pause between two rounds of SIGKILL, once the first few did not suffice.
 const KILL_PAUSE_MS: u16 = 1;
 const KILL_ROUNDS_WITHOUT_PAUSE: u32 = 50;
 
@@ -36,14 +36,12 @@ pub fn main() -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
 }
 
-/// What a wait brought.
+/// The result of a poll.
 struct Ready {
     outputs: Vec<i32>,
-    /// PID 1 said something.
+    /// Orders of PID 1 wait.
     control: bool,
-    /// Children ended.
     children: bool,
-    /// The job reads what it is sent.
     input: bool,
 }
 
@@ -211,7 +209,7 @@ impl Shim {
 
     fn handle_order(&mut self, order: Order, descriptor: Option<OwnedFd>) {
         match order {
-            // Several readers may ask: the one who saw least decides.
+            // Several readers may arm: the smallest position decides.
             Order::Arm { seen } => self.armed = Some(self.armed.map_or(seen, |armed| armed.min(seen))),
             Order::ArmRaw { seen } => {
                 self.raw_armed = Some(self.raw_armed.map_or(seen, |armed| armed.min(seen)));
@@ -235,11 +233,11 @@ impl Shim {
             self.terminal = None;
         }
         let exited = leader.map(|(_, exit)| Input::LeaderExited(exit));
-        // Of one that is being killed the end is told when nobody is left, and how it ended has to be known by then.
+        // An ending job is reported when its tree is empty, and the leader's exit has to be known by then.
         let stopping = matches!(self.job.phase(), Phase::Stopping { .. } | Phase::Killing { .. });
         let (before, after) = if stopping { (exited, None) } else { (None, exited) };
         before.into_iter().for_each(|exited| self.step(exited));
-        // Then this, so that an end is reported in the knowledge that nobody is left.
+        // Otherwise the empty tree comes first, so that the end is reported with no process left.
         if sweep.empty {
             self.drain_output();
             self.step(Input::TreeEmpty);
@@ -247,7 +245,7 @@ impl Shim {
         after.into_iter().for_each(|exited| self.step(exited));
     }
 
-    /// Everybody is dead: what is in the pipes is all there will ever be, so take it before reporting.
+    /// Every process is dead: what the pipes hold is the end of the output, so read it before reporting.
     fn drain_output(&mut self) {
         for descriptor in self.pump.descriptors() {
             while self.pump.has_bytes(descriptor) {
@@ -268,14 +266,14 @@ impl Shim {
                     signal_tree::signal(self.leader, Signal::SIGKILL, SignalScope::Leader);
                 }
                 Effect::TermTree => {
-                    // End of input first: whoever reads it may take that as a hint.
+                    // Stdin is closed first: a program that reads it may take that as a request to stop.
                     self.pump.acp().into_iter().for_each(AcpConversation::close_now);
                     if self.terminal.is_some() {
-                        // What closing a terminal does: a shell in use pays no attention to SIGTERM.
+                        // SIGHUP is what closing a terminal sends: an interactive shell ignores SIGTERM.
                         signal_tree::signal_all(Signal::SIGHUP);
                     }
                     signal_tree::signal_all(Signal::SIGTERM);
-                    // Whoever was stopped can only obey once it runs again.
+                    // A stopped process can only handle SIGTERM once it runs again.
                     signal_tree::signal_all(Signal::SIGCONT);
                 }
                 Effect::KillTree => {
@@ -292,7 +290,7 @@ impl Shim {
         self.pump.read_available();
         let summary = self.pump.conclude();
         self.observed.output_lost = self.pump.lost();
-        // A look at /proc can miss somebody; the kernel said that there is one.
+        // Reading /proc can miss a process; the kernel said that there is one.
         self.observed.left = if self.job.tree_is_empty() { 0 } else { signal_tree::count().max(1) };
         let (exit, hints) = self.baseline.classify(&self.spec, end, self.observed);
         let ended =
@@ -302,7 +300,7 @@ impl Shim {
         {
             send(&self.control, &Report::Summary, Some(file.as_fd()));
         }
-        // Before the end is told: whoever hears of it writes from then on.
+        // Before the end is reported: PID 1 writes the events from then on.
         self.pump.detach();
         send(&self.control, &ended, None);
     }
@@ -319,8 +317,8 @@ impl Shim {
     }
 }
 
-/// Deaths of children come as a descriptor to poll. Nothing else is delivered to a shim: it ends with
-/// its job, or with PID 1.
+/// Deaths of children arrive through a descriptor to poll. No other signal is delivered to a shim: it ends
+/// with its job, or with PID 1.
 fn watch_children() -> Option<SignalFd> {
     let mut blocked = SigSet::all();
     blocked.remove(Signal::SIGSEGV);

@@ -1,4 +1,4 @@
-//! What the loop of a shim does for a job that it speaks with.
+//! The part of the shim's loop that serves an ACP conversation.
 
 use super::acp_conversation::ConversationEvent;
 use super::control::send;
@@ -11,7 +11,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 
 impl Shim {
-    /// Acts on what came of the last words. Called after everything that may have made some.
+    /// Acts on events of the conversation. Called after every step that may have caused some.
     pub(super) fn handle_conversation_events(&mut self) {
         let Some(acp) = self.pump.acp() else { return };
         let (pending_events, rotated) = (acp.pending_events(), acp.has_rotated());
@@ -34,7 +34,7 @@ impl Shim {
         }
     }
 
-    /// A task for a job that was started without one. One that is about to end does not take it.
+    /// Gives a task to a job that was started in advance. A job that is about to end does not take it.
     pub(super) fn adopt(&mut self, descriptor: Option<OwnedFd>) {
         let mut text = Vec::new();
         let Some(mut file) = descriptor.map(std::fs::File::from) else { return };

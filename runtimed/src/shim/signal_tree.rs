@@ -16,8 +16,8 @@ pub fn count() -> u32 {
     procfs::descendants(getpid().as_raw()).len() as u32
 }
 
-/// Sends a signal a caller asked for. The leader is not signalled once it was reaped: its number may be
-/// someone else's by then.
+/// Sends a signal on a caller's request. The leader is not signalled once it was reaped: its pid may be
+/// reused by then.
 pub fn signal(leader: Option<Pid>, signal: Signal, scope: SignalScope) {
     match (scope, leader) {
         (SignalScope::Tree, _) => signal_all(signal),
@@ -27,7 +27,7 @@ pub fn signal(leader: Option<Pid>, signal: Signal, scope: SignalScope) {
     }
 }
 
-/// Whether an exit is what the kernel's memory killer leaves behind.
+/// Whether an exit looks like the kernel's out-of-memory killer.
 pub fn was_killed(exit: RawExit) -> bool {
     exit == RawExit::Signalled(Signal::SIGKILL as i32)
 }

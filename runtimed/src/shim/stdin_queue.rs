@@ -1,25 +1,25 @@
-//! What a job is sent on its input, as fast as it reads and within a bound. Writing never waits.
+//! Queue of bytes for a job's stdin, with a limit. Writing never blocks.
 
 use crate::limits::ACP_UNREAD_MAX_BYTES;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What the buffer may keep while there is nothing to send.
+/// Capacity that the buffer keeps while the queue is empty.
 const BUFFER_KEPT_BYTES: usize = 64 << 10;
 
 pub struct StdinQueue {
     input: Option<OwnedFd>,
     unread: Vec<u8>,
-    /// The input ends when all of it is written.
+    /// Stdin is closed once the queue is empty.
     closing: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteResult {
-    /// As much as it takes now.
+    /// As much as the pipe takes now.
     Progress,
-    /// Nobody reads it any more, though there was more to say.
+    /// The job closed its stdin before the queue was empty.
     Closed,
 }
 
@@ -30,30 +30,30 @@ impl StdinQueue {
         Self { input: input.filter(never_waits), unread: Vec::new(), closing: false }
     }
 
-    /// Adds to what it is sent; nothing where its input has ended.
+    /// Adds bytes; ignored once stdin is closed.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.input.is_some() && !self.closing {
             self.unread.extend_from_slice(bytes);
         }
     }
 
-    /// Whether it left more unread than it may.
+    /// Whether more bytes are unread than allowed.
     pub fn is_full(&self) -> bool {
         self.unread.len() > ACP_UNREAD_MAX_BYTES
     }
 
-    /// Its input ends when it has read all of it.
+    /// Closes stdin once the queue is empty.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Its input ends now.
+    /// Closes stdin now.
     pub fn close_now(&mut self) {
         self.input = None;
         self.unread = Vec::new();
     }
 
-    /// The descriptor to wait for, when there is something to write.
+    /// The descriptor to poll, when the queue is not empty.
     pub fn writable_fd(&self) -> Option<BorrowedFd<'_>> {
         self.input.as_ref().filter(|_| !self.unread.is_empty()).map(AsFd::as_fd)
     }
@@ -90,7 +90,7 @@ mod tests {
     use nix::unistd::{pipe, read};
 
     #[test]
-    fn what_is_not_read_waits_and_the_end_comes_after_it() {
+    fn unread_bytes_are_queued_and_stdin_is_closed_after_them() {
         let (reader, writer) = pipe().expect("a pipe");
         let mut queue = StdinQueue::new(Some(writer));
         queue.push(&vec![b'x'; 1 << 20]);
@@ -117,7 +117,7 @@ mod tests {
         queue.push(b"hello");
         assert_eq!(queue.write(), WriteResult::Closed);
         queue.push(&vec![b'x'; ACP_UNREAD_MAX_BYTES + 1]);
-        assert!(!queue.is_full(), "nothing is kept for nobody");
+        assert!(!queue.is_full(), "nothing is queued without a reader");
         assert_eq!(queue.write(), WriteResult::Progress);
     }
 }

@@ -1,4 +1,4 @@
-//! The end of what was printed, within a bound.
+//! A buffer of the last bytes of an output.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +19,7 @@ impl TailBuffer {
         let kept = &bytes[bytes.len().saturating_sub(2 * self.max_bytes)..];
         self.cut |= kept.len() < bytes.len();
         self.bytes.extend_from_slice(kept);
-        // Now and then, so that a byte is not read for every byte that comes.
+        // Shortens rarely, so that appending stays linear.
         if self.bytes.len() > 4 * self.max_bytes {
             self.shorten();
         }
@@ -31,7 +31,7 @@ impl TailBuffer {
         self.bytes.drain(..over);
     }
 
-    /// The end, without empty lines after it; whole lines where there are any, whole characters at least.
+    /// The end without trailing blank lines; whole lines where there are any, whole characters at least.
     pub fn payload(&mut self) -> Option<Payload> {
         self.shorten();
         let mut bytes = self.bytes.trim_ascii_end();

@@ -1,4 +1,4 @@
-//! What the supervisor can be asked: the whole interface as one enum, each with its answer.
+//! Commands of the supervisor: its whole interface as one enum, each command with its reply.
 
 use super::execs::Refusal;
 use super::handle::LogHandle;
@@ -21,14 +21,14 @@ pub enum Command {
     Status {
         reply: Reply<Box<Status>>,
     },
-    /// The part of it that is cheap to know.
+    /// The part of the status that is cheap to compute.
     OwnStatus {
         reply: Reply<Box<OwnStatus>>,
     },
     Ports {
         reply: Reply<Vec<ListeningPort>>,
     },
-    /// Where programs are, for the sandbox's user.
+    /// Paths of programs, as found by the sandbox's user.
     Programs {
         programs: Vec<String>,
         reply: Reply<ProgramsView>,
@@ -62,7 +62,7 @@ pub enum Command {
         size: TtySize,
         reply: Reply<()>,
     },
-    /// The input of a running exec, to write to.
+    /// The stdin of a running exec, to write to.
     ExecInput {
         id: ExecId,
         reply: Reply<Arc<JobInput>>,
@@ -113,7 +113,7 @@ pub enum Command {
         id: TaskId,
         reply: Reply<TaskEvents>,
     },
-    /// A reader wants to know when there is an event after `seen`.
+    /// A reader waits for an event after `seen`.
     ArmTask {
         id: TaskId,
         seen: u64,
@@ -123,7 +123,7 @@ pub enum Command {
         key: LogKey,
         reply: Reply<LogHandle>,
     },
-    /// A reader wants to know when a log is longer than `seen`.
+    /// A reader waits until a log is longer than `seen`.
     Arm {
         key: LogKey,
         seen: u64,
@@ -150,7 +150,7 @@ pub enum Command {
     TakeHold {
         name: HoldName,
         request: HoldRequest,
-        /// Holds there may be, this one among them.
+        /// Limit of holds, this one included.
         at_most: usize,
         reply: Reply<HoldView>,
     },
@@ -158,11 +158,11 @@ pub enum Command {
         name: HoldName,
         reply: Reply<()>,
     },
-    /// Breaks the supervisor on purpose; only where faults are configured.
+    /// Panics the supervisor on purpose; only where faults are configured.
     Panic,
 }
 
-/// What sandboxed code may know of itself.
+/// The status that sandboxed code may read.
 #[derive(Debug, Clone, Serialize)]
 pub struct OwnStatus {
     pub version: String,

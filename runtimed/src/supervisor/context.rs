@@ -1,4 +1,4 @@
-//! What the tables of the supervisor share: configuration, shims, the event log, and how a job is made.
+//! Shared by all tables of the supervisor: configuration, shims, the event log, and how job specs are built.
 
 use super::jobs::Jobs;
 use crate::config::Config;
@@ -19,17 +19,16 @@ pub struct Context {
     pub jobs: Jobs,
     pub events: EventLog,
     pub cgroup: cgroup::Location,
-    /// The limit of open descriptors that we were started with, for jobs.
+    /// The limit of open descriptors that runtimed was started with, for jobs.
     open_files: Option<u64>,
     shell: String,
 }
 
-/// Where programs are looked for unless the request says otherwise.
-/// Agents come last: what an image has itself is taken first.
+/// Default search path of programs. Agents come last: a program of the image wins.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slipway/agents/bin";
 const LANG: &str = "C.UTF-8";
 const TERM: &str = "xterm-256color";
-/// Shells in the order of preference; the last is what an image without any is told it lacks.
+/// Shells in order of preference; an image without any fails with the name of the last.
 const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"];
 
 impl Context {
@@ -47,7 +46,7 @@ impl Context {
         vec![self.shell.clone(), "-c".to_owned(), line.to_owned()]
     }
 
-    /// A job with nothing special: no input, no terminal, no log.
+    /// A plain job: no input, no terminal, no log.
     pub fn job(&self, argv: Vec<String>, env: &EnvMap, cwd: Option<&str>) -> JobSpec {
         JobSpec {
             argv,
@@ -74,7 +73,8 @@ impl Context {
         }
     }
 
-    /// A clean environment: a few names everyone needs, then what the request gives. Nothing of our own.
+    /// A clean environment: a few variables every program needs, then those of the request. Nothing of
+    /// runtimed's own.
     pub fn environment(&self, given: &EnvMap, tty: bool) -> Vec<(String, String)> {
         let mut env = EnvMap::new();
         let mut set = |name: &str, value: String| drop(env.insert(name.to_owned(), value));
@@ -90,14 +90,15 @@ impl Context {
         env.into_iter().collect()
     }
 
-    /// Tells a job, known by what it is and its name, of the way out of the sandbox, if there is one.
+    /// Points a job to the proxy out of the sandbox, if there is one. Kind and name identify the job.
     pub fn add_proxy_env(&self, kind: &str, name: &str, job: &mut JobSpec) {
         if self.config.proxy {
             proxy_env::add_proxy_env(kind, name, &mut job.env);
         }
     }
 
-    /// Where a job may start: what was asked for, else the first of app, home and root that can be entered.
+    /// Directories a job may start in: the requested one, else the first of app, home and root that can be
+    /// entered.
     fn directories(&self, cwd: Option<&str>) -> Vec<PathBuf> {
         match cwd {
             Some(cwd) => vec![self.config.app_dir.join(cwd)],

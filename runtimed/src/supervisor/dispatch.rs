@@ -1,4 +1,5 @@
-//! Answers to what the supervisor is asked. An asker that went away changes nothing.
+//! Dispatches commands to the parts of the supervisor. A caller that no longer waits for its reply changes
+//! nothing.
 
 use super::command::{Command, Reply};
 use super::execs::Refusal;
@@ -124,7 +125,7 @@ impl Supervisor {
         Ok(id)
     }
 
-    /// Whether there is someone to get a signal of this scope: a leader that ended takes its group along.
+    /// Whether a signal of this scope has a target: a leader that ended took its group with it.
     fn check_signal_scope(&self, id: &ExecId, scope: SignalScope) -> Result<(), Refusal> {
         if scope == SignalScope::Tree || self.execs.get(id)?.end().is_none() {
             return Ok(());
@@ -144,7 +145,7 @@ impl Supervisor {
         Ok(exec.view(exec.job().and_then(|job| self.context.jobs.shim(job))))
     }
 
-    /// Newest ids last, from after a given one: ids sort by their text.
+    /// Execs sorted by id, after a given one.
     fn exec_views(&self, after: Option<&ExecId>, limit: usize) -> Vec<ExecView> {
         let later = |id: &ExecId| after.is_none_or(|after| id > after);
         let execs = self.execs.iter().filter(|exec| later(&exec.start.id)).take(limit);

@@ -1,4 +1,4 @@
-//! One exec, from its request to its forgotten record.
+//! One exec, from its request until its record is dropped.
 //!
 //! ```text
 //!  Running ──ended──▶ Left (processes live on) ──all gone──▶ Gone
@@ -45,7 +45,7 @@ impl Exec {
         matches!(self.state, State::Gone { .. })
     }
 
-    /// Whether anybody may still run below its shim, as far as that one said.
+    /// Whether processes may still run below its shim, as last reported.
     pub fn has_processes(&self) -> bool {
         match &self.state {
             State::Running { .. } => true,
@@ -54,7 +54,7 @@ impl Exec {
         }
     }
 
-    /// As a caller sees it. `shim` is asked for what the exec left running.
+    /// The exec as callers see it. `shim` is used to list leftover processes.
     pub fn view(&self, shim: Option<Pid>) -> ExecView {
         let end = self.end();
         let pid = match &self.state {

@@ -1,9 +1,9 @@
-//! What is kept of execs on disk: one file of lines for all of them, one line when an exec starts and one
-//! when it ends. A start without an end, found at boot, is an exec that the death of the sandbox took
-//! along. Never holds environment.
+//! Records of execs on disk: one file for all of them, with a line when an exec starts and one when it ends.
+//! A start without an end, found at boot, is an exec that was lost with the sandbox. Never holds environment
+//! variables.
 //!
-//! ReservedSpace for the next lines is set aside beforehand, so that a full disk does not keep a command from being
-//! recorded, and so from being run: it may be the one that makes room again.
+//! Space for the next lines is reserved beforehand, so that a full disk does not prevent a command from being
+//! recorded, and so from running: it may be the one that frees space.
 
 use crate::log::ReservedSpace;
 use protocol::{Cursor, ExecId, Exit, Hint};
@@ -21,7 +21,7 @@ pub struct ExecStart {
     pub cwd: String,
     pub tty: bool,
     pub started_ms: u64,
-    /// Of the request, to know a repeated one from another one with the same id.
+    /// Hash of the request, to tell a repeated request from another one with the same id.
     pub fingerprint: u64,
 }
 
@@ -32,7 +32,8 @@ pub struct ExecEnd {
     pub ended_ms: u64,
     pub duration_ms: u64,
     pub output_end: u64,
-    /// Which event tells it. A boot that finds the record and not the event was killed between the two.
+    /// Cursor of the event that reports this end. A boot that finds the record without the event died between
+    /// the two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Cursor>,
 }
@@ -44,7 +45,7 @@ enum RecordLine<'a> {
     End { id: std::borrow::Cow<'a, ExecId>, end: std::borrow::Cow<'a, ExecEnd> },
 }
 
-/// An exec as the file tells it.
+/// An exec as recorded in the file.
 pub type RecordedExec = (ExecStart, Option<ExecEnd>);
 
 pub struct Records {
@@ -52,15 +53,15 @@ pub struct Records {
     file: File,
     bytes: u64,
     reserved: ReservedSpace,
-    /// Beyond this the file is written anew with what is still known.
+    /// Size at which the file is rewritten with the records still needed.
     rewrite_at: u64,
 }
 
-/// The file is written anew when it is this large, and twice as large as after the last time.
+/// The file is rewritten when it has this size and has doubled since the last rewrite.
 const REWRITE_MIN_BYTES: u64 = 2 << 20;
 
 impl Records {
-    /// Opens the file and reads what is known. Lines that cannot be read are passed over.
+    /// Opens the file and reads its records. Lines that cannot be read are skipped.
     pub fn open(path: &Path) -> io::Result<(Self, Vec<RecordedExec>)> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
@@ -72,13 +73,13 @@ impl Records {
         let mut records =
             Self { path: path.to_owned(), file, bytes: 0, reserved: ReservedSpace::default(), rewrite_at: 0 };
         if let Err(error) = records.rewrite(known.iter().map(|(start, end)| (start, end.as_ref()))) {
-            tracing::warn!(%error, "records of execs go on in the old file");
+            tracing::warn!(%error, "failed to rewrite exec records; appending to the old file");
             records.go_on_after(&bytes)?;
         }
         Ok((records, known))
     }
 
-    /// Goes on in the file as it is, without what is torn at its end: a full disk is no reason not to boot.
+    /// Continues in the existing file, without a torn line at its end: a full disk must not prevent booting.
     fn go_on_after(&mut self, bytes: &[u8]) -> io::Result<()> {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         if whole < bytes.len() {
@@ -103,7 +104,7 @@ impl Records {
         self.bytes >= self.rewrite_at
     }
 
-    /// Writes the file anew with only these. The old file stays until the new one is whole.
+    /// Rewrites the file with only these records. The old file stays until the new one is complete.
     pub fn rewrite<'a>(
         &mut self,
         kept: impl Iterator<Item = (&'a ExecStart, Option<&'a ExecEnd>)>,
@@ -118,7 +119,7 @@ impl Records {
         }
         let fresh = self.path.with_extension("new");
         if let Err(error) = std::fs::write(&fresh, &text).and_then(|()| std::fs::rename(&fresh, &self.path)) {
-            // Half of it would only take what room is left.
+            // An incomplete file would only take space.
             let _ = std::fs::remove_file(&fresh);
             return Err(error);
         }
@@ -134,7 +135,7 @@ impl Records {
         let mut text = Vec::new();
         write_line(&mut text, line)?;
         if let Err(error) = self.file.write_all(&text) {
-            // Half a line would spoil the next one.
+            // Half a line would make the next one unreadable.
             let _ = self.file.set_len(self.bytes);
             self.reserved = ReservedSpace::default();
             return Err(error);

@@ -1,5 +1,5 @@
-//! The execs that are known, and which of them live: so that one that ends costs the same among ten
-//! remembered ones and among a thousand.
+//! The known execs, indexed by whether they live: the end of an exec costs the same however many are
+//! remembered.
 
 use super::exec::Exec;
 use crate::limits::{EXECS_KEPT_MAX, EXECS_KEPT_MAX_MS};
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub struct ExecTable {
     all: BTreeMap<ExecId, Exec>,
-    /// Those that run, or left something running.
+    /// Execs that run, or left processes running.
     live: BTreeSet<ExecId>,
-    /// The others, by when they ended.
+    /// Other execs, by when they ended.
     finished: BTreeSet<(u64, ExecId)>,
 }
 
@@ -45,14 +45,14 @@ impl ExecTable {
         self.live.len()
     }
 
-    /// Notes that nothing of an exec is left.
+    /// Marks an exec as finished: no process of it is left.
     pub fn retire(&mut self, id: &ExecId) {
         let Some(ended_ms) = self.all.get(id).and_then(Exec::end).map(|end| end.ended_ms) else { return };
         self.live.remove(id);
         self.finished.insert((ended_ms, id.clone()));
     }
 
-    /// Takes out a finished exec that is too old or one too many; call it until there is none.
+    /// Removes a finished exec that is too old or one too many; call it until there is none.
     pub fn take_old(&mut self, now_ms: u64) -> Option<Exec> {
         let (ended_ms, _) = self.finished.first()?;
         let too_old = ended_ms.saturating_add(EXECS_KEPT_MAX_MS) < now_ms;

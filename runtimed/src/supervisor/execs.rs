@@ -1,4 +1,4 @@
-//! All execs: starts them, hears of them, keeps their records within bounds.
+//! All execs: starts them, handles reports of their shims, keeps their records within bounds.
 
 use super::context::Context;
 use super::exec::{Exec, State};
@@ -27,20 +27,20 @@ pub struct Execs {
 
 pub type Refusal = Box<ErrorBody>;
 
-/// What the end of an exec looks like when nobody could see it.
+/// The end of an exec that was not observed.
 fn lost_end(started_ms: u64, output_end: u64, hints: Vec<Hint>) -> ExecEnd {
     let ended_ms = wall_ms();
     let duration_ms = ended_ms.saturating_sub(started_ms);
     ExecEnd { exit: Exit::Lost, hints, ended_ms, duration_ms, output_end, told: None }
 }
 
-/// The end of an exec that no shim could be had for.
+/// The end of an exec that no shim could be started for.
 fn not_begun(message: &str) -> ExecEnd {
     ExecEnd { exit: Exit::SpawnFailed { message: message.to_owned() }, ..lost_end(wall_ms(), 0, Vec::new()) }
 }
 
 impl Execs {
-    /// Takes over the records an earlier boot left; what ran then is lost, and said so.
+    /// Takes over the records of an earlier boot; execs that ran then are lost, and reported so.
     pub fn load(context: &mut Context) -> std::io::Result<Self> {
         let dir = context.config.control_dir.join("execs");
         std::fs::create_dir_all(&dir)?;
@@ -65,7 +65,7 @@ impl Execs {
         Ok(execs)
     }
 
-    /// Output that belongs to no exec we know has no reader.
+    /// Removes output that belongs to no known exec.
     fn remove_unknown(&self) {
         let Ok(entries) = std::fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {
@@ -88,12 +88,12 @@ impl Execs {
         self.table.iter()
     }
 
-    /// Those that run, or left something running.
+    /// Execs that run, or left processes running.
     pub fn live(&self) -> impl Iterator<Item = &Exec> {
         self.table.live()
     }
 
-    /// Starts an exec, or finds the one that was started with the same request before.
+    /// Starts an exec, or finds the one started by the same request before.
     pub fn start(&mut self, context: &mut Context, request: ExecRequest) -> Result<ExecId, Refusal> {
         validation::check_exec(&request)?;
         let fingerprint = fingerprint(&request);
@@ -154,7 +154,7 @@ impl Execs {
         Ok(())
     }
 
-    /// Handles what the shim of an exec said. Gives back the input of one that just started.
+    /// Handles a report of an exec's shim. Returns the stdin of an exec that just started.
     pub fn on_report(
         &mut self,
         context: &mut Context,
@@ -193,7 +193,7 @@ impl Execs {
         }
     }
 
-    /// The shim of an exec is gone: so is everything below it.
+    /// Handles the end of an exec's shim: every process below it is gone too.
     pub fn on_shim_exit(&mut self, context: &mut Context, id: &ExecId) {
         let Some(exec) = self.table.get_mut(id) else { return };
         exec.log.disarm();
@@ -215,8 +215,8 @@ impl Execs {
         self.forget_old(context);
     }
 
-    /// Writes down the end of an exec, first on disk, then for everybody. `left` is the shim that still
-    /// looks after so many processes.
+    /// Records the end of an exec, first on disk, then as an event. `left` is the shim that still has this
+    /// many processes.
     fn ended(&mut self, context: &mut Context, id: &ExecId, mut end: ExecEnd, left: Option<(JobId, u32)>) {
         self.record_end_at_next(context, id, &mut end);
         let Some(exec) = self.table.get_mut(id) else { return };
@@ -229,7 +229,7 @@ impl Execs {
         };
     }
 
-    /// Forgets finished execs beyond count and age, oldest first.
+    /// Drops finished execs beyond count and age, oldest first.
     fn forget_old(&mut self, context: &mut Context) {
         while let Some(exec) = self.table.take_old(wall_ms()) {
             if !exec.log.segments.is_empty() {
@@ -240,22 +240,22 @@ impl Execs {
         if self.records.wants_rewrite() {
             let kept = self.table.iter().map(|exec| (&exec.start, exec.end()));
             if let Err(error) = self.records.rewrite(kept) {
-                tracing::error!(%error, "records of execs could not be written anew");
+                tracing::error!(%error, "failed to rewrite exec records");
             }
         }
     }
 
-    /// Records an end that is about to be told.
+    /// Records an end together with the cursor of the event that will report it.
     fn record_end_at_next(&mut self, context: &Context, id: &ExecId, end: &mut ExecEnd) {
         end.told = Some(context.events.next());
         self.record(id, end);
     }
 
-    /// A disk so full that not even the room set aside is left must not keep an exec from ending: its end
-    /// is then only in memory and in the event log.
+    /// Records an end. A disk so full that even the reserved space is used up must not keep an exec from
+    /// ending: its end is then only in memory and in the event log.
     fn record(&mut self, id: &ExecId, end: &ExecEnd) {
         if let Err(error) = self.records.end(id, end) {
-            tracing::error!(%id, %error, "end of an exec could not be recorded");
+            tracing::error!(%id, %error, "failed to record end of exec");
         }
     }
 
@@ -283,7 +283,7 @@ impl Execs {
         }
     }
 
-    /// Lets go of the input, so that the job reads end of file once writers under way are done.
+    /// Drops stdin, so that the job reads end of file once pending writes are done.
     pub fn close_input(&mut self, id: &ExecId) {
         if let Some(Exec { state: State::Running { input, .. }, .. }) = self.table.get_mut(id) {
             input.take_if(|input| !input.tty);
@@ -303,7 +303,7 @@ impl Execs {
     }
 }
 
-/// Whether the event that was to tell an end is not among those that were kept.
+/// Whether the event that reports an end is missing from the event log.
 fn is_unreported(end: &ExecEnd, last: Option<Cursor>) -> bool {
     end.told.zip(last).is_some_and(|(told, last)| told > last)
 }
@@ -313,7 +313,7 @@ fn ended(id: &ExecId, end: &ExecEnd, background: u32) -> Fact {
     Fact::ExecEnded { exec: id.clone(), exit, hints, output_end, background }
 }
 
-/// A fork that is refused for now is the limit of processes, and ends with whoever fills it.
+/// EAGAIN from fork is the limit of processes, which the caller can retry.
 fn no_shim(error: &std::io::Error) -> Refusal {
     match error.kind() {
         std::io::ErrorKind::WouldBlock => {
@@ -334,8 +334,8 @@ fn not_running(id: &ExecId) -> Refusal {
     refuse(ErrorCode::NotRunning, format!("exec {id} has ended"))
 }
 
-/// Of everything but the id: the same id with another fingerprint is another request. It is on disk, so it
-/// must not change with the version of a library.
+/// Hashes everything but the id: the same id with another fingerprint is another request. The hash is stored
+/// on disk, so it must not change with the version of a library.
 fn fingerprint(request: &ExecRequest) -> u64 {
     let request = ExecRequest { id: None, ..request.clone() };
     let json = serde_json::to_vec(&request).unwrap_or_default();

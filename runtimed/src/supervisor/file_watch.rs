@@ -1,4 +1,4 @@
-//! The files that matter, the manifest among them, and when they changed.
+//! Watches the manifest and the files of services.
 
 use super::manifest::MANIFEST;
 use super::service::Service;
@@ -16,24 +16,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Changes are told at most this often, however busy the files are.
+/// Changes are reported at most this often, however busy the files are.
 const REPORT_INTERVAL_MIN: Duration = Duration::from_millis(1000);
 
 pub struct FileWatch {
     watcher: Option<Watcher>,
     targets: Vec<Target>,
-    /// The services as they were when the targets were found.
+    /// Generation of the services when the targets were computed.
     generation: Option<u64>,
-    /// Directories came or went since the watches were made.
+    /// Directories were added or removed since the watches were set.
     stale: bool,
     pending: Change,
     report_at: Option<Instant>,
     reported_at: Option<Instant>,
-    /// Why something is not watched, and when that was tried.
+    /// Why some files are not watched, and when that was tried.
     failure: Option<(WatchError, Instant)>,
 }
 
-/// Why changes of files are not seen; for people.
+/// Why changes of files are not seen; shown to the user.
 #[derive(Debug, thiserror::Error)]
 enum WatchError {
     #[error("files are not watched: no inotify instance is left; raise fs.inotify.max_user_instances")]
@@ -70,12 +70,12 @@ impl FileWatch {
         }
     }
 
-    /// What is wrong with the watches, for people.
+    /// The warning for the user, where files are not watched.
     pub fn warning(&self) -> Option<String> {
         self.failure.as_ref().map(|(why, _)| why.to_string())
     }
 
-    /// Watches what matters now. Cheap when the services are as they were.
+    /// Watches the current targets. Cheap when the services did not change.
     pub fn follow(&mut self, config: &Config, services: &Services) {
         let try_again = self.failure.as_ref().is_some_and(|(why, tried)| {
             !matches!(why, WatchError::Directories) && tried.elapsed() >= REPORT_INTERVAL_MIN
@@ -88,17 +88,17 @@ impl FileWatch {
         if targets == self.targets && !self.stale && !try_again && self.watcher.is_some() {
             return;
         }
-        // What happened before is for those who watched before: a service that writes a file and dies must
-        // not be tried again at once because of that file.
+        // Queued events belong to the old targets: a service that writes a file and dies must not be retried
+        // at once because of that file.
         self.collect_queued();
         self.targets = targets;
         self.stale = false;
         let had_failed = self.failure.take().is_some();
         if let Err(why) = self.watch(config) {
-            tracing::warn!(error = %why, "files cannot be watched");
+            tracing::warn!(error = %why, "failed to watch files");
             self.failure = Some((why, Instant::now()));
         } else if had_failed {
-            // Nobody saw what happened to it meanwhile.
+            // The manifest may have changed while it was not watched.
             self.pending.manifest = true;
             self.schedule_report();
         }
@@ -111,7 +111,7 @@ impl FileWatch {
         };
         watcher.begin();
         let added = self.targets.iter().try_for_each(|target| {
-            // From above, too: a directory that is moved takes those below it along, and they hear nothing.
+            // Parents too: moving a directory moves those below it without events of their own.
             let above = target.path.ancestors().skip(1).take_while(|path| path.starts_with(&config.home));
             above.into_iter().try_for_each(|path| add_tree(watcher, config, path, 0))?;
             let deep = matches!(target.purpose, Purpose::Service(_));
@@ -123,7 +123,7 @@ impl FileWatch {
         added
     }
 
-    /// Waits until something changed and it has been quiet for a moment.
+    /// Waits until something changed and has been quiet for a moment.
     pub async fn changed(&mut self) {
         loop {
             if let Some(at) = self.report_at {
@@ -171,9 +171,9 @@ impl FileWatch {
         self.report_at.get_or_insert(quiet.max(earliest));
     }
 
-    /// Takes what changed. The caller follows before it looks at files: what changes after that is seen.
+    /// Takes the changes. The caller watches again before it reads files, so that later changes are seen.
     pub fn take_changes(&mut self) -> Change {
-        // What happened by now is one change with what was told of, and not another one in a second.
+        // Changes up to now belong to this report, and not to another one a second later.
         self.collect_queued();
         self.report_at = None;
         self.reported_at = Some(Instant::now());
@@ -184,7 +184,7 @@ impl FileWatch {
     }
 }
 
-/// The next changes; pends where nothing can be watched.
+/// The next events; pends where nothing can be watched.
 async fn next(watcher: Option<&mut Watcher>) -> io::Result<Vec<crate::sys::inotify::FileEvent>> {
     match watcher {
         Some(watcher) => watcher.next().await,
@@ -192,8 +192,8 @@ async fn next(watcher: Option<&mut Watcher>) -> io::Result<Vec<crate::sys::inoti
     }
 }
 
-/// The manifest, what services ask to watch, and the directory of each service that waits to be tried again;
-/// those last, because they are large and only save time.
+/// The manifest, files that services ask to watch, and the directory of each service in backoff; those come
+/// last, because they are large and only save time.
 fn targets<'a, I: Iterator<Item = &'a Service>>(config: &Config, services: impl Fn() -> I) -> Vec<Target> {
     let mut targets = vec![Target { path: config.app_dir.join(MANIFEST), purpose: Purpose::Manifest }];
     let mut add = |service: &Service, path: PathBuf| {
@@ -215,27 +215,27 @@ fn targets<'a, I: Iterator<Item = &'a Service>>(config: &Config, services: impl 
     targets
 }
 
-/// The path itself if it is a directory, else the closest one above it that is.
+/// The path itself if it is a directory, else its closest parent that is.
 fn nearest_directory(config: &Config, path: &Path) -> PathBuf {
     let _user = FsIdentityGuard::enter(config.identity());
     let is_directory = |path: &&Path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     path.ancestors().find(is_directory).unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Watches a directory and those below it, the nearest first, within bounds.
+/// Watches a directory and those below it, breadth first, within bounds.
 fn add_tree(watcher: &mut Watcher, config: &Config, root: &Path, depth: usize) -> Result<(), WatchError> {
     let mut waiting = VecDeque::from([(root.to_owned(), depth)]);
     while let Some((directory, depth)) = waiting.pop_front() {
         if watcher.count() >= WATCH_DIRECTORIES_MAX {
             return Err(WatchError::Directories);
         }
-        // Before one looks into it: a directory that is made in between is then told of.
+        // Watched before it is read: a directory that is created in between has an event.
         match watcher.add(&directory).map_err(WatchError::from) {
             Ok(()) => {}
             Err(why @ (WatchError::Instances | WatchError::Watches | WatchError::Directories)) => {
                 return Err(why);
             }
-            // Gone, replaced or closed to the user by now: nothing to watch there.
+            // Removed, replaced or not accessible to the user: nothing to watch there.
             Err(WatchError::Other(_)) => continue,
         }
         if depth > 0 {

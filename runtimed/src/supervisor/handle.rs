@@ -1,4 +1,4 @@
-//! How others talk to the supervisor.
+//! Handles to the supervisor, for the API.
 
 use super::command::{Command, Reply};
 use super::execs::Refusal;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-/// Cheap to clone. Every question has an answer, or the supervisor is gone.
+/// Cheap to clone. Every command gets a reply, unless the supervisor is gone.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) shared: Arc<SharedState>,
 }
 
-/// What is read without asking.
+/// State that is read without a command.
 pub struct SharedState {
     pub events_dir: PathBuf,
     pub events: watch::Receiver<Cursor>,
@@ -27,7 +27,7 @@ pub struct SharedState {
     pub faults: bool,
 }
 
-/// A log and the news about it.
+/// A log and its published head.
 pub struct LogHandle {
     pub key: LogKey,
     pub dir: PathBuf,
@@ -51,7 +51,7 @@ impl Handle {
         &self.shared
     }
 
-    /// A place among the followers, for as long as the permit lives.
+    /// A permit to follow a log, held while connected.
     pub fn follower_permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let full = |_| {
             let message = format!("{FOLLOWERS_MAX} followers are connected already");
@@ -70,7 +70,7 @@ impl Handle {
     }
 }
 
-/// One of a number that is counted while it lives.
+/// Increments a counter while it lives.
 pub struct CountGuard {
     shared: Arc<SharedState>,
     which: fn(&SharedState) -> &AtomicU32,

@@ -1,4 +1,4 @@
-//! Holds: named reasons not to sleep. Each ends by itself.
+//! Holds: named reasons to keep the sandbox awake. Each expires.
 
 use super::context::Context;
 use super::execs::Refusal;
@@ -14,7 +14,7 @@ pub struct Holds {
 
 struct Hold {
     view: HoldView,
-    /// On the clock that never jumps.
+    /// On the monotonic clock.
     until: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The input of a job: the writing end of its pipe, or its terminal.
+//! The stdin of a job: the write end of its pipe, or its terminal.
 
 use crate::sys::async_fd::{self, PolledFd};
 use crate::sys::pty;
@@ -12,9 +12,9 @@ use tokio::sync::{Mutex, MutexGuard};
 
 pub struct JobInput {
     fd: AsyncFd<PolledFd<OwnedFd>>,
-    /// One write after the other: what came with the request is not mixed with what is sent later.
+    /// Serializes writes: input of the start request is not mixed with input sent later.
     write_lock: Mutex<()>,
-    /// How much of what is sent with its place was written. Held by whoever sends so.
+    /// Bytes written of the input that carries positions. Locked by its sender.
     offset: Mutex<u64>,
     pub tty: bool,
 }
@@ -28,12 +28,12 @@ impl JobInput {
         Ok(Self { fd: async_fd::watch(fd)?, write_lock: Mutex::new(()), offset: Mutex::new(0), tty })
     }
 
-    /// Writes all of it, as fast as the job reads.
+    /// Writes all bytes, as fast as the job reads.
     pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         self.write_counted(bytes, &mut 0).await
     }
 
-    /// The same, and counts what was written, also if it is cut off.
+    /// The same, and counts written bytes, also if it is cancelled.
     pub async fn write_counted(&self, mut bytes: &[u8], count: &mut u64) -> io::Result<()> {
         let _lock = self.write_lock.lock().await;
         while !bytes.is_empty() {
@@ -51,13 +51,14 @@ impl JobInput {
         Ok(())
     }
 
-    /// For one sender after the other: one whose connection was cut may still be at it when he comes again.
+    /// Locks the position for one sender at a time: a sender that reconnects may overlap with its old
+    /// connection.
     pub async fn offset(&self) -> MutexGuard<'_, u64> {
         self.offset.lock().await
     }
 
-    /// On a terminal the end of input is a key, and within a line only the second time it is hit; a pipe is
-    /// simply closed by whoever drops it.
+    /// Sends end of input. On a terminal it is a key, which within a line has to be typed twice; a pipe is
+    /// closed by dropping it.
     pub async fn end(&self, within_line: bool) -> io::Result<()> {
         match (self.tty, within_line) {
             (false, _) => Ok(()),

@@ -1,4 +1,4 @@
-//! Shims and the sockets to them. Knows which shim belongs to whom, not what for.
+//! Shims and the sockets to them. Knows the owner of each job, not its purpose.
 
 use crate::core::job::RawExit;
 use crate::core::task::Stage;
@@ -21,10 +21,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Reports of all shims that wait to be handled; a shim waits when there is no room.
+/// Reports that wait to be handled; further shims block.
 const REPORTS_WAITING_MAX: usize = 256;
 
-/// How often a job that does not begin is killed, until it is gone.
+/// Interval between kills of a job that does not start.
 const KILL_AGAIN_MS: u64 = 1_000;
 
 /// How long a spare shim waits for a job.
@@ -33,7 +33,7 @@ const SPARE_KEPT_MS: u64 = 10_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub(super) u64);
 
-/// For whom a job runs.
+/// The owner of a job, which gets its reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOwner {
     Exec(ExecId),
@@ -41,15 +41,15 @@ pub enum JobOwner {
     /// A health check that is a command.
     Probe(ServiceName),
     Task(TaskId, Stage),
-    /// For a task that may come.
+    /// An agent started in advance.
     Warm,
 }
 
 #[derive(Debug)]
 pub enum ShimMessage {
-    /// A report, with the descriptor of the job's input where it came with one.
+    /// A report, with the descriptor that came with it.
     Report(Report, Option<OwnedFd>),
-    /// The shim is gone; nothing more will come.
+    /// The shim is gone; no more messages follow.
     Closed,
 }
 
@@ -58,7 +58,7 @@ pub enum ShimMessage {
 pub enum OrderError {
     #[error("reach a shim that is gone")]
     Gone,
-    /// `EAGAIN` where it did not read what it was told before.
+    /// `EAGAIN` where the shim has not read earlier orders.
     #[error("send it: {0}")]
     Unsent(#[source] Errno),
 }
@@ -66,9 +66,9 @@ pub enum OrderError {
 pub struct Jobs {
     next: u64,
     live: HashMap<JobId, LiveJob>,
-    /// A shim that waits for a job: starting one takes longer than all the rest of a short exec.
+    /// A shim that waits for a job: starting one takes longer than the rest of a short exec.
     spare: Option<SpareShim>,
-    /// Shims that have said all and are not reaped yet.
+    /// Shims whose socket is closed and that are not reaped yet.
     unreaped: HashSet<Pid>,
     readers: JoinSet<()>,
     messages: mpsc::Sender<(JobId, ShimMessage)>,
@@ -78,10 +78,10 @@ struct LiveJob {
     owner: JobOwner,
     shim: Pid,
     socket: Arc<AsyncFd<PolledFd<OwnedFd>>>,
-    /// When a job that has not begun yet is killed. Its shim stands still until then: whoever stops a
-    /// process between its change of user and its exec stops the shim too.
+    /// When a job that has not started yet is killed. Its shim is suspended until then: a process that is
+    /// stopped between its change of user and its exec suspends the shim too.
     start_deadline: Option<u64>,
-    /// Its shim is reaped; what that one still had to say is on its way.
+    /// The shim is reaped; its last messages are still in the channel.
     reaped: bool,
 }
 
@@ -125,7 +125,7 @@ impl Jobs {
         }
         let SpareShim { shim, socket, .. } = match self.spare.take() {
             Some(spare) if spare.hand_over(&job).is_ok() => spare,
-            // There is none, or it died while it waited.
+            // There is no spare, or it died while it waited.
             _ => {
                 let fresh = SpareShim::start()?;
                 fresh.hand_over(&job)?;
@@ -141,15 +141,16 @@ impl Jobs {
         Ok(id)
     }
 
-    /// Gets a shim ready for the next job. Called when a job ended: where there was one there may be more.
+    /// Starts a spare shim for the next job. Called when a job ended, since more may follow.
     pub fn start_spare(&mut self) {
         if self.spare.is_none() {
-            self.spare = SpareShim::start().inspect_err(|error| tracing::warn!(%error, "no spare shim")).ok();
+            self.spare = SpareShim::start()
+                .inspect_err(|error| tracing::warn!(%error, "failed to start spare shim"))
+                .ok();
         }
     }
 
-    /// Lets a spare shim go that nobody needed for a while, which ends by itself once its socket is closed, and
-    /// kills what does not begin.
+    /// Drops an unused spare shim, which exits once its socket is closed, and kills jobs that do not start.
     pub fn tick(&mut self) {
         let now = monotonic_ms();
         self.spare.take_if(|spare| spare.until <= now);
@@ -166,7 +167,7 @@ impl Jobs {
         self.live.values().filter_map(|live| live.start_deadline).chain(spare).min()
     }
 
-    /// The shim of a job said something, so it does not stand still.
+    /// Marks a job as started: its shim has reported.
     pub fn mark_started(&mut self, id: JobId) {
         if let Some(live) = self.live.get_mut(&id) {
             live.start_deadline = None;
@@ -177,8 +178,8 @@ impl Jobs {
         u32::from(self.spare.is_some())
     }
 
-    /// Strikes the dead off the lists. Whether one of them is a shim that was killed: what was below it is
-    /// with us now.
+    /// Removes reaped shims. Whether one with a job was killed by a signal: its descendants are now children
+    /// of PID 1.
     pub fn on_reaped(&mut self, dead: &[(Pid, RawExit)]) -> bool {
         let mut killed = false;
         for (pid, exit) in dead {
@@ -215,21 +216,21 @@ impl Jobs {
         self.live.keys().copied().collect()
     }
 
-    /// Sends an order that nobody waits for. A shim that is gone is heard of as `Closed`, not here.
+    /// Sends an order without an error. A shim that is gone is noticed as `Closed`.
     pub fn order(&mut self, id: JobId, order: &Order) {
         match self.try_order(id, order) {
             Ok(()) | Err(OrderError::Gone) => {}
             Err(OrderError::Unsent(errno)) => {
-                tracing::warn!(shim = ?self.shim(id), ?order, %errno, "order not sent");
+                tracing::warn!(shim = ?self.shim(id), ?order, %errno, "failed to send order to shim");
             }
         }
     }
 
-    /// Sends an order, or says why its shim will not hear of it.
+    /// Sends an order, or returns why the shim does not get it.
     pub fn try_order(&mut self, id: JobId, order: &Order) -> Result<(), OrderError> {
         let live = self.live.get_mut(&id).ok_or(OrderError::Gone)?;
         if let Order::Cancel { grace_ms } = order {
-            // A shim that stands still cannot obey; the next tick does it.
+            // A suspended shim cannot handle it; the next tick kills its job.
             let until = monotonic_ms().saturating_add(*grace_ms);
             live.start_deadline = live.start_deadline.map(|before| before.min(until));
         }
@@ -247,21 +248,21 @@ impl Jobs {
         packet::send(live.socket.get_ref().as_fd(), &bytes, Some(file.as_fd()), false).is_ok()
     }
 
-    /// A job runs for somebody else from now on.
+    /// Gives a job to another owner.
     pub fn reassign(&mut self, id: JobId, owner: JobOwner) {
         if let Some(live) = self.live.get_mut(&id) {
             live.owner = owner;
         }
     }
 
-    /// Kills a shim that does not answer; what was below it comes to us and is killed, too.
+    /// Kills a shim that does not respond; its descendants become children of PID 1 and are killed too.
     pub fn kill(&mut self, id: JobId) {
         if let Some(live) = self.live.get(&id) {
             let _ = kill(live.shim, Signal::SIGKILL);
         }
     }
 
-    /// Forgets a job whose shim is gone.
+    /// Removes a job whose shim is gone.
     pub fn forget(&mut self, id: JobId) -> Option<JobOwner> {
         while self.readers.try_join_next().is_some() {}
         let live = self.live.remove(&id)?;
@@ -278,7 +279,7 @@ fn kill_descendants(shim: Pid) {
     }
 }
 
-/// Hands on what a shim says until it is gone.
+/// Forwards the reports of a shim until it is gone.
 async fn forward_reports(
     id: JobId,
     socket: Arc<AsyncFd<PolledFd<OwnedFd>>>,

@@ -1,4 +1,4 @@
-//! The loop of the supervisor: one event at a time, each handled to its end without waiting.
+//! The main loop of the supervisor: handles one event at a time, each without waiting.
 
 use super::command::Command;
 use super::context::Context;
@@ -35,9 +35,9 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-/// Questions that wait for the supervisor; askers wait when there is no room.
+/// Commands that wait for the supervisor; further callers block.
 const COMMANDS_WAITING_MAX: usize = 256;
-/// Turns that everybody gets between the end of the last job and ours.
+/// Yields to other tasks between the end of the last job and the exit.
 const FINAL_YIELDS: usize = 8;
 
 pub struct Supervisor {
@@ -54,29 +54,29 @@ pub struct Supervisor {
     shutdown: Option<Shutdown>,
     commands: mpsc::Receiver<Command>,
     shim_messages: mpsc::Receiver<(JobId, ShimMessage)>,
-    /// JobInput that came with requests, on its way into pipes.
+    /// Writes of inline input into pipes.
     pub(super) feeding: JoinSet<()>,
     inline_input: HashMap<ExecId, (String, bool)>,
-    /// A shim died: what it left with us has to go.
+    /// A shim was killed: its descendants, now children of PID 1, have to be killed.
     orphans_to_kill: bool,
     children: Signals,
     terminate: Signals,
     interrupt: Signals,
 }
 
-/// Whose files go when there is too much.
+/// A log to trim.
 #[derive(Debug, Clone)]
 enum TrimTarget {
     Log(LogKey),
     Task(TaskId),
 }
 
-/// How the supervisor came to its end.
+/// Returned by the main loop after a complete shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SupervisorEnded;
 
 impl Supervisor {
-    /// Takes over what an earlier boot left and gets ready to run.
+    /// Takes over the state of an earlier boot.
     pub fn new(
         config: Arc<Config>,
         mut events: EventLog,
@@ -124,13 +124,13 @@ impl Supervisor {
 
     /// Runs until the shutdown is complete.
     pub async fn run(mut self) -> SupervisorEnded {
-        // Watches first, then a look: what changes in between is seen.
+        // Watches first, then a read: a change in between is seen.
         self.follow_files();
         self.load_manifest();
         loop {
             self.follow_files();
             let wake = Duration::from_millis(self.next_wake().saturating_sub(monotonic_ms()));
-            // Every arm only takes something that is ready; what is not taken stays where it is.
+            // Each arm only takes what is ready; the rest stays where it is.
             tokio::select! {
                 _ = self.children.recv() => self.reap(),
                 Some((job, message)) = self.shim_messages.recv() => self.on_shim_message(job, message),
@@ -138,7 +138,7 @@ impl Supervisor {
                 (name, result) = self.services.next_probe() => {
                     self.services.probed(&mut self.context, &name, result);
                 }
-                // Cancelling forgets no change: they are gathered in `watching` until taken.
+                // Cancelling loses no change: `file_watch` collects them until they are taken.
                 () = self.file_watch.changed() => self.files_changed(),
                 _ = self.terminate.recv() => self.begin_shutdown("SIGTERM"),
                 _ = self.interrupt.recv() => self.begin_shutdown("SIGINT"),
@@ -155,8 +155,8 @@ impl Supervisor {
         }
     }
 
-    /// Those who waited for the end of a job hear of it. They run on this thread, so a few turns for everybody
-    /// are enough for all of them to wake, ask and write down their answer.
+    /// Answers callers that wait for the end of a job. They run on this thread, so a few yields are enough
+    /// for all of them to wake, send their command and write their response.
     async fn drain_commands(&mut self) {
         for _ in 0..FINAL_YIELDS {
             tokio::task::yield_now().await;
@@ -166,7 +166,7 @@ impl Supervisor {
         }
     }
 
-    /// When time alone makes something due; far away when nothing is.
+    /// When the next tick is due; far away when none is.
     fn next_wake(&self) -> u64 {
         const FAR_MS: u64 = 24 * 3600 * 1000;
         let shutdown = self.shutdown.as_ref().map(Shutdown::next_wake);
@@ -187,7 +187,7 @@ impl Supervisor {
         }
     }
 
-    /// Collects the dead. Shims are heard of by their sockets; orphans are nobody's, but must not stay.
+    /// Reaps dead children. Shims are handled when their socket closes; orphans only have to be reaped.
     pub(super) fn reap(&mut self) {
         self.orphans_to_kill |= self.context.jobs.on_reaped(&reap::sweep().ended);
         if self.orphans_to_kill {
@@ -249,7 +249,7 @@ impl Supervisor {
         }
     }
 
-    /// Writes input that came with the request, once the job is there to read it.
+    /// Writes input of the request, once the job runs.
     fn write_inline_input(&mut self, id: &ExecId, input: Option<Arc<JobInput>>) {
         let Some(input) = input else { return };
         let Some((text, stay_open)) = self.inline_input.remove(id) else { return };
@@ -257,7 +257,7 @@ impl Supervisor {
             self.execs.close_input(id);
         }
         self.feeding.spawn(async move {
-            // A job that does not read its input to the end is none of our business.
+            // A job that does not read all of its input is no error.
             if input.write_all(text.as_bytes()).await.is_ok() && !stay_open {
                 let _ = input.end(!text.is_empty() && !text.ends_with('\n')).await;
             }
@@ -270,7 +270,7 @@ impl Supervisor {
         }
     }
 
-    /// Trims logs when all of them together are over the budget.
+    /// Trims logs when all of them together exceed the quota.
     fn enforce_log_quota(&mut self) {
         let quota = self.context.config.log_quota_bytes;
         if self.execs.log_bytes() + self.services.log_bytes() + self.tasks.log_bytes() <= quota {
@@ -321,7 +321,7 @@ impl Supervisor {
         Ok(LogHandle { dir: log.dir.clone(), oldest: log.oldest(), head: log.watch(), key })
     }
 
-    /// Asks the shim behind a log to say when it grows.
+    /// Asks the shim behind a log to report growth.
     pub(super) fn arm(&mut self, key: &LogKey, seen: u64) {
         let job = match key {
             LogKey::Exec(id) => self.execs.get(id).ok().and_then(|exec| exec.job()),
@@ -362,7 +362,7 @@ impl Supervisor {
         self.services.changed(&mut self.context, &change.services);
     }
 
-    /// What people should know about this sandbox that is no event.
+    /// Warnings for the user that are no events.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.file_watch.warning().into_iter().collect()
     }
@@ -384,7 +384,7 @@ impl Supervisor {
         self.perform(effects);
     }
 
-    /// Goes on with a shutdown that has begun; whether it is complete.
+    /// Advances a shutdown that has begun; whether it is complete.
     fn proceed_with_shutdown(&mut self) -> bool {
         let Some(machine) = &mut self.shutdown else { return false };
         let effects = machine.step(&self.services.alive(), self.context.jobs.count(), monotonic_ms());

@@ -1,4 +1,4 @@
-//! The manifest on disk: read as the user would, applied when it is another one than before.
+//! The manifest on disk: read as the user, applied when it changed.
 
 use super::context::Context;
 use super::services::Services;
@@ -12,12 +12,12 @@ pub const MANIFEST: &str = "sandbox.yaml";
 #[derive(Default)]
 pub struct Manifest {
     found: FileState,
-    /// It was refused because of services that are not its own.
+    /// The manifest was rejected because of services of the API.
     clashes: bool,
     build: Option<BuildSpec>,
 }
 
-/// What was last found in its place.
+/// The manifest file as last read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 enum FileState {
     #[default]
@@ -28,12 +28,12 @@ enum FileState {
 }
 
 impl Manifest {
-    /// How the app is built, as the last manifest that was taken says.
+    /// The build of the last manifest that was applied.
     pub fn build(&self) -> Option<&BuildSpec> {
         self.build.as_ref()
     }
 
-    /// Reads the manifest and applies it if it is another one than before.
+    /// Reads the manifest and applies it if it changed.
     pub fn load(&mut self, context: &mut Context, services: &mut Services) {
         let path = context.config.app_dir.join(MANIFEST);
         let found = match fs_identity::read_file(context.config.identity(), &path, MANIFEST_MAX_BYTES) {
@@ -50,7 +50,7 @@ impl Manifest {
         context.record(fact);
     }
 
-    /// Tries again what was refused because of other services, now that those are others.
+    /// Retries a manifest that was rejected because of services of the API, now that those changed.
     pub fn retry(&mut self, context: &mut Context, services: &mut Services) {
         if !self.clashes {
             return;
@@ -63,7 +63,7 @@ impl Manifest {
         services.manifest_error = error;
     }
 
-    /// Applies what was found; whether it was taken, or why not.
+    /// Applies the manifest; returns the event.
     fn apply(&mut self, context: &mut Context, services: &mut Services) -> Fact {
         self.clashes = false;
         let refused = |line, field, message| Fact::ManifestRejected { message, line, field };

@@ -1,4 +1,4 @@
-//! The supervisor: the one owner of what runs. Everybody else holds a `Handle` or reads logs.
+//! The supervisor: the single owner of all jobs and their state. Other tasks hold a `Handle` or read logs.
 
 mod command;
 mod context;

@@ -1,4 +1,4 @@
-//! What followers of an output log are told: how long it is, and whether it will grow.
+//! An output log as the supervisor tracks it: its files, its length, and whether it will grow.
 
 use crate::log::segment::{self, Segment};
 use protocol::{ExecId, ServiceName, TaskId};
@@ -6,31 +6,30 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
-/// Whose log.
+/// Identifies a log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LogKey {
     Exec(ExecId),
     Service(ServiceName),
-    /// What the agent of a task printed.
+    /// The raw log of a task's agent.
     Task(TaskId),
 }
 
-/// The state of a log, published. A reader that is behind `end` has something to read.
+/// Published state of a log. A reader behind `end` has something to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogHead {
     /// The job runs, or could not be started.
     pub started: bool,
     pub end: u64,
-    /// Where the job's own output ended; only what it left behind may write after that.
+    /// Where the job's own output ended; only leftover processes may write after that.
     pub ended: Option<u64>,
 }
 
-/// A log as the supervisor keeps it.
 pub struct OutputLog {
     pub dir: PathBuf,
     pub segments: Vec<Segment>,
     head: watch::Sender<LogHead>,
-    /// The shim was asked to say when the log is longer than this.
+    /// The shim was asked to report when the log is longer than this.
     armed: Option<u64>,
 }
 
@@ -40,7 +39,7 @@ impl OutputLog {
         Self { dir, segments: Vec::new(), head: watch::Sender::new(LogHead::default()), armed: None }
     }
 
-    /// A log of which there may be files.
+    /// A log that may have files.
     pub fn existing(dir: PathBuf) -> Self {
         let mut log = Self::fresh(dir);
         log.measure();
@@ -55,17 +54,17 @@ impl OutputLog {
         self.head.subscribe()
     }
 
-    /// Where the log begins now.
+    /// Position of the oldest byte.
     pub fn oldest(&self) -> u64 {
         self.segments.first().map_or_else(|| self.head().end, |segment| segment.start)
     }
 
-    /// What it takes on disk, as last looked at.
+    /// Size on disk, as last measured.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(Segment::disk_bytes).sum()
     }
 
-    /// StatusSampler at the files again.
+    /// Reads the sizes of the files again.
     pub fn measure(&mut self) {
         self.segments = segment::list(&self.dir).unwrap_or_default();
         let stored = self.segments.last().map_or(0, |last| last.start.saturating_add(last.bytes));
@@ -94,7 +93,7 @@ impl OutputLog {
         self.head.send_modify(change);
     }
 
-    /// Whether the shim has to be asked again to get the next growth after `seen`.
+    /// Whether the shim has to be asked again to report growth after `seen`.
     pub fn arm(&mut self, seen: u64) -> bool {
         let news = self.armed.is_none_or(|armed| seen < armed);
         if news {
@@ -110,13 +109,13 @@ impl OutputLog {
 
     pub fn remove_segment(&mut self, start: u64) {
         if let Err(error) = segment::remove(&self.dir, start) {
-            tracing::error!(dir = %self.dir.display(), %error, "log could not be trimmed");
+            tracing::error!(dir = %self.dir.display(), %error, "failed to trim log");
         }
         self.segments.retain(|segment| segment.start != start);
     }
 }
 
-/// The last lines of a part of a log, each shortened, for people.
+/// The last lines of a part of a log, each shortened, to show to users.
 pub fn last_lines(dir: &Path, part: Range<u64>, lines: usize, line_max_bytes: usize) -> Vec<String> {
     let window = part.end.saturating_sub(part.start).min((lines * line_max_bytes) as u64);
     let text = crate::log::reader::tail_bytes(dir, part.end, window);

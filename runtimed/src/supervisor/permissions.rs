@@ -1,4 +1,4 @@
-//! Which permissions of a task somebody has to decide about. Its shim knows what they are about.
+//! Permissions of a task that are open. The shim knows what they are about.
 
 use super::execs::Refusal;
 use super::jobs::OrderError;
@@ -12,11 +12,11 @@ use crate::shim::messages::Order;
 use protocol::{ErrorBody, ErrorCode, PermissionAnswer, TaskId};
 use std::collections::BTreeMap;
 
-/// Those that an agent asked for, by number.
+/// Permissions that the agent asked for, by number.
 #[derive(Debug, Default)]
 pub struct OpenPermissions {
     last: u64,
-    /// Of those that nobody decided about yet, the options.
+    /// Options of the permissions that are still open.
     open: BTreeMap<u64, Vec<PermissionChoice>>,
 }
 
@@ -30,7 +30,7 @@ impl OpenPermissions {
         self.open.remove(&permission);
     }
 
-    /// Passes on the answer to one. It is answered once that is done, and not before.
+    /// Passes a decision on. The permission stays open if that fails.
     fn answer(
         &mut self,
         name: &str,
@@ -44,7 +44,8 @@ impl OpenPermissions {
         let Some(options) = self.open.get(&permission) else {
             return Err(refuse(ErrorCode::NotRunning, format!("permission {name} was decided already")));
         };
-        // One that says the opposite, or nothing that is known, would be told as what it is not.
+        // An option that contradicts the decision, or has no known meaning, would be reported as something
+        // else.
         let fitting = |choice: &&PermissionChoice| choice.means == Some(decision);
         if option.as_ref().is_some_and(|id| !options.iter().filter(fitting).any(|choice| choice.id == *id)) {
             let ids: Vec<&str> = options.iter().filter(fitting).map(|choice| choice.id.as_str()).collect();
@@ -110,7 +111,7 @@ mod tests {
             ("p1", Allow, None, Err(ErrorCode::NotRunning)),
             ("p4", Allow, None, Err(ErrorCode::NotRunning)),
             ("p2", Allow, Some("never"), Err(ErrorCode::InvalidRequest)),
-            // The decision and the option must say the same.
+            // The decision and the option must agree.
             ("p2", Deny, Some("always"), Err(ErrorCode::InvalidRequest)),
             ("p2", Allow, Some("no"), Err(ErrorCode::InvalidRequest)),
             ("p2", Allow, Some("odd"), Err(ErrorCode::InvalidRequest)),

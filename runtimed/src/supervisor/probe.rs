@@ -1,4 +1,4 @@
-//! Health checks that runtimed makes itself: a connection, or one HTTP request.
+//! Health checks that runtimed makes itself: a TCP connection, or one HTTP request.
 
 use crate::limits::PROBE_HEAD_MAX_BYTES;
 use crate::sys::loopback;
@@ -11,7 +11,7 @@ pub enum Check {
     Http { port: u16, path: String },
 }
 
-/// Makes one check; the text of a failure is for people.
+/// Makes one check; the error text is for the user.
 pub async fn run(check: Check, timeout_ms: u64) -> Result<(), String> {
     let checked = tokio::time::timeout(Duration::from_millis(timeout_ms), async {
         match check {
@@ -47,7 +47,7 @@ async fn http(port: u16, path: &str) -> Result<(), String> {
     }
 }
 
-/// The status of an answer, once its first line is there.
+/// The status of a response, once its first line is there.
 fn status_of(head: &[u8]) -> Result<Option<u16>, String> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);

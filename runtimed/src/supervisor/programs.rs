@@ -1,4 +1,4 @@
-//! What the sandbox's user could run, looked for where every job status_sampler.
+//! Programs that the sandbox's user can run, found in the search path of jobs.
 
 use super::execs::Refusal;
 use super::main_loop::Supervisor;

@@ -1,5 +1,5 @@
-//! Logs of services that are not there: removed, or not asked for yet since the boot. They are kept in case
-//! the name comes back, count in the budget of all logs, and are the first to go.
+//! Logs of services that do not exist: removed, or not requested yet since the boot. They are kept in case
+//! the name returns, count against the quota of all logs, and are trimmed first.
 
 use super::output_log::{LogKey, OutputLog};
 use crate::core::log_retention::LogUsage;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub struct RetiredLogs {
-    /// Where every service has a directory of its name.
+    /// Parent of the log directories, which are named after services.
     dir: PathBuf,
     logs: BTreeMap<ServiceName, RetiredLog>,
 }
@@ -21,7 +21,7 @@ struct RetiredLog {
 }
 
 impl RetiredLogs {
-    /// What an earlier boot left.
+    /// Finds the logs of an earlier boot.
     pub fn load(dir: &Path) -> Self {
         let mut retired = Self { dir: dir.to_owned(), logs: BTreeMap::new() };
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -33,13 +33,13 @@ impl RetiredLogs {
         retired
     }
 
-    /// The log of a service that comes, or comes back.
+    /// The log of a service that is added, or returns.
     pub fn restore(&mut self, name: &ServiceName) -> OutputLog {
         let retired = self.logs.remove(name).map(|retired| retired.log);
         retired.unwrap_or_else(|| OutputLog::existing(self.dir.join(name.as_str())))
     }
 
-    /// Keeps the log of a service that goes. Followers of `log` see its end.
+    /// Keeps the log of a removed service. Followers of `log` see its end.
     pub fn retire(&mut self, name: ServiceName, log: OutputLog) {
         let end = log.head().end;
         let mut kept = OutputLog::existing(log.dir);
@@ -55,7 +55,7 @@ impl RetiredLogs {
             if let Some(RetiredLog { log, .. }) = self.logs.remove(&name)
                 && let Err(error) = std::fs::remove_dir_all(&log.dir)
             {
-                tracing::warn!(service = %name, %error, "an old log could not be removed");
+                tracing::warn!(service = %name, %error, "failed to remove retired log");
             }
         }
     }

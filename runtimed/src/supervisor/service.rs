@@ -22,28 +22,28 @@ pub struct Service {
     pub job: Option<JobId>,
     pub pid: Option<i32>,
     pub starts: u64,
-    /// Where the output of the newest start begins in its log.
+    /// Where the output of the newest run begins in the log.
     pub run_from: u64,
     pub last_exit: Option<Exit>,
     pub pending_change: PendingChange,
     pub probe: Option<Probe>,
-    /// The state that was told last.
+    /// The state that was reported last.
     pub reported: Option<Discriminant<ServiceState>>,
 }
 
-/// A check under way.
+/// A running check.
 pub enum Probe {
     Task(AbortHandle),
     Job(JobId),
 }
 
-/// What becomes of a service once it has stopped.
+/// The change to make once a service has stopped.
 pub enum PendingChange {
     Keep,
     Replace {
         spec: Box<ServiceSpec>,
         source: ServiceSource,
-        /// Whether it then runs.
+        /// Whether to start it then.
         start: bool,
     },
     Remove,
@@ -67,7 +67,8 @@ impl Service {
         }
     }
 
-    /// What is asked for: what it is, or what it will be once it has stopped. Nothing if it goes then.
+    /// The requested spec: the current one, or the one that replaces it once it has stopped. `None` if it is
+    /// removed then.
     pub fn requested(&self) -> Option<(&ServiceSpec, ServiceSource)> {
         match &self.pending_change {
             PendingChange::Keep => Some((&self.spec, self.source)),
@@ -76,7 +77,7 @@ impl Service {
         }
     }
 
-    /// A job of this service: itself, or a check of it, which sees the same.
+    /// A job of this service: its own, or a check, which sees the same environment.
     pub fn job_for(&self, context: &Context, line: &str) -> JobSpec {
         let spec = &self.spec;
         let mut job = context.job(context.shell_line(line), &spec.env, spec.cwd.as_deref());
@@ -89,7 +90,7 @@ impl Service {
         job
     }
 
-    /// How it is checked: as it says, else by its port, else not at all.
+    /// The check to use: the specified one, else a TCP check of its port, else none.
     pub fn health(&self) -> Option<Health> {
         let by_port = || self.spec.port.map(|port| Health::of(HealthCheck::Tcp(port)));
         self.spec.health.clone().or_else(by_port)
@@ -106,7 +107,7 @@ impl Service {
         }
     }
 
-    /// The pattern its log is watched for, where that is its check.
+    /// The pattern of a log check.
     pub fn pattern(&self) -> Option<String> {
         match self.health()?.check {
             HealthCheck::Log(pattern) => Some(pattern),
@@ -118,13 +119,14 @@ impl Service {
         view_state(&self.machine.phase, monotonic_ms(), wall_ms())
     }
 
-    /// Whether it is on its way to be ready. A start that never ends is no reason to stay awake for ever.
+    /// Whether the service is becoming ready. A start that never ends does not keep the sandbox awake for
+    /// ever.
     pub fn is_starting_up(&self) -> bool {
         let young = |since: u64| monotonic_ms().saturating_sub(since) < STARTING_IS_BUSY_FOR_MS;
         matches!(self.machine.phase, Phase::Starting { since, .. } if young(since))
     }
 
-    /// The state, if it is another kind of state than was told last.
+    /// The state, if its kind differs from the one reported last.
     pub fn take_state_change(&mut self) -> Option<ServiceState> {
         let state = self.state();
         let kind = Some(discriminant(&state));
@@ -145,8 +147,8 @@ impl Service {
         }
     }
 
-    /// From where on its log says what is the matter; nothing of one that is well. While it runs, what earlier
-    /// runs printed is no part of that.
+    /// Position from which the log explains the state; `None` for a healthy service. While a service runs,
+    /// output of earlier runs is left out.
     fn lines_from(&self) -> Option<u64> {
         match &self.machine.phase {
             Phase::Starting { .. } | Phase::Unhealthy { .. } => Some(self.run_from),
@@ -163,13 +165,13 @@ impl Service {
     }
 
     fn last_lines(&self, from: u64) -> Vec<String> {
-        // As it is now: a running service is only heard of when its log begins another file.
+        // Measured now: a running service only reports when its log begins another file.
         let segments = segment::list(&self.log.dir).unwrap_or_default();
         let end = segments.last().map_or(0, |last| last.start.saturating_add(last.bytes));
         output_log::last_lines(&self.log.dir, from..end, LAST_LINES, LAST_LINE_MAX_BYTES)
     }
 
-    /// Takes away the oldest files of a log that grew over its share.
+    /// Removes the oldest files of a log that exceeds its limit.
     pub fn rotate_log(&mut self) {
         self.log.measure();
         let mut total: u64 = self.log.segments.iter().map(|segment| segment.bytes).sum();

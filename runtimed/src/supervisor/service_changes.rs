@@ -1,5 +1,5 @@
-//! How the set of services changes. A service whose spec changed, or that is not asked for any more, stops
-//! first and is replaced or removed once its job is gone; until then `PendingChange` says what becomes of it.
+//! Changes of the set of services. A service whose spec changed, or that is no longer requested, stops first
+//! and is replaced or removed once its job is gone; until then `PendingChange` holds what follows.
 
 use super::command::ServiceVerb;
 use super::context::Context;
@@ -12,7 +12,7 @@ use protocol::{ErrorBody, ErrorCode, Fact, ServiceName, ServiceSource, ServiceSp
 use std::collections::BTreeSet;
 
 impl Services {
-    /// Makes the services of one source what is asked for. Only what changed is touched.
+    /// Makes the services of one source match the request. Only changed services are touched.
     pub fn apply(
         &mut self,
         context: &mut Context,
@@ -40,7 +40,7 @@ impl Services {
         let name = spec.name.clone();
         match self.table.get_mut(&name) {
             Some(service) if service.requested() == Some((&spec, source)) => {}
-            // OpenPermissions for again while it was on its way out.
+            // Requested again while it was being removed or replaced.
             Some(service) if service.spec == spec && service.source == source => {
                 service.pending_change = PendingChange::Keep;
                 self.input(context, &name, Input::Start);
@@ -65,8 +65,8 @@ impl Services {
         }
     }
 
-    /// What a verb means to a service that is on its way out: its old self is never started again. Whether
-    /// that was all.
+    /// Handles a verb for a service with a pending change: its old spec is never started again. Whether the
+    /// verb was handled.
     pub(super) fn control_during_change(
         &mut self,
         name: &ServiceName,
@@ -103,7 +103,7 @@ impl Services {
                 service.spec = *spec;
                 service.source = source;
                 self.generation += 1;
-                // It may depend on others than before.
+                // The new spec may have other dependencies.
                 self.settle_dependencies_of(context, name);
                 if start {
                     self.input(context, name, Input::Start);

@@ -1,4 +1,4 @@
-//! Checks of services: one at a time for each, and none outlives the job it is about.
+//! Health checks of services: one at a time for each, and none outlives the job it is about.
 
 use super::context::Context;
 use super::jobs::{JobId, JobOwner};
@@ -11,12 +11,12 @@ use protocol::{Exit, HealthCheck, ServiceName};
 
 impl Services {
     pub(super) fn check(&mut self, context: &mut Context, name: &ServiceName) {
-        // Without a job its start failed at once, and there is nothing to check.
+        // Without a job the start failed at once, and there is nothing to check.
         let Some(service) = self.table.get_mut(name).filter(|service| service.job.is_some()) else { return };
         let Some(health) = service.health() else { return };
         let port = service.spec.port.unwrap_or_default();
         let check = match health.check {
-            // The shim sees the line and says so.
+            // The shim matches the line and reports it.
             HealthCheck::Log(_) => return,
             HealthCheck::Tcp(port) => probe::Check::Tcp(port),
             HealthCheck::Http(path) => probe::Check::Http { port, path },
@@ -36,11 +36,11 @@ impl Services {
         service.probe = Some(Probe::Task(task));
     }
 
-    /// The next check that finished. Pends while there is none.
+    /// The next finished check. Pends while there is none.
     pub async fn next_probe(&mut self) -> (ServiceName, Result<(), String>) {
         loop {
             match self.checks.join_next_with_id().await {
-                // One that was dropped may have finished before it heard of that.
+                // A cancelled check may have finished before it was aborted.
                 Some(Ok((id, (name, result)))) => {
                     let current =
                         |s: &Service| matches!(&s.probe, Some(Probe::Task(task)) if task.id() == id);
@@ -74,7 +74,7 @@ impl Services {
         }
     }
 
-    /// The shim of a check is gone; without a report before, the check failed.
+    /// Handles the end of a check's shim; without a report before, the check failed.
     pub fn on_check_shim_exit(&mut self, context: &mut Context, name: &ServiceName, job: JobId) {
         self.check_ended(context, name, job, &Exit::Lost);
     }
@@ -86,7 +86,7 @@ impl Services {
         }
     }
 
-    /// Ends a check that is under way: what it is about is gone or going.
+    /// Cancels a running check: its job is gone or stopping.
     pub(super) fn drop_check(&mut self, context: &mut Context, name: &ServiceName) {
         match self.table.get_mut(name).and_then(|service| service.probe.take()) {
             Some(Probe::Task(task)) => task.abort(),
@@ -96,7 +96,7 @@ impl Services {
     }
 }
 
-/// What the end of a check that is a command says; the text of a failure is for people.
+/// The result of a check that is a command; the error text is for the user.
 fn check_result(exit: &Exit) -> Result<(), String> {
     match exit {
         Exit::Exited { code: 0 } => Ok(()),

@@ -1,5 +1,5 @@
-//! All services: performs what their machines decide and tells them what happened. How the set of them
-//! changes is in `service_changes`, how they are checked in `service_checks`.
+//! All services: performs the effects of their machines and feeds them inputs. Changes of the set are in
+//! `service_changes`, health checks in `service_checks`.
 
 use super::command::ServiceVerb;
 use super::context::Context;
@@ -23,16 +23,16 @@ pub struct Services {
     pub(super) table: BTreeMap<ServiceName, Service>,
     pub(super) retired: RetiredLogs,
     pub(super) checks: JoinSet<(ServiceName, Result<(), String>)>,
-    /// How long a stop may take.
+    /// Grace of a stop.
     grace_ms: u64,
-    /// Rises whenever a service came, went, or is in another state.
+    /// Incremented whenever a service is added, removed or changes state.
     pub(super) generation: u64,
-    /// What is wrong with the manifest on disk.
+    /// The error of the manifest on disk, if any.
     pub manifest_error: Option<String>,
 }
 
 impl Services {
-    /// No services yet, and the logs of those there were.
+    /// No services yet, and the logs of an earlier boot.
     pub fn load(context: &Context) -> Self {
         Self {
             table: BTreeMap::new(),
@@ -57,7 +57,7 @@ impl Services {
         self.table.get(name).ok_or_else(missing)
     }
 
-    /// The log of a service, also of one that is gone.
+    /// The log of a service, also of a removed one.
     pub fn log_mut(&mut self, name: &ServiceName) -> Option<&mut OutputLog> {
         match self.table.get_mut(name) {
             Some(service) => Some(&mut service.log),
@@ -85,7 +85,7 @@ impl Services {
         Ok(())
     }
 
-    /// A watched file of these services changed: those that run restart, those in backoff try at once.
+    /// Handles changes of watched files: running services restart, services in backoff retry at once.
     pub fn changed(&mut self, context: &mut Context, names: &BTreeSet<ServiceName>) {
         for name in names {
             let Some(service) = self.table.get(name) else { continue };
@@ -99,7 +99,7 @@ impl Services {
         self.settle(context);
     }
 
-    /// A task has ended: those that asked for it restart, those in backoff try at once.
+    /// Handles the end of a task: services that ask for it restart, services in backoff retry at once.
     pub fn task_ended(&mut self, context: &mut Context) {
         let names: Vec<ServiceName> = self.table.keys().cloned().collect();
         for name in names {
@@ -108,14 +108,14 @@ impl Services {
         self.settle(context);
     }
 
-    /// Whether there are services that should run, and which of them are not ready.
+    /// Whether any service should run, and which of those are not ready.
     pub fn unready(&self) -> (bool, Vec<ServiceName>) {
         let wanted = || self.table.values().filter(|service| service.machine.wanted);
         let unready = wanted().filter(|service| service.machine.readiness() != Readiness::Ready);
         (wanted().next().is_some(), unready.map(|service| service.spec.name.clone()).collect())
     }
 
-    /// Stops these with another grace than usual.
+    /// Stops these services with another grace than usual.
     pub fn stop(&mut self, context: &mut Context, names: &[ServiceName], grace_ms: u64) {
         self.grace_ms = grace_ms;
         for name in names {
@@ -123,7 +123,7 @@ impl Services {
         }
     }
 
-    /// Tells one machine something and does what it asks for.
+    /// Feeds one machine an input and performs its effects.
     pub(super) fn input(&mut self, context: &mut Context, name: &ServiceName, input: Input) {
         let Some(service) = self.table.get_mut(name) else { return };
         let policy = service.policy();
@@ -185,7 +185,7 @@ impl Services {
         self.settle(context);
     }
 
-    /// The shim is gone; without a report before, its service was lost with it.
+    /// Handles the end of a service's shim; without a report before, the service was lost with it.
     pub fn on_shim_exit(&mut self, context: &mut Context, name: &ServiceName, job: JobId) {
         if self.table.get(name).is_some_and(|service| service.job == Some(job)) {
             self.ended(context, name, Exit::Lost);
@@ -219,8 +219,8 @@ impl Services {
         self.table.values().filter_map(|service| service.machine.next_wake()).min()
     }
 
-    /// Lets every service see how those it depends on stand, until nothing moves any more; replaces and
-    /// removes those that stopped for it; tells what changed.
+    /// Propagates readiness along dependencies until nothing changes; replaces and removes services that
+    /// stopped for it; reports changed states.
     pub fn settle(&mut self, context: &mut Context) {
         // Each round moves at least one service one level up its dependencies, so there are few.
         for _ in 0..=self.table.len() {
@@ -253,7 +253,7 @@ impl Services {
         moved
     }
 
-    /// Services with a process, in levels: those nothing depends on first.
+    /// Services in levels to stop: those without dependents first.
     pub fn stop_levels(&self) -> Vec<Vec<ServiceName>> {
         let specs: Vec<ServiceSpec> = self.table.values().map(|service| service.spec.clone()).collect();
         service_graph::stop_levels(&specs)

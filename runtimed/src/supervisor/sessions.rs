@@ -1,5 +1,5 @@
-//! The last session that each agent had in this sandbox, for tasks that go on with it. Kept in one small file;
-//! what is lost of it costs a conversation that begins anew, never a task.
+//! The last session of each agent in this sandbox, for tasks that continue it. Kept in one small file; losing
+//! it costs a session that starts anew, never a task.
 
 use crate::shim::messages::Claim;
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "sessions.json";
 const FILE_NEW: &str = "sessions.json.new";
-/// Agents of which it is known, newest last.
+/// Agents that are remembered, newest last.
 const AGENTS_MAX: usize = 64;
-/// The name of an agent, and what it calls its session.
+/// Length of an agent's name, and of a session id.
 const NAME_MAX_BYTES: usize = 256;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ struct AgentSession {
 }
 
 impl Sessions {
-    /// Takes over what an earlier boot kept in the control directory.
+    /// Reads the file that an earlier boot left in the control directory.
     pub fn load(dir: &Path) -> Self {
         let bytes = std::fs::read(dir.join(FILE)).unwrap_or_default();
         let mut known: Vec<AgentSession> = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -39,10 +39,10 @@ impl Sessions {
         self.known.iter().find(|known| known.agent == agent).map(|known| known.session.clone())
     }
 
-    /// Remembers a session, unless its name is none that could be given back: it becomes an argument.
+    /// Remembers a session, unless its id could not be passed back: it becomes an argument.
     pub fn store(&mut self, agent: &str, session: &str) {
         if !is_safe_name(agent) || !is_safe_name(session) {
-            tracing::warn!(agent = %agent.escape_debug(), "session of an agent has a name that is not kept");
+            tracing::warn!(agent = %agent.escape_debug(), "session id of agent not stored: unsafe as an argument");
             return;
         }
         if self.last(agent).as_deref() == Some(session) {
@@ -52,12 +52,12 @@ impl Sessions {
         self.known.drain(..self.known.len().saturating_sub(AGENTS_MAX - 1));
         self.known.push(AgentSession { agent: agent.to_owned(), session: session.to_owned() });
         if let Err(error) = self.write_file() {
-            tracing::error!(%error, "session of an agent could not be recorded");
+            tracing::error!(%error, "failed to record agent session");
         }
     }
 
-    /// Remembers what an agent said of its session. One that was `resumed` and failed by itself without a word of
-    /// any may have been asked to go on with one that is not there any more.
+    /// Remembers the session that an agent claims. An agent that was `resumed` and failed by itself without
+    /// naming a session may have been asked to continue one that no longer exists.
     pub fn update_from_claim(&mut self, agent: &str, claim: Option<&Claim>, resumed: bool) {
         match claim {
             Some(Claim { session: Some(session), .. }) => self.store(agent, session),
@@ -72,7 +72,7 @@ impl Sessions {
         }
         self.known.retain(|known| known.agent != agent);
         if let Err(error) = self.write_file() {
-            tracing::error!(%error, "session of an agent could not be forgotten");
+            tracing::error!(%error, "failed to remove agent session");
         }
     }
 
@@ -83,7 +83,7 @@ impl Sessions {
     }
 }
 
-/// Whether it can be kept and given back: nothing that could be taken for an option or for two words.
+/// Whether a name can be stored and passed back as an argument: it is neither an option nor several words.
 pub fn is_safe_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_graphic();
     !name.is_empty() && name.len() <= NAME_MAX_BYTES && !name.starts_with('-') && name.bytes().all(plain)
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_agents_are_known_and_no_more() {
+    fn the_number_of_remembered_agents_is_limited() {
         let home = tempfile::tempdir().expect("a directory");
         let mut sessions = Sessions::load(home.path());
         for agent in 0..=AGENTS_MAX {

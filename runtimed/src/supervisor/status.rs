@@ -1,4 +1,4 @@
-//! The one answer that says what is going on, and what has to be measured for it.
+//! The status of the sandbox, and the measurements behind it.
 
 use super::command::OwnStatus;
 use super::handle::SharedState;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Measurements that take time or need a past.
+/// Measurements that take time or need history.
 pub struct StatusSampler {
     boot_ms: u64,
     activity: Tracker,
@@ -30,8 +30,8 @@ impl StatusSampler {
         Self { boot_ms: wall_ms(), activity, shared, workspace, workspace_until: 0, walk: None }
     }
 
-    /// Counts a little more of the workspace, if a count is under way; pends otherwise. Between two
-    /// slices everybody else has a turn.
+    /// Continues a count of the workspace, if one is running; pends otherwise. Yields between slices so that
+    /// other tasks run.
     pub async fn walk(&mut self) {
         let Some(walk) = &mut self.walk else { return std::future::pending().await };
         tokio::task::yield_now().await;
@@ -42,11 +42,11 @@ impl StatusSampler {
         }
     }
 
-    /// The use of the workspace as last counted; begins a new count when that is old.
+    /// The size of the workspace as last counted; begins a new count when that is old.
     fn workspace(&mut self, root: &Path, identity: crate::sys::fs_identity::Identity) -> WorkspaceUse {
         if self.walk.is_none() && monotonic_ms() >= self.workspace_until {
             let mut walk = Walk::start(root, identity);
-            // The first slice at once: a small workspace is then counted in this very answer.
+            // The first slice runs at once: a small workspace is then counted in this very response.
             if walk.slice() {
                 self.workspace = walk.result(wall_ms());
                 self.workspace_until = monotonic_ms() + DISK_WALK_KEEP_MS;
@@ -68,7 +68,7 @@ impl Supervisor {
         if let Some(used_us) = cgroup.cpu_usage_us {
             self.status_sampler.activity.cpu(used_us, monotonic_ms());
         }
-        // Whoever ended a moment ago is not there any more, though its signal is still on its way to us.
+        // A child that just ended is reaped now, although its SIGCHLD is still pending.
         self.reap();
         let counts = procfs::count();
         let reasons = self.reasons();
@@ -103,14 +103,15 @@ impl Supervisor {
         }
     }
 
-    /// Notes a change of activity when it happens, so that "idle since" does not depend on who asks.
+    /// Records a change of activity when it happens, so that "idle since" does not depend on when callers
+    /// ask.
     pub(super) fn note_activity(&mut self) {
         let reasons = self.reasons();
         self.status_sampler.activity.update(reasons, now());
     }
 
     fn live_execs(&self) -> Vec<ExecView> {
-        // A shim goes a moment after it told the end of an exec that left nothing.
+        // A shim exits a moment after it reported the end of an exec that left nothing.
         let live = self.execs.live().filter(|exec| exec.has_processes());
         live.map(|exec| exec.view(exec.job().and_then(|job| self.context.jobs.shim(job)))).collect()
     }

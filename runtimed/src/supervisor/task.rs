@@ -1,4 +1,4 @@
-//! One task, from its request to its forgotten directory, and what its followers are told.
+//! One task, from its request until its directory is removed, and its published event log.
 
 use super::execs::Refusal;
 use super::jobs::JobId;
@@ -20,15 +20,15 @@ use tokio::task::AbortHandle;
 /// The file of a task that holds its [`Start`].
 pub const START: &str = "task.json";
 
-/// What is written down of a task when it is taken. Never holds environment.
+/// The record of a task, written when it is accepted. Never holds environment variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     pub agent: AgentKind,
-    /// What a caller calls it; hostd reads it where it knows nothing else of the task.
+    /// The name of the agent; hostd reads it where it has no other record of the task.
     #[serde(default)]
     pub name: Box<str>,
     pub created_ms: u64,
-    /// Of the request, to know a repeated one from another one with the same id.
+    /// Hash of the request, to tell a repeated request from another one with the same id.
     pub fingerprint: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Task {
     pub start: Start,
     pub started_ms: Option<u64>,
     pub events: TaskEventLog,
-    /// Everything that an agent with a language printed.
+    /// The raw log of an agent with a structured protocol.
     pub raw: OutputLog,
     pub state: State,
 }
@@ -61,40 +61,40 @@ pub struct EndingTask {
     pub ended_ms: u64,
     /// A shim that was killed and may be within its last write.
     pub writer: Option<JobId>,
-    /// When the last event is written, whatever became of that shim; again and again until it is.
+    /// When the last event is written, whatever became of that shim; retried until it is.
     pub due: u64,
-    /// That it cannot be was said already.
+    /// The error was logged already.
     pub refused: bool,
 }
 
-/// A task that is queued or runs, and what is known for its result so far.
+/// A queued or running task, and its result so far.
 pub struct LiveTask {
     pub machine: Machine,
     pub request: TaskRequest,
     pub job: Option<(JobId, Stage)>,
-    /// Whoever writes events now; nobody of us while a shim does.
+    /// The writer of events; `None` while a shim writes them.
     pub writer: Option<TaskLog>,
     pub feeding: Option<AbortHandle>,
-    /// The conversation that the agent goes on with.
+    /// The session that the agent continues.
     pub session: Option<String>,
     pub summary: JobSummary,
     pub message: Option<String>,
     pub exit: Option<Exit>,
     /// Permissions that the agent asked for.
     pub permissions: OpenPermissions,
-    /// Its job was started in advance and has not said yet that it is this task's.
+    /// The job was started in advance and has not confirmed that it took this task.
     pub adopting: bool,
-    /// What the agent said of its own end.
+    /// The agent's claim of its outcome.
     pub claim: Option<Claim>,
     pub hints: Vec<Hint>,
     pub final_message: Option<Payload>,
-    /// The end of what its agent printed beside its messages.
+    /// The end of the agent's output that is no message.
     pub agent_stderr: Option<Payload>,
     pub checkpoint: Checkpoint,
     pub changes: Option<Changes>,
     pub build: BuildOutcome,
     pub build_since: u64,
-    /// Whether services were looked at, and which were not ready then.
+    /// The services that were not ready at the last check, if there was one.
     pub unready: Option<Vec<ServiceName>>,
     pub any_service: bool,
 }
@@ -131,15 +131,15 @@ pub fn no_build() -> BuildOutcome {
     BuildOutcome { status: BuildStatus::Skipped, exit: None, output: None, duration_ms: 0 }
 }
 
-/// How far the events of a task are known to go; published.
+/// Published end of a task's events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskHead {
     pub last: u64,
-    /// The last one is `done`.
+    /// The last event is `done`.
     pub done: bool,
 }
 
-/// The events of a task as the supervisor keeps them.
+/// The events of a task as the supervisor tracks them.
 pub struct TaskEventLog {
     pub dir: PathBuf,
     pub segments: Vec<Segment>,
@@ -184,7 +184,7 @@ impl TaskEventLog {
         self.head.send_replace(TaskHead { last, done: true });
     }
 
-    /// Whether the shim has to be asked again to get the next growth after `seen`.
+    /// Whether the shim has to be asked again to report growth after `seen`.
     pub fn arm(&mut self, seen: u64) -> bool {
         let news = self.armed.is_none_or(|armed| seen < armed);
         if news {
@@ -203,19 +203,19 @@ impl TaskEventLog {
 
     pub fn remove_segment(&mut self, start: u64) {
         if let Err(error) = task_log::remove(&self.dir, start) {
-            tracing::error!(dir = %self.dir.display(), %error, "events of a task could not be trimmed");
+            tracing::error!(dir = %self.dir.display(), %error, "failed to trim task events");
         }
         self.segments.retain(|segment| segment.start != start);
     }
 }
 
-/// Where the log of what an agent printed is, below the events of its task.
+/// Directory of the raw log, below the events of its task.
 pub fn raw_dir(dir: &Path) -> PathBuf {
     dir.join("raw")
 }
 
 impl Task {
-    /// Nothing more is printed: followers of that log come to its end.
+    /// Ends the raw log: followers see its end.
     pub fn raw_ends(&mut self) {
         self.raw.measure();
         self.raw.ended(self.raw.head().end);
@@ -235,14 +235,14 @@ impl Task {
         }
     }
 
-    /// As a caller sees it, without its result.
+    /// The task as callers see it, without its result.
     pub fn view(&self, ahead: Option<usize>) -> TaskView {
         let (status, phase, ended) = match &self.state {
             State::Live(live) => match live.machine.phase() {
                 TaskPhase::Queued => (TaskStatus::Queued, TaskPhase::Queued, None),
                 phase => (TaskStatus::Running, phase, None),
             },
-            // Not done before that can be read.
+            // Not done before `done` can be read.
             State::Ending(_) if self.started_ms.is_none() => (TaskStatus::Queued, TaskPhase::Queued, None),
             State::Ending(_) => (TaskStatus::Running, TaskPhase::Health, None),
             State::Done(ended) => (ended.status, TaskPhase::Done, Some(ended)),
@@ -264,12 +264,12 @@ impl Task {
     }
 }
 
-/// The last event of a task that is done: it stands in a file of its own.
+/// Reads the last event of a finished task, which has a file of its own.
 pub fn read_done(dir: &Path, segments: &[Segment]) -> Option<DoneEvent> {
     task_log::of_kind(dir, segments.last()?.start, "done").pop()
 }
 
-/// What is read of a `done`.
+/// The fields that are read of a `done` event.
 #[derive(Deserialize)]
 pub struct DoneEvent {
     #[serde(rename = "time_ms")]

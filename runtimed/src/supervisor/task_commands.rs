@@ -1,4 +1,4 @@
-//! Answers to what the supervisor is asked about tasks.
+//! Dispatches commands about tasks.
 
 use super::command::Command;
 use super::dispatch::send_reply;
@@ -38,7 +38,7 @@ impl Supervisor {
         self.refuse_during_shutdown()?;
         let (id, new) = self.tasks.submit(&mut self.context, request)?;
         if new {
-            // Nothing for this one, unless it is its turn already.
+            // Starts the task if no other runs.
             self.step_task(&id, Input::Tick);
         }
         self.tasks.view(&id)
@@ -52,7 +52,7 @@ impl Supervisor {
         self.tasks.view(id)
     }
 
-    /// Asks the shim that writes the events of a task to say when there are more.
+    /// Asks the shim that writes the events of a task to report growth.
     fn arm_task(&mut self, id: &TaskId, seen: u64) {
         let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
         if let Some((job, _)) = live.job

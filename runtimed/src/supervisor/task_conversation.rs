@@ -1,5 +1,4 @@
-//! What a task has to do with the conversation of its agent, and how it takes over one that was started in
-//! advance.
+//! The ACP conversation of a task's agent, and the adoption of an agent that was started in advance.
 
 use super::jobs::JobOwner;
 use super::main_loop::Supervisor;
@@ -25,7 +24,7 @@ impl Supervisor {
         }
     }
 
-    /// Lets a task use the agent that was started for it in advance, where there still is one; whether it does.
+    /// Gives a task the agent that was started for it in advance, where it still exists; whether it did.
     pub(super) fn adopt_warm(&mut self, id: &TaskId) -> bool {
         let Some(live) = self.tasks.live_mut(id) else { return false };
         if live.request.warm.is_none() {
@@ -69,7 +68,7 @@ impl Supervisor {
             self.context.jobs.order(warm.job, &Order::Cancel { grace_ms: 0 });
             return None;
         }
-        // From now on the shim writes.
+        // From now on the shim writes the events.
         live.writer = None;
         events.disarm();
         raw.disarm();
@@ -84,8 +83,8 @@ impl Supervisor {
         Some(())
     }
 
-    /// The agent that was started in advance ended before it knew of its task: another one is started. What
-    /// follows at once, if that is so.
+    /// Starts the agent anew where the one started in advance ended before it took the task; returns the next
+    /// input if so.
     pub(super) fn restart_cold(&mut self, id: &TaskId) -> Option<Option<Input>> {
         let live = self.tasks.live_mut(id)?;
         if !std::mem::take(&mut live.adopting) || live.machine.is_stopping() {
@@ -97,13 +96,13 @@ impl Supervisor {
     }
 
     fn log_cold_start(&mut self, id: &TaskId) {
-        let text = "there is no agent that was started in advance for this task: it starts now".to_owned();
+        let text = "no warm agent is ready for this task: starting one now".to_owned();
         let text = Text { text, ..Text::default() };
         self.tasks.write(id, TaskFact::Log { stream: Stream::Stderr, text, lost_events: None });
     }
 }
 
-/// Whether they are the same but for what a task tells them.
+/// Whether two agents are the same but for what a task sets.
 fn same(one: &AcpAgent, other: &AcpAgent) -> bool {
     let bare =
         |agent: &AcpAgent| AcpAgent { briefing: None, permissions: Permissions::default(), ..agent.clone() };

@@ -1,5 +1,5 @@
-//! The end of a task: its last event, which is told once it is written and not before. Where it cannot be
-//! written now it is tried again, and meanwhile the task is not done.
+//! The end of a task: its last event, which is reported only once it is written. A failed write is retried,
+//! and until then the task is not done.
 
 use super::context::Context;
 use super::jobs::JobId;
@@ -11,17 +11,17 @@ use crate::sys::clock::{monotonic_ms, wall_ms};
 use protocol::{Checkpoint, Exit, Fact, TaskFact, TaskId, TaskResult};
 use std::io;
 
-/// Errors for people, in a result.
+/// Length of error messages in a result.
 pub const MESSAGE_MAX_CHARS: usize = 1_000;
-/// What a line has beside the result.
+/// Size of an event line beside the result.
 const AROUND_RESULT_BYTES: u64 = 1 << 10;
 
 impl Tasks {
-    /// The work of a task is over. Its last event comes now, or when `writer` is gone that was killed.
+    /// Ends the work of a task. The last event is written now, or when the killed `writer` is gone.
     pub fn finish(&mut self, context: &mut Context, id: &TaskId, result: TaskResult, writer: Option<JobId>) {
         let Some(task) = self.table.get_mut(id) else { return };
         let due = monotonic_ms() + writer.map_or(0, |_| TASK_WRITER_DIES_MS);
-        // What was there is dropped, so that nobody writes after the end.
+        // Dropping the old state ensures that nothing is written after the end.
         task.state =
             State::Ending(Box::new(EndingTask { result, ended_ms: wall_ms(), writer, due, refused: false }));
         self.ending.insert(id.clone());
@@ -32,7 +32,7 @@ impl Tasks {
         }
     }
 
-    /// A shim is gone: nothing stands against the end of a task that waited for that.
+    /// Ends a task that waited for this shim to exit.
     pub fn end_after(&mut self, context: &mut Context, id: &TaskId, job: JobId) {
         let waited = self.table.get(id).is_some_and(|task| match &task.state {
             State::Ending(ending) => ending.writer == Some(job),
@@ -81,15 +81,15 @@ impl Tasks {
             Err(error) => {
                 ending.due = monotonic_ms() + TASK_END_RETRY_MS;
                 if !std::mem::replace(&mut ending.refused, true) {
-                    tracing::error!(task = %id, %error, "end of a task could not be recorded yet");
+                    tracing::error!(task = %id, %error, "failed to record end of task; retrying");
                 }
             }
         }
     }
 }
 
-/// Writes the end of a task, first to its events, then for everybody. What can be spared is left out where
-/// all of it cannot be written.
+/// Writes the end of a task, first to its events, then to the event log. Details are left out where the whole
+/// result cannot be written.
 pub fn record_end(
     context: &mut Context,
     id: &TaskId,
@@ -115,7 +115,7 @@ pub fn ended_fact(id: &TaskId, ended: TaskEnd) -> Fact {
     Fact::TaskEnded { task: id.clone(), status: ended.status, failure_reason: ended.reason }
 }
 
-/// The same result within the room that is set aside for it. Names of files go first: each was an event.
+/// Truncates a result to the reserved space. Names of files are dropped first: each was an event.
 pub fn truncated_to_fit(mut result: TaskResult) -> TaskResult {
     if let Some(Exit::SpawnFailed { message }) = &mut result.exit {
         shorten(message);
@@ -150,7 +150,7 @@ fn leave_out_files(result: &mut TaskResult) {
     }
 }
 
-/// How it ended, without what was printed and what was changed.
+/// The outcome without output and changed files.
 fn without_details(mut result: TaskResult) -> TaskResult {
     leave_out_files(&mut result);
     result.final_message = None;

@@ -1,4 +1,4 @@
-//! Tasks as an earlier boot left them.
+//! Recovers tasks that an earlier boot left.
 
 use super::context::Context;
 use super::output_log::OutputLog;
@@ -13,7 +13,7 @@ use protocol::{
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// A task as an earlier boot left it; nothing where that cannot be told.
+/// Recovers a task from its directory; `None` where its record cannot be read.
 pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> {
     let start: Start = serde_json::from_slice(&std::fs::read(dir.join(START)).ok()?).ok()?;
     let scan = task_log::scan(&dir);
@@ -37,14 +37,14 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
             let state = match record_end(context, &id, &mut events, &ending) {
                 Ok(ended) => State::Done(ended),
                 Err(error) => {
-                    tracing::error!(task = %id, %error, "end of a task could not be recorded yet");
+                    tracing::error!(task = %id, %error, "failed to record end of task; retrying");
                     State::Ending(Box::new(ending))
                 }
             };
             (state, durations)
         }
     };
-    // One that waited all the time never began.
+    // A task that was queued until its end never started.
     let began = durations.queued_ms < durations.total_ms;
     let started_ms = began.then(|| start.created_ms.saturating_add(durations.queued_ms));
     let mut task = Task { id, start, started_ms, events, raw, state };
@@ -52,12 +52,12 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
     Some(task)
 }
 
-/// Whether the event that was to tell an end is not among those that were kept.
+/// Whether the event that reports an end is missing from the event log.
 fn is_unreported(told: Option<Cursor>, last: Option<Cursor>) -> bool {
     told.zip(last).is_some_and(|(told, last)| told > last)
 }
 
-/// What is read of a `status`.
+/// The fields that are read of a `status` event.
 #[derive(Deserialize)]
 struct PhaseLine {
     time_ms: u64,
@@ -66,7 +66,7 @@ struct PhaseLine {
     checkpoint: Option<Checkpoint>,
 }
 
-/// The result of a task that the sandbox took along when it died.
+/// The result of a task that was lost with the sandbox.
 fn lost_result(start: &Start, events: &TaskEventLog) -> TaskResult {
     let total_ms = wall_ms().saturating_sub(start.created_ms);
     let phases: Vec<PhaseLine> = task_log::of_kind(&events.dir, events.oldest(), "status");

@@ -1,5 +1,5 @@
-//! The jobs of a task: what each runs, and what its end means. The agent is known here only as a program
-//! with an input and an output.
+//! The jobs of a task: their specs, and what their end means. The agent is only a program with input and
+//! output here.
 
 use super::job_input::JobInput;
 use super::jobs::{JobId, JobOwner};
@@ -21,13 +21,13 @@ use std::os::fd::OwnedFd;
 
 /// Where checkpoints are kept, below the home.
 const REPOSITORY: &str = ".slipway/checkpoints.git";
-/// This binary, whatever became of its file.
+/// This binary, also where its file was replaced.
 const SELF: &str = "/proc/self/exe";
-/// What was said, as JSON: base64 and escapes make it larger.
+/// Size of a summary as JSON: base64 and escapes make it larger.
 const SUMMARY_MAX_BYTES: u64 = 8 * ANSWER_MAX_BYTES as u64;
 
 impl Supervisor {
-    /// Starts the job of a stage; what follows at once where there is none.
+    /// Starts the job of a stage; returns the next input where there is no job to wait for.
     pub(super) fn start_stage(&mut self, id: &TaskId, stage: Stage) -> Option<Input> {
         if stage == Stage::Agent {
             self.find_session(id);
@@ -53,7 +53,7 @@ impl Supervisor {
         };
         let mut spec = spec;
         if writes_events(stage) {
-            // From now on the shim writes.
+            // From now on the shim writes the events.
             live.writer = None;
             let (dir, last, agent) = (events.dir.clone(), events.head().last, &live.request.agent);
             let protocol =
@@ -67,7 +67,7 @@ impl Supervisor {
         match self.context.jobs.start(JobOwner::Task(id.clone(), stage), &spec) {
             Ok(job) => {
                 live.job = Some((job, stage));
-                // Whoever followed before there was anybody to ask asks again.
+                // Followers that connected before the job existed arm again.
                 raw.change(|head| head.started |= stage == Stage::Agent);
                 None
             }
@@ -80,7 +80,7 @@ impl Supervisor {
 
     pub(super) fn stop_stage(&mut self, id: &TaskId, grace_ms: u64) {
         let Some(live) = self.tasks.live_mut(id) else { return };
-        // End of input first: whoever reads it may take that as a hint.
+        // Stdin is closed first: a program that reads it may take that as a request to stop.
         if let Some(feeding) = live.feeding.take() {
             feeding.abort();
         }
@@ -89,8 +89,8 @@ impl Supervisor {
         }
     }
 
-    /// A task that is over while its shim still says nothing: that one must not write any more. The job
-    /// whose death is to be waited for before anybody else does.
+    /// Kills the shim of a task that is over, so that it writes no more events. Returns the job whose exit
+    /// has to be waited for.
     pub(super) fn abandon_stage(&mut self, id: &TaskId) -> Option<JobId> {
         let (job, stage) = self.tasks.live_mut(id)?.job.take()?;
         self.context.jobs.kill(job);
@@ -135,7 +135,7 @@ impl Supervisor {
         }
     }
 
-    /// The shim of a job is gone; without a report before, the end is in the files at most.
+    /// Handles the end of a stage's shim; without a report before, the end is found in the files at most.
     pub(super) fn on_task_shim_exit(&mut self, id: &TaskId, stage: Stage, job: JobId) {
         self.tasks.end_after(&mut self.context, id, job);
         let Some(Task { state: State::Live(live), events, .. }) = self.tasks.get_mut(id) else { return };
@@ -155,7 +155,7 @@ impl Supervisor {
         input.into_iter().for_each(|input| self.step_task(id, input));
     }
 
-    /// What the end of a job means.
+    /// Handles the end of a stage's job; returns the next input.
     fn stage_ended(&mut self, id: &TaskId, stage: Stage, exit: Exit, hints: Vec<Hint>) -> Option<Input> {
         if stage == Stage::Agent {
             self.tasks.get_mut(id)?.raw_ends();
@@ -210,26 +210,26 @@ impl Supervisor {
         }
     }
 
-    /// What is to be built after a task: what it says itself, else the manifest.
+    /// The build to run after a task: that of the request, else that of the manifest.
     fn build_of(&mut self, id: &TaskId) -> Option<BuildSpec> {
         let asked = self.tasks.live_mut(id)?.request.build.clone();
         asked.or_else(|| self.manifest.build().cloned()).filter(|build| !build.command.trim().is_empty())
     }
 
-    /// Which conversation the agent of a task goes on with.
+    /// Looks up the session that the agent of a task continues.
     fn find_session(&mut self, id: &TaskId) {
         let Some(live) = self.tasks.live_mut(id) else { return };
         let agent = &live.request.agent;
         live.session = agent::continues(agent).then(|| self.sessions.last(agent.name())).flatten();
     }
 
-    /// The prompt is the input of the agent, and then it ends.
+    /// Writes the prompt to the agent's stdin and closes it.
     fn feed_agent(&mut self, id: &TaskId, descriptor: Option<OwnedFd>) {
         let Some(live) = self.tasks.live_mut(id) else { return };
         let Some(input) = descriptor.and_then(|fd| JobInput::new(fd, false).ok()) else { return };
         let text = agent::program(id, &live.request, live.session.as_deref()).input;
         live.feeding = Some(self.feeding.spawn(async move {
-            // An agent that does not read its input to the end has the prompt in its environment.
+            // An agent that does not read all of its stdin finds the prompt in its environment.
             let _ = input.write_all(text.as_bytes()).await;
         }));
     }
@@ -244,7 +244,7 @@ fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) ->
     let mut spec = context.job(argv, &EnvMap::new(), Some("/"));
     spec.captures_reply = true;
     spec.timeout_ms = Some(CHECKPOINT_MAX_MS);
-    // It has nothing to save.
+    // A checkpoint helper has nothing to save.
     spec.timeout_grace_ms = 0;
     spec
 }
@@ -277,8 +277,8 @@ fn build_job(context: &super::context::Context, id: &TaskId, build: &BuildSpec, 
     spec
 }
 
-/// Where an agent can say how it went, silence on that is no success. One that speaks by lines has to exit with
-/// 0 as well; one that is asked for its answer has given it by then, and how it is got rid of does not matter.
+/// An agent with a structured protocol has to claim success. One that prints JSON has to exit with 0 as well;
+/// an ACP agent has responded by then, and how it exits does not matter.
 fn agent_end(protocol: OutputProtocol, exit: &Exit, claim: Option<&Claim>) -> AgentEnd {
     let good = claim.is_some_and(|claim| claim.good);
     match exit {
@@ -292,17 +292,17 @@ fn agent_end(protocol: OutputProtocol, exit: &Exit, claim: Option<&Claim>) -> Ag
         {
             AgentEnd::Succeeded
         }
-        // Where someone asked for that, the machine knows who.
+        // The machine knows whether the end was requested.
         Exit::Exited { .. } | Exit::Signalled { .. } | Exit::Oom | Exit::Cancelled => AgentEnd::Failed,
-        // Its shim knows only one limit of time: that of silence.
+        // The shim enforces only one timeout for agents: that of silence.
         Exit::TimedOut => AgentEnd::Idle,
         Exit::SpawnFailed { .. } => AgentEnd::NotStarted,
         Exit::Lost => AgentEnd::Lost,
     }
 }
 
-/// Whether an agent was started to go on with a session and ended by itself. One that is stopped says nothing of its
-/// session by that, and with one that speaks ACP another way is tried while it runs.
+/// Whether an agent was started with a session to continue and ended by itself. A stopped agent says nothing
+/// about its session, and an ACP agent tries other ways while it runs.
 fn has_resumed(live: &LiveTask, exit: &Exit) -> bool {
     let by_itself = matches!(exit, Exit::Exited { .. }) && !live.machine.is_stopping();
     let by_arguments = matches!(OutputProtocol::of(&live.request.agent), OutputProtocol::Json(_));

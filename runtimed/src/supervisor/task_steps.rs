@@ -1,4 +1,4 @@
-//! What happens to a task: tells its machine, and does what that says.
+//! Feeds the machine of a task and performs its effects.
 
 use super::main_loop::Supervisor;
 use super::task::{LiveTask, State};
@@ -13,7 +13,7 @@ use protocol::{
 use std::collections::VecDeque;
 
 impl Supervisor {
-    /// Tells a task something and performs all that follows from it; then lets the next one begin.
+    /// Feeds a task an input and performs all that follows; then starts the next queued task.
     pub(super) fn step_task(&mut self, id: &TaskId, input: Input) {
         self.step_one(id, input);
         while self.tasks.active.is_none() && !self.is_shutting_down() {
@@ -33,7 +33,7 @@ impl Supervisor {
         }
     }
 
-    /// Does one thing; what follows from it at once.
+    /// Performs one effect; returns the input that follows at once.
     fn perform_for(&mut self, id: &TaskId, effect: Effect) -> Option<Input> {
         match effect {
             Effect::Enter(phase) => {
@@ -74,7 +74,7 @@ impl Supervisor {
         }
     }
 
-    /// How services stand, for a task that waits for them.
+    /// Checks the services for a task that waits for them.
     fn check_services(&mut self, id: &TaskId) -> Input {
         let (any_service, unready) = self.services.unready();
         let ready = unready.is_empty();
@@ -85,7 +85,7 @@ impl Supervisor {
         Input::Services { ready }
     }
 
-    /// Called after everything that may have changed how services stand.
+    /// Called after each event that may have changed the readiness of services.
     pub(super) fn recheck_services(&mut self) {
         let Some(id) = self.tasks.active.clone() else { return };
         if self.tasks.live_mut(&id).is_some_and(|live| live.machine.waits_for_services()) {
@@ -101,7 +101,7 @@ impl Supervisor {
         }
     }
 
-    /// The sandbox stops: what waits never runs, what runs is stopped.
+    /// Ends all tasks for a shutdown: queued ones never run, the running one is stopped.
     pub(super) fn stop_tasks(&mut self, grace_ms: u64) {
         let live: Vec<TaskId> = self.tasks.live().cloned().collect();
         for id in live {
@@ -158,13 +158,13 @@ fn health(unready: Option<Vec<ServiceName>>, any_service: bool) -> HealthOutcome
     HealthOutcome { status, unready }
 }
 
-/// Success without a trace is worth a word. Changes that were not counted are no sign of it.
+/// Success without any trace deserves a message. Changes that could not be counted are no evidence.
 fn did_nothing(live: &LiveTask) -> bool {
     let changed = live.changes.as_ref().map(|changes| changes.added + changes.modified + changes.deleted);
     live.final_message.is_none() && changed == Some(0)
 }
 
-/// What went wrong, for people.
+/// The error message for the user.
 fn explain(reason: FailureReason, live: &LiveTask) -> Option<String> {
     match reason {
         FailureReason::AgentFailed => Some(agent_failed(live)),
@@ -172,11 +172,11 @@ fn explain(reason: FailureReason, live: &LiveTask) -> Option<String> {
             Some(Exit::SpawnFailed { message }) => Some(format!("could not {message}")),
             _ => Some("the agent could not be started".to_owned()),
         },
-        FailureReason::TimedOut => Some("the task took longer than it may".to_owned()),
+        FailureReason::TimedOut => Some("the task exceeded its timeout".to_owned()),
         FailureReason::IdleTimedOut => Some("the agent printed nothing for too long".to_owned()),
         FailureReason::BuildFailed => Some("the build failed".to_owned()),
         FailureReason::Lost => Some("the process that runs the agent died".to_owned()),
-        // The others are told by those who know of them.
+        // Others are explained by the component that set them.
         FailureReason::Cancelled
         | FailureReason::ModelFailed
         | FailureReason::BudgetExceeded
@@ -185,13 +185,13 @@ fn explain(reason: FailureReason, live: &LiveTask) -> Option<String> {
     }
 }
 
-/// In the agent's own words, where it has some.
+/// The agent's own message, where it sent one.
 fn agent_failed(live: &LiveTask) -> String {
     let own_words = live.claim.as_ref().filter(|claim| !claim.good).and_then(|claim| claim.message.clone());
     own_words.unwrap_or_else(|| match (&live.exit, &live.claim) {
-        (Some(Exit::Exited { code: 0 }), _) => "the agent ended without a word on how it went".to_owned(),
+        (Some(Exit::Exited { code: 0 }), _) => "the agent exited without reporting a result".to_owned(),
         (Some(Exit::Exited { code }), Some(Claim { good: true, .. })) => {
-            format!("the agent said that it is done, and exited with {code}")
+            format!("the agent reported success, but exited with {code}")
         }
         (Some(Exit::Exited { code }), _) => format!("the agent exited with {code}"),
         (Some(Exit::Signalled { signal }), _) => format!("the agent was killed by signal {signal}"),

@@ -1,4 +1,4 @@
-//! All tasks: the queue, the table, and what is kept of them on disk. What a task does is in `task_steps`.
+//! All tasks: the queue, the table, and their records on disk. What a task does is in `task_steps`.
 
 use super::context::Context;
 use super::execs::Refusal;
@@ -18,23 +18,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Becomes [`START`] once it is whole.
+/// Renamed to [`START`] once it is complete.
 const START_NEW: &str = "task.json.new";
 
 pub struct Tasks {
     dir: PathBuf,
     pub(super) table: BTreeMap<TaskId, Task>,
     pub(super) queue: VecDeque<TaskId>,
-    /// The one that runs.
+    /// The running task.
     pub(super) active: Option<TaskId>,
-    /// Those that are done, by when that was.
+    /// Finished tasks, by when they ended.
     pub(super) finished: BTreeSet<(u64, TaskId)>,
-    /// Those whose last event is still to be written.
+    /// Tasks whose last event is still to be written.
     pub(super) ending: BTreeSet<TaskId>,
 }
 
 impl Tasks {
-    /// Takes over what an earlier boot left. What was not done then never will be, and is told so.
+    /// Takes over the tasks of an earlier boot. Unfinished ones are lost, and reported so.
     pub fn load(context: &mut Context) -> io::Result<Self> {
         let dir = context.config.control_dir.join("tasks");
         std::fs::create_dir_all(&dir)?;
@@ -79,12 +79,12 @@ impl Tasks {
         self.table.get_mut(id).and_then(Task::live_mut)
     }
 
-    /// Those that are queued or run.
+    /// Queued and running tasks.
     pub fn live(&self) -> impl Iterator<Item = &TaskId> {
         self.active.iter().chain(&self.queue)
     }
 
-    /// Takes a task, or finds the one that was asked for with the same request before. Whether it is new.
+    /// Accepts a task, or finds the one accepted for the same request before. Whether it is new.
     pub fn submit(&mut self, context: &mut Context, request: TaskRequest) -> Result<(TaskId, bool), Refusal> {
         check_task(&request)?;
         let fingerprint = fingerprint(&request);
@@ -124,7 +124,7 @@ impl Tasks {
         Ok((id, true))
     }
 
-    /// Writes an event of a task that no shim writes for now.
+    /// Writes an event of a task that has no shim writing.
     pub fn write(&mut self, id: &TaskId, fact: TaskFact) {
         self.write_all(id, [fact]);
     }
@@ -146,7 +146,7 @@ impl Tasks {
         }
     }
 
-    /// Forgets finished tasks beyond their number, oldest first.
+    /// Drops finished tasks beyond their limit, oldest first.
     pub(super) fn forget_old(&mut self, context: &mut Context) {
         while self.finished.len() > TASKS_KEPT_MAX {
             let Some((_, id)) = self.finished.pop_first() else { return };
@@ -164,7 +164,7 @@ impl Tasks {
         Ok(TaskView { result: done.map(|done| done.result), ..task.view(self.ahead(id)) })
     }
 
-    /// Known tasks by id, from after a given one.
+    /// Tasks sorted by id, after a given one.
     pub fn views(&self, after: Option<&TaskId>, limit: usize) -> Vec<TaskView> {
         let later = self.table.values().filter(|task| after.is_none_or(|after| task.id > *after));
         later.take(limit).map(|task| task.view(self.ahead(&task.id))).collect()
@@ -187,7 +187,7 @@ impl Tasks {
         self.table.values().map(|task| task.events.bytes() + task.raw.bytes()).sum()
     }
 
-    /// What may be trimmed: of a task that is done all but its last event.
+    /// Files that may be trimmed: of a finished task all but its last event.
     pub fn log_uses(&self) -> impl Iterator<Item = LogUsage<TaskId>> {
         self.table.values().map(|task| {
             let finished_ms = task.ended().map(|ended| ended.ended_ms);
@@ -199,7 +199,7 @@ impl Tasks {
         })
     }
 
-    /// The same of what agents printed.
+    /// Files of raw logs that may be trimmed.
     pub fn raw_uses(&self) -> impl Iterator<Item = LogUsage<LogKey>> {
         let kept = self.table.values().filter(|task| !task.raw.segments.is_empty());
         kept.map(|task| LogUsage {
@@ -209,12 +209,12 @@ impl Tasks {
         })
     }
 
-    /// The job of the agent of a task that runs.
+    /// The job of a running task's agent.
     pub fn agent_job(&mut self, id: &TaskId) -> Option<JobId> {
         self.live_mut(id)?.job.filter(|(_, stage)| *stage == Stage::Agent).map(|(job, _)| job)
     }
 
-    /// What the agent of a task printed. The lines of one without a language are its events, and not kept twice.
+    /// The raw log of a task's agent. A plain command has none: its lines are its events.
     pub fn raw(&self, id: &TaskId) -> Result<&OutputLog, Refusal> {
         let task = self.get(id)?;
         match task.start.agent {
@@ -230,7 +230,7 @@ impl Tasks {
 fn write_down(dir: &Path, start: &Start) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
     task_log::reserve(dir)?;
-    // As a whole or not at all: a task that is half written down would be gone after a crash.
+    // Written as a whole: a partial record would lose the task after a crash.
     let written = dir.join(START_NEW);
     std::fs::write(&written, serde_json::to_vec(start)?)?;
     std::fs::rename(written, dir.join(START))
@@ -240,7 +240,7 @@ pub fn refuse(code: ErrorCode, message: String) -> Refusal {
     Box::new(ErrorBody::new(code, message))
 }
 
-/// Of everything but the id, as of execs.
+/// Hashes everything but the id, as for execs.
 fn fingerprint(request: &TaskRequest) -> u64 {
     let request = TaskRequest { id: None, ..request.clone() };
     let json = serde_json::to_vec(&request).unwrap_or_default();
@@ -260,7 +260,7 @@ mod tests {
         let kept = home.path().join("kept");
         std::fs::hard_link(home.path().join(START), &kept).expect("a second name");
         write_down(home.path(), &start(2)).expect("room");
-        // Another file took the place of the first, which nobody touched.
+        // The rename replaced the first file without touching it.
         for (path, created_ms) in [(kept, 1), (home.path().join(START), 2)] {
             let read: Start = serde_json::from_slice(&std::fs::read(path).expect("there")).expect("JSON");
             assert_eq!(read, start(created_ms));

@@ -1,5 +1,5 @@
-//! The agent that is started before there is a task for it. There is one at most; it ends by itself, with the
-//! sandbox, or as the agent of a task.
+//! The agent that is started before its task. There is at most one; it ends by its timeout, with the sandbox,
+//! or as the agent of a task.
 
 use super::command::Command;
 use super::dispatch::send_reply;
@@ -12,16 +12,16 @@ use crate::core::agent_validation::check_warm;
 use crate::shim::messages::{ConversationReport, ConversationSpec, Order, Report, Stdin};
 use protocol::{AcpAgent, Agent, ErrorCode, WarmName, WarmRequest, WarmView};
 
-/// One that is not wanted any more has nothing to save.
+/// An agent without a task has nothing to save.
 const END_GRACE_MS: u64 = 1_000;
 
 pub struct WarmAgent {
     pub name: WarmName,
     pub request: WarmRequest,
     pub job: JobId,
-    /// The session that it was told to go on with.
+    /// The session that it was started to continue.
     pub continues: Option<String>,
-    /// The one that it has.
+    /// The session that it has.
     pub session: Option<String>,
     ready: bool,
 }
@@ -61,7 +61,7 @@ impl Supervisor {
         self.warm.as_ref().filter(|warm| warm.name == *name).ok_or_else(missing)
     }
 
-    /// Starts an agent in place of the one that is there, unless that is the same.
+    /// Starts an agent in place of the existing one, unless that is the same.
     fn put_warm(&mut self, name: WarmName, request: WarmRequest) -> Result<WarmView, Refusal> {
         self.refuse_during_shutdown()?;
         check_warm(&request)?;
@@ -75,7 +75,8 @@ impl Supervisor {
         let continues = if acp.continues { self.sessions.last(&acp.name) } else { None };
         let argv = agent::argv(&request.agent).to_vec();
         let mut spec = self.context.job(argv, &request.env, request.cwd.as_deref());
-        // An environment cannot be changed later: what it asks for is told as its own, also when a task has it.
+        // The environment cannot change later: proxy requests carry the warm name, also when a task has
+        // adopted the agent.
         self.context.add_proxy_env("warm", name.as_str(), &mut spec);
         spec.stdin = Stdin::Shim;
         spec.files = agent::files(&request.agent);
@@ -96,7 +97,7 @@ impl Supervisor {
             Report::Conversation(ConversationReport::Ready) => warm.ready = true,
             Report::Conversation(ConversationReport::Session { session }) => warm.session = Some(session),
             Report::Ended { exit, .. } => {
-                tracing::info!(name = %warm.name, ?exit, "agent that was started in advance ended");
+                tracing::info!(name = %warm.name, ?exit, "warm agent ended");
                 self.warm = None;
             }
             Report::Started { .. }

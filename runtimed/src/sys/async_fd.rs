@@ -1,4 +1,4 @@
-//! Descriptors that tasks wait for.
+//! Descriptors that tokio polls.
 
 #![allow(unsafe_code)]
 
@@ -6,13 +6,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use tokio::io::unix::AsyncFd;
 
-/// A descriptor that owns itself, whatever it is wrapped in.
+/// A type that owns one descriptor.
 pub trait OwnsFd: AsFd {}
 
 impl OwnsFd for OwnedFd {}
 impl OwnsFd for nix::sys::inotify::Inotify {}
 
-/// What tokio polls.
+/// Wraps an owner for tokio's poll.
 pub struct PolledFd<T>(pub T);
 
 impl<T: OwnsFd> AsRawFd for PolledFd<T> {
@@ -28,7 +28,7 @@ impl<T: OwnsFd> AsFd for PolledFd<T> {
 }
 
 pub fn watch<T: OwnsFd>(owner: T) -> io::Result<AsyncFd<PolledFd<T>>> {
-    // SAFETY: the owner keeps its one descriptor open until it is dropped, which the AsyncFd does last,
-    // and gives the same number each time.
+    // SAFETY: the owner keeps its one descriptor open until it is dropped, which the AsyncFd does last, and
+    // returns the same number each time.
     unsafe { AsyncFd::register(PolledFd(owner)) }.map_err(io::Error::from)
 }

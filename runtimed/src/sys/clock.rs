@@ -1,4 +1,4 @@
-//! The two clocks: one that never jumps, for deadlines, and one that people read.
+//! The two clocks: monotonic for deadlines, wall clock for timestamps.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::{SystemTime, UNIX_EPOCH};

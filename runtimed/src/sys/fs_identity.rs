@@ -1,14 +1,13 @@
-//! Looking at the files of the sandbox user with the rights of the sandbox user, for one synchronous step.
+//! Accesses files with the rights of the sandbox user, for one synchronous step.
 //!
-//! PID 1 is root without DAC_OVERRIDE: it may not look into a 0700 home, and it must not read for the user
-//! what the user could not read. Both follow from changing the identity that file permissions are checked
-//! against (`fsuid`, `fsgid`) and from nothing else: real and effective ids, and so the right to signal,
-//! stay as they are.
+//! PID 1 is root without DAC_OVERRIDE: it cannot read a 0700 home, and it must not read for the user what the
+//! user cannot read. Both follow from changing the identity that file permissions are checked against
+//! (`fsuid`, `fsgid`) and nothing else: real and effective ids, and so the right to signal, stay the same.
 //!
 //! Must not: cross an `await` (the guard is not `Send`), block, or leave the identity changed.
 //!
-//! Two things the kernel does on each change: the process stops being dumpable, and its parent-death signal
-//! is cleared. Supplementary groups are not part of the guard, see [`drop_groups`].
+//! On each change the kernel clears the dumpable flag and the parent-death signal of the process.
+//! Supplementary groups are not part of the guard, see [`drop_groups`].
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -20,10 +19,10 @@ use std::io::{self, Read};
 use std::marker::PhantomData;
 use std::path::Path;
 
-/// Restoring is a system call that only fails for want of memory, so a few tries are enough.
+/// Restoring only fails for want of memory, so a few tries are enough.
 const RESTORE_TRIES: usize = 8;
 
-/// Who files are looked at as.
+/// The user and group that files are accessed as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub uid: Uid,
@@ -56,18 +55,18 @@ pub enum ReadError {
     Io(#[source] io::Error),
 }
 
-/// While it lives, this thread's file permissions are those of somebody else.
+/// While it lives, this thread accesses files as another user.
 #[must_use = "the identity is restored when the guard is dropped"]
 pub struct FsIdentityGuard {
     before: Identity,
-    /// Keeps the guard on its thread, and out of futures that may move: the identity is the thread's.
+    /// Keeps the guard on its thread and out of `Send` futures: the identity belongs to the thread.
     _not_send: PhantomData<*const ()>,
 }
 
 impl FsIdentityGuard {
     pub fn enter(identity: Identity) -> Result<Self, IdentityError> {
         let before = Identity { gid: setfsgid(identity.gid), uid: setfsuid(identity.uid) };
-        // Made before the check, so that half a change is undone too.
+        // Created before the check, so that a partial change is undone too.
         let guard = Self { before, _not_send: PhantomData };
         if current() == identity {
             return Ok(guard);
@@ -84,25 +83,25 @@ impl Drop for FsIdentityGuard {
             current() == self.before
         });
         if !restored {
-            tracing::error!(wanted = ?self.before, now = ?current(), "file identity could not be restored");
+            tracing::error!(wanted = ?self.before, now = ?current(), "failed to restore file-system identity");
         }
     }
 }
 
-/// The identity that counts for files now. An id that cannot exist changes nothing and answers with it.
+/// The current file-system identity. Setting an invalid id changes nothing and returns the current one.
 fn current() -> Identity {
     Identity { uid: setfsuid(Uid::from_raw(u32::MAX)), gid: setfsgid(Gid::from_raw(u32::MAX)) }
 }
 
-/// Gives up all supplementary groups, for good. Call it once at boot: they count for files beside `fsgid`,
-/// and container runtimes give root a list of them (group 0 among them), which would let [`FsIdentityGuard`] read
-/// files that the user could not.
+/// Drops all supplementary groups for good. Call it once at boot: they count for files beside `fsgid`, and
+/// container runtimes give root a list of them (group 0 among them), which would let [`FsIdentityGuard`] read
+/// files that the user cannot.
 pub fn drop_groups() -> Result<(), IdentityError> {
     setgroups(&[]).map_err(IdentityError::Groups)
 }
 
-/// The whole of a regular file, as the user sees it. Neither a FIFO, a device nor a lease on the file can
-/// make it wait, and a symbolic link at the end of the path is refused rather than followed.
+/// Reads a whole regular file as the user. Neither a FIFO, a device nor a lease can block it, and a symbolic
+/// link at the end of the path is rejected.
 pub fn read_file(identity: Identity, path: &Path, max_bytes: u64) -> Result<Vec<u8>, ReadError> {
     let file = open_regular(identity, path)?;
     let size = file.metadata().map_err(ReadError::Io)?.len();
@@ -112,7 +111,7 @@ pub fn read_file(identity: Identity, path: &Path, max_bytes: u64) -> Result<Vec<
     read_limited(file, max_bytes)
 }
 
-/// A file may grow while it is read, or not tell its size; one byte more than allowed is enough to notice.
+/// A file may grow while it is read, or not report its size; one byte beyond the limit is enough to notice.
 fn read_limited(file: impl Read, max_bytes: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::Io)?;
@@ -132,7 +131,7 @@ fn open_regular(identity: Identity, path: &Path) -> Result<File, ReadError> {
     if SFlag::from_bits_truncate(mode) & SFlag::S_IFMT != SFlag::S_IFREG {
         return Err(ReadError::NotRegular);
     }
-    // A path may lead through a link of the user to /proc/self, which is PID 1 here and not the user.
+    // A link of the user may lead to /proc/self, which is PID 1 here and not the user.
     if fstatfs(&fd).is_ok_and(|statfs| statfs.filesystem_type() == PROC_SUPER_MAGIC) {
         return Err(ReadError::NotRegular);
     }
@@ -144,7 +143,7 @@ fn open_error(errno: Errno) -> ReadError {
         Errno::ENOENT | Errno::ENOTDIR => ReadError::NotFound,
         Errno::ELOOP => ReadError::Symlink,
         Errno::EACCES | Errno::EPERM => ReadError::Denied,
-        // What opening a socket, or a device without a driver, answers.
+        // Errors of opening a socket, or a device without a driver.
         Errno::ENXIO | Errno::ENODEV => ReadError::NotRegular,
         other => ReadError::Io(other.into()),
     }
@@ -152,7 +151,7 @@ fn open_error(errno: Errno) -> ReadError {
 
 #[cfg(test)]
 mod tests {
-    //! They need root: only root may become somebody else.
+    //! These tests need root: only root may change its identity.
 
     use super::*;
     use nix::sys::stat::Mode;
@@ -166,7 +165,7 @@ mod tests {
     const USER: Identity = Identity { uid: Uid::from_raw(1000), gid: Gid::from_raw(1000) };
     const MAX: u64 = 16;
 
-    /// A 0700 directory of the user, as the workspace is, with one of everything in it.
+    /// A 0700 directory of the user, as the workspace is, with one of each kind of file.
     fn workspace() -> (TempDir, std::path::PathBuf) {
         let outer = tempfile::tempdir().expect("temporary directory");
         fs::set_permissions(outer.path(), Permissions::from_mode(0o755)).expect("mode");
@@ -251,7 +250,7 @@ mod tests {
         let before = current();
         let invalid = Identity { uid: Uid::from_raw(u32::MAX), gid: USER.gid };
         let outcome = FsIdentityGuard::enter(invalid).map(drop);
-        // Reading back "no such id" must not look like having taken it.
+        // Reading back an invalid id must not look like success.
         assert!(matches!(outcome, Err(IdentityError::NotTaken { .. })), "{outcome:?}");
         assert_eq!(current(), before);
     }

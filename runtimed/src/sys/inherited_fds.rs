@@ -1,12 +1,12 @@
-//! Descriptors a process was started with.
+//! Descriptors that this process inherited.
 
 #![allow(unsafe_code)]
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// A descriptor that was inherited, as one of our own that children do not get. Its old number stays
-/// occupied by /dev/null's like, so that nothing else is opened there by chance.
+/// Takes an inherited descriptor as an owned one with close-on-exec. The old number stays open, so that no
+/// other file gets it by chance.
 pub fn take(number: i32) -> Option<OwnedFd> {
     // SAFETY: borrowed only for this call; fcntl fails cleanly where the number is not open.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
@@ -14,7 +14,7 @@ pub fn take(number: i32) -> Option<OwnedFd> {
     inherited.try_clone_to_owned().ok()
 }
 
-/// Makes sure that nothing we were started with, beyond the standard three, reaches a job.
+/// Sets close-on-exec on everything inherited beyond the standard three, so that it reaches no job.
 pub fn close_on_exec_all() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     for number in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok()) {

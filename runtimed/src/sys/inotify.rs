@@ -1,4 +1,4 @@
-//! Changes of files, from inotify. Watches directories only, as the user, never through a link.
+//! File events from inotify. Watches directories only, as the user, never through a link.
 
 use super::async_fd::{self, PolledFd};
 use super::fs_identity::{FsIdentityGuard, Identity};
@@ -8,18 +8,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use tokio::io::unix::AsyncFd;
 
-/// Reads in one go, each of a few dozen changes.
+/// Reads at once, each of a few dozen events.
 const READS_MAX: usize = 256;
 
 pub struct Watcher {
     inotify: AsyncFd<PolledFd<Inotify>>,
     directories: HashMap<WatchDescriptor, PathBuf>,
-    /// Those that were watched before `begin`.
+    /// Directories watched before `begin`.
     before: HashMap<WatchDescriptor, PathBuf>,
     identity: Identity,
 }
 
-/// Something happened to `path`. With `is_structural`, directories came or went, so the watches are out of date.
+/// A change of `path`. With `is_structural`, directories were added or removed, so the watches are out of
+/// date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileEvent {
     pub path: PathBuf,
@@ -33,17 +34,17 @@ impl Watcher {
         Ok(Self { inotify, directories: HashMap::new(), before: HashMap::new(), identity })
     }
 
-    /// Between `begin` and `finish` every directory that is to be watched is added, also those that are
-    /// already. The queue of the kernel stays the same, so that no change is lost in between.
+    /// Begins a new set of watches; each directory to watch is added before `finish`, also those already
+    /// watched. The kernel's queue stays the same, so that no event is lost in between.
     pub fn begin(&mut self) {
         self.before = std::mem::take(&mut self.directories);
     }
 
-    /// Lets go of those that were not added again.
+    /// Removes the watches that were not added again.
     pub fn finish(&mut self) {
         for descriptor in std::mem::take(&mut self.before).into_keys() {
             if !self.directories.contains_key(&descriptor) {
-                // The kernel let go of a directory that is gone by itself.
+                // The kernel removes the watch of a deleted directory itself.
                 let _ = self.inotify.get_ref().0.rm_watch(descriptor);
             }
         }
@@ -69,7 +70,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The next changes. Cancelling loses nothing: what was not read stays in the kernel.
+    /// The next events. Cancelling loses nothing: unread events stay in the kernel.
     pub async fn next(&mut self) -> io::Result<Vec<FileEvent>> {
         loop {
             let mut ready = self.inotify.readable().await?;
@@ -80,7 +81,7 @@ impl Watcher {
         }
     }
 
-    /// The changes that happened until now. Bounded, because they may happen faster than they are read.
+    /// The events queued until now. Bounded, because they may arrive faster than they are read.
     pub fn queued(&mut self) -> Vec<FileEvent> {
         let read = || self.inotify.get_ref().0.read_events().ok();
         let events: Vec<InotifyEvent> = std::iter::from_fn(read).take(READS_MAX).flatten().collect();
@@ -93,7 +94,7 @@ impl Watcher {
         let changed = events.into_iter().filter(|event| !event.mask.contains(AddWatchFlags::IN_IGNORED));
         let known = changed.filter_map(|event| {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                // Nobody knows what was lost, so it may be anything.
+                // After an overflow anything may have changed.
                 return Some(FileEvent { path: PathBuf::from("/"), is_structural: true });
             }
             let is_structural = event.mask.intersects(structural);

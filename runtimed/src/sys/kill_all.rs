@@ -1,4 +1,4 @@
-//! The end without an owner: the supervisor is broken, so everything below us is killed and reaped.
+//! Last resort without a supervisor: kills and reaps every process below us.
 
 use super::{procfs, reap};
 use nix::sys::signal::{Signal, kill};

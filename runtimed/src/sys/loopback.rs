@@ -1,4 +1,4 @@
-//! Connections to a port of the sandbox itself.
+//! Connections to ports of the sandbox itself.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,14 +12,14 @@ pub async fn connect(port: u16) -> io::Result<TcpStream> {
     }
 }
 
-/// A connection that was given the very port it goes to as its own meets itself, as TCP has it: nobody
-/// listens there.
+/// Connects to an address. A connection whose own port happens to be the target connects to itself, as TCP
+/// allows: that means no listener.
 async fn connect_to(address: IpAddr, port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((address, port)).await?;
     if stream.local_addr()? != stream.peer_addr()? {
         return Ok(stream);
     }
-    // Let go of at once, so that whoever is about to listen there finds the port free.
+    // Closed with a reset, so that a program about to listen there finds the port free.
     stream.set_zero_linger()?;
     Err(io::ErrorKind::ConnectionRefused.into())
 }

@@ -14,7 +14,7 @@ pub enum Received {
         length: usize,
         descriptor: Option<OwnedFd>,
     },
-    /// The other side is gone.
+    /// The peer closed its end.
     Closed,
 }
 
@@ -40,10 +40,10 @@ pub fn send(
     }
 }
 
-/// Takes one packet. Never blocks: `EAGAIN` when there is none.
+/// Receives one packet. Never blocks: `EAGAIN` when there is none.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Received> {
     match receive_once(socket, buffer) {
-        // The other side went without reading all we sent. Told once, and before what it still had to say.
+        // The peer closed without reading all we sent. Reported once, and before its last packets.
         Err(Errno::ECONNRESET) => receive_once(socket, buffer),
         received => received,
     }
@@ -65,11 +65,11 @@ fn receive_once(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Receiv
     Ok(Received::Packet { length, descriptor: descriptor.map(own) })
 }
 
-/// Owns a descriptor that the kernel just handed over.
+/// Owns a descriptor that the kernel just passed.
 #[allow(unsafe_code)]
 fn own(fd: RawFd) -> OwnedFd {
     use std::os::fd::FromRawFd;
-    // SAFETY: SCM_RIGHTS made this descriptor for us, and nobody else knows its number.
+    // SAFETY: SCM_RIGHTS created this descriptor for us, and no other code knows its number.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -78,9 +78,9 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    /// A shim that has reported its end and exits does not read an order that comes a moment too late.
+    /// A shim that has reported its end and exits does not read an order that comes too late.
     #[test]
-    fn last_words_are_heard_though_the_other_side_did_not_listen_to_ours() {
+    fn last_packets_are_received_though_the_peer_did_not_read_ours() {
         let (ours, theirs) = pair().expect("a pair");
         send(theirs.as_fd(), b"ended", None, true).expect("room");
         send(ours.as_fd(), b"too late", None, false).expect("room");

@@ -1,11 +1,11 @@
-//! Which programs the sandbox's user could run. Only looks: nothing is opened, and nothing is run.
+//! Looks up programs that the sandbox's user can run. Nothing is opened, and nothing is run.
 
 use super::fs_identity::{FsIdentityGuard, Identity, IdentityError};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The path of each that there is: names are looked for in these directories, one after the other.
+/// The paths of the programs that exist: names are searched in these directories, in order.
 pub fn find(
     identity: Identity,
     directories: &[PathBuf],
@@ -20,8 +20,8 @@ pub fn find(
     Ok(names.into_iter().filter_map(found).map(|(path, name)| (name, path)).collect())
 }
 
-/// A regular file, by way of links if need be, that this user may run. Its directories are looked into as that
-/// user, so that one in the way that is closed to him is in the way here too.
+/// Whether a path is a regular file, or a link to one, that this user may run. Must be called as that user,
+/// so that an inaccessible directory on the way counts.
 fn is_program(path: &Path, identity: Identity) -> bool {
     let Ok(file) = std::fs::metadata(path) else { return false };
     let may_run = if file.uid() == identity.uid.as_raw() {

@@ -1,6 +1,6 @@
 //! Pseudo-terminals.
 //!
-//! The master is opened under the user's file-system identity: a terminal belongs to whoever opened its
+//! The master is opened under the user's file-system identity: a terminal belongs to the user who opened its
 //! master, and `tmux`, `script` and `/dev/tty` only work on one that belongs to the job's user.
 
 #![allow(unsafe_code)]

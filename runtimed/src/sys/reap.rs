@@ -1,8 +1,8 @@
-//! The one place that waits for children. Whoever spawns also sweeps: PID 1 its shims and the orphans it
-//! adopted, a shim its job's tree. Two waiters would steal each other's exit codes.
+//! The one place that waits for children. The process that spawns also sweeps: PID 1 its shims and adopted
+//! orphans, a shim its job's tree. Two waiters would steal each other's exit codes.
 //!
-//! The call itself and not nix's: that knows no real-time signal, so that a job which died of one would be
-//! reaped and its end be lost.
+//! Calls `waitpid` directly: nix rejects real-time signals, so a job killed by one would be reaped and its
+//! exit lost.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
 
-/// What one sweep found.
+/// The result of one sweep.
 #[derive(Debug, Default)]
 pub struct Sweep {
     pub ended: Vec<(Pid, RawExit)>,
@@ -46,7 +46,7 @@ pub fn wait_for(pid: Pid) -> Option<RawExit> {
     }
 }
 
-/// A child that changed its state, and its status as the kernel writes it.
+/// A child that changed its state, with its raw wait status.
 fn wait(pid: i32, options: i32) -> nix::Result<Option<(Pid, i32)>> {
     let mut status = 0;
     // SAFETY: the status is written to a number of ours that outlives the call.
@@ -54,7 +54,7 @@ fn wait(pid: i32, options: i32) -> nix::Result<Option<(Pid, i32)>> {
     Ok((found > 0).then_some((Pid::from_raw(found), status)))
 }
 
-/// How a process ended; nothing where it only stopped or went on.
+/// The exit of a process; `None` where it only stopped or continued.
 fn ended(status: i32) -> Option<RawExit> {
     if libc::WIFEXITED(status) {
         return Some(RawExit::Exited(libc::WEXITSTATUS(status)));

@@ -1,13 +1,13 @@
-//! Dispositions of signals, which a process inherits from whoever started it.
+//! Signal dispositions, which a process inherits.
 
 #![allow(unsafe_code)]
 
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// Signals without a name.
+/// Real-time signals, which have no names.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 32..=64;
-/// What the kernel's own `sigaction` takes at most, in words, and the size of its set of signals.
+/// Size of the kernel's `sigaction`, in words, and of its signal set.
 const ACTION_WORDS: usize = 4;
 const SET_BYTES: usize = 8;
 
@@ -17,8 +17,8 @@ pub fn to_default(signal: Signal) -> nix::Result<()> {
     unsafe { sigaction(signal, &default) }.map(drop)
 }
 
-/// Gives up every disposition we were started with, so that no job inherits an ignored signal. Before
-/// any handler of our own is installed; the runtime's SIGPIPE and stack guards stay as they are.
+/// Resets every inherited disposition, so that no job inherits an ignored signal. Called before any handler
+/// is installed; the Rust runtime's SIGPIPE and stack guards stay as they are.
 pub fn reset_inherited() {
     let ours = [Signal::SIGKILL, Signal::SIGSTOP, Signal::SIGPIPE, Signal::SIGSEGV, Signal::SIGBUS];
     for signal in Signal::iterator().filter(|signal| !ours.contains(signal)) {
@@ -27,22 +27,22 @@ pub fn reset_inherited() {
     REAL_TIME.for_each(real_time_to_default);
 }
 
-/// The signals that ask us to end. PID 1 is only sent those it has a handler for, or has blocked.
+/// The signals that request a shutdown. PID 1 is only sent signals that it handles or blocks.
 fn termination_signals() -> SigSet {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT])
 }
 
-/// Lets a wish to end wait until there is somebody to hear it.
+/// Blocks shutdown requests until they can be handled.
 pub fn block_termination() {
     let _ = termination_signals().thread_block();
 }
 
-/// Once there are handlers.
+/// Unblocks them once there are handlers.
 pub fn unblock_termination() {
     let _ = termination_signals().thread_unblock();
 }
 
-/// By the system call: libc keeps some of them for itself and does not let one touch them, but glibc's
+/// Resets a real-time signal by system call: libc reserves some of them and rejects changes, but glibc's
 /// `posix_spawn` starts every process with those ignored.
 fn real_time_to_default(number: i32) {
     let default = [0_u64; ACTION_WORDS];

@@ -1,4 +1,4 @@
-//! Unix sockets to listen on, and the directories they are in.
+//! Unix sockets to listen on, and their directories.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use tokio::net::UnixListener;
 
-/// A directory that only we may look into. One that belongs to somebody else is refused: whoever owns it
-/// could replace what is in it.
+/// Creates a directory that only runtimed may access. One of another owner is rejected: the owner could
+/// replace its content.
 pub fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let meta = std::fs::symlink_metadata(path)?;
@@ -20,7 +20,7 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens on a fresh socket, in place of one that an earlier boot left.
+/// Listens on a new socket, in place of one left by an earlier boot.
 pub fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -31,7 +31,7 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Listens on a socket that everybody may use, in a directory that only we may change.
+/// Listens on a world-accessible socket, in a directory that only runtimed may change.
 pub fn listen_public(path: &Path) -> io::Result<UnixListener> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(parent)?;

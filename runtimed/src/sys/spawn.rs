@@ -1,4 +1,4 @@
-//! Starts a shim: this same binary, with one descriptor and nothing of our environment.
+//! Starts a shim: this same binary, with one descriptor and an empty environment.
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
@@ -9,15 +9,15 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The running binary, whatever became of its file.
+/// The running binary, also where its file was replaced.
 const SELF: &str = "/proc/self/exe";
 
-/// Starts a shim with its end of the control socket. The child is reaped by the sweep, never waited for
-/// by the handle that is dropped here.
+/// Starts a shim with its end of the control socket. The child is reaped by the sweep, never by the handle
+/// that is dropped here.
 pub fn shim(control: OwnedFd) -> io::Result<Pid> {
     let mut command = Command::new(SELF);
     command.arg0("runtimed").arg("shim").env_clear();
-    // Its output is ours, which it has no use for: an image need not have a /dev/null.
+    // Stdout and stderr are inherited, though unused: an image need not have a /dev/null.
     let child = command.stdin(Stdio::from(control)).spawn().map_err(explain)?;
     Ok(Pid::from_raw(child.id() as i32))
 }
@@ -29,7 +29,7 @@ fn explain(error: io::Error) -> io::Error {
     io::Error::other("/proc is not mounted, and nothing can be started or ended without it")
 }
 
-/// A file that is nowhere but in memory, to be handed over.
+/// A file in memory, to pass to another process.
 pub fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create(c"job", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(bytes)?;

@@ -1,5 +1,5 @@
-//! Directories that everybody in a sandbox may write to. Some runtimes give a fresh one the mode that the
-//! image's directory in that place has.
+//! World-writable directories of a sandbox. Some runtimes mount a fresh tmpfs with the mode of the image's
+//! directory.
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fchmod, fstat};
@@ -7,18 +7,18 @@ use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use std::path::Path;
 
 const TMP_DIRS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-/// Everybody may write, and remove what is his own.
+/// World-writable with the sticky bit.
 const WORLD_WRITABLE: Mode = Mode::from_bits_truncate(0o1777);
 
 pub fn make_world_writable() {
     for path in TMP_DIRS {
         if let Err(error) = make_writable(Path::new(path)) {
-            tracing::debug!(path, %error, "left as it is");
+            tracing::debug!(path, %error, "mode of directory not changed");
         }
     }
 }
 
-/// Only what was mounted for it: a directory of the image is the image's business.
+/// Changes only what was mounted for it: a directory of the image keeps its mode.
 fn make_writable(path: &Path) -> nix::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let dir = open(path, flags, Mode::empty())?;
@@ -35,7 +35,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn what_was_mounted_for_everybody_is_opened_and_nothing_else() {
+    fn only_mounted_tmpfs_directories_are_made_world_writable() {
         let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o7777;
         let place = tempfile::tempdir_in("/dev/shm").expect("a directory");
         let (mounted, link) = (place.path().join("mounted"), place.path().join("link"));

@@ -1,4 +1,4 @@
-//! Fresh ids: ULIDs in lower case, made of the time and of random bits from the kernel.
+//! New ids: lower-case ULIDs from the time and random bits of the kernel.
 
 use super::clock::wall_ms;
 use std::hash::{BuildHasher, RandomState};

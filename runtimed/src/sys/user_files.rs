@@ -1,5 +1,5 @@
-//! Writing files below the home as the sandbox's user. No link is followed on the way: whoever has one there has
-//! something else in mind, and is told so.
+//! Writes files below the home as the sandbox's user. No link on the way is followed: a link there means that
+//! the user keeps the file elsewhere, and is an error.
 
 use super::fs_identity::{FsIdentityGuard, Identity, IdentityError};
 use crate::core::agent_validation::is_below;
@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Begins the name of what is beside a file until it is whole.
+/// Name prefix of a file until it is complete.
 const UNFINISHED: &str = ".slipway-unfinished";
 const PATH_SHOWN_MAX_CHARS: usize = 200;
 
@@ -27,7 +27,7 @@ pub enum WriteError {
     Identity(#[from] IdentityError),
 }
 
-/// Makes each file what it should be, with the directories it needs. One that is so already is not touched.
+/// Writes each file, with the directories it needs. A file with the same content is not touched.
 pub fn write(identity: Identity, home: &Path, files: &BTreeMap<String, String>) -> Result<(), WriteError> {
     if files.is_empty() {
         return Ok(());
@@ -43,7 +43,7 @@ pub fn write(identity: Identity, home: &Path, files: &BTreeMap<String, String>) 
     Ok(())
 }
 
-/// As much of a path as fits into a message, escaped twice.
+/// The path for a message, short enough to be escaped twice.
 fn shown(path: &str) -> String {
     path.chars().take(PATH_SHOWN_MAX_CHARS).collect()
 }
@@ -57,7 +57,7 @@ fn write_one(home: &Path, path: &Path, text: &str) -> io::Result<()> {
     let unfinished = &unfinished(std::process::id());
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let remove = || unlinkat(&directory, unfinished.as_path(), UnlinkatFlags::NoRemoveDir).ok();
-    // What an earlier one of this number left that was killed.
+    // A file left by a killed writer with the same pid.
     remove();
     let mut file =
         File::from(openat(&directory, unfinished.as_path(), flags, Mode::from_bits_truncate(0o600))?);
@@ -68,12 +68,12 @@ fn write_one(home: &Path, path: &Path, text: &str) -> io::Result<()> {
     })
 }
 
-/// Each writer has its own: two agents may be started at once.
+/// Each writer has its own name: two agents may be started at once.
 fn unfinished(writer: u32) -> PathBuf {
     PathBuf::from(format!("{UNFINISHED}-{writer}"))
 }
 
-/// The directory that a file belongs into, made where it is not there.
+/// Opens the directory of a file, and creates it where it is missing.
 fn parent(home: &Path, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut directory = nix::fcntl::open(home, flags, Mode::empty())?;
@@ -88,7 +88,7 @@ fn parent(home: &Path, path: &Path) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Whether it is a file that holds this text. Anything else than a file stands in the way.
+/// Whether a file has this content. Anything but a regular file is an error.
 fn has_content(directory: &OwnedFd, name: &Path, text: &str) -> io::Result<bool> {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
     let fd = match openat(directory, name, flags, Mode::empty()) {
@@ -98,7 +98,7 @@ fn has_content(directory: &OwnedFd, name: &Path, text: &str) -> io::Result<bool>
     };
     let stat = fstat(&fd)?;
     if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
-        return Err(io::Error::other("something that is no file is there"));
+        return Err(io::Error::other("the path exists and is not a regular file"));
     }
     if stat.st_size != text.len() as i64 {
         return Ok(false);
@@ -110,7 +110,7 @@ fn has_content(directory: &OwnedFd, name: &Path, text: &str) -> io::Result<bool>
 
 #[cfg(test)]
 mod tests {
-    //! They need root: only root may become somebody else.
+    //! These tests need root: only root may change its identity.
 
     use super::*;
     use nix::unistd::{Gid, Uid, chown};

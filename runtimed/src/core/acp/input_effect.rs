@@ -1,45 +1,45 @@
-//! What the machine is told and what it says.
+//! Inputs and effects of the ACP machine.
 
 use protocol::{Decision, Permissions, TaskFact};
 use serde::{Deserialize, Serialize};
 
-/// What an agent is to do.
+/// One prompt for the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptTurn {
     pub prompt: String,
-    /// Said before the prompt, in a session that begins.
+    /// Sent before the prompt, in a new session.
     pub briefing: Option<String>,
     pub permissions: Permissions,
 }
 
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A line that it printed, without its end.
+    /// One line of output, without its line feed.
     Line(&'a [u8]),
-    /// A line that was too long to be taken.
+    /// A line longer than the limit, which was dropped.
     LineTooLong {
         bytes: u64,
     },
-    /// There is something to do; more than once means nothing.
+    /// The prompt; further ones are ignored.
     Begin(Box<PromptTurn>),
     Permission(PermissionDecision),
-    /// It is to stop.
+    /// Cancel the turn.
     Stop,
-    /// It does not read what it is sent.
+    /// The agent left too much of its stdin unread.
     InputNotRead,
     Tick,
 }
 
-/// Somebody decided about a permission that was asked for.
+/// A caller's decision on an open permission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionDecision {
     pub permission: u64,
     pub decision: Decision,
-    /// One of the options, by its id.
+    /// Id of the option to use.
     pub option: Option<String>,
 }
 
-/// An option of a permission that is open, and what choosing it means; nothing that is known, for a kind we do not know.
+/// An option of an open permission and the decision it stands for; `None` for an unknown kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionChoice {
     pub id: String,
@@ -48,26 +48,26 @@ pub struct PermissionChoice {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// A line for its input, with its end.
+    /// Write this line, with its line feed, to the agent's stdin.
     Send(Vec<u8>),
     Report(TaskFact),
-    /// Output that is no message, or that came before the prompt: not an event, but shown where the agent fails.
+    /// Output that is no message, or came before the prompt: not an event, but shown where the agent fails.
     OtherOutput(Vec<u8>),
-    /// It has a session of this name.
+    /// The session has this id.
     Session(String),
-    /// It waits for its prompt.
+    /// Session setup is done; the prompt is missing.
     Ready,
-    /// Somebody has to decide.
+    /// A permission is open until a caller decides.
     PermissionAsked {
         permission: u64,
         options: Vec<PermissionChoice>,
     },
-    /// Nobody has to any more.
+    /// The permission is no longer open.
     PermissionClosed {
         permission: u64,
     },
-    /// Whether it waits for somebody, and so may be silent.
+    /// Whether the agent waits for a decision, and so may be silent.
     AwaitsDecision(bool),
-    /// All is said: its input ends. The last effect that is about the conversation.
+    /// Close the agent's stdin. The last effect of the conversation.
     Close,
 }

@@ -1,4 +1,4 @@
-//! The machine itself: an input and the time in, effects out.
+//! The ACP client's state machine: an input and the time in, effects out.
 
 use super::input_effect::{Effect, Input, PromptTurn};
 use super::limits::{ID_MAX_BYTES, MESSAGE_MAX_BYTES};
@@ -13,14 +13,14 @@ use protocol::{AcpAgent, ModelFact, Permissions, Stream, TaskFact, Text};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
-/// The version of the protocol that is spoken here.
+/// Version of the Agent Client Protocol that this client speaks.
 pub(super) const VERSION: u64 = 1;
 
-/// What an agent says of its own end.
+/// The agent's own report of how the turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub good: bool,
-    /// For people: what went wrong.
+    /// Error message for the user.
     pub message: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum State {
     Closed,
 }
 
-/// OpenMethod a session is opened, the best first.
+/// Ways to open a session, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OpenMethod {
     Resume,
@@ -48,15 +48,15 @@ pub struct Machine {
     pub(super) agent: AcpAgent,
     pub(super) cwd: String,
     pub(super) state: State,
-    /// Of the request of ours that is under way.
+    /// Id of our request in flight.
     pub(super) request_id: u64,
     pub(super) can_resume: bool,
     pub(super) can_load: bool,
-    /// The one to go on with, until that was tried.
+    /// Session to continue; cleared once every way to continue it was tried.
     pub(super) previous_session: Option<String>,
     pub(super) session: Option<String>,
     pub(super) settings_to_apply: VecDeque<SettingRequest>,
-    /// What is being set, in words.
+    /// The setting in flight, for log messages.
     pub(super) setting_label: String,
     pub(super) settings: Settings,
     pub(super) turn: Option<Box<PromptTurn>>,
@@ -66,13 +66,13 @@ pub struct Machine {
     pub(super) text: LineJoiner,
     model: Option<String>,
     outcome: Option<Outcome>,
-    /// It was told to stop, and when its input ends though it said nothing.
+    /// When stdin is closed although the agent did not respond to the cancel.
     pub(super) stop_at: Option<u64>,
     pub(super) out: Vec<Effect>,
 }
 
 impl Machine {
-    /// The first thing that is said to an agent is in the effects of the first step, whatever that is.
+    /// The `initialize` request is among the effects of the first step, whichever input that is.
     pub fn new(agent: AcpAgent, cwd: String, session: Option<String>) -> Self {
         let mut machine = Self {
             cwd,
@@ -112,7 +112,7 @@ impl Machine {
         self.session.as_deref()
     }
 
-    /// What it said of its end, once it did.
+    /// How the turn ended, once the agent reported it.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
@@ -121,7 +121,7 @@ impl Machine {
         self.text.final_message()
     }
 
-    /// When a `Tick` is due, if ever.
+    /// When the next `Tick` is due, if ever.
     pub fn next_wake(&self) -> Option<u64> {
         let stop = self.stop_at.filter(|_| self.state != State::Closed);
         [stop, self.text.next_wake(), self.tools.next_wake()].into_iter().flatten().min()
@@ -145,10 +145,10 @@ impl Machine {
         std::mem::take(&mut self.out)
     }
 
-    /// Nothing more will come: what was held back is told, and what it asked for nobody has to decide any more.
+    /// Handles the end of the agent's output: held-back text is reported and open permissions are withdrawn.
     pub fn flush(&mut self) -> Vec<Effect> {
         let mut effects = self.pending_permissions.withdraw_all();
-        // Nobody is left to read an answer.
+        // The agent is gone: responses to it are dropped.
         effects.retain(|effect| !matches!(effect, Effect::Send(_)));
         self.perform(effects);
         self.release();
@@ -173,13 +173,13 @@ impl Machine {
             Some(Message::Response { id: Some(id), result }) if id == self.request_id => {
                 self.on_response(result);
             }
-            // To something that was never asked, or twice.
+            // A response to an unknown or already answered request.
             Some(Message::Response { .. }) => {}
         }
     }
 
     fn on_response(&mut self, result: Result<Value, RpcError>) {
-        // Whatever comes with the same number again is no answer any more.
+        // A second response with the same id is ignored.
         self.request_id += 1;
         match (self.state, result) {
             (State::Initializing, Ok(answer)) => self.on_initialized(&answer),
@@ -188,7 +188,7 @@ impl Machine {
             }
             (State::Authenticating, result) => {
                 if let Err(error) = result {
-                    // Whether that matters is seen when a session is opened.
+                    // Whether this matters shows when a session is opened.
                     self.log(format!("authentication failed: {}", error.message));
                 }
                 self.open_session();
@@ -198,7 +198,7 @@ impl Machine {
                 self.end(Err(format!("the agent did not open a session: {}", error.message)));
             }
             (State::Opening(how), Err(error)) => {
-                self.log(format!("the last session could not be taken up: {}", error.message));
+                self.log(format!("the last session could not be continued: {}", error.message));
                 if how == OpenMethod::Load {
                     self.previous_session = None;
                 }
@@ -230,7 +230,7 @@ impl Machine {
         }
     }
 
-    /// The conversation is over, once.
+    /// Ends the conversation; later calls have no effect.
     pub(super) fn end(&mut self, said: Result<(), String>) {
         if self.state == State::Closed {
             return;
@@ -250,7 +250,7 @@ impl Machine {
         self.out.push(Effect::Send(rpc::request(self.request_id, method, params)));
     }
 
-    /// Tells which model the agent says it uses, when that is news.
+    /// Reports the model that the agent claims to use, when it changed.
     pub(super) fn report_model(&mut self) {
         let Some(name) = self.settings.model().map(|name| cut(name, ID_MAX_BYTES).to_owned()) else { return };
         if self.model.as_ref() != Some(&name) {
@@ -263,13 +263,13 @@ impl Machine {
         tools.into_iter().for_each(|tool| self.report(TaskFact::Tool(Box::new(tool))));
     }
 
-    /// Something else than words: the line that was being said ends before it.
+    /// Reports a fact that is not text; the open line of text ends before it.
     pub(super) fn report(&mut self, fact: TaskFact) {
         let said = self.text.flush();
         self.out.extend(said.into_iter().chain([fact]).map(Effect::Report));
     }
 
-    /// What we have to say ourselves. It interrupts nobody.
+    /// Reports a log line of our own; the agent's open line of text continues.
     pub(super) fn log(&mut self, words: String) {
         let text = Text { text: words, ..Text::default() };
         self.out.push(Effect::Report(TaskFact::Log { stream: Stream::Stderr, text, lost_events: None }));

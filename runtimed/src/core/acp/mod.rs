@@ -1,15 +1,15 @@
-//! The Agent Client Protocol as its client speaks it: one session, one prompt, one answer. Pure: lines and orders
-//! in, lines and facts out.
+//! The client side of the Agent Client Protocol (ACP): one session, one prompt, one response. Pure: lines and
+//! orders in, lines and facts out.
 //!
 //! ```text
 //!  Initializing ─▶ (Authenticating) ─▶ Opening ─▶ (Setting)… ─▶ Ready ─▶ Prompting ─▶ Closed
 //!        │                 │              │           │           │          │           ▲
 //!        └─────────────────┴──────────────┴───────────┴───────────┴──────────┴───────────┘
-//!            an error, or the word to stop; in `Prompting` that is said to the agent first
+//!            an error, or a stop; in `Prompting` the agent gets `session/cancel` first
 //! ```
 //!
-//! `Ready` waits for the prompt, which an agent that was started in advance gets later. What an agent sends is
-//! read value by value and not as a whole: a field that nobody foresaw costs that field and not the message.
+//! `Ready` waits for the prompt, which an agent that was started in advance gets later. Messages are read
+//! field by field and not as a whole: an unexpected field costs that field and not the message.
 
 mod input_effect;
 mod limits;

@@ -1,5 +1,5 @@
-//! Permissions that an agent asked for: decided by rule, or kept until somebody decides. Every request is answered
-//! once.
+//! Permissions that an agent asks for: answered at once where a rule decides, kept open until a caller
+//! decides otherwise. Every request of the agent gets exactly one response.
 
 use super::input_effect::{Effect, PermissionChoice, PermissionDecision};
 use super::limits::ASKED_MAX;
@@ -15,10 +15,10 @@ pub struct PendingPermissions {
     open: BTreeMap<u64, PermissionRequest>,
 }
 
-/// One request of the agent.
+/// One `session/request_permission` of the agent.
 #[derive(Debug)]
 pub struct PermissionRequest {
-    /// To answer by.
+    /// The JSON-RPC id of the request, for the response.
     pub id: Value,
     pub about: Tool,
     pub subjects: Subjects,
@@ -57,14 +57,14 @@ impl PendingPermissions {
         }
     }
 
-    /// One that comes when nobody will decide any more.
+    /// Withdraws a request that arrives after the turn was told to stop: no decision will follow.
     pub fn reject_late(&mut self, request: &PermissionRequest) -> Vec<Effect> {
         self.last += 1;
         vec![report(self.last, request, PermissionState::Withdrawn, None, None), cancelled(&request.id)]
     }
 
-    /// Somebody decided; about one that is not open any more that means nothing. An option that says otherwise than
-    /// the decision is not taken.
+    /// Applies a caller's decision; has no effect on a request that is no longer open. An option that
+    /// contradicts the decision is not used.
     pub fn resolve(&mut self, permit: &PermissionDecision) -> Vec<Effect> {
         let Some(request) = self.open.remove(&permit.permission) else { return Vec::new() };
         let named = permit.option.as_ref().and_then(|id| {
@@ -77,7 +77,7 @@ impl PendingPermissions {
         effects.into_iter().chain(self.closing_effects(permit.permission)).collect()
     }
 
-    /// The agent does not want it any more.
+    /// Closes a request that the agent cancelled.
     pub fn withdraw(&mut self, id: &Value) -> Vec<Effect> {
         let Some(permission) = self.open.iter().find(|(_, request)| request.id == *id).map(|(key, _)| *key)
         else {
@@ -89,7 +89,7 @@ impl PendingPermissions {
         [withdrawn, Effect::Send(answer)].into_iter().chain(self.closing_effects(permission)).collect()
     }
 
-    /// The turn is over.
+    /// Closes all open requests at the end of the turn.
     pub fn withdraw_all(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         while let Some((permission, request)) = self.open.pop_first() {
@@ -106,7 +106,7 @@ impl PendingPermissions {
     }
 }
 
-/// Answers with an option, or that there is none for what was decided.
+/// Responds with the option that fits the decision, or with `cancelled` where the agent offered none.
 fn answer_request(
     permission: u64,
     request: &PermissionRequest,
@@ -140,7 +140,7 @@ fn report(
         id: format!("p{permission}"),
         state,
         about: request.about.clone(),
-        // What there is to choose from is worth knowing as long as there is a choice.
+        // Options are only of use while there is still a choice.
         options: if state == PermissionState::Asked { request.options.clone() } else { Vec::new() },
         option: option.map(|option| option.id.clone()),
         by: by.map(str::to_owned),

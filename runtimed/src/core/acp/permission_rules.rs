@@ -1,12 +1,12 @@
-//! Which rule fits what an agent asks for, and which of its options that is.
+//! Matches permission rules against a request and picks one of the options the agent offers.
 
 use super::limits::{ID_MAX_BYTES, PERMISSION_OPTIONS_MAX, SUBJECT_MAX_BYTES, SUBJECTS_MAX, TITLE_MAX_BYTES};
 use crate::core::json_fields::{cut, items, text};
 use protocol::{Decision, PermissionOption, PermissionRule, Permissions};
 use serde_json::Value;
 
-/// Fields of what a tool is given that say what it will do. Others, such as a description, are the agent's own
-/// words and must not make a rule fit.
+/// Fields of a tool's input that say what the tool will do. Others, such as a description, are the agent's
+/// own text and must not make a rule match.
 const SUBJECT_FIELDS: [&str; 14] = [
     "command",
     "cmd",
@@ -24,11 +24,11 @@ const SUBJECT_FIELDS: [&str; 14] = [
     "patch",
 ];
 
-/// What a tool is about: commands, paths, addresses.
+/// Commands, paths and addresses that a tool call is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subjects {
     all: Vec<String>,
-    /// Some of it is not known.
+    /// Some subjects were left out or too long.
     cut: bool,
 }
 
@@ -48,12 +48,12 @@ impl Subjects {
         }
     }
 
-    /// What stands in the input of a tool.
+    /// Adds the subjects found in the input of a tool.
     pub fn add_input(&mut self, input: &Value) {
         for name in SUBJECT_FIELDS {
             match input.get(name) {
                 Some(Value::String(subject)) => self.add(subject),
-                // A command in pieces is one command; several paths are several.
+                // An argv array is one command; several paths are several subjects.
                 Some(Value::Array(pieces)) if name != "paths" => {
                     let pieces: Vec<&str> = pieces.iter().filter_map(Value::as_str).collect();
                     self.add(&pieces.join(" "));
@@ -67,7 +67,7 @@ impl Subjects {
     }
 }
 
-/// What is held against the rules.
+/// The parts of a request that rules are matched against.
 #[derive(Debug, Clone, Copy)]
 pub struct RuleInput<'a> {
     pub kind: Option<&'a str>,
@@ -75,14 +75,14 @@ pub struct RuleInput<'a> {
     pub subjects: &'a Subjects,
 }
 
-/// What the rules say, and whether one of them does.
+/// Returns the decision of the first matching rule, or the default, and which of the two it was.
 pub fn decide(permissions: &Permissions, input: RuleInput<'_>) -> (Decision, &'static str) {
     let rule = permissions.rules.iter().find(|rule| rule_matches(rule, input));
     rule.map_or((permissions.default, "default"), |rule| (rule.then, "rule"))
 }
 
-/// A rule that allows has to fit all that something is about; one that does not, any of it, and it may be what is not
-/// known.
+/// An allowing rule has to match every subject; an asking or denying one matches any subject, and also
+/// subjects that are not known.
 fn rule_matches(rule: &PermissionRule, input: RuleInput<'_>) -> bool {
     let unknown = input.kind.is_none() && rule.then != Decision::Allow;
     let tool = rule.tool.as_deref().is_none_or(|pattern| {
@@ -99,7 +99,8 @@ fn rule_matches(rule: &PermissionRule, input: RuleInput<'_>) -> bool {
     })
 }
 
-/// Whether a text is like a pattern, in which `*` stands for anything. In time of the product of their lengths.
+/// Whether `text` matches `pattern`, in which `*` stands for any characters. Takes time proportional to the
+/// product of the two lengths.
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t, mut star) = (0, 0, None);
@@ -130,7 +131,7 @@ pub fn options(request: &Value) -> Vec<PermissionOption> {
     items(request, "options").iter().filter_map(option).take(PERMISSION_OPTIONS_MAX).collect()
 }
 
-/// What choosing an option means, where its kind says so.
+/// The decision that an option stands for, if its kind is known.
 pub fn decision_of(option: &PermissionOption) -> Option<Decision> {
     match option.kind.as_str() {
         "allow_once" | "allow_always" => Some(Decision::Allow),
@@ -139,7 +140,8 @@ pub fn decision_of(option: &PermissionOption) -> Option<Decision> {
     }
 }
 
-/// The option for a decision. Once before always: what comes later is asked for again, and other rules may fit.
+/// Picks the option for a decision. "Once" comes before "always": later requests are then asked again and
+/// matched against the rules.
 pub fn choose(options: &[PermissionOption], allow: bool) -> Option<&PermissionOption> {
     let kinds = if allow { ["allow_once", "allow_always"] } else { ["reject_once", "reject_always"] };
     kinds.iter().find_map(|kind| options.iter().find(|option| option.kind == *kind))

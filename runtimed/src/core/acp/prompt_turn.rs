@@ -1,4 +1,4 @@
-//! The one turn of a conversation: how it begins, how it is stopped, and what its end says.
+//! The one prompt turn of a conversation: how it begins, how it is cancelled, and what its stop reason means.
 
 use super::input_effect::{Effect, PromptTurn};
 use super::limits::STOP_INPUT_MS;
@@ -59,12 +59,12 @@ impl Machine {
     }
 }
 
-/// What the reason says of success.
+/// Whether a stop reason is a success, else the error message.
 pub fn stopped(reason: Option<&str>) -> Result<(), String> {
     let why = match reason {
         Some("end_turn") => return Ok(()),
-        Some("max_tokens") => "the agent stopped: its model may not say more",
-        Some("max_turn_requests") => "the agent stopped: it may not ask its model again in one turn",
+        Some("max_tokens") => "the agent stopped: its model reached the limit of tokens",
+        Some("max_turn_requests") => "the agent stopped: it reached the limit of model requests in one turn",
         Some("refusal") => "the agent refused to go on",
         Some("cancelled") => "the turn was cancelled",
         Some(other) => return Err(format!("the agent stopped: {other}")),

@@ -1,4 +1,4 @@
-//! JSON-RPC in lines: what a line is, and how ours are made.
+//! JSON-RPC over lines: parses messages of the agent and builds ours.
 
 use super::limits::MESSAGE_MAX_BYTES;
 use crate::core::json_fields::{cut, text};
@@ -19,21 +19,21 @@ pub enum Message {
         method: String,
         params: Value,
     },
-    /// To a request of ours, if the id is one of ours.
+    /// A response; `id` is set where it can be an id of ours.
     Response {
         id: Option<u64>,
         result: Result<Value, RpcError>,
     },
 }
 
-/// An error as the other side tells it.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpcError {
-    /// For people.
+    /// Message for the user.
     pub message: String,
 }
 
-/// What a line says; nothing where it is no message.
+/// Parses a line; `None` where it is not a JSON-RPC message.
 pub fn parse(line: &[u8]) -> Option<Message> {
     let Value::Object(mut message) = serde_json::from_slice(line).ok()? else { return None };
     let id = message.remove("id");
@@ -46,7 +46,7 @@ pub fn parse(line: &[u8]) -> Option<Message> {
             let result = match (message.remove("error"), message.remove("result")) {
                 (Some(error), _) if !error.is_null() => Err(rpc_error(&error)),
                 (_, Some(result)) => Ok(result),
-                // Some answer without anything where there is nothing to say.
+                // Some agents omit an empty result.
                 (_, None) => Ok(Value::Null),
             };
             Some(Message::Response { id: id.as_u64(), result })
@@ -54,7 +54,8 @@ pub fn parse(line: &[u8]) -> Option<Message> {
     }
 }
 
-/// The message of an error, and what its data adds: some say "Internal error" and the reason only there.
+/// Joins the message of an error with the reason in its data: some agents send "Internal error" and the
+/// reason only there.
 fn rpc_error(error: &Value) -> RpcError {
     let message = text(error, "message").unwrap_or("an error without a message");
     let data = &error["data"];

@@ -1,4 +1,4 @@
-//! From the first word to a session in which everything is as it is wished to be.
+//! Session setup: `initialize`, authentication, opening the session, applying its settings.
 
 use super::input_effect::Effect;
 use super::limits::{ID_MAX_BYTES, TITLE_MAX_BYTES};
@@ -19,7 +19,7 @@ impl Machine {
         let Some(method) = self.agent.authenticate.clone() else { return self.open_session() };
         let offered = items(answer, "authMethods");
         if !offered.is_empty() && !offered.iter().any(|offer| text(offer, "id") == Some(&method)) {
-            self.log(format!("the agent has no way to authenticate called {method:?}"));
+            self.log(format!("the agent offers no authentication method {method:?}"));
             return self.open_session();
         }
         self.state = State::Authenticating;
@@ -31,7 +31,7 @@ impl Machine {
             Some(_) if self.can_resume => OpenMethod::Resume,
             Some(_) if self.can_load => OpenMethod::Load,
             Some(_) => {
-                self.log("the agent cannot take up its last session: this one is new".to_owned());
+                self.log("the agent cannot continue its last session: this one is new".to_owned());
                 OpenMethod::New
             }
             None => OpenMethod::New,
@@ -56,10 +56,10 @@ impl Machine {
             OpenMethod::Resume | OpenMethod::Load => self.previous_session.clone(),
         };
         let Some(session) = session.filter(|session| !session.is_empty()) else {
-            return self.end(Err("the agent opened a session without a name".to_owned()));
+            return self.end(Err("the agent opened a session without an id".to_owned()));
         };
         if how != OpenMethod::New {
-            // It was briefed then.
+            // The previous session was already briefed.
             self.turn.iter_mut().for_each(|turn| turn.briefing = None);
         }
         self.previous_session = self.previous_session.take().filter(|_| how != OpenMethod::New);

@@ -1,17 +1,17 @@
-//! What can be set in a session, as the agent offers it, and what of it fits a wish.
+//! Settings of a session as the agent offers them, and which request applies one.
 
 use super::limits::{ID_MAX_BYTES, SETTING_VALUES_MAX, SETTINGS_MAX};
 use crate::core::json_fields::{cut, items, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What the agent offers; empty before it has told.
+/// Modes and options that the agent offers; empty before the session is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     modes: Vec<NamedValue>,
     mode: Option<String>,
     options: Vec<ConfigOption>,
-    /// What it says that its model is, in the words of agents that have no option for it.
+    /// Current model, as reported by agents that have no option for it.
     model: Option<String>,
 }
 
@@ -30,26 +30,27 @@ struct ConfigOption {
     values: Vec<NamedValue>,
 }
 
-/// One thing to set.
+/// One setting to apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingRequest {
     Mode(String),
     Option { name: String, value: String },
 }
 
-/// What becomes of a wish.
+/// How to apply a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SettingPlan {
-    /// Ask for it.
-    Request { method: &'static str, params: Value },
-    /// It is so already.
+    /// Send this request.
+    Request {
+        method: &'static str,
+        params: Value,
+    },
     AlreadySet,
-    /// It is not offered.
     NotOffered,
 }
 
 impl Settings {
-    /// From the answer to a request that opened a session.
+    /// Reads the response to a request that opened a session.
     pub fn read(answer: &Value) -> Self {
         let modes = &answer["modes"];
         let mut settings = Self {
@@ -62,7 +63,7 @@ impl Settings {
         settings
     }
 
-    /// Takes over options that are told again.
+    /// Replaces the options where the agent sends them again.
     pub fn renew(&mut self, reported: &Value) {
         if reported.get("configOptions").is_some_and(Value::is_array) {
             self.options = items(reported, "configOptions")
@@ -73,7 +74,7 @@ impl Settings {
         }
     }
 
-    /// The model that the agent says it uses.
+    /// The model that the agent claims to use.
     pub fn model(&self) -> Option<&str> {
         let option = self.option("model").and_then(|option| option.current.as_str());
         option.or(self.model.as_deref()).filter(|model| !model.is_empty())
@@ -87,7 +88,7 @@ impl Settings {
                     method: "session/set_mode",
                     params: json!({"sessionId": session, "modeId": found}),
                 },
-                // Newer agents have their modes among the options.
+                // Newer agents list their modes among the options.
                 None => self.plan_option(session, "mode", mode),
             },
             SettingRequest::Option { name, value } => self.plan_option(session, name, value),
@@ -120,7 +121,7 @@ impl Settings {
     }
 }
 
-/// What an agent is wished to have set, in the order it is set: options may depend on the mode.
+/// Settings to apply, in order: options may depend on the mode.
 pub fn requested_settings(mode: Option<&String>, options: &BTreeMap<String, String>) -> Vec<SettingRequest> {
     let option = |(name, value): (&String, &String)| SettingRequest::Option {
         name: name.clone(),
@@ -129,8 +130,8 @@ pub fn requested_settings(mode: Option<&String>, options: &BTreeMap<String, Stri
     mode.cloned().map(SettingRequest::Mode).into_iter().chain(options.iter().map(option)).collect()
 }
 
-/// The id among those offered that is meant: the very id, else the name, else the one whose last part it is, as
-/// in `provider/model`, if there is only one such.
+/// Finds the offered id that is meant: the exact id, else the name, else the only one with the same last
+/// part, as in `provider/model`.
 fn pick<'a>(offered: &'a [NamedValue], wanted: &str) -> Option<&'a str> {
     let exact = offered.iter().find(|named| named.id == wanted);
     let by_name = || {
@@ -139,7 +140,7 @@ fn pick<'a>(offered: &'a [NamedValue], wanted: &str) -> Option<&'a str> {
     };
     let by_part = || {
         let last = |text: &str| text.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-        // Two that both name their provider mean two different models.
+        // Two ids that both name a provider are two different models.
         let fits = |named: &&NamedValue| {
             last(&named.id) == last(wanted) && !(named.id.contains('/') && wanted.contains('/'))
         };
@@ -151,7 +152,7 @@ fn pick<'a>(offered: &'a [NamedValue], wanted: &str) -> Option<&'a str> {
 
 fn config_option(option: &Value) -> Option<ConfigOption> {
     let id = text(option, "id").filter(|id| id.len() <= ID_MAX_BYTES)?;
-    // Values may stand in groups.
+    // Values may be grouped.
     let values = items(option, "options").iter().flat_map(|entry| match items(entry, "options") {
         [] => std::slice::from_ref(entry),
         group => group,
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_granted_by_what_is_offered() {
+    fn a_setting_is_matched_with_what_the_agent_offers() {
         let mode = |mode: &str| SettingRequest::Mode(mode.to_owned());
         let option = |name: &str, value: &str| SettingRequest::Option {
             name: name.to_owned(),
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_told_in_one_of_two_ways() {
+    fn the_model_is_read_from_one_of_two_places() {
         assert_eq!(offered().model(), Some("a/one"));
         assert_eq!(Settings::read(&json!({"models": {"currentModelId": "x"}})).model(), Some("x"));
         assert_eq!(Settings::read(&json!({"configOptions": 7})).model(), None);

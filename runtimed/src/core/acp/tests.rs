@@ -1,4 +1,4 @@
-//! Conversations as tables, and any conversation at all.
+//! Conversations as tables, and properties of any conversation.
 
 mod permissions;
 
@@ -16,7 +16,7 @@ fn agent(fields: Value) -> AcpAgent {
     serde_json::from_value(agent).expect("an agent")
 }
 
-/// A conversation and all that came of it.
+/// A machine and all effects so far.
 struct AcpFixture {
     machine: Machine,
     now: u64,
@@ -31,7 +31,7 @@ impl AcpFixture {
         fixture
     }
 
-    /// One that has its prompt already, and works on it.
+    /// An agent that has its prompt.
     fn working(agent: AcpAgent) -> Self {
         let mut fixture = Self::new(agent, None);
         fixture.begin("do it");
@@ -57,7 +57,7 @@ impl AcpFixture {
         self.input(Input::Line(message.to_string().as_bytes()));
     }
 
-    /// Answers what was asked last.
+    /// Responds to the last request of the machine.
     fn answer(&mut self, result: &Value) {
         let mut answer = result.clone();
         answer["id"] =
@@ -77,7 +77,7 @@ impl AcpFixture {
         sent.collect()
     }
 
-    /// The last request that we made.
+    /// The last request of the machine.
     fn last_request(&self) -> (String, Value) {
         let asked = self.sent().into_iter().rfind(|sent| sent.get("method").is_some()).expect("asked");
         (asked["method"].as_str().expect("a method").to_owned(), asked["params"].clone())
@@ -110,7 +110,7 @@ impl AcpFixture {
 }
 
 #[test]
-fn a_session_is_opened_in_the_best_way_there_is() {
+fn a_session_is_opened_in_the_preferred_way() {
     let can = |resume: bool, load: bool| {
         let resume = if resume { json!({"resume": {}}) } else { json!({}) };
         json!({"result": {"agentCapabilities": {"loadSession": load, "sessionCapabilities": resume}}})
@@ -136,13 +136,13 @@ fn a_session_is_opened_in_the_best_way_there_is() {
 }
 
 #[test]
-fn one_way_after_the_other_is_tried_to_take_up_a_session() {
+fn every_way_to_continue_a_session_is_tried_in_order() {
     let mut fixture = AcpFixture::new(agent(json!({})), Some("old"));
     fixture.begin("do it");
     fixture.answer(&json!({"result": {"agentCapabilities": {"loadSession": true, "sessionCapabilities": {"resume": {}}}}}));
     for method in ["session/resume", "session/load", "session/new"] {
         assert_eq!(fixture.last_request().0, method);
-        // What an agent tells of an old session is not news.
+        // Updates while an old session is loaded are history.
         fixture.line(&json!({"method": "session/update", "params": {"sessionId": "old", "update": {
             "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "history\n"}}}}));
         if method != "session/new" {
@@ -163,7 +163,7 @@ fn one_way_after_the_other_is_tried_to_take_up_a_session() {
 }
 
 #[test]
-fn one_that_is_started_in_advance_waits_for_its_prompt() {
+fn an_agent_started_in_advance_waits_for_its_prompt() {
     let mut fixture = AcpFixture::new(agent(json!({})), None);
     fixture.answer(&json!({"result": {}}));
     fixture.answer(&json!({"result": {"sessionId": "s"}}));
@@ -201,7 +201,7 @@ fn the_end_of_a_turn_is_a_claim() {
         (
             json!({"result": {"stopReason": "max_tokens"}}),
             false,
-            "the agent stopped: its model may not say more",
+            "the agent stopped: its model reached the limit of tokens",
         ),
         (json!({"result": {"stopReason": "refusal"}}), false, "the agent refused to go on"),
         (json!({"result": {"stopReason": "cancelled"}}), false, "the turn was cancelled"),
@@ -235,11 +235,11 @@ fn an_agent_that_does_not_begin_fails() {
     let mut nameless = AcpFixture::new(agent(json!({})), None);
     nameless.answer(&json!({"result": {}}));
     nameless.answer(&json!({"result": {}}));
-    assert_eq!(nameless.outcome(), Some((false, "the agent opened a session without a name")));
+    assert_eq!(nameless.outcome(), Some((false, "the agent opened a session without an id")));
 }
 
 #[test]
-fn what_is_set_is_told_and_what_cannot_be_is_left_out() {
+fn applied_settings_are_reported_and_impossible_ones_are_skipped() {
     let mut fixture =
         AcpFixture::new(agent(json!({"mode": "yolo", "options": {"effort": "high", "model": "two"}})), None);
     fixture.begin("do it");
@@ -267,7 +267,7 @@ fn what_is_set_is_told_and_what_cannot_be_is_left_out() {
 }
 
 #[test]
-fn one_that_is_stopped_is_asked_first_and_then_hears_no_more() {
+fn a_stopped_agent_gets_a_cancel_first_and_then_its_stdin_is_closed() {
     let mut fixture = AcpFixture::working(agent(json!({})));
     fixture.input(Input::Stop);
     assert_eq!(
@@ -283,7 +283,7 @@ fn one_that_is_stopped_is_asked_first_and_then_hears_no_more() {
 }
 
 #[test]
-fn a_tool_that_runs_when_it_is_stopped_is_told_as_cancelled() {
+fn a_tool_that_runs_during_a_cancel_is_reported_as_cancelled() {
     let mut fixture = AcpFixture::working(agent(json!({})));
     let tool = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "sleep 60", "status": status});
     fixture.update(&tool("in_progress"));
@@ -301,7 +301,7 @@ fn a_tool_that_runs_when_it_is_stopped_is_told_as_cancelled() {
 }
 
 #[test]
-fn messages_that_tell_nothing_of_the_task_are_no_events() {
+fn messages_that_are_not_about_the_task_are_no_events() {
     let trouble =
         json!({"sessionUpdate": "session_info_update", "_meta": {"codex": {"error": {"message": "again"}}}});
     for update in [
@@ -336,7 +336,7 @@ fn a_method_that_was_not_offered_is_not_found_and_no_event() {
 }
 
 #[test]
-fn what_is_said_before_the_prompt_is_no_answer_to_it() {
+fn text_before_the_prompt_is_no_reply_to_it() {
     let mut fixture = AcpFixture::new(agent(json!({})), None);
     fixture.answer(&json!({"result": {}}));
     fixture.answer(&json!({"result": {"sessionId": "s"}}));
@@ -348,7 +348,7 @@ fn what_is_said_before_the_prompt_is_no_answer_to_it() {
 }
 
 #[test]
-fn the_last_line_is_told_with_the_end() {
+fn the_last_line_is_reported_with_the_end() {
     let mut fixture = AcpFixture::working(agent(json!({})));
     fixture.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "done"}}),

@@ -1,4 +1,4 @@
-//! Where agents put what there is to know of a tool in an update about it.
+//! Where the different agents put the fields of a tool in an update.
 
 use crate::core::json_fields::{cut, first_text, items, text};
 use crate::core::tool_limits::{DIFFS_MAX, ID_MAX_BYTES, PATHS_MAX};
@@ -13,7 +13,7 @@ pub fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// Which kind of tool it is, by what it is given: some agents do not say.
+/// Guesses the kind of a tool from its input: some agents do not send the kind.
 pub fn kind_by_input(update: &Value) -> Option<&'static str> {
     const PATHS: [&str; 3] = ["path", "file_path", "filePath"];
     const CHANGES: [&str; 7] = ["content", "after", "new_string", "newString", "new_str", "patch", "diff"];
@@ -55,17 +55,17 @@ pub fn diffs(update: &Value) -> Vec<Diff> {
         let side = |name| text(item, name).map(str::to_owned);
         Some(Diff { path: side("path")?, old: side("oldText"), new: side("newText").unwrap_or_default() })
     };
-    // One more than is told, so that it is seen that there are more.
+    // One more than is reported, so that truncation is noticed.
     diffs.take(DIFFS_MAX + 1).filter_map(one).collect()
 }
 
-/// What a tool printed since the last time, of agents that tell it that way.
+/// Output of a tool since the last update, for agents that send increments.
 pub fn printed(update: &Value) -> Option<&str> {
     let meta = update.get("_meta")?;
     ["terminal_output_delta", "terminal_output"].iter().find_map(|name| text(meta.get(name)?, "data"))
 }
 
-/// All that a tool answered, in the place where this agent puts it.
+/// The whole output of a tool, from whichever field the agent uses.
 pub fn output(update: &Value) -> Option<String> {
     let texts = items(update, "content").iter().filter(|item| text(item, "type") == Some("content"));
     let texts: Vec<&str> = texts.filter_map(|item| text(&item["content"], "text")).collect();
@@ -87,7 +87,7 @@ pub fn output(update: &Value) -> Option<String> {
     first_text(raw, &["error", "message"]).map(str::to_owned)
 }
 
-/// The exit code, in the place where this agent puts it.
+/// The exit code, from whichever field the agent uses.
 pub fn exit_code(update: &Value) -> Option<i32> {
     let raw = &update["rawOutput"];
     let places = [
@@ -100,8 +100,8 @@ pub fn exit_code(update: &Value) -> Option<i32> {
     places.into_iter().find_map(Value::as_i64).and_then(|code| i32::try_from(code).ok())
 }
 
-/// `Exit code 7`, where that is how it begins: some agents say it in no other way.
-pub fn exit_in_words(output: &str) -> Option<i32> {
+/// Parses `Exit code 7` at the start of the output: some agents report the code in no other way.
+pub fn exit_code_in_text(output: &str) -> Option<i32> {
     let words = output.trim_start_matches(['`', '\n', ' ']).strip_prefix("Exit code ")?;
     words.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Updates about tools as real agents send them, and what is told of them.
+//! Tool updates as real agents send them, and the events made of them.
 
 use super::limits::TOOL_OUTPUT_EVERY_MS;
 use super::tools::Tools;
@@ -21,7 +21,7 @@ fn tool(change: impl FnOnce(&mut Tool)) -> Tool {
 }
 
 #[test]
-fn only_what_is_new_is_told() {
+fn only_changes_of_a_tool_are_reported() {
     let mut tools = Tools::default();
     let begins =
         json!({"title": "bash", "kind": "execute", "status": "pending", "rawInput": {}, "content": []});
@@ -51,7 +51,7 @@ fn only_what_is_new_is_told() {
         tool.exit_code = Some(0);
     });
     assert_eq!(told, expected);
-    assert_eq!(tools.update(&json!({"title": "nobody's"}), 4), None);
+    assert_eq!(tools.update(&json!({"title": "without an id"}), 4), None);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn output_and_exit_code_are_found_where_each_agent_puts_them() {
 }
 
 #[test]
-fn a_diff_is_told_once() {
+fn a_diff_is_reported_once() {
     let mut tools = Tools::default();
     let edit = json!({"content": [{"type": "diff", "path": "/a", "oldText": null, "newText": "x"}]});
     let told = tools.update(&update(edit.clone()), 0).expect("news");
@@ -107,7 +107,7 @@ fn a_diff_is_told_once() {
 }
 
 #[test]
-fn what_is_printed_in_pieces_is_told_now_and_then_and_whole() {
+fn incremental_output_is_reported_at_intervals_and_whole() {
     let mut tools = Tools::default();
     let piece = |text: &str| update(json!({"_meta": {"terminal_output_delta": {"data": text}}}));
     assert_eq!(tools.update(&piece("a"), 0).and_then(|tool| tool.output).as_deref(), Some("a"));
@@ -146,11 +146,11 @@ fn a_tool_that_a_cancel_cut_off_is_no_success() {
     let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
     let diff = json!([{"type": "diff", "path": "/a", "oldText": null, "newText": "x"}]);
     for (ends, expected) in [
-        // As OpenCode and Claude Code end one.
+        // The way OpenCode and Claude Code end a cancelled tool.
         (json!({"status": "completed", "content": text("User aborted the command")}), ToolStatus::Cancelled),
         (json!({"status": "failed"}), ToolStatus::Cancelled),
         (json!({"status": "completed", "rawOutput": {"metadata": {"exit": 143}}}), ToolStatus::Cancelled),
-        // It was done in the meantime.
+        // A tool that completed before the cancel.
         (json!({"status": "completed", "rawOutput": {"metadata": {"exit": 0}}}), ToolStatus::Completed),
         (json!({"status": "completed", "content": diff}), ToolStatus::Completed),
         (json!({"content": text("more")}), ToolStatus::Running),

@@ -1,9 +1,9 @@
-//! What an agent does with its tools: read from its updates, and told as what is new of it.
+//! Tool calls of an agent: tracks updates and reports what changed.
 
 use super::limits::{TOOL_OUTPUT_EVERY_MS, TOOLS_KNOWN_MAX};
 use super::permission_rules::Subjects;
 use super::tool_fields::{
-    diffs, exit_code, exit_in_words, id, is_nothing, kind_by_input, output, paths, printed, status,
+    diffs, exit_code, exit_code_in_text, id, is_nothing, kind_by_input, output, paths, printed, status,
 };
 use crate::core::json_fields::{cut, first_text, tail};
 use crate::core::tool_limits::{self, ID_MAX_BYTES, OUTPUT_MAX_BYTES, TITLE_MAX_BYTES};
@@ -12,25 +12,25 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The newest tools, and what was told of each.
+/// The most recent tool calls and what was reported of each.
 #[derive(Debug, Default)]
 pub struct Tools {
     known: VecDeque<ToolState>,
-    /// The turn was cancelled: agents report tools that this ended as completed.
+    /// The turn was cancelled. Agents report tools that the cancel ended as completed.
     cancelled: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 struct ToolState {
-    /// All that is known, to tell a permission by. Without output and diffs.
+    /// Everything known of the tool, for permission requests; without output and diffs.
     tool: Tool,
     subjects: Subjects,
-    /// What was told last, as numbers: the text itself may be long.
+    /// Hashes of what was reported last: the texts may be long.
     reported: ReportedTool,
-    /// What comes in pieces.
+    /// Output that arrives in increments.
     printed: String,
     printed_cut: bool,
-    /// Output that was not told yet, and when it is.
+    /// Output that is not reported yet, and when it is due.
     held: Option<(String, bool)>,
     due: u64,
 }
@@ -45,7 +45,7 @@ struct ReportedTool {
 }
 
 impl Tools {
-    /// Takes an update; what is new in it.
+    /// Takes an update; returns what changed.
     pub fn update(&mut self, update: &Value, now: u64) -> Option<Tool> {
         let (id, cancelled) = (id(update)?, self.cancelled);
         let known = self.entry(&id);
@@ -78,18 +78,18 @@ impl Tools {
         Some(tool_limits::truncate(news))
     }
 
-    /// The turn is cancelled: what has not ended by now is ended by that.
+    /// Marks tools that have not ended by now as cancelled when they end.
     pub fn cancel(&mut self) {
         self.cancelled = true;
     }
 
-    /// Output that waited long enough.
+    /// Reports output whose delay is over.
     pub fn tick(&mut self, now: u64) -> Vec<Tool> {
         let due = self.known.iter_mut().filter(|known| known.held.is_some() && known.due <= now);
         due.filter_map(|known| known.flush_output(now)).collect()
     }
 
-    /// Output that nobody has to wait for any more.
+    /// Reports all output that is held back.
     pub fn flush(&mut self) -> Vec<Tool> {
         self.known.iter_mut().filter_map(|known| known.flush_output(0)).collect()
     }
@@ -98,18 +98,18 @@ impl Tools {
         self.known.iter().filter(|known| known.held.is_some()).map(|known| known.due).min()
     }
 
-    /// What a permission is about: all that is known of the tool, with what the request adds.
+    /// Describes the tool of a permission request: all that is known, plus what the request adds.
     pub fn describe(&mut self, update: &Value) -> (Tool, Subjects) {
         let id = id(update).unwrap_or_default();
         let mut about = Tool { id: id.clone(), ..Tool::default() };
-        // On a copy: what only a permission tells was not told of the tool.
+        // On a copy: fields that only the request carries were not reported as tool events.
         let mut known = self.entry(&id).clone();
         known.merge(update, &mut about);
         let whole =
             Tool { diffs: about.diffs, truncated: known.tool.truncated || about.truncated, ..known.tool };
         let mut subjects = known.subjects;
         if subjects.is_empty() {
-            // Some say what they will run only in the title.
+            // Some agents name the command only in the title.
             whole.title.iter().for_each(|title| subjects.add(title));
         }
         (tool_limits::truncate(whole), subjects)
@@ -129,8 +129,8 @@ impl Tools {
 }
 
 impl ToolState {
-    /// Whether the end that was just reported is that of a tool which had not ended before, `was` its status, and
-    /// shows nothing of having done its work: an exit code of 0, or a changed file.
+    /// Whether a tool that was open at status `was` has now ended without a sign of completed work: an exit
+    /// code of 0, or a changed file.
     fn was_cut_off(&self, was: ToolStatus) -> bool {
         let open = |status| match status {
             ToolStatus::Pending | ToolStatus::Running => true,
@@ -141,7 +141,7 @@ impl ToolState {
         (open(was) || was == ToolStatus::Cancelled) && !open(self.tool.status) && !worked
     }
 
-    /// Takes over what is not output, and puts into `news` what is another than before.
+    /// Merges everything but output, and puts changed fields into `news`.
     fn merge(&mut self, update: &Value, news: &mut Tool) {
         if let Some(title) =
             first_text(update, &["title"]).map(|title| cut(title, TITLE_MAX_BYTES).to_owned())
@@ -163,7 +163,7 @@ impl ToolState {
         let paths = paths(update);
         if !paths.is_empty() && paths != self.tool.paths {
             news.paths.clone_from(&paths);
-            // Where a command runs is not what it is about.
+            // The working directory of a command is not its subject.
             if self.tool.tool.as_deref() != Some("execute") {
                 paths.iter().for_each(|path| self.subjects.add(path));
             }
@@ -196,7 +196,7 @@ impl ToolState {
         (news.input, self.tool.input) = (fitting.input.clone(), fitting.input);
     }
 
-    /// All of its output so far, as far as it is kept; whether something is missing of it.
+    /// All output so far, as far as it is kept, and whether some is missing.
     fn output(&mut self, update: &Value) -> (Option<String>, bool) {
         if let Some(piece) = printed(update) {
             self.printed.push_str(piece);
@@ -213,7 +213,7 @@ impl ToolState {
 
     fn report_output(&mut self, news: &mut Tool, output: String, cut: bool, now: u64) {
         if self.tool.exit_code.is_none() && self.tool.status == ToolStatus::Failed {
-            news.exit_code = exit_in_words(&output);
+            news.exit_code = exit_code_in_text(&output);
             self.tool.exit_code = news.exit_code;
         }
         self.reported.output = Some(hash(&output));
@@ -230,7 +230,7 @@ impl ToolState {
         Some(tool_limits::truncate(news))
     }
 
-    /// Whether there is nothing in it but who it is about, its status and its output.
+    /// Whether `news` holds nothing beyond id, status and output.
     fn adds_nothing(&self, news: &Tool) -> bool {
         let nothing = Tool {
             id: news.id.clone(),

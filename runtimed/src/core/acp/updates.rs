@@ -1,4 +1,4 @@
-//! What an agent sends while it works: updates, which become facts, and requests, each of which is answered.
+//! Messages of a working agent: updates become facts, and every request gets a response.
 
 use super::machine::{Machine, OpenMethod, State};
 use super::pending_permissions::PermissionRequest;
@@ -11,17 +11,17 @@ use protocol::{PlanEntry, TaskFact};
 use serde_json::Value;
 
 impl Machine {
-    /// Takes a notification. One that tells nothing of the task is left to the log of what the agent printed.
+    /// Handles a notification. Those that say nothing about the task are only in the raw log of the agent.
     pub(super) fn on_notification(&mut self, method: &str, params: &Value, now: u64) {
         match method {
             "session/update" => {
                 let session = text(params, "sessionId");
                 if matches!(self.state, State::Opening(OpenMethod::Resume | OpenMethod::Load)) {
-                    // History, which was told when it was made.
+                    // History, which was reported when it happened.
                     return;
                 }
                 if self.session.is_some() && session != self.session.as_deref() {
-                    // Of a session that the agent opened for itself.
+                    // Another session that the agent opened for itself.
                     return;
                 }
                 self.update(&params["update"], now);
@@ -47,15 +47,15 @@ impl Machine {
                 self.settings.renew(update);
                 self.report_model();
             }
-            // What it used, and trouble with its model, is told by the gateway; what was said to it is known. Raw
-            // messages are for the log of what the agent printed, not for the events of the task.
+            // Usage and trouble with models are reported by the gateway; user messages are known. Raw
+            // messages belong to the raw log of the agent, not to the events of the task.
             _ => {}
         }
     }
 
     fn chunk(&mut self, kind: TextKind, content: &Value, now: u64) {
         match (text(content, "type"), text(content, "text")) {
-            // Nobody has asked it anything yet: that is no answer.
+            // Text before the prompt is no reply to it.
             (Some("text"), Some(words)) if !matches!(self.state, State::Prompting | State::Closed) => {
                 self.other_output(words.as_bytes());
             }
@@ -63,22 +63,23 @@ impl Machine {
                 let facts = self.text.push(kind, words, now);
                 self.report_text(facts);
             }
-            // No text: an image, for example.
+            // Other content, such as an image.
             _ => {}
         }
     }
 
     pub(super) fn on_request(&mut self, id: Value, method: &str, params: &Value) {
         if self.state == State::Closed {
-            // Its input has ended: there is no way to answer.
+            // The agent's stdin is closed: no response is possible.
             return;
         }
         if method != "session/request_permission" {
-            // Not offered when the conversation began: some agents ask all the same, and go on without it.
+            // Methods that `initialize` did not offer: some agents call them all the same, and go on without
+            // them.
             return self.send(rpc::error_response(&id, METHOD_NOT_FOUND, "method not found"));
         }
         if !params["toolCall"].is_object() {
-            self.log("the agent asked to be allowed something and did not say what".to_owned());
+            self.log("the agent asked for a permission without a tool call".to_owned());
             return self.send(rpc::error_response(&id, INVALID_PARAMS, "toolCall is missing"));
         }
         let (about, subjects) = self.tools.describe(&params["toolCall"]);

@@ -1,15 +1,15 @@
-//! What the machine of a job is told and what it says.
+//! Inputs, effects and phases of the job machine.
 
 use serde::{Deserialize, Serialize};
 
-/// How the kernel says a process ended.
+/// The exit of a process as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RawExit {
     Exited(i32),
     Signalled(i32),
 }
 
-/// What becomes of processes that outlive the leader.
+/// Policy for processes that outlive the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leftovers {
@@ -17,7 +17,7 @@ pub enum Leftovers {
     Kill,
 }
 
-/// StopReason we ended a job that would have gone on.
+/// Why the shim ended a job that would have continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     TimedOut,
@@ -29,11 +29,11 @@ pub enum Phase {
     Running {
         deadline: Option<u64>,
     },
-    /// It said all it has to say, and may go by itself until then.
+    /// The conversation is over; the job may exit by itself until then.
     Leaving {
         until: u64,
     },
-    /// It did not go, and was killed alone: what it started may live on.
+    /// The job did not exit and its leader alone was killed: processes it started may live on.
     KillingLeader {
         give_up_at: u64,
     },
@@ -58,7 +58,7 @@ pub enum Phase {
     Over,
 }
 
-/// What is known about the end so far.
+/// The end of a job, as far as it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct End {
     pub reason: Option<StopReason>,
@@ -71,33 +71,33 @@ pub struct End {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     LeaderExited(RawExit),
-    /// It printed something.
+    /// The job printed something.
     Output,
-    /// Whether it waits for somebody, and so may print nothing.
+    /// Whether the job waits for a decision, and so may print nothing.
     AwaitsDecision(bool),
-    /// It said all it has to say.
+    /// The conversation with the job is over.
     Concluded,
-    /// Nobody holds the output any more, and all of it is in the log.
+    /// No process holds the output any more, and all of it is in the log.
     OutputClosed,
     /// No descendant is left.
     TreeEmpty,
     Cancel {
         grace_ms: u64,
     },
-    /// PID 1 is gone: nobody is left to report to.
+    /// PID 1 is gone, so there is no receiver for reports.
     ControlLost,
     Tick,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Say "stop" in the language of the program.
+    /// Send the stop request of the agent's protocol.
     RequestStop,
-    /// SIGKILL to the leader, and to nobody else.
+    /// SIGKILL to the leader only.
     KillLeader,
     /// SIGTERM to every descendant, once.
     TermTree,
-    /// SIGKILL to every descendant, again and again while in `Killing`.
+    /// SIGKILL to every descendant, repeated while in `Killing`.
     KillTree,
     Report(End),
     /// The shim may exit.

@@ -1,10 +1,10 @@
-//! A world that obeys the kernel's rules, in which jobs are cancelled at any moment.
+//! A fixture that obeys the kernel's rules, in which jobs are cancelled at any moment.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A world that obeys the kernel's rules: a leader exits once, the tree is empty only after that,
-/// and SIGKILL empties it in the end.
+/// Events of a job. A leader exits once, the tree is empty only after that, and SIGKILL empties it
+/// in the end.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     LeaderExits,
@@ -94,7 +94,7 @@ proptest! {
         let mut fixture = JobFixture::with_stop_request(leftovers, deadline, stop_request_ms);
         before.into_iter().for_each(|what| fixture.apply(what));
         fixture.apply(Event::Cancel);
-        // First for who is asked, then for all.
+        // First the stop request expires, then the grace.
         fixture.apply(Event::Time(250));
         fixture.apply(Event::Time(250));
         if kernel_obeys {
@@ -171,7 +171,7 @@ fn a_pause_of_the_sandbox_is_no_silence() {
 }
 
 #[test]
-fn a_job_that_waits_for_somebody_may_be_silent() {
+fn a_job_that_waits_for_a_decision_may_be_silent() {
     let mut job = Job::new(Leftovers::Kill, None, 500).with_idle_ms(Some(100), 0);
     job.step(Input::AwaitsDecision(true), 50);
     job.step(Input::Output, 60);
@@ -181,7 +181,7 @@ fn a_job_that_waits_for_somebody_may_be_silent() {
 }
 
 #[test]
-fn a_job_that_said_all_goes_or_is_killed_and_that_is_no_failure() {
+fn a_job_whose_conversation_is_over_exits_or_is_killed_and_that_is_no_failure() {
     for (goes, exit) in [(true, RawExit::Exited(3)), (false, RawExit::Signalled(9))] {
         let mut fixture = JobFixture::with_stop_request(Leftovers::Kill, None, 100);
         fixture.apply(Event::Concludes);
@@ -201,7 +201,7 @@ fn a_job_that_said_all_goes_or_is_killed_and_that_is_no_failure() {
 }
 
 #[test]
-fn a_job_that_does_not_go_is_killed_alone_where_what_it_left_is_kept() {
+fn a_job_that_does_not_exit_is_killed_alone_where_leftovers_are_kept() {
     let mut fixture = JobFixture::new(Leftovers::Keep, None);
     fixture.apply(Event::Concludes);
     fixture.apply(Event::Time(LEAVE_MS));
@@ -212,7 +212,7 @@ fn a_job_that_does_not_go_is_killed_alone_where_what_it_left_is_kept() {
     let end = End { leader: Some(RawExit::Signalled(9)), ..End::default() };
     assert_eq!(fixture.effects, [Effect::KillLeader, Effect::Report(end)]);
     assert_eq!(fixture.job.phase(), Phase::Background);
-    // One that SIGKILL cannot end is no reason to end the others, and holds up nobody.
+    // A leader that SIGKILL cannot end does not take the rest of the tree with it, and blocks nothing.
     let mut stuck = JobFixture::new(Leftovers::Keep, None);
     stuck.apply(Event::Concludes);
     stuck.apply(Event::Time(LEAVE_MS));
@@ -233,7 +233,7 @@ fn a_job_that_was_started_in_advance_gets_other_limits_with_its_purpose() {
 }
 
 #[test]
-fn who_has_a_word_for_stop_hears_that_first_and_the_rest_within_the_same_grace() {
+fn a_stop_request_comes_first_and_signals_within_the_same_grace() {
     let mut fixture = JobFixture::with_stop_request(Leftovers::Kill, None, 100);
     fixture.apply(Event::Cancel);
     assert_eq!(fixture.effects, [Effect::RequestStop]);

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// `message` or `thought`, the text, whether the line goes on.
+/// Kind, text, and whether the line continues.
 fn events(facts: &[TaskFact]) -> Vec<(TextKind, String, bool)> {
     let of = |fact: &TaskFact| match fact {
         TaskFact::Message(text) => (TextKind::Message, text.text.clone(), text.partial),
@@ -24,7 +24,7 @@ fn thought(text: &str) -> (TextKind, String, bool) {
 }
 
 #[test]
-fn lines_are_told_as_they_end() {
+fn lines_are_emitted_as_they_end() {
     let mut joiner = LineJoiner::new();
     assert_eq!(events(&joiner.push(TextKind::Message, "Hel", 0)), []);
     assert_eq!(events(&joiner.push(TextKind::Message, "lo\n\nwor", 10)), [line("Hello"), line("")]);
@@ -38,7 +38,7 @@ fn lines_are_told_as_they_end() {
 }
 
 #[test]
-fn a_line_that_was_told_in_pieces_is_ended_even_where_nothing_is_left() {
+fn a_line_emitted_in_pieces_is_ended_even_where_nothing_is_left() {
     let mut joiner = LineJoiner::new();
     joiner.push(TextKind::Message, "half", 0);
     assert_eq!(events(&joiner.tick(100)), [piece("half")]);
@@ -46,7 +46,7 @@ fn a_line_that_was_told_in_pieces_is_ended_even_where_nothing_is_left() {
 }
 
 #[test]
-fn another_voice_ends_a_line() {
+fn another_kind_of_text_ends_a_line() {
     let mut joiner = LineJoiner::new();
     joiner.push(TextKind::Thought, "hm", 0);
     assert_eq!(events(&joiner.push(TextKind::Message, "so", 0)), [thought("hm")]);
@@ -69,7 +69,7 @@ fn a_long_line_comes_in_pieces_that_fit() {
 }
 
 #[test]
-fn the_final_message_is_the_last_one_with_words() {
+fn the_final_message_is_the_last_one_that_is_not_blank() {
     for (said, last) in [
         (vec!["a", "b"], Some("ab")),
         (vec!["first", "|", "second\nline"], Some("second\nline")),
@@ -128,7 +128,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Lines as they would be if everything came at once.
+/// The expected lines, as if all text arrived at once.
 fn expected(steps: &[Step]) -> Vec<(TextKind, String)> {
     let mut lines: Vec<(TextKind, String)> = Vec::new();
     let mut open = false;

@@ -1,9 +1,9 @@
-//! What is wrong with a manifest or a spec, and where. The texts are for people: they say what may stand
-//! there, and never repeat a value, which may be a secret.
+//! Errors of a manifest or a spec, with their position. Messages say what is allowed and never repeat a value,
+//! which may be a secret.
 
 use std::fmt;
 
-/// Why a document was refused.
+/// Why a document was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestError {
     /// Counted from 1.
@@ -27,7 +27,7 @@ impl fmt::Display for ManifestError {
 
 impl std::error::Error for ManifestError {}
 
-/// Why a value was refused, where lines mean nothing.
+/// Why a value was rejected, where there are no lines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct Invalid {
@@ -46,7 +46,7 @@ impl Invalid {
         Self { field: field.into(), message: message.into() }
     }
 
-    /// The same, seen from the outside of `parent`.
+    /// The same error with the field path prefixed by `parent`.
     pub(super) fn within(self, parent: &str) -> Self {
         Self { field: format!("{parent}.{}", self.field), ..self }
     }

@@ -1,5 +1,5 @@
-//! A value of the document together with how it is called, read as what it should be. It takes no
-//! decision about services: it says what the value is, or what it must be instead.
+//! A value of the document with its path, read as the expected type. Decides nothing about services: reports
+//! what the value is, or what it must be instead.
 
 use super::error::Invalid;
 use super::syntax::{duration_ms, nearest, segment};
@@ -20,12 +20,12 @@ impl<'a> Field<'a> {
         Invalid::new(&self.path, message)
     }
 
-    /// As above, about a key that is not there.
+    /// Rejects a missing key of this map.
     pub fn refuse_inside(&self, key: &str, message: impl Into<String>) -> Invalid {
         Invalid::new(self.path_of(key), message)
     }
 
-    /// `key:` with nothing behind it is as good as no key.
+    /// `key:` with an empty value counts as a missing key.
     pub fn is_null(&self) -> bool {
         matches!(self.node.kind, Kind::Null)
     }
@@ -38,7 +38,7 @@ impl<'a> Field<'a> {
         matches!(self.node.kind, Kind::List(_))
     }
 
-    /// Text, or a number or flag as it is written.
+    /// The text of a string, or of a number or flag as it is written.
     pub fn text(&self) -> Result<String, Invalid> {
         let refusal = if self.is_null() {
             "must have a value; empty text is \"\""
@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The items of a list. `what` says what a list of, in case it is none.
+    /// The items of a list. `what` names the items in the error message.
     pub fn list(&self, what: &str) -> Result<Vec<Field<'a>>, Invalid> {
         let Kind::List(items) = &self.node.kind else {
             return Err(self.refuse(format!("must be a list of {what}")));
@@ -89,7 +89,7 @@ impl<'a> Field<'a> {
         Ok(items.iter().enumerate().map(field).collect())
     }
 
-    /// The entries of a map in their order. `what` says what a map of, in case it is none.
+    /// The entries of a map in their order. `what` names the entries in the error message.
     pub fn map(&self, what: &str) -> Result<Vec<(&'a str, Field<'a>)>, Invalid> {
         let Kind::Map(entries) = &self.node.kind else {
             return Err(self.refuse(format!("must be a map {what}")));
@@ -101,7 +101,7 @@ impl<'a> Field<'a> {
         Ok(fields.collect())
     }
 
-    /// The refusal of this field because its key is none of the known ones.
+    /// The error for an unknown key, with the nearest known one.
     pub fn unknown(&self, key: &str, known: &[&str]) -> Invalid {
         match nearest(key, known) {
             Some(meant) => self.refuse(format!("no such key; did you mean {meant}?")),

@@ -1,4 +1,4 @@
-//! Documents nobody would write: none of them panics, takes long or takes much memory.
+//! Hostile documents: none of them panics, takes long or takes much memory.
 
 use super::tests::FULL;
 use super::{Document, log_pattern, parse, validate_all};
@@ -51,7 +51,7 @@ fn bombs_are_refused() {
     }
 }
 
-/// Holds for whatever was parsed: an error says something on one line, and what was taken is good.
+/// Checks that an error has a one-line message, and that accepted specs are valid.
 fn assert_consistent(document: &[u8]) {
     match parse(document) {
         Ok(Document { services: specs, .. }) => {
@@ -70,7 +70,7 @@ fn assert_consistent(document: &[u8]) {
     }
 }
 
-/// Pieces that mean something in YAML or in a manifest.
+/// Fragments with a meaning in YAML or in a manifest.
 fn piece() -> impl Strategy<Value = String> {
     let pieces = [
         "services:",

@@ -1,5 +1,5 @@
-//! `sandbox.yaml`: the services a workspace asks for, and how it is built. Text in, checked specs out; it reads no file and
-//! starts nothing.
+//! `sandbox.yaml`: the services of a workspace, and how it is built. Text in, validated specs out; reads no
+//! file and starts nothing.
 //!
 //! ```yaml
 //! version: 1
@@ -17,8 +17,8 @@
 //! build: { command: npm run build, timeout: 2m }
 //! ```
 //!
-//! bytes ─`yaml`─► `tree` with lines ─`read`─► specs ─`check`─► specs that hold. `read` and `check` name the
-//! field that is wrong; `parse` finds its line.
+//! bytes ─`yaml`─► `yaml_node` with lines ─`specs`─► specs ─`validate`─► valid specs. `specs` and `validate`
+//! name the wrong field; `parse` finds its line.
 
 mod error;
 mod field;

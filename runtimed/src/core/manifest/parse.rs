@@ -1,4 +1,4 @@
-//! The whole way from bytes to specs, and from a field that is wrong to its line.
+//! The whole way from bytes to specs, and from a wrong field to its line.
 
 use super::error::{Invalid, ManifestError};
 use super::field::Field;
@@ -8,7 +8,7 @@ use super::{specs::read, validate_all, yaml};
 use crate::limits::MANIFEST_MAX_BYTES;
 use protocol::{BuildSpec, ServiceSpec};
 
-/// What a manifest says. An empty one says nothing.
+/// The content of a manifest; the default is that of an empty one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
     /// In the order of the document.
@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> Result<&str, ManifestError> {
     })
 }
 
-/// In a document times carry their unit, so the names of their keys do not.
+/// Durations in a document carry their unit, so their keys do not end in `_ms`.
 fn as_written(invalid: Invalid) -> Invalid {
     let plain = [".health.interval_ms", ".health.timeout_ms", "build.timeout_ms"]
         .iter()

@@ -1,4 +1,4 @@
-//! Documents and specs that are refused, with these very words.
+//! Documents and specs that are rejected, with the exact messages.
 
 use super::tests::{name, spec};
 use super::{Document, parse, validate, validate_all};
@@ -20,7 +20,7 @@ fn refusal(document: &str) -> String {
     }
 }
 
-/// A service `web` with these lines, the first of which is line 4 of the document.
+/// Wraps the lines in a service `web`; the first of them is line 4 of the document.
 fn check(table: &[(&str, u32, &str, &str)]) {
     for (lines, line, field, message) in table {
         let lines: String = lines.lines().map(|line| format!("    {line}\n")).collect();
@@ -154,7 +154,7 @@ fn what_is_not_text_or_too_large_is_refused() {
     assert_eq!(parse(&large[1..]), Ok(Document::default()));
 }
 
-/// Changes one thing of a good spec and says how it is refused.
+/// Changes one field of a valid spec and returns the error.
 fn changed(change: impl FnOnce(&mut ServiceSpec)) -> String {
     let mut spec = spec("web", "x");
     change(&mut spec);

@@ -1,5 +1,5 @@
-//! The document as specs: which keys there are and what each may hold. Whether the values make sense is
-//! for `check` to say, because specs come from the API too.
+//! Turns the document into specs: which keys exist and which types they hold. Whether the values make sense
+//! is decided in `validate`, because specs come from the API too.
 
 use super::error::Invalid;
 use super::field::Field;
@@ -31,7 +31,7 @@ pub(super) fn read(document: &Field<'_>) -> Result<Document, Invalid> {
     Ok(found)
 }
 
-/// `build: npm run build` is short for `build: { command: npm run build }`.
+/// Reads a build; `build: npm run build` is short for `build: { command: npm run build }`.
 fn build(field: &Field<'_>) -> Result<BuildSpec, Invalid> {
     if field.is_text() {
         return Ok(BuildSpec { command: field.text()?, timeout_ms: None });
@@ -96,7 +96,7 @@ fn blank(name: ServiceName) -> ServiceSpec {
     }
 }
 
-/// A shell line as it is, or arguments made into one.
+/// A shell line as it is, or arguments quoted into one.
 fn command(field: &Field<'_>) -> Result<String, Invalid> {
     if !field.is_list() {
         return field.text();
@@ -122,14 +122,14 @@ fn names(field: &Field<'_>) -> Result<Vec<ServiceName>, Invalid> {
 fn restart(field: &Field<'_>) -> Result<RestartPolicy, Invalid> {
     match field.text()?.as_str() {
         "always" => Ok(RestartPolicy::Always),
-        // The second is how the API spells it.
+        // The API spells it with an underscore.
         "on-failure" | "on_failure" => Ok(RestartPolicy::OnFailure),
         "never" => Ok(RestartPolicy::Never),
         _ => Err(field.refuse("must be always, on-failure or never")),
     }
 }
 
-/// `health: /path` is short for `health: { http: /path }`.
+/// Reads a health check; `health: /path` is short for `health: { http: /path }`.
 fn health(field: &Field<'_>) -> Result<Health, Invalid> {
     if field.is_text() {
         return Ok(Health::of(HealthCheck::Http(field.text()?)));

@@ -1,13 +1,13 @@
-//! Small grammars of the manifest: times, shell words, keys that were misspelt, names in a path.
+//! Small grammars of the manifest: durations, shell quoting, misspelt keys, keys in a path.
 
 use std::borrow::Cow;
 
-/// How much of a key is shown in a path.
+/// Length of a key as shown in a path.
 const SEGMENT_MAX_CHARS: usize = 64;
-/// How many letters may be wrong for a key to be taken for another.
+/// Edit distance up to which a key counts as misspelt.
 const MISSPELT_MAX_LETTERS: usize = 2;
 
-/// `500ms`, `10s` or `2m`, in milliseconds.
+/// Parses `500ms`, `10s` or `2m` into milliseconds.
 pub(super) fn duration_ms(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(end);
@@ -20,17 +20,17 @@ pub(super) fn duration_ms(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit_ms)
 }
 
-/// A time as `duration_ms` reads it.
+/// Formats a duration as `duration_ms` reads it.
 pub(super) fn show_ms(ms: u64) -> String {
     if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
 }
 
-/// Arguments as one shell line that a shell takes apart into the same arguments.
+/// Quotes arguments into one line that a shell splits into the same arguments.
 pub(super) fn shell_line(arguments: &[String]) -> String {
     arguments.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
 }
 
-/// Words that a shell reads as grammar when they come first.
+/// Shell keywords, which are quoted.
 const RESERVED: [&str; 17] = [
     "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select",
     "then", "time", "until", "while",
@@ -55,7 +55,7 @@ pub(super) fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     close.min_by_key(|(wrong, _)| *wrong).map(|(_, candidate)| candidate)
 }
 
-/// The edit distance of Levenshtein, row by row.
+/// Levenshtein distance, row by row.
 fn letters_wrong(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (above, a) in one.chars().enumerate() {
@@ -75,7 +75,7 @@ pub(super) fn segment(key: &str) -> Cow<'_, str> {
     one_line(key, SEGMENT_MAX_CHARS)
 }
 
-/// Text as it may be shown: on one line and not too long, whatever it is.
+/// Escapes and shortens text so that it is printed on one line.
 pub(super) fn one_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     let cut = text.char_indices().nth(max_chars).map(|(at, _)| &text[..at]);
     if cut.is_none() && !text.contains(char::is_control) {
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Takes a line apart as a shell does, for the quoting that is used here.
+    /// Splits a line as a shell does, for the quoting used here.
     fn split(line: &str) -> Vec<String> {
         let (mut words, mut word, mut in_word, mut quoted) = (vec![], String::new(), false, false);
         let mut letters = line.chars();

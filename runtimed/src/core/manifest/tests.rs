@@ -1,4 +1,4 @@
-//! Documents that are taken, and what they mean.
+//! Documents that are accepted, and what they mean.
 
 use super::{Document, parse};
 use protocol::{BuildSpec, EnvMap, Health, HealthCheck, RestartPolicy, ServiceName, ServiceSpec};

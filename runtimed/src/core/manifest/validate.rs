@@ -1,5 +1,5 @@
-//! What a spec may hold, wherever it came from. Fields are named as the API names them. Nothing outside
-//! the spec is looked at: a directory may appear after the service was asked for.
+//! Validation of service specs, from a manifest or from the API. Fields are named as the API names them.
+//! Nothing outside the spec is looked at: a directory may appear after the service was requested.
 
 use super::error::Invalid;
 use super::syntax::{segment, show_ms};
@@ -13,10 +13,10 @@ use protocol::limits::HEALTH_TIMEOUT_MIN_MS;
 use protocol::{BuildSpec, EnvMap, Health, HealthCheck, ServiceSpec, validate};
 use regex_lite::{Regex, RegexBuilder};
 
-/// What a compiled log pattern may take: `a{999}{999}` is short and huge.
+/// Limit of a compiled log pattern: `a{999}{999}` is short and huge.
 const PATTERN_PROGRAM_MAX_BYTES: usize = 256 << 10;
 
-/// Whether all specs hold, each for itself and together.
+/// Validates all specs, each by itself and together.
 pub fn validate_all(specs: &[ServiceSpec]) -> Result<(), Invalid> {
     at_most("services", specs.len(), SERVICES_MAX, "services")?;
     for spec in specs {
@@ -35,7 +35,7 @@ pub fn validate_all(specs: &[ServiceSpec]) -> Result<(), Invalid> {
     })
 }
 
-/// Whether one spec holds. Fields are named from the spec on: `port`, `env.PATH`, `health.http`.
+/// Validates one spec. Fields are named from the spec on: `port`, `env.PATH`, `health.http`.
 pub fn validate(spec: &ServiceSpec) -> Result<(), Invalid> {
     text("command", &spec.command, ARG_MAX_BYTES)?;
     if spec.port == Some(0) {
@@ -53,13 +53,13 @@ pub fn validate(spec: &ServiceSpec) -> Result<(), Invalid> {
     spec.watch.iter().enumerate().try_for_each(|(index, path)| watched(&format!("watch[{index}]"), path))
 }
 
-/// Whether a build holds.
+/// Validates a build spec.
 pub(super) fn validate_build(build: &BuildSpec) -> Result<(), Invalid> {
     text("build.command", &build.command, ARG_MAX_BYTES)?;
     build.timeout_ms.map_or(Ok(()), |ms| between("build.timeout_ms", ms, 1..=TIMEOUT_MAX_MS))
 }
 
-/// The pattern of a log check, compiled within bounds. Whoever matches lines gets it from here.
+/// Compiles the pattern of a log check within bounds. All matching uses this function.
 pub fn log_pattern(pattern: &str) -> Result<Regex, regex_lite::Error> {
     RegexBuilder::new(pattern).size_limit(PATTERN_PROGRAM_MAX_BYTES).build()
 }
@@ -94,7 +94,7 @@ fn health(health: &Health, port: Option<u16>) -> Result<(), Invalid> {
     between("health.timeout_ms", health.timeout_ms, HEALTH_TIMEOUT_MIN_MS..=HEALTH_TIMEOUT_MAX_MS)
 }
 
-/// The path goes into a request line as it is, so nothing in it may end that line.
+/// The path goes into a request line as it is, so it must not be able to end that line.
 fn http_path(path: &str, port: Option<u16>) -> Result<(), Invalid> {
     let refuse = |message: &str| Err(Invalid::new("health.http", message));
     text("health.http", path, PATH_MAX_BYTES)?;
@@ -110,7 +110,7 @@ fn http_path(path: &str, port: Option<u16>) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What is watched lies below the app directory.
+/// Watched paths lie below the app directory.
 fn watched(field: &str, path: &str) -> Result<(), Invalid> {
     text(field, path, PATH_MAX_BYTES)?;
     if path.starts_with('/') || path.split('/').any(|part| part == "..") {

@@ -1,5 +1,5 @@
-//! YAML into a tree. Whatever the document says it stays small: depth, size and the growth by aliases are
-//! bounded while it is parsed.
+//! Parses YAML into a tree. Depth, size and growth by aliases are bounded while parsing, so any document
+//! stays small.
 
 use super::error::ManifestError;
 use super::syntax::{one_line, segment};
@@ -11,15 +11,15 @@ use serde_saphyr::options::{MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Error, Location, MessageFormatter, Options, Spanned, UserMessageFormatter};
 use std::fmt;
 
-/// Levels of maps and lists; a manifest needs four.
+/// Nesting of maps and lists; a manifest needs four levels.
 const DEPTH_MAX_LEVELS: usize = 8;
-/// Values in a document, and those that come again through aliases.
+/// Values in a document, and values repeated by aliases.
 const NODES_MAX: usize = 20_000;
 const REPLAYED_EVENTS_MAX: usize = 2_000;
 const ALIASES_MAX: usize = 64;
-/// Text that had to be copied for anchors.
+/// Text copied for anchors.
 const ANCHOR_TEXT_MAX_BYTES: usize = 64 << 10;
-/// What is shown of the words of the parser, which may quote the document.
+/// Length of the parser's message as shown, which may quote the document.
 const PARSER_WORDS_MAX_CHARS: usize = 200;
 
 pub(super) fn parse(source: &str) -> Result<Node, ManifestError> {
@@ -38,7 +38,7 @@ fn options() -> Options {
             max_merge_keys: ALIASES_MAX,
             max_recorded_anchor_events: REPLAYED_EVENTS_MAX,
             max_recorded_anchor_bytes: ANCHOR_TEXT_MAX_BYTES,
-            // Text counts each time an alias brings it.
+            // Text counts each time an alias repeats it.
             max_total_scalar_bytes: MANIFEST_MAX_BYTES as usize,
             max_documents: 2,
             max_inclusion_depth: 0,
@@ -49,9 +49,9 @@ fn options() -> Options {
             max_alias_expansions_per_anchor: ALIASES_MAX,
         },
         merge_keys: MergeKeyPolicy::Merge,
-        // `yes`, `no`, `on` and `off` are words.
+        // `yes`, `no`, `on` and `off` are strings.
         strict_booleans: true,
-        // A number is taken as it is written, also where it is too large to count with.
+        // A number is kept as it is written, also where it is too large.
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         reject_unsupported_tags: true,
         with_snippet: false,
@@ -90,7 +90,7 @@ fn message(error: &Error) -> String {
     }
 }
 
-/// The words of the parser, with a hint for the mistake that is made most.
+/// The parser's message, with a hint for the most common mistake.
 fn plain(text: &str) -> String {
     let colon = text.contains("mapping values are not allowed");
     let hint = if colon { "; text with a colon needs quotes" } else { "" };
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// The line on which a value was written, also where an alias brought it elsewhere.
+/// The line on which a value was written, also where an alias repeated it elsewhere.
 fn line(at: &Location) -> u32 {
     u32::try_from(at.line()).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,4 @@
-//! A document as a tree that knows its lines. It knows nothing about services, and nothing about how the
-//! document was parsed.
+//! A YAML document as a tree with line numbers. Knows nothing about services, and nothing about the parser.
 
 use super::syntax::segment;
 use std::ops::Range;
@@ -8,7 +7,7 @@ use std::ops::Range;
 pub(super) struct Node {
     pub kind: Kind,
     pub line: u32,
-    /// Where a scalar stands in the source.
+    /// Byte range of a scalar in the source.
     pub at: Range<usize>,
 }
 
@@ -44,7 +43,7 @@ impl Node {
         }
     }
 
-    /// The line of the field, or of the nearest one around it that exists.
+    /// The line of the field, or of its nearest existing parent.
     pub fn line_of(&self, path: &str) -> u32 {
         self.line_inside(path).unwrap_or(self.line)
     }
@@ -54,7 +53,7 @@ impl Node {
             Kind::Map(entries) => {
                 let found =
                     entries.iter().filter_map(|entry| Some((entry, after(path, &segment(&entry.key))?)));
-                // The longest key: a name may hold dots itself.
+                // The longest key: a name may contain dots.
                 let (entry, rest) = found.min_by_key(|(_, rest)| rest.len())?;
                 entry.value.line_inside(rest).or(Some(entry.line))
             }
@@ -68,7 +67,7 @@ impl Node {
     }
 }
 
-/// What of the path comes after its first part, if that is `part`.
+/// The rest of the path after its first part, if that is `part`.
 fn after<'p>(path: &'p str, part: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(part)?;
     match rest.chars().next() {

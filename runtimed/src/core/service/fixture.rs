@@ -1,5 +1,5 @@
-//! A fixture for the tests of the machine: it performs effects on a process and a check that it makes up,
-//! and refuses any step that a supervisor could not carry out.
+//! A fixture for tests of the machine: performs effects on a fake process and a fake check, and rejects any
+//! step that a supervisor could not carry out.
 
 use super::{Dependencies, Effect, Input, Machine, Phase, Policy};
 use crate::limits::{BACKOFF_MAX_MS, BACKOFF_MIN_MS};
@@ -15,15 +15,15 @@ pub struct ServiceFixture {
     stop_sent: bool,
 }
 
-/// Something that happens in the fixture.
+/// Something that happens to the service.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// Someone says so. Ends and checks may come where nothing runs or is checked: they are stale then.
+    /// An input. Ends and checks may come where nothing runs or is checked: they are stale then.
     Input(Input),
     Later(u64),
     /// The clock goes back.
     Earlier(u64),
-    /// Time passes until the machine wants to be woken.
+    /// Time passes until the next wake-up.
     Wakes,
 }
 
@@ -64,8 +64,7 @@ impl ServiceFixture {
         effects
     }
 
-    /// Goes to where the machine wants to be woken and wakes it. A tick that leaves the same wish would
-    /// be a busy loop.
+    /// Advances to the next wake-up and ticks. A tick that leaves the same wake-up would be a busy loop.
     pub fn wake(&mut self) {
         let Some(wake) = self.machine.next_wake() else { return };
         self.now = self.now.max(wake);
@@ -148,7 +147,7 @@ pub fn any_dependencies() -> impl Strategy<Value = Dependencies> {
     ]
 }
 
-/// What may happen to a service that nobody asks to run.
+/// Events that happen to a service without a request to run it.
 pub fn unasked() -> impl Strategy<Value = Event> {
     let result = prop_oneof![Just(Ok(())), Just(Err("refused".to_owned()))];
     prop_oneof![

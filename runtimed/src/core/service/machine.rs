@@ -1,4 +1,5 @@
-//! The machine of one service. Values in, effects out: no clock, no process, no check is touched here.
+//! The state machine of one service. Values in, effects out: no clock, no process and no check is touched
+//! here.
 //!
 //! ```text
 //!                      not ready
@@ -6,22 +7,22 @@
 //!                    │ ready              │ dependencies ready
 //!                    ▼                    │
 //!              ╔═ Spawn ═╗ ◄──────────────┘
-//!              ║         ║ ◄───────────────────────────── Tick, Nudge, Start, Restart ──┐
+//!              ║         ║ ◄────────────────────────── Tick, RetryNow, Start, Restart ──┐
 //!              ╚════╤════╝                                (or Waiting, as above)        │
 //!                   ▼               ok            check failed                          │
 //!               Starting ──────────────► Ready ◄──────────────► Unhealthy               │
 //!                   │   without a check:   │         ok             │                   │
 //!                   │   at once            │                        │                   │
 //!                   └───────────┬──────────┴────────────────────────┘                   │
-//!                             Ended ── to be repeated ──► Backoff (1 s, doubling to 30 s)
-//!                               └───── not so ──► Stopped
+//!                             Ended ── to be restarted ─► Backoff (1 s, doubling to 30 s)
+//!                               └───── otherwise ──► Stopped
 //!
 //!   Stop     without a job: Stopped at once.   With one: Stopping{Stay} ──Ended──► Stopped
 //!   Restart  without a job: as Start.          With one: Stopping{Start} ──Ended──► as Start
 //!   Start, Restart and Stop while Stopping only change what follows the end.
 //! ```
 //!
-//! A service that runs keeps running when something it depends on fails: there is no cascade.
+//! A running service keeps running when a dependency fails: failures do not cascade.
 
 use super::{AfterStop, Dependencies, Effect, Input, Phase, Policy};
 use crate::core::service_graph::Readiness;
@@ -34,20 +35,20 @@ use protocol::{Exit, RestartPolicy};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     pub phase: Phase,
-    /// Runs in a row that ended before they were steady.
+    /// Consecutive runs that ended before they were steady.
     pub failures: u32,
-    /// Whether it should run, as last asked for. A service that ended and is not to be repeated stays
+    /// Whether the service should run, as last requested. A service that ended and is not restarted stays
     /// wanted: it was never stopped.
     pub wanted: bool,
     pub dependencies: Dependencies,
-    /// When the job was spawned, from which the length of a run is counted.
+    /// When the job was spawned; the length of a run counts from here.
     started: u64,
-    /// Whether it is stopped because its last run ended well and is not to be repeated.
+    /// Whether the service stopped because its last run succeeded and is not restarted.
     done: bool,
 }
 
 impl Machine {
-    /// A stopped service whose dependencies are ready until it is told otherwise.
+    /// A stopped service whose dependencies are ready until an input says otherwise.
     pub fn new() -> Self {
         Self::default()
     }
@@ -67,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// When a `Tick` is due, if ever.
+    /// When the next `Tick` is due, if ever.
     pub fn next_wake(&self) -> Option<u64> {
         match &self.phase {
             Phase::Backoff { until, .. } => Some(*until),
@@ -85,7 +86,7 @@ impl Machine {
         matches!(self.phase, Phase::Ready { .. })
     }
 
-    /// Whether a job was spawned whose end has not been seen.
+    /// Whether a job was spawned whose end has not been reported.
     pub fn has_process(&self) -> bool {
         match self.job() {
             Job::None => false,
@@ -93,8 +94,8 @@ impl Machine {
         }
     }
 
-    /// What this service is to those that depend on it. One that did its work and ended is as good as
-    /// ready: a migration that ran must not hold up a server that restarts later.
+    /// The readiness of this service for its dependents. A service that completed counts as ready: a finished
+    /// migration must not delay a server that restarts later.
     pub fn readiness(&self) -> Readiness {
         match &self.phase {
             Phase::Ready { .. } => Readiness::Ready,
@@ -154,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// Failures are kept: what changed may have nothing to do with why it fails.
+    /// Keeps the failure count: the change may have nothing to do with the failure.
     fn retry_now(&mut self, now: u64, policy: &Policy) -> Vec<Effect> {
         if matches!(self.phase, Phase::Backoff { .. }) { self.spawn_or_wait(now, policy) } else { vec![] }
     }
@@ -204,13 +205,14 @@ impl Machine {
                 Phase::Starting { since: *since, next_probe: Some(now.saturating_add(pause_ms)) }
             }
             (Phase::Ready { since, .. }, Ok(())) => Phase::Ready { since: *since, next_probe },
-            // Without a next check nothing could make it well again, so the one word is not believed.
+            // Without a next check the service could never become ready again, so a single failure is
+            // ignored.
             (Phase::Ready { .. }, Err(_)) if next_probe.is_none() => return vec![],
             (Phase::Ready { .. }, Err(reason)) => Phase::Unhealthy { since: now, reason, next_probe },
             (Phase::Unhealthy { since, .. }, Err(reason)) => {
                 Phase::Unhealthy { since: *since, reason, next_probe }
             }
-            // Stale: the job it was about is gone or going.
+            // Stale: the job that was checked has ended or is stopping.
             (
                 Phase::Stopped
                 | Phase::Waiting { .. }
@@ -242,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// Spawns, or waits for what must be there first. Called only where no job exists.
+    /// Spawns the job, or waits for its dependencies. Called only where no job exists.
     fn spawn_or_wait(&mut self, now: u64, policy: &Policy) -> Vec<Effect> {
         match &self.dependencies {
             Dependencies::Waiting(on) => {
@@ -276,27 +278,27 @@ impl Machine {
     }
 }
 
-/// Whether there is a job, for the decisions that ask nothing else of the phase.
+/// Whether there is a job, for decisions that need nothing else of the phase.
 enum Job {
     None,
     Runs,
     Ends(AfterStop),
 }
 
-/// Between checks of a service that is not ready: short at first, when a moment counts, then as when ready.
+/// Interval between checks of a service that is not ready: short at first, then as when ready.
 fn starting_pause_ms(started_ms_ago: u64, policy: &Policy) -> u64 {
     let patient = started_ms_ago >= PROBE_EAGER_FOR_MS;
     let steady_ms = policy.probe_interval_ms.filter(|_| patient).unwrap_or(0);
     steady_ms.max(PROBE_STARTING_MS)
 }
 
-/// When to check again once ready. The floor keeps a wrong policy from checking without a pause.
+/// When to check again once ready. The minimum guards against a policy without an interval.
 fn steady_probe(now: u64, policy: &Policy) -> Option<u64> {
     let interval_ms = policy.probe_interval_ms.filter(|_| policy.checked)?;
     Some(now.saturating_add(interval_ms.max(HEALTH_INTERVAL_MIN_MS)))
 }
 
-/// The pause after so many failures in a row: doubles from the shortest to the longest.
+/// Backoff after consecutive failures: doubles from the shortest to the longest.
 fn pause_ms(failures: u32) -> u64 {
     let doublings = failures.saturating_sub(1);
     let factor = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);

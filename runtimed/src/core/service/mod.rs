@@ -1,5 +1,5 @@
-//! One service: when it starts, how it is judged, when it is tried again. It decides and never acts:
-//! the supervisor performs the effects and tells what came of them.
+//! One service: when it starts, whether it is healthy, when it is retried. Decides and never acts: the
+//! supervisor performs the effects and reports the results.
 
 mod machine;
 mod phase;

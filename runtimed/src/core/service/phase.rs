@@ -1,12 +1,11 @@
-//! The words of the service machine: what it is told, what it asks for and where it stands. No decision
-//! is made here.
+//! Inputs, effects and phases of the service machine. No decision is made here.
 
 use protocol::{Exit, RestartPolicy, ServiceName, ServiceState};
 
-/// Where a service stands. Times are monotonic milliseconds.
+/// The phase of a service. Times are monotonic milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing runs: never started, stopped by request, or ended and not to be repeated.
+    /// No job: never started, stopped by request, or ended and not restarted.
     #[default]
     Stopped,
     Waiting {
@@ -18,7 +17,7 @@ pub enum Phase {
     /// The job runs and has not passed its check yet.
     Starting {
         since: u64,
-        /// When to check next; `None` while a check is under way.
+        /// When to check next; `None` while a check is running.
         next_probe: Option<u64>,
     },
     Ready {
@@ -35,32 +34,32 @@ pub enum Phase {
         until: u64,
         failures: u32,
     },
-    /// The job was told to end; its end has not been seen.
+    /// The job was told to stop; its end has not been reported.
     Stopping {
         then: AfterStop,
     },
 }
 
-/// What follows the end of a job that was told to end.
+/// The action after the end of a stopping job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterStop {
     Stay,
     Start,
 }
 
-/// How a service is to be treated. It stays the same for the length of a run: when it changes, the owner
-/// sends a restart.
+/// How a service is run. Constant for the length of a run: when it changes, the supervisor restarts the
+/// service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub restart: RestartPolicy,
     pub restart_after_task: bool,
-    /// Between checks once ready; `None` where readiness is seen once, as with a line in the log.
+    /// Interval between checks once ready; `None` where readiness is seen once, as with a log line.
     pub probe_interval_ms: Option<u64>,
-    /// Without a check, running is ready.
+    /// Without a check, a running service is ready.
     pub checked: bool,
 }
 
-/// How the services that this one depends on stand, all together.
+/// Combined readiness of the services that this one depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Dependencies {
     #[default]
@@ -74,14 +73,15 @@ pub enum Input {
     Start,
     Stop,
     Restart,
-    /// Something changed that may help: tries at once when in backoff, never starts what was stopped.
+    /// Something changed that may help: a service in backoff is retried at once. Never starts a stopped
+    /// service.
     RetryNow,
-    /// Restarts a service that asked for it and is wanted; a nudge for every other.
+    /// Restarts a wanted service that asks for it; `RetryNow` for every other.
     TaskEnded,
     Dependencies(Dependencies),
-    /// The whole tree of the job is gone, or it could not be spawned.
+    /// The whole tree of the job is gone, or the job could not be spawned.
     Ended(Exit),
-    /// What one check found. The owner drops a check that outlives the job it was started for.
+    /// The result of one check. The supervisor drops a check that outlives its job.
     Probe(Result<(), String>),
     /// Time passed; sent at `next_wake`, harmless at any other time.
     Tick,
@@ -89,11 +89,11 @@ pub enum Input {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Starts the job; an `Ended` follows sooner or later.
+    /// Start the job; an `Ended` follows.
     Spawn,
     /// SIGTERM to the tree, SIGKILL after the grace; an `Ended` follows.
     Stop,
-    /// Starts one check; a `Probe` follows.
+    /// Start one check; a `Probe` follows.
     Probe,
 }
 

@@ -1,4 +1,4 @@
-//! Liveness first: stop always stops, and a failing service never stops being tried.
+//! Properties, liveness first: stop always stops, and a failing service is retried for ever.
 
 use super::fixture::{ServiceFixture, any_event, any_exit, any_policy, unasked};
 use super::{Dependencies, Input, Phase, Policy, view_state};
@@ -76,8 +76,8 @@ proptest! {
         prop_assert!(fixture.machine.is_ready(), "{:?}", fixture.machine);
     }
 
-    /// The fixture itself refuses a second process, a second check, a stop of nothing, a pause that is
-    /// too short or too long, and a tick that changes nothing.
+    /// The fixture itself rejects a second process, a second check, a stop of nothing, a backoff that is too
+    /// short or too long, and a tick that changes nothing.
     #[test]
     fn no_order_of_events_asks_for_the_impossible(
         policy in any_policy(),

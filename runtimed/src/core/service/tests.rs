@@ -1,4 +1,4 @@
-//! The machine by example: scripts of inputs, and what must come of them.
+//! Example scripts: inputs, and the expected effects and phase.
 
 use super::fixture::name;
 use super::{AfterStop, Dependencies, Effect, Input, Machine, Phase, Policy, view_state};
@@ -19,8 +19,8 @@ const ON_FAILURE: Policy = Policy { restart: RestartPolicy::OnFailure, ..PLAIN }
 const NEVER: Policy = Policy { restart: RestartPolicy::Never, ..PLAIN };
 const AFTER_TASK: Policy = Policy { restart_after_task: true, ..PLAIN };
 
-/// Runs a script from time 0 and says which effects there were and where it ended. `+5` is five
-/// milliseconds later.
+/// Runs a script from time 0 and returns the effects and the final phase. `+5` advances the clock by five
+/// milliseconds.
 fn run(policy: &Policy, script: &str) -> (Machine, u64, String) {
     let (mut machine, mut now, mut seen) = (Machine::new(), 0, Vec::new());
     for word in script.split_whitespace() {
@@ -208,7 +208,7 @@ fn the_pause_doubles_up_to_the_longest() {
 }
 
 #[test]
-fn those_who_depend_on_it_learn_how_it_stands() {
+fn dependents_see_the_readiness_of_a_service() {
     let table = [
         (&PLAIN, "", Readiness::Failed),
         (&CHECKED, "start", Readiness::Pending),

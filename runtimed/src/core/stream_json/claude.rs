@@ -1,5 +1,6 @@
-//! `claude -p --output-format stream-json --verbose`, with or without `--include-partial-messages`. With it all is
-//! events twice, in pieces as it comes and again as a whole: the pieces are told, and the whole where there were none.
+//! `claude -p --output-format stream-json --verbose`, with or without `--include-partial-messages`. With it
+//! everything arrives twice, as increments and as a whole: increments are reported, and the whole only where
+//! there were none.
 
 use super::LineEvent;
 use super::claude_tool::{ToolUse, tool_result, tool_use};
@@ -9,22 +10,22 @@ use protocol::{ModelFact, PlanEntry, TaskFact, Tool, ToolStatus};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Tools that were begun and of which no end is known yet.
+/// Tool calls whose result has not arrived.
 const TOOLS_OPEN_MAX: usize = 64;
-/// What the program says in the place of a model.
+/// Model name of messages that Claude Code writes itself.
 const NO_MODEL: &str = "<synthetic>";
 
 #[derive(Debug, Default)]
 pub struct Reader {
     streamed: Streamed,
     open: BTreeMap<String, ToolUse>,
-    /// The list of things to do, which comes an entry at a time, by their ids.
+    /// Entries of the plan by id, which arrive one at a time.
     plan: Vec<(String, PlanEntry)>,
-    /// Anything at all came as a message.
+    /// Some text arrived as a message.
     any_text: bool,
 }
 
-/// What came in pieces of the message that is being events.
+/// Which kinds of content of the current message arrived as increments.
 #[derive(Debug, Default)]
 struct Streamed {
     message: String,
@@ -33,9 +34,9 @@ struct Streamed {
 }
 
 impl Reader {
-    /// What a line says; nothing where nobody knows.
+    /// Decodes a line; `None` where its type is unknown.
     pub fn line(&mut self, line: &Value) -> Option<Vec<LineEvent>> {
-        // What an agent below the agent says is no message of this one.
+        // Text of a subagent is no message of this agent.
         let below = line.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null());
         match text(line, "type")? {
             "system" => self.system(line),
@@ -83,7 +84,7 @@ impl Reader {
         }
     }
 
-    /// A tool is told of before what it is given is complete: a file takes a while to be written out.
+    /// Reports a tool before its input is complete: the content of a file takes a while to arrive.
     fn block_begins(&mut self, block: &Value) -> Vec<LineEvent> {
         let (Some("tool_use"), Some(id), Some(name)) =
             (text(block, "type"), text(block, "id"), text(block, "name"))
@@ -174,7 +175,8 @@ impl Reader {
         Some(fact(id, tool_result(known, block, answer)))
     }
 
-    /// Entries are made and changed by tools of their own, and only the answer has the id of a new one.
+    /// Entries are created and changed by tools of their own, and only the result carries the id of a new
+    /// one.
     fn plan_changes(&mut self, answer: &Value) -> Option<LineEvent> {
         if let Some(made) = answer.get("task") {
             let (id, subject) = (text(made, "id")?, text(made, "subject")?);
@@ -199,7 +201,8 @@ impl Reader {
         Some(LineEvent::Fact(TaskFact::Plan { entries }))
     }
 
-    /// `subtype` is `success` after a refused key too, and `terminal_reason` is `completed`: neither is enough.
+    /// `subtype` is `success` and `terminal_reason` is `completed` even after a rejected key: neither is
+    /// enough.
     fn result(&mut self, line: &Value) -> Vec<LineEvent> {
         let failed = line.get("is_error").and_then(Value::as_bool).unwrap_or(true);
         let reason = text(line, "terminal_reason").unwrap_or("completed");
@@ -207,7 +210,7 @@ impl Reader {
         let mut events = Vec::new();
         let words = text(line, "result").filter(|text| !text.trim().is_empty());
         if good && !self.any_text {
-            // What is answered without a model is events here alone.
+            // Replies without a model call are only in the result.
             events.extend(words.map(|text| LineEvent::Text(text.to_owned())));
             events.push(LineEvent::End);
         }

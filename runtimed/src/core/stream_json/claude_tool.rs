@@ -1,21 +1,22 @@
-//! The tools of Claude Code by their names: what each is about, and what its answer says.
+//! The tools of Claude Code by name: what a call is about, and what its result says.
 
 use crate::core::json_fields::{first_line, items, short, text};
 use crate::core::tool_limits::{truncate, truncate_plan};
 use protocol::{Diff, PlanEntry, Tool, ToolStatus};
 use serde_json::Value;
 
-/// The first line of the answer of a command that failed. There is no other place that tells the code.
+/// First line of the output of a failed command. The exit code is in no other place.
 const EXIT_CODE: &str = "Exit code ";
 
-/// A tool as it is begun.
+/// A tool call.
 #[derive(Debug, Clone, Default)]
 pub struct ToolUse {
     pub tool: Tool,
-    /// It is about things to do and not told as a tool; all of them where it gives them at once.
+    /// The tool edits the plan and is not reported as a tool; `plan` is the whole plan where the call carries
+    /// it.
     pub plans: bool,
     pub plan: Option<Vec<PlanEntry>>,
-    /// What it changes, as far as it says so.
+    /// The changes that the call asks for.
     diffs: Vec<Diff>,
     runs: bool,
 }
@@ -88,7 +89,7 @@ fn change_asked(name: &str, input: &Value, path: Option<&str>) -> Vec<Diff> {
     }
 }
 
-/// What is new at the end of a tool.
+/// The fields that the result of a tool adds.
 pub fn tool_result(known: Option<ToolUse>, block: &Value, answer: &Value) -> Tool {
     let ToolUse { diffs, runs, .. } = known.unwrap_or_default();
     let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or_default();
@@ -104,7 +105,7 @@ pub fn tool_result(known: Option<ToolUse>, block: &Value, answer: &Value) -> Too
     }
 }
 
-/// The text of an answer, which is one or several.
+/// The text of a result, which is one string or several parts.
 fn printed(block: &Value) -> String {
     match block.get("content") {
         Some(Value::String(text)) => text.clone(),
@@ -124,7 +125,7 @@ fn exit_code(printed: &str) -> (Option<i32>, &str) {
     }
 }
 
-/// What was changed, where the answer tells: the parts that differ, or all of a file that is new.
+/// The changes that the result reports: changed hunks, or the whole content of a new file.
 fn change_seen(answer: &Value) -> Option<Vec<Diff>> {
     let path = text(answer, "filePath")?;
     let hunks = answer.get("structuredPatch").and_then(Value::as_array)?;
@@ -136,7 +137,7 @@ fn change_seen(answer: &Value) -> Option<Vec<Diff>> {
     let side = |hunk: &Value, without: char| {
         let mut side = String::new();
         for line in items(hunk, "lines").iter().filter_map(Value::as_str) {
-            // A backslash is a word about the line before.
+            // A backslash marks a comment on the line before.
             if !line.starts_with([without, '\\']) {
                 let mut rest = line.chars();
                 rest.next();

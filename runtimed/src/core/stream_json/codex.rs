@@ -1,5 +1,5 @@
-//! `codex exec --json`: items that begin and end within one turn. No deltas, and an error may be one that was got
-//! over, so only the last word on the turn counts.
+//! `codex exec --json`: items that start and complete within one turn. There are no increments, and an error
+//! may be one that Codex recovered from, so only the last claim about the turn counts.
 
 use super::LineEvent;
 use crate::core::json_fields::{first_line, items, short, text};
@@ -7,7 +7,7 @@ use crate::core::tool_limits::{truncate, truncate_plan};
 use protocol::{PlanEntry, TaskFact, Tool, ToolStatus};
 use serde_json::{Value, json};
 
-/// How commands are wrapped.
+/// Shell prefixes that Codex puts before commands.
 const SHELLS: [&str; 4] = ["/bin/bash -lc ", "bash -lc ", "/bin/sh -c ", "/bin/sh -lc "];
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ fn command(item: &Value) -> Tool {
     }
 }
 
-/// A command without the shell that runs it, where that can be told apart.
+/// The command without its shell prefix and quotes, where they can be told apart.
 fn unwrapped(command: &str) -> &str {
     let Some(line) = SHELLS.iter().find_map(|shell| command.strip_prefix(shell)) else { return command };
     let quoted = |quote: char| line.strip_prefix(quote)?.strip_suffix(quote).filter(|it| !it.contains(quote));

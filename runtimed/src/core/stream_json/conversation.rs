@@ -1,4 +1,4 @@
-//! One run of an agent that prints lines of JSON: what of it is told, and what it came to.
+//! One run of an agent that prints lines of JSON: decoded facts, the session and the claimed outcome.
 
 use super::{LineEvent, Reader};
 use crate::core::json_fields::short;
@@ -10,15 +10,15 @@ pub struct Conversation {
     reader: Reader,
     joiner: LineJoiner,
     session: Option<String>,
-    /// Whether it went well, and what it events of that.
+    /// Whether the run succeeded, and the message, as the agent claims.
     claim: Option<(bool, Option<String>)>,
 }
 
-/// What a line comes to.
+/// The result of decoding a line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded {
     Fact(TaskFact),
-    /// The line itself is to be told.
+    /// The line is of no known type.
     Raw,
 }
 
@@ -40,7 +40,7 @@ impl Conversation {
                     facts.push(fact);
                     facts
                 }
-                // Beside what the agent says: its line goes on.
+                // Notes interleave with the agent's open line of text.
                 LineEvent::Note(text) => vec![log_fact(text)],
                 LineEvent::Session(session) => {
                     self.session = Some(short(&session));
@@ -68,12 +68,12 @@ impl Conversation {
         self.joiner.next_wake()
     }
 
-    /// Nothing more comes.
+    /// Ends the open line of text.
     pub fn finish(&mut self) -> Vec<TaskFact> {
         self.joiner.flush()
     }
 
-    /// Whether the agent says that it went well; nothing where it did not say.
+    /// Whether the agent claims success; `None` where it did not say.
     pub fn claim(&self) -> Option<(bool, Option<&str>)> {
         self.claim.as_ref().map(|(good, message)| (*good, message.as_deref()))
     }

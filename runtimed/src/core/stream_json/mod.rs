@@ -1,6 +1,6 @@
-//! Agents that print what happens as lines of JSON. Pure: a line in, what it says out. A line is read value by
-//! value and not as a whole, so that a field that nobody foresaw costs that field and not the line; a line that
-//! nobody knows is told as it is.
+//! Agents that print their progress as lines of JSON. Pure: a line in, events out. A line is read field by
+//! field and not as a whole, so that an unexpected field costs that field and not the line; a line of an
+//! unknown type is passed on as it is.
 
 mod claude;
 mod claude_tool;
@@ -13,31 +13,31 @@ pub use conversation::{Conversation, Decoded};
 use protocol::{StreamDialect, TaskFact};
 use serde_json::Value;
 
-/// What a line says.
+/// One event decoded from a line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LineEvent {
-    /// More of a message, and of a thought.
+    /// Increments of a message and of a thought.
     Text(String),
     Thought(String),
-    /// The line of it ends here, though the message may go on.
+    /// End of a text line; the message may continue.
     Pause,
-    /// The message ends here.
+    /// End of the message.
     End,
     Fact(TaskFact),
-    /// A word of the program itself.
+    /// A message of the program itself.
     Note(String),
-    /// The name of the conversation.
+    /// Id of the session.
     Session(String),
-    /// How it went, in its own opinion. The last one counts.
+    /// The claimed outcome. The last one counts.
     Claim {
         good: bool,
         message: Option<String>,
     },
-    /// Nothing that anybody knows.
+    /// A line of an unknown type.
     Raw,
 }
 
-/// Reads the lines of one run.
+/// Decodes the lines of one run.
 #[derive(Debug)]
 pub enum Reader {
     Claude(Box<claude::Reader>),
@@ -52,7 +52,7 @@ impl Reader {
         }
     }
 
-    /// What a line says, given without its end.
+    /// Decodes a line, given without its line feed.
     pub fn line(&mut self, line: &[u8]) -> Vec<LineEvent> {
         if line.trim_ascii().is_empty() {
             return Vec::new();

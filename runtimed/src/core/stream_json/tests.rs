@@ -1,4 +1,4 @@
-//! Transcripts of real runs against a model of ours, and what is told of them.
+//! Transcripts of real runs against a fake model, and the events made of them.
 
 use super::*;
 use protocol::TaskFact;
@@ -14,7 +14,7 @@ fn dialect(name: &str) -> StreamDialect {
     if name.starts_with("claude/") { StreamDialect::Claude } else { StreamDialect::Codex }
 }
 
-/// What is told, an event a line, and what it came to.
+/// Renders the events, one a line, and the outcome.
 fn render(dialect: StreamDialect, lines: &[u8]) -> String {
     let mut conversation = Conversation::new(dialect);
     let mut told = String::new();
@@ -38,7 +38,7 @@ fn render(dialect: StreamDialect, lines: &[u8]) -> String {
 }
 
 #[test]
-fn transcripts_of_real_runs_are_told() {
+fn transcripts_of_real_runs_become_events() {
     for name in [
         "claude/streamed",
         "claude/whole",
@@ -54,9 +54,9 @@ fn transcripts_of_real_runs_are_told() {
     }
 }
 
-/// All is there twice where pieces come too, and told once.
+/// Streamed text arrives twice and is reported once.
 #[test]
-fn what_comes_in_pieces_and_as_a_whole_is_told_once() {
+fn streamed_and_whole_messages_are_reported_once() {
     let lines = transcript("claude/streamed");
     let whole: Vec<u8> = lines
         .split_inclusive(|byte| *byte == b'\n')
@@ -64,7 +64,7 @@ fn what_comes_in_pieces_and_as_a_whole_is_told_once() {
         .flatten()
         .copied()
         .collect();
-    // Only that a tool was about to begin is not told as a whole.
+    // Only the announcement of a tool has no counterpart in the whole messages.
     let streamed = render(StreamDialect::Claude, &lines);
     let streamed: Vec<&str> = streamed
         .lines()
@@ -126,9 +126,9 @@ fn lines_that_the_transcripts_do_not_have() {
     }
 }
 
-/// An error that was got over is none.
+/// An error that the agent recovered from does not count.
 #[test]
-fn the_last_word_counts() {
+fn the_last_claim_counts() {
     let lines = "{\"type\":\"error\",\"message\":\"Reconnecting\"}\n{\"type\":\"turn.completed\"}";
     assert!(render(StreamDialect::Codex, lines.as_bytes()).contains("claim: Some((true, None))"));
 }

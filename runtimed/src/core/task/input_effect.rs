@@ -1,15 +1,15 @@
-//! What the machine of a task is told and what it says.
+//! Inputs and effects of the task machine.
 
 use protocol::{Durations, FailureReason, TaskPhase, TaskStatus};
 
-/// What a request says about time.
+/// Time limits of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     pub timeout_ms: Option<u64>,
     pub health_timeout_ms: u64,
 }
 
-/// What a job of a task is for.
+/// The jobs of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     Checkpoint,
@@ -18,12 +18,12 @@ pub enum Stage {
     Build,
 }
 
-/// How the agent ended when nobody stopped it.
+/// How the agent ended when it was not stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentEnd {
     Succeeded,
     Failed,
-    /// It printed nothing for too long.
+    /// No output for too long.
     Idle,
     NotStarted,
     Lost,
@@ -31,20 +31,20 @@ pub enum AgentEnd {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// It is its turn.
+    /// The task leaves the queue.
     Begin,
     Prepared,
-    /// The checkpoint is there, or cannot be had.
+    /// The checkpoint was taken, or failed.
     Checkpointed,
     AgentEnded(AgentEnd),
-    /// Its changes are counted, or cannot be; whether there is something to build.
+    /// The changed files were counted, or could not be; whether there is something to build.
     ChangesCounted {
         build: bool,
     },
     Built {
         passed: bool,
     },
-    /// How the services stand; means something in `Health` only.
+    /// Whether all services are ready; only matters in `Health`.
     Services {
         ready: bool,
     },
@@ -60,18 +60,18 @@ pub enum Input {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Tell the phase.
+    /// Report the phase.
     Enter(TaskPhase),
     Prepare,
-    /// Start a job; the input for its end follows sooner or later.
+    /// Start a job; the input for its end follows.
     Start(Stage),
-    /// Stop the job that runs.
+    /// Stop the running job.
     Stop {
         grace_ms: u64,
     },
-    /// The agent did what it did: services may be worth another try.
+    /// The agent may have fixed something: retry failed services.
     RetryServices,
-    /// Say how services stand, now and whenever that changes.
+    /// Report the readiness of services, now and on each change.
     CheckServices,
     Finish(Outcome),
 }

@@ -1,10 +1,10 @@
-//! The machine itself: an input and the time in, effects out.
+//! The state machine of a task: an input and the time in, effects out.
 
 use super::input_effect::{AgentEnd, Effect, Input, Outcome, Policy, Stage};
 use crate::limits::{GRACE_DEFAULT_MS, KILL_MAX_MS};
 use protocol::{Durations, FailureReason, TaskPhase, TaskStatus};
 
-/// Beyond the bounds of a shim: if it has not said anything by then, it never will.
+/// Beyond the bounds of a shim: a shim that has not reported by then never will.
 const SHIM_SLACK_MS: u64 = 5_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,7 @@ enum State {
     Preparing,
     Working {
         stage: Stage,
-        /// It was told to stop; when its end is not waited for any longer.
+        /// Set once the stage was told to stop: when its end is no longer waited for.
         give_up_at: Option<u64>,
     },
     Health {
@@ -27,7 +27,7 @@ pub struct Machine {
     state: State,
     policy: Policy,
     deadline: Option<u64>,
-    /// Why it does not succeed; the first reason stays.
+    /// Why the task fails; the first reason stays.
     reason: Option<FailureReason>,
     shutdown: bool,
     phase: TaskPhase,
@@ -59,7 +59,7 @@ impl Machine {
         self.state == State::Done
     }
 
-    /// The job that runs, if one does.
+    /// The stage whose job runs, if one does.
     pub fn stage(&self) -> Option<Stage> {
         match self.state {
             State::Working { stage, .. } => Some(stage),
@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// What runs was told to stop.
+    /// Whether the running stage was told to stop.
     pub fn is_stopping(&self) -> bool {
         matches!(self.state, State::Working { give_up_at: Some(_), .. })
     }
@@ -76,7 +76,7 @@ impl Machine {
         matches!(self.state, State::Health { .. })
     }
 
-    /// When a `Tick` is due, if ever.
+    /// When the next `Tick` is due, if ever.
     pub fn next_wake(&self) -> Option<u64> {
         match self.state {
             State::Working { give_up_at: Some(at), .. } => Some(at),
@@ -163,7 +163,8 @@ impl Machine {
         if build {
             return vec![entered, self.start(Stage::Build)];
         }
-        // Nothing to build is a build that was over at once: a good task always goes the whole way.
+        // Nothing to build counts as a build that ended at once: a successful task passes through every
+        // phase.
         let settled = self.settle(now);
         std::iter::once(entered).chain(settled).collect()
     }
@@ -175,7 +176,7 @@ impl Machine {
         self.settle(now)
     }
 
-    /// The work is over: services hear of it, and are waited for unless someone is in a skip_health.
+    /// Ends the work: services are retried, and waited for unless the task was cut short.
     fn settle(&mut self, now: u64) -> Vec<Effect> {
         if self.shutdown {
             return self.finish(now);
@@ -221,7 +222,7 @@ impl Machine {
             State::Working { give_up_at: None, .. } => {
                 self.stop(FailureReason::TimedOut, GRACE_DEFAULT_MS, now)
             }
-            // Its shim was told to stop and says nothing: whatever it does, the task is over.
+            // The shim was told to stop and does not report: the task ends all the same.
             State::Working { give_up_at: Some(_), .. } | State::Health { .. } => self.finish(now),
             State::Queued | State::Preparing | State::Done => Vec::new(),
         }

@@ -1,5 +1,5 @@
-//! A world that obeys the rules of shims: a job that was started ends once, when it likes or when it is
-//! stopped; inputs come in any order.
+//! A fixture that obeys the rules of shims: a started job ends once, by itself or when it is stopped; inputs
+//! come in any order.
 
 use super::{AgentEnd, Effect, Input, Machine, Outcome, Policy, Stage};
 use crate::limits::{GRACE_MAX_MS, KILL_MAX_MS};
@@ -11,13 +11,13 @@ const AGES_MS: u64 = GRACE_MAX_MS + 2 * KILL_MAX_MS;
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Begin,
-    /// What runs ends, well or badly.
+    /// The running job ends, well or badly.
     Ends(bool),
     Ready,
     Cancel(u64),
     Shutdown,
     Time(u64),
-    /// An input that does not belong here.
+    /// An input that does not belong to the current state.
     Stray(Input),
 }
 

@@ -1,5 +1,5 @@
-//! The event log against a model of it: appended to, rotated, trimmed, torn, opened again and read from
-//! anywhere, it gives what the model has, in order, each once.
+//! The event log against a model: appended, rotated, trimmed, torn, reopened and read from any cursor, it
+//! returns what the model has, in order, each once.
 
 use super::*;
 use crate::log::event_reader::EventReadError;
@@ -12,7 +12,7 @@ use protocol::log_line::LogLine;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// An event as the model has it: where it stands, and the length of its text, or what a gap counted.
+/// An event in the model: its cursor, and the length of its text or the count of a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StoredEvent {
     cursor: Cursor,
@@ -26,15 +26,15 @@ fn stored_event(line: LogLine<'_>) -> StoredEvent {
     let (size, gap) = match &event.fact {
         Fact::Shutdown { reason } => (reason.len(), None),
         Fact::Gap { lost_events, .. } => (0, Some(*lost_events)),
-        other => panic!("nobody told {other:?}"),
+        other => panic!("unexpected {other:?}"),
     };
     StoredEvent { cursor: event.cursor, size, gap }
 }
 
-/// There may be any number of events.
+/// An upper bound of all cursors.
 const ANY: Cursor = Cursor { epoch: u64::MAX, seq: u64::MAX };
 
-/// What a reader gives, all of it.
+/// Everything that a reader returns.
 fn read_on(reader: &mut EventReader) -> Result<Vec<StoredEvent>, EventReadError> {
     let mut events = Vec::new();
     while reader.read(ANY, |line| events.push(stored_event(line)))? == EventsRead::Lines {}
@@ -61,7 +61,7 @@ struct Model {
     /// Every event that was ever readable, and where its line ends in its file.
     events: Vec<(StoredEvent, u64)>,
     boots: u64,
-    /// A reader that stays over all of it and has seen what it has seen.
+    /// A reader that follows the log throughout.
     follower: EventReader,
     followed: Vec<StoredEvent>,
 }
@@ -76,7 +76,7 @@ enum Step {
         from: Index,
     },
     Follow,
-    /// The end: so many bytes are missing from the newest file, or these follow.
+    /// A crash: this many bytes are missing from the newest file, or these follow.
     Boot {
         cut: u64,
         garbage: Vec<u8>,
@@ -117,7 +117,7 @@ impl Model {
         self.events.push((event, self.log.file_bytes));
     }
 
-    /// Where history begins now.
+    /// The oldest cursor.
     fn oldest(&self) -> Cursor {
         list(self.dir.path()).expect("readable").first().copied().unwrap_or_default()
     }
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// The follower gives what came since, or says that it lost its place and starts again.
+    /// Reads what is new, or restarts where the position was trimmed.
     fn follow(&mut self) {
         match read_on(&mut self.follower) {
             Ok(events) => self.followed.extend(events),
@@ -161,7 +161,8 @@ impl Model {
             }
             Err(error) => panic!("{error}"),
         }
-        // From where it began, it has seen each once; what a crash took after it was seen is its own.
+        // From its start on, the follower has seen each event once, including those lost in a crash after it
+        // read them.
         let Some(first) = self.followed.first().map(|event| event.cursor) else { return };
         let alive =
             |event: &&StoredEvent| self.events.binary_search_by_key(&event.cursor, |(e, _)| e.cursor).is_ok();
@@ -171,7 +172,7 @@ impl Model {
         assert_eq!(seen, kept);
     }
 
-    /// Power is lost, and comes back.
+    /// Simulates a power loss and a boot.
     fn boot(&mut self, cut: u64, garbage: &[u8]) {
         let mut torn = 0;
         if let Some(path) = newest(self.dir.path()) {
@@ -220,7 +221,7 @@ fn cases() -> ProptestConfig {
 proptest! {
     #![proptest_config(cases())]
     #[test]
-    fn a_log_gives_what_was_told_from_anywhere_whatever_happened_to_it(
+    fn a_log_returns_its_events_from_any_cursor_whatever_happened_to_it(
         steps in prop::collection::vec(step(), 1..20),
     ) {
         let mut model = Model::new();
@@ -260,7 +261,7 @@ fn a_log_within_its_bounds_loses_its_oldest_file_and_says_where_it_begins() {
         let gone = read_after(model.dir.path(), Cursor { seq, ..oldest });
         assert!(matches!(gone, Err(EventReadError::Trimmed { oldest: told }) if told == oldest), "{seq}");
     }
-    // The one right before the oldest has missed nothing.
+    // A reader right before the oldest event has missed nothing.
     let last_gone = Cursor { seq: oldest.seq - 1, ..oldest };
     let kept = read_after(model.dir.path(), last_gone).expect("nothing is missing");
     assert_eq!(kept.first().map(|event| event.cursor), Some(oldest));
@@ -268,13 +269,13 @@ fn a_log_within_its_bounds_loses_its_oldest_file_and_says_where_it_begins() {
 }
 
 #[test]
-fn a_reader_whose_place_is_trimmed_away_is_told_and_misses_nothing_in_silence() {
+fn a_reader_whose_position_is_trimmed_gets_an_error_and_skips_nothing_silently() {
     let mut model = Model::new();
     model.append(10);
     let mut reader = EventReader::new(model.dir.path(), Cursor::default());
     let seen = read_on(&mut reader).expect("the beginning");
     assert_eq!(seen.len(), 1);
-    // It holds the first file open while that and the next ones are taken away.
+    // The reader holds the first file open while that and the next ones are removed.
     for _ in 0..3 {
         trimmed(&mut model);
     }
@@ -308,7 +309,7 @@ fn a_damaged_line_in_the_middle_costs_that_line_only() {
     assert_eq!(seqs, [1, 2, 4, 5]);
 }
 
-/// Runs on a file system of its own that is this large, in a mount namespace that ends with it. Needs root.
+/// Runs on a file system of this size, in a mount namespace of its own. Needs root.
 fn on_a_small_disk(kib: usize, test: impl FnOnce(&Path) + Send + 'static) {
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = dir.path().to_owned();
@@ -326,13 +327,13 @@ fn on_a_small_disk(kib: usize, test: impl FnOnce(&Path) + Send + 'static) {
 }
 
 #[test]
-fn a_full_disk_is_told_as_a_gap_once_there_is_room_again() {
+fn a_full_disk_is_recorded_as_a_gap_once_there_is_space_again() {
     on_a_small_disk(1024, |disk| {
         let dir = disk.join("events");
         let (mut log, _) = EventLog::open(&dir, 1).expect("room");
         let mut appended = 0;
         for round in 0..3 {
-            // Goes on for as long as there is room at all, then for a while longer.
+            // Appends until the disk is full, and a few more.
             std::fs::write(disk.join("filler"), vec![1; 2 << 20]).expect_err("a full disk");
             let mut lost = 0;
             while lost < 5 {
@@ -355,7 +356,7 @@ fn a_full_disk_is_told_as_a_gap_once_there_is_room_again() {
         );
         let cursors: Vec<Cursor> = events.iter().map(|event| event.cursor).collect();
         assert!(cursors.is_sorted_by(|a, b| a < b), "{cursors:?}");
-        // Nothing is torn: what could not be written whole was taken back.
+        // Nothing is torn: incomplete lines were cut.
         let (_, recovered) = EventLog::open(&dir, 1).expect("room");
         assert_eq!((recovered.cut_bytes, recovered.last), (0, cursors.last().copied()));
     });

@@ -1,5 +1,5 @@
-//! The log against a list in memory: random writes, trims, torn tails, new writers and readers that come
-//! back.
+//! The log against a list in memory: random writes, trims, torn tails, new writers and readers that
+//! reconnect.
 
 use super::*;
 use crate::log::{EventReader, EventsRead};
@@ -32,7 +32,7 @@ enum Act {
     Tear(Vec<u8>),
     NewWriter,
     TrimOldest,
-    /// A reader comes back after what it has.
+    /// A reader reconnects after its last event.
     Read,
 }
 
@@ -73,7 +73,7 @@ proptest! {
                 Act::NewWriter => log = TaskLog::after(dir, scan(dir).last).with_segment_max_bytes(200),
                 Act::TrimOldest => {
                     let files = segments(dir);
-                    // Never the one that is written, and not what a reader still wants.
+                    // Never the file being written, and not what a reader still needs.
                     if files.len() > 1 && files[1].start <= seen + 1 {
                         remove(dir, files[0].start).expect("there");
                     }
@@ -110,7 +110,7 @@ fn the_end_is_a_file_of_its_own_and_whole() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_told_once_there_is_room() {
+fn events_that_cannot_be_stored_are_counted_once_there_is_space() {
     let home = tempfile::tempdir().expect("a directory");
     let dir = home.path().join("task");
     let mut log = TaskLog::after(&dir, 7);
@@ -127,7 +127,7 @@ fn what_cannot_be_stored_is_told_once_there_is_room() {
     assert_eq!((found[1].seq, &found[1].fact), (9, &message("kept")));
 }
 
-/// Takes so many bytes and no more, like a disk.
+/// Accepts a limited number of bytes, like a disk.
 struct LimitedDisk(usize, Vec<u8>);
 
 impl Write for LimitedDisk {
@@ -171,7 +171,7 @@ fn a_reader_of_a_file_that_went_away_finds_the_one_with_its_name() {
     assert_eq!(found, [1]);
 }
 
-/// The writer goes on just when the reader is at the end and looks for another file.
+/// The writer continues just when the reader is at the end and looks for another file.
 #[test]
 fn a_reader_beside_the_writer_misses_nothing_when_another_file_begins() {
     const EVENTS: u64 = 1_500;

@@ -1,4 +1,4 @@
-//! The largest results there can be, against the room that is set aside; ends that have to wait.
+//! The largest possible results against the reserved space; ends that have to wait.
 
 use super::*;
 use crate::config::Config;
@@ -60,11 +60,11 @@ fn largest() -> TaskResult {
 }
 
 #[test]
-fn the_largest_end_fits_into_its_room() {
+fn the_largest_result_fits_into_the_reserved_space() {
     assert!(!fits(&largest()));
     let result = truncated_to_fit(largest());
     assert!(fits(&result));
-    // What the agent said is worth more than names that were events.
+    // The agent's message is kept rather than names that were events.
     assert_eq!(result.final_message, Some(control_characters(FINAL_MESSAGE_MAX_BYTES)));
     assert_eq!(result.agent_stderr, Some(control_characters(AGENT_STDERR_MAX_BYTES)));
     let changes = result.files_changed.expect("still counted");
@@ -72,7 +72,7 @@ fn the_largest_end_fits_into_its_room() {
 }
 
 #[test]
-fn an_end_that_fits_is_left_alone() {
+fn a_result_that_fits_is_not_changed() {
     let mut result = without_details(largest());
     (result.exit, result.build.exit) = (None, None);
     result.checkpoint = Checkpoint::Unavailable { why: "none".to_owned() };
@@ -94,7 +94,7 @@ fn submitted(context: &mut Context, tasks: &mut Tasks) -> TaskId {
 }
 
 #[test]
-fn a_killed_writer_has_its_last_word_before_the_end() {
+fn the_last_event_of_a_killed_writer_comes_before_the_end() {
     let home = tempfile::tempdir().expect("a directory");
     let mut context = context(home.path());
     let mut tasks = Tasks::load(&mut context).expect("readable");
@@ -117,7 +117,7 @@ fn a_killed_writer_has_its_last_word_before_the_end() {
 }
 
 #[test]
-fn what_a_boot_cannot_end_yet_is_ended_later() {
+fn a_task_that_a_boot_cannot_end_yet_is_ended_later() {
     let home = tempfile::tempdir().expect("a directory");
     let mut context = context(home.path());
     let mut before = Tasks::load(&mut context).expect("readable");

@@ -1,4 +1,4 @@
-//! Where the files of our control group are. Found once at boot, then handed to helper processes.
+//! Finds the directories of our control group. Done once at boot, then passed to helper processes.
 //!
 //! ```text
 //! /proc/self/cgroup      which group we are in, for each hierarchy:     4:memory:/docker/ab12
@@ -6,7 +6,7 @@
 //! together               the directory:                                 /sys/fs/cgroup/memory/ab12
 //! ```
 //!
-//! Must not: take a directory for ours that may be somebody else's. When in doubt there is none.
+//! Must not: take a directory for ours that may belong to another group. When in doubt there is none.
 
 use crate::sys::procfs::Buffer;
 use protocol::CgroupVersion;
@@ -27,7 +27,7 @@ pub struct ControllerDir {
     pub directory: PathBuf,
 }
 
-/// How the files in a directory are called.
+/// The naming scheme of the files in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hierarchy {
@@ -36,7 +36,7 @@ pub enum Hierarchy {
 }
 
 impl Location {
-    /// Where both are in use the controllers are v1's, so that is what it is called.
+    /// The version. Where both are in use the controllers are v1's, so v1 is reported.
     pub fn version(&self) -> CgroupVersion {
         let mut places = [&self.memory, &self.pids, &self.cpu].into_iter().flatten().peekable();
         match (places.peek().is_some(), places.any(|dir| dir.hierarchy == Hierarchy::V1)) {
@@ -57,7 +57,7 @@ pub fn locate() -> Location {
     locate_in(&groups, &mounts)
 }
 
-/// The same from the text of the two files. Directories are looked for on the file system.
+/// The same from the text of the two files. Directories are looked up on the file system.
 pub fn locate_in(proc_self_cgroup: &str, mountinfo: &str) -> Location {
     let groups: Vec<Group<'_>> = proc_self_cgroup.lines().filter_map(Group::parse).collect();
     let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::parse).collect();
@@ -78,7 +78,7 @@ fn find_v1(groups: &[Group<'_>], mounts: &[Mount<'_>], controller: &str) -> Opti
     Some(ControllerDir { hierarchy: Hierarchy::V1, directory })
 }
 
-/// On a hybrid host the v2 hierarchy is there but has no controllers, so the file itself is asked for.
+/// On a hybrid host the v2 hierarchy exists without controllers, so the file itself is looked up.
 fn find_v2(groups: &[Group<'_>], mounts: &[Mount<'_>], file: &str) -> Option<ControllerDir> {
     let group = groups.iter().find(|group| group.is_v2)?;
     let mounts = mounts.iter().filter(|mount| mount.kind == "cgroup2");
@@ -108,7 +108,7 @@ impl<'a> Group<'a> {
 
 /// `35 31 0:32 /docker/ab12 /sys/fs/cgroup/memory ro,nosuid master:9 - cgroup cgroup rw,memory`
 struct Mount<'a> {
-    /// The part of the hierarchy that is mounted: `/`, or a subtree bound into the sandbox.
+    /// The mounted part of the hierarchy: `/`, or a subtree bound into the sandbox.
     root: PathBuf,
     point: PathBuf,
     kind: &'a str,
@@ -117,7 +117,7 @@ struct Mount<'a> {
 
 impl<'a> Mount<'a> {
     fn parse(line: &'a str) -> Option<Self> {
-        // Between the two halves stands any number of optional fields.
+        // Any number of optional fields comes before the separator.
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
         let mut after = after.split(' ');
@@ -129,8 +129,8 @@ impl<'a> Mount<'a> {
         })
     }
 
-    /// Where a group is found below this mount, if it is. A group outside of it, or outside of what our
-    /// cgroup namespace lets us name (`/../x`), is not.
+    /// The directory of a group below this mount. `None` for a group outside of it, or outside of our cgroup
+    /// namespace (`/../x`).
     fn directory_of(&self, group: &str) -> Option<PathBuf> {
         let below = Path::new(group).strip_prefix(&self.root).ok()?;
         let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
@@ -138,7 +138,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The kernel writes blanks and the like as `\040`.
+/// Undoes the kernel's octal escapes, such as `\040` for a blank.
 fn unescape(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();

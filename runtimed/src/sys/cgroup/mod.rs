@@ -1,6 +1,7 @@
-//! The control group the sandbox runs in: where it is, and what it has counted.
+//! The control group of the sandbox: its directories and its counters.
 //!
-//! Must not: write to it (limits are the host's), guess a number the kernel does not give, or move anybody.
+//! Must not: write to it (limits are the host's), guess a value the kernel does not report, or move
+//! processes.
 
 mod location;
 mod stats;

@@ -1,21 +1,21 @@
-//! The numbers of our control group. A file that is absent, as many are in a root group, is no number.
+//! Reads the counters of our control group. A missing file, as in a root group, is a missing value.
 
 use super::location::{ControllerDir, Hierarchy, Location};
 use crate::sys::procfs::Buffer;
 use protocol::Cgroup;
 
-/// What v1 answers when memory has no limit is the largest number of pages, which depends on the page size.
-/// Nobody has this much.
+/// Without a memory limit v1 reports the largest number of pages, which depends on the page size. No machine
+/// has this much.
 const NO_MEMORY_LIMIT_BYTES: u64 = 1 << 62;
 
-/// What tells why a job ended: compared before and after it.
+/// Counters that explain the end of a job: compared before and after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     pub oom_kills: Option<u64>,
     pub pids_limit_hits: Option<u64>,
 }
 
-/// All numbers.
+/// Reads all counters.
 pub fn read(location: &Location) -> Cgroup {
     let Counters { oom_kills, pids_limit_hits } = counters(location);
     let memory = location.memory.as_ref().map(|dir| (dir, MemoryFiles::of(dir.hierarchy)));
@@ -37,7 +37,7 @@ pub fn read(location: &Location) -> Cgroup {
     }
 }
 
-/// Only those that explain an end; two small files.
+/// Reads only the counters that explain an end; two small files.
 pub fn counters(location: &Location) -> Counters {
     let oom_kills = |dir: &ControllerDir| {
         text(dir, MemoryFiles::of(dir.hierarchy).events, |events| keyed(events, "oom_kill"))
@@ -88,12 +88,12 @@ fn text(dir: &ControllerDir, file: &str, parse: impl Fn(&str) -> Option<u64>) ->
     parse(std::str::from_utf8(bytes).ok()?)
 }
 
-/// One number in a file; `max`, which is no limit, is none.
+/// Parses a number; `max`, which means no limit, is `None`.
 fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// One of many `key number` lines.
+/// The value of one `key number` line.
 fn keyed(text: &str, key: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.find(|(name, _)| *name == key).and_then(|(_, value)| number(value))

@@ -1,7 +1,7 @@
-//! Opening the directories of the workspace without ever leaving it.
+//! Opens directories of the workspace without ever leaving it.
 //!
-//! Must not: open a path of several steps at once. A directory in the middle of it may be swapped for a
-//! symbolic link at any time, and `O_NOFOLLOW` only looks at the last step.
+//! Must not: open a path of several components at once. A directory in the middle may be swapped for a
+//! symbolic link at any time, and `O_NOFOLLOW` only checks the last component.
 
 use crate::sys::fs_identity::{FsIdentityGuard, Identity};
 use nix::dir::{Dir, OwningIter};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct RootDir {
     root: OwnedFd,
     device: u64,
-    /// The directory whose children are being opened: siblings need not come down from the root again.
+    /// The directory whose children are being opened: siblings need no walk from the root.
     parent: Parent,
 }
 
@@ -28,7 +28,7 @@ struct Parent {
 pub struct OpenDir {
     pub path: PathBuf,
     fd: OwnedFd,
-    /// The same directory once more: `nix` hands out no descriptor for the one it reads entries from.
+    /// The same directory again: `nix` exposes no descriptor of the one it reads entries from.
     pub entries: OwningIter,
 }
 
@@ -53,12 +53,12 @@ impl RootDir {
         Ok(Self { root, device, parent })
     }
 
-    /// Whether something is on the same file system as the root.
+    /// Whether a device is the file system of the root.
     pub fn is_on(&self, device: u64) -> bool {
         self.device == device
     }
 
-    /// How many steps it takes to open a directory; each is a system call or two.
+    /// How many components are opened for a directory; each is a system call or two.
     pub fn steps_to(&self, path: &Path) -> usize {
         if self.parent.path == parent_of(path) { 1 } else { 1 + path.components().count() }
     }
@@ -76,7 +76,7 @@ impl RootDir {
         Ok(OpenDir { path, fd, entries: Dir::from_fd(copy)?.into_iter() })
     }
 
-    /// The directory was read, and one of its children is opened next.
+    /// Keeps a directory open, because one of its children is opened next.
     pub fn set_parent(&mut self, read: OpenDir) {
         self.parent = Parent { path: read.path, fd: read.fd };
     }

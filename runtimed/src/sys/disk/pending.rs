@@ -1,9 +1,9 @@
-//! Directories that were seen and wait to be read. Pure.
+//! Directories that wait to be read. Pure.
 
 use crate::limits::{DISK_WALK_SLICE, PATH_MAX_BYTES};
 use std::path::{Path, PathBuf};
 
-/// As much as a slice of the longest paths. A tree made to exceed it is counted in part.
+/// The size of a slice of the longest paths. A tree made to exceed it is counted in part.
 const PENDING_MAX_BYTES: usize = DISK_WALK_SLICE * PATH_MAX_BYTES;
 
 /// Paths below the root, last in, first out: that keeps the list short, and the next one near.
@@ -14,7 +14,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// False when there is no room, or the path is longer than the kernel would take.
+    /// Adds a path. False when the limit is reached, or the path is longer than the kernel allows.
     pub fn push(&mut self, path: PathBuf) -> bool {
         let bytes = self.bytes + weight(&path);
         if path.as_os_str().len() > PATH_MAX_BYTES || bytes > PENDING_MAX_BYTES {
@@ -31,7 +31,7 @@ impl Pending {
         Some(path)
     }
 
-    /// Whether the next one is directly below this directory.
+    /// Whether the next path is directly below this directory.
     pub fn next_is_below(&self, directory: &Path) -> bool {
         self.paths.last().and_then(|path| path.parent()) == Some(directory)
     }

@@ -1,10 +1,10 @@
-//! What the file system says about itself.
+//! Free space of file systems.
 
 use nix::sys::statvfs::{Statvfs, fstatvfs, statvfs};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Room on a file system, for ordinary users.
+/// Space on a file system, for ordinary users.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Space {
     pub free_bytes: u64,
@@ -12,7 +12,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Of the file system a descriptor is on; nothing where it cannot be asked.
+    /// Space of the file system of a descriptor; zero where that fails.
     pub fn of(fd: impl AsFd) -> Self {
         fstatvfs(fd).map(|space| Self::from(&space)).unwrap_or_default()
     }
@@ -25,11 +25,11 @@ impl From<&Statvfs> for Space {
     }
 }
 
-/// Whether the file system has no block, or no inode, left for ordinary users. `root` must be a path that
-/// root without DAC_OVERRIDE can reach, as the mount point of the workspace is.
+/// Whether the file system has no block, or no inode, left for ordinary users. `root` must be reachable for
+/// root without DAC_OVERRIDE, as the mount point of the workspace is.
 pub fn is_full(root: &Path) -> bool {
     statvfs(root).is_ok_and(|space| {
-        // Some file systems have no blocks, or make inodes as they go, and say they have 0 of 0.
+        // Some file systems have no blocks, or create inodes dynamically, and report 0 of 0.
         let no_blocks = space.blocks() > 0 && space.blocks_available() == 0;
         let no_inodes = space.files() > 0 && space.files_available() == 0;
         no_blocks || no_inodes

@@ -1,12 +1,12 @@
-//! Counting what the workspace uses, in slices, so that PID 1 answers between them.
+//! Counts the size of the workspace in slices, so that PID 1 handles other events in between.
 //!
 //! ```text
 //! start ──▶ slice ──▶ slice ──▶ … ──▶ finished ──▶ result
 //!             │ one directory is read at a time; the others wait as paths
 //! ```
 //!
-//! Must not: recurse, or hold more than four descriptors. A file with several hard links is counted once for
-//! each name: telling them apart would cost memory for every file, and the number is for people.
+//! Must not: recurse, or hold more than four descriptors. A file with several hard links is counted once per
+//! name: telling them apart would cost memory for every file, and the number is informative.
 
 use super::open_beneath::{OpenDir, RootDir};
 use super::pending::Pending;
@@ -22,12 +22,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Steps of the whole walk: entries, and directories passed through to reach others. Real trees take one or
-/// two for each file; one made to be walked for ever is counted in part.
+/// two per file; a tree made to be endless is counted in part.
 const STEPS_MAX: u64 = 8 * DISK_WALK_MAX_FILES;
 /// Unit of `st_blocks`, whatever the file system's own block size is.
 const BLOCK_BYTES: u64 = 512;
 
-/// A walk over the workspace that can be stopped and resumed at any entry.
+/// A walk over the workspace that can be suspended at any entry.
 pub struct Walk {
     identity: Identity,
     /// Absent when the workspace could not be opened; then there is nothing to walk.
@@ -53,7 +53,7 @@ impl Walk {
         Self { identity, tree, current: None, pending, steps_left, used_bytes: 0, files: 0, partial }
     }
 
-    /// Counts a little more, as the user; true when there is nothing more to count.
+    /// Counts one slice, as the user; true when there is nothing more to count.
     pub fn slice(&mut self) -> bool {
         let Ok(_user) = FsIdentityGuard::enter(self.identity) else {
             self.stop_early();
@@ -84,7 +84,7 @@ impl Walk {
         }
     }
 
-    /// One entry, or the opening of one directory. Answers with what it took, nothing when all is done.
+    /// Counts one entry, or opens one directory. Returns the cost, or `None` when all is done.
     fn step(&mut self) -> Option<usize> {
         let Some(mut directory) = self.current.take() else {
             let path = self.pending.pop()?;
@@ -127,7 +127,7 @@ impl Walk {
             Ok(stat) => stat,
             Err(errno) => return self.note_failure(errno),
         };
-        // Something else may be mounted here.
+        // Another file system may be mounted here.
         if !self.tree.as_ref().is_some_and(|tree| tree.is_on(stat.st_dev)) {
             return;
         }
@@ -144,7 +144,7 @@ impl Walk {
         self.files += 1;
     }
 
-    /// The user goes on working: what vanished, or became something else, is not missing from the count.
+    /// Marks the count as partial, except for entries that vanished or changed type: the user keeps working.
     fn note_failure(&mut self, errno: Errno) {
         if !matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) {
             self.partial = true;

@@ -1,4 +1,4 @@
-//! Reading many small kernel files with one buffer and few system calls.
+//! Reads many small kernel files with one buffer and few system calls.
 //!
 //! Must not: read files of the user, which could be anything. The kernel's own files never block.
 
@@ -20,13 +20,13 @@ impl Buffer {
         Self { path: String::with_capacity(64), bytes: vec![0; CHUNK_BYTES] }
     }
 
-    /// What one read gives: the whole of a small file, which the kernel writes in one piece.
+    /// Reads once: a small file is complete, since the kernel writes it in one piece.
     pub fn small(&mut self, path: fmt::Arguments<'_>) -> io::Result<&[u8]> {
         let read = self.open(path)?.read(&mut self.bytes)?;
         Ok(&self.bytes[..read])
     }
 
-    /// The whole file, up to `PROC_FILE_MAX_BYTES`; the kernel hands out long ones in pieces.
+    /// Reads the whole file, up to `PROC_FILE_MAX_BYTES`; the kernel returns long ones in pieces.
     pub fn whole(&mut self, path: fmt::Arguments<'_>) -> io::Result<&[u8]> {
         let mut file = self.open(path)?;
         let mut filled = 0;
@@ -49,7 +49,7 @@ impl Buffer {
     }
 }
 
-/// The numbers among the names in a directory of /proc, as many as may be read for one answer.
+/// The numeric names in a directory of /proc, within the limit of one response.
 pub fn numbers_in(directory: &str) -> io::Result<impl Iterator<Item = i32> + use<>> {
     let entries = read_dir(directory)?.map_while(Result::ok);
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(PROC_ENTRIES_MAX))

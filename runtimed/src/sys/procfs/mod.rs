@@ -1,7 +1,7 @@
-//! Reading /proc: which processes there are, what they are called, and which of them listen where.
+//! Reads /proc: processes, their names, and the ports they listen on.
 //!
-//! Must not: trust anything it reads (names and command lines belong to the sandboxed code), read without a
-//! bound, or change anything. Every parser is a function over bytes, apart from the reading.
+//! Must not: trust anything it reads (names and command lines are set by the sandboxed code), read without a
+//! bound, or change anything. Every parser is a function over bytes, separate from the reading.
 
 mod buffer;
 mod ports;

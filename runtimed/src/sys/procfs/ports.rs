@@ -1,6 +1,6 @@
-//! Which ports the sandbox listens on, and the process behind each.
+//! The ports that the sandbox listens on, with the process behind each.
 //!
-//! Must not: connect to anything. It sees the network namespace runtimed itself is in.
+//! Must not: connect to anything. It sees the network namespace of runtimed itself.
 
 use super::buffer::Buffer;
 use super::sock_diag::{self, Family};
@@ -11,7 +11,7 @@ use crate::sys::fs_identity::Identity;
 use protocol::ListeningPort;
 use std::collections::HashMap;
 
-/// Sorted by port, then address; each pair once, though several processes may share it.
+/// Listening ports, sorted by port, then address; each pair once, though several processes may share it.
 pub fn listening(identity: Identity) -> Vec<ListeningPort> {
     let mut listeners = listeners(Family::V4, "tcp");
     listeners.extend(self::listeners(Family::V6, "tcp6"));
@@ -29,8 +29,8 @@ fn listeners(family: Family, table: &str) -> Vec<Listener> {
     })
 }
 
-/// One listener for each port and address, and which socket belongs to which of them: with `SO_REUSEPORT`
-/// there are several.
+/// One listener for each port and address, and a map from socket inodes to them: with `SO_REUSEPORT` there
+/// are several sockets.
 fn group(mut listeners: Vec<Listener>) -> (Vec<Listener>, HashMap<u64, usize>) {
     listeners.sort_unstable();
     listeners.truncate(PROC_ENTRIES_MAX);
@@ -105,7 +105,7 @@ mod tests {
     fn a_port_of_a_process_of_the_user_is_listed_with_it() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let port = listener.local_addr().expect("address").port();
-        // Only the child holds the socket once it runs: as its standard input.
+        // The child holds the only copy of the socket, as its stdin.
         let mut command = Command::new("sleep");
         command.arg("600").uid(1000).gid(1000).stdin(OwnedFd::from(listener));
         let mut child = command.spawn().expect("root may start it as the user");

@@ -1,6 +1,6 @@
-//! What a process is called, for people, and how many there are.
+//! Names of processes for the user, and how many there are.
 //!
-//! Must not: let a command line do anything to the terminal or page it is shown on.
+//! Must not: let a command line affect the terminal or page it is shown on.
 
 use super::buffer::{Buffer, pids};
 use super::process_tree::descendants;
@@ -10,12 +10,12 @@ use protocol::Process;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All of them, zombies too.
+    /// All processes, zombies included.
     pub processes: u32,
     pub zombies: u32,
 }
 
-/// The process, or nothing when it is gone.
+/// The process, or `None` when it is gone.
 pub fn process(pid: i32) -> Option<Process> {
     let mut buffer = Buffer::new();
     let command = buffer.small(format_args!("/proc/{pid}/cmdline")).ok().and_then(command_line);
@@ -27,8 +27,8 @@ pub fn process(pid: i32) -> Option<Process> {
     Some(Process { pid, command: in_brackets(stat.name) })
 }
 
-/// Every process of this sandbox, now: everybody in the PID namespace, or where that is not our own, we and
-/// everybody below us.
+/// Counts the processes of this sandbox: all of the PID namespace, or where that is not our own, ourselves
+/// and our descendants.
 pub fn count() -> Counts {
     let own = std::process::id() as i32;
     if own == 1 { count_all(pids()) } else { count_all(descendants(own).into_iter().chain([own])) }
@@ -45,7 +45,7 @@ fn count_all(pids: impl Iterator<Item = i32>) -> Counts {
     counts
 }
 
-/// Resident memory of this process; 0 where the kernel does not say.
+/// Resident memory of this process; 0 where the kernel does not report it.
 pub fn rss_bytes() -> u64 {
     let mut buffer = Buffer::new();
     // `status` rather than `statm`: it counts in KiB, so the page size need not be known.
@@ -75,7 +75,7 @@ fn printable(bytes: &[u8], max_bytes: usize) -> String {
     cut(printable.trim(), max_bytes)
 }
 
-/// Neither a control character nor one of those that turn the direction of the text after them.
+/// Neither a control character nor a bidirectional formatting character.
 fn is_harmless(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}');

@@ -1,7 +1,7 @@
-//! Who descends from a process. Used by the kill loop, so speed counts.
+//! Descendants of a process. Used by the kill loop, so speed counts.
 //!
-//! Must not: be taken for a proof that nobody is left. /proc is read while processes fork and die, and a
-//! reader can miss one; only `wait` answering "no children" is a proof. Zombies are listed too.
+//! Must not: be taken for a proof that no process is left. /proc is read while processes fork and die, and a
+//! reader can miss one; only `wait` failing with ECHILD is a proof. Zombies are listed too.
 
 use super::buffer::{Buffer, numbers_in, pids};
 use super::stat;
@@ -17,14 +17,14 @@ pub fn children(pid: i32) -> Vec<i32> {
     found
 }
 
-/// Everybody below a process, parents before their children, without the process itself.
+/// All descendants of a process, parents before their children, without the process itself.
 pub fn descendants(pid: i32) -> Vec<i32> {
     let mut source = Source::new();
     walk(pid, |parent, found| source.children(parent, found))
 }
 
-/// Breadth first. A process that moves to another parent meanwhile, or a number used twice, must neither be
-/// listed twice nor make a circle.
+/// Walks breadth first. A process that moves to another parent meanwhile, or a reused pid, must neither be
+/// listed twice nor cause a cycle.
 fn walk(root: i32, mut children: impl FnMut(i32, &mut Vec<i32>)) -> Vec<i32> {
     let mut seen = HashSet::from([root]);
     let mut found = Vec::new();
@@ -41,7 +41,7 @@ fn walk(root: i32, mut children: impl FnMut(i32, &mut Vec<i32>)) -> Vec<i32> {
 }
 
 /// Where children are read from. Not every kernel has `children` files; without them one pass over all
-/// processes serves the whole question.
+/// processes serves the whole request.
 struct Source {
     buffer: Buffer,
     snapshot: Option<Snapshot>,
@@ -60,8 +60,8 @@ impl Source {
         found.extend(snapshot.children(pid));
     }
 
-    /// From `children` files. A thread that just ended looks like a kernel without them; the snapshot that
-    /// follows is slower and as right.
+    /// Reads `children` files. A thread that just ended looks like a kernel without them; the snapshot that
+    /// follows is slower and as correct.
     fn listed(&mut self, pid: i32, found: &mut Vec<i32>) -> Result<(), NoChildrenFile> {
         let before = found.len();
         let Ok(threads) = numbers_in(&format!("/proc/{pid}/task")) else { return Ok(()) };
@@ -81,12 +81,12 @@ impl Source {
 
 struct NoChildrenFile;
 
-/// `12 13 470 `; nothing else is ever in it.
+/// Parses `12 13 470 `; nothing else is ever in it.
 fn parse_children(bytes: &[u8]) -> impl Iterator<Item = i32> {
     bytes.split(u8::is_ascii_whitespace).filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok())
 }
 
-/// Everybody's parent at about one moment, sorted by parent.
+/// The parents of all processes at about one moment, sorted by parent.
 struct Snapshot(Vec<(i32, i32)>);
 
 impl Snapshot {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_descends_from_a_process_that_does_not_exist() {
+    fn a_process_that_does_not_exist_has_no_descendants() {
         assert!(children(i32::MAX).is_empty());
         assert!(descendants(-1).is_empty());
     }

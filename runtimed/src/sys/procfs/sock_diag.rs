@@ -1,10 +1,11 @@
-//! Asking the kernel for listening sockets alone (`sock_diag`, what `ss -lt` does).
+//! Lists listening sockets with `sock_diag`, as `ss -lt` does.
 //!
-//! `/proc/net/tcp` gives the same, but to write it the kernel walks its table of *all* connections of the
-//! host: measured 3 to 10 ms for a table of 262,144 places with one socket in it, against 0.1 ms here. That
-//! is too long for PID 1, which has one thread, so the text is only for kernels and filters without this.
+//! `/proc/net/tcp` has the same content, but to write it the kernel walks its table of *all* connections of
+//! the host: measured 3 to 10 ms for a table of 262,144 slots with one socket in it, against 0.1 ms here.
+//! That is too long for PID 1, which has one thread, so the text is the fallback for kernels and seccomp
+//! filters without this.
 //!
-//! Must not: wait. The answer to a dump is there as soon as the question is asked.
+//! Must not: block. The reply to a dump is available as soon as the request is sent.
 
 use super::tcp_table::Listener;
 use crate::limits::PROC_ENTRIES_MAX;
@@ -14,7 +15,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-/// The kernel never makes a piece of an answer larger than this.
+/// The kernel never sends a larger piece of a reply.
 const PIECE_MAX_BYTES: usize = 32 << 10;
 /// `struct nlmsghdr`: length, type, flags, sequence number, port.
 const HEAD_BYTES: usize = 16;
@@ -31,7 +32,7 @@ pub enum Family {
     V6,
 }
 
-/// Nothing when the kernel, or a filter around us, does not answer such questions.
+/// Lists the sockets; `None` when the kernel, or a seccomp filter, rejects the request.
 pub fn listeners(family: Family) -> Option<Vec<Listener>> {
     ask(family).ok().flatten()
 }
@@ -81,7 +82,7 @@ enum Piece {
     Broken,
 }
 
-/// One piece of an answer: messages in a row, each with its length.
+/// Parses one piece of a reply: consecutive messages, each with its length.
 fn parse(mut bytes: &[u8], found: &mut Vec<Listener>) -> Piece {
     while !bytes.is_empty() {
         let Some((kind, body, rest)) = split_message(bytes) else { return Piece::Broken };
@@ -100,12 +101,12 @@ fn split_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::try_from(u32::from_ne_bytes(field(bytes, 0)?)).ok()?;
     let kind = u16::from_ne_bytes(field(bytes, 4)?);
     let body = bytes.get(HEAD_BYTES..length)?;
-    // The next message starts at a multiple of 4; behind the last one there may be no filling.
+    // Messages are aligned to 4 bytes; the last one may be without padding.
     let rest = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     Some((kind, body, rest))
 }
 
-/// `struct inet_diag_msg`. Port and address are in network order, the rest in the machine's.
+/// `struct inet_diag_msg`. Port and address are in network byte order, the rest in the machine's.
 fn parse_socket(body: &[u8]) -> Option<Listener> {
     let family = i32::from(*body.first()?);
     let port = u16::from_be_bytes(field(body, 4)?);

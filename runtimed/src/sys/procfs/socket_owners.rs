@@ -1,7 +1,7 @@
-//! Which process holds a socket: found by looking through the descriptors of all of them.
+//! Finds the process that holds a socket, by searching the descriptors of all processes.
 //!
-//! Must not: look at all unless something is wanted, or go on once everything is found. Descriptors of a
-//! job can only be seen as its user, those of runtimed itself only as root.
+//! Must not: search unless something is wanted, or go on once everything is found. Descriptors of a job are
+//! only readable as its user, those of runtimed itself only as root.
 
 use super::buffer::pids;
 use crate::limits::PROC_FDS_MAX;
@@ -12,8 +12,8 @@ use nix::sys::stat::Mode;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 
-/// For each of `count` things the process that holds one of its sockets; `wanted` says which socket belongs
-/// to which thing. The process with the lowest number wins, which is mostly the parent of the others.
+/// For each of `count` ports the process that holds one of its sockets; `wanted` maps socket inodes to ports.
+/// The process with the lowest pid wins, which is mostly the parent of the others.
 pub fn find(identity: Identity, wanted: &HashMap<u64, usize>, count: usize) -> Vec<Option<i32>> {
     let mut search = Search { wanted, owners: vec![None; count], missing: count, fds_left: PROC_FDS_MAX };
     if wanted.is_empty() {
@@ -22,7 +22,7 @@ pub fn find(identity: Identity, wanted: &HashMap<u64, usize>, count: usize) -> V
     let all_pids: Vec<i32> = pids().collect();
     let unseen = match FsIdentityGuard::enter(identity) {
         Ok(_user) => search.search_all(all_pids),
-        // Not PID 1 of a sandbox, but somebody trying it out: what can be seen is seen as ourselves.
+        // Not PID 1 of a sandbox, but a manual run: descriptors are read as the current user.
         Err(_) => all_pids,
     };
     search.search_all(unseen);
@@ -37,7 +37,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Answers with those that may not be looked at.
+    /// Searches processes; returns those whose descriptors may not be read.
     fn search_all(&mut self, pids: Vec<i32>) -> Vec<i32> {
         let mut denied = Vec::new();
         for pid in pids {
@@ -58,7 +58,7 @@ impl Search<'_> {
         let entries: Vec<Entry> = directory.iter().map_while(Result::ok).take(self.fds_left).collect();
         self.fds_left -= entries.len();
         for entry in entries {
-            // "." and "..", and what was closed meanwhile, are no links.
+            // "." and "..", and descriptors closed meanwhile, are no links.
             let Ok(link) = readlinkat(&directory, entry.file_name()) else { continue };
             if let Some(thing) = socket_inode(link.as_bytes()).and_then(|inode| self.wanted.get(&inode)) {
                 self.record_owner(*thing, pid);
@@ -75,7 +75,7 @@ impl Search<'_> {
     }
 }
 
-/// `socket:[4711]`
+/// Parses `socket:[4711]`.
 fn socket_inode(link: &[u8]) -> Option<u64> {
     let digits = link.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
     std::str::from_utf8(digits).ok()?.parse().ok()

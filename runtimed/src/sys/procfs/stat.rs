@@ -1,13 +1,13 @@
-//! The fields of `/proc/<pid>/stat` that we use. Pure.
+//! The fields of `/proc/<pid>/stat` that are used. Pure.
 
-/// One process, as far as the kernel tells everybody.
+/// One process, as any user can read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat<'a> {
-    /// Chosen by the process itself: any bytes, parentheses, spaces and line ends among them.
+    /// Set by the process itself: any bytes, including parentheses, spaces and line feeds.
     pub name: &'a [u8],
     pub state: u8,
     pub parent: i32,
-    /// Threads that live; where the kernel does not say, one.
+    /// Live threads; one where the kernel does not report it.
     threads: u32,
 }
 
@@ -15,13 +15,14 @@ pub struct Stat<'a> {
 const FIELDS_BEFORE_THREADS: usize = 15;
 
 impl Stat<'_> {
-    /// Dead and not reaped. A process whose first thread has ended looks dead, but lives on in the others.
+    /// Whether the process is dead and not reaped. A process whose first thread has ended looks dead, but
+    /// continues in the others.
     pub fn is_zombie(&self) -> bool {
         self.state == b'Z' && self.threads <= 1
     }
 }
 
-/// `1234 (name) S 1 …`. The name ends at the *last* parenthesis: nothing after it can contain one.
+/// Parses `1234 (name) S 1 …`. The name ends at the *last* parenthesis: nothing after it can contain one.
 pub fn parse(bytes: &[u8]) -> Option<Stat<'_>> {
     let start = bytes.iter().position(|byte| *byte == b'(')? + 1;
     let end = bytes.iter().rposition(|byte| *byte == b')')?;

@@ -6,13 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Listener {
     pub port: u16,
     pub address: IpAddr,
-    /// Number of the socket, by which its owner is found; 0 when it has none any more.
+    /// Inode of the socket, by which its owner is found; 0 when it has none any more.
     pub inode: u64,
 }
 
 const STATE_LISTEN: &str = "0A";
 
-/// The listening sockets of a table; lines that are torn or not understood are left out.
+/// The listening sockets of a table; torn or unknown lines are skipped.
 pub fn parse(table: &[u8]) -> impl Iterator<Item = Listener> {
     table.split(|byte| *byte == b'\n').filter_map(|line| parse_line(std::str::from_utf8(line).ok()?))
 }
@@ -24,13 +24,13 @@ fn parse_line(line: &str) -> Option<Listener> {
     if fields.nth(1)? != STATE_LISTEN || port.len() != 4 {
         return None;
     }
-    // Behind the inode there is always more: without it the number may have lost its last digits.
+    // More fields always follow the inode: without them the number may have lost its last digits.
     let inode = fields.nth(5)?.parse().ok()?;
     fields.next()?;
     Some(Listener { port: u16::from_str_radix(port, 16).ok()?, address: parse_address(address)?, inode })
 }
 
-/// One or four words. Each is the number that the bytes of the address make in this machine's memory.
+/// Parses one or four words. Each is the number that the bytes of the address form in this machine's memory.
 fn parse_address(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match hex.len() {

@@ -1,4 +1,4 @@
-//! Who decides what an agent asks for, and when nobody does.
+//! Decisions on what an agent asks for, and requests that stay undecided.
 
 use super::{AcpFixture, agent};
 use crate::core::acp::{Effect, Input, PermissionChoice, PermissionDecision};
@@ -33,7 +33,7 @@ fn an_option_that_says_otherwise_than_the_decision_is_not_taken() {
 }
 
 #[test]
-fn an_agent_waits_until_somebody_decides() {
+fn an_agent_waits_until_a_caller_decides() {
     let mut fixture = AcpFixture::working(agent(json!({"permissions": {"default": "ask"}})));
     fixture.line(&permission(1));
     fixture.line(&permission(2));
@@ -69,7 +69,7 @@ fn an_agent_waits_until_somebody_decides() {
 }
 
 #[test]
-fn an_agent_that_is_gone_asks_for_nothing_any_more() {
+fn permissions_of_an_agent_that_is_gone_are_withdrawn() {
     let mut fixture = AcpFixture::working(agent(json!({"permissions": {"default": "ask"}})));
     fixture.line(&permission(1));
     fixture.line(&permission(2));
@@ -87,6 +87,6 @@ fn an_agent_that_is_gone_asks_for_nothing_any_more() {
         assert!(fixture.effects.contains(&Effect::PermissionClosed { permission: number }));
     }
     assert!(fixture.effects.contains(&Effect::AwaitsDecision(false)));
-    assert_eq!(fixture.sent(), [] as [Value; 0], "there is nobody to answer");
+    assert_eq!(fixture.sent(), [] as [Value; 0], "a request has no reader any more");
     assert_eq!(fixture.machine.flush(), []);
 }

@@ -1,11 +1,11 @@
-//! What /proc looks like on the hosts we know, with the mount points moved below a temporary directory.
+//! /proc as it looks on known hosts, with the mount points moved below a temporary directory.
 
 use super::*;
 use proptest::prelude::proptest;
 use std::fs;
 use tempfile::TempDir;
 
-/// Makes the files, empty, and answers with the directory they are below.
+/// Creates empty files and returns their root directory.
 fn tree(files: &[&str]) -> TempDir {
     let root = tempfile::tempdir().expect("temporary directory");
     for file in files {
@@ -92,7 +92,7 @@ fn version_2_hosts_where_our_group_is_seen() {
 fn version_2_hosts_where_it_is_not() {
     for (why, group, mount, files) in [
         (
-            "somebody else's subtree is bound",
+            "the subtree of another group is bound",
             "0::/ours\n",
             "1 0 0:27 /other @/sys/fs/cgroup ro - cgroup2 cgroup rw\n",
             v2_files("sys/fs/cgroup"),
@@ -214,7 +214,7 @@ fn octal_escapes_are_undone_and_others_left() {
 
 #[test]
 fn this_machine_can_be_asked() {
-    // Whatever it has; it must only not claim a directory that does not exist.
+    // The result depends on the machine, but must not name a missing directory.
     let location = locate();
     for dir in [&location.memory, &location.pids, &location.cpu].into_iter().flatten() {
         assert!(dir.directory.is_dir(), "{location:?}");

@@ -30,7 +30,7 @@ fn check(hierarchy: Hierarchy, files: &[(&str, &str)], expected: &Cgroup) {
     assert_eq!(counters.pids_limit_hits, expected.pids_limit_hits);
 }
 
-/// As in a container on a systemd host with kernel 6.8.
+/// From a container on a systemd host with kernel 6.8.
 const V2: &[(&str, &str)] = &[
     ("memory.current", "48861184\n"),
     ("memory.peak", "412303360\n"),
@@ -115,13 +115,13 @@ fn what_is_absent_or_broken_is_no_number_and_the_rest_is_still_read() {
     assert_eq!(counters(&Location::default()), Counters::default());
 }
 
-/// A real group of version 1, removed again.
+/// A real v1 group, removed on drop.
 struct RealGroup(PathBuf);
 
 impl RealGroup {
     fn create(controller: &str, settings: &[(&str, &str)]) -> Option<Self> {
         let parent = Path::new("/sys/fs/cgroup").join(controller);
-        // Only where the machine has it; the recorded files above cover the parsing everywhere.
+        // Only on machines that have it; the recorded files above cover the parsing everywhere.
         parent.join("tasks").exists().then_some(())?;
         let directory = parent.join(format!("slipway-test-{}", std::process::id()));
         fs::create_dir(&directory).expect("root may");
@@ -136,7 +136,7 @@ impl RealGroup {
         ControllerDir { hierarchy: Hierarchy::V1, directory: self.0.clone() }
     }
 
-    /// The exit of a shell that enters the group and runs the script.
+    /// Runs a script in the group and returns its exit.
     #[expect(clippy::zombie_processes, reason = "sys/reap.rs is the one that waits")]
     fn run(&self, script: &str) -> RawExit {
         let script = format!("echo $$ > {}/cgroup.procs && {script}", self.0.display());

@@ -1,4 +1,4 @@
-//! They need root: the workspace belongs to somebody else, and file systems are mounted.
+//! These tests need root: the workspace belongs to another user, and file systems are mounted.
 
 use super::super::is_full;
 use super::*;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 const USER: Identity = Identity { uid: Uid::from_raw(1000), gid: Gid::from_raw(1000) };
 const NOW_MS: u64 = 1_700_000_000_000;
 
-/// A 0700 home of the user in a directory everybody may enter.
+/// A 0700 home of the user in a world-readable directory.
 fn workspace() -> (TempDir, PathBuf) {
     let outer = tempfile::tempdir().expect("temporary directory");
     fs::set_permissions(outer.path(), Permissions::from_mode(0o755)).expect("mode");
@@ -32,7 +32,7 @@ fn measure(root: &Path) -> (WorkspaceUse, usize) {
     (walk.result(NOW_MS), slices)
 }
 
-/// Files and whether they are all.
+/// The number of files, and whether the count is partial.
 fn counted(root: &Path) -> (u64, bool) {
     let (used, _) = measure(root);
     (used.files, used.partial)
@@ -67,7 +67,7 @@ fn symbolic_links_are_counted_but_not_followed() {
 
 #[test]
 fn a_directory_swapped_for_a_link_during_the_walk_does_not_lead_outside() {
-    // Three levels: the swapped one is the last, the middle and the first step of the path that waits.
+    // Three levels: the swapped one is the last, the middle and the first component of the waiting path.
     for swapped in ["a", "a/b", "a/b/c"] {
         let (outer, home) = workspace();
         for path in ["a", "a/b", "a/b/c"] {
@@ -79,7 +79,7 @@ fn a_directory_swapped_for_a_link_during_the_walk_does_not_lead_outside() {
             fs::write(elsewhere.join(path).join("file"), "x").expect("write");
         }
         let mut walk = Walk::start(&home, USER);
-        // As if this one alone were left to read.
+        // As if this directory alone were left to read.
         walk.pending.pop();
         walk.pending.push(PathBuf::from("a/b/c"));
         fs::rename(home.join(swapped), outer.path().join("moved")).expect("rename");
@@ -171,7 +171,7 @@ fn every_file_of_a_branching_tree_is_found() {
     assert_eq!(counted(&home), (expected, false));
 }
 
-/// A small file system in memory, gone with the guard.
+/// A small tmpfs, unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Mounted {
