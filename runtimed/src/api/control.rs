@@ -9,7 +9,7 @@ use super::{
     warm_agent,
 };
 use crate::limits::{BODY_MAX_BYTES, HOLDS_MAX};
-use crate::supervisor::{Command, Handle};
+use crate::supervisor::{Command, ExecCommand, Handle, HoldCommand, TaskCommand};
 use hyper::Request;
 use hyper::body::Incoming;
 use protocol::{ErrorCode, HoldName};
@@ -27,7 +27,7 @@ pub async fn handle_request(
         Route::Ports => Ok(ok(&handle.ask(|reply| Command::Ports { reply }).await?)),
         Route::StartExec { wait_ms } => execs::start(handle, http.into_body(), wait_ms).await,
         Route::Execs { after, limit } => {
-            Ok(ok(&handle.ask(|reply| Command::Execs { after, limit, reply }).await?))
+            Ok(ok(&handle.ask(|reply| ExecCommand::List { after, limit, reply }).await?))
         }
         Route::Exec { id, wait_ms } => execs::view(handle, id, wait_ms).await,
         Route::ExecOutput { id, read } => {
@@ -42,7 +42,7 @@ pub async fn handle_request(
         Route::Terminal { id, view } => terminal::attach(handle, &mut http, pending_upgrade, id, view).await,
         Route::SubmitTask => tasks::submit(handle, http.into_body()).await,
         Route::Tasks { after, limit } => {
-            Ok(ok(&handle.ask(|reply| Command::Tasks { after, limit, reply }).await?))
+            Ok(ok(&handle.ask(|reply| TaskCommand::List { after, limit, reply }).await?))
         }
         Route::Task { id, wait_ms } => tasks::view(handle, id, wait_ms).await,
         Route::TaskCancel { id } => tasks::cancel(handle, id, http.into_body()).await,
@@ -64,10 +64,10 @@ pub async fn handle_request(
             follow_log::respond(handle, services::log(handle, name).await?, read, http.headers())
         }
         Route::Events { after, follow } => events::respond(handle, http.headers(), after, follow),
-        Route::Holds => Ok(ok(&handle.ask(|reply| Command::Holds { reply }).await?)),
+        Route::Holds => Ok(ok(&handle.ask(|reply| HoldCommand::List { reply }).await?)),
         Route::TakeHold { name } => take_hold(handle, name, http.into_body()).await,
         Route::ReleaseHold { name } => {
-            handle.ask(|reply| Command::ReleaseHold { name, reply }).await?;
+            handle.ask(|reply| HoldCommand::Release { name, reply }).await?;
             Ok(no_content())
         }
         Route::Tunnel { port } => tunnel::open(handle, &mut http, pending_upgrade, port).await,
@@ -85,7 +85,7 @@ pub async fn handle_request(
 
 async fn take_hold(handle: &Handle, name: HoldName, body: Incoming) -> Result<HttpResponse, Refusal> {
     let request = request_body::read_or_default(body, BODY_MAX_BYTES).await?;
-    let take = |reply| Command::TakeHold { name, request, at_most: HOLDS_MAX, reply };
+    let take = |reply| HoldCommand::Take { name, request, at_most: HOLDS_MAX, reply };
     Ok(ok(&handle.ask(take).await?))
 }
 

@@ -6,7 +6,7 @@ use super::response::{HttpResponse, Refusal, json, no_content};
 use super::route::{GRACE_MS, GRACE_OMITTED_MS};
 use crate::core::validation::parse_signal;
 use crate::limits::BODY_MAX_BYTES;
-use crate::supervisor::{Command, Handle, LogHandle, LogKey};
+use crate::supervisor::{Command, ExecCommand, Handle, LogHandle, LogKey};
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use protocol::{CancelRequest, ErrorBody, ExecId, ExecState, ExecView, Resize, SignalRequest, validate};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub async fn start(handle: &Handle, body: Incoming, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
     let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
-    let id = handle.ask(|reply| Command::StartExec { request, reply }).await?;
+    let id = handle.ask(|reply| ExecCommand::Start { request, reply }).await?;
     view(handle, id, wait_ms).await
 }
 
@@ -28,7 +28,7 @@ pub async fn view(handle: &Handle, id: ExecId, wait_ms: Option<u64>) -> Result<H
         let ended = head.wait_for(|head| head.ended.is_some());
         let _ = tokio::time::timeout(Duration::from_millis(wait_ms), ended).await;
     }
-    let mut view = *handle.ask(|reply| Command::Exec { id, reply }).await?;
+    let mut view = *handle.ask(|reply| ExecCommand::View { id, reply }).await?;
     if wait_ms.is_some() && view.state == ExecState::Ended {
         let oldest = view.output_oldest;
         inline_output::add(&mut view, &LogHandle { oldest, ..log });
@@ -51,7 +51,7 @@ pub async fn log(handle: &Handle, id: &ExecId) -> Result<LogHandle, Refusal> {
 pub async fn signal(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpResponse, Refusal> {
     let request: SignalRequest = request_body::read(body, BODY_MAX_BYTES).await?;
     let (signal, scope) = (parse_signal(&request.signal)?, request.scope);
-    handle.ask(|reply| Command::SignalExec { id, signal, scope, reply }).await?;
+    handle.ask(|reply| ExecCommand::Signal { id, signal, scope, reply }).await?;
     Ok(no_content())
 }
 
@@ -61,13 +61,13 @@ pub async fn cancel(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpR
     if !GRACE_MS.contains(&grace_ms) {
         return Err(Box::new(ErrorBody::invalid("grace_ms", format!("must be at most {}", GRACE_MS.end()))));
     }
-    handle.ask(|reply| Command::CancelExec { id, grace_ms, reply }).await?;
+    handle.ask(|reply| ExecCommand::Cancel { id, grace_ms, reply }).await?;
     Ok(no_content())
 }
 
 pub async fn resize(handle: &Handle, id: ExecId, body: Incoming) -> Result<HttpResponse, Refusal> {
     let size: Resize = request_body::read(body, BODY_MAX_BYTES).await?;
     validate::tty_size("cols", size)?;
-    handle.ask(|reply| Command::ResizeExec { id, size, reply }).await?;
+    handle.ask(|reply| ExecCommand::Resize { id, size, reply }).await?;
     Ok(no_content())
 }

@@ -4,7 +4,7 @@
 use super::response::{HttpResponse, Refusal, no_content, ok, refuse};
 use super::{request_body, route};
 use crate::limits::{PUBLIC_BODY_MAX_BYTES, PUBLIC_HOLDS_MAX};
-use crate::supervisor::{Command, Handle};
+use crate::supervisor::{Command, Handle, HoldCommand};
 use hyper::body::Incoming;
 use hyper::{Method, Request};
 use protocol::ErrorCode;
@@ -14,16 +14,16 @@ pub async fn handle_request(handle: &Handle, http: Request<Incoming>) -> Result<
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match (http.method(), segments.as_slice()) {
         (&Method::GET, ["v1", "status"]) => Ok(ok(&handle.ask(|reply| Command::OwnStatus { reply }).await?)),
-        (&Method::GET, ["v1", "holds"]) => Ok(ok(&handle.ask(|reply| Command::Holds { reply }).await?)),
+        (&Method::GET, ["v1", "holds"]) => Ok(ok(&handle.ask(|reply| HoldCommand::List { reply }).await?)),
         (&Method::PUT, ["v1", "holds", name]) => {
             let name = route::hold_name(name)?;
             let request = request_body::read_or_default(http.into_body(), PUBLIC_BODY_MAX_BYTES).await?;
             let at_most = PUBLIC_HOLDS_MAX;
-            Ok(ok(&handle.ask(|reply| Command::TakeHold { name, request, at_most, reply }).await?))
+            Ok(ok(&handle.ask(|reply| HoldCommand::Take { name, request, at_most, reply }).await?))
         }
         (&Method::DELETE, ["v1", "holds", name]) => {
             let name = route::hold_name(name)?;
-            handle.ask(|reply| Command::ReleaseHold { name, reply }).await?;
+            handle.ask(|reply| HoldCommand::Release { name, reply }).await?;
             Ok(no_content())
         }
         _ => Err(refuse(

@@ -1,7 +1,7 @@
 //! Streams input to an exec: as much as the client sends, as fast as the job reads.
 
 use super::response::{HttpResponse, Refusal, no_content, refuse};
-use crate::supervisor::{Command, Handle, JobInput};
+use crate::supervisor::{ExecCommand, Handle, JobInput};
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -21,7 +21,7 @@ pub async fn write(
     place: BodyPosition,
 ) -> Result<HttpResponse, Refusal> {
     let asked = id.clone();
-    let input = handle.ask(|reply| Command::ExecInput { id: asked, reply }).await?;
+    let input = handle.ask(|reply| ExecCommand::Input { id: asked, reply }).await?;
     let mut head = super::execs::log(handle, &id).await?.head;
     let (mut written, mut within_line) = (0, false);
     let mut placed = match place.at {
@@ -56,7 +56,7 @@ pub async fn write(
     if place.eof {
         let _ = input.end(within_line).await;
         drop(input);
-        handle.ask(|reply| Command::CloseInput { id, reply }).await?;
+        handle.ask(|reply| ExecCommand::CloseInput { id, reply }).await?;
     }
     Ok(no_content())
 }

@@ -6,7 +6,7 @@ use super::response_body::{ResponseBody, Sender};
 use super::stream_format::Format;
 use crate::log::event_reader::{EventReadError, READ_BYTES};
 use crate::log::{EventReader, EventsRead};
-use crate::supervisor::{Command, Handle, TaskEvents};
+use crate::supervisor::{Handle, TaskCommand, TaskEvents};
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode};
 use protocol::log_line::{LogLine, push_number};
@@ -36,7 +36,7 @@ pub fn resumed(after: Option<u64>, headers: &HeaderMap, format: Format) -> Resul
 pub async fn respond(handle: &Handle, id: TaskId, request: EventsRequest) -> Result<HttpResponse, Refusal> {
     let permit = handle.follower_permit()?;
     let asked = id.clone();
-    let events = handle.ask(|reply| Command::TaskEvents { id: asked, reply }).await?;
+    let events = handle.ask(|reply| TaskCommand::Events { id: asked, reply }).await?;
     let head = *events.head.borrow();
     let after = request.after.unwrap_or(events.oldest - 1);
     if after + 1 < events.oldest {
@@ -111,7 +111,7 @@ impl Follower {
     /// Waits until there may be more; whether the client is still there.
     async fn wait(&mut self, to: &Sender) -> bool {
         let seen = self.reader.after().seq;
-        self.handle.send(Command::ArmTask { id: self.id.clone(), seen }).await;
+        self.handle.send(TaskCommand::Arm { id: self.id.clone(), seen }).await;
         loop {
             match tokio::time::timeout(HEARTBEAT, self.events.head.changed()).await {
                 Ok(Ok(())) => return true,

@@ -8,7 +8,7 @@ use super::route::{ReadFrom, TerminalView};
 use super::upgrade::{self, PendingUpgrade};
 use crate::limits::{CHUNK_MAX_BYTES, REPLAY_DEFAULT_BYTES, VIEWER_LAG_MAX_BYTES, VIEWER_LOOK_BYTES};
 use crate::log::{Read, ReadError, Reader};
-use crate::supervisor::{Command, Handle, JobInput, LogHandle};
+use crate::supervisor::{Command, ExecCommand, Handle, JobInput, LogHandle};
 use hyper::Request;
 use hyper::body::Incoming;
 use protocol::{ErrorCode, ExecId, TerminalFrameHeader};
@@ -29,7 +29,7 @@ pub async fn attach(
     upgrade::check(request, PROTOCOL)?;
     let log = execs::log(handle, &id).await?;
     let asked = id.clone();
-    let exec = handle.ask(|reply| Command::Exec { id: asked, reply }).await?;
+    let exec = handle.ask(|reply| ExecCommand::View { id: asked, reply }).await?;
     if !exec.tty {
         return Err(refuse(
             ErrorCode::Conflict,
@@ -37,7 +37,7 @@ pub async fn attach(
         ));
     }
     // A terminal that has ended can still be viewed.
-    let input = handle.ask(|reply| Command::ExecInput { id, reply }).await.ok();
+    let input = handle.ask(|reply| ExecCommand::Input { id, reply }).await.ok();
     let permit = handle.follower_permit()?;
     let reader = Reader::new(&log.dir, begin(&log, view.from)?);
     let (counted, handle) = (handle.viewer(), handle.clone());

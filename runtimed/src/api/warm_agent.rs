@@ -4,7 +4,7 @@ use super::request_body;
 use super::response::{HttpResponse, Refusal, no_content, ok};
 use super::route::WarmVerb;
 use crate::limits::BODY_MAX_BYTES;
-use crate::supervisor::{Command, Handle};
+use crate::supervisor::{Handle, WarmCommand};
 use hyper::body::Incoming;
 use protocol::WarmName;
 
@@ -17,11 +17,11 @@ pub async fn respond(
     match verb {
         WarmVerb::Put => {
             let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
-            Ok(ok(&handle.ask(|reply| Command::PutWarm { name, request, reply }).await?))
+            Ok(ok(&handle.ask(|reply| WarmCommand::Put { name, request, reply }).await?))
         }
-        WarmVerb::Get => Ok(ok(&handle.ask(|reply| Command::Warm { name, reply }).await?)),
+        WarmVerb::Get => Ok(ok(&handle.ask(|reply| WarmCommand::View { name, reply }).await?)),
         WarmVerb::End => {
-            handle.ask(|reply| Command::EndWarm { name, reply }).await?;
+            handle.ask(|reply| WarmCommand::End { name, reply }).await?;
             Ok(no_content())
         }
     }

@@ -69,9 +69,11 @@ impl Git {
         command.env("GIT_WORK_TREE", work_tree).env("GIT_INDEX_FILE", index);
         command.args(arguments).current_dir(work_tree).stdin(stdin);
         let verb = arguments.first().copied().unwrap_or_default().to_owned();
-        let output = output(&mut command).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if work_tree.exists() => GitError::Missing,
-            _ => GitError::io(format!("run git in {}", work_tree.display()))(error),
+        let output = output(&mut command).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound && work_tree.exists() {
+                return GitError::Missing;
+            }
+            GitError::io(format!("run git in {}", work_tree.display()))(error)
         })?;
         if output.status.success() {
             return Ok(output.stdout);

@@ -37,17 +37,15 @@ impl CheckpointFixture {
     }
 
     fn take(&self) -> String {
-        match self.ask(Verb::Take) {
-            Reply::Taken { id, .. } => id,
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(Verb::Take);
+        let Reply::Taken { id, .. } = reply else { panic!("{reply:?}") };
+        id
     }
 
     fn changes(&self, since: &str) -> Changes {
-        match self.ask(Verb::Changes { since: since.to_owned() }) {
-            Reply::Changed(changes) => changes,
-            other => panic!("{other:?}"),
-        }
+        let reply = self.ask(Verb::Changes { since: since.to_owned() });
+        let Reply::Changed(changes) = reply else { panic!("{reply:?}") };
+        changes
     }
 }
 

@@ -186,10 +186,10 @@ impl Exec {
         let mut worst = Errno::ENOENT;
         for program in &self.candidates {
             let Err(errno) = unistd::execve(program, &self.argv, &self.env);
-            match errno {
-                Errno::ENOENT | Errno::ENOTDIR => {}
-                Errno::EACCES => worst = errno,
-                other => return other,
+            if errno == Errno::EACCES {
+                worst = errno;
+            } else if !matches!(errno, Errno::ENOENT | Errno::ENOTDIR) {
+                return errno;
             }
         }
         worst

@@ -182,10 +182,11 @@ mod tests {
         let (mut all, mut line) = (Vec::new(), Vec::new());
         for segment in task_log::segments(dir) {
             for event in task_log::events_of(dir, segment.start) {
-                let (stream, text) = match event.fact {
-                    TaskFact::Message(text) => (Stream::Stdout, text),
-                    TaskFact::Log { stream, text, .. } => (stream, text),
-                    _ => continue,
+                let (stream, text) = if let TaskFact::Message(text) = event.fact {
+                    (Stream::Stdout, text)
+                } else {
+                    let TaskFact::Log { stream, text, .. } = event.fact else { continue };
+                    (stream, text)
                 };
                 if stream != of {
                     continue;

@@ -33,91 +33,6 @@ pub enum Command {
         programs: Vec<String>,
         reply: Reply<ProgramsView>,
     },
-    StartExec {
-        request: Box<ExecRequest>,
-        reply: Reply<ExecId>,
-    },
-    Exec {
-        id: ExecId,
-        reply: Reply<Box<ExecView>>,
-    },
-    Execs {
-        after: Option<ExecId>,
-        limit: usize,
-        reply: Reply<Vec<ExecView>>,
-    },
-    SignalExec {
-        id: ExecId,
-        signal: Signal,
-        scope: SignalScope,
-        reply: Reply<()>,
-    },
-    CancelExec {
-        id: ExecId,
-        grace_ms: u64,
-        reply: Reply<()>,
-    },
-    ResizeExec {
-        id: ExecId,
-        size: TtySize,
-        reply: Reply<()>,
-    },
-    /// The stdin of a running exec, to write to.
-    ExecInput {
-        id: ExecId,
-        reply: Reply<Arc<JobInput>>,
-    },
-    CloseInput {
-        id: ExecId,
-        reply: Reply<()>,
-    },
-    SubmitTask {
-        request: Box<TaskRequest>,
-        reply: Reply<Box<TaskView>>,
-    },
-    Task {
-        id: TaskId,
-        reply: Reply<Box<TaskView>>,
-    },
-    Tasks {
-        after: Option<TaskId>,
-        limit: usize,
-        reply: Reply<Vec<TaskView>>,
-    },
-    CancelTask {
-        id: TaskId,
-        grace_ms: u64,
-        reply: Reply<Box<TaskView>>,
-    },
-    AnswerPermission {
-        id: TaskId,
-        permission: String,
-        answer: PermissionAnswer,
-        reply: Reply<()>,
-    },
-    PutWarm {
-        name: WarmName,
-        request: Box<WarmRequest>,
-        reply: Reply<WarmView>,
-    },
-    Warm {
-        name: WarmName,
-        reply: Reply<WarmView>,
-    },
-    EndWarm {
-        name: WarmName,
-        reply: Reply<()>,
-    },
-    /// The events of a task, to read and follow.
-    TaskEvents {
-        id: TaskId,
-        reply: Reply<TaskEvents>,
-    },
-    /// A reader waits for an event after `seen`.
-    ArmTask {
-        id: TaskId,
-        seen: u64,
-    },
     /// A log, to read and follow.
     Log {
         key: LogKey,
@@ -128,38 +43,156 @@ pub enum Command {
         key: LogKey,
         seen: u64,
     },
-    Services {
-        reply: Reply<Vec<ServiceView>>,
+    /// Panics the supervisor on purpose; only where faults are configured.
+    Panic,
+    Exec(ExecCommand),
+    Task(TaskCommand),
+    Warm(WarmCommand),
+    Service(ServiceCommand),
+    Hold(HoldCommand),
+}
+
+/// Commands about execs.
+pub enum ExecCommand {
+    Start {
+        request: Box<ExecRequest>,
+        reply: Reply<ExecId>,
     },
-    PutServices {
-        specs: Vec<ServiceSpec>,
-        reply: Reply<Vec<ServiceView>>,
+    View {
+        id: ExecId,
+        reply: Reply<Box<ExecView>>,
     },
-    Service {
-        name: ServiceName,
-        reply: Reply<Box<ServiceView>>,
+    List {
+        after: Option<ExecId>,
+        limit: usize,
+        reply: Reply<Vec<ExecView>>,
     },
-    DriveService {
-        name: ServiceName,
-        verb: ServiceVerb,
-        reply: Reply<Box<ServiceView>>,
+    Signal {
+        id: ExecId,
+        signal: Signal,
+        scope: SignalScope,
+        reply: Reply<()>,
     },
-    Holds {
+    Cancel {
+        id: ExecId,
+        grace_ms: u64,
+        reply: Reply<()>,
+    },
+    Resize {
+        id: ExecId,
+        size: TtySize,
+        reply: Reply<()>,
+    },
+    /// The stdin of a running exec, to write to.
+    Input {
+        id: ExecId,
+        reply: Reply<Arc<JobInput>>,
+    },
+    CloseInput {
+        id: ExecId,
+        reply: Reply<()>,
+    },
+}
+
+/// Commands about tasks.
+pub enum TaskCommand {
+    Submit {
+        request: Box<TaskRequest>,
+        reply: Reply<Box<TaskView>>,
+    },
+    View {
+        id: TaskId,
+        reply: Reply<Box<TaskView>>,
+    },
+    List {
+        after: Option<TaskId>,
+        limit: usize,
+        reply: Reply<Vec<TaskView>>,
+    },
+    Cancel {
+        id: TaskId,
+        grace_ms: u64,
+        reply: Reply<Box<TaskView>>,
+    },
+    DecidePermission {
+        id: TaskId,
+        permission: String,
+        answer: PermissionAnswer,
+        reply: Reply<()>,
+    },
+    /// The events of a task, to read and follow.
+    Events {
+        id: TaskId,
+        reply: Reply<TaskEvents>,
+    },
+    /// A reader waits for an event after `seen`.
+    Arm {
+        id: TaskId,
+        seen: u64,
+    },
+}
+
+/// Commands about the agent that is started in advance.
+pub enum WarmCommand {
+    Put { name: WarmName, request: Box<WarmRequest>, reply: Reply<WarmView> },
+    View { name: WarmName, reply: Reply<WarmView> },
+    End { name: WarmName, reply: Reply<()> },
+}
+
+/// Commands about services.
+pub enum ServiceCommand {
+    List { reply: Reply<Vec<ServiceView>> },
+    Put { specs: Vec<ServiceSpec>, reply: Reply<Vec<ServiceView>> },
+    View { name: ServiceName, reply: Reply<Box<ServiceView>> },
+    Control { name: ServiceName, verb: ServiceVerb, reply: Reply<Box<ServiceView>> },
+}
+
+/// Commands about holds.
+pub enum HoldCommand {
+    List {
         reply: Reply<Vec<HoldView>>,
     },
-    TakeHold {
+    Take {
         name: HoldName,
         request: HoldRequest,
         /// Limit of holds, this one included.
         at_most: usize,
         reply: Reply<HoldView>,
     },
-    ReleaseHold {
+    Release {
         name: HoldName,
         reply: Reply<()>,
     },
-    /// Panics the supervisor on purpose; only where faults are configured.
-    Panic,
+}
+
+impl From<ExecCommand> for Command {
+    fn from(command: ExecCommand) -> Self {
+        Self::Exec(command)
+    }
+}
+
+impl From<TaskCommand> for Command {
+    fn from(command: TaskCommand) -> Self {
+        Self::Task(command)
+    }
+}
+
+impl From<WarmCommand> for Command {
+    fn from(command: WarmCommand) -> Self {
+        Self::Warm(command)
+    }
+}
+
+impl From<ServiceCommand> for Command {
+    fn from(command: ServiceCommand) -> Self {
+        Self::Service(command)
+    }
+}
+
+impl From<HoldCommand> for Command {
+    fn from(command: HoldCommand) -> Self {
+        Self::Hold(command)
+    }
 }
 
 /// The status that sandboxed code may read.

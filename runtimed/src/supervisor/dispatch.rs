@@ -1,7 +1,7 @@
 //! Dispatches commands to the parts of the supervisor. A caller that no longer waits for its reply changes
 //! nothing.
 
-use super::command::{Command, Reply};
+use super::command::{Command, ExecCommand, HoldCommand, Reply, ServiceCommand};
 use super::execs::Refusal;
 use super::main_loop::Supervisor;
 use crate::core::manifest::Invalid;
@@ -23,49 +23,32 @@ impl Supervisor {
                 send_reply(reply, Ok(procfs::listening(self.context.config.identity())));
             }
             Command::Programs { programs, reply } => send_reply(reply, self.find_programs(programs)),
-            Command::StartExec { request, reply } => send_reply(reply, self.start_exec(*request)),
-            Command::Exec { id, reply } => send_reply(reply, self.exec_view(&id).map(Box::new)),
-            Command::Execs { after, limit, reply } => {
-                send_reply(reply, Ok(self.exec_views(after.as_ref(), limit)));
-            }
             Command::Log { key, reply } => send_reply(reply, self.log(key)),
             Command::Arm { key, seen } => self.arm(&key, seen),
             Command::Panic => panic!("asked to"),
-            Command::SubmitTask { .. }
-            | Command::Task { .. }
-            | Command::Tasks { .. }
-            | Command::CancelTask { .. }
-            | Command::TaskEvents { .. }
-            | Command::ArmTask { .. }
-            | Command::AnswerPermission { .. } => self.dispatch_task(command),
-            Command::PutWarm { .. } | Command::Warm { .. } | Command::EndWarm { .. } => {
-                self.dispatch_warm(command);
-            }
-            Command::SignalExec { .. }
-            | Command::CancelExec { .. }
-            | Command::ResizeExec { .. }
-            | Command::ExecInput { .. }
-            | Command::CloseInput { .. } => self.dispatch_exec(command),
-            Command::Services { .. }
-            | Command::PutServices { .. }
-            | Command::Service { .. }
-            | Command::DriveService { .. }
-            | Command::Holds { .. }
-            | Command::TakeHold { .. }
-            | Command::ReleaseHold { .. } => self.dispatch_service(command),
+            Command::Exec(command) => self.dispatch_exec(command),
+            Command::Task(command) => self.dispatch_task(command),
+            Command::Warm(command) => self.dispatch_warm(command),
+            Command::Service(command) => self.dispatch_service(command),
+            Command::Hold(command) => self.dispatch_hold(command),
         }
     }
 
-    fn dispatch_exec(&mut self, command: Command) {
+    fn dispatch_exec(&mut self, command: ExecCommand) {
         match command {
-            Command::SignalExec { id, signal, scope, reply } => {
+            ExecCommand::Start { request, reply } => send_reply(reply, self.start_exec(*request)),
+            ExecCommand::View { id, reply } => send_reply(reply, self.exec_view(&id).map(Box::new)),
+            ExecCommand::List { after, limit, reply } => {
+                send_reply(reply, Ok(self.exec_views(after.as_ref(), limit)));
+            }
+            ExecCommand::Signal { id, signal, scope, reply } => {
                 let order = Order::Signal { signal: signal as i32, scope };
                 send_reply(reply, self.check_signal_scope(&id, scope).and_then(|()| self.order(&id, &order)));
             }
-            Command::CancelExec { id, grace_ms, reply } => {
+            ExecCommand::Cancel { id, grace_ms, reply } => {
                 send_reply(reply, self.order(&id, &Order::Cancel { grace_ms }));
             }
-            Command::ResizeExec { id, size, reply } => {
+            ExecCommand::Resize { id, size, reply } => {
                 let resized = self.execs.input(&id).and_then(|input| {
                     let failed =
                         |errno: nix::Error| refuse(ErrorCode::Conflict, format!("could not resize: {errno}"));
@@ -73,23 +56,22 @@ impl Supervisor {
                 });
                 send_reply(reply, resized);
             }
-            Command::ExecInput { id, reply } => send_reply(reply, self.execs.input(&id)),
-            Command::CloseInput { id, reply } => {
+            ExecCommand::Input { id, reply } => send_reply(reply, self.execs.input(&id)),
+            ExecCommand::CloseInput { id, reply } => {
                 self.execs.close_input(&id);
                 send_reply(reply, Ok(()));
             }
-            _ => {}
         }
     }
 
-    fn dispatch_service(&mut self, command: Command) {
+    fn dispatch_service(&mut self, command: ServiceCommand) {
         match command {
-            Command::Services { reply } => send_reply(reply, Ok(self.service_views())),
-            Command::PutServices { specs, reply } => send_reply(reply, self.put_services(specs)),
-            Command::Service { name, reply } => {
+            ServiceCommand::List { reply } => send_reply(reply, Ok(self.service_views())),
+            ServiceCommand::Put { specs, reply } => send_reply(reply, self.put_services(specs)),
+            ServiceCommand::View { name, reply } => {
                 send_reply(reply, self.services.get(&name).map(|service| Box::new(service.view())));
             }
-            Command::DriveService { name, verb, reply } => {
+            ServiceCommand::Control { name, verb, reply } => {
                 let driven = self
                     .refuse_during_shutdown()
                     .and_then(|()| self.services.control(&mut self.context, &name, verb));
@@ -98,14 +80,18 @@ impl Supervisor {
                     driven.and_then(|()| self.services.get(&name).map(|service| Box::new(service.view()))),
                 );
             }
-            Command::Holds { reply } => send_reply(reply, Ok(self.holds.views())),
-            Command::TakeHold { name, request, at_most, reply } => {
+        }
+    }
+
+    fn dispatch_hold(&mut self, command: HoldCommand) {
+        match command {
+            HoldCommand::List { reply } => send_reply(reply, Ok(self.holds.views())),
+            HoldCommand::Take { name, request, at_most, reply } => {
                 send_reply(reply, self.holds.take(&mut self.context, name, request, at_most));
             }
-            Command::ReleaseHold { name, reply } => {
+            HoldCommand::Release { name, reply } => {
                 send_reply(reply, self.holds.release(&mut self.context, &name));
             }
-            _ => {}
         }
     }
 

@@ -315,15 +315,13 @@ fn ended(id: &ExecId, end: &ExecEnd, background: u32) -> Fact {
 
 /// EAGAIN from fork is the limit of processes, which the caller can retry.
 fn no_shim(error: &std::io::Error) -> Refusal {
-    match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            refuse(ErrorCode::TooMany, "the sandbox is at its limit of processes; try again".to_owned())
-        }
-        _ if error.raw_os_error() == Some(nix::errno::Errno::EMFILE as i32) => {
-            refuse(ErrorCode::TooMany, "the sandbox is at its limit of open files; try again".to_owned())
-        }
-        _ => refuse(ErrorCode::Internal, format!("could not start a shim: {error}")),
+    if error.kind() == std::io::ErrorKind::WouldBlock {
+        return refuse(ErrorCode::TooMany, "the sandbox is at its limit of processes; try again".to_owned());
     }
+    if error.raw_os_error() == Some(nix::errno::Errno::EMFILE as i32) {
+        return refuse(ErrorCode::TooMany, "the sandbox is at its limit of open files; try again".to_owned());
+    }
+    refuse(ErrorCode::Internal, format!("could not start a shim: {error}"))
 }
 
 fn refuse(code: ErrorCode, message: String) -> Refusal {

@@ -36,15 +36,17 @@ pub struct LogHandle {
 }
 
 impl Handle {
-    pub async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refusal> {
+    /// Sends a command and waits for its reply.
+    pub async fn ask<T, C: Into<Command>>(&self, command: impl FnOnce(Reply<T>) -> C) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         let gone = || Box::new(ErrorBody::new(ErrorCode::ShuttingDown, "runtimed is shutting down"));
-        self.commands.send(question(reply)).await.map_err(|_| gone())?;
+        self.commands.send(command(reply).into()).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
-    pub async fn send(&self, command: Command) {
-        let _ = self.commands.send(command).await;
+    /// Sends a command without a reply.
+    pub async fn send(&self, command: impl Into<Command>) {
+        let _ = self.commands.send(command.into()).await;
     }
 
     pub fn shared(&self) -> &SharedState {

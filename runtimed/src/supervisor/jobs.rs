@@ -235,9 +235,9 @@ impl Jobs {
             live.start_deadline = live.start_deadline.map(|before| before.min(until));
         }
         let bytes = serde_json::to_vec(order).map_err(|_| OrderError::Unsent(Errno::EINVAL))?;
-        packet::send(live.socket.get_ref().as_fd(), &bytes, None, false).map_err(|errno| match errno {
-            Errno::EPIPE | Errno::ECONNRESET => OrderError::Gone,
-            errno => OrderError::Unsent(errno),
+        packet::send(live.socket.get_ref().as_fd(), &bytes, None, false).map_err(|errno| {
+            let gone = matches!(errno, Errno::EPIPE | Errno::ECONNRESET);
+            if gone { OrderError::Gone } else { OrderError::Unsent(errno) }
         })
     }
 

@@ -35,7 +35,7 @@ mod task_steps;
 mod tasks;
 mod warm_agent;
 
-pub use command::{Command, ServiceVerb};
+pub use command::{Command, ExecCommand, HoldCommand, ServiceCommand, ServiceVerb, TaskCommand, WarmCommand};
 pub use handle::{CountGuard, Handle, LogHandle};
 pub use job_input::JobInput;
 pub use main_loop::{Supervisor, SupervisorEnded};

@@ -89,10 +89,12 @@ impl Services {
     pub fn changed(&mut self, context: &mut Context, names: &BTreeSet<ServiceName>) {
         for name in names {
             let Some(service) = self.table.get(name) else { continue };
-            let input = match &service.machine.phase {
-                Phase::Backoff { .. } => Input::RetryNow,
-                _ if service.machine.wanted && !service.spec.watch.is_empty() => Input::Restart,
-                _ => continue,
+            let input = if matches!(service.machine.phase, Phase::Backoff { .. }) {
+                Input::RetryNow
+            } else if service.machine.wanted && !service.spec.watch.is_empty() {
+                Input::Restart
+            } else {
+                continue;
             };
             self.input(context, name, input);
         }

@@ -240,7 +240,12 @@ impl Task {
         let (status, phase, ended) = match &self.state {
             State::Live(live) => match live.machine.phase() {
                 TaskPhase::Queued => (TaskStatus::Queued, TaskPhase::Queued, None),
-                phase => (TaskStatus::Running, phase, None),
+                phase @ (TaskPhase::Preparing
+                | TaskPhase::Checkpoint
+                | TaskPhase::Agent
+                | TaskPhase::Build
+                | TaskPhase::Health
+                | TaskPhase::Done) => (TaskStatus::Running, phase, None),
             },
             // Not done before `done` can be read.
             State::Ending(_) if self.started_ms.is_none() => (TaskStatus::Queued, TaskPhase::Queued, None),

@@ -1,6 +1,6 @@
 //! Dispatches commands about tasks.
 
-use super::command::Command;
+use super::command::TaskCommand;
 use super::dispatch::send_reply;
 use super::execs::Refusal;
 use super::main_loop::Supervisor;
@@ -11,26 +11,25 @@ use crate::shim::messages::Order;
 use protocol::{ErrorCode, TaskId, TaskRequest, TaskView};
 
 impl Supervisor {
-    pub(super) fn dispatch_task(&mut self, command: Command) {
+    pub(super) fn dispatch_task(&mut self, command: TaskCommand) {
         match command {
-            Command::SubmitTask { request, reply } => {
+            TaskCommand::Submit { request, reply } => {
                 send_reply(reply, self.submit_task(*request).map(Box::new));
             }
-            Command::Task { id, reply } => send_reply(reply, self.tasks.view(&id).map(Box::new)),
-            Command::Tasks { after, limit, reply } => {
+            TaskCommand::View { id, reply } => send_reply(reply, self.tasks.view(&id).map(Box::new)),
+            TaskCommand::List { after, limit, reply } => {
                 send_reply(reply, Ok(self.tasks.views(after.as_ref(), limit)));
             }
-            Command::CancelTask { id, grace_ms, reply } => {
+            TaskCommand::Cancel { id, grace_ms, reply } => {
                 send_reply(reply, self.cancel_task(&id, grace_ms).map(Box::new));
             }
-            Command::TaskEvents { id, reply } => {
+            TaskCommand::Events { id, reply } => {
                 send_reply(reply, self.tasks.get(&id).map(|task| task.events.handle()));
             }
-            Command::ArmTask { id, seen } => self.arm_task(&id, seen),
-            Command::AnswerPermission { id, permission, answer, reply } => {
+            TaskCommand::Arm { id, seen } => self.arm_task(&id, seen),
+            TaskCommand::DecidePermission { id, permission, answer, reply } => {
                 send_reply(reply, self.answer_permission(&id, &permission, answer));
             }
-            _ => {}
         }
     }
 

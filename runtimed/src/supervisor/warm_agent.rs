@@ -1,7 +1,7 @@
 //! The agent that is started before its task. There is at most one; it ends by its timeout, with the sandbox,
 //! or as the agent of a task.
 
-use super::command::Command;
+use super::command::WarmCommand;
 use super::dispatch::send_reply;
 use super::execs::Refusal;
 use super::jobs::{JobId, JobOwner};
@@ -41,18 +41,17 @@ impl WarmAgent {
 }
 
 impl Supervisor {
-    pub(super) fn dispatch_warm(&mut self, command: Command) {
+    pub(super) fn dispatch_warm(&mut self, command: WarmCommand) {
         match command {
-            Command::PutWarm { name, request, reply } => send_reply(reply, self.put_warm(name, *request)),
-            Command::Warm { name, reply } => send_reply(reply, self.warm(&name).map(WarmAgent::view)),
-            Command::EndWarm { name, reply } => {
+            WarmCommand::Put { name, request, reply } => send_reply(reply, self.put_warm(name, *request)),
+            WarmCommand::View { name, reply } => send_reply(reply, self.warm(&name).map(WarmAgent::view)),
+            WarmCommand::End { name, reply } => {
                 let known = self.warm(&name).map(drop);
                 if known.is_ok() {
                     self.stop_warm(END_GRACE_MS);
                 }
                 send_reply(reply, known);
             }
-            _ => {}
         }
     }
 
@@ -106,7 +105,11 @@ impl Supervisor {
             | Report::Matched
             | Report::Summary
             | Report::RawGrew { .. }
-            | Report::Conversation(_) => {}
+            | Report::Conversation(
+                ConversationReport::Adopted
+                | ConversationReport::Asked { .. }
+                | ConversationReport::Settled { .. },
+            ) => {}
         }
     }
 

@@ -138,6 +138,7 @@ fn open_regular(identity: Identity, path: &Path) -> Result<File, ReadError> {
     Ok(File::from(fd))
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the kernel has many errors")]
 fn open_error(errno: Errno) -> ReadError {
     match errno {
         Errno::ENOENT | Errno::ENOTDIR => ReadError::NotFound,

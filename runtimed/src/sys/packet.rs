@@ -54,9 +54,9 @@ fn receive_once(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> nix::Result<Receiv
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     let mut slices = [IoSliceMut::new(buffer)];
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags)?;
-    let descriptor = message.cmsgs()?.find_map(|control| match control {
-        ControlMessageOwned::ScmRights(fds) => fds.into_iter().next(),
-        _ => None,
+    let descriptor = message.cmsgs()?.find_map(|control| {
+        let ControlMessageOwned::ScmRights(fds) = control else { return None };
+        fds.into_iter().next()
     });
     let length = message.bytes;
     if length == 0 {

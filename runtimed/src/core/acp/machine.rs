@@ -277,9 +277,10 @@ impl Machine {
 
     pub(super) fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            match effect {
-                Effect::Report(fact) => self.report(fact),
-                other => self.out.push(other),
+            if let Effect::Report(fact) = effect {
+                self.report(fact);
+            } else {
+                self.out.push(effect);
             }
         }
     }

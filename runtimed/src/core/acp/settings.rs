@@ -97,19 +97,20 @@ impl Settings {
 
     fn plan_option(&self, session: &str, name: &str, value: &str) -> SettingPlan {
         let Some(option) = self.option(name) else { return SettingPlan::NotOffered };
-        let params = match option.current {
-            Value::Bool(current) => match value.parse::<bool>() {
+        let params = if let Value::Bool(current) = option.current {
+            match value.parse::<bool>() {
                 Ok(wanted) if wanted == current => return SettingPlan::AlreadySet,
                 Ok(wanted) => {
                     json!({"sessionId": session, "configId": option.id, "type": "boolean", "value": wanted})
                 }
                 Err(_) => return SettingPlan::NotOffered,
-            },
-            _ => match pick(&option.values, value) {
+            }
+        } else {
+            match pick(&option.values, value) {
                 Some(found) if option.current.as_str() == Some(found) => return SettingPlan::AlreadySet,
                 Some(found) => json!({"sessionId": session, "configId": option.id, "value": found}),
                 None => return SettingPlan::NotOffered,
-            },
+            }
         };
         SettingPlan::Request { method: "session/set_config_option", params }
     }

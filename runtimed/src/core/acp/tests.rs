@@ -70,9 +70,9 @@ impl AcpFixture {
     }
 
     fn sent(&self) -> Vec<Value> {
-        let sent = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Send(line) => Some(serde_json::from_slice(line).expect("JSON")),
-            _ => None,
+        let sent = self.effects.iter().filter_map(|effect| {
+            let Effect::Send(line) = effect else { return None };
+            Some(serde_json::from_slice(line).expect("JSON"))
         });
         sent.collect()
     }
@@ -84,17 +84,17 @@ impl AcpFixture {
     }
 
     fn reported(&self) -> Vec<&TaskFact> {
-        let told = self.effects.iter().filter_map(|effect| match effect {
-            Effect::Report(fact) => Some(fact),
-            _ => None,
-        });
+        let told = self
+            .effects
+            .iter()
+            .filter_map(|effect| if let Effect::Report(fact) = effect { Some(fact) } else { None });
         told.collect()
     }
 
     fn logs(&self) -> String {
-        let log = |fact: &TaskFact| match fact {
-            TaskFact::Log { text, .. } => Some(text.text.clone()),
-            _ => None,
+        let log = |fact: &TaskFact| {
+            let TaskFact::Log { text, .. } = fact else { return None };
+            Some(text.text.clone())
         };
         self.reported().into_iter().filter_map(log).collect::<Vec<_>>().join("\n")
     }
@@ -292,10 +292,7 @@ fn a_tool_that_runs_during_a_cancel_is_reported_as_cancelled() {
     let told = fixture
         .reported()
         .iter()
-        .filter_map(|fact| match fact {
-            TaskFact::Tool(tool) => Some(tool.status),
-            _ => None,
-        })
+        .filter_map(|fact| if let TaskFact::Tool(tool) = fact { Some(tool.status) } else { None })
         .collect::<Vec<_>>();
     assert_eq!(told, [ToolStatus::Running, ToolStatus::Cancelled]);
 }

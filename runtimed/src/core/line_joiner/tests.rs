@@ -3,10 +3,10 @@ use proptest::prelude::*;
 
 /// Kind, text, and whether the line continues.
 fn events(facts: &[TaskFact]) -> Vec<(TextKind, String, bool)> {
-    let of = |fact: &TaskFact| match fact {
-        TaskFact::Message(text) => (TextKind::Message, text.text.clone(), text.partial),
-        TaskFact::Thought(text) => (TextKind::Thought, text.text.clone(), text.partial),
-        other => panic!("{other:?}"),
+    let of = |fact: &TaskFact| {
+        let kind = if matches!(fact, TaskFact::Message(_)) { TextKind::Message } else { TextKind::Thought };
+        let (TaskFact::Message(text) | TaskFact::Thought(text)) = fact else { panic!("{fact:?}") };
+        (kind, text.text.clone(), text.partial)
     };
     facts.iter().map(of).collect()
 }

@@ -60,17 +60,13 @@ fn options() -> Options {
 
 fn explain(error: &Error) -> ManifestError {
     let line = error.location().map(|at| line(&at));
-    let error = match error {
-        Error::AliasError { error, .. } => error.as_ref(),
-        other => other,
-    };
-    let field = match error {
-        Error::DuplicateMappingKey { key, .. } => key.as_deref().map(|key| segment(key).into_owned()),
-        _ => None,
-    };
+    let error = if let Error::AliasError { error, .. } = error { error.as_ref() } else { error };
+    let duplicate = if let Error::DuplicateMappingKey { key, .. } = error { key.as_deref() } else { None };
+    let field = duplicate.map(|key| segment(key).into_owned());
     ManifestError { line, field, message: message(error) }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "errors of the parser are many and have its own message")]
 fn message(error: &Error) -> String {
     let too_deep = || format!("nothing in a manifest is nested deeper than {DEPTH_MAX_LEVELS} levels");
     match error {

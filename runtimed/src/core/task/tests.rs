@@ -92,10 +92,8 @@ impl TaskFixture {
     }
 
     fn finishes(&self) -> Vec<Outcome> {
-        let outcome = |effect: &Effect| match effect {
-            Effect::Finish(outcome) => Some(*outcome),
-            _ => None,
-        };
+        let outcome =
+            |effect: &Effect| if let Effect::Finish(outcome) = effect { Some(*outcome) } else { None };
         self.effects.iter().filter_map(outcome).collect()
     }
 }

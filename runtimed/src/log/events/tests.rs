@@ -23,10 +23,11 @@ struct StoredEvent {
 fn stored_event(line: LogLine<'_>) -> StoredEvent {
     let event: Event = serde_json::from_str(line.json).expect("our JSON");
     assert_eq!((event.cursor, event.fact.kind()), (line.cursor, line.kind));
-    let (size, gap) = match &event.fact {
-        Fact::Shutdown { reason } => (reason.len(), None),
-        Fact::Gap { lost_events, .. } => (0, Some(*lost_events)),
-        other => panic!("unexpected {other:?}"),
+    let (size, gap) = if let Fact::Gap { lost_events, .. } = &event.fact {
+        (0, Some(*lost_events))
+    } else {
+        let Fact::Shutdown { reason } = &event.fact else { panic!("unexpected {:?}", event.fact) };
+        (reason.len(), None)
     };
     StoredEvent { cursor: event.cursor, size, gap }
 }

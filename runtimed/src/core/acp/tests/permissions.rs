@@ -59,10 +59,7 @@ fn an_agent_waits_until_a_caller_decides() {
     let states: Vec<PermissionState> = fixture
         .reported()
         .iter()
-        .filter_map(|fact| match fact {
-            TaskFact::Permission(permission) => Some(permission.state),
-            _ => None,
-        })
+        .filter_map(|fact| if let TaskFact::Permission(asked) = fact { Some(asked.state) } else { None })
         .collect();
     use PermissionState::{Asked, Denied, Withdrawn};
     assert_eq!(states, [Asked, Asked, Denied, Withdrawn]);
