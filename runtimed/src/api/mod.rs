@@ -8,6 +8,7 @@ mod follow_log;
 mod inline_output;
 mod programs;
 mod public;
+mod query;
 pub mod request_body;
 mod response;
 mod response_body;

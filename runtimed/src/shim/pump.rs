@@ -31,10 +31,9 @@ struct Source {
     stream: Stream,
 }
 
-/// The result of one read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReadSummary {
-    pub any: bool,
+/// Output that one read brought and stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredOutput {
     pub rotated: bool,
     pub matched: bool,
 }
@@ -118,18 +117,16 @@ impl Pump {
         self.sink.detach();
     }
 
-    /// Reads once from the source with this descriptor and stores the bytes.
-    pub fn read_from(&mut self, descriptor: i32) -> ReadSummary {
-        let Some(at) = self.sources.iter().position(|s| s.fd.as_raw_fd() == descriptor) else {
-            return ReadSummary::default();
-        };
+    /// Reads once from the source with this descriptor and stores the bytes; `None` where there were none.
+    pub fn read_from(&mut self, descriptor: i32) -> Option<StoredOutput> {
+        let at = self.sources.iter().position(|s| s.fd.as_raw_fd() == descriptor)?;
         match read(self.sources[at].fd.as_fd(), &mut self.buffer) {
-            Ok(length) if length > 0 => self.store(self.sources[at].stream, length),
-            Err(Errno::EAGAIN | Errno::EINTR) => ReadSummary::default(),
+            Ok(length) if length > 0 => Some(self.store(self.sources[at].stream, length)),
+            Err(Errno::EAGAIN | Errno::EINTR) => None,
             // End of file; a terminal fails with EIO when its last user is gone.
             Ok(_) | Err(_) => {
                 self.sources.remove(at);
-                ReadSummary::default()
+                None
             }
         }
     }
@@ -146,13 +143,13 @@ impl Pump {
         }
     }
 
-    fn store(&mut self, stream: Stream, length: usize) -> ReadSummary {
+    fn store(&mut self, stream: Stream, length: usize) -> StoredOutput {
         let bytes = &self.buffer[..length];
         let matched = self.pattern.as_mut().is_some_and(|pattern| pattern.scan(bytes));
         if matched {
             self.pattern = None;
         }
-        ReadSummary { any: true, rotated: self.sink.append(stream, bytes), matched }
+        StoredOutput { rotated: self.sink.append(stream, bytes), matched }
     }
 }
 

@@ -116,15 +116,14 @@ impl Shim {
     fn round(&mut self) {
         let Ready { outputs, control, children, input } = self.wait();
         for descriptor in outputs {
-            let read = self.pump.read_from(descriptor);
-            if read.any {
+            if let Some(stored) = self.pump.read_from(descriptor) {
                 self.step(Input::Output);
-            }
-            if read.rotated {
-                send(&self.control, &Report::Rotated { end: self.pump.end() }, None);
-            }
-            if read.matched {
-                send(&self.control, &Report::Matched, None);
+                if stored.rotated {
+                    send(&self.control, &Report::Rotated { end: self.pump.end() }, None);
+                }
+                if stored.matched {
+                    send(&self.control, &Report::Matched, None);
+                }
             }
             if self.pump.is_closed() {
                 self.step(Input::OutputClosed);

@@ -170,7 +170,15 @@ fn explain(reason: FailureReason, live: &LiveTask) -> Option<String> {
         FailureReason::AgentFailed => Some(agent_failed(live)),
         FailureReason::SpawnFailed => match &live.exit {
             Some(Exit::SpawnFailed { message }) => Some(format!("could not {message}")),
-            _ => Some("the agent could not be started".to_owned()),
+            Some(
+                Exit::Exited { .. }
+                | Exit::Signalled { .. }
+                | Exit::Oom
+                | Exit::TimedOut
+                | Exit::Cancelled
+                | Exit::Lost,
+            )
+            | None => Some("the agent could not be started".to_owned()),
         },
         FailureReason::TimedOut => Some("the task exceeded its timeout".to_owned()),
         FailureReason::IdleTimedOut => Some("the agent printed nothing for too long".to_owned()),
@@ -196,7 +204,9 @@ fn agent_failed(live: &LiveTask) -> String {
         (Some(Exit::Exited { code }), _) => format!("the agent exited with {code}"),
         (Some(Exit::Signalled { signal }), _) => format!("the agent was killed by signal {signal}"),
         (Some(Exit::Oom), _) => "the agent was killed for memory".to_owned(),
-        _ => "the agent failed".to_owned(),
+        (Some(Exit::TimedOut | Exit::Cancelled | Exit::SpawnFailed { .. } | Exit::Lost) | None, _) => {
+            "the agent failed".to_owned()
+        }
     })
 }
 

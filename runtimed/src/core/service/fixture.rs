@@ -10,7 +10,12 @@ pub struct ServiceFixture {
     pub machine: Machine,
     pub policy: Policy,
     pub now: u64,
-    pub process: bool,
+    pub process: Option<FakeProcess>,
+}
+
+/// The process of the service, with its check.
+#[derive(Debug, Default)]
+pub struct FakeProcess {
     pub probing: bool,
     stop_sent: bool,
 }
@@ -29,7 +34,7 @@ pub enum Event {
 
 impl ServiceFixture {
     pub fn new(policy: Policy, now: u64) -> Self {
-        Self { machine: Machine::new(), policy, now, process: false, probing: false, stop_sent: false }
+        Self { machine: Machine::new(), policy, now, process: None }
     }
 
     pub fn apply(&mut self, event: Event) {
@@ -45,8 +50,8 @@ impl ServiceFixture {
         let before = self.machine.clone();
         let early = input == Input::Tick && before.next_wake().is_none_or(|wake| self.now < wake);
         match &input {
-            Input::Ended(_) => (self.process, self.probing, self.stop_sent) = (false, false, false),
-            Input::Probe(_) => self.probing = false,
+            Input::Ended(_) => self.process = None,
+            Input::Probe(_) => self.process.iter_mut().for_each(|process| process.probing = false),
             Input::Start
             | Input::Stop
             | Input::Restart
@@ -75,28 +80,34 @@ impl ServiceFixture {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Spawn => {
-                assert!(!self.process, "a second process");
-                self.process = true;
+                assert!(self.process.is_none(), "a second process");
+                self.process = Some(FakeProcess::default());
             }
             Effect::Stop => {
-                assert!(self.process && !self.stop_sent, "nothing to stop, or stopped twice");
-                self.stop_sent = true;
+                let process = self.process.as_mut().expect("nothing to stop");
+                assert!(!process.stop_sent, "stopped twice");
+                process.stop_sent = true;
             }
             Effect::Probe => {
-                assert!(self.process && !self.probing, "nothing to check, or a second check");
-                self.probing = true;
+                let process = self.process.as_mut().expect("nothing to check");
+                assert!(!process.probing, "a second check");
+                process.probing = true;
             }
         }
     }
 
+    pub fn is_probing(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.probing)
+    }
+
     fn check(&self, before: &Machine) {
         let machine = &self.machine;
-        assert_eq!(machine.has_process(), self.process, "{machine:?}");
+        assert_eq!(machine.has_process(), self.process.is_some(), "{machine:?}");
         match &machine.phase {
             Phase::Waiting { .. } | Phase::FailedDependency { .. } => assert!(machine.wanted),
             Phase::Starting { .. } | Phase::Ready { .. } | Phase::Unhealthy { .. } => {
                 assert!(machine.wanted);
-                assert!(!self.probing || machine.next_wake().is_none(), "{machine:?}");
+                assert!(!self.is_probing() || machine.next_wake().is_none(), "{machine:?}");
             }
             Phase::Backoff { until, failures } if machine.phase != before.phase => {
                 let longest = self.now.saturating_add(BACKOFF_MAX_MS);

@@ -19,14 +19,14 @@ proptest! {
         before.into_iter().for_each(|event| fixture.apply(event));
         fixture.send(Input::Stop);
         between.into_iter().for_each(|event| fixture.apply(event));
-        if fixture.process {
+        if fixture.process.is_some() {
             fixture.send(Input::Ended(Exit::Signalled { signal: 15 }));
         }
         prop_assert_eq!(&fixture.machine.phase, &Phase::Stopped);
         for event in after {
             fixture.apply(event);
             prop_assert_eq!(&fixture.machine.phase, &Phase::Stopped);
-            prop_assert!(!fixture.process);
+            prop_assert!(fixture.process.is_none());
         }
     }
 
@@ -46,7 +46,7 @@ proptest! {
             fixture.send(Input::Ended(exit));
             let from = fixture.now;
             fixture.wake();
-            prop_assert!(fixture.process, "{:?}", fixture.machine);
+            prop_assert!(fixture.process.is_some(), "{:?}", fixture.machine);
             prop_assert!(fixture.now - from <= BACKOFF_MAX_MS);
         }
     }
@@ -65,12 +65,12 @@ proptest! {
         fixture.send(Input::Dependencies(Dependencies::Ready));
         fixture.send(Input::Start);
         for _ in 0..failed_checks {
-            if fixture.probing {
+            if fixture.is_probing() {
                 fixture.send(Input::Probe(Err("refused".into())));
             }
             fixture.wake();
         }
-        if fixture.probing {
+        if fixture.is_probing() {
             fixture.send(Input::Probe(Ok(())));
         }
         prop_assert!(fixture.machine.is_ready(), "{:?}", fixture.machine);
