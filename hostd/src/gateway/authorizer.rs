@@ -46,11 +46,11 @@ impl Authorizer {
 }
 
 impl TaskGrant {
-    pub fn aim(&self, speech: ModelApi, model: &str) -> Result<CallTarget, CallRefusal> {
+    pub fn call_target(&self, api: ModelApi, model: &str) -> Result<CallTarget, CallRefusal> {
         match self {
-            Self::Grant(grant) => grant.target(speech, model),
+            Self::Grant(grant) => grant.target(api, model),
             #[cfg(test)]
-            Self::Recorder(recorder) => recorder.aim(model),
+            Self::Recorder(recorder) => recorder.call_target(model),
         }
     }
 
@@ -72,13 +72,18 @@ impl TaskGrant {
         }
     }
 
-    pub async fn begin(&self, aim: &CallTarget, ask: CallParams) -> Result<AdmittedCall, CallRefusal> {
+    pub async fn begin(
+        &self,
+        call_target: &CallTarget,
+        params: CallParams,
+    ) -> Result<AdmittedCall, CallRefusal> {
         match self {
-            Self::Grant(grant) => {
-                grant.begin_when_free(aim, ask).await.map(|call| AdmittedCall::Call(Box::new(call)))
-            }
+            Self::Grant(grant) => grant
+                .begin_when_free(call_target, params)
+                .await
+                .map(|call| AdmittedCall::Call(Box::new(call))),
             #[cfg(test)]
-            Self::Recorder(recorder) => recorder.begin(ask).map(AdmittedCall::Recorder),
+            Self::Recorder(recorder) => recorder.begin(params).map(AdmittedCall::Recorder),
         }
     }
 

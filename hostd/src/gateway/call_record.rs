@@ -12,8 +12,8 @@ use tokio_util::task::TaskTracker;
 pub struct CallRecord {
     /// None once the end is reported.
     pub call: Option<AdmittedCall>,
-    pub aim: Arc<CallTarget>,
-    pub speech: ModelApi,
+    pub call_target: Arc<CallTarget>,
+    pub api: ModelApi,
     /// The call generates nothing, so the task does not depend on its outcome.
     pub count_only: bool,
     pub input_tokens: u64,
@@ -30,7 +30,7 @@ pub type EndReport = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl CallRecord {
     pub fn key(&self) -> Option<&str> {
-        self.aim.provider.key.as_ref().map(|key| key.0.as_str())
+        self.call_target.provider.key.as_ref().map(|key| key.0.as_str())
     }
 
     pub fn report_streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {

@@ -47,7 +47,7 @@ pub enum InvalidRequest {
 #[derive(Debug)]
 pub struct ModelRequest {
     pub model: String,
-    pub ask: CallParams,
+    pub params: CallParams,
     /// Where the body names the model.
     model_at: Option<Range<usize>>,
     /// Members that limit the output, each with its value.
@@ -69,8 +69,8 @@ pub(super) struct InsertPoint {
 impl ModelRequest {
     pub(super) fn of(model: String, body: &[u8]) -> Self {
         let input_tokens = estimate_tokens(request_text_bytes(body));
-        let ask = CallParams { input_tokens, ..CallParams::default() };
-        Self { model, ask, model_at: None, limits: Vec::new(), insert_limit: None, edits: Vec::new() }
+        let params = CallParams { input_tokens, ..CallParams::default() };
+        Self { model, params, model_at: None, limits: Vec::new(), insert_limit: None, edits: Vec::new() }
     }
 
     pub(super) fn named(body: &[u8], model: Option<&RawValue>) -> Result<Self, InvalidRequest> {
@@ -86,14 +86,14 @@ impl ModelRequest {
     }
 
     pub(super) fn streaming(mut self, stream: Option<&RawValue>) -> Self {
-        self.ask.streams = stream.is_some_and(|stream| stream.get() == "true");
+        self.params.streams = stream.is_some_and(|stream| stream.get() == "true");
         self
     }
 
     /// The response has no output tokens, so no budget is reserved for them.
     pub(super) fn counting(mut self) -> Self {
-        self.ask.max_output_tokens = Some(0);
-        self.ask.count_only = true;
+        self.params.max_output_tokens = Some(0);
+        self.params.count_only = true;
         self
     }
 
@@ -107,7 +107,7 @@ impl ModelRequest {
         // Some providers read 0 as no limit.
         let value = |limit: &RawValue| number(Some(limit)).filter(|value| *value > 0);
         self.limits = limits.iter().flatten().map(|limit| (span(body, limit), value(limit))).collect();
-        self.ask.max_output_tokens = self.limits.iter().filter_map(|(_, value)| *value).min();
+        self.params.max_output_tokens = self.limits.iter().filter_map(|(_, value)| *value).min();
         self.insert_limit = insert_point(body, 0, name, "");
         Ok(self)
     }

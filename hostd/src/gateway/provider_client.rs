@@ -29,7 +29,7 @@ pub struct ProviderRequest {
     pub target: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
-    pub speech: ModelApi,
+    pub api: ModelApi,
 }
 
 /// A response whose first bytes have come.
@@ -129,7 +129,7 @@ impl ProviderClient {
         };
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let format = BodyFormat::of(content_type.unwrap_or_default());
-        let mut inspector = ResponseInspector::new(request.speech, format);
+        let mut inspector = ResponseInspector::new(request.api, format);
         inspector.read(&first);
         let failure = inspector.error().map(|error| {
             let kind = classify_error_kind(&error.kind);

@@ -38,7 +38,7 @@ impl BodyFormat {
 }
 
 pub struct ResponseInspector {
-    speech: ModelApi,
+    api: ModelApi,
     parser: Parser,
     facts: ResponseFacts,
     /// Bytes of the body so far.
@@ -56,13 +56,13 @@ enum Parser {
 }
 
 impl ResponseInspector {
-    pub fn new(speech: ModelApi, format: BodyFormat) -> Self {
+    pub fn new(api: ModelApi, format: BodyFormat) -> Self {
         let parser = match format {
             BodyFormat::Events => Parser::Events(SseReader::default()),
             BodyFormat::Json => Parser::Json(Vec::new()),
             BodyFormat::Unknown => Parser::Nothing,
         };
-        Self { speech, parser, facts: ResponseFacts::default(), bytes: 0, unread: false }
+        Self { api, parser, facts: ResponseFacts::default(), bytes: 0, unread: false }
     }
 
     /// Reads a piece of the body.
@@ -70,8 +70,8 @@ impl ResponseInspector {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         match &mut self.parser {
             Parser::Events(events) => {
-                let (speech, facts) = (self.speech, &mut self.facts);
-                events.read(bytes, |event| read_event(speech, facts, &event));
+                let (api, facts) = (self.api, &mut self.facts);
+                events.read(bytes, |event| read_event(api, facts, &event));
             }
             Parser::Json(json) if json.len() + bytes.len() <= JSON_BODY_MAX_BYTES => {
                 json.extend_from_slice(bytes);
@@ -83,10 +83,10 @@ impl ResponseInspector {
 
     /// Reads what is left: the body has ended.
     pub fn finish(&mut self) {
-        let (speech, facts) = (self.speech, &mut self.facts);
+        let (api, facts) = (self.api, &mut self.facts);
         match &mut self.parser {
-            Parser::Events(events) => events.finish(|event| read_event(speech, facts, &event)),
-            Parser::Json(json) => read_json(speech, facts, &std::mem::take(json)),
+            Parser::Events(events) => events.finish(|event| read_event(api, facts, &event)),
+            Parser::Json(json) => read_json(api, facts, &std::mem::take(json)),
             Parser::Nothing => {}
         }
         // The part that was not read may have held the end, so such a response is not called truncated.

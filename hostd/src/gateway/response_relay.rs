@@ -181,7 +181,7 @@ impl ResponseRelay {
         match self.format {
             BodyFormat::Events => {
                 let mut event = self.inspector.event_separator().as_bytes().to_vec();
-                event.extend_from_slice(&final_error_event(self.record.speech, message));
+                event.extend_from_slice(&final_error_event(self.record.api, message));
                 Closing::ErrorEvent(event.into())
             }
             BodyFormat::Json | BodyFormat::Unknown => Closing::Abort(message.to_owned()),

@@ -49,13 +49,13 @@ impl Route {
         match self {
             Self::Hello => Dialect::Anthropic,
             Self::Models(dialect) => *dialect,
-            Self::Call(call) => call.speech().dialect(),
+            Self::Call(call) => call.api().dialect(),
         }
     }
 }
 
 impl Endpoint {
-    pub fn speech(&self) -> ModelApi {
+    pub fn api(&self) -> ModelApi {
         match self {
             Self::Messages | Self::CountTokens => ModelApi::Messages,
             Self::Chat => ModelApi::Chat,

@@ -83,7 +83,7 @@ impl Gateway {
             Ok(Route::Hello) => return Response::new(Body::empty()),
             Ok(Route::Models(dialect)) => (dialect, self.task_models(sandbox, &head, dialect)),
             Ok(Route::Call(endpoint)) => {
-                (endpoint.speech().dialect(), Box::pin(self.call(sandbox, endpoint, head, body)).await)
+                (endpoint.api().dialect(), Box::pin(self.call(sandbox, endpoint, head, body)).await)
             }
             Err(error @ (RouteError::UnknownPath(dialect) | RouteError::WrongMethod(dialect, _))) => {
                 (dialect, Err(error.into()))
@@ -159,16 +159,16 @@ impl Gateway {
         // The permit of the body is held until the response has begun.
         let (request, (permit, _body_permit)) =
             parse(&endpoint, &body, grant.bounded(), (permit, body_permit)).await?;
-        let aim = Arc::new(grant.aim(endpoint.speech(), &request.model)?);
-        let call = grant.begin(&aim, request.ask).await?;
+        let call_target = Arc::new(grant.call_target(endpoint.api(), &request.model)?);
+        let call = grant.begin(&call_target, request.params).await?;
         let task_ended = call.task_ended();
-        let body = request.rewrite(body, &aim.model, call.max_output_tokens());
+        let body = request.rewrite(body, &call_target.model, call.max_output_tokens());
         let mut record = CallRecord {
             call: Some(call),
-            aim: aim.clone(),
-            speech: endpoint.speech(),
-            count_only: request.ask.count_only,
-            input_tokens: request.ask.input_tokens,
+            call_target: call_target.clone(),
+            api: endpoint.api(),
+            count_only: request.params.count_only,
+            input_tokens: request.params.input_tokens,
             started: Instant::now(),
             attempt: 1,
             gave_up: false,
@@ -176,7 +176,7 @@ impl Gateway {
             first_byte_ms: None,
             tracker: self.inner.tracker.clone(),
         };
-        match provider_request(&endpoint, &aim, &head, body) {
+        match provider_request(&endpoint, &call_target, &head, body) {
             Ok(request) => {
                 let mut response = tokio::select! {
                     response = self.forward(&request, record, permit) => response,
@@ -188,7 +188,7 @@ impl Gateway {
                 Ok(response)
             }
             Err(why) => {
-                let message = format!("the provider {}: {why}", aim.provider.name);
+                let message = format!("the provider {}: {why}", call_target.provider.name);
                 let fault = record.fault(&message, true);
                 if let Some(report) = record.end(Err(fault), None, false) {
                     report.await;
@@ -205,8 +205,8 @@ impl Gateway {
         permit: CallPermit,
     ) -> Response<Body> {
         let GatewayInner { client, timeouts, .. } = &*self.inner;
-        let aim = record.aim.clone();
-        let key = aim.provider.key.as_ref().map(|key| key.0.as_str());
+        let call_target = record.call_target.clone();
+        let key = call_target.provider.key.as_ref().map(|key| key.0.as_str());
         let Some(call) = &record.call else { return Response::new(Body::empty()) };
         let outcome = send_with_retries(client, request, call, &timeouts.backoff, key).await;
         let RetryOutcome { start, attempts, gave_up } = outcome;
@@ -220,7 +220,7 @@ impl Gateway {
             }
             CallStart::Failed(failure, fault) => {
                 record.status = fault.status;
-                let response = failure.response(record.speech.dialect(), key);
+                let response = failure.response(record.api.dialect(), key);
                 if let Some(report) = record.end(Err(fault), None, false) {
                     report.await;
                 }
@@ -257,17 +257,18 @@ pub(super) async fn parse(
 
 fn provider_request(
     endpoint: &Endpoint,
-    aim: &CallTarget,
+    call_target: &CallTarget,
     head: &request::Parts,
     body: Bytes,
 ) -> Result<ProviderRequest, String> {
-    let provider = &aim.provider;
+    let provider = &call_target.provider;
     let base = BaseUrl::parse(&provider.base_url).map_err(|error| error.to_string())?;
     let query = forwarded_query(head.uri.query());
-    let target = base.target(&endpoint.path(&aim.model), &query).map_err(|error| error.to_string())?;
+    let target =
+        base.target(&endpoint.path(&call_target.model), &query).map_err(|error| error.to_string())?;
     let headers = request_headers(&head.headers, &base.host, provider).map_err(|error| error.to_string())?;
     let provider = provider.name.clone();
-    Ok(ProviderRequest { provider, origin: base.origin, target, headers, body, speech: endpoint.speech() })
+    Ok(ProviderRequest { provider, origin: base.origin, target, headers, body, api: endpoint.api() })
 }
 
 /// Relays a response without its content length: its end must reach the agent only when the outcome is known,

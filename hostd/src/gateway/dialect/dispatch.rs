@@ -30,8 +30,8 @@ pub fn parse_request(
 }
 
 /// Reads one event of a streamed response.
-pub fn read_event(speech: ModelApi, facts: &mut ResponseFacts, event: &SseEvent<'_>) {
-    match speech {
+pub fn read_event(api: ModelApi, facts: &mut ResponseFacts, event: &SseEvent<'_>) {
+    match api {
         ModelApi::Messages => anthropic_messages::read_event(facts, event.data),
         ModelApi::Chat => openai_chat::read_event(facts, event.data),
         ModelApi::Responses => openai_responses::read_event(facts, event.data),
@@ -44,8 +44,8 @@ pub fn read_event(speech: ModelApi, facts: &mut ResponseFacts, event: &SseEvent<
 }
 
 /// Reads a response that came as one JSON document.
-pub fn read_json(speech: ModelApi, facts: &mut ResponseFacts, body: &[u8]) {
-    match speech {
+pub fn read_json(api: ModelApi, facts: &mut ResponseFacts, body: &[u8]) {
+    match api {
         ModelApi::Messages => anthropic_messages::read_json(facts, body),
         ModelApi::Chat => openai_chat::read_json(facts, body),
         ModelApi::Responses => openai_responses::read_json(facts, body),

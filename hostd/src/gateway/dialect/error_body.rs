@@ -70,8 +70,8 @@ fn gemini_kind(status: u16) -> &'static str {
 }
 
 /// The event that ends a stream which the gateway cuts off.
-pub fn final_error_event(speech: ModelApi, message: &str) -> Bytes {
-    let text = match speech {
+pub fn final_error_event(api: ModelApi, message: &str) -> Bytes {
+    let text = match api {
         ModelApi::Messages => {
             format!("event: error\ndata: {}\n\n", error_json(Dialect::Anthropic, 500, None, message))
         }
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn the_final_event_is_read_as_an_error() {
-        for speech in [ModelApi::Messages, ModelApi::Chat, ModelApi::Responses, ModelApi::Generate] {
-            let mut inspector = ResponseInspector::new(speech, BodyFormat::Events);
-            inspector.read(&final_error_event(speech, "it \"fell\"\nsilent"));
+        for api in [ModelApi::Messages, ModelApi::Chat, ModelApi::Responses, ModelApi::Generate] {
+            let mut inspector = ResponseInspector::new(api, BodyFormat::Events);
+            inspector.read(&final_error_event(api, "it \"fell\"\nsilent"));
             inspector.finish();
             let message = inspector.error().map(|error| error.message.as_str());
-            assert_eq!(message, Some("it \"fell\"\nsilent"), "{speech:?}");
+            assert_eq!(message, Some("it \"fell\"\nsilent"), "{api:?}");
         }
     }
 }

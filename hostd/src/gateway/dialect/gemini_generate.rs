@@ -27,7 +27,7 @@ pub fn parse_request(
         return Err(InvalidRequest::DuplicateConfig);
     }
     let mut request = ModelRequest::of(model.to_owned(), body);
-    request.ask.streams = method == GeminiMethod::Stream;
+    request.params.streams = method == GeminiMethod::Stream;
     if method == GeminiMethod::Count {
         return Ok(request.counting());
     }

@@ -35,7 +35,7 @@ fn with_usage(
     body: &[u8],
     options: Option<&RawValue>,
 ) -> Result<ModelRequest, InvalidRequest> {
-    if !request.ask.streams {
+    if !request.params.streams {
         return Ok(request);
     }
     let Some(options) = options else {

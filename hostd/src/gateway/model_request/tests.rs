@@ -130,12 +130,12 @@ fn a_chat_that_streams_is_asked_for_its_usage_and_a_limit_of_zero_is_none() {
 fn a_request_is_known_before_it_is_forwarded() {
     let parsed = |call: &Endpoint, body: &str| read(call, body).expect(body);
     let one = parsed(&Endpoint::Messages, r#"{"model":"m","max_tokens":10,"stream":true}"#);
-    assert_eq!((one.model.as_str(), one.ask.max_output_tokens, one.ask.streams), ("m", Some(10), true));
-    assert_eq!(one.ask.input_tokens, 11);
+    assert_eq!((one.model.as_str(), one.params.max_output_tokens, one.params.streams), ("m", Some(10), true));
+    assert_eq!(one.params.input_tokens, 11);
     let one = parsed(&Endpoint::Chat, r#"{"model":"m","max_tokens":10,"max_completion_tokens":4}"#);
-    assert_eq!((one.ask.max_output_tokens, one.ask.streams), (Some(4), false));
-    assert!(parsed(&generate(GeminiMethod::Stream), "{}").ask.streams);
-    assert!(!parsed(&generate(GeminiMethod::Generate), "{}").ask.streams);
+    assert_eq!((one.params.max_output_tokens, one.params.streams), (Some(4), false));
+    assert!(parsed(&generate(GeminiMethod::Stream), "{}").params.streams);
+    assert!(!parsed(&generate(GeminiMethod::Generate), "{}").params.streams);
 }
 
 #[test]

@@ -42,8 +42,8 @@ fn estimated(input: u64, output: u64) -> TokenUsage {
     TokenUsage { input, output, estimated: true, ..TokenUsage::default() }
 }
 
-fn reported(speech: ModelApi) -> TokenUsage {
-    match speech {
+fn reported(api: ModelApi) -> TokenUsage {
+    match api {
         ModelApi::Messages => tokens(25, 15, (1000, 7), 0),
         ModelApi::Chat => tokens(40, 9, (60, 0), 4),
         ModelApi::Responses => tokens(50, 12, (30, 0), 5),
@@ -51,8 +51,8 @@ fn reported(speech: ModelApi) -> TokenUsage {
     }
 }
 
-fn read(speech: ModelApi, format: BodyFormat, pieces: &[&[u8]]) -> ResponseInspector {
-    let mut inspector = ResponseInspector::new(speech, format);
+fn read(api: ModelApi, format: BodyFormat, pieces: &[&[u8]]) -> ResponseInspector {
+    let mut inspector = ResponseInspector::new(api, format);
     for piece in pieces {
         inspector.read(piece);
     }
@@ -62,11 +62,11 @@ fn read(speech: ModelApi, format: BodyFormat, pieces: &[&[u8]]) -> ResponseInspe
 
 #[test]
 fn usage_is_what_the_provider_reports() {
-    for (speech, text) in STREAMS {
-        let inspector = read(speech, BodyFormat::Events, &[text.as_bytes()]);
-        assert_eq!(inspector.tokens(999), reported(speech), "{speech:?}");
-        assert!(inspector.is_complete() && inspector.error().is_none(), "{speech:?}");
-        assert!((2..=4).contains(&inspector.output_tokens()), "{speech:?}: {}", inspector.output_tokens());
+    for (api, text) in STREAMS {
+        let inspector = read(api, BodyFormat::Events, &[text.as_bytes()]);
+        assert_eq!(inspector.tokens(999), reported(api), "{api:?}");
+        assert!(inspector.is_complete() && inspector.error().is_none(), "{api:?}");
+        assert!((2..=4).contains(&inspector.output_tokens()), "{api:?}: {}", inspector.output_tokens());
     }
 }
 
@@ -90,12 +90,12 @@ fn json_documents_report_the_same() {
             r#"[{"usageMetadata":{"promptTokenCount":1}},{"usageMetadata":{"promptTokenCount":40,"candidatesTokenCount":6,"thoughtsTokenCount":10,"cachedContentTokenCount":15}}]"#,
         ),
     ];
-    for (speech, body) in table {
-        let inspector = read(speech, BodyFormat::Json, &[body.as_bytes()]);
-        assert_eq!(inspector.tokens(999), reported(speech), "{speech:?}");
-        assert!(inspector.is_complete() && inspector.error().is_none(), "{speech:?}");
-        let cut = read(speech, BodyFormat::Json, &[&body.as_bytes()[..body.len() - 3]]);
-        assert!(!cut.is_complete(), "{speech:?}");
+    for (api, body) in table {
+        let inspector = read(api, BodyFormat::Json, &[body.as_bytes()]);
+        assert_eq!(inspector.tokens(999), reported(api), "{api:?}");
+        assert!(inspector.is_complete() && inspector.error().is_none(), "{api:?}");
+        let cut = read(api, BodyFormat::Json, &[&body.as_bytes()[..body.len() - 3]]);
+        assert!(!cut.is_complete(), "{api:?}");
     }
 }
 
@@ -130,8 +130,8 @@ fn an_error_in_the_middle_is_seen() {
         (ModelApi::Chat, "event: error\ndata: plain words\n\n", ("plain words", "")),
         (ModelApi::Responses, "data: {\"type\":\"response.failed\"}\n\n", ("an error without a message", "")),
     ];
-    for (speech, text, (message, kind)) in table {
-        let inspector = read(speech, BodyFormat::Events, &[text.as_bytes()]);
+    for (api, text, (message, kind)) in table {
+        let inspector = read(api, BodyFormat::Events, &[text.as_bytes()]);
         let error = inspector.error().expect(text);
         assert_eq!((error.message.as_str(), error.kind.as_str()), (message, kind), "{text}");
     }
@@ -141,9 +141,9 @@ fn an_error_in_the_middle_is_seen() {
 
 #[test]
 fn a_truncated_response_is_known_to_be_and_is_estimated() {
-    for (speech, text) in STREAMS {
+    for (api, text) in STREAMS {
         // Cut before the last event but one.
-        let end = match speech {
+        let end = match api {
             ModelApi::Messages => text.find("event: message_delta"),
             ModelApi::Chat => text.find("data: {\"choices\":[{\"index\":0,\"delta\":{},"),
             ModelApi::Responses => text.find("event: response.completed"),
@@ -151,11 +151,11 @@ fn a_truncated_response_is_known_to_be_and_is_estimated() {
                 text.find("data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}")
             }
         };
-        let inspector = read(speech, BodyFormat::Events, &[&text.as_bytes()[..end.expect("there")]]);
-        assert!(!inspector.is_complete(), "{speech:?}");
+        let inspector = read(api, BodyFormat::Events, &[&text.as_bytes()[..end.expect("there")]]);
+        assert!(!inspector.is_complete(), "{api:?}");
         let found = inspector.tokens(999);
-        assert!(found.estimated, "{speech:?}");
-        assert!((2..=4).contains(&found.output), "{speech:?}: {found:?}");
+        assert!(found.estimated, "{api:?}");
+        assert!((2..=4).contains(&found.output), "{api:?}: {found:?}");
     }
     let asked_for_none = CHAT.replace("\"usage\":{\"prompt", "\"other\":{\"prompt");
     let inspector = read(ModelApi::Chat, BodyFormat::Events, &[asked_for_none.as_bytes()]);
@@ -193,20 +193,20 @@ fn streams() -> impl Strategy<Value = (ModelApi, &'static str)> {
 proptest! {
     #[test]
     fn how_the_stream_is_cut_makes_no_difference(
-        (speech, text) in streams(), size in 1_usize..64, at in 0_usize..2000,
+        (api, text) in streams(), size in 1_usize..64, at in 0_usize..2000,
     ) {
         let bytes = text.as_bytes();
         let (head, tail) = bytes.split_at(at.min(bytes.len()));
         let pieces: Vec<&[u8]> = std::iter::once(head).chain(tail.chunks(size)).collect();
-        let inspector = read(speech, BodyFormat::Events, &pieces);
-        prop_assert_eq!(inspector.tokens(0), reported(speech));
+        let inspector = read(api, BodyFormat::Events, &pieces);
+        prop_assert_eq!(inspector.tokens(0), reported(api));
         prop_assert!(inspector.is_complete() && inspector.error().is_none());
     }
 
     /// Any input is read to its end, in bounded memory and without a panic.
     #[test]
     fn no_input_breaks_the_inspector(
-        (speech, text) in streams(), noise in proptest::collection::vec(any::<u8>(), 0..64),
+        (api, text) in streams(), noise in proptest::collection::vec(any::<u8>(), 0..64),
         at in 0_usize..2000, drop in 0_usize..50, format in 0_u8..2,
     ) {
         let mut bytes = text.as_bytes().to_vec();
@@ -214,7 +214,7 @@ proptest! {
         let end = (at + drop).min(bytes.len());
         bytes.splice(at..end, noise);
         let format = if format == 0 { BodyFormat::Events } else { BodyFormat::Json };
-        let inspector = read(speech, format, &[&bytes]);
+        let inspector = read(api, format, &[&bytes]);
         let found = inspector.tokens(0);
         prop_assert!(found.cache_read <= 100_000_000 || found.input < u64::MAX);
         prop_assert!(inspector.output_tokens() <= bytes.len() as u64);
@@ -222,12 +222,12 @@ proptest! {
 
     #[test]
     fn numbers_of_any_size_are_summed_without_overflow(
-        speech in proptest::sample::select(STREAMS.to_vec()), a: u64, b: u64, c: u64,
+        api in proptest::sample::select(STREAMS.to_vec()), a: u64, b: u64, c: u64,
     ) {
         let text = format!(
             r#"{{"type":"message","usage":{{"input_tokens":{a},"output_tokens":{b},"prompt_tokens":{a},"completion_tokens":{b},"prompt_tokens_details":{{"cached_tokens":{c}}},"input_tokens_details":{{"cached_tokens":{c}}}}},"usageMetadata":{{"promptTokenCount":{a},"thoughtsTokenCount":{b},"candidatesTokenCount":{c},"toolUsePromptTokenCount":{c}}}}}"#,
         );
-        let inspector = read(speech.0, BodyFormat::Json, &[text.as_bytes()]);
+        let inspector = read(api.0, BodyFormat::Json, &[text.as_bytes()]);
         prop_assert!(inspector.is_complete());
         prop_assert!(!inspector.tokens(1).estimated);
     }

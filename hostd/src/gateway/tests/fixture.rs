@@ -74,8 +74,9 @@ impl GatewayFixture {
         let dialect = setup.dialect.unwrap_or(Dialect::Anthropic);
         let key = Some(ProviderKey(KEY.to_owned()));
         let target = models::Provider { name: "fake".to_owned(), dialect, base_url, key };
-        let aim = CallTarget { provider: Arc::new(target), model: "real-model".to_owned(), price: None };
-        let recorder = Recorder::new(aim, &setup);
+        let call_target =
+            CallTarget { provider: Arc::new(target), model: "real-model".to_owned(), price: None };
+        let recorder = Recorder::new(call_target, &setup);
         let connector = OutboundConnector::from_host_config();
         let timeouts = setup.timeouts.unwrap_or_else(timeouts);
         let gateway = Gateway::with_authorizer(Authorizer::Recorder(recorder.clone()), connector, timeouts);

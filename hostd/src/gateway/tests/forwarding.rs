@@ -123,8 +123,10 @@ async fn the_limit_of_a_request_is_lowered_to_what_is_left() {
     assert_eq!(fixture.post("/anthropic/v1/messages", ASK).await.text, MESSAGE);
     let body = &fixture.provider.received()[0].body;
     assert_eq!(*body, r#"{"model":"real-model","max_tokens":9,"messages":[ ]}"#);
-    let Some(CallEvent::Began(ask)) = fixture.recorder.events().first().cloned() else { panic!("no call") };
-    assert_eq!((ask.max_output_tokens, ask.streams), (Some(100), false));
+    let Some(CallEvent::Began(params)) = fixture.recorder.events().first().cloned() else {
+        panic!("no call")
+    };
+    assert_eq!((params.max_output_tokens, params.streams), (Some(100), false));
 }
 
 #[tokio::test]

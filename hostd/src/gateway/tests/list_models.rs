@@ -23,10 +23,10 @@ async fn list(dialect: Dialect, base_url: &str) -> Result<ModelList, ListModelsE
     let key = Some(ProviderKey(KEY.to_owned()));
     let (name, base_url) = ("fake".to_owned(), base_url.to_owned());
     let provider = models::Provider { name, dialect, base_url, key };
-    let aim = CallTarget { provider: Arc::new(provider.clone()), model: "m".to_owned(), price: None };
+    let call_target = CallTarget { provider: Arc::new(provider.clone()), model: "m".to_owned(), price: None };
     let connector = OutboundConnector::from_host_config();
     let gateway = Gateway::with_authorizer(
-        Authorizer::Recorder(Recorder::new(aim, &Setup::default())),
+        Authorizer::Recorder(Recorder::new(call_target, &Setup::default())),
         connector,
         timeouts(),
     );

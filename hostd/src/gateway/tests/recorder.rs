@@ -27,7 +27,7 @@ pub enum CallEvent {
 }
 
 pub struct Recorder {
-    pub aim: CallTarget,
+    pub call_target: CallTarget,
     /// The limit of output tokens that an admitted call gets.
     pub max_output_tokens: Option<u64>,
     pub output_budget: Option<u64>,
@@ -42,13 +42,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(aim: CallTarget, setup: &Setup) -> Arc<Self> {
+    pub fn new(call_target: CallTarget, setup: &Setup) -> Arc<Self> {
         let (events, more) = (Mutex::default(), Notify::new());
         let task_ended = CancellationToken::new();
         let Setup { max_output_tokens, output_budget, bounded, waits, .. } = *setup;
         let sent = AtomicUsize::new(0);
         Arc::new(Self {
-            aim,
+            call_target,
             max_output_tokens,
             output_budget,
             bounded,
@@ -72,10 +72,10 @@ impl Recorder {
         key == PLACEHOLDER
     }
 
-    pub fn aim(&self, model: &str) -> Result<CallTarget, CallRefusal> {
+    pub fn call_target(&self, model: &str) -> Result<CallTarget, CallRefusal> {
         match model {
             "none" => Err(CallRefusal::Model { model: model.to_owned(), available: self.models() }),
-            _ => Ok(self.aim.clone()),
+            _ => Ok(self.call_target.clone()),
         }
     }
 
@@ -83,11 +83,11 @@ impl Recorder {
         vec!["alias".to_owned(), "other".to_owned()]
     }
 
-    pub fn begin(self: &Arc<Self>, ask: CallParams) -> Result<RecordedCall, CallRefusal> {
+    pub fn begin(self: &Arc<Self>, params: CallParams) -> Result<RecordedCall, CallRefusal> {
         if self.output_budget == Some(0) {
             return Err(CallRefusal::Budget("the budget of the task is used up".to_owned()));
         }
-        self.record(CallEvent::Began(ask));
+        self.record(CallEvent::Began(params));
         Ok(RecordedCall { recorder: self.clone(), ended: false })
     }
 
