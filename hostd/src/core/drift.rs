@@ -1,10 +1,10 @@
-//! What is found other than it was left, by whom but us.
+//! Drift: a container that differs from how hostd left it, because someone else changed it.
 
-use super::{Desired, Observed, PlanStep, State};
+use super::{Desired, DriverVerb, Observed, PlanStep, State};
 use protocol::api::{DeathCause, SandboxStatus};
 use serde::Serialize;
 
-/// As it is told: what was left, what is there instead, and what is done about it.
+/// The event `sandbox.drift`: how hostd left the sandbox, what is there instead, and what is done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Drift {
     pub expected: DriftState,
@@ -18,12 +18,12 @@ pub enum DriftState {
     Running,
     Paused,
     Stopped,
-    /// Not by us, nor by itself: see the post-mortem for what is known.
+    /// Ended neither by hostd nor in order: the post-mortem has what is known.
     Died,
     /// Shut down in order.
     Ended,
     Removed,
-    /// It runs, and is not the one that ran before.
+    /// Runs, in another run than before.
     Restarted,
 }
 
@@ -34,16 +34,16 @@ pub enum Repair {
     Freeze,
     Terminate,
     Restart,
-    /// It counts as stopped: the next who needs it wakes it.
+    /// Counts as stopped: the next client that needs it wakes it.
     Stop,
-    /// It goes to `error`.
+    /// Goes to `error`.
     GiveUp,
-    /// It is told what it must know, and kept.
+    /// The new run is configured and kept.
     TakeOver,
 }
 
-/// What is told of a sandbox at rest before the planned steps are performed. Nothing where they are part of
-/// what was being done.
+/// The drift of a sandbox at rest, reported before the planned steps repair it. `None` where the steps belong to an
+/// operation.
 pub fn drift(desired: &Desired<'_>, observed: &Observed, steps: &[PlanStep]) -> Option<Drift> {
     if desired.state.operation.is_some() {
         return None;
@@ -65,18 +65,18 @@ pub fn drift(desired: &Desired<'_>, observed: &Observed, steps: &[PlanStep]) -> 
         },
     };
     let doing = steps.iter().find_map(|step| match step {
-        PlanStep::Thaw => Some(Repair::Thaw),
-        PlanStep::Freeze => Some(Repair::Freeze),
-        PlanStep::Terminate => Some(Repair::Terminate),
+        PlanStep::Drive(verb) => match verb {
+            DriverVerb::Thaw => Some(Repair::Thaw),
+            DriverVerb::Freeze => Some(Repair::Freeze),
+            DriverVerb::Terminate => Some(Repair::Terminate),
+            DriverVerb::RemoveContainer | DriverVerb::ResetWorkspace | DriverVerb::Destroy => None,
+        },
         PlanStep::Restart(_) => Some(Repair::Restart),
         PlanStep::Ended(_) => Some(Repair::Stop),
         PlanStep::Lost(_) => Some(Repair::GiveUp),
         PlanStep::Launch
         | PlanStep::AwaitReady
         | PlanStep::InspectAgain
-        | PlanStep::RemoveContainer
-        | PlanStep::ResetWorkspace
-        | PlanStep::Destroy
         | PlanStep::Renewed
         | PlanStep::Reached
         | PlanStep::GiveUp(_)
@@ -86,7 +86,7 @@ pub fn drift(desired: &Desired<'_>, observed: &Observed, steps: &[PlanStep]) -> 
     Some(Drift { expected, found, doing })
 }
 
-/// What is told of one that runs, and that somebody else stopped and started unseen.
+/// The drift of a sandbox that someone else stopped and started between two inspections.
 pub fn restarted(state: &State) -> Option<Drift> {
     let expected = expected(state)?;
     Some(Drift { expected, found: DriftState::Restarted, doing: Repair::TakeOver })
@@ -117,17 +117,17 @@ mod tests {
             SandboxStatus::Paused => towards(Goal::Paused),
             SandboxStatus::Stopped => towards(Goal::Stopped),
             SandboxStatus::Error => apply(&up, Transition::Lost { death: Box::default() }).expect("legal"),
-            _ => up,
+            SandboxStatus::Creating | SandboxStatus::Running | SandboxStatus::Destroyed => up,
         }
     }
 
-    fn told(state: &State, idle_policy: IdlePolicy, observed: &Observed) -> Option<Drift> {
+    fn drift_of(state: &State, idle_policy: IdlePolicy, observed: &Observed) -> Option<Drift> {
         let desired = Desired { state, idle_policy };
         drift(&desired, observed, &plan(&desired, observed, 0))
     }
 
     #[test]
-    fn what_somebody_else_did_is_told_with_what_is_done_about_it() {
+    fn external_changes_are_reported_with_their_repair() {
         use DriftState::{Died, Ended, Paused, Removed, Running, Stopped};
         let up = |frozen| Observed::Running { frozen, ready: true };
         let dead = |cause| Observed::Dead(Death { cause, ..Death::default() });
@@ -156,17 +156,21 @@ mod tests {
         ];
         for (status, policy, observed, expected) in table {
             let expected = expected.map(|(expected, found, doing)| Drift { expected, found, doing });
-            assert_eq!(told(&at(status), policy, &observed), expected, "{status:?} {policy:?} {observed:?}");
+            assert_eq!(
+                drift_of(&at(status), policy, &observed),
+                expected,
+                "{status:?} {policy:?} {observed:?}"
+            );
         }
     }
 
     #[test]
-    fn what_is_under_way_is_ours() {
+    fn an_operation_is_no_drift() {
         let going =
             apply(&at(SandboxStatus::Running), Transition::Accept { goal: Goal::Paused, deadline_ms: 9 });
         let going = going.expect("legal");
         for frozen in [false, true] {
-            assert_eq!(told(&going, Sleep, &Observed::Running { frozen, ready: true }), None);
+            assert_eq!(drift_of(&going, Sleep, &Observed::Running { frozen, ready: true }), None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! When a sandbox in which nothing happens goes to sleep, and how deeply.
+//! When an idle sandbox goes to sleep, and how deeply.
 //!
 //! ```text
 //!              a window, no stream open
@@ -7,41 +7,40 @@
 //!      └────────── the first byte ────────┘ └ no stream for a window, or silence for `DOZE_MAX_WINDOWS`
 //! ```
 //!
-//! Freezing keeps the connections of browsers, and waking from it takes no time, so little speaks against
-//! it; stopping frees the memory.
+//! Freezing keeps the connections of browsers, and thawing takes no time. Stopping frees the memory.
 
 use protocol::Activity;
 
-/// Streams that are open put off the stop for so many windows of silence, and not for ever.
+/// Open streams put off the stop for so many windows of silence.
 pub const DOZE_MAX_WINDOWS: u64 = 8;
 
-/// For how long nothing happened with a sandbox.
+/// How long a sandbox has been idle, by each kind of activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleTimes {
-    /// Answers and upgraded connections of its previews that are open.
+    /// Open responses and upgraded connections of its previews.
     pub streams: usize,
-    /// Since a browser did something that counts.
+    /// Since a browser did something that counts as activity.
     pub silent_ms: u64,
-    /// Since a byte moved at all, or somebody woke it.
+    /// Since a byte moved at all, or the sandbox was woken.
     pub still_ms: u64,
-    /// Since there is no stream; 0 while there is one.
+    /// Since the last stream was closed; 0 while one is open.
     pub alone_ms: u64,
-    /// Since something went on inside, as far as is known.
+    /// Since the last activity inside, as far as is known.
     pub inside_ms: u64,
 }
 
-/// What to wait for.
+/// How long a sandbox must be idle before it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdleWindow {
-    /// Nothing must happen for so long.
+    /// Time without activity.
     pub idle_ms: u64,
-    /// After a byte that counts for nothing: time to answer it, and not to freeze between two of many.
+    /// Time after a byte that is no activity: enough to answer it, and not to freeze between two of many.
     pub doze_after_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SleepDecision {
-    /// If nothing happens it may sleep after so long.
+    /// Without activity until then, the sandbox may sleep after this time.
     NotYet {
         check_after_ms: u64,
     },
@@ -50,17 +49,17 @@ pub enum SleepDecision {
 }
 
 impl IdleTimes {
-    /// Since anybody did anything.
+    /// Since the last activity of either kind.
     pub fn idle_ms(&self) -> u64 {
         self.silent_ms.min(self.inside_ms)
     }
 }
 
 impl IdleWindow {
-    /// For one that runs and is not busy.
+    /// The decision for a running sandbox.
     pub fn when_running(&self, quiet: &IdleTimes) -> SleepDecision {
         let idle_ms = quiet.idle_ms();
-        // A window that is shorter than the pause for an answer is somebody's wish.
+        // A configured window may be shorter than the time to answer.
         let doze_after_ms = self.doze_after_ms.min(self.idle_ms);
         if idle_ms < self.idle_ms {
             SleepDecision::NotYet { check_after_ms: self.idle_ms - idle_ms }
@@ -73,7 +72,7 @@ impl IdleWindow {
         }
     }
 
-    /// For one that dozes.
+    /// The decision for a dozing sandbox.
     pub fn when_dozing(&self, quiet: &IdleTimes) -> SleepDecision {
         let silence_left_ms = self.doze_max_ms().saturating_sub(quiet.idle_ms());
         let left_ms = match quiet.streams {
@@ -89,7 +88,7 @@ impl IdleWindow {
 }
 
 impl SleepDecision {
-    /// Until it may sleep.
+    /// The time until the sandbox may sleep.
     pub fn check_after_ms(self) -> u64 {
         match self {
             Self::NotYet { check_after_ms } => check_after_ms,
@@ -98,9 +97,9 @@ impl SleepDecision {
     }
 }
 
-/// Since something went on inside, as its runtimed says.
+/// The time since the last activity inside, as runtimed reports it.
 pub fn idle_inside_ms(activity: &Activity, now_ms: u64) -> u64 {
-    // An older one only knows the clock that may jump.
+    // An older runtimed only reports wall-clock time, which may jump.
     let by_wall_clock = || now_ms.saturating_sub(activity.since_ms);
     if activity.busy { 0 } else { activity.for_ms.unwrap_or_else(by_wall_clock) }
 }
@@ -130,11 +129,11 @@ mod tests {
             (quiet(0, u64::MAX, 100), SleepDecision::Stop),
             (quiet(2, 500, 99), again(1)),
             (quiet(2, 100, 500), SleepDecision::Doze),
-            // Woken by a heartbeat it does not get another window.
+            // A sandbox woken by a heartbeat does not get another window.
             (beat(0, 300), again(3)),
             (beat(2, 300), again(1)),
             (beat(3, 300), SleepDecision::Doze),
-            // Kept from dozing by heartbeats it is stopped in the end.
+            // A sandbox kept from dozing by heartbeats is stopped in the end.
             (beat(0, 800), SleepDecision::Stop),
             (quiet(2, 900, 799), SleepDecision::Doze),
         ];
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_dozes_is_stopped_when_the_sockets_are_gone_or_silent_for_very_long() {
+    fn a_dozing_sandbox_is_stopped_when_its_streams_are_closed_or_silent_for_very_long() {
         let alone = |alone_ms, idle_ms| IdleTimes { alone_ms, ..quiet(0, idle_ms, idle_ms) };
         let table = [
             (quiet(1, 100, 100), again(700)),

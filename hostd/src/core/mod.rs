@@ -4,6 +4,7 @@ mod access;
 mod blueprint;
 pub mod budget;
 pub mod connection_admission;
+mod container_state;
 mod cookie;
 mod credential;
 mod death;
@@ -27,6 +28,7 @@ mod preview_pass_url;
 mod rate_limit;
 mod retry;
 mod sandbox;
+mod situation;
 mod task;
 mod task_line;
 mod task_outcome;
@@ -38,6 +40,7 @@ pub use blueprint::{
     ttl_ms,
 };
 pub use budget::{Account, BudgetBounds, Spend};
+pub use container_state::{ContainerState, Handle};
 pub use cookie::{make_cookies_host_only, pass_cookie, pass_cookies, strip_pass_cookies};
 pub use credential::{ADMIN_PREFIX, CredentialScanner, TOKEN_PREFIX};
 pub use death::Death;
@@ -56,7 +59,7 @@ pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_insi
 pub use idle_traffic::HeartbeatDetector;
 pub use model_choice::{ListedModel, choose_default_model, missing_models};
 pub use pid_namespace::{PidNamespace, SandboxProcesses, is_in_other_namespace};
-pub use plan::{Desired, Observed, PlanStep, plan};
+pub use plan::{Desired, DriverVerb, Observed, PlanStep, plan};
 pub use preview::{Preview, Previews, Scheme};
 pub use preview_pass::{LinkId, PASS_PREFIX, PassError, PassPurpose, PassSigner, PreviewPass};
 pub use preview_pass_url::{
@@ -65,6 +68,7 @@ pub use preview_pass_url::{
 pub use rate_limit::{Rate, RateLimiter};
 pub use retry::{Backoff, FailureKind, RetryDecision, classify_error_kind, classify_status, decide_retry};
 pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};
-pub use task::{TaskEnding, TaskFacts, TaskStep, explain_loss, task_step};
+pub use situation::{DriftCause, PlanDecision, Retry, RunChange, Situation, VerbOutcome, Wait, no_answer};
+pub use task::{Delivery, TaskEnding, TaskFacts, TaskStep, explain_loss, task_step};
 pub use task_line::{BadTaskLine, TaskFrames, TaskLine, TaskUpdate};
 pub use task_outcome::{FailedProvider, ModelActivity, ModelFailure, explain_provider_failure, final_result};

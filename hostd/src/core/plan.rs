@@ -1,6 +1,6 @@
-//! What to do next with one sandbox. `plan(desired, observed, now)` looks at what is wanted and what is
-//! there and names the next steps; performing them and planning again comes to a state for which there is
-//! nothing to do.
+//! The next steps of one sandbox. `plan(desired, observed, now)` compares what is wanted with what is there and
+//! returns the steps that come next. Performing them and planning again ends in a state for which there is nothing
+//! to do. Nothing is performed here.
 
 use super::{Death, Goal, State};
 use protocol::api::{IdlePolicy, Phase, Problem, ProblemCode, SandboxStatus};
@@ -11,25 +11,25 @@ pub struct Desired<'a> {
     pub idle_policy: IdlePolicy,
 }
 
-/// What is seen of a sandbox.
+/// The container of a sandbox, as the newest inspection shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observed {
     /// The driver cannot tell now.
     Unknown,
-    /// Nothing of it is there (files may be).
+    /// There is no container. The workspace may be there.
     Absent,
-    /// Somebody, perhaps an earlier hostd, is starting it.
+    /// A launch is under way, perhaps of an earlier hostd.
     Launching,
-    /// `ready`: PID 1 answered and was told what it must know.
+    /// `ready`: PID 1 answered and has its configuration.
     Running { frozen: bool, ready: bool },
-    /// PID 1 ended; what is left must be cleared away.
+    /// PID 1 ended. The container must be removed.
     Dead(Death),
-    /// It lives in another PID namespace than hostd: nothing can be done to it here.
+    /// The container lives in another PID namespace than hostd: nothing can be done to it from here.
     OtherPidNamespace,
 }
 
 impl Observed {
-    /// The goal that it would be at, as far as it can be seen.
+    /// The goal that a sandbox so observed has reached, as far as it can be seen.
     pub fn as_goal(&self) -> Option<Goal> {
         match self {
             Self::Unknown | Self::Launching | Self::OtherPidNamespace => None,
@@ -39,8 +39,16 @@ impl Observed {
         }
     }
 
-    /// The state of one that was found so, and of which there is no record: it is left as it is. Of one that
-    /// runs no more, or of which nobody can tell, whoever cares for it writes down what became of it.
+    /// Whether hostd can tell what is there.
+    pub fn is_visible(&self) -> bool {
+        match self {
+            Self::Unknown | Self::OtherPidNamespace => false,
+            Self::Absent | Self::Launching | Self::Running { .. } | Self::Dead(_) => true,
+        }
+    }
+
+    /// The state of an adopted sandbox, which has no record: it is left as it is. One that runs no more, or cannot
+    /// be seen, is taken for running: its actor then records what became of it.
     pub fn adopted_state(&self) -> State {
         match self {
             Self::Absent => State::at(Goal::Stopped),
@@ -54,39 +62,65 @@ impl Observed {
     }
 }
 
-/// One thing to do.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PlanStep {
-    /// A new attempt: make and start it.
-    Launch,
-    /// Wait until PID 1 answers, and tell it what it must know.
-    AwaitReady,
-    /// Look again in a moment: somebody else is at work, or the driver cannot tell.
-    InspectAgain,
+/// A verb of the driver that changes a container or its workspace. `Launch` is apart: it has an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverVerb {
     Freeze,
     Thaw,
-    /// SIGTERM, a while, SIGKILL.
+    /// SIGTERM, a grace period, SIGKILL.
     Terminate,
-    /// Take away what a dead one left, except its files.
+    /// Removes a dead container; the workspace stays.
     RemoveContainer,
-    /// Empty the workspace.
+    /// Empties the workspace.
     ResetWorkspace,
-    /// Take away everything, its files too unless they are to be kept.
+    /// Removes everything; the workspace unless it is to be kept.
     Destroy,
-    /// Record that it can be brought up anew.
+}
+
+impl DriverVerb {
+    /// The goal that the verb reaches when it takes effect late, as far as an inspection tells that from the doing
+    /// of someone else.
+    pub fn brings(self) -> Option<Goal> {
+        match self {
+            Self::Freeze => Some(Goal::Paused),
+            Self::Thaw => Some(Goal::Running),
+            Self::Terminate | Self::RemoveContainer | Self::ResetWorkspace | Self::Destroy => None,
+        }
+    }
+
+    /// Whether no process of the sandbox is left afterwards.
+    pub fn ends_run(self) -> bool {
+        match self {
+            Self::Terminate | Self::RemoveContainer | Self::Destroy => true,
+            Self::Freeze | Self::Thaw | Self::ResetWorkspace => false,
+        }
+    }
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlanStep {
+    /// Begin an attempt, create the container and start it.
+    Launch,
+    /// Wait until PID 1 answers, and configure it.
+    AwaitReady,
+    /// Inspect again after a pause: another launch is under way, or the driver cannot tell.
+    InspectAgain,
+    Drive(DriverVerb),
+    /// Record that the container and, if wanted, the files are gone: it can be launched anew.
     Renewed,
     /// Record that the goal is reached.
     Reached,
     GiveUp(Problem),
-    /// It should run and died: record why.
+    /// Record the death of a sandbox that should run.
     Lost(Death),
-    /// The same, and nothing was wrong with it: it counts as stopped.
+    /// Record such a death where nothing was wrong with the sandbox: it counts as stopped.
     Ended(Death),
-    /// The same, and it is brought up again after a pause.
+    /// Record such a death, and launch the sandbox again after a pause.
     Restart(Death),
-    /// It should always run, and only its backend was away.
+    /// Launch a sandbox that should always run, and does not only because its backend was away.
     TryAgain,
-    /// The end takes too long: go on with a new deadline.
+    /// Go on with a new deadline: a destroy takes too long.
     Extend,
 }
 
@@ -94,65 +128,69 @@ pub fn plan(desired: &Desired<'_>, observed: &Observed, now_ms: u64) -> Vec<Plan
     let state = desired.state;
     match &state.operation {
         None => settled(desired, observed),
-        // It goes on where it was left as soon as a hostd can reach it, however long that takes.
+        // The operation goes on as soon as a hostd can reach the container, however long that takes.
         Some(_) if *observed == Observed::OtherPidNamespace => vec![PlanStep::InspectAgain],
         Some(operation) if now_ms >= operation.deadline_ms => overdue(desired, operation.phase, observed),
         Some(_) => towards(desired, observed),
     }
 }
 
-/// The way to a goal, one step at a time: what comes next depends on what that step brings.
+/// The steps towards a goal. What comes after them depends on what they bring.
 fn towards(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
     use Observed::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
     let state = desired.state;
     if let Some(renewal) = state.renewal {
         return match observed {
             Unknown | OtherPidNamespace => vec![PlanStep::InspectAgain],
-            Launching | Running { .. } => vec![PlanStep::Terminate],
-            Dead(_) => vec![PlanStep::RemoveContainer],
+            Launching | Running { .. } => vec![PlanStep::Drive(DriverVerb::Terminate)],
+            Dead(_) => vec![PlanStep::Drive(DriverVerb::RemoveContainer)],
             Absent if renewal.keep_workspace => vec![PlanStep::Renewed],
-            Absent => vec![PlanStep::ResetWorkspace, PlanStep::Renewed],
+            Absent => vec![PlanStep::Drive(DriverVerb::ResetWorkspace), PlanStep::Renewed],
         };
     }
     let step = match (state.goal, observed) {
         (_, Unknown | OtherPidNamespace) | (Goal::Running | Goal::Paused, Launching) => {
             PlanStep::InspectAgain
         }
-        (Goal::Stopped | Goal::Destroyed, Launching | Running { .. }) => PlanStep::Terminate,
+        (Goal::Stopped | Goal::Destroyed, Launching | Running { .. }) => {
+            PlanStep::Drive(DriverVerb::Terminate)
+        }
 
-        // What a launch brings is known without another look. Nothing of the run before counts any more.
+        // A launch needs no inspection in between. Nothing of the run before counts any more.
         (Goal::Running, Absent) if should_live(state.status) => {
             return vec![PlanStep::Renewed, PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached];
         }
         (Goal::Running, Absent) => return vec![PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached],
-        (Goal::Running | Goal::Stopped, Dead(_)) => PlanStep::RemoveContainer,
-        (Goal::Running, Running { frozen: true, .. }) => PlanStep::Thaw,
+        (Goal::Running | Goal::Stopped, Dead(_)) => PlanStep::Drive(DriverVerb::RemoveContainer),
+        (Goal::Running, Running { frozen: true, .. }) => PlanStep::Drive(DriverVerb::Thaw),
         (Goal::Running, Running { frozen: false, ready: false }) => PlanStep::AwaitReady,
         (Goal::Running, Running { frozen: false, ready: true }) => PlanStep::Reached,
 
-        (Goal::Paused, Running { frozen: false, .. }) => PlanStep::Freeze,
+        (Goal::Paused, Running { frozen: false, .. }) => PlanStep::Drive(DriverVerb::Freeze),
         (Goal::Paused, Running { frozen: true, .. }) => PlanStep::Reached,
         (Goal::Paused, Absent) => after(desired, &Death::default()),
         (Goal::Paused, Dead(death)) => after(desired, death),
 
         (Goal::Stopped, Absent) => PlanStep::Reached,
-        (Goal::Destroyed, Dead(_) | Absent) => return vec![PlanStep::Destroy, PlanStep::Reached],
+        (Goal::Destroyed, Dead(_) | Absent) => {
+            return vec![PlanStep::Drive(DriverVerb::Destroy), PlanStep::Reached];
+        }
     };
     vec![step]
 }
 
-/// The time is up. Going up fails; being destroyed goes on.
+/// The steps past the deadline. An operation is given up, but a destroy goes on.
 fn overdue(desired: &Desired<'_>, phase: Phase, observed: &Observed) -> Vec<PlanStep> {
     let next = towards(desired, observed);
     match desired.state.goal {
         Goal::Destroyed => [vec![PlanStep::Extend], next].concat(),
-        // It may have got there in the last moment.
+        // The goal may have been reached at the last moment.
         Goal::Running | Goal::Paused | Goal::Stopped if next == [PlanStep::Reached] => next,
         Goal::Running | Goal::Paused | Goal::Stopped => vec![PlanStep::GiveUp(deadline_passed(phase))],
     }
 }
 
-/// Nothing is being done. What is seen may still call for something.
+/// The steps of a sandbox without an operation: what is observed may call for some.
 fn settled(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
     use Observed::{Absent, Dead, Launching, OtherPidNamespace, Running, Unknown};
     let status = desired.state.status;
@@ -160,18 +198,22 @@ fn settled(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
     match observed {
         Unknown | OtherPidNamespace => vec![],
         Absent if should_live => vec![after(desired, &Death::default())],
-        // What is left is cleared away once it is written down why it died.
+        // The container is removed once the death is recorded.
         Dead(death) if should_live => vec![after(desired, death)],
         Absent if misses_its_backend(desired) => vec![PlanStep::TryAgain],
         Absent => vec![],
-        Dead(_) => vec![PlanStep::RemoveContainer],
-        Running { frozen: true, .. } if status == SandboxStatus::Running => vec![PlanStep::Thaw],
-        Running { frozen: false, .. } if status == SandboxStatus::Paused => vec![PlanStep::Freeze],
+        Dead(_) => vec![PlanStep::Drive(DriverVerb::RemoveContainer)],
+        Running { frozen: true, .. } if status == SandboxStatus::Running => {
+            vec![PlanStep::Drive(DriverVerb::Thaw)]
+        }
+        Running { frozen: false, .. } if status == SandboxStatus::Paused => {
+            vec![PlanStep::Drive(DriverVerb::Freeze)]
+        }
         Running { ready: false, frozen: false } if should_live => vec![PlanStep::AwaitReady],
         Running { .. } if should_live => vec![],
         Launching if should_live => vec![PlanStep::InspectAgain],
-        // Given up, or stopped, and yet it runs.
-        Running { .. } | Launching => vec![PlanStep::Terminate],
+        // Running though it was given up, or stopped.
+        Running { .. } | Launching => vec![PlanStep::Drive(DriverVerb::Terminate)],
     }
 }
 
@@ -179,7 +221,7 @@ fn should_live(status: SandboxStatus) -> bool {
     matches!(status, SandboxStatus::Running | SandboxStatus::Paused)
 }
 
-/// Where the death of one that should run leads.
+/// The step after the death of a sandbox that should run.
 fn after(desired: &Desired<'_>, death: &Death) -> PlanStep {
     match desired.idle_policy {
         IdlePolicy::AlwaysOn => PlanStep::Restart(death.clone()),
@@ -188,8 +230,8 @@ fn after(desired: &Desired<'_>, death: &Death) -> PlanStep {
     }
 }
 
-/// Whether it should always run, ran before, and does not only because its backend did not answer. Nothing
-/// else leaves one that does not run with the goal to run and nothing being done.
+/// Whether a sandbox should always run, ran before, and does not only because its backend did not answer. Nothing
+/// else leaves a sandbox with the goal `Running`, without an operation, and not running.
 fn misses_its_backend(desired: &Desired<'_>) -> bool {
     let problem = desired.state.problem.as_ref().map(|problem| problem.code);
     desired.idle_policy == IdlePolicy::AlwaysOn

@@ -1,24 +1,26 @@
-//! The state of a sandbox, and which moves it allows.
+//! The state of a sandbox, and which transitions it allows.
 //!
 //! ```text
-//!            Accept(goal)                     Settle
-//!  settled ───────────────▶ effort towards ───────────▶ settled: Running, Paused, Stopped, Destroyed,
-//!     ▲                        the goal                 or Error with a problem
-//!     └── Lost, Ended, Restart: it died while nobody asked for that
+//!           Accept, Doze, Evict, Renew
+//!  settled ────────────────────────────▶ operation ───┐ Accept, Evict, Renew: towards another goal
+//!     ▲                                  │       ▲    │ Renewed, Extend: towards the same goal
+//!     └───────── Reached, GiveUp ────────┘       └────┘
+//!
+//!  PID 1 died, from either:  Lost ──▶ settled in Error   Ended ──▶ settled in Stopped   Restart ──▶ operation
 //! ```
 //!
-//! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `operation` what
-//! is being done to get from one to the other, with a deadline. Without an effort nothing is done, so an
-//! `Error` stays until somebody asks for something; unless the goal is still to run, because only the backend
-//! was away. One that hostd stopped by itself because the disk is full (*evicted*) is `Stopped` with that problem.
-//! A sandbox that *dozes* is paused because nothing happened,
-//! not because somebody wants that: it may be stopped after a while, and a byte wakes it.
+//! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `operation` the work that
+//! leads from one to the other, with a deadline. A sandbox without an operation is *settled*: nothing is done to it,
+//! so an `Error` stays until a client asks for something; unless the goal is still `Running`, because only the
+//! backend was away. A sandbox that hostd stopped by itself because the disk is full (*evicted*) is `Stopped` with
+//! that problem. A *dozing* sandbox is paused because it was idle, not because a client paused it: it may be stopped
+//! after a while, and a byte wakes it. `Destroyed` is the end: no transition leaves it.
 
 use super::Death;
 use protocol::api::{Phase, Problem, ProblemCode, SandboxStatus};
 use serde::{Deserialize, Serialize};
 
-/// What the owner wants.
+/// The state that a sandbox is to reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
@@ -35,7 +37,7 @@ pub struct Operation {
     pub deadline_ms: u64,
 }
 
-/// What must happen before it is brought up: it is made anew.
+/// A sandbox to be recreated: stopped, and its workspace emptied unless it is kept, before it is launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
     pub keep_workspace: bool,
@@ -50,43 +52,43 @@ pub struct State {
     /// Only with the goal `Running`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewal: Option<Renewal>,
-    /// Only with the goal `Paused`: nobody asked for that, nothing happened in it.
+    /// Only with the goal `Paused`: hostd paused the sandbox because it was idle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dozing: bool,
-    /// Why, when `status` is `Error`; otherwise why what was asked for last was not done.
+    /// The cause of an `Error`; in another status, why the newest command was not carried out.
     pub problem: Option<Problem>,
 }
 
 /// A change of state. Nothing else changes one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transition {
-    /// Somebody wants this.
+    /// A client wants this goal.
     Accept { goal: Goal, deadline_ms: u64 },
-    /// Nothing happens in one that runs, and somebody may come back: it is frozen.
+    /// A running sandbox is idle while browsers are connected: it is frozen.
     Doze { deadline_ms: u64 },
-    /// The disk is full and this one fills it: it is stopped, and `problem` says so until something is asked.
+    /// The disk is full and this sandbox fills it: it is stopped, and has `problem` until the next command.
     Evict { problem: Problem, deadline_ms: u64 },
-    /// Somebody wants it made anew: stopped, its files emptied unless kept, and brought up.
+    /// A client wants it recreated.
     Renew { renewal: Renewal, deadline_ms: u64 },
-    /// It was stopped, and emptied if that was wanted; now it can be brought up.
+    /// The sandbox is stopped, and emptied if that was wanted: it can be launched.
     Renewed,
-    /// The effort needs longer: it is tried again.
+    /// The operation gets a new deadline.
     Extend { deadline_ms: u64 },
     /// The goal is reached.
     Reached,
-    /// The effort is given up. Not for destroy, which goes on until it is done. `found` is what the last look
-    /// showed, if it showed anything.
+    /// The operation is given up; never a destroy, which goes on until it is done. `found` is the goal that the
+    /// newest inspection showed to be reached, if it showed any.
     GiveUp { problem: Problem, found: Option<Goal> },
-    /// It died while it should have run or been frozen.
+    /// PID 1 died while it should have run or been frozen.
     Lost { death: Box<Death> },
-    /// The same, and it is to be brought up again.
+    /// PID 1 died so, and the sandbox is to be launched again.
     Restart { death: Box<Death>, deadline_ms: u64 },
-    /// The same, and nothing was wrong with it: somebody shut it, or what runs it, down.
+    /// PID 1 ended so, and nothing was wrong with it: the sandbox, or its backend, was shut down in order.
     Ended { death: Box<Death> },
 }
 
 impl Transition {
-    /// How it ended, if it did while it should have run.
+    /// The death that the transition records.
     pub fn death(&self) -> Option<&Death> {
         match self {
             Self::Lost { death } | Self::Restart { death, .. } | Self::Ended { death } => Some(death),
@@ -102,16 +104,16 @@ impl Transition {
     }
 }
 
-/// Why a move is not possible.
+/// Why a transition is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransitionRefused {
-    #[error("it was destroyed")]
+    #[error("the sandbox was destroyed")]
     Destroyed,
-    #[error("it is being destroyed")]
+    #[error("the sandbox is being destroyed")]
     Destroying,
-    #[error("it does not run, so it cannot be paused")]
+    #[error("the sandbox does not run, so it cannot be paused; start it first")]
     NotRunning,
-    #[error("nothing is being done that this could end")]
+    #[error("no operation is under way that this could end")]
     NoOperation,
 }
 
@@ -128,41 +130,41 @@ impl State {
         }
     }
 
-    /// One that is as it should be.
+    /// A sandbox that has reached this goal.
     pub fn at(goal: Goal) -> Self {
         settled(goal)
     }
 
-    /// Whether it is, and should be, up.
+    /// Whether the sandbox is, and should be, up.
     pub fn is_up(&self) -> bool {
         self.status == SandboxStatus::Running && self.operation.is_none()
     }
 
-    /// Whether nobody wants its processes to end.
+    /// Whether its processes are to stay alive.
     pub fn stays_up(&self) -> bool {
         matches!(self.goal, Goal::Running | Goal::Paused) && self.renewal.is_none()
     }
 
-    /// Whether it is up or on its way there.
+    /// Whether the sandbox is up or on its way there.
     pub fn is_wanted_up(&self) -> bool {
         let up = matches!(self.status, SandboxStatus::Running | SandboxStatus::Paused);
         matches!(self.goal, Goal::Running | Goal::Paused) && (up || self.operation.is_some())
     }
 
-    /// Why hostd stopped it, or is about to, though nobody asked for that.
+    /// Why hostd stopped the sandbox, or is about to, without a command.
     pub fn evicted(&self) -> Option<&Problem> {
         let not_failed = self.status != SandboxStatus::Error;
         let problem = self.problem.as_ref().filter(|_| self.goal == Goal::Stopped && not_failed);
         problem.filter(|problem| problem.code == ProblemCode::DiskFull)
     }
 
-    /// Whether it is, and should be, frozen because nothing happens in it.
+    /// Whether the sandbox is, and should be, frozen because it is idle.
     pub fn dozes(&self) -> bool {
         self.dozing && self.operation.is_none()
     }
 }
 
-/// The state after a move, or why there is none.
+/// Returns the state after a transition, or why there is none.
 pub fn apply(state: &State, change: Transition) -> Result<State, TransitionRefused> {
     if state.status == SandboxStatus::Destroyed {
         return Err(TransitionRefused::Destroyed);
@@ -249,7 +251,7 @@ fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, Transiti
     }
     let phase = match (goal, state.status) {
         (Goal::Running, SandboxStatus::Creating) => Phase::Provisioning,
-        // It was never to end.
+        // Its processes were never to end.
         (Goal::Running, SandboxStatus::Running | SandboxStatus::Paused) if state.stays_up() => {
             Phase::Resuming
         }
@@ -273,16 +275,16 @@ fn not_destroying(state: &State) -> Result<(), TransitionRefused> {
     if state.goal == Goal::Destroyed { Err(TransitionRefused::Destroying) } else { Ok(()) }
 }
 
-/// Where it stands when nothing comes of what was being done.
+/// The state after an operation that was given up.
 fn given_up(state: &State, phase: Phase, problem: Problem, found: Option<Goal>) -> State {
-    // What could not be frozen runs on.
+    // A sandbox that could not be frozen runs on.
     if state.goal == Goal::Paused && state.status == SandboxStatus::Running {
         return settled(Goal::Running);
     }
     if problem.code != ProblemCode::DriverUnavailable {
         return failed(problem);
     }
-    // Nothing is wrong with it. What was made once and is to run is still wanted when its backend is back.
+    // Nothing is wrong with the sandbox. If it ran once and is to run, that is still wanted when the backend is back.
     let after = match before(state, phase, found) {
         Some(goal) => State { problem: Some(problem), ..settled(goal) },
         None => failed(problem),
@@ -291,7 +293,7 @@ fn given_up(state: &State, phase: Phase, problem: Problem, found: Option<Goal>) 
     if still_wanted { State { goal: Goal::Running, ..after } } else { after }
 }
 
-/// What was reached last, if that is where it still is.
+/// The goal that was reached last, if the sandbox is still there.
 fn before(state: &State, phase: Phase, found: Option<Goal>) -> Option<Goal> {
     let last = match state.status {
         SandboxStatus::Stopped => return Some(Goal::Stopped),
@@ -299,12 +301,12 @@ fn before(state: &State, phase: Phase, found: Option<Goal>) -> Option<Goal> {
         SandboxStatus::Paused => Goal::Paused,
         SandboxStatus::Creating | SandboxStatus::Error | SandboxStatus::Destroyed => return None,
     };
-    // Where nobody can see it, only what was never to end counts as alive.
+    // Without an inspection, only a sandbox whose processes were never to end counts as alive.
     let untouched = matches!(phase, Phase::Resuming | Phase::Pausing);
     found.or_else(|| untouched.then_some(last))
 }
 
-/// After a failure nothing is wanted until somebody says so.
+/// A sandbox in error: nothing is done until a client asks.
 fn failed(problem: Problem) -> State {
     State { status: SandboxStatus::Error, problem: Some(problem), ..settled(Goal::Stopped) }
 }
@@ -331,21 +333,62 @@ mod tests {
         apply(state, Transition::Accept { goal, deadline_ms: 9 })
     }
 
+    /// A new variant breaks the match: draw it, then name it here.
+    fn name(transition: &Transition) -> &'static str {
+        match transition {
+            Transition::Accept { .. } => "Accept",
+            Transition::Doze { .. } => "Doze",
+            Transition::Evict { .. } => "Evict",
+            Transition::Renew { .. } => "Renew",
+            Transition::Renewed => "Renewed",
+            Transition::Extend { .. } => "Extend",
+            Transition::Reached => "Reached",
+            Transition::GiveUp { .. } => "GiveUp",
+            Transition::Lost { .. } => "Lost",
+            Transition::Restart { .. } => "Restart",
+            Transition::Ended { .. } => "Ended",
+        }
+    }
+
     #[test]
-    fn what_cannot_be_frozen_runs_on() {
+    fn the_diagram_draws_every_transition() {
+        let diagram = include_str!("sandbox.rs").split("```").nth(1).expect("a diagram");
+        let problem = Problem { code: ProblemCode::DiskFull, message: String::new(), output: vec![] };
+        let (deadline_ms, death) = (9, Box::<Death>::default());
+        let all = [
+            Transition::Accept { goal: Goal::Running, deadline_ms },
+            Transition::Doze { deadline_ms },
+            Transition::Evict { problem: problem.clone(), deadline_ms },
+            Transition::Renew { renewal: Renewal { keep_workspace: true }, deadline_ms },
+            Transition::Renewed,
+            Transition::Extend { deadline_ms },
+            Transition::Reached,
+            Transition::GiveUp { problem, found: None },
+            Transition::Lost { death: death.clone() },
+            Transition::Restart { death: death.clone(), deadline_ms },
+            Transition::Ended { death },
+        ];
+        let drawn: Vec<&str> = diagram.split(|letter: char| !letter.is_alphabetic()).collect();
+        for transition in all {
+            assert!(drawn.contains(&name(&transition)), "{transition:?} is not in the diagram");
+        }
+    }
+
+    #[test]
+    fn a_sandbox_that_cannot_be_frozen_runs_on() {
         let pausing = accepted(&settled(Goal::Running), Goal::Paused).expect("it runs");
         let problem = Problem { code: ProblemCode::DeadlinePassed, message: "late".into(), output: vec![] };
         let after = apply(&pausing, Transition::GiveUp { problem: problem.clone(), found: None })
             .expect("it was tried");
         assert_eq!(after, settled(Goal::Running));
-        // One that could not be stopped is in error.
+        // A sandbox that could not be stopped is in error.
         let stopping = accepted(&settled(Goal::Running), Goal::Stopped).expect("it runs");
         let after = apply(&stopping, Transition::GiveUp { problem, found: None }).expect("it was tried");
         assert_eq!(after.status, SandboxStatus::Error);
     }
 
     #[test]
-    fn when_the_backend_is_away_it_stands_where_it_is_known_to_stand() {
+    fn while_the_backend_is_away_a_sandbox_is_where_it_is_known_to_be() {
         use Goal::{Paused, Running, Stopped};
         use SandboxStatus as Is;
         let renewal = Renewal { keep_workspace: true };
@@ -356,7 +399,7 @@ mod tests {
         let towards = |from, goal| accepted(&settled(from), goal).expect("legal");
         let and_back = |from| accepted(&towards(from, Stopped), Running).expect("legal");
         let table = [
-            // Nobody sees it: only what was not to end is as it was.
+            // Not seen: only a sandbox that was not to end is as it was.
             (towards(Stopped, Running), None, (Running, Is::Stopped)),
             (towards(Paused, Running), None, (Running, Is::Paused)),
             (towards(Running, Stopped), None, (Stopped, Is::Error)),
@@ -366,7 +409,7 @@ mod tests {
             (renewing.clone(), None, (Running, Is::Error)),
             (renewed.clone(), None, (Running, Is::Stopped)),
             (State::new(9), None, (Stopped, Is::Error)),
-            // What is seen counts.
+            // Seen: the inspection counts.
             (towards(Running, Stopped), Some(Running), (Running, Is::Running)),
             (towards(Running, Stopped), Some(Stopped), (Stopped, Is::Stopped)),
             (towards(Paused, Running), Some(Paused), (Running, Is::Paused)),
@@ -388,14 +431,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_evicted_says_why_until_something_is_asked_of_it() {
+    fn an_evicted_sandbox_has_its_problem_until_the_next_command() {
         let problem = Problem { code: ProblemCode::DiskFull, message: "full".into(), output: vec![] };
         let evict =
             |state: &State| apply(state, Transition::Evict { problem: problem.clone(), deadline_ms: 9 });
         for up in [settled(Goal::Running), settled(Goal::Paused)] {
             let going = evict(&up).expect("it is up");
             assert_eq!((going.goal, going.evicted()), (Goal::Stopped, Some(&problem)));
-            // Whoever stops it now gets what it gets.
+            // A stop joins the eviction.
             assert_eq!(accepted(&going, Goal::Stopped), Ok(going.clone()));
             let stopped = apply(&going, Transition::Reached).expect("it was on its way");
             assert_eq!((stopped.status, stopped.evicted()), (SandboxStatus::Stopped, Some(&problem)));
@@ -404,7 +447,7 @@ mod tests {
             assert_eq!(woken.evicted(), None);
             assert_eq!(apply(&woken, Transition::Reached), Ok(settled(Goal::Running)));
         }
-        // A stop of one that is in error for another reason, or for the same, ends that error.
+        // A stop of a sandbox in error ends that error, whatever its reason.
         let stopping = accepted(&failed(problem.clone()), Goal::Stopped);
         let stopped = stopping.and_then(|state| apply(&state, Transition::Reached));
         assert_eq!(stopped, Ok(settled(Goal::Stopped)));
@@ -416,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stays_up_can_be_paused() {
+    fn only_a_sandbox_that_stays_up_can_be_paused() {
         let running = settled(Goal::Running);
         let renewal = Renewal { keep_workspace: true };
         let going = [
@@ -432,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_that_runs_dozes_off_and_every_ask_ends_that() {
+    fn only_a_running_sandbox_dozes_off_and_every_command_ends_that() {
         let doze = |state: &State| apply(state, Transition::Doze { deadline_ms: 9 });
         let running = settled(Goal::Running);
         let going = doze(&running).expect("it runs");
@@ -452,7 +495,7 @@ mod tests {
             assert!(!renewed.dozing);
             assert_eq!(doze(state), Err(TransitionRefused::NotRunning));
         }
-        // Asked for, it is a pause like any other.
+        // On command it becomes a pause like any other.
         assert_eq!(accepted(&dozing, Goal::Paused), Ok(settled(Goal::Paused)));
         for goal in [Goal::Paused, Goal::Stopped] {
             assert_eq!(doze(&settled(goal)), Err(TransitionRefused::NotRunning));

@@ -1,4 +1,4 @@
-//! What to do next for a task that has no end yet.
+//! The next step of a task that has no end yet.
 
 use super::State;
 use protocol::{
@@ -7,13 +7,21 @@ use protocol::{
     api::{Problem, SandboxStatus},
 };
 
-/// What is known of the task itself.
+/// How far a task has come on its way to runtimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// runtimed was never asked to take it.
+    Pending,
+    /// runtimed may have it: hostd asked, and does not know the reply.
+    Offered,
+    /// runtimed has it, and reports its end.
+    Accepted,
+}
+
+/// The progress of a task, as its record has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskFacts {
-    /// runtimed may have it.
-    pub taken: bool,
-    /// runtimed has it, and tells its end.
-    pub given: bool,
+    pub delivery: Delivery,
     pub cancelling: bool,
 }
 
@@ -21,57 +29,63 @@ pub struct TaskFacts {
 pub enum TaskStep {
     /// Wake the sandbox, and give the task to its runtimed.
     Deliver,
-    /// runtimed tells what happens.
+    /// Read the events of the task from runtimed.
     Follow,
-    /// Wake the sandbox: there is something to tell it.
+    /// Wake the sandbox: the task in it is to be cancelled.
     Wake,
-    /// Until the sandbox is something else.
+    /// Wait until the state of the sandbox changes.
     Wait,
-    /// Nobody else will ever tell its end.
+    /// Record an end that nothing else will report.
     Conclude(TaskEnding),
 }
 
-/// An end that runtimed does not tell.
+/// An end that runtimed does not report as the last event of the task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskEnding {
     Cancelled,
-    /// The sandbox stopped or died under it.
+    /// The sandbox stopped or died while the task ran.
     Lost,
     Destroyed,
     SandboxFailed(Option<Problem>),
     /// runtimed will never run it.
     Refused(String),
-    /// Its agent is not there: what to do about that.
+    /// The agent is not installed; the message says what to do.
     AgentMissing(String),
-    /// runtimed told how it ended, and not as its last event.
+    /// runtimed has this result, and no event for it.
     Reported(Box<TaskResult>),
 }
 
 pub fn task_step(task: TaskFacts, sandbox: &State) -> TaskStep {
-    let settled = sandbox.operation.is_none();
-    match (sandbox.status, task.taken) {
-        (SandboxStatus::Destroyed, _) => TaskStep::Conclude(TaskEnding::Destroyed),
-        (_, false) if task.cancelling => TaskStep::Conclude(TaskEnding::Cancelled),
-        (SandboxStatus::Error, false) if settled => {
-            TaskStep::Conclude(TaskEnding::SandboxFailed(sandbox.problem.clone()))
-        }
-        (SandboxStatus::Error, true) if settled && !task.given => {
-            TaskStep::Conclude(TaskEnding::SandboxFailed(sandbox.problem.clone()))
-        }
-        (_, false) => TaskStep::Deliver,
-        // Whether it came there is not known: it is given again, which does no harm.
-        (_, true) if !task.given => TaskStep::Deliver,
-        (SandboxStatus::Running, true) if settled => TaskStep::Follow,
-        (SandboxStatus::Paused, true) if settled && task.cancelling => TaskStep::Wake,
-        (SandboxStatus::Stopped | SandboxStatus::Error, true) if settled => {
-            TaskStep::Conclude(TaskEnding::Lost)
-        }
-        (_, true) => TaskStep::Wait,
+    if sandbox.status == SandboxStatus::Destroyed {
+        return TaskStep::Conclude(TaskEnding::Destroyed);
+    }
+    let in_error = sandbox.status == SandboxStatus::Error && sandbox.operation.is_none();
+    let failed = || TaskStep::Conclude(TaskEnding::SandboxFailed(sandbox.problem.clone()));
+    match task.delivery {
+        Delivery::Pending if task.cancelling => TaskStep::Conclude(TaskEnding::Cancelled),
+        Delivery::Pending | Delivery::Offered if in_error => failed(),
+        // A task that runtimed may have is offered again, which does no harm.
+        Delivery::Pending | Delivery::Offered => TaskStep::Deliver,
+        Delivery::Accepted => accepted_step(task.cancelling, sandbox),
+    }
+}
+
+/// The next step of a task that runtimed has.
+fn accepted_step(cancelling: bool, sandbox: &State) -> TaskStep {
+    if sandbox.operation.is_some() {
+        return TaskStep::Wait;
+    }
+    match sandbox.status {
+        SandboxStatus::Running => TaskStep::Follow,
+        SandboxStatus::Paused if cancelling => TaskStep::Wake,
+        SandboxStatus::Creating | SandboxStatus::Paused => TaskStep::Wait,
+        SandboxStatus::Stopped | SandboxStatus::Error => TaskStep::Conclude(TaskEnding::Lost),
+        SandboxStatus::Destroyed => TaskStep::Conclude(TaskEnding::Destroyed),
     }
 }
 
 impl TaskEnding {
-    /// The result of a task that ends so.
+    /// The result of a task that ends so. `taken`: runtimed may have had it.
     pub fn result(&self, taken: bool) -> TaskResult {
         let (status, failure_reason, message) = match self {
             Self::Cancelled => (TaskStatus::Cancelled, FailureReason::Cancelled, None),
@@ -115,14 +129,14 @@ impl TaskEnding {
     }
 }
 
-/// The result of a task that was lost with its sandbox, with why that ended.
+/// Adds to the result of a task that was lost with its sandbox why the sandbox ended.
 pub fn explain_loss(result: TaskResult, death: Option<&str>) -> TaskResult {
-    match (result.failure_reason, death) {
-        (Some(FailureReason::Lost), Some(why)) => {
-            TaskResult { message: Some(format!("the sandbox ended under it: {why}")), ..result }
-        }
-        _ => result,
+    if result.failure_reason == Some(FailureReason::Lost)
+        && let Some(why) = death
+    {
+        return TaskResult { message: Some(format!("the sandbox ended under it: {why}")), ..result };
     }
+    result
 }
 
 #[cfg(test)]
@@ -137,13 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn every_task_gets_an_end_or_somebody_who_tells_it() {
+    fn every_task_gets_an_end_or_a_source_of_one() {
         use SandboxStatus::{Creating, Destroyed, Error, Paused, Running, Stopped};
         for status in [Creating, Running, Paused, Stopped, Error, Destroyed] {
             for busy in [false, true] {
-                for (taken, given) in [(false, false), (true, false), (true, true)] {
+                for delivery in [Delivery::Pending, Delivery::Offered, Delivery::Accepted] {
+                    let (taken, given) = (delivery != Delivery::Pending, delivery == Delivery::Accepted);
                     for cancelling in [false, true] {
-                        let step = task_step(TaskFacts { taken, given, cancelling }, &state(status, busy));
+                        let step = task_step(TaskFacts { delivery, cancelling }, &state(status, busy));
                         let expected = match (status, busy, taken, cancelling) {
                             (Error, false, true, _) if !given => {
                                 TaskStep::Conclude(TaskEnding::SandboxFailed(None))
@@ -160,7 +175,7 @@ mod tests {
                             (Stopped | Error, false, true, _) => TaskStep::Conclude(TaskEnding::Lost),
                             (_, _, true, _) => TaskStep::Wait,
                         };
-                        assert_eq!(step, expected, "{status:?} {busy} {taken} {given} {cancelling}");
+                        assert_eq!(step, expected, "{status:?} {busy} {delivery:?} {cancelling}");
                     }
                 }
             }
@@ -168,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_we_tell_is_a_final_one_with_a_reason() {
+    fn an_end_that_hostd_records_is_final_and_has_a_reason() {
         for ending in [
             TaskEnding::Cancelled,
             TaskEnding::Lost,
@@ -183,11 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn only_one_that_was_lost_is_told_why_the_sandbox_ended() {
-        let said =
+    fn only_a_lost_task_says_why_the_sandbox_ended() {
+        let message =
             |ending: TaskEnding, death| explain_loss(ending.result(true), death).message.unwrap_or_default();
-        assert_eq!(said(TaskEnding::Lost, Some("it burnt")), "the sandbox ended under it: it burnt");
-        assert_eq!(said(TaskEnding::Lost, None), "the sandbox ended under it");
-        assert_eq!(said(TaskEnding::AgentMissing("install it".to_owned()), Some("it burnt")), "install it");
+        assert_eq!(message(TaskEnding::Lost, Some("it burnt")), "the sandbox ended under it: it burnt");
+        assert_eq!(message(TaskEnding::Lost, None), "the sandbox ended under it");
+        assert_eq!(
+            message(TaskEnding::AgentMissing("install it".to_owned()), Some("it burnt")),
+            "install it"
+        );
     }
 }

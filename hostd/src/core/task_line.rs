@@ -1,7 +1,7 @@
-//! One event of a task: from the line that its runtimed wrote to the frame that callers get.
+//! One event of a task: from the line that runtimed wrote to the SSE frame that clients get.
 //!
-//! Nearly all of a line goes out as it came in, so it is checked and not taken apart: it must be one JSON
-//! object of a known kind, without a name that is ours to give and without a line break.
+//! Nearly all of a line goes out as it came in, so it is checked and not rebuilt: it must be one JSON object of a
+//! known kind, without a field that hostd adds and without a line break.
 
 use super::{rfc3339, valid_json::ValidJson};
 use bytes::Bytes;
@@ -26,32 +26,32 @@ const KINDS: [&str; 12] = [
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskLine {
-    /// Its place among the events that the sandbox tells of the task, from 1; 0 for what hostd itself saw.
+    /// The number of the event among those of the task in runtimed, from 1; 0 for an event of hostd.
     pub number: u64,
     pub time_ms: u64,
     pub kind: &'static str,
-    /// The fields of the fact, as they stand inside a JSON object.
+    /// The fields of the fact: the inside of a JSON object.
     fields: Bytes,
     pub update: TaskUpdate,
 }
 
-/// What an event means for the record of its task.
+/// The change that an event makes to the record of its task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskUpdate {
     None,
     Phase(TaskPhase),
-    /// Its agent waits for a permission, by its id.
+    /// The agent waits for the permission with this id.
     PermissionAsked(String),
-    /// The permission is decided, or nobody has to decide any more.
+    /// The permission with this id is decided, or withdrawn.
     PermissionDecided(String),
     Done(Box<TaskResult>),
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an event of a task that makes no sense: {0}")]
+#[error("bad event of a task: {0}")]
 pub struct BadTaskLine(String);
 
-/// What every event has, and the names that it must not have.
+/// The fields that every event has, and the names that are reserved for hostd.
 #[derive(Deserialize)]
 struct Head<'a> {
     seq: u64,
@@ -72,7 +72,7 @@ struct Head<'a> {
     _kind: ReservedName,
 }
 
-/// What is read of a permission.
+/// The fields that are read of a permission.
 #[derive(Deserialize)]
 struct PermissionEvent<'a> {
     #[serde(borrow)]
@@ -80,7 +80,7 @@ struct PermissionEvent<'a> {
     state: PermissionState,
 }
 
-/// What a permission means for the record of its task; nothing where its id is none that runtimed gives.
+/// The change that a permission makes to the record of its task; none where runtimed gives no such ids.
 fn permission_update(line: &[u8]) -> Result<TaskUpdate, serde_json::Error> {
     const ID_MAX_BYTES: usize = 32;
     let PermissionEvent { id, state } = serde_json::from_slice(line)?;
@@ -95,25 +95,25 @@ fn permission_update(line: &[u8]) -> Result<TaskUpdate, serde_json::Error> {
     })
 }
 
-/// A name that hostd gives. What has it already is refused.
+/// A field that only hostd adds. A line that has it already is refused.
 #[derive(Default)]
 struct ReservedName;
 
 impl<'de> Deserialize<'de> for ReservedName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(deserializer)?;
-        Err(serde::de::Error::custom("it has a field that only hostd gives"))
+        Err(serde::de::Error::custom("it has a field that only hostd adds"))
     }
 }
 
 impl TaskLine {
     pub fn parse(line: &Bytes) -> Result<Self, BadTaskLine> {
         let bad = |error: serde_json::Error| BadTaskLine(error.to_string());
-        // Whatever of it goes out unread must be readable by others.
+        // Fields that go out unread must be readable by clients.
         let ValidJson = serde_json::from_slice(line).map_err(bad)?;
         let head: Head<'_> = serde_json::from_slice(line).map_err(bad)?;
         let kind = KINDS.iter().find(|kind| **kind == head.kind);
-        let kind = *kind.ok_or_else(|| BadTaskLine("its kind is not known".to_owned()))?;
+        let kind = *kind.ok_or_else(|| BadTaskLine("its kind is unknown".to_owned()))?;
         let Head { seq: number, time_ms, phase, .. } = head;
         if kind == "done" {
             let event: TaskEvent = serde_json::from_slice(line).map_err(bad)?;
@@ -127,7 +127,7 @@ impl TaskLine {
         }
         let update = match (kind, phase) {
             ("status", Some(phase)) => TaskUpdate::Phase(phase),
-            // One of a later runtimed may say otherwise what it is about.
+            // A later runtimed may have other fields here.
             ("permission", _) => permission_update(line).unwrap_or(TaskUpdate::None),
             _ => TaskUpdate::None,
         };
@@ -144,13 +144,13 @@ impl TaskLine {
         Ok(Self { number, time_ms, kind: "done", fields: fields.into(), update: TaskUpdate::Done(result) })
     }
 
-    /// What hostd itself saw.
+    /// An event of hostd itself.
     pub fn own(time_ms: u64, fact: &TaskFact) -> Result<Self, serde_json::Error> {
         let fields = other_fields(serde_json::to_string(fact)?.as_bytes())?;
         Ok(Self { number: 0, time_ms, kind: fact.kind(), fields, update: TaskUpdate::None })
     }
 
-    /// Says that the events before this one were gone when they were asked for.
+    /// A notice that the events before this one were trimmed before hostd read them.
     pub fn gap(number: u64, time_ms: u64, lost: u64) -> Self {
         let fields = format!(
             "\"stream\":\"stderr\",\"text\":\"{lost} events were trimmed before they were taken over\",\
@@ -159,7 +159,7 @@ impl TaskLine {
         Self { number, time_ms, kind: "log", fields: fields.into(), update: TaskUpdate::None }
     }
 
-    /// In the place of output that is not kept, nor what comes after it.
+    /// A notice in the place of output beyond the limit, of which nothing is kept.
     pub fn full(instead_of: &Self, max_bytes: u64) -> Self {
         let fields = format!(
             "\"stream\":\"stderr\",\"text\":\"{} MiB of output are kept; what the agent prints from here on is not\"",
@@ -168,20 +168,20 @@ impl TaskLine {
         Self { kind: "log", fields: fields.into(), update: TaskUpdate::None, ..instead_of.clone() }
     }
 
-    /// Whether an agent can make any number of them. A question is none: who does not see it cannot answer, and
-    /// its agent waits until then.
+    /// Whether an agent can produce any number of such events. A permission is none: a client that does not see it
+    /// cannot answer, and the agent waits until then.
     pub fn is_output(&self) -> bool {
         !matches!(self.kind, "status" | "file" | "permission" | "build" | "usage" | "done")
     }
 
-    /// About as many bytes as its frame has.
+    /// The approximate size of the frame.
     pub fn frame_bytes(&self) -> usize {
         const AROUND: usize = 200;
         self.fields.len() + AROUND
     }
 }
 
-/// The line as runtimed writes it, from behind what is written anew.
+/// The fields of a line in the spelling of runtimed, as a slice; `None` for another spelling.
 fn plain_fields(line: &Bytes, number: u64, time_ms: u64, kind: &str) -> Option<Bytes> {
     const CLOSE: usize = 1;
     let mut known = String::with_capacity(80);
@@ -194,7 +194,7 @@ fn plain_fields(line: &Bytes, number: u64, time_ms: u64, kind: &str) -> Option<B
     one_line.then(|| line.slice(line.len() - CLOSE - fields.len()..line.len() - CLOSE))
 }
 
-/// Any other way to write the same.
+/// The fields of a line in any spelling, written anew.
 fn other_fields(line: &[u8]) -> Result<Bytes, serde_json::Error> {
     let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line)?;
     for name in ["seq", "time_ms", "type"] {
@@ -208,7 +208,7 @@ fn other_fields(line: &[u8]) -> Result<Bytes, serde_json::Error> {
 pub struct TaskFrames<'a> {
     sandbox: &'a str,
     task: &'a str,
-    /// Times come in runs: each is spelled out once.
+    /// The newest time and its text: many events in a row have the same time.
     time: (u64, String),
     out: Vec<u8>,
 }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runtimed_writes_goes_out_as_it_came() {
+    fn a_line_of_runtimed_goes_out_as_it_came() {
         let text = Text { text: "a \"line\"\r\n\u{2028}".to_owned(), ..Text::default() };
         let event = TaskEvent { seq: 3, time_ms: 1_000, fact: TaskFact::Message(text) };
         let line = parse(&serde_json::to_string(&event).expect("JSON")).expect("a good line");
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hostd_saw_has_no_number() {
+    fn an_event_of_hostd_has_no_number() {
         let usage = protocol::Usage { input_tokens: 5, ..Default::default() };
         let line = TaskLine::own(1_000, &TaskFact::Usage { usage }).expect("JSON");
         let (text, view) = frame(&line);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn another_spelling_comes_to_the_same_and_never_breaks_a_frame() {
+    fn another_spelling_gives_the_same_frame_and_never_breaks_it() {
         for text in [
             "{\"type\":\"message\",\"text\":\"hi\",\"seq\":3,\"time_ms\":1000}",
             "{\"seq\":3,\"time_ms\":1000,\"type\":\"message\",\r\"text\":\r\"hi\"}",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_could_not_parse_is_refused() {
+    fn a_line_that_clients_could_not_parse_is_refused() {
         let deep = [vec![b'['; 200], vec![b']'; 200]].concat();
         let values: [&[u8]; 6] =
             [b"\"\xff\"", b"\"\\ud800\"", b"\"\\udc00x\"", b"1e999", b"{\"\\ud9ff\":1}", &deep];
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_and_an_end_are_understood() {
+    fn phases_permissions_and_ends_update_the_record() {
         let line = parse("{\"seq\":1,\"time_ms\":1,\"type\":\"status\",\"phase\":\"agent\"}").expect("good");
         assert_eq!(line.update, TaskUpdate::Phase(TaskPhase::Agent));
         for (id, state, update) in [
@@ -373,6 +373,6 @@ mod tests {
         let event = TaskEvent { seq: 9, time_ms: 1, fact };
         let line = parse(&serde_json::to_string(&event).expect("JSON")).expect("good");
         assert_eq!(line.update, TaskUpdate::Done(result));
-        assert!(!frame(&line).0.contains("told"), "what is between hostd and runtimed stays there");
+        assert!(!frame(&line).0.contains("told"), "fields between hostd and runtimed stay there");
     }
 }

@@ -15,7 +15,9 @@ pub mod oci;
 pub use drivers::{AbsentDriver, Drivers};
 pub use local::{images::ImageStore, trash::empty as empty_trash};
 
-use crate::core::{Blueprint, Death};
+pub use crate::core::{ContainerState, Handle};
+
+use crate::core::Blueprint;
 use async_trait::async_trait;
 use protocol::api::{Capabilities, Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
@@ -24,11 +26,6 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
 };
-
-/// What the driver needs to know again about a running sandbox; only it can read it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Handle(pub serde_json::Value);
 
 /// Who a sandbox is: kept beside it by the driver, authenticated, so that it can be recognised after the
 /// database was lost.
@@ -84,21 +81,6 @@ impl std::fmt::Debug for ProgressSink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ProgressSink")
     }
-}
-
-/// What is there.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ContainerState {
-    Absent,
-    /// Being started, perhaps for an earlier hostd.
-    Launching,
-    Running {
-        frozen: bool,
-        handle: Handle,
-    },
-    Dead(Death),
-    /// It runs, or is being started, in another PID namespace than hostd's: it cannot be watched or ended here.
-    OtherPidNamespace,
 }
 
 /// A sandbox the driver found.

@@ -2,10 +2,10 @@
 //! what is beside them: owner, name and blueprint by their authenticated badge, tasks and events by the logs
 //! of their runtimed. What only the database had (environment, prompts, what was used of models) is gone.
 
-use super::{Fleet, adopt_tasks::find_tasks, event_recovery::recover_events};
+use super::{Fleet, actor::Start, adopt_tasks::find_tasks, event_recovery::recover_events};
 use crate::{
     core::{Blueprint, Environment, Observed},
-    driver::{ContainerState, Driver, DriverError, FoundSandbox, SandboxLabel},
+    driver::{Driver, DriverError, FoundSandbox, SandboxLabel},
     limits,
     store::{NewSandbox, Secret},
 };
@@ -113,14 +113,10 @@ impl Fleet {
 
     async fn inspect(&self, driver: &dyn Driver, id: &SandboxId) -> Result<Observed, DriverError> {
         let after_ms = self.timing().freeze_ms;
-        let sight = timeout(Duration::from_millis(after_ms), driver.inspect(id)).await;
-        Ok(match sight.unwrap_or(Err(DriverError::TimedOut { what: "a look", after_ms }))? {
-            ContainerState::Absent => Observed::Absent,
-            ContainerState::Launching => Observed::Launching,
-            ContainerState::Running { frozen, .. } => Observed::Running { frozen, ready: false },
-            ContainerState::Dead(death) => Observed::Dead(death),
-            ContainerState::OtherPidNamespace => Observed::OtherPidNamespace,
-        })
+        let inspected = timeout(Duration::from_millis(after_ms), driver.inspect(id)).await;
+        let container =
+            inspected.unwrap_or(Err(DriverError::TimedOut { what: "an inspection", after_ms }))?;
+        Ok(container.observed(false))
     }
 
     /// Writes it down with its tasks, so that whoever is cut off here leaves nothing that is not taken up, and
@@ -147,8 +143,8 @@ impl Fleet {
         }
         // As it is now: it was followed meanwhile.
         match self.store().sandbox(&id).await {
-            Ok(Some(record)) => drop(self.spawn_actor(record, false)),
-            Ok(None) | Err(_) => drop(self.spawn_actor(record, false)),
+            Ok(Some(record)) => drop(self.spawn_actor(record, Start::Resumed)),
+            Ok(None) | Err(_) => drop(self.spawn_actor(record, Start::Resumed)),
         }
         if let Err(error) = self.resume_tasks_of(id).await {
             warn!(sandbox = %id, %error, "could not take up its tasks");

@@ -1,122 +1,83 @@
-//! A backend that does not answer: what is said about it, how long it is waited for, and what it may still do
-//! late.
+//! A backend that does not answer: how long an actor waits for it, and when it tries again.
 
-use super::{
-    FleetError,
-    actor::SandboxActor,
-    perform::{Flow, problem_of},
-};
+use super::{FleetError, actor::SandboxActor, perform::Flow};
 use crate::{
-    core::{Drift, Goal, Observed, PlanStep},
+    core::{Goal, Retry, Wait},
     driver::DriverError,
 };
 use protocol::api::SandboxStatus;
-use std::{ops::ControlFlow, time::Duration};
+use std::{error::Error, ops::ControlFlow, time::Duration};
 use tokio::time::Instant;
-use tracing::{error, info};
+use tracing::error;
 
-/// Between glances at a backend that is waited for: so many failures' pause.
-const GLANCE_FAILURES: u32 = 6;
+/// Failures in a row after which a backend counts as away for long. Its health is then polled in the pause that so
+/// many failures make.
+const POLL_FAILURES: u32 = 6;
 
 impl SandboxActor {
-    /// Should nothing come of what is being done, that may be why.
-    pub(super) fn note_outage(&mut self, error: &DriverError) {
-        if matches!(error, DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }) {
-            self.outage = Some(problem_of(error));
-        }
-    }
-
-    /// What was asked of it was not answered until the deadline.
-    pub(super) fn note_timeout(&mut self) {
-        let message = "the backend did not answer in time".to_owned();
-        self.note_outage(&DriverError::Unavailable { message });
-    }
-
-    pub(super) fn end_outage(&mut self) {
-        (self.outage, self.said) = (None, false);
-    }
-
-    /// A step failed: pause, longer each time, and look again. The deadline ends it.
+    /// A step failed: waits, longer each time, before the next inspection. The deadline ends the operation.
     pub(super) async fn back_off(&mut self, error: &FleetError) {
-        let away = matches!(error, FleetError::Driver(DriverError::Unavailable { .. }));
-        // Once: it is tried again and again.
-        if !(away && self.said) {
-            error!(sandbox = %self.id(), error = error as &dyn std::error::Error, "a step failed");
+        let unavailable = matches!(error, FleetError::Driver(DriverError::Unavailable { .. }));
+        let failure = self.situation.step_failed(unavailable);
+        if failure.is_news {
+            error!(sandbox = %self.id(), error = error as &dyn Error, "step failed");
         }
-        self.said = away;
-        self.failures += 1;
-        if away {
-            self.wait_for_backend().await;
-        } else {
-            self.pause(self.fleet.timing.retry_pause(self.failures)).await;
+        self.wait_to_inspect(failure.wait).await;
+    }
+
+    pub(super) async fn wait_to_inspect(&mut self, wait: Wait) {
+        let timing = &self.fleet.timing;
+        match wait {
+            Wait::Unseen => self.pause(Duration::from_millis(timing.inspect_unseen_ms)).await,
+            Wait::Retry => self.pause(timing.retry_pause(self.situation.backoff().failures)).await,
+            Wait::Backend => self.wait_for_backend().await,
         }
     }
 
-    /// Until it may answer again. What was only a hiccup is soon over.
-    pub(super) async fn wait_for_backend(&mut self) {
-        let timing = &self.fleet.timing;
-        let time = match self.failures {
-            ..GLANCE_FAILURES => timing.retry_pause(self.failures),
-            GLANCE_FAILURES.. => Duration::from_millis(timing.inspect_unseen_ms),
+    /// Waits until the backend may answer again: shortly at first, because most outages are short.
+    async fn wait_for_backend(&mut self) {
+        let (timing, failures) = (&self.fleet.timing, self.situation.backoff().failures);
+        let time = match failures {
+            ..POLL_FAILURES => timing.retry_pause(failures),
+            POLL_FAILURES.. => Duration::from_millis(timing.inspect_unseen_ms),
         };
         self.wait_for_recovery(time.min(self.time_left())).await;
     }
 
-    /// A pause that ends as soon as a backend that was away is back, and with another goal.
+    /// A pause that ends as soon as an unhealthy backend is healthy again, and with another goal.
     async fn wait_for_recovery(&mut self, time: Duration) {
         let goal = self.record().state.goal;
         let until = Instant::now() + time;
-        let mut away = false;
+        let mut was_unhealthy = false;
         while Instant::now() < until && self.record().state.goal == goal {
-            let well = self.driver.health().is_ok();
-            if away && well {
+            let healthy = self.driver.health().is_ok();
+            if was_unhealthy && healthy {
                 return;
             }
-            away |= !well;
-            let glance = self.fleet.timing.retry_pause(GLANCE_FAILURES);
-            self.pause(glance.min(until - Instant::now())).await;
+            was_unhealthy |= !healthy;
+            let poll = self.fleet.timing.retry_pause(POLL_FAILURES);
+            self.pause(poll.min(until - Instant::now())).await;
         }
     }
 
-    /// Whether all there is to do is to wait for the backend.
-    pub(super) fn waits_for_backend(&mut self, steps: &[PlanStep], observed: &Observed) -> bool {
-        let (away, wanted) = (self.driver.health().is_err(), *steps == [PlanStep::TryAgain]);
-        self.awaits_backend = match observed {
-            Observed::Unknown => away && !self.record().state.is_up(),
-            _ => wanted && (away || self.awaits_backend),
-        };
-        wanted && away
-    }
-
-    /// Its backend is back: at once, or later and later where it only seems to be well.
+    /// Brings up a sandbox whose backend is back: at once after an outage, or later and later where the backend only
+    /// seems to be healthy.
     pub(super) async fn try_again(&mut self) -> Flow {
-        if !std::mem::take(&mut self.awaits_backend) {
-            self.wait_for_recovery(self.fleet.timing.restart_pause(self.deaths)).await;
+        match self.situation.take_retry() {
+            Retry::OnRecovery => {}
+            Retry::AfterPause => {
+                let restarts = self.situation.backoff().restarts;
+                self.wait_for_recovery(self.fleet.timing.restart_pause(restarts)).await;
+            }
         }
         let state = &self.record().state;
-        let unmoved = state.operation.is_none()
+        let unchanged = state.operation.is_none()
             && matches!(state.status, SandboxStatus::Error | SandboxStatus::Stopped)
             && state.goal == Goal::Running;
-        // Nobody wanted anything else meanwhile, and there is somebody to do it.
-        if unmoved && self.driver.health().is_ok() {
-            self.deaths += 1;
+        if unchanged && self.driver.health().is_ok() {
+            self.situation.restarting();
             self.set_goal(Goal::Running).await?;
         }
         Ok(ControlFlow::Break(()))
-    }
-
-    /// A verb that should bring it to `goal` was answered, or was not: then it may happen yet.
-    pub(super) fn expect_late_effect(&mut self, goal: Goal, answered: bool) {
-        self.late = (!answered).then_some(goal);
-    }
-
-    /// Whether what was found is what we asked for once, and came late.
-    pub(super) fn is_late_effect(&mut self, observed: &Observed, drift: &Drift) -> bool {
-        let ours = self.late.is_some() && self.late == observed.as_goal();
-        if ours {
-            info!(sandbox = %self.id(), ?drift, "the backend did late what it was asked for");
-            (self.late, self.at_rest) = (None, false);
-        }
-        ours
     }
 }

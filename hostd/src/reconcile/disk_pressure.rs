@@ -175,7 +175,7 @@ fn growths(history: &History) -> Vec<Growth<SandboxId>> {
 }
 
 /// Why a sandbox was stopped that nobody stopped.
-pub(super) fn evicted(grown_bytes: u64, disk: &DiskState) -> Problem {
+pub(super) fn eviction_problem(grown_bytes: u64, disk: &DiskState) -> Problem {
     let (free, grown) = (disk.free_bytes >> 20, grown_bytes >> 20);
     let message = format!(
         "hostd stopped it: the data disk is full ({free} MB free), and its files grew by {grown} MB in a moment; \

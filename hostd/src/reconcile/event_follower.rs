@@ -47,15 +47,15 @@ struct EventFollower {
 impl SandboxActor {
     /// Follows the events until the sandbox is gone.
     pub(super) fn follow(&mut self) {
-        if self.follower.is_some() {
+        if self.connections.follower.is_some() {
             return;
         }
         let record = self.record();
-        let (fleet, control) = (self.fleet.clone(), self.control.clone());
+        let (fleet, control) = (self.fleet.clone(), self.connections.control.clone());
         let follower = EventFollower { sandbox: record.id, fleet, control, cursor: record.followed };
         let until = self.stop().child_token();
         self.fleet.tasks.spawn(follower.run(until.clone()));
-        self.follower = Some(until.drop_guard());
+        self.connections.follower = Some(until.drop_guard());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     Clock, FleetError, Timing,
-    actor::{ActorMessage, SandboxActor},
+    actor::{ActorMessage, ActorParts, SandboxActor, Start},
     disk_pressure::CleanupSandbox,
     preview_target::PreviewTarget,
     record_publisher::RecordPublisher,
@@ -118,7 +118,7 @@ impl Inner {
 struct ActorHandle {
     inbox: mpsc::Sender<ActorMessage>,
     /// Gone with the owner: that is how others learn of its end.
-    published: Weak<RecordPublisher>,
+    publisher: Weak<RecordPublisher>,
     record: watch::Receiver<Arc<SandboxRecord>>,
     pool: ControlPool,
     traffic: Traffic,
@@ -156,7 +156,7 @@ impl Fleet {
         });
         let fleet = Self { inner };
         for record in fleet.inner.store.live_sandboxes().await? {
-            fleet.spawn_actor(record, false);
+            fleet.spawn_actor(record, Start::Resumed);
         }
         fleet.resume_tasks().await?;
         fleet.adopt().await;
@@ -172,23 +172,23 @@ impl Fleet {
         self.check_disk_room()?;
         self.inner.drivers.require(&new.blueprint.driver)?.check(&new.blueprint).await?;
         let record = self.inner.store.insert_sandbox(new, AttemptRelation::Create).await?;
-        Ok(self.spawn_actor(record, true))
+        Ok(self.spawn_actor(record, Start::Created))
     }
 
     /// Starts the owner of a sandbox; `fresh`: its first attempt is open already.
-    pub(super) fn spawn_actor(&self, record: SandboxRecord, fresh: bool) -> Record {
+    pub(super) fn spawn_actor(&self, record: SandboxRecord, start: Start) -> Record {
         let record = Arc::new(record);
-        let published = Arc::new(RecordPublisher::new(record.clone()));
-        let watch = published.subscribe();
+        let publisher = Arc::new(RecordPublisher::new(record.clone()));
+        let watch = publisher.subscribe();
         let (sender, inbox) = mpsc::channel(limits::SANDBOX_REQUESTS_MAX);
         let pool = ControlPool::default();
         let driver = self.inner.drivers.get(&record.blueprint.driver);
         let traffic = Traffic::default();
         let target = PreviewTarget::new(watch.clone(), pool.clone(), traffic.clone(), driver.clone());
-        let lines = target.connections.clone();
+        let upstream = target.connections.clone();
         let handle = ActorHandle {
             inbox: sender,
-            published: Arc::downgrade(&published),
+            publisher: Arc::downgrade(&publisher),
             record: watch,
             pool: pool.clone(),
             traffic: traffic.clone(),
@@ -197,8 +197,8 @@ impl Fleet {
         };
         let id = record.id;
         let control = Control::new(id, driver.clone(), pool);
-        let actor = SandboxActor::new(self.inner.clone(), driver, control, published, inbox);
-        let actor = actor.with_open_attempt(fresh).with_traffic(traffic).with_upstream(lines);
+        let parts = ActorParts { driver, control, publisher, inbox, traffic, upstream };
+        let actor = SandboxActor::new(self.inner.clone(), start, parts);
         self.inner.actors.lock().expect("no panic while held").insert(id, handle);
         let inner = self.inner.clone();
         self.inner.tasks.spawn(async move {
@@ -380,8 +380,8 @@ impl Fleet {
     /// After a change of the row by the store (name, metadata, expiry, services, rules): in force when this returns.
     pub fn publish_change(&self, record: SandboxRecord) {
         let Some(handle) = self.handle(&record.id) else { return };
-        if let Some(published) = handle.published.upgrade() {
-            published.put(Arc::new(record));
+        if let Some(publisher) = handle.publisher.upgrade() {
+            publisher.put(Arc::new(record));
         }
         // When the inbox is full the owner is about to look anyway.
         let _ = handle.inbox.try_send(ActorMessage::RecordChanged);

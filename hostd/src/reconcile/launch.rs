@@ -1,15 +1,16 @@
-//! Bringing a sandbox up: a new attempt, and then waiting until PID 1 answers.
+//! Brings a sandbox up: begins an attempt, launches the container, and waits until PID 1 answers.
 
 use super::{
     FleetError,
     actor::SandboxActor,
+    driver_problem::{outage_of, outcome_of, problem_of},
     launch_progress::LaunchPermit,
-    perform::{Flow, WorkOutcome, problem_of},
+    perform::{Flow, WorkOutcome},
 };
 use crate::{
     control::{Control, ControlError},
-    core::Goal,
-    driver::{DriverError, LabelDetails, LaunchRequest, SandboxLabel},
+    core::{Goal, VerbOutcome, no_answer},
+    driver::{DriverError, Handle, LabelDetails, LaunchRequest, SandboxLabel},
     inside::InsideListener,
     limits,
     store::SandboxRecord,
@@ -22,13 +23,12 @@ use protocol::{
 use std::{ops::ControlFlow, time::Duration};
 use tokio::time::sleep;
 
-/// Between tries to reach a PID 1 that has just been started: while it should be there any moment, and
-/// at most.
+/// Pauses between tries to reach a PID 1 that has just been started: the first tries, and the longest pause.
 const TRY_MIN: Duration = Duration::from_micros(500);
 const TRY_MAX: Duration = Duration::from_millis(50);
 const TRIES_QUICK: u32 = 40;
 
-/// Going up is pointless once it must not be up.
+/// Whether a launch is pointless with this new goal.
 fn is_pointless(_: Goal, now: Goal) -> bool {
     match now {
         Goal::Stopped | Goal::Destroyed => true,
@@ -55,97 +55,78 @@ impl SandboxActor {
                 Some(launches) => launches.acquire_owned().await.ok(),
                 None => None,
             };
-            if let Ok(mut held) = permit.lock() {
-                *held = acquired;
+            if let Ok(mut permit) = permit.lock() {
+                *permit = acquired;
             }
             driver.launch(&request).await
         };
         let outcome = self.run_interruptible(work, is_pointless).await;
         self.stop_progress();
-        let answered = !matches!(
-            outcome,
-            WorkOutcome::Done(Err(DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }))
-                | WorkOutcome::CutOff
-                | WorkOutcome::Overdue
-        );
-        self.expect_late_effect(Goal::Running, answered);
+        self.situation.verb_ended(Some(Goal::Running), launch_outcome(&outcome, &held));
         match outcome {
-            WorkOutcome::Done(Ok(handle)) => {
-                self.end_outage();
-                // Written with what comes of it: the driver finds it without.
-                self.launched = Some(handle);
+            WorkOutcome::Done(Ok(run)) => {
+                // Recorded at the end of the attempt: a driver finds the run without it.
+                self.situation.record_launch(run);
                 self.open_door();
                 Ok(ControlFlow::Continue(()))
             }
-            // Later it may work, and is the same attempt: the deadline ends it.
-            WorkOutcome::Done(Err(
-                error @ (DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. }),
-            )) => {
-                self.note_outage(&error);
-                Err(error.into())
-            }
+            // A later launch may work, and belongs to the same attempt: the deadline ends it.
+            WorkOutcome::Done(Err(error)) if outage_of(&error).is_some() => Err(error.into()),
             WorkOutcome::Done(Err(error)) => self.give_up(problem_of(&error)).await,
-            WorkOutcome::Overdue => {
-                // It had its turn, and never said a word.
-                if held.lock().is_ok_and(|permit| permit.is_some()) {
-                    self.note_timeout();
-                }
-                Ok(ControlFlow::Break(()))
-            }
-            WorkOutcome::CutOff => Ok(ControlFlow::Break(())),
+            WorkOutcome::Overdue | WorkOutcome::CutOff => Ok(ControlFlow::Break(())),
         }
     }
 
-    /// An attempt that was tried already, or left open by a hostd that died, is over.
+    /// Opens a row for this launch, which ends a row that a dead hostd left open. Launches that found the backend
+    /// away share one row.
     async fn begin_attempt(&mut self) -> Result<(), FleetError> {
-        if self.attempt_open {
+        if self.situation.attempt().is_open() {
             return Ok(());
         }
         let record = self.record();
         let relation = match &record.state.operation {
             Some(_) if record.state.status == SandboxStatus::Creating => AttemptRelation::Create,
             Some(operation) if operation.phase == Phase::Provisioning => AttemptRelation::Recreate,
-            Some(_) | None if self.deaths > 0 => AttemptRelation::Restart,
+            Some(_) | None if self.situation.backoff().restarts > 0 => AttemptRelation::Restart,
             Some(_) | None => AttemptRelation::Start,
         };
         let (blueprint, now_ms) = (record.blueprint.clone(), self.fleet.clock.now_ms());
         self.fleet.store.begin_attempt(&record.id, relation, blueprint, now_ms).await?;
         self.reread().await?;
-        // It has ended the one before.
-        (self.attempt_open, self.left_open) = (true, false);
+        self.situation.begin_attempt();
         Ok(())
     }
 
     pub(super) async fn await_ready(&mut self) -> Flow {
         self.open_door();
-        let (control, driver, record) = (self.control.clone(), self.driver.clone(), self.record());
-        let opened = self.door.as_ref().map(InsideListener::opened);
+        let (control, driver) = (self.connections.control.clone(), self.driver.clone());
+        let (record, opened) = (self.record(), self.connections.door.as_ref().map(InsideListener::opened));
         let work = async move {
-            let told = async {
+            let configured = async {
                 configure(&control, &record).await?;
                 if let Some(opened) = opened {
                     opened.await;
                 }
                 Ok(true)
             };
-            // Safe to cut off: asking and telling may be repeated.
+            // Safe to cut off: both requests and configuration may be repeated.
             tokio::select! {
-                told = told => told,
+                configured = configured => configured,
                 _ = driver.died(&record.id) => Ok(false),
             }
         };
         match self.run_interruptible(work, is_pointless).await {
             WorkOutcome::Done(Ok(true)) => {
-                self.ready = true;
+                self.situation.became_ready();
                 self.follow();
                 Ok(ControlFlow::Continue(()))
             }
-            // It died instead.
+            // PID 1 died instead.
             WorkOutcome::Done(Ok(false)) => Ok(ControlFlow::Break(())),
             WorkOutcome::Done(Err(error)) if self.record().state.operation.is_some() => {
                 self.give_up(not_ready(&error)).await
             }
-            // It ran before and does not answer now: tried again, and reported by whoever needs it.
+            // A sandbox that ran before does not answer now: tried again. Clients that need it get the error.
             WorkOutcome::Done(Err(error)) => Err(error.into()),
             WorkOutcome::Overdue if self.record().state.operation.is_some() => {
                 let waited_ms = self.fleet.timing.up_ms;
@@ -156,6 +137,19 @@ impl SandboxActor {
     }
 }
 
+fn launch_outcome(outcome: &WorkOutcome<Result<Handle, DriverError>>, permit: &LaunchPermit) -> VerbOutcome {
+    match outcome {
+        WorkOutcome::Done(Ok(_)) => VerbOutcome::Done,
+        WorkOutcome::Done(Err(error)) => outcome_of(error),
+        WorkOutcome::CutOff => VerbOutcome::Abandoned,
+        // The driver had its permit and never reported progress, which would have released it.
+        WorkOutcome::Overdue if permit.lock().is_ok_and(|permit| permit.is_some()) => {
+            VerbOutcome::Unanswered(no_answer())
+        }
+        WorkOutcome::Overdue => VerbOutcome::Abandoned,
+    }
+}
+
 /// Waits for PID 1 and gives it the services of the blueprint, with their environment.
 async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), ControlError> {
     let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
@@ -163,7 +157,7 @@ async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), Cont
     for tries in 0.. {
         match control.get::<String>("/healthz", within).await {
             Ok(_) => break,
-            // The socket is not there yet, or nobody listens on it yet.
+            // The socket is not there yet, or PID 1 does not listen on it yet.
             Err(ControlError::Unreachable(_) | ControlError::Broken(_) | ControlError::TimedOut(_)) => {}
             Err(error) => return Err(error),
         }
@@ -178,7 +172,7 @@ async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), Cont
     put.await.map(|_| ())
 }
 
-/// Whether it has services: they have the environment that is not known here any more.
+/// Whether runtimed has services: theirs is an environment that an adopted sandbox's record does not have.
 async fn has_services(control: &Control, within: Duration) -> Result<bool, ControlError> {
     Ok(!control.get::<Vec<ServiceView>>("/v1/services", within).await?.is_empty())
 }

@@ -1,5 +1,4 @@
-//! What a launch tells of itself while it takes long: shown, written down now and then, and taken as a sign
-//! that it is worth waiting for.
+//! The progress that a long launch reports: published, recorded now and then, and a reason to extend the deadline.
 
 use super::{FleetError, actor::SandboxActor};
 use crate::{core::Transition, driver::ProgressSink, limits};
@@ -14,33 +13,34 @@ use tracing::warn;
 
 type Text = Option<Arc<str>>;
 
-/// What one attempt told.
+/// The progress of one attempt.
 pub(super) struct LaunchProgress {
     attempt: u32,
-    /// When it began to.
     since_ms: u64,
-    /// How many of its words were written down, and the last of them.
-    noted: u32,
+    /// How many texts became events, and the newest text.
+    recorded: u32,
     last: Text,
+    /// The earliest time at which the next text is recorded.
     next: Instant,
+    /// The reports of the launch under way.
     updates: Option<watch::Receiver<Text>>,
 }
 
-/// A place among those that start at once.
+/// The permit of a launch, shared with the sink that releases it.
 pub(super) type LaunchPermit = Arc<Mutex<Option<OwnedSemaphorePermit>>>;
 
 impl SandboxActor {
-    /// What the driver is given to talk to. Whoever waits for something far away does not keep others from
-    /// starting: the first word gives the turn away.
+    /// The sink for the reports of a launch. The first report releases the permit: a launch that waits for something
+    /// far away does not keep others from starting.
     pub(super) fn progress_sink(&mut self, permit: LaunchPermit) -> ProgressSink {
-        let (say, updates) = watch::channel::<Text>(None);
+        let (sender, updates) = watch::channel::<Text>(None);
         let (attempt, now_ms) = (self.record().attempt, self.fleet.clock.now_ms());
-        // Tries of one attempt share its bounds.
-        let before = self.launch_progress.take().filter(|launch_progress| launch_progress.attempt == attempt);
+        // Launches of one attempt share its bounds.
+        let before = self.launch_progress.take().filter(|progress| progress.attempt == attempt);
         let fresh = LaunchProgress {
             attempt,
             since_ms: now_ms,
-            noted: 0,
+            recorded: 0,
             last: None,
             next: Instant::now(),
             updates: None,
@@ -48,48 +48,47 @@ impl SandboxActor {
         self.launch_progress = Some(LaunchProgress { updates: Some(updates), ..before.unwrap_or(fresh) });
         ProgressSink::new(move |text| {
             drop(permit.lock().ok().and_then(|mut permit| permit.take()));
-            say.send_replace(Some(one_line(text, limits::PROGRESS_MAX_CHARS).into()));
+            sender.send_replace(Some(one_line(text, limits::PROGRESS_MAX_CHARS).into()));
         })
     }
 
-    /// The launch is over: nothing is being told any more.
+    /// The launch is over: no progress is shown any more.
     pub(super) fn stop_progress(&mut self) {
-        if let Some(launch_progress) = &mut self.launch_progress {
-            launch_progress.updates = None;
+        if let Some(progress) = &mut self.launch_progress {
+            progress.updates = None;
         }
-        self.publish_progress(None);
+        self.publisher.put_progress(None);
     }
 
     pub(super) async fn record_progress(&mut self) {
         let every = self.fleet.timing.progress_every();
-        let Some(launch_progress) = &mut self.launch_progress else { return };
-        let Some(text) =
-            launch_progress.updates.as_mut().and_then(|updates| updates.borrow_and_update().clone())
+        let Some(progress) = &mut self.launch_progress else { return };
+        let Some(text) = progress.updates.as_mut().and_then(|updates| updates.borrow_and_update().clone())
         else {
             return;
         };
-        launch_progress.next = Instant::now() + every;
-        // What is said again is a sign of life, and no news.
-        let news = launch_progress.last.as_ref() != Some(&text)
-            && launch_progress.noted < limits::PROGRESS_EVENTS_MAX;
-        launch_progress.noted += u32::from(news);
-        launch_progress.last = Some(text.clone());
-        let since_ms = launch_progress.since_ms;
-        if let Err(error) = self.write_progress(&text, news, since_ms).await {
-            warn!(sandbox = %self.id(), %error, "could not write down what a launch told");
+        progress.next = Instant::now() + every;
+        // A repeated text is a sign of life, and no event.
+        let is_news =
+            progress.last.as_ref() != Some(&text) && progress.recorded < limits::PROGRESS_EVENTS_MAX;
+        progress.recorded += u32::from(is_news);
+        progress.last = Some(text.clone());
+        let since_ms = progress.since_ms;
+        if let Err(error) = self.write_progress(&text, is_news, since_ms).await {
+            warn!(sandbox = %self.id(), %error, "failed to record the progress of a launch");
         }
-        self.publish_progress(Some(text));
+        self.publisher.put_progress(Some(text));
     }
 
-    async fn write_progress(&mut self, text: &str, news: bool, since_ms: u64) -> Result<(), FleetError> {
+    async fn write_progress(&mut self, text: &str, is_news: bool, since_ms: u64) -> Result<(), FleetError> {
         let (id, now_ms) = (self.id(), self.fleet.clock.now_ms());
-        if news {
+        if is_news {
             self.fleet.store.record_event(&id, "sandbox.progress", json!({ "text": text }), now_ms).await?;
         }
         let Some(operation) = self.record().state.operation.clone() else { return Ok(()) };
         let timing = &self.fleet.timing;
         let wanted_ms = (now_ms + timing.up_ms).min(since_ms + timing.progress_max_ms);
-        // Not with every word: each is an event.
+        // Not with every text: each extension is an event.
         let soon = operation.deadline_ms < now_ms + timing.up_ms / 2;
         if soon && wanted_ms > operation.deadline_ms {
             self.transition(Transition::Extend { deadline_ms: wanted_ms }).await?;
@@ -98,9 +97,9 @@ impl SandboxActor {
     }
 }
 
-/// Returns when there is something to take down. Nothing is lost when this is cut off.
-pub(super) async fn progress_changed(launch_progress: &mut Option<LaunchProgress>) {
-    if let Some(LaunchProgress { updates: Some(updates), next, .. }) = launch_progress {
+/// Returns when there is progress to record. Cutting this off loses nothing.
+pub(super) async fn progress_changed(progress: &mut Option<LaunchProgress>) {
+    if let Some(LaunchProgress { updates: Some(updates), next, .. }) = progress {
         sleep_until(*next).await;
         if updates.changed().await.is_ok() {
             return;

@@ -1,14 +1,15 @@
-//! Steps of a plan, performed.
+//! Performs the steps of a plan. Each may be repeated: hostd can be killed at any instruction.
 
 use super::{
-    FleetError, actor::SandboxActor, event_recovery::recover_events, launch_progress::progress_changed,
+    FleetError, actor::SandboxActor, driver_problem::outcome_of, event_recovery::recover_events,
+    launch_progress::progress_changed,
 };
 use crate::{
-    core::{Death, Goal, PlanStep, TaskEnding, Transition},
+    core::{Death, DriverVerb, Goal, PlanStep, TaskEnding, Transition, VerbOutcome, no_answer},
     driver::DriverError,
     store::StoreError,
 };
-use protocol::api::{Problem, ProblemCode};
+use protocol::api::Problem;
 use std::{ops::ControlFlow, pin::pin, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
@@ -16,17 +17,18 @@ use tracing::warn;
 /// Whether the rest of the plan still holds.
 pub(super) type Flow = Result<ControlFlow<()>, FleetError>;
 
-/// How long an owner may be busy with what a sandbox left in its logs.
+/// The longest that an actor reads the logs of a sandbox without answering commands.
 const RECOVERY_MAX: Duration = Duration::from_secs(5);
 
 const ON: Flow = Ok(ControlFlow::Continue(()));
+const REPLAN: Flow = Ok(ControlFlow::Break(()));
 
-/// How work that could be cut off ended.
+/// How interruptible work ended.
 pub(super) enum WorkOutcome<T> {
     Done(T),
-    /// Something else is wanted now.
+    /// Another goal is wanted now.
     CutOff,
-    /// The deadline of the effort passed.
+    /// The deadline of the operation passed.
     Overdue,
 }
 
@@ -36,107 +38,73 @@ impl SandboxActor {
             PlanStep::Launch => self.launch().await,
             PlanStep::AwaitReady => self.await_ready().await,
             PlanStep::InspectAgain => {
-                if self.record().other_pid_namespace {
-                    self.pause(Duration::from_millis(self.fleet.timing.inspect_unseen_ms)).await;
-                } else if self.outage.is_some() {
-                    self.wait_for_backend().await;
-                } else {
-                    self.pause(self.fleet.timing.retry_pause(self.failures)).await;
-                }
-                Ok(ControlFlow::Break(()))
+                let wait = self.situation.wait_to_inspect(self.record().other_pid_namespace);
+                self.wait_to_inspect(wait).await;
+                REPLAN
             }
-            PlanStep::Freeze
-            | PlanStep::Thaw
-            | PlanStep::Terminate
-            | PlanStep::RemoveContainer
-            | PlanStep::ResetWorkspace
-            | PlanStep::Destroy => self.drive(&step).await,
-            PlanStep::Renewed => self.write(Transition::Renewed).await,
+            PlanStep::Drive(verb) => self.drive(verb).await,
+            PlanStep::Renewed => self.record_transition(Transition::Renewed).await,
             PlanStep::Reached => self.reached().await,
             PlanStep::GiveUp(problem) => self.give_up(problem).await,
             PlanStep::Lost(death) => self.lost(Transition::Lost { death: Box::new(death) }).await,
             PlanStep::Ended(death) => self.lost(Transition::Ended { death: Box::new(death) }).await,
             PlanStep::Restart(death) => self.restart(death).await,
             PlanStep::TryAgain => self.try_again().await,
-            // It goes on for as long as the backend is away: that is written down once.
-            PlanStep::Extend if self.outage.is_some() => ON,
+            // A destroy waits for as long as the backend is away. The first deadline that passes is recorded.
+            PlanStep::Extend if self.situation.backend().is_away() => ON,
             PlanStep::Extend => {
                 let deadline_ms = self.deadline_ms(self.record().state.goal);
-                self.write(Transition::Extend { deadline_ms }).await
+                self.record_transition(Transition::Extend { deadline_ms }).await
             }
         }
     }
 
-    /// One verb of the driver. Ends are never cut off; they have bounds of their own.
-    async fn drive(&mut self, step: &PlanStep) -> Flow {
+    /// Performs one verb of the driver. No command cuts it off: verbs have bounds of their own.
+    async fn drive(&mut self, verb: DriverVerb) -> Flow {
         let (driver, id) = (self.driver.clone(), self.id());
         let record = self.record();
         let keep_workspace = record.keep_workspace;
-        // What is thrown away with its files need not be put in order first.
+        // Processes whose files are thrown away need no time to put them in order.
         let in_order = record.state.goal != Goal::Destroyed || keep_workspace;
         let grace_ms = if in_order { self.fleet.timing.grace_ms } else { 0 };
-        if *step == PlanStep::Destroy {
-            match self.conclude_tasks().await {
-                // What is erased may be what makes room; the runners of its tasks try on.
-                Err(FleetError::Store(StoreError::Full)) => {
-                    warn!(sandbox = %id, "the disk is full: its last events are not taken over");
-                }
-                concluded => concluded?,
-            }
+        if verb == DriverVerb::Destroy {
+            self.conclude_tasks_before_destroy().await?;
         }
         let work = async move {
-            match step {
-                PlanStep::Freeze => driver.freeze(&id).await,
-                PlanStep::Thaw => driver.thaw(&id).await,
-                PlanStep::Terminate => driver.terminate(&id, grace_ms).await,
-                PlanStep::RemoveContainer => driver.remove_container(&id).await,
-                PlanStep::ResetWorkspace => driver.reset_workspace(&id).await,
-                PlanStep::Destroy => driver.destroy(&id, keep_workspace).await,
-                _ => Ok(()),
+            match verb {
+                DriverVerb::Freeze => driver.freeze(&id).await,
+                DriverVerb::Thaw => driver.thaw(&id).await,
+                DriverVerb::Terminate => driver.terminate(&id, grace_ms).await,
+                DriverVerb::RemoveContainer => driver.remove_container(&id).await,
+                DriverVerb::ResetWorkspace => driver.reset_workspace(&id).await,
+                DriverVerb::Destroy => driver.destroy(&id, keep_workspace).await,
             }
         };
         let outcome = self.run_interruptible(work, |_, _| false).await;
-        if matches!(step, PlanStep::Terminate | PlanStep::RemoveContainer | PlanStep::Destroy) {
+        if verb.ends_run() {
             self.disconnect();
         }
-        self.note_unanswered_verb(step, &outcome);
+        self.situation.verb_ended(verb.brings(), verb_outcome(verb, &outcome));
         match outcome {
-            WorkOutcome::Done(Ok(())) => {
-                self.end_outage();
-                ON
-            }
-            WorkOutcome::Done(Err(error)) => {
-                self.note_outage(&error);
-                Err(error.into())
-            }
-            // An end has bounds of its own: what does not end is in error.
-            WorkOutcome::Overdue if *step != PlanStep::Terminate => {
-                self.note_timeout();
-                Ok(ControlFlow::Break(()))
-            }
-            WorkOutcome::CutOff | WorkOutcome::Overdue => Ok(ControlFlow::Break(())),
+            WorkOutcome::Done(Ok(())) => ON,
+            WorkOutcome::Done(Err(error)) => Err(error.into()),
+            WorkOutcome::CutOff | WorkOutcome::Overdue => REPLAN,
         }
     }
 
-    fn note_unanswered_verb(&mut self, step: &PlanStep, outcome: &WorkOutcome<Result<(), DriverError>>) {
-        let answered = match outcome {
-            WorkOutcome::Done(Err(
-                DriverError::Unavailable { .. }
-                | DriverError::TimedOut { .. }
-                | DriverError::OtherPidNamespace { .. },
-            )) => false,
-            WorkOutcome::Done(_) => true,
-            WorkOutcome::CutOff | WorkOutcome::Overdue => false,
-        };
-        match step {
-            PlanStep::Freeze => self.expect_late_effect(Goal::Paused, answered),
-            PlanStep::Thaw => self.expect_late_effect(Goal::Running, answered),
-            _ => {}
+    async fn conclude_tasks_before_destroy(&mut self) -> Result<(), FleetError> {
+        match self.conclude_tasks().await {
+            // Destroying may be what makes room; the runners of the tasks go on trying.
+            Err(FleetError::Store(StoreError::Full)) => {
+                warn!(sandbox = %self.id(), "disk full: the last events of the sandbox are not recovered");
+                Ok(())
+            }
+            concluded => concluded,
         }
     }
 
-    /// It does not run: what it said last is in its files.
-    fn recover_events(&self) -> impl Future<Output = Result<(), FleetError>> + use<> {
+    /// Recovers the last events of a sandbox that does not run from its logs.
+    fn recovery(&self) -> impl Future<Output = Result<(), FleetError>> + use<> {
         let (id, fleet, logs) = (self.id(), self.fleet.clone(), self.driver.logs(&self.id()));
         async move {
             match logs {
@@ -146,12 +114,12 @@ impl SandboxActor {
         }
     }
 
-    /// The same while nothing may be asked for: what takes long, or finds no room on the disk, is left to the
-    /// runners of its tasks.
+    /// Recovers events while no command is answered: what takes long, or finds no room on the disk, is left to the
+    /// runners of the tasks.
     async fn recover_events_quickly(&self) -> Result<(), FleetError> {
-        match timeout(RECOVERY_MAX, self.recover_events()).await {
+        match timeout(RECOVERY_MAX, self.recovery()).await {
             Ok(Err(FleetError::Store(StoreError::Full))) => {
-                warn!(sandbox = %self.id(), "the disk is full: its last events are taken over later");
+                warn!(sandbox = %self.id(), "disk full: the last events of the sandbox are recovered later");
                 Ok(())
             }
             Ok(recovered) => recovered,
@@ -159,10 +127,10 @@ impl SandboxActor {
         }
     }
 
-    /// Before the files go: nobody will tell the end of its tasks afterwards.
+    /// Ends the tasks of a sandbox before its files go: nothing can tell their end afterwards.
     async fn conclude_tasks(&mut self) -> Result<(), FleetError> {
-        let recovery = self.recover_events();
-        // It may delay the end, not keep it from coming.
+        let recovery = self.recovery();
+        // Recovery may delay the end of the sandbox, not keep it from coming.
         if let WorkOutcome::Done(recovered) = self.run_interruptible(recovery, |_, _| false).await {
             recovered?;
         }
@@ -173,8 +141,8 @@ impl SandboxActor {
         Ok(())
     }
 
-    /// Does some work while answering what is asked. `cut(before, now)` says whether a new goal makes the
-    /// work pointless. Dropping the work is safe: every verb of a driver may be repeated.
+    /// Does some work while answering commands. `cut(before, now)` says whether a new goal makes the work pointless.
+    /// Dropping the work is safe: every verb of a driver may be repeated.
     pub(super) async fn run_interruptible<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -195,7 +163,7 @@ impl SandboxActor {
                         return WorkOutcome::CutOff;
                     }
                 }
-                // So are words: the newest stays until it was taken down.
+                // The newest progress stays in its channel until it is recorded.
                 () = progress_changed(&mut self.launch_progress) => {
                     self.record_progress().await;
                     late.as_mut().reset(Instant::now() + self.time_left());
@@ -205,8 +173,8 @@ impl SandboxActor {
         }
     }
 
-    /// Until the deadline of the effort; without one, or past that of a destroy, which goes on, as long as an
-    /// end may take.
+    /// The time until the deadline of the operation. Without an operation, or past the deadline of a destroy, which
+    /// goes on, as long as stopping may take.
     pub(super) fn time_left(&self) -> Duration {
         let (state, now_ms) = (&self.record().state, self.fleet.clock.now_ms());
         let left_ms = match &state.operation {
@@ -218,8 +186,8 @@ impl SandboxActor {
         Duration::from_millis(left_ms.max(self.fleet.timing.retry_min_ms))
     }
 
-    async fn write(&mut self, change: Transition) -> Flow {
-        self.transition(change).await?;
+    async fn record_transition(&mut self, transition: Transition) -> Flow {
+        self.transition(transition).await?;
         ON
     }
 
@@ -228,60 +196,56 @@ impl SandboxActor {
         let (id, attempt) = (record.id, record.attempt);
         if record.state.goal == Goal::Stopped {
             self.recover_events_quickly().await?;
-            // Whose end was not seen; should it still be learnt from the log of runtimed, that counts.
+            // Their end was not seen. An end that runtimed's log still shows replaces this.
             self.fleet.store.mark_execs_lost(&id, self.fleet.clock.now_ms()).await?;
         }
-        if record.state.goal != Goal::Running || !(self.attempt_open || self.left_open) {
-            return self.write(Transition::Reached).await;
+        if record.state.goal != Goal::Running || !self.situation.attempt().needs_end() {
+            return self.record_transition(Transition::Reached).await;
         }
-        self.at_rest = false;
-        let (fleet, handle) = (self.fleet.clone(), self.launched.clone());
-        let reached = fleet.store.attempt_reached(&id, attempt, handle, fleet.clock.now_ms()).await?;
+        self.situation.act();
+        let (fleet, run) = (self.fleet.clone(), self.situation.attempt().run().cloned());
+        let reached = fleet.store.attempt_reached(&id, attempt, run, fleet.clock.now_ms()).await?;
         let (record, written) = reached;
         self.publish(record);
         written?;
-        self.forget_attempt();
+        self.situation.close_attempt();
         ON
     }
 
     pub(super) async fn give_up(&mut self, problem: Problem) -> Flow {
-        let late = problem.code == ProblemCode::DeadlinePassed;
-        let problem = self.outage.take().filter(|_| late).unwrap_or(problem);
+        let problem = self.situation.give_up(problem);
         self.close_attempt(&problem).await?;
-        self.transition(Transition::GiveUp { problem, found: self.found }).await?;
-        Ok(ControlFlow::Break(()))
+        let found = self.situation.found();
+        self.transition(Transition::GiveUp { problem, found }).await?;
+        REPLAN
     }
 
-    pub(super) async fn close_attempt(&mut self, problem: &Problem) -> Result<(), FleetError> {
-        if self.attempt_open || self.left_open {
-            let (record, now_ms) = (self.record(), self.fleet.clock.now_ms());
-            let (id, attempt, store) = (record.id, record.attempt, &self.fleet.store);
-            if let Some(handle) = self.launched.clone() {
-                store.attempt_launched(&id, attempt, handle, now_ms).await?;
-            }
-            store.end_attempt(&id, attempt, Some(problem.clone()), now_ms).await?;
-            self.forget_attempt();
+    async fn close_attempt(&mut self, problem: &Problem) -> Result<(), FleetError> {
+        if !self.situation.attempt().needs_end() {
+            return Ok(());
         }
+        let (record, now_ms) = (self.record(), self.fleet.clock.now_ms());
+        let (id, attempt, store) = (record.id, record.attempt, &self.fleet.store);
+        if let Some(run) = self.situation.attempt().run().cloned() {
+            store.attempt_launched(&id, attempt, run, now_ms).await?;
+        }
+        store.end_attempt(&id, attempt, Some(problem.clone()), now_ms).await?;
+        self.situation.close_attempt();
         Ok(())
     }
 
-    /// And this is written.
-    fn forget_attempt(&mut self) {
-        (self.attempt_open, self.left_open, self.launched) = (false, false, None);
-    }
-
-    /// It is not there any more: what ran in it is lost.
-    async fn lost(&mut self, change: Transition) -> Flow {
+    /// Records the death of a sandbox that should run: its execs are lost with it.
+    async fn lost(&mut self, transition: Transition) -> Flow {
         self.disconnect();
         self.recover_events_quickly().await?;
         self.fleet.store.mark_execs_lost(&self.id(), self.fleet.clock.now_ms()).await?;
-        self.transition(change).await?;
-        Ok(ControlFlow::Break(()))
+        self.transition(transition).await?;
+        REPLAN
     }
 
     async fn restart(&mut self, death: Death) -> Flow {
-        let pause = self.fleet.timing.restart_pause(self.deaths);
-        self.deaths += 1;
+        let pause = self.fleet.timing.restart_pause(self.situation.backoff().restarts);
+        self.situation.restarting();
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let deadline_ms = self.deadline_ms(Goal::Running).saturating_add(pause_ms);
         let flow = self.lost(Transition::Restart { death: Box::new(death), deadline_ms }).await?;
@@ -290,27 +254,13 @@ impl SandboxActor {
     }
 }
 
-/// What people read about a driver's error.
-pub(super) fn problem_of(error: &DriverError) -> Problem {
-    let (code, output) = match error {
-        DriverError::Refused { .. } => (ProblemCode::Refused, &[] as &[String]),
-        DriverError::Unavailable { .. } | DriverError::OtherPidNamespace { .. } => {
-            (ProblemCode::DriverUnavailable, &[] as _)
-        }
-        DriverError::ImageMissing { .. } => (ProblemCode::ImageMissing, &[] as _),
-        DriverError::NameTaken { .. } => (ProblemCode::NameTaken, &[] as _),
-        DriverError::DiskFull => (ProblemCode::DiskFull, &[] as _),
-        DriverError::Failed { output, .. } => (ProblemCode::LaunchFailed, output.as_slice()),
-        DriverError::TimedOut { .. } => (ProblemCode::DeadlinePassed, &[] as _),
-        DriverError::Damaged { .. } => (ProblemCode::Damaged, &[] as _),
-        DriverError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-            (ProblemCode::DiskFull, &[] as _)
-        }
-        DriverError::Io { .. } => (ProblemCode::LaunchFailed, &[] as _),
-    };
-    let message = match error {
-        DriverError::Io { source, .. } => format!("{error}: {source}"),
-        _ => error.to_string(),
-    };
-    Problem { code, message, output: output.to_vec() }
+fn verb_outcome(verb: DriverVerb, outcome: &WorkOutcome<Result<(), DriverError>>) -> VerbOutcome {
+    match outcome {
+        WorkOutcome::Done(Ok(())) => VerbOutcome::Done,
+        WorkOutcome::Done(Err(DriverError::TimedOut { .. })) | WorkOutcome::CutOff => VerbOutcome::Abandoned,
+        WorkOutcome::Done(Err(error)) => outcome_of(error),
+        // Processes that do not end in time are a problem of the sandbox, not of the backend.
+        WorkOutcome::Overdue if verb == DriverVerb::Terminate => VerbOutcome::Abandoned,
+        WorkOutcome::Overdue => VerbOutcome::Unanswered(no_answer()),
+    }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     control::{Control, ControlError},
-    core::{ModelFailure, TaskEnding, TaskFacts, TaskStep, task_step},
+    core::{Delivery, ModelFailure, TaskEnding, TaskFacts, TaskStep, task_step},
     limits,
     models::OpenGrant,
     store::{NewTask, StoreError, TaskBegun, TaskRecord},
@@ -153,7 +153,12 @@ impl TaskRunner {
         if task.taken {
             self.open_models(&task);
         }
-        let facts = TaskFacts { taken: task.taken, given, cancelling: self.should_end(&task) };
+        let delivery = match (task.taken, given) {
+            (false, _) => Delivery::Pending,
+            (true, false) => Delivery::Offered,
+            (true, true) => Delivery::Accepted,
+        };
+        let facts = TaskFacts { delivery, cancelling: self.should_end(&task) };
         if given {
             self.ticket.leave();
         }

@@ -58,13 +58,15 @@ fn perform(step: &PlanStep, state: &State, observed: &Observed, now_ms: u64) -> 
     let up = |frozen, ready| Observed::Running { frozen, ready };
     match step {
         PlanStep::Launch => (state.clone(), up(false, false)),
-        PlanStep::AwaitReady | PlanStep::Thaw => (state.clone(), up(false, true)),
-        PlanStep::Freeze => (state.clone(), up(true, true)),
+        PlanStep::AwaitReady | PlanStep::Drive(DriverVerb::Thaw) => (state.clone(), up(false, true)),
+        PlanStep::Drive(DriverVerb::Freeze) => (state.clone(), up(true, true)),
         // Another hostd's launch is over after a while.
         PlanStep::InspectAgain => (state.clone(), up(false, false)),
-        PlanStep::Terminate => (state.clone(), Observed::Dead(Death::default())),
-        PlanStep::RemoveContainer | PlanStep::Destroy => (state.clone(), Observed::Absent),
-        PlanStep::ResetWorkspace => (state.clone(), seen),
+        PlanStep::Drive(DriverVerb::Terminate) => (state.clone(), Observed::Dead(Death::default())),
+        PlanStep::Drive(DriverVerb::RemoveContainer) | PlanStep::Drive(DriverVerb::Destroy) => {
+            (state.clone(), Observed::Absent)
+        }
+        PlanStep::Drive(DriverVerb::ResetWorkspace) => (state.clone(), seen),
         PlanStep::Renewed => (moved(Transition::Renewed), seen),
         PlanStep::Reached => (moved(Transition::Reached), seen),
         PlanStep::GiveUp(problem) => {
@@ -173,7 +175,7 @@ fn an_error_stays_until_somebody_asks() {
     let desired = Desired { state: &failed, idle_policy: IdlePolicy::AlwaysOn };
     assert_eq!(plan(&desired, &Observed::Absent, 99), []);
     let running = Observed::Running { frozen: false, ready: true };
-    assert_eq!(plan(&desired, &running, 99), [PlanStep::Terminate]);
+    assert_eq!(plan(&desired, &running, 99), [PlanStep::Drive(DriverVerb::Terminate)]);
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! The connections between hostd and the running processes of one sandbox. All of them end with the run.
+
+use super::actor::SandboxActor;
+use crate::{
+    control::Control,
+    inside::{InsideListener, ServedSandbox},
+    upstream::UpstreamPool,
+};
+use tokio_util::sync::DropGuard;
+
+pub(super) struct Connections {
+    pub(super) control: Control,
+    /// Follows runtimed's events until it is dropped.
+    pub(super) follower: Option<DropGuard>,
+    /// hostd's own port inside, open until it is dropped.
+    pub(super) door: Option<InsideListener>,
+    /// Connections of the edge to ports of the sandbox.
+    upstream: UpstreamPool,
+}
+
+impl Connections {
+    pub(super) fn new(control: Control, upstream: UpstreamPool) -> Self {
+        Self { control, follower: None, door: None, upstream }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.follower = None;
+        self.door = None;
+        self.control.close_idle();
+        self.upstream.clear();
+    }
+}
+
+impl SandboxActor {
+    /// Nothing of the sandbox runs any more: no connection is good.
+    pub(super) fn disconnect(&mut self) {
+        self.situation.run_ended();
+        self.connections.close();
+    }
+
+    /// Opens hostd's own port inside, until the run ends.
+    pub(super) fn open_door(&mut self) {
+        if self.connections.door.is_some() {
+            return;
+        }
+        let (record, control) = (self.publisher.subscribe(), self.connections.control.clone());
+        let guest = ServedSandbox::new(record, control, self.driver.clone());
+        let (door, serve) = self.fleet.inside.open(guest, self.stop());
+        self.fleet.tasks.spawn(serve);
+        self.connections.door = Some(door);
+    }
+}
