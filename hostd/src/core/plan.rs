@@ -97,7 +97,7 @@ impl DriverVerb {
     }
 }
 
-/// One step of a plan.
+/// A step of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlanStep {
     /// Begin an attempt, create the container and start it.

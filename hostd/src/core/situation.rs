@@ -16,6 +16,8 @@
 
 mod attempt;
 mod backend;
+#[cfg(test)]
+mod liveness;
 mod readiness;
 #[cfg(test)]
 mod tests;
@@ -79,7 +81,7 @@ pub struct BackoffCounts {
     pub restarts: u32,
 }
 
-/// What became of the run that an inspection showed before.
+/// The change that an inspection showed in the run of a sandbox.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunChange {
     None,
@@ -91,7 +93,7 @@ pub enum RunChange {
     },
 }
 
-/// Who brought about a difference between record and container.
+/// The cause of a difference between record and container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftCause {
     /// hostd was still at work.
@@ -120,7 +122,7 @@ pub enum VerbOutcome {
     Unanswered(Problem),
 }
 
-/// What to wait for before the next inspection.
+/// The wait before the next inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// A pause that grows with the failures in a row.
@@ -283,7 +285,7 @@ impl Situation {
         StepFailure { is_news, wait: if unavailable { Wait::Backend } else { Wait::Retry } }
     }
 
-    /// What a plan waits for that only says to inspect again.
+    /// The wait of a plan that only says to inspect again.
     pub fn wait_to_inspect(&self, other_pid_namespace: bool) -> Wait {
         if other_pid_namespace {
             Wait::Unseen

@@ -1,4 +1,4 @@
-//! One event of a task: from the line that runtimed wrote to the SSE frame that clients get.
+//! Events of a task: from the line that runtimed wrote to the SSE frame that clients get.
 //!
 //! Nearly all of a line goes out as it came in, so it is checked and not rebuilt: it must be one JSON object of a
 //! known kind, without a field that hostd adds and without a line break.

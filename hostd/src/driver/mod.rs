@@ -1,8 +1,8 @@
-//! What makes, finds, stops and removes sandboxes on one backend. The verbs are ours, not the backend's.
+//! Drivers launch, inspect, stop and remove sandboxes on one backend. The verbs are ours, not the backend's.
 //!
-//! Every verb may be repeated, and may be cut off at any instruction by the death of hostd: the next
-//! call, perhaps of another process, finds out what is there and goes on. No path of the host leaves a
-//! driver: what others get is a handle they cannot read and a stream they can talk on.
+//! Every verb may be repeated, and may be cut off at any instruction by the death of hostd: the next call, perhaps of
+//! another process, finds out what is there and goes on. No path of the host leaves a driver: callers get a handle
+//! they cannot read and streams into the sandbox.
 
 pub mod docker;
 mod drivers;
@@ -27,8 +27,8 @@ use tokio::{
     net::TcpListener,
 };
 
-/// Who a sandbox is: kept beside it by the driver, authenticated, so that it can be recognised after the
-/// database was lost.
+/// The identity of a sandbox: kept beside it by the driver, authenticated, so that the sandbox can be recognised
+/// after the database was lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SandboxLabel {
     pub sandbox: SandboxId,
@@ -36,12 +36,12 @@ pub struct SandboxLabel {
     pub owner: Owner,
     pub scope: Option<SandboxScope>,
     pub created_ms: u64,
-    /// As they were when it was launched last; badges of an earlier hostd have none.
+    /// As of the newest launch; labels of an earlier hostd have none.
     #[serde(default, rename = "particulars", skip_serializing_if = "Option::is_none")]
     pub details: Option<LabelDetails>,
 }
 
-/// What an owner may change about a sandbox while it lives. Nothing of it is secret.
+/// The part of a label that a tenant may change while the sandbox lives. Nothing of it is secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabelDetails {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -50,7 +50,7 @@ pub struct LabelDetails {
     pub expires_ms: Option<u64>,
 }
 
-/// What a driver is asked to bring up.
+/// A sandbox to launch.
 #[derive(Debug, Clone)]
 pub struct LaunchRequest {
     pub label: SandboxLabel,
@@ -59,7 +59,7 @@ pub struct LaunchRequest {
     pub progress: ProgressSink,
 }
 
-/// Told of what takes long, in words for people. Whoever tells does so about once a second.
+/// Takes the progress of a long launch, as text for people, about once a second.
 #[derive(Clone, Default)]
 pub struct ProgressSink(Option<Arc<ProgressListener>>);
 
@@ -83,40 +83,40 @@ impl std::fmt::Debug for ProgressSink {
     }
 }
 
-/// A sandbox the driver found.
+/// A sandbox that a driver found on its backend.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FoundSandbox {
-    /// Ours, with its authenticated badge and the blueprint it was made from.
+    /// Ours, with its authenticated label and the blueprint it was made from.
     Ours { label: SandboxLabel, blueprint: Box<Blueprint> },
-    /// Carries our marks, but they are incomplete or not authentic: reported, never touched.
+    /// Has a label that is incomplete or not authentic: reported, never touched.
     Suspect { name: String, why: String },
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// It cannot do what the blueprint asks for, and will never: `field` of the spec, and what it could do.
+    /// The driver can never do what the blueprint asks for. `field` of the spec says where, `supported` what it can.
     #[error("{message}")]
     Refused { field: &'static str, message: String, supported: Vec<String> },
     /// The backend does not answer; later it may.
     #[error("{message}")]
     Unavailable { message: String },
-    /// `why`: what the backend said when it was asked to fetch it.
+    /// `why`: the error of the backend when it was asked to pull the image.
     #[error("there is no image {name}{}", .why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     ImageMissing { name: String, why: Option<String> },
-    /// Something that is not ours has the name this would get.
+    /// A container that is not ours has the name that this one would get.
     #[error("{message}")]
     NameTaken { message: String },
     #[error("the disk is full")]
     DiskFull,
-    /// The backend tried and failed; `output` is what it printed last.
+    /// The backend tried and failed; `output` has the last lines it printed.
     #[error("{message}")]
     Failed { message: String, output: Vec<String> },
     #[error("{what} took longer than {after_ms} ms")]
     TimedOut { what: &'static str, after_ms: u64 },
-    /// What the driver kept about the sandbox is missing or was changed.
+    /// The files that the driver keeps for the sandbox are missing or were changed.
     #[error("{message}")]
     Damaged { message: String },
-    /// Its processes have no numbers here: nothing can be done to them.
+    /// The processes of the sandbox have no PIDs in hostd's namespace: nothing can be done to them.
     #[error(
         "sandbox {sandbox} runs in another PID namespace than hostd and is left alone: start hostd in the \
          namespace that the sandbox was started in"
@@ -130,7 +130,7 @@ pub enum DriverError {
     },
 }
 
-/// Where to connect to.
+/// The target of a connection into a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// runtimed's control socket.
@@ -143,45 +143,45 @@ pub enum Target {
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + Any {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + Any> Stream for T {}
 
-/// Connections to, and listeners inside, a sandbox. Nothing in it must be trusted or even alive.
+/// Connections to, and listeners inside, a sandbox, which is not trusted and may be dead.
 #[async_trait]
 pub trait Transport: Send + Sync {
     async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>>;
-    /// Listens inside, on a loopback address; port 0 picks one. The listener, and every connection it
-    /// accepts, keeps the namespace of the sandbox alive: whoever has it must drop it when that is gone.
+    /// Listens inside, on a loopback address; port 0 picks one. The listener, and every connection it accepts, keeps
+    /// the namespace of the sandbox alive: the caller must drop it when the sandbox is gone.
     async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener>;
 }
 
 #[async_trait]
 pub trait Driver: Transport {
     fn name(&self) -> &'static str;
-    /// The program behind it and its version, for people.
+    /// The backend's program and version, for people.
     fn describe(&self) -> String;
-    /// What does not work here, for people.
+    /// Limitations on this host, for people.
     fn warnings(&self) -> Vec<String>;
     fn capabilities(&self) -> Capabilities;
-    /// Whether its backend is on this host: a glance at its files, nobody is asked.
+    /// Whether the backend is installed on this host, by its files. Makes no request.
     fn present(&self) -> bool {
         true
     }
-    /// Whether its backend is well, by what is known already: nobody is asked.
+    /// Whether the backend is healthy, by what is known already. Makes no request.
     fn health(&self) -> Result<(), DriverError> {
         Ok(())
     }
-    /// Whether it can do what the blueprint asks for. Nothing is made.
+    /// Checks that the driver can do what the blueprint asks for. Creates nothing.
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError>;
-    /// Makes and starts it. When this returns, PID 1 runs; it may not answer yet.
+    /// Creates and starts the container. When this returns, PID 1 runs; it may not answer yet.
     async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError>;
     async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError>;
     /// Returns when PID 1 has ended. At once when it does not run.
     async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
-    /// Returns when a look may show something else than the last one did, because of somebody else: it
-    /// died, was started, removed, frozen or thawed. At once where that happened since. Sees at least the
-    /// death of one that runs.
+    /// Returns when an inspection may show another state than the last one did, by an outside cause: the container
+    /// died, was started, removed, frozen or thawed. At once where that happened since. Signals at least the death of
+    /// a running container.
     async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         match self.inspect(sandbox).await? {
             ContainerState::Running { .. } => self.died(sandbox).await,
-            // What is dead is not left so: whoever waits has not seen it.
+            // An actor does not wait on a dead container: it has not seen this death.
             ContainerState::Dead(_) => Ok(()),
             ContainerState::Absent | ContainerState::Launching | ContainerState::OtherPidNamespace => {
                 std::future::pending().await
@@ -190,20 +190,20 @@ pub trait Driver: Transport {
     }
     async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
-    /// Thaws, asks PID 1 to end, and kills it after `grace_ms`. Also ends a launch that hangs.
+    /// Thaws, sends SIGTERM to PID 1, and SIGKILL after `grace_ms`. Also ends a launch that hangs.
     async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError>;
-    /// Takes away what a dead one left, except workspace, control directory and badge.
+    /// Removes a dead container; workspace, control directory and label stay.
     async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
-    /// Takes away everything; the workspace unless it is to be kept.
+    /// Removes everything; the workspace unless it is to be kept.
     async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
     /// Empties the workspace of a stopped sandbox, for `recreate`.
     async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
-    /// Where its runtimed keeps its logs, if they can be read without its help. What is there was written
-    /// from inside.
+    /// The log directory of runtimed, if it can be read from the host. Its files were written from inside and are not
+    /// trusted.
     fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf>;
-    /// What the files of a sandbox that does not run take on the disk; nothing where there are none.
+    /// The size of the workspace on disk; `None` where there is none.
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError>;
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
-    /// Every sandbox of ours it can find, running or not.
+    /// All sandboxes on the backend with our label, running or not.
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError>;
 }

@@ -1,6 +1,6 @@
-//! Sandboxes that are there and that the database does not know, because it was lost. They are taken up by
-//! what is beside them: owner, name and blueprint by their authenticated badge, tasks and events by the logs
-//! of their runtimed. What only the database had (environment, prompts, what was used of models) is gone.
+//! Adopts sandboxes that a driver has and the database does not know, because it was lost. Tenant, name and blueprint
+//! come from the authenticated label beside the sandbox, tasks and events from the logs of its runtimed. Facts that
+//! only the database had (environment, prompts, use of models) are gone.
 
 use super::{Fleet, actor::Start, adopt_tasks::find_tasks, event_recovery::recover_events};
 use crate::{
@@ -14,22 +14,22 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-/// After a driver could not tell: first, longest.
+/// The pause after a driver could not list its sandboxes: the first, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// How long the logs of one sandbox may keep the others waiting. Whoever ends its tasks reads the rest.
+/// The longest that reading the logs of one sandbox delays the others. The runners of its tasks read the rest.
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
-/// Whether somebody must look again.
+/// Whether an adoption must be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Adoption {
     Done,
-    /// Its backend does not answer now.
+    /// The backend does not answer now.
     Retry,
 }
 
 impl Fleet {
-    /// Sandboxes with our authenticated badge and no row were made by us and lost with a database.
+    /// Adopts the sandboxes of every driver that have our authenticated label and no row.
     pub(super) async fn adopt(&self) {
         for driver in self.drivers().all() {
             if self.adopt_from(driver).await == Adoption::Retry {
@@ -38,9 +38,9 @@ impl Fleet {
         }
     }
 
-    /// What cannot be told now is told when the backend is back.
+    /// Tries again until the backend is back.
     fn retry_adoption(&self, driver: Arc<dyn Driver>) {
-        warn!(driver = driver.name(), "sandboxes that the database does not know are looked for again");
+        warn!(driver = driver.name(), "adoption of unknown sandboxes will be retried");
         let fleet = self.clone();
         self.spawn(async move {
             let mut pause = RETRY_MIN;
@@ -58,7 +58,7 @@ impl Fleet {
         let found = match driver.list().await {
             Ok(found) => found,
             Err(error) => {
-                debug!(driver = driver.name(), %error, "could not list sandboxes");
+                debug!(driver = driver.name(), %error, "failed to list sandboxes");
                 return Adoption::Retry;
             }
         };
@@ -70,7 +70,9 @@ impl Fleet {
                         all = Adoption::Retry;
                     }
                 }
-                FoundSandbox::Suspect { name, why } => warn!(name, why, "left alone: not ours, or damaged"),
+                FoundSandbox::Suspect { name, why } => {
+                    warn!(name, why, "sandbox not adopted: its label is damaged or not ours");
+                }
             }
         }
         all
@@ -80,22 +82,22 @@ impl Fleet {
         let id = label.sandbox;
         match self.store().sandbox(&id).await {
             Ok(None) => {}
-            // Destroyed, and what is left is from a crash in between.
+            // hostd crashed between recording the end and removing the files.
             Ok(Some(record)) if record.state.status == SandboxStatus::Destroyed => {
                 if let Err(error) = driver.destroy(&id, record.keep_workspace).await {
-                    warn!(sandbox = %id, %error, "could not take away what is left of a destroyed sandbox");
+                    warn!(sandbox = %id, %error, "failed to remove the rest of a destroyed sandbox");
                 }
                 return Adoption::Done;
             }
             Ok(Some(_)) => return Adoption::Done,
             Err(error) => {
-                warn!(sandbox = %id, %error, "could not look up a sandbox that was found");
+                warn!(sandbox = %id, %error, "failed to look up a sandbox that a driver has");
                 return Adoption::Done;
             }
         }
-        // Somebody may have stopped it: taken for one that should run, it would be in error.
+        // The sandbox may be stopped: taken for one that should run, it would go to error.
         let observed = match self.inspect(driver, &id).await {
-            // The next hostd of that namespace adopts it.
+            // The next hostd in that namespace adopts it.
             Ok(Observed::OtherPidNamespace) => {
                 let error = DriverError::OtherPidNamespace { sandbox: id };
                 warn!(sandbox = %id, %error, "sandbox not adopted");
@@ -103,7 +105,7 @@ impl Fleet {
             }
             Ok(observed) => observed,
             Err(error) => {
-                debug!(sandbox = %id, %error, "could not look at a sandbox that is to be adopted");
+                debug!(sandbox = %id, %error, "failed to inspect a sandbox to adopt");
                 return Adoption::Retry;
             }
         };
@@ -119,8 +121,8 @@ impl Fleet {
         Ok(container.observed(false))
     }
 
-    /// Writes it down with its tasks, so that whoever is cut off here leaves nothing that is not taken up, and
-    /// then takes over what happened.
+    /// Records the sandbox with its tasks in one transaction, so that a crash leaves no task behind, and then recovers
+    /// its events.
     async fn adopt_record(&self, driver: &dyn Driver, new: NewSandbox) {
         let (id, logs) = (new.id, driver.logs(&new.id));
         let tasks = match &logs {
@@ -130,29 +132,31 @@ impl Fleet {
         let count = tasks.len();
         let record = match self.store().adopt_sandbox(new, tasks).await {
             Ok(record) => record,
-            Err(error) => return warn!(sandbox = %id, %error, "could not adopt"),
+            Err(error) => return warn!(sandbox = %id, %error, "failed to adopt a sandbox"),
         };
         info!(sandbox = %id, tasks = count, status = ?record.state.status,
-            "adopted: it was there and the database did not know it");
+            "sandbox adopted: it was not in the database");
         if let Some(logs) = logs {
             match timeout(RECOVERY_MAX, recover_events(self.store(), logs, &id)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => warn!(sandbox = %id, %error, "could not take over what happened in it"),
-                Err(_) => warn!(sandbox = %id, "what happened in it is taken over later"),
+                Ok(Err(error)) => {
+                    warn!(sandbox = %id, %error, "failed to recover the events of an adopted sandbox");
+                }
+                Err(_) => warn!(sandbox = %id, "events of an adopted sandbox are recovered later"),
             }
         }
-        // As it is now: it was followed meanwhile.
+        // Read again: recovery has moved the cursor of its events.
         match self.store().sandbox(&id).await {
             Ok(Some(record)) => drop(self.spawn_actor(record, Start::Resumed)),
             Ok(None) | Err(_) => drop(self.spawn_actor(record, Start::Resumed)),
         }
         if let Err(error) = self.resume_tasks_of(id).await {
-            warn!(sandbox = %id, %error, "could not take up its tasks");
+            warn!(sandbox = %id, %error, "failed to resume the tasks of an adopted sandbox");
         }
     }
 }
 
-/// A sandbox as its badge and a look show it.
+/// A sandbox as its label and an inspection show it.
 fn adopted_sandbox(
     label: SandboxLabel,
     blueprint: Blueprint,

@@ -1,4 +1,4 @@
-//! The tasks that a sandbox knows of, from the files of its runtimed: for a database that does not know them.
+//! Finds the tasks of an adopted sandbox in the files of its runtimed.
 
 use super::runtime_logs::RuntimeLogs;
 use crate::{
@@ -15,32 +15,32 @@ use std::{
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-/// What runtimed writes down of a task when it takes it: `tasks/<id>/task.json`.
+/// The file `tasks/<id>/task.json`, which runtimed writes when it takes a task.
 #[derive(Deserialize)]
-struct Start {
+struct TaskFile {
     agent: AgentKind,
-    /// What its caller calls that agent; an earlier runtimed does not say.
+    /// The agent's name in the API; an earlier runtimed does not write it.
     #[serde(default)]
     name: String,
     created_ms: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum BadTask {
-    #[error("its name is no id")]
+enum BadTaskFile {
+    #[error("the name of its directory is no task id")]
     Name,
-    #[error("what is written down of it cannot be read")]
+    #[error("task.json cannot be read")]
     Unreadable(#[from] io::Error),
-    #[error("what is written down of it makes no sense")]
+    #[error("task.json is not valid")]
     Nonsense(#[from] serde_json::Error),
 }
 
-/// Oldest first. What makes no sense is left out.
+/// Returns the tasks, oldest first. Invalid ones are left out.
 pub(super) async fn find_tasks(logs: PathBuf) -> Vec<FoundTask> {
     let found = spawn_blocking(move || list(&RuntimeLogs { logs }));
     found.await.unwrap_or_else(|error| Err(io::Error::other(error))).unwrap_or_else(|error| {
         if error.kind() != io::ErrorKind::NotFound {
-            warn!(%error, "could not look for the tasks of a sandbox");
+            warn!(%error, "failed to list the tasks of an adopted sandbox");
         }
         Vec::new()
     })
@@ -54,7 +54,7 @@ fn list(logs: &RuntimeLogs) -> io::Result<Vec<FoundTask>> {
             Ok(task) => found.push(task),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                warn!(task = ?name, error, "a task of a sandbox was left out");
+                warn!(task = ?name, error, "left out an invalid task of an adopted sandbox");
             }
         }
     }
@@ -62,15 +62,15 @@ fn list(logs: &RuntimeLogs) -> io::Result<Vec<FoundTask>> {
     Ok(found)
 }
 
-fn read(logs: &RuntimeLogs, name: &str) -> Result<FoundTask, BadTask> {
-    let id = TaskId::parse(name).map_err(|_| BadTask::Name)?;
+fn read(logs: &RuntimeLogs, name: &str) -> Result<FoundTask, BadTaskFile> {
+    let id = TaskId::parse(name).map_err(|_| BadTaskFile::Name)?;
     let file = Path::new("tasks").join(name).join("task.json");
-    let Start { agent, name, created_ms } =
+    let TaskFile { agent, name, created_ms } =
         serde_json::from_slice(&logs.bytes(&file, limits::FOUND_TASK_MAX_BYTES)?)?;
     Ok(FoundTask { id, agent: agent_name(agent, name), created_ms })
 }
 
-/// By the name it was called, where there is a good one, else by its kind.
+/// The name of the agent where it is valid, else its kind.
 fn agent_name(kind: AgentKind, name: String) -> String {
     match kind {
         AgentKind::Command => COMMAND.to_owned(),
@@ -86,7 +86,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[tokio::test]
-    async fn tasks_are_found_in_their_order_and_nonsense_is_left_out() {
+    async fn tasks_are_found_in_order_and_invalid_ones_are_left_out() {
         let home = tempfile::tempdir().expect("a directory");
         let put = |id: &str, text: &str| {
             let dir = home.path().join("tasks").join(id);
@@ -101,7 +101,7 @@ mod tests {
         put("empty", "");
         let long = format!(r#"{{"agent":"command","created_ms":1,"x":"{}"}}"#, "x".repeat(20_000));
         put("long", &long);
-        // Beside it, and reached only through a link.
+        // Files outside that only a link reaches.
         let outside = home.path().join("outside");
         std::fs::create_dir(&outside).expect("made");
         std::fs::write(outside.join("task.json"), r#"{"agent":"command","created_ms":1}"#).expect("written");

@@ -1,5 +1,5 @@
-//! Whether a sandbox has the program of an agent: found out before it is started, because "no such file" does
-//! not say what to do.
+//! Locates the program of an agent in a sandbox before a task starts it, because "no such file" does not say what to
+//! do.
 
 use crate::{
     agents::Agents,
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const CALL_TIMEOUT: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
 
-/// The agent, started by the first of its programs that is there; or what to do where there is none.
+/// Returns the agent with the path of the first of its programs that exists, or what to do where none does.
 pub async fn locate_agent(
     control: &Control,
     agents: &Agents,
@@ -20,14 +20,14 @@ pub async fn locate_agent(
     agent: &Agent,
 ) -> Result<Result<Agent, String>, ControlError> {
     let Some(entry) = agents.table().get(name).filter(|entry| !entry.find.is_empty()) else {
-        // `command`, or one that is not configured any more: what there is of it was written down.
+        // `command`, or an agent that is not configured any more: the task has all there is.
         return Ok(Ok(agent.clone()));
     };
     let ask = ProgramsRequest { programs: entry.find.clone() };
     let asked = control.json::<ProgramsView>(Method::POST, "/v1/programs", Some(&ask), CALL_TIMEOUT).await;
     let found = match asked {
         Ok((_, view)) => view.found,
-        // One that was brought up by an earlier version cannot tell, and finds out by itself.
+        // An earlier runtimed has no such route, and finds the program by itself.
         Err(ControlError::Refused(body)) if body.error.code == ErrorCode::NotFound => {
             return Ok(Ok(agent.clone()));
         }

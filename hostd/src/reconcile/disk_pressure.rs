@@ -1,5 +1,5 @@
-//! What the fleet does about a disk that fills up: nothing new is begun below the floor, sandboxes that grow are
-//! stopped, one at a time may wake so that files are deleted in it.
+//! Reacts to a disk that fills up: below the floor nothing new is begun and one sandbox at a time may wake so that
+//! files are deleted in it; when the disk is full, the sandbox that grows fastest is evicted.
 
 use super::{
     Fleet, FleetError, SandboxCommand,
@@ -25,15 +25,15 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-/// Sizes of workspaces, as they were measured since the disk is low, the newest last.
+/// Sizes of workspaces since the disk is low, the newest measure last.
 type History = VecDeque<(Instant, HashMap<SandboxId, u64>)>;
 
-/// The sandbox that may be up to make room, while the disk is low.
+/// The sandbox that may be up to free space, while the disk is low.
 #[derive(Default)]
 pub(super) struct CleanupSandbox(Mutex<Option<SandboxId>>);
 
 impl Inner {
-    /// Whether this one may be brought up. Below the floor one at a time may be, to delete files in it.
+    /// Refuses to wake a sandbox below the floor, except one at a time, to delete files in it.
     pub(super) fn check_room_to_wake(&self, id: &SandboxId) -> Result<(), FleetError> {
         let disk = self.disk.state();
         let mut cleanup_sandbox = self.cleanup_sandbox.0.lock().expect("no panic while held");
@@ -51,14 +51,14 @@ impl Inner {
 }
 
 impl SandboxActor {
-    /// Refused where the disk has no room for another one that is up.
+    /// Refuses a launch where the disk has no room for another sandbox that is up.
     pub(super) fn check_room_to_launch(&self) -> Result<(), FleetError> {
         let record = self.record();
         if record.state.is_wanted_up() { Ok(()) } else { self.fleet.check_room_to_wake(&record.id) }
     }
 
-    /// Tries again on the room that the first try made hostd release. Where that is not enough for a row, what the
-    /// sandbox has on the disk makes some.
+    /// Tries again on the space that the first try made hostd release. Where that is not enough for a row, the
+    /// sandbox is destroyed first, which frees some.
     pub(super) async fn destroy_on_full_disk(&mut self, keep_workspace: bool) -> CommandReply {
         match self.destroy(keep_workspace).await {
             Err(FleetError::Store(StoreError::Full)) => {
@@ -69,21 +69,23 @@ impl SandboxActor {
         }
     }
 
-    /// The act before the intent, as nowhere else: a hostd that dies in between leaves a sandbox that is gone
-    /// and was never said to be.
+    /// Destroys the sandbox before that is recorded, as nothing else does: a hostd that dies in between leaves a
+    /// record of a sandbox that is gone.
     async fn destroy_before_record(&mut self, keep_workspace: bool) {
-        warn!(sandbox = %self.id(), "the disk is full: erasing a sandbox before that is written down");
+        warn!(sandbox = %self.id(), "disk full: destroying a sandbox before recording it");
         let within = Duration::from_millis(self.fleet.timing.down_ms);
         match timeout(within, self.driver.destroy(&self.id(), keep_workspace)).await {
             Ok(Ok(())) => self.disconnect(),
-            Ok(Err(error)) => warn!(sandbox = %self.id(), %error, "could not erase it"),
-            Err(_) => warn!(sandbox = %self.id(), "could not erase it in time"),
+            Ok(Err(error)) => {
+                warn!(sandbox = %self.id(), %error, "failed to destroy a sandbox on a full disk");
+            }
+            Err(_) => warn!(sandbox = %self.id(), "failed to destroy a sandbox on a full disk in time"),
         }
     }
 }
 
 impl Fleet {
-    /// Whether another sandbox may be made, or an image.
+    /// Refuses to create a sandbox or an image below the floor.
     pub fn check_disk_room(&self) -> Result<(), FleetError> {
         let disk = self.disk().state();
         match disk.level {
@@ -92,7 +94,7 @@ impl Fleet {
         }
     }
 
-    /// Wakes a sandbox for work of its own, a task or a page: below the floor nobody is woken for that.
+    /// Wakes a sandbox for a task or a page, which is refused below the floor.
     pub async fn wake_for_work(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), FleetError> {
         if !self.record(id).await?.state.is_wanted_up() {
             self.check_disk_room()?;
@@ -100,12 +102,12 @@ impl Fleet {
         self.wake(id).await
     }
 
-    /// Looks after the disk until hostd ends.
+    /// Watches the disk until hostd ends.
     pub async fn watch_disk(&self) {
         let mut history = History::default();
         loop {
             let (room, begun) = (self.disk().clone(), Instant::now());
-            // It may write; the disk may be slow.
+            // Blocking: it may write, and the disk may be slow.
             let level = spawn_blocking(move || room.refresh()).await.map_or(DiskLevel::Ok, |disk| disk.level);
             let pause_ms = match level {
                 DiskLevel::Ok => {
@@ -120,42 +122,42 @@ impl Fleet {
             if level == DiskLevel::Full {
                 self.evict_fastest_growing(&mut history).await;
             }
-            // Large workspaces take long to measure, which must not be all that is done.
+            // Large workspaces take long to measure: measuring gets a part of the time only.
             sleep(Duration::from_millis(pause_ms).max(begun.elapsed() * MEASURE_PAUSE_FACTOR)).await;
         }
     }
 
-    /// How large the workspaces of those are that are up.
+    /// Measures the workspaces of sandboxes that are up.
     async fn measure(&self, history: &mut History) {
         let mut sizes = HashMap::new();
-        // What lives in another PID namespace cannot be stopped from here.
+        // A sandbox in another PID namespace cannot be stopped from here.
         for record in self.all_up().into_iter().filter(|record| !record.other_pid_namespace) {
             let sandbox = record.id;
             match self.driver_of(&record).workspace_bytes(&sandbox).await {
                 Ok(bytes) => sizes.extend(bytes.map(|bytes| (sandbox, bytes))),
                 // Files come and go while they are counted.
-                Err(error) => debug!(%sandbox, %error, "could not measure a workspace"),
+                Err(error) => debug!(%sandbox, %error, "failed to measure a workspace"),
             }
         }
         push_measure(history, Instant::now(), sizes);
     }
 
-    /// Stops the one that has grown most of late. Another only if it grows from now on.
+    /// Evicts the sandbox that has grown most within the window. Another one only if it grows from now on.
     async fn evict_fastest_growing(&self, history: &mut History) {
         let Some(growth) = fastest_growing(&growths(history)) else { return };
         let (sandbox, grown_bytes) = (growth.sandbox, growth.grown_bytes());
-        warn!(%sandbox, grown_bytes, "the disk is full: stopping the sandbox that grows");
+        warn!(%sandbox, grown_bytes, "disk full: evicting the sandbox that grows fastest");
         history.clear();
         match self.command(&sandbox, SandboxCommand::Evict { grown_bytes }).await {
-            // It was stopped, or destroyed, meanwhile.
+            // The sandbox was stopped, or destroyed, meanwhile.
             Ok(_) | Err(FleetError::Refused(_)) => {}
-            Err(error) => warn!(%sandbox, %error, "could not stop it"),
+            Err(error) => warn!(%sandbox, %error, "failed to evict a sandbox"),
         }
     }
 }
 
-/// Adds a measure and forgets those before the window, except the newest of them: growth needs two measures,
-/// however far apart they are.
+/// Adds a measure and drops those before the window, except the newest of them: growth needs two measures, however
+/// far apart they are.
 fn push_measure(history: &mut History, now: Instant, sizes: HashMap<SandboxId, u64>) {
     let window = Duration::from_millis(GROWTH_WINDOW_MS);
     while history.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= window) {
@@ -164,7 +166,7 @@ fn push_measure(history: &mut History, now: Instant, sizes: HashMap<SandboxId, u
     history.push_back((now, sizes));
 }
 
-/// From the first to the last measure of each.
+/// The growth of each workspace from its first to its last measure.
 fn growths(history: &History) -> Vec<Growth<SandboxId>> {
     let Some((_, last)) = history.back() else { return Vec::new() };
     let growth = |(sandbox, now_bytes): (&SandboxId, &u64)| {
@@ -174,7 +176,7 @@ fn growths(history: &History) -> Vec<Growth<SandboxId>> {
     last.iter().filter_map(growth).collect()
 }
 
-/// Why a sandbox was stopped that nobody stopped.
+/// The problem of an evicted sandbox.
 pub(super) fn eviction_problem(grown_bytes: u64, disk: &DiskState) -> Problem {
     let (free, grown) = (disk.free_bytes >> 20, grown_bytes >> 20);
     let message = format!(

@@ -1,4 +1,4 @@
-//! Why something asked of a sandbox did not happen.
+//! Errors of commands to a sandbox.
 
 use crate::{
     control::ControlError, core::TransitionRefused, disk_space::DiskState, driver::DriverError,
@@ -8,21 +8,21 @@ use protocol::api::{Problem, SandboxId};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    #[error("there is no such sandbox")]
+    #[error("no sandbox with this id (or it belongs to another tenant)")]
     NotFound,
     #[error(transparent)]
     Refused(#[from] TransitionRefused),
-    /// It went to `error`, or its backend was away and it stays as it was.
+    /// The operation was given up: the sandbox went to `error`, or stays as it was because its backend is away.
     #[error("{}", .problem.message)]
     Failed { sandbox: SandboxId, problem: Box<Problem> },
-    /// It is still at it.
-    #[error("not done yet; it goes on, ask for the sandbox again")]
+    /// The operation is still under way.
+    #[error("the operation is still under way; get the sandbox to see how it went")]
     InProgress,
     #[error("the sandbox is {status}; start it first")]
     NotRunning { status: &'static str },
     #[error("too many sandboxes on this host, or too much asked of one; try again later")]
     TooMany,
-    /// The disk is below its floor: nothing is begun that would take more of it.
+    /// The disk is below its floor: nothing is begun that would fill it more.
     #[error(
         "the data disk is low: {} MB are free and hostd keeps {} MB; delete files in a sandbox that runs, or \
          destroy sandboxes, and try again", .0.free_bytes >> 20, .0.floor_bytes.div_ceil(1 << 20)
@@ -38,7 +38,7 @@ pub enum FleetError {
     Control(#[from] ControlError),
 }
 
-/// What the store refuses because of the sandbox's state is refused by the fleet.
+/// A transition that the store refuses is refused by the fleet.
 impl From<StoreError> for FleetError {
     fn from(error: StoreError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! Takes over runtimed's events into the store, each once, for as long as the sandbox runs.
+//! Copies runtimed's events into the store, each once, for as long as the sandbox runs.
 
 use super::{
     actor::SandboxActor,
@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-/// After a broken connection: first, longest.
+/// The pause after a broken connection: the first, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ struct EventFollower {
 }
 
 impl SandboxActor {
-    /// Follows the events until the sandbox is gone.
+    /// Follows the events until the run ends.
     pub(super) fn follow(&mut self) {
         if self.connections.follower.is_some() {
             return;
@@ -61,7 +61,7 @@ impl SandboxActor {
 
 impl EventFollower {
     async fn run(mut self, until: CancellationToken) {
-        // Safe to cut off: what was not written is asked for again, by cursor.
+        // Safe to cut off: events that were not written are requested again, by cursor.
         tokio::select! {
             () = until.cancelled() => {}
             () = self.follow() => {}
@@ -80,7 +80,8 @@ impl EventFollower {
                     self.skip(body.error.detail.oldest.as_deref()).await;
                 }
                 Err(error) => {
-                    debug!(sandbox = %self.sandbox, error = &error as &dyn std::error::Error, "following again");
+                    let error = &error as &dyn std::error::Error;
+                    debug!(sandbox = %self.sandbox, error, "stream of events broke; following again");
                 }
             }
             pause = if self.cursor == before { (pause * 2).min(RETRY_MAX) } else { RETRY_MIN };
@@ -88,7 +89,7 @@ impl EventFollower {
         }
     }
 
-    /// Until the connection breaks.
+    /// Reads until the connection breaks.
     async fn read(&mut self) -> Result<std::convert::Infallible, FollowError> {
         let path = match self.cursor {
             cursor if cursor == Cursor::default() => "/v1/events?follow=1".to_owned(),
@@ -107,14 +108,14 @@ impl EventFollower {
         }
     }
 
-    /// Writes every whole event that is there, some at a time.
+    /// Writes every whole event that was received, in batches.
     async fn take(&mut self, events: &mut SseParser) -> Result<(), FollowError> {
         let mut batch = Vec::new();
         while let Some(data) = events.next()? {
             match serde_json::from_str::<Event>(&data) {
                 Ok(event) => batch.push(event),
                 Err(error) => {
-                    warn!(sandbox = %self.sandbox, %error, "an event that cannot be read was left out");
+                    warn!(sandbox = %self.sandbox, %error, "dropped an unreadable event");
                 }
             }
             if batch.len() == limits::EVENTS_BATCH {
@@ -129,21 +130,21 @@ impl EventFollower {
         Ok(())
     }
 
-    /// History was trimmed before it was taken over: said in the log, and left behind.
+    /// Skips history that runtimed trimmed before hostd read it, and records the gap.
     async fn skip(&mut self, oldest: Option<&str>) {
         let oldest: Cursor = oldest.and_then(|text| text.parse().ok()).unwrap_or_default();
         let data =
             json!({"after": self.cursor, "oldest": oldest, "reason": "trimmed before it was taken over"});
         let now_ms = self.fleet.clock.now_ms();
         if let Err(error) = self.fleet.store.record_event(&self.sandbox, "gap", data, now_ms).await {
-            warn!(sandbox = %self.sandbox, %error, "could not note a gap");
+            warn!(sandbox = %self.sandbox, %error, "failed to record a gap in the events");
             return;
         }
         self.cursor = Cursor { seq: oldest.seq.saturating_sub(1), ..oldest };
     }
 }
 
-/// The next bytes. Frames that are no data are skipped.
+/// Returns the next bytes. Frames without data are skipped.
 async fn piece(body: &mut Incoming) -> Result<bytes::Bytes, FollowError> {
     loop {
         let frame = body.frame().await.ok_or(FollowError::Ended)?.map_err(FollowError::Broken)?;

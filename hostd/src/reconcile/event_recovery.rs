@@ -1,6 +1,5 @@
-//! What a sandbox that is gone left in its logs, taken over from the files: whatever runtimed wrote down
-//! before it ended is kept, however it ended. All of it was written from inside: what makes no sense is left
-//! out.
+//! Recovers the last events of a sandbox that does not run from the log files of its runtimed, however it ended. The
+//! files were written from inside and are not trusted: invalid lines are left out.
 
 use super::{FleetError, runtime_logs::RuntimeLogs};
 use crate::{
@@ -12,7 +11,7 @@ use bytes::Bytes;
 use protocol::{Cursor, Event, api::SandboxId, log_line::LogLine};
 use std::{path::PathBuf, sync::Arc};
 
-/// Takes over what is not in the store yet: events of the sandbox, and of its tasks that have no end.
+/// Stores the events that the store does not have yet: of the sandbox, and of its tasks without an end.
 pub(super) async fn recover_events(
     store: &Store,
     logs: PathBuf,
@@ -50,14 +49,14 @@ async fn recover_task_events(
                     return None;
                 }
                 let line = TaskLine::parse(&Bytes::copy_from_slice(line.json.as_bytes())).ok()?;
-                // In order, each once.
+                // Each number once, in order.
                 let fresh = line.number > last;
                 last = last.max(line.number);
                 fresh.then_some(line)
             })
             .await;
         if let Some(first) = lines.first() {
-            // Trimmed by runtimed, or torn: said in its place.
+            // Events before it were trimmed by runtimed, or torn: a notice takes their place.
             let lost = first.number.saturating_sub(task.followed + 1);
             let gap = (lost > 0).then(|| TaskLine::gap(first.number - 1, first.time_ms, lost));
             let lines = gap.into_iter().chain(lines).collect();

@@ -1,5 +1,4 @@
-//! All sandboxes: the handle that others hold. It finds the owner of a sandbox and passes on what is
-//! asked; it performs nothing itself.
+//! The handle to all sandboxes. It finds the actor of a sandbox and passes commands on; it performs nothing itself.
 
 use super::{
     Clock, FleetError, Timing,
@@ -7,14 +6,14 @@ use super::{
     disk_pressure::CleanupSandbox,
     preview_target::PreviewTarget,
     record_publisher::RecordPublisher,
-    task_queue::TaskQueues,
+    task_runner::TaskRunners,
 };
 use crate::{
     agents::Agents,
     control::{Control, ControlPool, Lease},
     core::{Defaults, TransitionRefused},
     disk_space::DiskSpace,
-    driver::{Driver, DriverError, Drivers},
+    driver::{Driver, Drivers},
     egress::Egress,
     gateway::Gateway,
     inside::InsideServer,
@@ -30,38 +29,38 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Notify, Semaphore, mpsc, oneshot, watch},
+    sync::{Semaphore, mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How often, and how long apart, the owner of a new sandbox is looked for.
+/// How often, and how long apart, the actor of a new sandbox is looked up.
 const ACTOR_TRIES: u32 = 200;
 const ACTOR_RETRY: Duration = Duration::from_millis(5);
 
-/// What may be asked of a sandbox.
+/// A command to one sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SandboxCommand {
     Start,
     Stop,
     Pause,
     Resume,
-    /// Resume what is frozen; what is stopped, or is to be, stays so.
+    /// Resume a frozen sandbox; one that is stopped, or is to be, stays so.
     Thaw,
     Destroy {
         keep_workspace: bool,
     },
-    /// Stop it because the disk is full and it has grown.
+    /// Stop it because the disk is full and its workspace has grown.
     Evict {
         grown_bytes: u64,
     },
-    /// Stop, empty the workspace unless it is to be kept, and bring it up again from the frozen blueprint.
+    /// Stop, empty the workspace unless it is to be kept, and launch again from the frozen blueprint.
     Recreate {
         keep_workspace: bool,
     },
 }
 
-/// What a fleet is made of.
+/// The parts a fleet is made of.
 pub struct FleetParts {
     pub store: Store,
     pub drivers: Drivers,
@@ -87,21 +86,19 @@ pub(super) struct Inner {
     pub agents: Agents,
     pub models: Models,
     pub disk: DiskSpace,
-    /// Which sandbox may be up to make room, while the disk is low.
+    /// The sandbox that may be up to free space, while the disk is low.
     pub cleanup_sandbox: CleanupSandbox,
     pub clock: Clock,
-    /// Launches at once, for each driver: one that hangs does not hold up another.
+    /// Permits for launches at once, for each driver: one that hangs does not hold up another.
     launches: HashMap<&'static str, Arc<Semaphore>>,
     pub stop: CancellationToken,
     pub tasks: TaskTracker,
     actors: Mutex<HashMap<SandboxId, ActorHandle>>,
-    /// The way to the runners of tasks, by the row.
-    runner_wakeups: Mutex<HashMap<i64, Arc<Notify>>>,
-    task_queues: TaskQueues,
+    pub runners: TaskRunners,
 }
 
 impl Inner {
-    /// Where the launches of a driver wait for their turn. One that this hostd was not given launches nothing.
+    /// The launch permits of a driver; none for a driver that this hostd does not have, which launches nothing.
     pub(super) fn launches(&self, driver: &Arc<dyn Driver>) -> Option<Arc<Semaphore>> {
         self.launches.get(driver.name()).cloned()
     }
@@ -113,24 +110,23 @@ impl Inner {
     }
 }
 
-/// The way to the owner task of one sandbox.
+/// The handle to the actor of one sandbox.
 #[derive(Clone)]
-struct ActorHandle {
+pub(super) struct ActorHandle {
     inbox: mpsc::Sender<ActorMessage>,
-    /// Gone with the owner: that is how others learn of its end.
+    /// Gone with the actor: that is how others learn of its end.
     publisher: Weak<RecordPublisher>,
-    record: watch::Receiver<Arc<SandboxRecord>>,
+    pub(super) record: watch::Receiver<Arc<SandboxRecord>>,
     pool: ControlPool,
-    traffic: Traffic,
+    pub(super) traffic: Traffic,
     target: Arc<PreviewTarget>,
     driver: Arc<dyn Driver>,
 }
 
-type Record = Arc<SandboxRecord>;
+pub(super) type Record = Arc<SandboxRecord>;
 
 impl Fleet {
-    /// Takes up every sandbox that is not destroyed where it was left, and finds those that the database
-    /// does not know.
+    /// Resumes every sandbox that is not destroyed, and adopts those that the database does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
         let FleetParts { store, drivers, defaults, timing, inside, models, agents, disk } = parts;
         let permits =
@@ -151,8 +147,7 @@ impl Fleet {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             actors: Mutex::default(),
-            runner_wakeups: Mutex::default(),
-            task_queues: TaskQueues::default(),
+            runners: TaskRunners::default(),
         });
         let fleet = Self { inner };
         for record in fleet.inner.store.live_sandboxes().await? {
@@ -163,7 +158,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Checks with the driver, writes the row and begins to bring it up. Returns at once.
+    /// Checks the blueprint with the driver, writes the row and begins to launch. Returns at once.
     pub async fn create(&self, new: NewSandbox) -> Result<Record, FleetError> {
         self.check_open()?;
         if self.inner.actors.lock().expect("no panic while held").len() >= limits::SANDBOXES_MAX {
@@ -175,7 +170,7 @@ impl Fleet {
         Ok(self.spawn_actor(record, Start::Created))
     }
 
-    /// Starts the owner of a sandbox; `fresh`: its first attempt is open already.
+    /// Starts the actor of a sandbox.
     pub(super) fn spawn_actor(&self, record: SandboxRecord, start: Start) -> Record {
         let record = Arc::new(record);
         let publisher = Arc::new(RecordPublisher::new(record.clone()));
@@ -212,9 +207,9 @@ impl Fleet {
         self.inner.actors.lock().expect("no panic while held").get(id).cloned()
     }
 
-    /// The owner of a sandbox, or the record of one that is destroyed. One that was written a moment ago
-    /// has no owner yet.
-    async fn actor(&self, id: &SandboxId) -> Result<Result<ActorHandle, Record>, FleetError> {
+    /// The actor of a sandbox, or the record of one that is destroyed. A sandbox that was written a moment ago may
+    /// have no actor yet.
+    pub(super) async fn actor(&self, id: &SandboxId) -> Result<Result<ActorHandle, Record>, FleetError> {
         for _ in 0..ACTOR_TRIES {
             if let Some(handle) = self.handle(id) {
                 return Ok(Ok(handle));
@@ -233,7 +228,7 @@ impl Fleet {
         if self.inner.stop.is_cancelled() { Err(FleetError::ShuttingDown) } else { Ok(()) }
     }
 
-    /// As it is now; destroyed ones too.
+    /// The newest record of a sandbox, destroyed or not.
     pub async fn record(&self, id: &SandboxId) -> Result<Record, FleetError> {
         if let Some(handle) = self.handle(id) {
             return Ok(handle.record.borrow().clone());
@@ -241,22 +236,22 @@ impl Fleet {
         self.inner.store.sandbox(id).await?.map(Arc::new).ok_or(FleetError::NotFound)
     }
 
-    /// Writes down what is wanted and begins to do it. Returns when it is written.
+    /// Records a command and begins to carry it out. Returns when it is recorded.
     pub async fn command(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
         if matches!(command, SandboxCommand::Start | SandboxCommand::Resume)
             && let Some(traffic) = self.traffic(id)
         {
-            // Whoever asks for one that was idle for long wants to use it.
+            // A sandbox that is started is about to be used: its idle window begins anew.
             traffic.touch();
         }
         self.send(id, command).await
     }
 
-    async fn send(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
+    pub(super) async fn send(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
         self.check_open()?;
         let handle = match self.actor(id).await? {
             Ok(handle) => handle,
-            // Destroying twice is no mistake.
+            // Destroying twice is no error.
             Err(record) if matches!(command, SandboxCommand::Destroy { .. }) => return Ok(record),
             Err(_) => return Err(FleetError::Refused(TransitionRefused::Destroyed)),
         };
@@ -267,7 +262,7 @@ impl Fleet {
         })?;
         match replied.await {
             Ok(reply) => reply,
-            // Its owner ended: destroyed in between, or hostd ends.
+            // The actor ended: the sandbox was destroyed in between, or hostd ends.
             Err(_) => {
                 self.check_open()?;
                 let record = self.record(id).await?;
@@ -280,8 +275,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until nothing is being done to it; `InProgress` when that takes longer, `Failed` when nothing
-    /// came of it.
+    /// Waits until no operation is under way. `InProgress` when that takes longer, `Failed` when the operation was
+    /// given up.
     pub async fn wait_settled(&self, id: &SandboxId, within: Duration) -> Result<Record, FleetError> {
         let mut handle = match self.actor(id).await? {
             Ok(handle) => handle,
@@ -291,7 +286,7 @@ impl Fleet {
         let settled = timeout(within, settled).await.map(|found| found.map(|record| record.clone()).ok());
         let record = match settled {
             Ok(Some(record)) => record,
-            // Its owner ended.
+            // The actor ended.
             Ok(None) => return self.record(id).await,
             Err(_) => return Err(FleetError::InProgress),
         };
@@ -303,129 +298,65 @@ impl Fleet {
         }
     }
 
-    /// Wakes it if it sleeps (stopped or paused), waits until it answers, and gives the way to it. Brings
-    /// it up once however many ask. While the `Control` lives, it is not put to sleep; one that dozed is
-    /// frozen again soon, unless something happens that counts.
-    pub async fn wake(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
-        self.wake_with(id, SandboxCommand::Start).await
-    }
-
-    /// The same for one that is only frozen.
-    pub async fn thaw(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
-        self.wake_with(id, SandboxCommand::Thaw).await
-    }
-
-    async fn wake_with(
-        &self,
-        id: &SandboxId,
-        command: SandboxCommand,
-    ) -> Result<(Record, Control), FleetError> {
-        let handle = self.actor(id).await?.map_err(|_| TransitionRefused::Destroyed)?;
-        // Taken before the look: whoever puts it to sleep looks for leases after saying so.
-        let control = handle.control(*id);
-        handle.traffic.record_wake();
-        let record = handle.record.borrow().clone();
-        reachable(&record)?;
-        if record.state.is_up() {
-            return Ok((record, control));
-        }
-        if !record.state.dozing {
-            handle.traffic.touch();
-        }
-        if record.state.status == SandboxStatus::Error && record.state.operation.is_none() {
-            let problem = record.state.problem.clone().map(Box::new);
-            let problem = problem.ok_or(FleetError::NotRunning { status: "error" })?;
-            return Err(FleetError::Failed { sandbox: *id, problem });
-        }
-        self.send(id, command).await?;
-        let within = Duration::from_millis(self.inner.timing.up_ms + self.inner.timing.down_ms);
-        let record = self.wait_settled(id, within).await?;
-        if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
-    }
-
-    /// The way to it if it runs now; `NotRunning` otherwise.
-    pub async fn control(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
-        let handle = self.actor(id).await?.map_err(|record| not_running(&record))?;
-        // The lease first, as in `awake`.
-        let control = handle.control(*id);
-        let record = handle.record.borrow().clone();
-        reachable(&record)?;
-        if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
-    }
-
-    /// What browsers do with one that is not destroyed.
+    /// The use of a sandbox by browsers; none for one that is destroyed.
     pub fn traffic(&self, id: &SandboxId) -> Option<Traffic> {
         self.handle(id).map(|handle| handle.traffic)
     }
 
-    /// The records of those that are up, or on their way there.
+    /// The records of sandboxes that are up, or on their way there.
     pub(super) fn all_up(&self) -> Vec<Record> {
         let actors = self.inner.actors.lock().expect("no panic while held");
         let records = actors.values().map(|handle| handle.record.borrow().clone());
         records.filter(|record| record.state.is_wanted_up()).collect()
     }
 
-    /// What the edge sees of a sandbox that is not destroyed.
+    /// A sandbox as the edge sees it; none for one that is destroyed.
     pub fn preview_target(&self, id: &SandboxId) -> Option<Arc<PreviewTarget>> {
         let actors = self.inner.actors.lock().expect("no panic while held");
         actors.get(id).map(|handle| handle.target.clone())
     }
 
-    /// Those of all sandboxes.
+    /// All sandboxes as the edge sees them.
     pub fn preview_targets(&self) -> Vec<Arc<PreviewTarget>> {
         let actors = self.inner.actors.lock().expect("no panic while held");
         actors.values().map(|handle| handle.target.clone()).collect()
     }
 
-    /// After a change of the row by the store (name, metadata, expiry, services, rules): in force when this returns.
+    /// Publishes a change of the row (name, metadata, expiry, services, rules). In force when this returns.
     pub fn publish_change(&self, record: SandboxRecord) {
         let Some(handle) = self.handle(&record.id) else { return };
         if let Some(publisher) = handle.publisher.upgrade() {
             publisher.put(Arc::new(record));
         }
-        // When the inbox is full the owner is about to look anyway.
+        // With a full inbox the actor reads the record soon anyway.
         let _ = handle.inbox.try_send(ActorMessage::RecordChanged);
     }
 
-    /// Returns when the record is another than the one with this generation.
+    /// Returns when the record has another generation than this.
     pub(super) async fn wait_changed(&self, id: &SandboxId, generation: u64) {
         let Some(mut handle) = self.handle(id) else { return };
-        // An owner that ended is a change too.
+        // The end of the actor is a change too.
         let _ = handle.record.wait_for(|record| record.generation != generation).await;
     }
 
-    /// Runs beside the owners, and is cut off where it stands when they are.
+    /// Runs beside the actors, and is cut off where it stands when hostd ends.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.inner.stop.clone();
         self.inner.tasks.spawn(async move {
             tokio::select! {
                 biased;
-                // Whoever is spawned so can be taken up by the next hostd.
+                // Safe to cut off: the next hostd resumes such work.
                 () = stop.cancelled() => {}
                 () = work => {}
             }
         });
     }
 
-    pub(super) fn task_queues(&self) -> &TaskQueues {
-        &self.inner.task_queues
+    pub(super) fn runners(&self) -> &TaskRunners {
+        &self.inner.runners
     }
 
-    pub(super) fn runner_wakeup(&self, task: i64) -> Arc<Notify> {
-        self.inner.runner_wakeups.lock().expect("no panic while held").entry(task).or_default().clone()
-    }
-
-    pub(super) fn wake_runner(&self, task: i64) {
-        if let Some(runner) = self.inner.runner_wakeups.lock().expect("no panic while held").get(&task) {
-            runner.notify_one();
-        }
-    }
-
-    pub(super) fn forget_runner(&self, task: i64) {
-        self.inner.runner_wakeups.lock().expect("no panic while held").remove(&task);
-    }
-
-    /// Ends every owner where it stands; the sandboxes live on.
+    /// Ends every actor where it stands; the sandboxes live on.
     pub async fn close(&self) {
         self.inner.models.begin_shutdown();
         self.inner.stop.cancel();
@@ -480,28 +411,7 @@ impl Fleet {
 }
 
 impl ActorHandle {
-    fn control(&self, id: SandboxId) -> Control {
+    pub(super) fn control(&self, id: SandboxId) -> Control {
         Control::new(id, self.driver.clone(), self.pool.clone()).with_lease(Lease::take(&self.pool))
     }
-}
-
-/// Refuses what would need its processes where they live in another PID namespace.
-pub(super) fn reachable(record: &SandboxRecord) -> Result<(), FleetError> {
-    match record.other_pid_namespace {
-        true => Err(DriverError::OtherPidNamespace { sandbox: record.id }.into()),
-        false => Ok(()),
-    }
-}
-
-fn not_running(record: &SandboxRecord) -> FleetError {
-    let status = match record.state.status {
-        SandboxStatus::Creating => "being created",
-        // It runs, and something is being done to it.
-        SandboxStatus::Running => "on its way down",
-        SandboxStatus::Paused => "paused",
-        SandboxStatus::Stopped => "stopped",
-        SandboxStatus::Error => "in error",
-        SandboxStatus::Destroyed => return TransitionRefused::Destroyed.into(),
-    };
-    FleetError::NotRunning { status }
 }

@@ -43,7 +43,7 @@ impl SandboxActor {
                 }
                 let lost = self.fleet.store.mark_execs_lost(&self.id(), self.fleet.clock.now_ms()).await;
                 if let Err(error) = lost {
-                    // They are recorded as lost when the sandbox stops, at the latest.
+                    // The execs are recorded as lost when the sandbox stops, at the latest.
                     warn!(sandbox = %self.id(), %error, "failed to record lost execs");
                 }
             }

@@ -1,11 +1,10 @@
-//! What a destroyed sandbox left. Nobody owns one, so there is no owner to ask.
+//! Deletes the kept workspace of a destroyed sandbox, which has no actor any more.
 
 use super::{Fleet, FleetError};
 use protocol::api::{SandboxId, SandboxStatus};
 
 impl Fleet {
-    /// Takes away the files that were kept; how many bytes those were, nothing where there were none. May be
-    /// repeated.
+    /// Deletes a kept workspace. Returns how many bytes it had; `None` where there was none. May be repeated.
     pub async fn delete_kept_workspace(&self, id: &SandboxId) -> Result<Option<u64>, FleetError> {
         let record = self.record(id).await?;
         if record.state.status != SandboxStatus::Destroyed {

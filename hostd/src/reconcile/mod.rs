@@ -37,6 +37,7 @@ mod task_runner;
 #[cfg(test)]
 pub(crate) mod tests;
 mod timing;
+mod wake;
 
 pub use crate::clock::Clock;
 pub use agent_program::locate_agent;

@@ -1,5 +1,4 @@
-//! A sandbox as the edge sees it: whether it is up, and the ways to its ports. Changes nothing but what it
-//! counts.
+//! A sandbox as the edge sees it: whether it is up, and the connections to its ports. Changes nothing but counters.
 
 use crate::{
     control::{Control, ControlPool, Lease},
@@ -20,11 +19,11 @@ use std::{
 };
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
-/// How old what PID 1 told may be, or that it told nothing; and how long it may take to tell.
-const TOLD_FRESH: Duration = Duration::from_millis(200);
-const SILENT_FRESH: Duration = Duration::from_secs(1);
-const TELL_MAX: Duration = Duration::from_secs(2);
-/// Pages that may wait for one sandbox.
+/// How old a status of PID 1 may be, how old a missing one, and how long PID 1 has to answer.
+const STATUS_FRESH: Duration = Duration::from_millis(200);
+const NO_STATUS_FRESH: Duration = Duration::from_secs(1);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most pages that wait for one sandbox.
 const WAITERS_MAX: usize = 64;
 
 pub struct PreviewTarget {
@@ -34,21 +33,23 @@ pub struct PreviewTarget {
     record: watch::Receiver<Arc<SandboxRecord>>,
     pool: ControlPool,
     driver: Arc<dyn Driver>,
-    visits: AtomicUsize,
-    told: Mutex<Option<(Instant, Option<Arc<Status>>)>>,
-    /// The port that was looked at last, and whether it took a connection.
-    looked: Mutex<Option<(Instant, u16, bool)>>,
+    /// Requests with a permit.
+    requests: AtomicUsize,
+    /// The newest status of PID 1, or that it gave none.
+    status: Mutex<Option<(Instant, Option<Arc<Status>>)>>,
+    /// The port that was probed last, and whether it took a connection.
+    probed: Mutex<Option<(Instant, u16, bool)>>,
     waiters: Arc<Semaphore>,
 }
 
-/// Somebody visits: a request, or a connection that was one.
+/// A permit for one request to a preview, or for a connection that was one.
 pub struct RequestPermit {
-    site: Arc<PreviewTarget>,
-    /// Of all visits, to whatever sandbox.
-    _place: OwnedSemaphorePermit,
+    target: Arc<PreviewTarget>,
+    /// Of the limit over all sandboxes.
+    _global: OwnedSemaphorePermit,
 }
 
-/// A page waits for it, as long as this lives.
+/// A permit for a page that waits for the sandbox.
 pub type WaitPermit = OwnedSemaphorePermit;
 
 impl PreviewTarget {
@@ -59,35 +60,35 @@ impl PreviewTarget {
         driver: Arc<dyn Driver>,
     ) -> Self {
         let id = record.borrow().id;
-        let (connections, visits) = (UpstreamPool::default(), AtomicUsize::new(0));
-        let (told, looked, waiters) =
+        let (connections, requests) = (UpstreamPool::default(), AtomicUsize::new(0));
+        let (status, probed, waiters) =
             (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(WAITERS_MAX)));
-        Self { id, connections, traffic, record, pool, driver, visits, told, looked, waiters }
+        Self { id, connections, traffic, record, pool, driver, requests, status, probed, waiters }
     }
 
     pub fn record(&self) -> Arc<SandboxRecord> {
         self.record.borrow().clone()
     }
 
-    /// Whether it is up now. Whoever wants it to stay so takes a lease first.
+    /// Whether the sandbox is up now. A caller that needs it to stay up takes a lease first.
     pub fn is_up(&self) -> bool {
         let record = self.record.borrow();
         record.state.is_up() && !record.other_pid_namespace
     }
 
-    /// Returns when the record is another than this.
+    /// Returns when the record has changed.
     pub async fn changed(&self, seen: &SandboxRecord) {
         let mut record = self.record.clone();
-        // An owner that ended is a change too.
+        // The end of the actor is a change too.
         let _ = record.wait_for(|record| record.generation != seen.generation).await;
     }
 
-    /// Returns when it is not up, and on no way to be.
+    /// Returns when the sandbox is settled and not up.
     pub async fn down(&self) {
         let mut record = self.record.clone();
-        // One without an owner is not. One that was to be put to sleep this moment may stay up after all.
-        let rests = |state: &State| state.operation.is_none() && !state.is_up();
-        let _ = record.wait_for(|record| rests(&record.state)).await;
+        // The end of the actor counts too. A sandbox that is just being put to sleep may stay up after all.
+        let is_down = |state: &State| state.operation.is_none() && !state.is_up();
+        let _ = record.wait_for(|record| is_down(&record.state)).await;
     }
 
     pub fn lease(&self) -> Lease {
@@ -98,44 +99,44 @@ impl PreviewTarget {
         self.driver.dial(&self.id, Target::Port(port)).await
     }
 
-    /// What PID 1 tells; asked once at a time however many want to know, and not more often than it changes
-    /// for people.
+    /// The status of PID 1: one request at a time however many callers want it, and none while the newest one is
+    /// fresh.
     pub async fn status(&self) -> Option<Arc<Status>> {
-        let mut told = self.told.lock().await;
-        if let Some((at, status)) = &*told
-            // Who waited for an answer that never came does not ask again.
-            && at.elapsed() < if status.is_some() { TOLD_FRESH } else { SILENT_FRESH }
+        let mut newest = self.status.lock().await;
+        if let Some((at, status)) = &*newest
+            // Callers that waited for a request in vain do not each make another one.
+            && at.elapsed() < if status.is_some() { STATUS_FRESH } else { NO_STATUS_FRESH }
         {
             return status.clone();
         }
         let control = Control::new(self.id, self.driver.clone(), self.pool.clone());
-        let status = control.get::<Status>("/v1/status", TELL_MAX).await.ok().map(Arc::new);
-        *told = Some((Instant::now(), status.clone()));
+        let status = control.get::<Status>("/v1/status", STATUS_TIMEOUT).await.ok().map(Arc::new);
+        *newest = Some((Instant::now(), status.clone()));
         status
     }
 
-    /// Whether a port takes connections: tried once at a time, like that.
+    /// Whether a port takes connections: one probe at a time, and none while the newest one is fresh.
     pub async fn listens(&self, port: u16) -> bool {
-        let mut looked = self.looked.lock().await;
-        if let Some((at, its, listens)) = *looked
-            && its == port
-            && at.elapsed() < TOLD_FRESH
+        let mut newest = self.probed.lock().await;
+        if let Some((at, probed, listens)) = *newest
+            && probed == port
+            && at.elapsed() < STATUS_FRESH
         {
             return listens;
         }
         let listens = self.dial(port).await.is_ok();
-        *looked = Some((Instant::now(), port, listens));
+        *newest = Some((Instant::now(), port, listens));
         listens
     }
 
-    /// One more visit, if there are fewer than this; `place` is its place among all visits.
+    /// A permit for one more request, if fewer than `most` have one; `place` is its permit among all sandboxes.
     pub fn visit(self: &Arc<Self>, most: usize, place: OwnedSemaphorePermit) -> Option<RequestPermit> {
-        let before = self.visits.fetch_add(1, Ordering::Relaxed);
-        let visit = RequestPermit { site: self.clone(), _place: place };
-        (before < most).then_some(visit)
+        let before = self.requests.fetch_add(1, Ordering::Relaxed);
+        let permit = RequestPermit { target: self.clone(), _global: place };
+        (before < most).then_some(permit)
     }
 
-    /// One more page that waits, if there are not too many.
+    /// A permit for one more page that waits, if there are not too many.
     pub fn wait(&self) -> Option<WaitPermit> {
         self.waiters.clone().try_acquire_owned().ok()
     }
@@ -143,12 +144,12 @@ impl PreviewTarget {
 
 impl RequestPermit {
     pub fn site(&self) -> &Arc<PreviewTarget> {
-        &self.site
+        &self.target
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        self.site.visits.fetch_sub(1, Ordering::Relaxed);
+        self.target.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }

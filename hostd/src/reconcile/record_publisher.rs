@@ -1,5 +1,6 @@
-//! The record of a sandbox as everybody sees it. Its owner makes the moves; whoever changed something else of the
-//! row publishes what the store made of it, and that is in force at once. What is older never takes its place.
+//! Publishes the newest record of a sandbox. The actor publishes transitions; a caller that changed another part of
+//! the row publishes what the store made of it, and that is in force at once. An older record never replaces a newer
+//! one.
 
 use crate::store::SandboxRecord;
 use std::sync::Arc;
@@ -14,12 +15,13 @@ impl RecordPublisher {
         Self { sender: watch::Sender::new(record) }
     }
 
-    /// Unless a newer one is there: two may come from the store in one order and arrive here in the other.
+    /// Publishes a record, unless a newer one is there: two may leave the store in one order and arrive here in the
+    /// other.
     pub fn put(&self, mut record: Arc<SandboxRecord>) {
         self.sender.send_if_modified(|now| {
             let newer = record.generation >= now.generation;
             if newer {
-                // The store does not know of it.
+                // The store does not have this field.
                 if now.other_pid_namespace {
                     Arc::make_mut(&mut record).other_pid_namespace = true;
                 }
@@ -29,7 +31,7 @@ impl RecordPublisher {
         });
     }
 
-    /// What a launch told last goes with the record, for whoever looks at it.
+    /// Publishes the progress of a launch, which goes with the record.
     pub fn put_progress(&self, progress: Option<Arc<str>>) {
         self.sender.send_if_modified(|record| {
             let other = record.progress != progress;
@@ -40,7 +42,7 @@ impl RecordPublisher {
         });
     }
 
-    /// Whether the last look found it in another PID namespace goes with the record too.
+    /// Publishes whether the sandbox lives in another PID namespace, which goes with the record too.
     pub fn put_other_pid_namespace(&self, so: bool) {
         self.sender.send_if_modified(|record| {
             let other = record.other_pid_namespace != so;
@@ -71,7 +73,7 @@ mod tests {
     use protocol::api::{EgressRules, SandboxSpec};
 
     #[tokio::test]
-    async fn what_is_older_does_not_take_the_place_of_what_is_newer() {
+    async fn an_older_record_does_not_replace_a_newer_one() {
         let (_dir, store, id) = with_one().await;
         let first = store.sandbox(&id).await.expect("read").expect("there");
         let renamed = SandboxUpdate { name: Some("new".to_owned()), ..SandboxUpdate::default() };
@@ -84,9 +86,9 @@ mod tests {
         }
     }
 
-    /// The owner does nothing in between: all of this happens on one thread that never waits.
+    /// The actor does nothing in between: all of this happens on one thread that never waits.
     #[tokio::test]
-    async fn what_was_changed_is_in_force_when_that_is_answered_whatever_the_owner_does() {
+    async fn a_change_is_in_force_when_it_is_published_whatever_the_actor_does() {
         let dir = tempfile::tempdir().expect("a directory");
         let fleet =
             fixture::open(&Arc::new(FakeDriver::default()), dir.path(), fixture::timing(60_000)).await;
@@ -99,8 +101,8 @@ mod tests {
             let change = SandboxUpdate { egress: Some(deny(number)), ..SandboxUpdate::default() };
             let changed = fleet.store().update_sandbox(&id, change, 5).await.expect("written");
             fleet.publish_change(changed);
-            let site = fleet.preview_target(&id).expect("it is there");
-            assert_eq!(site.record().blueprint.egress, deny(number));
+            let target = fleet.preview_target(&id).expect("it is there");
+            assert_eq!(target.record().blueprint.egress, deny(number));
         }
         fleet.close().await;
     }

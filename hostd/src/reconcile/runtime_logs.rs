@@ -1,5 +1,5 @@
-//! The directory where runtimed keeps its logs, read without its help. All that is there was written from
-//! inside: it is opened without following a link, and read within bounds.
+//! Reads the log directory of a runtimed without its help. The files were written from inside and are not trusted:
+//! they are opened without following links, and read within bounds.
 
 use crate::limits;
 use nix::{
@@ -27,7 +27,7 @@ pub(super) struct RuntimeLogs {
 }
 
 impl RuntimeLogs {
-    /// The files of one log, beginning with the one that the event after a cursor is in.
+    /// The files of one log, from the one that holds the event after a cursor.
     pub(super) async fn files(self: Arc<Self>, log: String, after: Cursor) -> Vec<String> {
         let found = spawn_blocking(move || {
             let mut firsts = self.list(&log)?;
@@ -37,7 +37,7 @@ impl RuntimeLogs {
         });
         found.await.unwrap_or_else(|error| Err(io::Error::other(error))).unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                warn!(%error, "could not look for what a sandbox left in its logs");
+                warn!(%error, "failed to list the logs of a sandbox");
             }
             Vec::new()
         })
@@ -49,7 +49,7 @@ impl RuntimeLogs {
         Ok(names.filter_map(|entry| log_line::parse_file_name(entry.file_name().to_str().ok()?)).collect())
     }
 
-    /// What can be made of the whole lines of a file.
+    /// Maps the complete lines of a file; `None` drops a line.
     pub(super) async fn read<T: Send + 'static>(
         self: Arc<Self>,
         file: &str,
@@ -61,19 +61,19 @@ impl RuntimeLogs {
             Ok(log_line::lines(&bytes).filter_map(|line| each(&line)).collect())
         });
         read.await.unwrap_or_else(|error| Err(io::Error::other(error))).unwrap_or_else(|error| {
-            warn!(%error, "could not read what a sandbox left in a log");
+            warn!(%error, "failed to read a log of a sandbox");
             Vec::new()
         })
     }
 
-    /// The names in a directory, so many at most.
+    /// The names in a directory, at most `max`.
     pub(super) fn names(&self, dir: &str, max: usize) -> io::Result<Vec<String>> {
         let mut dir = Dir::from_fd(self.open(Path::new(dir), OFlag::O_DIRECTORY)?)?;
         let names = dir.iter().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         Ok(names.filter(|name| name != "." && name != "..").take(max).collect())
     }
 
-    /// The beginning of a file.
+    /// The first `max_bytes` of a file.
     pub(super) fn bytes(&self, file: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         let opened = File::from(self.open(file, OFlag::O_NONBLOCK)?);
         if !opened.metadata()?.is_file() {
@@ -84,7 +84,7 @@ impl RuntimeLogs {
         Ok(bytes)
     }
 
-    /// Inside the directory, and through no link.
+    /// Opens a path beneath the directory, through no link.
     fn open(&self, path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
         let logs = File::open(&self.logs)?;
         let how = OpenHow::new()

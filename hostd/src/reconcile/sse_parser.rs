@@ -1,9 +1,9 @@
-//! Server-sent events, out of bytes that come in pieces. Knows nothing of sockets.
+//! Parses server-sent events of runtimed from bytes that come in pieces. Knows nothing of sockets.
 
 use crate::limits;
 use bytes::BytesMut;
 
-/// Collects bytes and gives the `data` of whole events.
+/// Collects bytes and returns the `data` of whole events.
 #[derive(Default)]
 pub(super) struct SseParser {
     buffer: BytesMut,

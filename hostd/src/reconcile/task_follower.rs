@@ -1,5 +1,5 @@
-//! The events of one task, from its runtimed into the store: what comes while a commit is under way is
-//! gathered and goes with the next one, so the commits grow with the stream and an idle one waits for none.
+//! Copies the events of one task from runtimed into the store. Events that come while a commit is under way go with
+//! the next one, so commits grow with the load and a single event waits for none.
 
 use super::task_runner::{CALL_TIMEOUT, TaskError, TaskRunner};
 use crate::{
@@ -16,11 +16,11 @@ use std::{pin::pin, time::Duration};
 use tokio::time::timeout;
 use tracing::warn;
 
-/// How long runtimed may say nothing at all.
+/// The longest silence of runtimed, which sends empty lines as a sign of life.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 impl TaskRunner {
-    /// Until its end, or until the connection breaks; whether it has ended.
+    /// Follows until the task ends or the connection breaks. Returns whether the task has ended.
     pub(super) async fn follow(&self, mut task: TaskRecord) -> Result<bool, TaskError> {
         let (_, control) = self.fleet.control(&self.sandbox).await?;
         if self.should_end(&task) {
@@ -31,11 +31,11 @@ impl TaskRunner {
             Err(ControlError::Refused(refused)) if refused.error.code == ErrorCode::HistoryGone => {
                 return self.skip(&task, refused.error.detail.oldest.as_deref()).await;
             }
-            // A runtimed that lost its own records.
+            // runtimed lost its own records.
             Err(ControlError::Refused(refused)) if refused.error.code == ErrorCode::NotFound => {
                 return self.conclude(TaskEnding::Lost).await;
             }
-            // It ended before the last event that is known here, which a loss of power can bring about.
+            // runtimed's log ends before the last event that hostd has, as it can after a loss of power.
             Err(ControlError::Refused(refused)) if refused.error.code == ErrorCode::InvalidRequest => {
                 return self.fetch_ending(&task, &control).await;
             }
@@ -46,9 +46,9 @@ impl TaskRunner {
             TaskLineReader { body, buffer: BytesMut::new(), last: task.followed, ended: None, warned: false };
         loop {
             tokio::select! {
-                // What was read is in the buffer; the wish to end it is in the store.
+                // Safe to cut off: bytes that were read are in the buffer, and a cancellation is in the store.
                 more = lines.more() => match more {
-                    // It has ended, and how cannot be read from here.
+                    // The task has ended with an event that cannot be read.
                     Err(TaskError::BadDone) => return self.fetch_ending(&task, &control).await,
                     Err(TaskError::Ended) if task.followed == before => {
                         return self.fetch_ending(&task, &control).await;
@@ -69,9 +69,9 @@ impl TaskRunner {
         }
     }
 
-    /// Writes some events, and reads on meanwhile.
+    /// Writes a batch of events, and reads on meanwhile.
     async fn write(&self, batch: Vec<TaskLine>, lines: &mut TaskLineReader) -> Result<TaskRecord, TaskError> {
-        // Whether or not there is room to write that down.
+        // The grant opens even when the disk has no room to record the event.
         if batch.iter().any(shows_task_started) {
             self.on_task_started();
         }
@@ -82,13 +82,13 @@ impl TaskRunner {
         loop {
             tokio::select! {
                 task = &mut written => return Ok(task?),
-                // Bytes are in the buffer or not read at all.
+                // Safe to cut off: bytes are in the buffer or not read at all.
                 () = lines.gather(), if lines.has_room() => {}
             }
         }
     }
 
-    /// runtimed has no more events of it, and none of them was `done`.
+    /// Asks runtimed for the result of a task whose events ended without `done`.
     async fn fetch_ending(&self, task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
         let view: TaskView = control.get(&format!("/v1/tasks/{}", task.id), CALL_TIMEOUT).await?;
         match view.result {
@@ -100,7 +100,7 @@ impl TaskRunner {
         }
     }
 
-    /// History was trimmed before it was taken over: said in its place, and left behind.
+    /// Skips history that runtimed trimmed before hostd read it; a notice takes its place.
     async fn skip(&self, task: &TaskRecord, oldest: Option<&str>) -> Result<bool, TaskError> {
         let oldest: u64 = oldest.and_then(|text| text.parse().ok()).unwrap_or_default();
         let lost = oldest.saturating_sub(task.followed + 1);
@@ -113,7 +113,7 @@ impl TaskRunner {
     }
 }
 
-/// The first event of a task only says that it waits.
+/// Whether an event shows that runtimed has started the task: the first one may only say that it is queued.
 fn shows_task_started(line: &TaskLine) -> bool {
     let begins = matches!(line.update, TaskUpdate::Phase(phase) if phase != TaskPhase::Queued);
     begins || line.number > 1
@@ -127,14 +127,15 @@ async fn stream(control: &Control, task: &TaskRecord) -> Result<Incoming, Contro
     Ok(control.stream(request, CALL_TIMEOUT).await?.into_body())
 }
 
-/// Lines out of a body.
+/// Reads lines from a response body.
 struct TaskLineReader {
     body: Incoming,
     buffer: BytesMut,
-    /// The last event that was taken.
+    /// The number of the last event that was read.
     last: u64,
-    /// Why nothing more comes.
+    /// The reason why the stream ended.
     ended: Option<TaskError>,
+    /// An invalid event was logged: there may be any number of them.
     warned: bool,
 }
 
@@ -143,7 +144,7 @@ impl TaskLineReader {
         self.ended.is_none() && self.buffer.len() < limits::TASK_GATHER_MAX_BYTES
     }
 
-    /// Waits until something came.
+    /// Waits until more bytes are in the buffer.
     async fn more(&mut self) -> Result<(), TaskError> {
         let before = self.buffer.len();
         while self.buffer.len() == before {
@@ -156,7 +157,6 @@ impl TaskLineReader {
     }
 
     async fn gather(&mut self) {
-        // runtimed says something now and then, if only that it is there.
         let Ok(frame) = timeout(SILENCE_MAX, self.body.frame()).await else {
             self.ended = Some(TaskError::Ended);
             return;
@@ -172,7 +172,7 @@ impl TaskLineReader {
         }
     }
 
-    /// The events that are there as a whole; `None` if there is none.
+    /// The complete events in the buffer; `None` if there is none.
     fn take(&mut self) -> Result<Option<Vec<TaskLine>>, TaskError> {
         let Some(end) = memchr::memrchr(b'\n', &self.buffer) else {
             return if self.buffer.len() > limits::TASK_LINE_MAX_BYTES {
@@ -193,7 +193,7 @@ impl TaskLineReader {
     }
 
     fn parse(&mut self, line: &Bytes) -> Option<TaskLine> {
-        // An empty one only says that somebody is there.
+        // An empty line is a sign of life.
         if line.is_empty() {
             return None;
         }
@@ -204,9 +204,8 @@ impl TaskLineReader {
             }
             Ok(_) => None,
             Err(error) => {
-                // Said once: there may be any number of them.
                 if !std::mem::replace(&mut self.warned, true) {
-                    warn!(%error, "an event of a task was left out");
+                    warn!(%error, "dropped an invalid event of a task");
                 }
                 if memchr::memmem::find(line, b"\"type\":\"done\"").is_some() {
                     self.ended = Some(TaskError::BadDone);

@@ -1,4 +1,4 @@
-//! Whose turn it is: the tasks of a sandbox are given to it in the order in which they were written down.
+//! Queues of tasks: those of a sandbox are delivered in the order of their rows.
 
 use protocol::api::SandboxId;
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Those that wait, by their rows.
+/// The tasks that wait for one sandbox, by row.
 type Queue = BTreeMap<i64, Arc<Notify>>;
 
 #[derive(Clone, Default)]
@@ -22,13 +22,13 @@ impl TaskQueues {
         QueueTicket { queues: self.clone(), sandbox, number, moved_up }
     }
 
-    /// A panic of somebody else leaves nothing half done here.
+    /// A poisoned lock is fine: nothing here is left half done.
     fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A place in the queue of a sandbox, until it is left or dropped.
+/// The place of a task in the queue of its sandbox, until it is left or dropped.
 pub(super) struct QueueTicket {
     queues: TaskQueues,
     sandbox: SandboxId,
@@ -37,14 +37,14 @@ pub(super) struct QueueTicket {
 }
 
 impl QueueTicket {
-    /// Whether nobody is before it.
+    /// Whether no older task waits.
     pub(super) fn is_first(&self) -> bool {
         let queues = self.queues.lock();
         let first = queues.get(&self.sandbox).and_then(|queue| queue.keys().next());
         first.is_none_or(|first| *first >= self.number)
     }
 
-    /// Returns when that may have changed.
+    /// Returns when `is_first` may have changed.
     pub(super) async fn changed(&self) {
         self.moved_up.notified().await;
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_oldest_comes_first_and_whoever_leaves_tells_the_next() {
+    async fn the_oldest_is_first_and_leaving_notifies_the_next() {
         let queues = TaskQueues::default();
         let sandbox: SandboxId = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
         let [third, first, second] = [3, 1, 2].map(|number| queues.enqueue(sandbox, number));

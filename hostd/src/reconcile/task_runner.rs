@@ -1,10 +1,13 @@
-//! Tasks, from the row to `done`. Each that has no end has a runner: it wakes the sandbox, gives the task to
-//! runtimed, follows what happens and, when nobody else will, tells the end. Whoever submitted it may be gone;
-//! a hostd that dies leaves all of it to the next one.
+//! Runners of tasks, from the row to `done`. Each task without an end has one: it wakes the sandbox, delivers the
+//! task to runtimed, follows its events and, where nothing else will, records the end. The client that submitted the
+//! task may be gone; a hostd that dies leaves the task to the next one.
 
 use super::{
-    Fleet, FleetError, event_recovery::recover_events, fleet::reachable, locate_agent,
-    task_queue::QueueTicket,
+    Fleet, FleetError,
+    event_recovery::recover_events,
+    locate_agent,
+    task_queue::{QueueTicket, TaskQueues},
+    wake::reachable,
 };
 use crate::{
     control::{Control, ControlError},
@@ -20,22 +23,47 @@ use protocol::{
 };
 use serde_json::json;
 use std::{
-    sync::{Arc, OnceLock},
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, error, info};
 
-/// After a step that failed: first, longest.
+/// The pause after a step that failed: the first, and the longest.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// How long a sandbox is not looked at that does not change.
+/// The longest wait for a change of the sandbox, after which the runner looks again.
 const RECHECK_MAX: Duration = Duration::from_secs(30);
 
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
 
+/// The runners of all tasks.
+#[derive(Default)]
+pub(super) struct TaskRunners {
+    queues: TaskQueues,
+    /// Wake-ups of runners, by the row of the task.
+    wakeups: Mutex<HashMap<i64, Arc<Notify>>>,
+}
+
+impl TaskRunners {
+    fn add(&self, task: i64) -> Arc<Notify> {
+        self.wakeups.lock().expect("no panic while held").entry(task).or_default().clone()
+    }
+
+    fn wake(&self, task: i64) {
+        if let Some(wakeup) = self.wakeups.lock().expect("no panic while held").get(&task) {
+            wakeup.notify_one();
+        }
+    }
+
+    fn remove(&self, task: i64) {
+        self.wakeups.lock().expect("no panic while held").remove(&task);
+    }
+}
+
 impl Fleet {
-    /// Writes a task down and begins with it.
+    /// Records a task and starts its runner.
     pub async fn submit(&self, task: NewTask) -> Result<TaskBegun, FleetError> {
         self.check_open()?;
         reachable(&*self.record(&task.sandbox).await?)?;
@@ -46,20 +74,20 @@ impl Fleet {
         Ok(begun)
     }
 
-    /// Asks for the end of a task. As it is then: one that has ended stays as it is.
+    /// Cancels a task. A task that has ended stays as it is.
     pub async fn cancel(&self, task: &TaskRecord) -> Result<TaskRecord, FleetError> {
         self.check_open()?;
         let task = self.store().cancel_task(task.number, self.clock().now_ms()).await?;
-        self.wake_runner(task.number);
+        self.runners().wake(task.number);
         Ok(task)
     }
 
-    /// Takes up what an earlier hostd left without an end.
+    /// Starts runners for the tasks that an earlier hostd left without an end.
     pub(super) async fn resume_tasks(&self) -> Result<(), FleetError> {
         self.resume_open_tasks(None).await
     }
 
-    /// The same for one sandbox.
+    /// Starts runners for the tasks of one sandbox that have no end.
     pub(super) async fn resume_tasks_of(&self, sandbox: SandboxId) -> Result<(), FleetError> {
         self.resume_open_tasks(Some(sandbox)).await
     }
@@ -72,13 +100,14 @@ impl Fleet {
     }
 
     fn run_task(&self, number: i64, sandbox: SandboxId) {
-        let (ticket, wakeup) = (self.task_queues().enqueue(sandbox, number), self.runner_wakeup(number));
+        let runners = self.runners();
+        let (ticket, wakeup) = (runners.queues.enqueue(sandbox, number), runners.add(number));
         let grant = OnceLock::new();
         let runner = TaskRunner { fleet: self.clone(), sandbox, number, ticket, wakeup, grant };
         let fleet = self.clone();
         self.spawn(async move {
             runner.run().await;
-            fleet.forget_runner(number);
+            fleet.runners().remove(number);
         });
     }
 }
@@ -87,28 +116,28 @@ pub(super) struct TaskRunner {
     pub fleet: Fleet,
     pub sandbox: SandboxId,
     pub number: i64,
-    /// Until runtimed has it.
+    /// The place in the queue of the sandbox, until runtimed has the task.
     ticket: QueueTicket,
-    /// Told when its end is wanted.
+    /// Notified when the task is to end.
     pub wakeup: Arc<Notify>,
-    /// Its key of models, which is good from when runtimed may have it until the runner ends.
+    /// The model grant, whose key is good from when runtimed may have the task until the runner ends.
     grant: OnceLock<Option<OpenGrant>>,
 }
 
-/// Why a step did not come to its end.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TaskError {
     #[error(transparent)]
     Fleet(#[from] FleetError),
     #[error(transparent)]
     Control(#[from] ControlError),
-    #[error("the stream of its events broke")]
+    #[error("the stream of the task's events broke")]
     Broken(#[source] hyper::Error),
-    #[error("the stream of its events ended")]
+    #[error("the stream of the task's events ended")]
     Ended,
-    #[error("its last event cannot be read")]
+    #[error("the last event of the task cannot be read")]
     BadDone,
-    #[error("it goes on, but its events ended")]
+    #[error("the task runs, but the stream of its events ended")]
     StillRunning,
     #[error("an event of more than {} bytes", limits::TASK_LINE_MAX_BYTES)]
     TooLong,
@@ -139,10 +168,10 @@ impl TaskRunner {
 
     fn log_failure(&self, error: &TaskError) {
         let error = error as &dyn std::error::Error;
-        debug!(sandbox = %self.sandbox, task = self.number, error, "a step of a task failed");
+        debug!(sandbox = %self.sandbox, task = self.number, error, "task step failed");
     }
 
-    /// Whether it has ended.
+    /// Performs one step. Returns whether the task has ended.
     async fn step(&self) -> Result<bool, TaskError> {
         let Some(task) = self.fleet.store().task_by_number(self.number).await? else { return Ok(true) };
         if task.done_seq.is_some() {
@@ -168,7 +197,7 @@ impl TaskRunner {
             TaskStep::Wake => Ok(self.fleet.wake_for_work(&self.sandbox).await.map(|_| false)?),
             TaskStep::Wait | TaskStep::Deliver => {
                 tokio::select! {
-                    // All only wait.
+                    // All arms only wait.
                     () = self.ticket.changed() => {}
                     () = self.fleet.wait_changed(&self.sandbox, record.generation) => {}
                     () = self.wakeup.notified() => {}
@@ -181,20 +210,18 @@ impl TaskRunner {
     }
 
     async fn deliver(&self, task: &TaskRecord) -> Result<bool, TaskError> {
-        // Held until it is taken: it does not fall asleep in between.
+        // The lease is held until runtimed has the task: the sandbox does not fall asleep in between.
         let (_, control) = match self.fleet.wake_for_work(&self.sandbox).await {
-            // Its backend was waited for as long as a start may take. Whoever wants more submits it again.
+            // The backend was away for as long as a start may take: the client may submit the task again.
             Err(FleetError::Failed { problem, .. }) if problem.code == ProblemCode::DriverUnavailable => {
                 return self.conclude(TaskEnding::SandboxFailed(Some(*problem))).await;
             }
             woken => woken?,
         };
         let Some(request) = &task.request else {
-            return self
-                .conclude(TaskEnding::Refused("what it was to do is not known any more".to_owned()))
-                .await;
+            return self.conclude(TaskEnding::Refused("its request is not stored any more".to_owned())).await;
         };
-        // Given by a hostd that died before it wrote that down: nothing that is asked now can end it.
+        // A hostd died between the reply of runtimed and recording it: the task runs, whatever is checked now.
         if task.taken && runtimed_has_task(task, &control).await? {
             return self.delivered().await;
         }
@@ -203,14 +230,14 @@ impl TaskRunner {
             Ok(agent) => TaskRequest { agent, ..request.0.clone() },
             Err(message) => return self.conclude(TaskEnding::AgentMissing(message)).await,
         };
-        // First: whoever ends it from here on knows that it may be running.
+        // Recorded first: from here on the task may be running, which matters to its end.
         if self.fleet.store().mark_task_dispatched(self.number).await?.done_seq.is_some() {
             return Ok(true);
         }
         self.open_models(task);
         match control.json::<TaskView>(Method::POST, "/v1/tasks", Some(&request), CALL_TIMEOUT).await {
             Ok(_) => {}
-            Err(ControlError::Refused(body)) if is_final(body.error.code) => {
+            Err(ControlError::Refused(body)) if is_permanent(body.error.code) => {
                 return self.conclude(TaskEnding::Refused(body.error.message.clone())).await;
             }
             Err(error) => return Err(error.into()),
@@ -223,7 +250,7 @@ impl TaskRunner {
         Ok(task.done_seq.is_some())
     }
 
-    /// From here on its agent may call models, when its turn has come.
+    /// Opens the model grant: from when runtimed has started the task, its agent may call models.
     fn open_models(&self, task: &TaskRecord) {
         self.grant.get_or_init(|| self.fleet.models().open_grant(task, self.wakeup.clone()));
         if task.has_begun() {
@@ -231,14 +258,15 @@ impl TaskRunner {
         }
     }
 
-    /// runtimed has begun with it.
+    /// runtimed has started the task.
     pub(super) fn on_task_started(&self) {
         if let Some(Some(grant)) = self.grant.get() {
             grant.begun();
         }
     }
 
-    /// Somebody wants it, or its models allow nothing else. What could not be written down counts too.
+    /// Whether the task is to end: it is cancelled, or its model calls failed for good. A model outcome that could
+    /// not be recorded counts too.
     pub(super) fn should_end(&self, task: &TaskRecord) -> bool {
         task.must_end() || self.verdict().is_some()
     }
@@ -247,7 +275,7 @@ impl TaskRunner {
         self.grant.get().and_then(Option::as_ref).and_then(OpenGrant::verdict)
     }
 
-    /// Its end is about to be written down: what it used of models goes first, and what they say of that end.
+    /// Records the use of models and their outcome before the end of the task, which they explain.
     pub(super) async fn settle_models(&self) -> Result<(), TaskError> {
         if let Some(Some(grant)) = self.grant.get() {
             grant.settle().await;
@@ -255,7 +283,7 @@ impl TaskRunner {
         self.write_verdict().await
     }
 
-    /// Before its end, which it explains.
+    /// Records the model outcome before the end of the task, which it explains.
     async fn write_verdict(&self) -> Result<(), TaskError> {
         if let Some(verdict) = self.verdict() {
             self.fleet.store().judge_task(self.number, verdict.clone()).written().await?;
@@ -268,7 +296,7 @@ impl TaskRunner {
         let path = format!("/v1/tasks/{}/cancel", task.id);
         match control.json::<TaskView>(Method::POST, &path, Some(&json!({})), CALL_TIMEOUT).await {
             Ok(_) => Ok(()),
-            // It has ended by itself, or is not known there any more: its events tell which.
+            // The task has ended by itself, or runtimed does not know it any more: its events tell which.
             Err(ControlError::Refused(body))
                 if matches!(body.error.code, ErrorCode::NotRunning | ErrorCode::NotFound) =>
             {
@@ -286,17 +314,17 @@ impl TaskRunner {
                 recover_events(self.fleet.store(), logs, &self.sandbox).await?;
             }
         }
-        info!(sandbox = %self.sandbox, task = self.number, ?ending, "a task ends that nobody else ends");
+        info!(sandbox = %self.sandbox, task = self.number, ?ending, "recording the end of a task");
         let now_ms = self.fleet.clock().now_ms();
         let task = self.fleet.store().conclude_task(self.number, ending, now_ms).await?;
         if task.done_seq.is_none() {
-            error!(task = self.number, "a task could not be ended");
+            error!(task = self.number, "failed to end a task");
         }
         Ok(task.done_seq.is_some())
     }
 }
 
-/// Whether runtimed knows of it.
+/// Whether runtimed knows the task.
 async fn runtimed_has_task(task: &TaskRecord, control: &Control) -> Result<bool, TaskError> {
     match control.get::<TaskView>(&format!("/v1/tasks/{}", task.id), CALL_TIMEOUT).await {
         Ok(_) => Ok(true),
@@ -305,7 +333,7 @@ async fn runtimed_has_task(task: &TaskRecord, control: &Control) -> Result<bool,
     }
 }
 
-/// Whether the same request will never be taken.
-fn is_final(code: ErrorCode) -> bool {
+/// Whether runtimed will never accept the same request.
+fn is_permanent(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::InvalidRequest | ErrorCode::Conflict | ErrorCode::TooLarge)
 }

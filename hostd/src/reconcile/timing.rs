@@ -1,4 +1,4 @@
-//! How long things may take. A value, so that a simulation can be in a hurry.
+//! Deadlines and intervals of the reconciler, as a value, so that tests can shorten them.
 
 use crate::{
     core::{Goal, IdleWindow},
@@ -14,16 +14,16 @@ pub struct Timing {
     pub grace_ms: u64,
     pub inspect_every_ms: u64,
     pub retry_min_ms: u64,
-    /// Where it cannot be seen, or not be watched.
+    /// Between inspections of a container that cannot be seen, or not be watched.
     pub inspect_unseen_ms: u64,
-    /// How often the words of a launch are taken down, and how long they put off its deadline in all.
+    /// How often the progress of a launch is recorded, and how long it extends the deadline in all.
     pub progress_every_ms: u64,
     pub progress_max_ms: u64,
     pub restart_min_ms: u64,
     pub restart_max_ms: u64,
-    /// A sandbox that sleeps when idle does so after so long without activity.
+    /// Time without activity after which an idle sandbox sleeps.
     pub idle_ms: u64,
-    /// And with open streams only so long after the last byte.
+    /// Time since the last byte after which an idle sandbox with open streams dozes.
     pub doze_after_ms: u64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// How long the way to a goal may take.
+    /// The time that an operation towards a goal has.
     pub(super) fn towards_ms(&self, goal: Goal) -> u64 {
         match goal {
             Goal::Running => self.up_ms,
@@ -61,12 +61,12 @@ impl Timing {
         Duration::from_millis(self.progress_every_ms)
     }
 
-    /// How long nothing must happen before it sleeps.
+    /// The idle window.
     pub fn window(&self) -> IdleWindow {
         IdleWindow { idle_ms: self.idle_ms, doze_after_ms: self.doze_after_ms }
     }
 
-    /// Between looks at one that may fall asleep, whatever is awaited.
+    /// The time until the next idle check, within its bounds.
     pub(super) fn idle_check_ms(&self, wanted_ms: u64) -> u64 {
         let max_ms = self.inspect_every_ms.min(self.idle_ms);
         wanted_ms.max(limits::IDLE_CHECK_MIN_MS).min(max_ms)
@@ -77,7 +77,7 @@ impl Timing {
         Duration::from_millis(self.retry_min_ms << failures.min(6))
     }
 
-    /// The pause before one that died so many times in a row is started again.
+    /// The pause before a sandbox that died so many times in a row is launched again.
     pub(super) fn restart_pause(&self, deaths: u32) -> Duration {
         let ms = self.restart_min_ms.saturating_mul(1 << deaths.min(16));
         Duration::from_millis(ms.min(self.restart_max_ms))

@@ -1,11 +1,11 @@
-//! From any state, whatever is seen, performing what is planned comes to rest, and where it was meant to.
+//! From any state, whatever is observed, performing the planned steps comes to rest at the goal.
 
 use super::*;
 use crate::core::{Operation, Renewal, Transition, apply};
 use proptest::prelude::*;
 use protocol::api::DeathCause;
 
-/// Steps until rest, on a backend that does what it is told.
+/// The most plans until rest, on a backend without faults.
 const STEPS_MAX: usize = 24;
 
 const CAUSES: [DeathCause; 7] = [
@@ -30,7 +30,7 @@ fn states() -> impl Strategy<Value = State> {
     ];
     (goals, statuses, any::<bool>(), proptest::option::of(any::<bool>()), any::<bool>()).prop_map(
         |(goal, status, at_work, renew, dozing)| {
-            // Being destroyed is never given up.
+            // A destroy is never given up.
             let at_work = at_work || goal == Goal::Destroyed;
             let operation = at_work.then_some(Operation { phase: Phase::Starting, deadline_ms: 1_000 });
             let renewal = renew.filter(|_| goal == Goal::Running && operation.is_some());
@@ -51,9 +51,9 @@ fn observations() -> impl Strategy<Value = Observed> {
     ]
 }
 
-/// What a step changes when it works: the record and the backend.
+/// The record and the container after a step that works.
 fn perform(step: &PlanStep, state: &State, observed: &Observed, now_ms: u64) -> (State, Observed) {
-    let moved = |change| apply(state, change).expect("a planned move is a legal one");
+    let moved = |change| apply(state, change).expect("a planned transition is a legal one");
     let seen = observed.clone();
     let up = |frozen, ready| Observed::Running { frozen, ready };
     match step {
@@ -130,19 +130,19 @@ proptest! {
         if driven && goal == Goal::Destroyed {
             prop_assert_eq!(end.status, SandboxStatus::Destroyed);
         }
-        // One that died cannot be paused.
+        // A dead sandbox cannot be paused.
         if driven && !late && goal != Goal::Paused {
             prop_assert_eq!(end.goal, goal);
         }
     }
 
     #[test]
-    fn one_that_dozes_off_comes_to_rest_frozen_or_gone(observed in observations(), late in any::<bool>()) {
+    fn a_sandbox_that_dozes_off_comes_to_rest_frozen_or_gone(observed in observations(), late in any::<bool>()) {
         let now_ms = if late { 2_000 } else { 500 };
         let up = apply(&State::new(9), Transition::Reached).expect("it comes up");
         let dozing = apply(&up, Transition::Doze { deadline_ms: 1_000 }).expect("it runs");
         let (end, _) = settle(dozing, observed, IdlePolicy::Sleep, now_ms);
-        // What could not be frozen in time runs on; what died is in error.
+        // A sandbox that could not be frozen in time runs on; a dead one is in error.
         prop_assert_eq!(end.dozes(), end.status == SandboxStatus::Paused, "{:?}", end);
     }
 
@@ -169,7 +169,7 @@ proptest! {
 }
 
 #[test]
-fn an_error_stays_until_somebody_asks() {
+fn an_error_stays_until_a_client_asks() {
     let failed = Transition::GiveUp { problem: Death::default().problem(), found: None };
     let failed = apply(&State::new(10), failed).expect("legal");
     let desired = Desired { state: &failed, idle_policy: IdlePolicy::AlwaysOn };
@@ -206,7 +206,7 @@ fn which_death_leads_where() {
 }
 
 #[test]
-fn only_one_that_should_always_run_is_tried_again_when_its_backend_is_back() {
+fn only_an_always_on_sandbox_is_tried_again_when_its_backend_is_back() {
     let away = Problem {
         code: ProblemCode::DriverUnavailable,
         message: "gone fishing".to_owned(),
@@ -223,16 +223,16 @@ fn only_one_that_should_always_run_is_tried_again_when_its_backend_is_back() {
     assert_eq!(planned(&failed, IdlePolicy::AlwaysOn, Observed::Absent), [PlanStep::TryAgain]);
     assert_eq!(planned(&failed, IdlePolicy::AlwaysOn, Observed::Unknown), []);
     assert_eq!(planned(&failed, IdlePolicy::Sleep, Observed::Absent), []);
-    // Nor what never ran, or was to stop.
+    // A sandbox that never ran, or was to stop, is not tried again.
     let stopping = apply(&up, Transition::Accept { goal: Goal::Stopped, deadline_ms: 10 }).expect("it runs");
     for state in [State::new(10), stopping] {
         assert_eq!(planned(&give_up(&state), IdlePolicy::AlwaysOn, Observed::Absent), [], "{state:?}");
     }
 }
 
-/// Whatever was wanted, being done or overdue: nothing is done to it, and nothing is given up.
+/// Nothing is done to the sandbox, and no operation is given up, whatever is wanted, under way or overdue.
 #[test]
-fn one_in_another_pid_namespace_is_only_looked_at() {
+fn a_sandbox_in_another_pid_namespace_is_only_inspected() {
     for goal in [Goal::Running, Goal::Paused, Goal::Stopped, Goal::Destroyed] {
         for status in [
             SandboxStatus::Creating,

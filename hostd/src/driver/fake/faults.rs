@@ -1,4 +1,4 @@
-//! When a verb goes wrong, and how: by a seed, so that a run can be repeated.
+//! Random faults of verbs, by a seed, so that a run can be repeated.
 
 /// Random numbers from a seed (splitmix64).
 #[derive(Debug, Clone)]
@@ -21,17 +21,17 @@ impl SeededRng {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// Says no and does nothing.
+    /// Fails and does nothing.
     Fails,
-    /// The backend does not answer.
+    /// Fails because the backend is away.
     Unavailable,
-    /// Does it and says that it failed.
+    /// Does its work and reports a failure.
     FailsAfter,
     Hangs,
     HangsAfter,
 }
 
-/// So many verbs in a hundred go wrong.
+/// Injects a fault into `percent` of the verbs.
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
     rng: SeededRng,

@@ -1,5 +1,5 @@
-//! A driver in memory that misbehaves as told: for the simulation. Every verb may fail, fail after having
-//! done its work, hang before or after it, or be followed by a sudden death.
+//! A driver in memory with fault injection, for tests. Every verb may fail, fail after having done its work, hang
+//! before or after it, or be followed by a sudden death.
 
 mod faults;
 mod runtimed;
@@ -34,39 +34,39 @@ pub(crate) enum FakeContainer {
 #[derive(Default)]
 pub(crate) struct FakeDriver {
     containers: Arc<Mutex<HashMap<SandboxId, FakeContainer>>>,
-    /// Files that exist, running or not.
+    /// Sandboxes that have files, running or not.
     files: Mutex<HashMap<SandboxId, LaunchRequest>>,
     faults: Mutex<Faults>,
-    /// What the last look showed.
+    /// The newest inspection of each.
     seen: Mutex<HashMap<SandboxId, Option<FakeContainer>>>,
-    /// Somebody else started them since: whoever acts on that look cannot know.
+    /// Started externally since the newest inspection: an actor cannot know yet.
     started_externally: Mutex<HashSet<SandboxId>>,
-    /// No verb is answered.
+    /// No verb finds the backend.
     pub(crate) unavailable: AtomicBool,
-    /// No launch is.
+    /// No launch finds the backend.
     pub(crate) no_launches: AtomicBool,
-    /// All that run do so in another PID namespace.
+    /// Running containers are in another PID namespace.
     other_pid_namespace: AtomicBool,
-    /// It says of itself that it is not well.
+    /// The driver reports itself unhealthy.
     pub(crate) unhealthy: AtomicBool,
-    /// These are begun and never answered.
+    /// Verbs that hang.
     pub(crate) hanging: Mutex<HashSet<&'static str>>,
-    /// How often each was started, by whomever.
+    /// How often each was started, by a verb or externally.
     runs: Mutex<HashMap<SandboxId, u64>>,
-    /// What it is called, where there are others.
+    /// The name of the driver, where a test has several.
     named: Option<&'static str>,
-    /// What a launch tells, each after the pause that comes with it.
+    /// The progress that a launch reports, each text after its pause.
     pub(crate) progress_script: Mutex<Vec<(Duration, String)>>,
-    /// Where each has a directory for what its runtimed writes down, if there are any.
+    /// The directory with the logs of each runtimed, where a test has some.
     pub(crate) logs: Mutex<Option<PathBuf>>,
-    /// What must never happen, and did.
+    /// Verbs that an actor must never call in that state.
     violations: Mutex<Vec<String>>,
     changed: watch::Sender<u64>,
-    /// Whether the end of its tasks was asked for: each runs until then.
+    /// Whether tasks were cancelled: each runs until then.
     cancelled: watch::Sender<bool>,
-    /// It tells that it has the task `t1`.
+    /// runtimed reports the task `t1`.
     pub(crate) has_task: Arc<AtomicBool>,
-    /// Somebody else freezes it just when it is asked what goes on in it; once.
+    /// The container is frozen externally at the next request for its status, once.
     pub(crate) freeze_on_status: Arc<AtomicBool>,
 }
 
@@ -91,7 +91,7 @@ impl FakeDriver {
         self.files.lock().expect("no panic while held").contains_key(id)
     }
 
-    /// Somebody else does something to one that is there.
+    /// Changes a container externally.
     pub(crate) fn set_externally(&self, id: &SandboxId, now: FakeContainer) {
         if let Some(body) = self.containers.lock().expect("no panic while held").get_mut(id) {
             *body = now;
@@ -99,13 +99,13 @@ impl FakeDriver {
         self.notify();
     }
 
-    /// Somebody else freezes or thaws one that runs.
+    /// Freezes or thaws a running container externally.
     pub(crate) fn freeze_externally(&self, id: &SandboxId, frozen: bool) {
         self.set_frozen(id, frozen);
         self.notify();
     }
 
-    /// Somebody else starts one that was stopped.
+    /// Starts a stopped container externally.
     pub(crate) fn start_externally(&self, id: &SandboxId) {
         if self.has_files(id) && self.container(id).is_none() {
             self.started_externally.lock().expect("no panic while held").insert(*id);
@@ -115,15 +115,15 @@ impl FakeDriver {
         }
     }
 
-    /// Somebody else restarts one that runs, so fast that nobody sees it dead.
+    /// Restarts a running container externally, so fast that no inspection shows it dead.
     pub(crate) fn restart_externally(&self, id: &SandboxId) {
         self.count(id);
-        // Whoever waits is told that something happened.
+        // Makes `changed` return.
         self.seen.lock().expect("no panic while held").remove(id);
         self.notify();
     }
 
-    /// Everything that runs is found in another PID namespace from now on, or in ours again.
+    /// Running containers are inspected as in another PID namespace from now on, or in ours again.
     pub(crate) fn set_other_pid_namespace(&self, so: bool) {
         self.other_pid_namespace.store(so, Ordering::Relaxed);
         self.seen.lock().expect("no panic while held").clear();
@@ -139,13 +139,13 @@ impl FakeDriver {
         Handle(serde_json::json!({ "run": run }))
     }
 
-    /// Whether it runs, and whoever looked before knows that.
+    /// Whether a container runs and the newest inspection can have shown that.
     fn is_known_to_run(&self, id: &SandboxId) -> bool {
         let behind = self.started_externally.lock().expect("no panic while held").contains(id);
         matches!(self.container(id), Some(FakeContainer::Running { .. })) && !behind
     }
 
-    /// Whatever runs in it ends by itself.
+    /// Ends all tasks.
     pub(crate) fn end_tasks(&self) {
         self.cancelled.send_replace(true);
     }
@@ -154,7 +154,7 @@ impl FakeDriver {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Does `work` in the way the dice say.
+    /// Does `work`, or a fault.
     async fn verb<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> Result<T, DriverError> {
         let unavailable = self.unavailable.load(Ordering::Relaxed)
             || what == "launch" && self.no_launches.load(Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl FakeDriver {
         };
     }
 
-    /// The dead stay so.
+    /// Freezes or thaws a running container; a dead one stays dead.
     fn set_frozen(&self, id: &SandboxId, frozen: bool) {
         if let Some(FakeContainer::Running { .. }) = self.container(id) {
             self.set(id, Some(FakeContainer::Running { frozen }));
@@ -224,8 +224,8 @@ impl Transport for FakeDriver {
                 tokio::spawn(runtimed::serve(theirs, runtime, *id));
                 Ok(Box::new(ours))
             }
-            // A frozen one accepts and never answers.
-            (Some(FakeContainer::Running { frozen: true }), _) => {
+            // A frozen sandbox accepts connections and never answers.
+            (Some(FakeContainer::Running { frozen: true }), Target::Control | Target::Port(_)) => {
                 let (ours, theirs) = tokio::io::duplex(64);
                 tokio::spawn(async move {
                     let _open = theirs;
@@ -233,7 +233,10 @@ impl Transport for FakeDriver {
                 });
                 Ok(Box::new(ours))
             }
-            _ => Err(io::ErrorKind::ConnectionRefused.into()),
+            (None | Some(FakeContainer::Dead(_)), Target::Control | Target::Port(_))
+            | (Some(FakeContainer::Running { frozen: false }), Target::Port(_)) => {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            }
         }
     }
 
@@ -309,7 +312,7 @@ impl Driver for FakeDriver {
             Some(FakeContainer::Dead(cause)) => ContainerState::Dead(Death { cause, ..Death::default() }),
         };
         let body = self.container(id);
-        self.verb("look", || {
+        self.verb("inspect", || {
             self.seen.lock().expect("no panic while held").insert(*id, body);
             self.started_externally.lock().expect("no panic while held").remove(id);
             sight
@@ -354,16 +357,16 @@ impl Driver for FakeDriver {
 
     async fn remove_container(&self, id: &SandboxId) -> Result<(), DriverError> {
         if self.is_known_to_run(id) {
-            self.violate(format!("{id} was cleared away while it ran"));
+            self.violate(format!("{id} was removed while it ran"));
         }
-        self.verb("clear", || self.set(id, None)).await
+        self.verb("remove_container", || self.set(id, None)).await
     }
 
     async fn destroy(&self, id: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
         if self.is_known_to_run(id) {
-            self.violate(format!("{id} was erased while it ran"));
+            self.violate(format!("{id} was destroyed while it ran"));
         }
-        self.verb("erase", || {
+        self.verb("destroy", || {
             self.set(id, None);
             if !keep_workspace {
                 self.files.lock().expect("no panic while held").remove(id);
@@ -376,7 +379,7 @@ impl Driver for FakeDriver {
         if self.is_known_to_run(id) {
             self.violate(format!("the files of {id} were emptied while it ran"));
         }
-        self.verb("empty", || ()).await
+        self.verb("reset_workspace", || ()).await
     }
 
     fn logs(&self, id: &SandboxId) -> Option<PathBuf> {

@@ -1,4 +1,4 @@
-//! As much of runtimed as the reconciler talks to, on a stream in memory. Ends when the sandbox does.
+//! The routes of runtimed that the reconciler calls, on a stream in memory. Ends with the sandbox.
 
 use super::FakeContainer;
 use crate::core::TaskEnding;
@@ -26,10 +26,10 @@ type Reply = Response<BoxBody<Bytes, Infallible>>;
 
 const TASK: &str = r#"{"id": "t1", "status": "running", "phase": "agent", "agent": "command", "created_ms": 1,
     "oldest_seq": 1, "last_seq": 1}"#;
-/// Nothing went on in it for an hour.
+/// An hour without activity.
 const IDLE: &str = r#"{"activity": {"busy": false, "since_ms": 0, "for_ms": 3600000, "reasons": []}}"#;
 
-/// What all that runs in it has in common.
+/// The state that all connections share.
 #[derive(Clone)]
 pub(super) struct FakeRuntime {
     pub containers: Arc<Mutex<HashMap<SandboxId, FakeContainer>>>,
@@ -56,7 +56,7 @@ pub(super) async fn serve(stream: DuplexStream, runtime: FakeRuntime, id: Sandbo
             let (runtime, mut changed) = (runtime.clone(), runtime.changed.subscribe());
             async move {
                 runtime.freeze_if_set(&id, request.uri().path());
-                // Also on a connection that was there before.
+                // A frozen runtimed does not answer on connections from before either.
                 while container_of(&runtime.containers, &id) == Some(FakeContainer::Running { frozen: true })
                     && changed.changed().await.is_ok()
                 {}
@@ -94,7 +94,7 @@ fn answer(request: &Request<Incoming>, cancelled: &watch::Sender<bool>, has_task
         "/v1/services" => json(StatusCode::OK, "[]".to_owned()),
         "/v1/status" => json(StatusCode::OK, IDLE.to_owned()),
         "/v1/events" => json(StatusCode::OK, String::new()),
-        // None of them.
+        // No agent is installed.
         "/v1/programs" => json(StatusCode::OK, r#"{"found": {}}"#.to_owned()),
         "/v1/tasks/t1" if has_task => json(StatusCode::OK, TASK.to_owned()),
         "/v1/tasks" => json(StatusCode::OK, TASK.to_owned()),
@@ -110,7 +110,7 @@ fn answer(request: &Request<Incoming>, cancelled: &watch::Sender<bool>, has_task
     }
 }
 
-/// Those of a task that goes on until its end is asked for.
+/// The events of a task that runs until it is cancelled.
 fn events(mut cancelled: watch::Receiver<bool>) -> Reply {
     let line = |seq, fact| {
         let event = TaskEvent { seq, time_ms: seq, fact };
@@ -119,7 +119,7 @@ fn events(mut cancelled: watch::Receiver<bool>) -> Reply {
     };
     let begins = line(1, TaskFact::Status { phase: TaskPhase::Agent, checkpoint: None });
     let ends = async move {
-        // Whoever could ask is gone when this fails.
+        // Fails only when the driver is dropped.
         let _ = cancelled.wait_for(|cancelled| *cancelled).await;
         let result = Box::new(TaskEnding::Cancelled.result(true));
         line(2, TaskFact::Done { result, told: None })

@@ -1,4 +1,4 @@
-//! A database that was lost: what is taken up again, over the real reconciler and a driver in memory.
+//! Adoption after the database was lost, over the real reconciler and a driver in memory.
 
 use super::fixture::{new_sandbox, open, patient};
 use crate::{
@@ -21,7 +21,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// More than the hour that a runtimed in memory says it was idle for.
+/// Longer than the hour that the fake runtimed reports as idle.
 const NEVER_MS: u64 = 7_200_000;
 
 struct AdoptionFixture {
@@ -33,7 +33,7 @@ impl AdoptionFixture {
     fn new() -> Self {
         let home = tempfile::tempdir().expect("a directory");
         let driver = FakeDriver::default();
-        *driver.logs.lock().expect("nobody panicked") = Some(home.path().join("logs"));
+        *driver.logs.lock().expect("no panic while held") = Some(home.path().join("logs"));
         Self { driver: Arc::new(driver), home }
     }
 
@@ -41,8 +41,8 @@ impl AdoptionFixture {
         open(&self.driver, self.home.path(), patient(NEVER_MS)).await
     }
 
-    /// Another hostd, without the database.
-    async fn lose(&self, fleet: Fleet) -> Fleet {
+    /// Starts another hostd, without the database.
+    async fn lose_database(&self, fleet: Fleet) -> Fleet {
         fleet.close().await;
         drop(fleet);
         for end in ["", "-wal", "-shm"] {
@@ -55,7 +55,7 @@ impl AdoptionFixture {
         self.home.path().join("logs").join(sandbox.as_str()).join("tasks").join(task)
     }
 
-    /// A task as its runtimed writes it down.
+    /// Writes a task as runtimed does.
     fn write_task(&self, sandbox: &SandboxId, task: &str, created_ms: u64, facts: Vec<TaskFact>) {
         let dir = self.task_dir(sandbox, task);
         std::fs::create_dir_all(&dir).expect("made");
@@ -73,7 +73,7 @@ impl AdoptionFixture {
     }
 }
 
-async fn made(fleet: &Fleet, number: u64) -> SandboxId {
+async fn create(fleet: &Fleet, number: u64) -> SandboxId {
     let id = fleet.create(new_sandbox(fleet, number, &SandboxSpec::default())).await.expect("accepted").id;
     fleet.wait_settled(&id, PATIENCE).await.expect("it runs");
     id
@@ -108,7 +108,7 @@ async fn ended(fleet: &Fleet, sandbox: &SandboxId, name: &str) -> TaskRecord {
     timeout(PATIENCE, ends).await.expect("it ends")
 }
 
-fn said(text: &str) -> TaskFact {
+fn log(text: &str) -> TaskFact {
     let text = Text { text: text.to_owned(), ..Text::default() };
     TaskFact::Log { stream: Stream::Stdout, text, lost_events: None }
 }
@@ -124,12 +124,12 @@ fn done() -> TaskFact {
 }
 
 #[tokio::test]
-async fn each_is_taken_up_as_it_is_found() {
+async fn each_sandbox_is_adopted_in_the_state_it_is_in() {
     let fixture = AdoptionFixture::new();
     let fleet = fixture.open().await;
     let mut ids = Vec::new();
     for number in 1..=5 {
-        ids.push(made(&fleet, number).await);
+        ids.push(create(&fleet, number).await);
     }
     for (id, ask) in [(ids[1], SandboxCommand::Stop), (ids[2], SandboxCommand::Pause)] {
         fleet.command(&id, ask).await.expect("accepted");
@@ -138,7 +138,7 @@ async fn each_is_taken_up_as_it_is_found() {
     fleet.close().await;
     fixture.driver.set_externally(&ids[3], FakeContainer::Dead(DeathCause::Oom));
     fixture.driver.set_externally(&ids[4], FakeContainer::Dead(DeathCause::ShutDown));
-    let fleet = fixture.lose(fleet).await;
+    let fleet = fixture.lose_database(fleet).await;
     use SandboxStatus::{Error, Paused, Running, Stopped};
     for (id, status) in ids.iter().zip([Running, Stopped, Paused, Error, Stopped]) {
         let record = until(&fleet, id, |record| record.state.status == status).await;
@@ -147,7 +147,7 @@ async fn each_is_taken_up_as_it_is_found() {
     assert_eq!(
         fixture.driver.container(&ids[2]),
         Some(FakeContainer::Running { frozen: true }),
-        "nobody thawed it"
+        "it stays frozen"
     );
     let told = fleet.record(&ids[3]).await.expect("there").post_mortem.clone().expect("a post-mortem");
     assert_eq!(told.cause, DeathCause::Oom);
@@ -158,18 +158,18 @@ async fn each_is_taken_up_as_it_is_found() {
 }
 
 #[tokio::test]
-async fn tasks_are_there_again_with_their_events_and_those_without_an_end_get_one() {
+async fn tasks_are_adopted_with_their_events_and_those_without_an_end_get_one() {
     let fixture = AdoptionFixture::new();
     let fleet = fixture.open().await;
-    let id = made(&fleet, 1).await;
+    let id = create(&fleet, 1).await;
     fleet.command(&id, SandboxCommand::Stop).await.expect("accepted");
     fleet.wait_settled(&id, PATIENCE).await.expect("stopped");
-    fixture.write_task(&id, "second", 50, vec![phase(TaskPhase::Preparing), said("half")]);
-    fixture.write_task(&id, "first", 20, vec![phase(TaskPhase::Preparing), said("whole"), done()]);
+    fixture.write_task(&id, "second", 50, vec![phase(TaskPhase::Preparing), log("half")]);
+    fixture.write_task(&id, "first", 20, vec![phase(TaskPhase::Preparing), log("whole"), done()]);
     let torn = fixture.task_dir(&id, "torn");
     std::fs::create_dir_all(&torn).expect("made");
     std::fs::write(torn.join("task.json"), "{").expect("written");
-    let fleet = fixture.lose(fleet).await;
+    let fleet = fixture.lose_database(fleet).await;
 
     let page = fleet.store().tasks(&id, None, 9, 9).await.expect("readable");
     assert_eq!(page.iter().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["second", "first"]);
@@ -179,16 +179,16 @@ async fn tasks_are_there_again_with_their_events_and_those_without_an_end_get_on
     assert!(first.is_recovered() && first.prompt.is_empty() && first.result.is_some());
     let second = ended(&fleet, &id, "second").await;
     assert_eq!(second.failure_reason, Some(FailureReason::Lost));
-    assert_eq!(second.followed, 3, "two that it told, and the end");
-    // Nobody woke it for that.
+    assert_eq!(second.followed, 3, "its two events, and the end");
+    // The sandbox was not woken for that.
     assert_eq!(fleet.record(&id).await.expect("there").state.status, SandboxStatus::Stopped);
-    // Whoever asks again with the id of one of them is told that it is taken.
+    // The id of an adopted task is taken.
     let again = NewTask { sandbox: id, ..new_task("first") };
     assert_eq!(fleet.store().begin_task(again).await.expect("readable"), TaskBegun::Conflict);
     let adopted = EventFilter { kinds: vec!["sandbox.adopted".to_owned()], ..EventFilter::default() };
     assert_eq!(fleet.store().events(adopted, 0, 9).await.expect("readable").len(), 1);
 
-    // Once: the next hostd knows them.
+    // Adopted once: the next hostd knows them.
     fleet.close().await;
     drop(fleet);
     let fleet = fixture.open().await;
@@ -201,19 +201,19 @@ async fn tasks_are_there_again_with_their_events_and_those_without_an_end_get_on
 async fn a_task_that_still_runs_is_followed_to_its_end() {
     let fixture = AdoptionFixture::new();
     let fleet = fixture.open().await;
-    let id = made(&fleet, 1).await;
+    let id = create(&fleet, 1).await;
     fixture.driver.has_task.store(true, Ordering::Relaxed);
     fixture.write_task(&id, "t1", 20, vec![]);
-    let fleet = fixture.lose(fleet).await;
+    let fleet = fixture.lose_database(fleet).await;
     assert_eq!(task(&fleet, &id, "t1").await.done_seq, None);
     fixture.driver.end_tasks();
     let task = ended(&fleet, &id, "t1").await;
-    assert_eq!(task.failure_reason, Some(FailureReason::Cancelled), "as its runtimed tells");
+    assert_eq!(task.failure_reason, Some(FailureReason::Cancelled), "as runtimed reports");
     fleet.close().await;
 }
 
 #[tokio::test]
-async fn metadata_and_expiry_are_kept_and_nobody_is_destroyed_by_being_found() {
+async fn metadata_and_expiry_are_kept_and_no_sandbox_expires_by_being_adopted() {
     let fixture = AdoptionFixture::new();
     let fleet = fixture.open().await;
     let now_ms = fleet.clock().now_ms();
@@ -226,12 +226,12 @@ async fn metadata_and_expiry_are_kept_and_nobody_is_destroyed_by_being_found() {
         ids.push(fleet.create(new).await.expect("accepted").id);
         fleet.wait_settled(ids.last().expect("just made"), PATIENCE).await.expect("it runs");
     }
-    let fleet = fixture.lose(fleet).await;
+    let fleet = fixture.lose_database(fleet).await;
     let mut expiries = Vec::new();
     for id in &ids {
         let record = fleet.record(id).await.expect("there");
         assert_eq!(record.metadata, metadata.clone().into());
-        assert!(record.env.0.lost, "whoever starts it knows that its environment is not all");
+        assert!(record.env.0.lost, "the record says that its environment is lost");
         expiries.push(record.expires_ms);
     }
     assert_eq!((expiries[0], expiries[2]), (Some(far_ms), None));
@@ -240,17 +240,17 @@ async fn metadata_and_expiry_are_kept_and_nobody_is_destroyed_by_being_found() {
 }
 
 #[tokio::test]
-async fn those_of_a_backend_that_is_away_are_taken_up_when_it_is_back() {
+async fn sandboxes_of_a_backend_that_is_away_are_adopted_when_it_is_back() {
     let fixture = AdoptionFixture::new();
     let fleet = fixture.open().await;
-    let (running, stopped) = (made(&fleet, 1).await, made(&fleet, 2).await);
+    let (running, stopped) = (create(&fleet, 1).await, create(&fleet, 2).await);
     fleet.command(&stopped, SandboxCommand::Stop).await.expect("accepted");
     fleet.wait_settled(&stopped, PATIENCE).await.expect("stopped");
     fixture.write_task(&stopped, "t1", 20, vec![phase(TaskPhase::Preparing)]);
     fleet.close().await;
     fixture.driver.unavailable.store(true, Ordering::Relaxed);
-    let fleet = fixture.lose(fleet).await;
-    assert!(fleet.record(&stopped).await.is_err(), "nobody can tell yet what it is");
+    let fleet = fixture.lose_database(fleet).await;
+    assert!(fleet.record(&stopped).await.is_err(), "its state cannot be known yet");
     fixture.driver.unavailable.store(false, Ordering::Relaxed);
     until(&fleet, &running, |record| record.state.is_up()).await;
     until(&fleet, &stopped, |record| record.state.status == SandboxStatus::Stopped).await;

@@ -1,4 +1,4 @@
-//! A backend that hangs or is away: what is believed meanwhile, what is tried again, and what is told.
+//! A backend that hangs or is away: what is recorded, tried again and reported.
 
 use super::{
     drift::{NEVER_MS, PASSES_MS, PATIENCE, SandboxFixture, drift, patient},
@@ -25,28 +25,28 @@ use std::{
 };
 use tokio::time::{sleep, timeout};
 
-/// In which what must not happen would.
+/// Time enough for something that must not happen.
 const WHILE: Duration = Duration::from_millis(300);
 
 impl SandboxFixture {
-    fn hangs(&self, verb: &'static str, so: bool) {
-        let mut hanging = self.driver.hanging.lock().expect("nobody panicked");
-        if so {
+    fn set_hanging(&self, verb: &'static str, hangs: bool) {
+        let mut hanging = self.driver.hanging.lock().expect("no panic while held");
+        if hangs {
             hanging.insert(verb)
         } else {
             hanging.remove(verb)
         };
     }
 
-    fn no_launches(&self, so: bool) {
-        self.driver.no_launches.store(so, Ordering::Relaxed);
+    fn refuse_launches(&self, refuse: bool) {
+        self.driver.no_launches.store(refuse, Ordering::Relaxed);
     }
 
-    fn unhealthy(&self, so: bool) {
-        self.driver.unhealthy.store(so, Ordering::Relaxed);
+    fn set_unhealthy(&self, unhealthy: bool) {
+        self.driver.unhealthy.store(unhealthy, Ordering::Relaxed);
     }
 
-    /// Waits until the backend was waited for in vain.
+    /// Waits until the operation was given up because of the backend.
     async fn gave_up(&self) -> Arc<SandboxRecord> {
         let code = |record: &SandboxRecord| record.state.problem.as_ref().map(|problem| problem.code);
         self.until(|record, _| {
@@ -63,20 +63,20 @@ impl SandboxFixture {
 #[tokio::test]
 async fn a_launch_that_hangs_is_a_backend_that_does_not_answer() {
     let fixture = SandboxFixture::new(IdlePolicy::AlwaysOn, timing(NEVER_MS)).await;
-    fixture.hangs("launch", true);
+    fixture.set_hanging("launch", true);
     fixture.driver.set_externally(&fixture.id, FakeContainer::Dead(DeathCause::Killed));
     let record = fixture.gave_up().await;
     let message = record.state.problem.as_ref().map(|problem| problem.message.as_str());
     assert_eq!(message, Some("the backend did not answer in time"));
-    fixture.hangs("launch", false);
+    fixture.set_hanging("launch", false);
     fixture.is(SandboxStatus::Running).await;
 }
 
 #[tokio::test]
-async fn one_that_could_not_be_made_anew_is_stopped_and_nobody_died() {
+async fn a_sandbox_that_could_not_be_recreated_is_stopped_without_a_death() {
     let timing = Timing { up_ms: PASSES_MS, down_ms: PASSES_MS, ..patient() };
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, timing).await;
-    fixture.no_launches(true);
+    fixture.refuse_launches(true);
     fixture
         .fleet
         .command(&fixture.id, SandboxCommand::Recreate { keep_workspace: true })
@@ -85,19 +85,19 @@ async fn one_that_could_not_be_made_anew_is_stopped_and_nobody_died() {
     fixture.gave_up().await;
     let record = fixture.is(SandboxStatus::Stopped).await;
     assert_eq!((record.post_mortem.as_ref(), fixture.drifts().await), (None, vec![]));
-    fixture.no_launches(false);
+    fixture.refuse_launches(false);
     fixture.fleet.wake(&fixture.id).await.expect("it wakes");
 }
 
 #[tokio::test]
-async fn one_that_died_unseen_while_it_was_to_stop_is_not_brought_back() {
+async fn a_sandbox_that_died_unseen_while_stopping_is_not_brought_back() {
     let fixture = SandboxFixture::new(IdlePolicy::AlwaysOn, timing(NEVER_MS)).await;
-    fixture.away(true);
+    fixture.set_away(true);
     fixture.driver.set_externally(&fixture.id, FakeContainer::Dead(DeathCause::Killed));
     fixture.fleet.command(&fixture.id, SandboxCommand::Stop).await.expect("accepted");
     let record = fixture.gave_up().await;
     assert_eq!((record.state.goal, record.state.status), (Goal::Stopped, SandboxStatus::Error));
-    fixture.away(false);
+    fixture.set_away(false);
     let record = fixture.until(|_, found| found.is_none()).await;
     assert_eq!((record.post_mortem.as_ref(), fixture.drifts().await), (None, vec![]));
     sleep(WHILE).await;
@@ -105,29 +105,29 @@ async fn one_that_died_unseen_while_it_was_to_stop_is_not_brought_back() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_while_one_that_should_always_run_waits_for_its_backend() {
+async fn nothing_is_written_while_an_always_on_sandbox_waits_for_its_backend() {
     let timing = Timing { up_ms: PASSES_MS, ..timing(NEVER_MS) };
     let fixture = SandboxFixture::new(IdlePolicy::AlwaysOn, timing).await;
-    fixture.no_launches(true);
-    fixture.unhealthy(true);
+    fixture.refuse_launches(true);
+    fixture.set_unhealthy(true);
     fixture.driver.set_externally(&fixture.id, FakeContainer::Dead(DeathCause::Backend));
     fixture.gave_up().await;
     let before = fixture.count_events().await;
     sleep(WHILE).await;
     assert_eq!(fixture.count_events().await, before);
-    fixture.no_launches(false);
-    fixture.unhealthy(false);
+    fixture.refuse_launches(false);
+    fixture.set_unhealthy(false);
     fixture.is(SandboxStatus::Running).await;
     let attempts = fixture.fleet.store().attempts(&fixture.id, None, 9).await.expect("readable");
     assert_eq!(attempts.len(), 3);
 }
 
 #[tokio::test]
-async fn a_destroy_that_waits_for_the_backend_says_so_once() {
+async fn a_destroy_that_waits_for_the_backend_reports_that_once() {
     let down_ms = 1_000;
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { down_ms, ..patient() }).await;
-    fixture.ask(SandboxCommand::Stop).await;
-    fixture.away(true);
+    fixture.command(SandboxCommand::Stop).await;
+    fixture.set_away(true);
     fixture
         .fleet
         .command(&fixture.id, SandboxCommand::Destroy { keep_workspace: false })
@@ -136,7 +136,7 @@ async fn a_destroy_that_waits_for_the_backend_says_so_once() {
     // Two deadlines pass.
     sleep(Duration::from_millis(2 * down_ms) + WHILE).await;
     assert!(fixture.events("sandbox.delayed").await.len() <= 1);
-    fixture.away(false);
+    fixture.set_away(false);
     fixture.fleet.wait_settled(&fixture.id, PATIENCE).await.expect("destroyed");
     assert!(!fixture.driver.has_files(&fixture.id));
 }
@@ -145,7 +145,7 @@ async fn a_destroy_that_waits_for_the_backend_says_so_once() {
 async fn a_driver_that_hangs_does_not_hold_up_another() {
     let directory = tempfile::tempdir().expect("a directory");
     let slow = Arc::new(FakeDriver::named("slow"));
-    slow.hanging.lock().expect("nobody panicked").insert("launch");
+    slow.hanging.lock().expect("no panic while held").insert("launch");
     let drivers = Drivers::new(vec![slow, Arc::new(FakeDriver::default())]);
     let fleet = open_with(drivers, directory.path(), patient()).await;
     let of = |driver: &str| SandboxSpec { driver: Some(driver.to_owned()), ..SandboxSpec::default() };
@@ -160,10 +160,10 @@ async fn a_driver_that_hangs_does_not_hold_up_another() {
 }
 
 #[tokio::test]
-async fn a_task_whose_sandbox_cannot_be_brought_up_ends_and_says_why() {
+async fn a_task_whose_sandbox_cannot_be_launched_ends_and_says_why() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
-    fixture.ask(SandboxCommand::Stop).await;
-    fixture.no_launches(true);
+    fixture.command(SandboxCommand::Stop).await;
+    fixture.refuse_launches(true);
     let new = NewTask { sandbox: fixture.id, ..new_task("t1") };
     let TaskBegun::New(task) = fixture.fleet.submit(new).await.expect("submitted") else {
         panic!("it is new")
@@ -184,54 +184,54 @@ async fn a_task_whose_sandbox_cannot_be_brought_up_ends_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_pause_that_comes_late_is_ours_and_only_that_one() {
+async fn a_pause_that_takes_effect_late_is_no_drift_and_the_next_one_is() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { freeze_ms: 50, ..patient() }).await;
-    fixture.hangs("freeze", true);
+    fixture.set_hanging("freeze", true);
     fixture.fleet.command(&fixture.id, SandboxCommand::Pause).await.expect("accepted");
     fixture.is(SandboxStatus::Running).await;
-    fixture.hangs("freeze", false);
+    fixture.set_hanging("freeze", false);
     fixture.driver.freeze_externally(&fixture.id, true);
     fixture.is(SandboxStatus::Running).await;
     assert_eq!(fixture.drifts().await, [] as [Value; 0]);
-    // Told once the sandbox was seen at rest, which may be a moment after it runs.
-    let told = async {
+    // Reported once the sandbox was at rest, which may be a moment after it runs.
+    let reported = async {
         while fixture.drifts().await.is_empty() {
             fixture.driver.freeze_externally(&fixture.id, true);
             fixture.is(SandboxStatus::Running).await;
         }
     };
-    timeout(PATIENCE, told).await.expect("a later pause is told");
+    timeout(PATIENCE, reported).await.expect("a later pause is reported");
     assert_eq!(fixture.drifts().await, [drift("running", "paused", "thaw")]);
 }
 
 #[tokio::test]
-async fn one_that_the_backend_does_not_thaw_stays_paused_and_is_not_ended() {
+async fn a_sandbox_that_the_backend_does_not_thaw_stays_paused_and_is_not_stopped() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
-    fixture.ask(SandboxCommand::Pause).await;
-    fixture.hangs("thaw", true);
+    fixture.command(SandboxCommand::Pause).await;
+    fixture.set_hanging("thaw", true);
     fixture.fleet.command(&fixture.id, SandboxCommand::Resume).await.expect("accepted");
     let record = fixture.gave_up().await;
     assert_eq!(record.state.status, SandboxStatus::Paused);
-    fixture.hangs("thaw", false);
-    fixture.ask(SandboxCommand::Resume).await;
+    fixture.set_hanging("thaw", false);
+    fixture.command(SandboxCommand::Resume).await;
     fixture.is(SandboxStatus::Running).await;
     assert_eq!(fixture.drifts().await, [] as [Value; 0]);
 }
 
 #[tokio::test]
-async fn one_that_somebody_else_restarted_is_taken_over_and_told() {
+async fn a_sandbox_restarted_from_outside_is_taken_over_and_reported() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { inspect_every_ms: 5, ..patient() }).await;
-    // It was seen at rest, which the drift of a pause proves.
+    // The sandbox was at rest, which the drift of a pause proves.
     fixture.driver.freeze_externally(&fixture.id, true);
     fixture.is(SandboxStatus::Running).await;
     sleep(WHILE).await;
     fixture.driver.restart_externally(&fixture.id);
-    let told = async {
+    let reported = async {
         while fixture.drifts().await.len() < 2 {
             sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(PATIENCE, told).await.expect("it is told");
+    timeout(PATIENCE, reported).await.expect("it is reported");
     assert_eq!(fixture.drifts().await[1], drift("running", "restarted", "take_over"));
     let record = fixture.is(SandboxStatus::Running).await;
     assert!(record.state.problem.is_none());

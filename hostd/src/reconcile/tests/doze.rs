@@ -1,4 +1,4 @@
-//! Sandboxes that fall asleep, over the real reconciler and a driver in memory.
+//! Idle sandboxes that doze or stop, over the real reconciler and a driver in memory.
 
 use super::fixture::{new_sandbox, open, patient};
 use crate::{
@@ -17,7 +17,7 @@ use std::{
 use tokio::time::{Instant, sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A window: short, and eight of them are long enough to be seen dozing.
+/// A short idle window; eight of them are long enough for a test to see it dozing.
 const IDLE_MS: u64 = 400;
 
 struct DozeFixture {
@@ -33,7 +33,7 @@ async fn create(fleet: &Fleet, number: u64) -> SandboxId {
 }
 
 impl DozeFixture {
-    /// With one sandbox that runs. Nothing goes on in it.
+    /// A fleet with one running sandbox without activity.
     async fn new(idle_ms: u64) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let driver = Arc::new(FakeDriver::default());
@@ -46,7 +46,7 @@ impl DozeFixture {
         self.fleet.traffic(id).expect("it lives").stream()
     }
 
-    /// Waits for a state in which nothing is done.
+    /// Waits for a settled state.
     async fn becomes(&self, id: &SandboxId, what: &str, wanted: impl Fn(&State) -> bool) {
         let becomes = async {
             loop {
@@ -96,15 +96,15 @@ async fn without_a_stream_it_is_stopped_and_with_one_it_dozes_until_that_is_clos
 }
 
 #[tokio::test]
-async fn whoever_comes_thaws_one_that_dozes_and_it_dozes_off_again() {
-    // However slow the machine: all of this within the eight windows after which it is stopped.
+async fn a_client_thaws_a_dozing_sandbox_and_it_dozes_off_again() {
+    // Long windows: however slow the machine, this ends within the eight after which it is stopped.
     let fixture = DozeFixture::new(4 * IDLE_MS).await;
     let _stream = fixture.stream(&fixture.id);
     for _ in 0..3 {
         fixture.dozes(&fixture.id).await;
         let (record, _control) = fixture.fleet.wake(&fixture.id).await.expect("it wakes");
         assert!(record.state.is_up() && !record.state.dozing, "{record:?}");
-        assert_eq!(record.attempt, 1, "it was never brought up anew");
+        assert_eq!(record.attempt, 1, "it was never launched again");
     }
 }
 
@@ -121,7 +121,7 @@ async fn streams_that_are_silent_for_very_long_do_not_keep_its_memory() {
 }
 
 #[tokio::test]
-async fn what_somebody_paused_stays_paused_and_so_does_one_that_dozed_when_he_asked() {
+async fn a_paused_sandbox_stays_paused_and_so_does_one_that_dozed_when_a_client_paused_it() {
     let fixture = DozeFixture::new(IDLE_MS).await;
     let stream = fixture.stream(&fixture.id);
     fixture.dozes(&fixture.id).await;
@@ -129,7 +129,7 @@ async fn what_somebody_paused_stays_paused_and_so_does_one_that_dozed_when_he_as
         fixture.fleet.command(&fixture.id, SandboxCommand::Pause).await.expect("it is frozen already");
     assert!(!record.state.dozing, "{record:?}");
     drop(stream);
-    // Another one, made later, has the time to doze and to be stopped.
+    // Another sandbox, created later, has the time to doze and to be stopped.
     let other = create(&fixture.fleet, 2).await;
     let stream = fixture.stream(&other);
     fixture.dozes(&other).await;
@@ -140,7 +140,7 @@ async fn what_somebody_paused_stays_paused_and_so_does_one_that_dozed_when_he_as
 }
 
 #[tokio::test]
-async fn one_that_dozed_when_hostd_died_is_stopped_by_the_next() {
+async fn a_sandbox_that_dozed_when_hostd_died_is_stopped_by_the_next() {
     let mut fixture = DozeFixture::new(IDLE_MS).await;
     let _stream = fixture.stream(&fixture.id);
     fixture.dozes(&fixture.id).await;
@@ -150,14 +150,14 @@ async fn one_that_dozed_when_hostd_died_is_stopped_by_the_next() {
     fixture.is_stopped(&fixture.id).await;
 }
 
-/// Whoever holds a lease talks to one that is not frozen, however his coming and its going to sleep fall
-/// together.
+/// A client with a lease talks to a sandbox that is not frozen, however its coming and the sandbox's falling asleep
+/// interleave.
 #[tokio::test]
-async fn nobody_who_is_let_in_finds_it_frozen() {
+async fn no_client_with_a_lease_finds_the_sandbox_frozen() {
     let fixture = DozeFixture::new(2).await;
     let traffic = fixture.fleet.traffic(&fixture.id).expect("it lives");
     for round in 0..3_000_u64 {
-        // On a machine that is slow to write, nobody falls asleep between two who come soon after another.
+        // On a machine that is slow to write, no sandbox falls asleep between two clients that come in short order.
         let slow = 1 + round / 300;
         let stream = (round % 3 != 0).then(|| traffic.stream());
         let (_, control) = fixture.fleet.wake(&fixture.id).await.expect("it wakes");
@@ -180,7 +180,7 @@ async fn nobody_who_is_let_in_finds_it_frozen() {
 }
 
 #[tokio::test]
-async fn a_thaw_starts_nothing_that_somebody_stops() {
+async fn a_thaw_starts_no_sandbox_that_is_being_stopped() {
     let fixture = DozeFixture::new(600_000).await;
     fixture.fleet.wake(&fixture.id).await.expect("it comes up");
     fixture.fleet.command(&fixture.id, SandboxCommand::Pause).await.expect("it runs");
@@ -195,17 +195,21 @@ async fn a_thaw_starts_nothing_that_somebody_stops() {
 }
 
 #[tokio::test]
-async fn what_somebody_freezes_while_it_is_asked_is_not_waited_for() {
+async fn a_sandbox_frozen_during_the_activity_request_is_not_waited_for() {
     let fixture = DozeFixture::new(7_200_000).await;
     fixture.fleet.wake(&fixture.id).await.expect("it comes up");
     let begun = Instant::now();
-    let (asked, running) = (&fixture.driver.freeze_on_status, Some(FakeContainer::Running { frozen: false }));
-    asked.store(true, Ordering::Relaxed);
+    let (freeze, running) =
+        (&fixture.driver.freeze_on_status, Some(FakeContainer::Running { frozen: false }));
+    freeze.store(true, Ordering::Relaxed);
     let thawed = async {
-        while asked.load(Ordering::Relaxed) || fixture.driver.container(&fixture.id) != running {
+        while freeze.load(Ordering::Relaxed) || fixture.driver.container(&fixture.id) != running {
             sleep(Duration::from_millis(1)).await;
         }
     };
     timeout(PATIENCE, thawed).await.expect("it is thawed");
-    assert!(begun.elapsed() < Duration::from_millis(limits::CONTROL_TIMEOUT_MS), "only when nobody answered");
+    assert!(
+        begun.elapsed() < Duration::from_millis(limits::CONTROL_TIMEOUT_MS),
+        "not only after the request timed out"
+    );
 }

@@ -1,5 +1,4 @@
-//! What others do to sandboxes behind our back, what launches tell, and a backend that is away: over the real
-//! reconciler and a driver in memory.
+//! Drift, deaths, the progress of launches and a backend that is away, over the real reconciler and a driver in memory.
 
 use super::fixture::{self, new_sandbox, open, timing};
 use crate::{
@@ -20,13 +19,13 @@ use std::{
 use tokio::time::{sleep, timeout};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// More than the hour that a runtimed in memory says it was idle for.
+/// Longer than the hour that the fake runtimed reports as idle.
 pub(super) const NEVER_MS: u64 = 7_200_000;
 
-/// For what is meant to pass: time enough for everything before it, however slow the machine.
+/// A deadline that is meant to pass, with time enough for everything before it, however slow the machine.
 pub(super) const PASSES_MS: u64 = 2_000;
 
-/// Nobody looks by himself: whatever is noticed was told by the driver. No deadline is meant to pass.
+/// No periodic inspection: every change that is noticed was signalled by the driver. No deadline is meant to pass.
 pub(super) fn patient() -> Timing {
     Timing { inspect_every_ms: NEVER_MS, ..fixture::patient(NEVER_MS) }
 }
@@ -39,15 +38,15 @@ pub(super) struct SandboxFixture {
 }
 
 impl SandboxFixture {
-    /// With one sandbox that runs.
+    /// A fleet with one running sandbox.
     pub(super) async fn new(idle_policy: IdlePolicy, timing: Timing) -> Self {
-        let fixture = Self::making(idle_policy, timing, FakeDriver::default()).await;
+        let fixture = Self::creating(idle_policy, timing, FakeDriver::default()).await;
         fixture.is(SandboxStatus::Running).await;
         fixture
     }
 
-    /// With one sandbox that is being made.
-    pub(super) async fn making(idle_policy: IdlePolicy, timing: Timing, driver: FakeDriver) -> Self {
+    /// A fleet with one sandbox that is being created.
+    pub(super) async fn creating(idle_policy: IdlePolicy, timing: Timing, driver: FakeDriver) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let driver = Arc::new(driver);
         let fleet = open(&driver, directory.path(), timing).await;
@@ -56,27 +55,30 @@ impl SandboxFixture {
         Self { driver, fleet, directory, id }
     }
 
-    /// Waits until it is settled so, and is there as it should be.
+    /// Waits until the record is settled in this status, and the container agrees.
     pub(super) async fn is(&self, status: SandboxStatus) -> Arc<SandboxRecord> {
-        let body = match status {
+        let expected = match status {
             SandboxStatus::Running => Some(FakeContainer::Running { frozen: false }),
             SandboxStatus::Paused => Some(FakeContainer::Running { frozen: true }),
-            _ => None,
+            SandboxStatus::Creating
+            | SandboxStatus::Stopped
+            | SandboxStatus::Error
+            | SandboxStatus::Destroyed => None,
         };
         self.until(|record, found| {
-            record.state.operation.is_none() && record.state.status == status && found == body
+            record.state.operation.is_none() && record.state.status == status && found == expected
         })
         .await
     }
 
     pub(super) async fn until(
         &self,
-        so: impl Fn(&SandboxRecord, Option<FakeContainer>) -> bool,
+        is_so: impl Fn(&SandboxRecord, Option<FakeContainer>) -> bool,
     ) -> Arc<SandboxRecord> {
         let becomes = async {
             loop {
                 let record = self.fleet.record(&self.id).await.expect("a record");
-                if so(&record, self.driver.container(&self.id)) {
+                if is_so(&record, self.driver.container(&self.id)) {
                     return record;
                 }
                 sleep(Duration::from_millis(1)).await;
@@ -88,8 +90,8 @@ impl SandboxFixture {
         }
     }
 
-    pub(super) async fn ask(&self, ask: SandboxCommand) {
-        self.fleet.command(&self.id, ask).await.expect("accepted");
+    pub(super) async fn command(&self, command: SandboxCommand) {
+        self.fleet.command(&self.id, command).await.expect("accepted");
         self.fleet.wait_settled(&self.id, PATIENCE).await.expect("settles");
     }
 
@@ -102,8 +104,8 @@ impl SandboxFixture {
         self.events("sandbox.drift").await.into_iter().map(|event| event.data).collect()
     }
 
-    pub(super) fn away(&self, so: bool) {
-        self.driver.unavailable.store(so, Ordering::Relaxed);
+    pub(super) fn set_away(&self, away: bool) {
+        self.driver.unavailable.store(away, Ordering::Relaxed);
     }
 }
 
@@ -112,17 +114,17 @@ pub(super) fn drift(expected: &str, found: &str, doing: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_somebody_else_did_is_seen_at_once_told_once_and_mended() {
+async fn an_external_change_is_seen_at_once_reported_once_and_repaired() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, patient()).await;
     let id = fixture.id;
     fixture.driver.freeze_externally(&id, true);
     fixture.is(SandboxStatus::Running).await;
 
-    fixture.ask(SandboxCommand::Pause).await;
+    fixture.command(SandboxCommand::Pause).await;
     fixture.driver.freeze_externally(&id, false);
     fixture.is(SandboxStatus::Paused).await;
 
-    fixture.ask(SandboxCommand::Stop).await;
+    fixture.command(SandboxCommand::Stop).await;
     fixture.is(SandboxStatus::Stopped).await;
     fixture.driver.start_externally(&id);
     fixture.until(|_, found| found.is_none()).await;
@@ -135,7 +137,7 @@ async fn what_somebody_else_did_is_seen_at_once_told_once_and_mended() {
 }
 
 #[tokio::test]
-async fn each_death_is_told_with_its_reason_and_leads_where_it_should() {
+async fn each_death_is_reported_with_its_cause_and_leads_where_it_should() {
     let table = [
         (DeathCause::Killed, SandboxStatus::Error, "died", "give_up"),
         (DeathCause::Oom, SandboxStatus::Error, "died", "give_up"),
@@ -154,13 +156,13 @@ async fn each_death_is_told_with_its_reason_and_leads_where_it_should() {
         let newest = fixture.events(kind).await.pop().expect("an event");
         assert_eq!(newest.data["post_mortem"], json!(told), "{cause:?}");
         if leads_to == SandboxStatus::Stopped {
-            // Nothing was wrong with it: whoever needs it wakes it.
+            // Nothing was wrong with the sandbox: the next client wakes it.
             fixture.fleet.wake(&fixture.id).await.expect("it wakes");
         } else {
             assert!(matches!(fixture.fleet.wake(&fixture.id).await, Err(FleetError::Failed { .. })));
-            fixture.ask(SandboxCommand::Start).await;
+            fixture.command(SandboxCommand::Start).await;
         }
-        // The last word stays.
+        // The newest post-mortem stays.
         let record = fixture.is(SandboxStatus::Running).await;
         assert_eq!(record.post_mortem.as_ref().map(|told| told.cause), Some(cause));
     }
@@ -172,7 +174,7 @@ async fn each_death_is_told_with_its_reason_and_leads_where_it_should() {
 }
 
 #[tokio::test]
-async fn one_that_should_always_run_comes_back_from_every_death() {
+async fn an_always_on_sandbox_comes_back_from_every_death() {
     let fixture = SandboxFixture::new(IdlePolicy::AlwaysOn, patient()).await;
     for cause in [DeathCause::Removed, DeathCause::ShutDown, DeathCause::Backend, DeathCause::Oom] {
         fixture.driver.set_externally(&fixture.id, FakeContainer::Dead(cause));
@@ -182,10 +184,10 @@ async fn one_that_should_always_run_comes_back_from_every_death() {
 }
 
 #[tokio::test]
-async fn an_occurrence_that_is_hard_to_mend_is_told_once() {
+async fn a_drift_that_is_hard_to_repair_is_reported_once() {
     let timing = Timing { freeze_ms: 20, ..patient() };
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, timing).await;
-    // Every verb goes wrong, so that it takes many tries.
+    // Every verb fails, so that the repair takes many tries.
     fixture.driver.inject_faults(Faults::new(7, 100));
     fixture.driver.freeze_externally(&fixture.id, true);
     sleep(Duration::from_millis(300)).await;
@@ -195,7 +197,7 @@ async fn an_occurrence_that_is_hard_to_mend_is_told_once() {
 }
 
 #[tokio::test]
-async fn our_own_verbs_are_no_drift_however_they_go_wrong() {
+async fn verbs_of_hostd_are_no_drift_however_they_fail() {
     // Time to come up, however slow the machine; not so much that a launch that hangs takes for ever.
     let timing = Timing { up_ms: PASSES_MS, ..timing(NEVER_MS) };
     for seed in 0..8 {
@@ -211,7 +213,7 @@ async fn our_own_verbs_are_no_drift_however_they_go_wrong() {
             SandboxCommand::Start,
             SandboxCommand::Stop,
         ] {
-            // What is refused from where it stands is no matter.
+            // A command may be refused in this state.
             let _ = fixture.fleet.command(&fixture.id, ask).await;
             let _ = fixture.fleet.wait_settled(&fixture.id, PATIENCE).await;
         }
@@ -222,13 +224,14 @@ async fn our_own_verbs_are_no_drift_however_they_go_wrong() {
 }
 
 #[tokio::test]
-async fn a_launch_that_tells_what_it_does_is_waited_for_and_shown() {
+async fn a_launch_that_reports_progress_gets_more_time_and_shows_it() {
     let driver = FakeDriver::default();
-    let tells = (1..=20).map(|layer| (Duration::from_millis(200), format!("layer {layer}\nof 20"))).collect();
-    *driver.progress_script.lock().expect("nobody panicked") = tells;
-    // Half of what the launch takes.
+    let script =
+        (1..=20).map(|layer| (Duration::from_millis(200), format!("layer {layer}\nof 20"))).collect();
+    *driver.progress_script.lock().expect("no panic while held") = script;
+    // Half the time that the launch takes.
     let timing = Timing { up_ms: PASSES_MS, progress_max_ms: NEVER_MS, ..patient() };
-    let fixture = SandboxFixture::making(IdlePolicy::Sleep, timing, driver).await;
+    let fixture = SandboxFixture::creating(IdlePolicy::Sleep, timing, driver).await;
     let shown = fixture.until(|record, _| record.progress.is_some()).await;
     let text = shown.progress.as_deref().expect("shown");
     assert!(text.starts_with("layer ") && text.ends_with(" of 20"), "{text:?}");
@@ -241,36 +244,36 @@ async fn a_launch_that_tells_what_it_does_is_waited_for_and_shown() {
 }
 
 #[tokio::test]
-async fn a_launch_that_only_talks_is_given_up() {
+async fn a_launch_that_only_reports_progress_is_given_up() {
     let driver = FakeDriver::default();
-    let tells = (0..100_000).map(|_| (Duration::from_millis(10), "still at it".to_owned())).collect();
-    *driver.progress_script.lock().expect("nobody panicked") = tells;
+    let script = (0..100_000).map(|_| (Duration::from_millis(10), "still at it".to_owned())).collect();
+    *driver.progress_script.lock().expect("no panic while held") = script;
     let timing = Timing { up_ms: 100, progress_max_ms: 300, ..patient() };
-    let fixture = SandboxFixture::making(IdlePolicy::Sleep, timing, driver).await;
+    let fixture = SandboxFixture::creating(IdlePolicy::Sleep, timing, driver).await;
     let record = fixture.is(SandboxStatus::Error).await;
     assert_eq!(record.state.problem.as_ref().map(|problem| problem.code), Some(ProblemCode::DeadlinePassed));
     assert_eq!(record.progress, None);
 }
 
 #[tokio::test]
-async fn while_the_backend_is_away_records_are_served_and_what_slept_sleeps_on() {
+async fn while_the_backend_is_away_records_are_served_and_stopped_sandboxes_stay_stopped() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
-    fixture.ask(SandboxCommand::Stop).await;
-    fixture.away(true);
+    fixture.command(SandboxCommand::Stop).await;
+    fixture.set_away(true);
     let woken = fixture.fleet.wake(&fixture.id).await.map(|_| ());
     let Err(FleetError::Failed { problem, .. }) = woken else { panic!("{woken:?}") };
     assert_eq!((problem.code, problem.message.as_str()), (ProblemCode::DriverUnavailable, "gone fishing"));
     let record = fixture.until(|record, _| record.state.operation.is_none()).await;
     assert_eq!(record.state.status, SandboxStatus::Stopped);
-    fixture.away(false);
+    fixture.set_away(false);
     let (record, _) = fixture.fleet.wake(&fixture.id).await.expect("it wakes");
     assert_eq!(record.state.problem, None);
 }
 
 #[tokio::test]
-async fn a_launch_that_finds_nobody_is_one_attempt_however_often_it_is_tried() {
+async fn launches_without_a_backend_are_one_attempt_however_many_there_are() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
-    fixture.ask(SandboxCommand::Stop).await;
+    fixture.command(SandboxCommand::Stop).await;
     fixture.driver.no_launches.store(true, Ordering::Relaxed);
     assert!(matches!(fixture.fleet.wake(&fixture.id).await, Err(FleetError::Failed { .. })));
     let record = fixture.until(|record, _| record.state.operation.is_none()).await;
@@ -285,35 +288,35 @@ async fn a_launch_that_finds_nobody_is_one_attempt_however_often_it_is_tried() {
 }
 
 #[tokio::test]
-async fn one_that_runs_is_left_alone_while_its_backend_is_away() {
+async fn a_running_sandbox_is_left_alone_while_its_backend_is_away() {
     let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { inspect_every_ms: 5, ..patient() }).await;
-    fixture.away(true);
+    fixture.set_away(true);
     sleep(Duration::from_millis(300)).await;
     let record = fixture.fleet.record(&fixture.id).await.expect("a record");
     assert!(record.state.is_up(), "{:?}", record.state);
-    // It died meanwhile: seen as soon as it can be, without anybody's help.
+    // A death meanwhile is seen as soon as the backend is back, without a command.
     fixture.driver.set_externally(&fixture.id, FakeContainer::Dead(DeathCause::Backend));
     sleep(Duration::from_millis(50)).await;
-    fixture.away(false);
+    fixture.set_away(false);
     fixture.is(SandboxStatus::Stopped).await;
 }
 
 #[tokio::test]
-async fn one_that_should_always_run_comes_back_with_its_backend() {
+async fn an_always_on_sandbox_comes_back_with_its_backend() {
     let fixture = SandboxFixture::new(IdlePolicy::AlwaysOn, timing(NEVER_MS)).await;
     fixture.driver.set_externally(&fixture.id, FakeContainer::Dead(DeathCause::Backend));
-    fixture.away(true);
+    fixture.set_away(true);
     let gave_up =
         |record: &SandboxRecord, _| record.state.problem.is_some() && record.state.operation.is_none();
-    // Its death may be seen before the backend goes, or after.
+    // The death may be seen before the backend is away, or after.
     let _ = timeout(Duration::from_millis(600), fixture.until(gave_up)).await;
-    fixture.away(false);
+    fixture.set_away(false);
     fixture.is(SandboxStatus::Running).await;
 }
 
-/// What is wanted of one in another PID namespace is refused, and it goes on where it was when it can be reached.
+/// Commands to a sandbox in another PID namespace are refused. It goes on where it was when it can be reached.
 #[tokio::test]
-async fn one_in_another_pid_namespace_is_refused_left_alone_and_taken_up_again() {
+async fn a_sandbox_in_another_pid_namespace_is_left_alone_and_resumed_later() {
     let fixture =
         SandboxFixture::new(IdlePolicy::AlwaysOn, Timing { inspect_unseen_ms: 1, ..patient() }).await;
     let refused = |answer: Result<(), FleetError>| {
@@ -337,7 +340,7 @@ async fn one_in_another_pid_namespace_is_refused_left_alone_and_taken_up_again()
     }
     refused(fixture.fleet.wake(&fixture.id).await.map(drop));
     refused(fixture.fleet.control(&fixture.id).await.map(drop));
-    // What is changed of its row meanwhile does not make it reachable.
+    // A change of its row meanwhile does not make it reachable.
     let change = SandboxUpdate { name: Some("other".to_owned()), ..SandboxUpdate::default() };
     fixture
         .fleet
@@ -349,15 +352,15 @@ async fn one_in_another_pid_namespace_is_refused_left_alone_and_taken_up_again()
     fixture.driver.set_other_pid_namespace(false);
     fixture.until(|record, _| !record.other_pid_namespace).await;
     fixture.fleet.wake(&fixture.id).await.expect("it answers");
-    fixture.ask(SandboxCommand::Pause).await;
+    fixture.command(SandboxCommand::Pause).await;
     fixture.is(SandboxStatus::Paused).await;
     assert_eq!(fixture.drifts().await, Vec::<Value>::new());
 }
 
-/// What a hostd of the right namespace was doing when it died is neither done nor given up by one that cannot reach
-/// it, and has its whole time again afterwards.
+/// The operation of a hostd in the right namespace that died is neither carried out nor given up by one that cannot
+/// reach the sandbox, and has its whole time again afterwards.
 #[tokio::test]
-async fn what_was_being_done_to_one_in_another_pid_namespace_waits_past_its_deadline() {
+async fn an_operation_on_a_sandbox_in_another_pid_namespace_waits_past_its_deadline() {
     let mut fixture = SandboxFixture::new(IdlePolicy::Sleep, patient()).await;
     fixture.driver.hanging.lock().expect("no panic while held").insert("terminate");
     fixture.fleet.command(&fixture.id, SandboxCommand::Stop).await.expect("accepted");

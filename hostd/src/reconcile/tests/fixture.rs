@@ -1,4 +1,4 @@
-//! A fleet over a driver in memory, in a hurry: for tests.
+//! A fleet over a driver in memory, with short deadlines.
 
 use crate::{
     agents::Agents,
@@ -21,7 +21,7 @@ pub(crate) fn patient(idle_ms: u64) -> Timing {
     Timing { up_ms: 30_000, freeze_ms: 30_000, down_ms: 30_000, ..timing(idle_ms) }
 }
 
-/// In a hurry: a fault that hangs costs one of these.
+/// Short deadlines: a verb that hangs costs one of them.
 pub(crate) fn timing(idle_ms: u64) -> Timing {
     Timing {
         up_ms: 120,
@@ -61,12 +61,12 @@ pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing
     Fleet::open(parts).await.expect("the fleet opens")
 }
 
-/// A disk that is never full, and on which nothing is set aside.
+/// A disk that is never full, without a reserve.
 pub(crate) fn endless(directory: &Path) -> DiskSpace {
     DiskSpace::with(directory, DiskThresholds { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
 }
 
-/// With names that nobody has.
+/// A gateway and an egress proxy for which no name resolves.
 pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -> InsideServer {
     let outside = OutboundConnector::with_resolver(DnsResolver::fixed(|_| vec![]));
     let parts = EgressParts {
@@ -90,7 +90,7 @@ fn defaults() -> Defaults {
     }
 }
 
-/// What a create asks for; the number makes the id another one.
+/// A sandbox to create; the number makes its id unique.
 pub(crate) fn new_sandbox(fleet: &Fleet, number: u64, spec: &SandboxSpec) -> NewSandbox {
     let (blueprint, environment) = blueprint(spec, &defaults()).expect("a good spec");
     let now_ms = fleet.clock().now_ms();

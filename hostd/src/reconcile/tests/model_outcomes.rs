@@ -1,5 +1,4 @@
-//! A task whose model fails for good is ended at once, and its end says so; who is cancelled by a person is
-//! cancelled.
+//! A task whose model fails for good ends at once, and its end says so; a task that a client cancels is cancelled.
 
 use super::fixture::{new_sandbox, open, patient};
 use crate::{
@@ -32,7 +31,7 @@ struct TaskFixture {
     _dir: TempDir,
 }
 
-/// A task that runs, and whose agent has shown its key.
+/// A running task whose agent has used its key.
 async fn running(budget: Option<TaskBudget>) -> TaskFixture {
     let dir = tempfile::tempdir().expect("a directory");
     let driver = Arc::new(FakeDriver::default());
@@ -121,9 +120,9 @@ async fn a_refusal_for_good_ends_the_task_at_once() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_could_not_be_written_down_is_not_forgotten() {
+async fn a_refusal_that_could_not_be_recorded_is_not_forgotten() {
     const MODELS: &str = "model_seen, model_verdict ON tasks";
-    /// In which the runner finds out that nothing can be written.
+    /// Time for the runner to find that nothing can be written.
     const WHILE: Duration = Duration::from_millis(100);
     for ends_by_itself in [false, true] {
         let fixture = running(None).await;
@@ -153,9 +152,9 @@ async fn a_budget_that_is_used_up_ends_the_task_at_once() {
 }
 
 #[tokio::test]
-async fn a_cancel_by_a_person_stays_one() {
+async fn a_cancelled_task_is_cancelled() {
     let fixture = running(None).await;
-    fixture.fleet.cancel(&fixture.task).await.expect("asked for");
+    fixture.fleet.cancel(&fixture.task).await.expect("accepted");
     let task = fixture.done().await;
     assert_eq!((task.status, task.failure_reason), (TaskStatus::Cancelled, Some(FailureReason::Cancelled)));
 }

@@ -1,6 +1,6 @@
-//! Random commands × faults of the driver × what others do × crashes of hostd, over the real reconciler and the
-//! real store. Invariants are checked throughout; in the end the faults stop, and everything must come to
-//! rest where its owner wants it. A failure prints its seed: `SLIPWAY_SEED=… cargo test -p hostd simulation`.
+//! Random commands × faults of the driver × changes from outside × crashes of hostd, over the real reconciler and the
+//! real store. Invariants are checked throughout; in the end the faults stop, and every sandbox must come to rest at
+//! its goal. A failure prints its seed: `SLIPWAY_SEED=… cargo test -p hostd simulation`.
 
 use super::fixture::{new_sandbox, open, timing};
 use crate::{
@@ -24,16 +24,16 @@ struct Simulation {
     directory: tempfile::TempDir,
     sandboxes: Vec<SandboxId>,
     idle_ms: u64,
-    /// Of browsers; they do not survive hostd.
+    /// Streams of browsers; they do not survive hostd.
     streams: Vec<PreviewStream>,
 }
 
-/// Nobody falls asleep within a test: this is longer than the fake runtimed says that nothing went on.
+/// No sandbox falls asleep within a test: longer than the fake runtimed reports as idle.
 const NEVER_MS: u64 = 24 * 3_600_000;
 
-/// For one seed, which takes about a second. Only bounds hanging.
+/// Bounds a test that hangs; a seed takes about a second.
 const SEED_MAX: Duration = Duration::from_secs(300);
-/// For one sandbox. Only bounds hanging, too.
+/// Bounds the wait for one sandbox.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Simulation {
@@ -50,17 +50,17 @@ impl Simulation {
         match self.rng.below(20) {
             0..=3 if self.sandboxes.len() < 6 => self.create().await,
             4 => self.crash().await,
-            5 => self.set_externally(),
+            5 => self.change_externally(),
             6 => self.browse(),
             7..=8 => tokio::time::sleep(Duration::from_millis(self.rng.below(20))).await,
-            _ => self.ask().await,
+            _ => self.command().await,
         }
         let violations = self.driver.violations();
         assert!(violations.is_empty(), "{violations:?}");
     }
 
-    /// Somebody does something to one behind our back, or the backend goes away for a while.
-    fn set_externally(&mut self) {
+    /// Changes a sandbox from outside, or makes the backend unavailable for a while.
+    fn change_externally(&mut self) {
         let Some(id) = self.pick() else { return };
         let causes = [DeathCause::Killed, DeathCause::Oom, DeathCause::Removed, DeathCause::ShutDown];
         match self.rng.below(10) {
@@ -88,9 +88,9 @@ impl Simulation {
         self.sandboxes.push(id);
     }
 
-    async fn ask(&mut self) {
+    async fn command(&mut self) {
         let Some(id) = self.pick() else { return };
-        let ask = match self.rng.below(9) {
+        let command = match self.rng.below(9) {
             0 | 1 => SandboxCommand::Start,
             2 | 3 => SandboxCommand::Stop,
             4 => SandboxCommand::Pause,
@@ -102,13 +102,13 @@ impl Simulation {
                 return;
             }
         };
-        let asked = self.fleet.command(&id, ask).await;
-        if matches!(ask, SandboxCommand::Destroy { .. }) {
-            asked.expect("destroy is always accepted");
+        let accepted = self.fleet.command(&id, command).await;
+        if matches!(command, SandboxCommand::Destroy { .. }) {
+            accepted.expect("destroy is always accepted");
         }
     }
 
-    /// A browser opens a stream, says something on one, or closes one.
+    /// Opens a stream of a browser, moves bytes on one, or closes one.
     fn browse(&mut self) {
         let Some(traffic) = self.pick().and_then(|id| self.fleet.traffic(&id)) else { return };
         match (self.rng.below(3), self.streams.last_mut()) {
@@ -118,7 +118,7 @@ impl Simulation {
         }
     }
 
-    /// hostd dies: nothing of it runs on. A new one takes over.
+    /// Kills hostd and starts another one.
     async fn crash(&mut self) {
         self.fleet.close().await;
         self.fleet.store().clone().close().await;
@@ -131,12 +131,12 @@ impl Simulation {
         (count > 0).then(|| self.sandboxes[usize::try_from(self.rng.below(count)).expect("a few")])
     }
 
-    /// The faults stop. Everything must come to rest, and be what its record says.
+    /// Stops the faults. Every sandbox must come to rest, as its record says.
     async fn calm(&mut self) {
         self.driver.inject_faults(Faults::default());
         self.driver.unavailable.store(false, Ordering::Relaxed);
         if self.idle_ms != NEVER_MS {
-            // What falls asleep while it is looked at says nothing.
+            // A sandbox that falls asleep meanwhile would prove nothing.
             self.idle_ms = NEVER_MS;
             self.crash().await;
         }
@@ -147,7 +147,7 @@ impl Simulation {
                 written.state, record.state,
                 "{id}: the record that is shown is the one that is written"
             );
-            self.explained(&record).await;
+            self.check_post_mortem(&record).await;
             assert!(!record.state.dozing || record.state.status == SandboxStatus::Paused, "{record:?}");
             assert!(
                 record.state.status != SandboxStatus::Destroyed || !self.driver.has_files(&id),
@@ -156,8 +156,8 @@ impl Simulation {
         }
     }
 
-    /// What died has a post-mortem, on itself and on an attempt, and its event tells it.
-    async fn explained(&self, record: &SandboxRecord) {
+    /// Checks that a death has a post-mortem, in the record, on an attempt and in its event.
+    async fn check_post_mortem(&self, record: &SandboxRecord) {
         let filter = EventFilter { sandbox: Some(record.id), ..EventFilter::default() };
         let events = self.fleet.store().events(filter, 0, 10_000).await.expect("readable");
         let told = events.iter().rev().find_map(|event| event.data.get("post_mortem"));
@@ -170,14 +170,14 @@ impl Simulation {
         }
     }
 
-    /// Waits until nothing is being done and record and backend agree. A death may not be noticed yet, and
-    /// clearing away goes on after an error is recorded: so both are looked at again.
+    /// Waits until no operation is under way and record and container agree. A death may not be noticed yet, and the
+    /// container is removed after an error is recorded: so both are polled.
     async fn at_rest(&self, id: &SandboxId) -> Arc<SandboxRecord> {
         let agree = async {
             loop {
                 let record = self.fleet.record(id).await.expect("a record");
-                let fits = self.driver.container(id) == body_at(record.state.status);
-                if record.state.operation.is_none() && fits && !is_tried_again(&record) {
+                let fits = self.driver.container(id) == container_at(record.state.status);
+                if record.state.operation.is_none() && fits && !awaits_retry(&record) {
                     return record;
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -197,15 +197,15 @@ impl Simulation {
     }
 }
 
-/// It should always run, and its backend was away: about to be tried, whatever the record says now.
-fn is_tried_again(record: &SandboxRecord) -> bool {
+/// Whether an always-on sandbox is about to be tried again because its backend was away.
+fn awaits_retry(record: &SandboxRecord) -> bool {
     let State { goal, status, problem, .. } = &record.state;
     let away = problem.as_ref().is_some_and(|problem| problem.code == ProblemCode::DriverUnavailable);
     let down = matches!(status, SandboxStatus::Stopped | SandboxStatus::Error);
     record.blueprint.idle_policy == IdlePolicy::AlwaysOn && *goal == Goal::Running && down && away
 }
 
-fn body_at(status: SandboxStatus) -> Option<FakeContainer> {
+fn container_at(status: SandboxStatus) -> Option<FakeContainer> {
     match status {
         SandboxStatus::Running => Some(FakeContainer::Running { frozen: false }),
         SandboxStatus::Paused => Some(FakeContainer::Running { frozen: true }),
@@ -226,12 +226,12 @@ fn seeds() -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn whatever_happens_every_sandbox_ends_where_its_owner_wants_it() {
+async fn whatever_happens_every_sandbox_reaches_its_goal() {
     simulate(NEVER_MS).await;
 }
 
 #[tokio::test]
-async fn so_does_one_that_falls_asleep_again_and_again() {
+async fn whatever_happens_every_sandbox_that_falls_asleep_reaches_its_goal() {
     simulate(20).await;
 }
 
@@ -239,8 +239,8 @@ async fn simulate(idle_ms: u64) {
     for seed in seeds() {
         // Shown only when this fails.
         println!("SLIPWAY_SEED={seed}");
-        let lived = tokio::time::timeout(SEED_MAX, live(seed, idle_ms)).await;
-        lived.unwrap_or_else(|_| panic!("the world of seed {seed} hangs"));
+        let done = tokio::time::timeout(SEED_MAX, live(seed, idle_ms)).await;
+        done.unwrap_or_else(|_| panic!("seed {seed} hangs"));
     }
 }
 

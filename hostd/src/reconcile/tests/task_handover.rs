@@ -1,4 +1,4 @@
-//! A hostd that died between the yes of runtimed and its own note of that: the next one asks runtimed first.
+//! A hostd that died between the reply of runtimed to a task and recording it: the next one asks runtimed first.
 
 use super::fixture::{new_sandbox, open, patient};
 use crate::{
@@ -15,12 +15,12 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(60);
 const IDLE_MS: u64 = 3_600_000;
 
-/// The end of a task of an agent whose program is not there, and which an earlier hostd was about to give.
-async fn end(runtimed_has_it: bool) -> TaskRecord {
+/// Returns the end of a task whose agent is not installed, and which an earlier hostd was delivering.
+async fn delivered_twice(runtimed_has_it: bool) -> TaskRecord {
     let dir = tempfile::tempdir().expect("a directory");
     let driver = Arc::new(FakeDriver::default());
     driver.has_task.store(runtimed_has_it, Ordering::Relaxed);
-    // It ends as soon as somebody follows it.
+    // The task ends as soon as it is followed.
     driver.end_tasks();
     let fleet = open(&driver, dir.path(), patient(IDLE_MS)).await;
     let sandbox = fleet.create(new_sandbox(&fleet, 1, &SandboxSpec::default())).await.expect("made").id;
@@ -44,7 +44,11 @@ async fn end(runtimed_has_it: bool) -> TaskRecord {
 }
 
 #[tokio::test]
-async fn a_task_that_runs_is_followed_though_its_program_is_gone() {
-    assert_eq!(end(true).await.failure_reason, Some(FailureReason::Cancelled), "as its runtimed tells");
-    assert_eq!(end(false).await.failure_reason, Some(FailureReason::SpawnFailed));
+async fn a_running_task_is_followed_though_its_agent_is_gone() {
+    assert_eq!(
+        delivered_twice(true).await.failure_reason,
+        Some(FailureReason::Cancelled),
+        "as runtimed reports"
+    );
+    assert_eq!(delivered_twice(false).await.failure_reason, Some(FailureReason::SpawnFailed));
 }

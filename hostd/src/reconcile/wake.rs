@@ -1,0 +1,80 @@
+//! Waking a sandbox, and the way to its runtimed.
+
+use super::{Fleet, FleetError, SandboxCommand, fleet::Record};
+use crate::{control::Control, core::TransitionRefused, driver::DriverError, store::SandboxRecord};
+use protocol::api::{SandboxId, SandboxStatus};
+use std::time::Duration;
+
+impl Fleet {
+    /// Wakes a sandbox that sleeps (stopped or paused), waits until it answers, and returns the way to it. Launches
+    /// it once however many clients ask. The sandbox is not put to sleep while the `Control` lives; one that dozed
+    /// is frozen again soon, unless there is activity.
+    pub async fn wake(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        self.wake_with(id, SandboxCommand::Start).await
+    }
+
+    /// Thaws a sandbox that is only frozen, as `wake` does; one that is stopped is refused.
+    pub async fn thaw(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        self.wake_with(id, SandboxCommand::Thaw).await
+    }
+
+    async fn wake_with(
+        &self,
+        id: &SandboxId,
+        command: SandboxCommand,
+    ) -> Result<(Record, Control), FleetError> {
+        let handle = self.actor(id).await?.map_err(|_| TransitionRefused::Destroyed)?;
+        // The lease is taken before the record is read: an actor that puts the sandbox to sleep records that first
+        // and looks for leases after. One of the two sees the other.
+        let control = handle.control(*id);
+        handle.traffic.record_wake();
+        let record = handle.record.borrow().clone();
+        reachable(&record)?;
+        if record.state.is_up() {
+            return Ok((record, control));
+        }
+        if !record.state.dozing {
+            handle.traffic.touch();
+        }
+        if record.state.status == SandboxStatus::Error && record.state.operation.is_none() {
+            let problem = record.state.problem.clone().map(Box::new);
+            let problem = problem.ok_or(FleetError::NotRunning { status: "error" })?;
+            return Err(FleetError::Failed { sandbox: *id, problem });
+        }
+        self.send(id, command).await?;
+        let within = Duration::from_millis(self.timing().up_ms + self.timing().down_ms);
+        let record = self.wait_settled(id, within).await?;
+        if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
+    }
+
+    /// The way to a sandbox that runs now; `NotRunning` otherwise.
+    pub async fn control(&self, id: &SandboxId) -> Result<(Record, Control), FleetError> {
+        let handle = self.actor(id).await?.map_err(|record| not_running(&record))?;
+        // The lease first, as in `wake`.
+        let control = handle.control(*id);
+        let record = handle.record.borrow().clone();
+        reachable(&record)?;
+        if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
+    }
+}
+
+/// Refuses a sandbox whose processes live in another PID namespace.
+pub(super) fn reachable(record: &SandboxRecord) -> Result<(), FleetError> {
+    match record.other_pid_namespace {
+        true => Err(DriverError::OtherPidNamespace { sandbox: record.id }.into()),
+        false => Ok(()),
+    }
+}
+
+fn not_running(record: &SandboxRecord) -> FleetError {
+    let status = match record.state.status {
+        SandboxStatus::Creating => "being created",
+        // An operation is under way.
+        SandboxStatus::Running => "on its way down",
+        SandboxStatus::Paused => "paused",
+        SandboxStatus::Stopped => "stopped",
+        SandboxStatus::Error => "in error",
+        SandboxStatus::Destroyed => return TransitionRefused::Destroyed.into(),
+    };
+    FleetError::NotRunning { status }
+}
