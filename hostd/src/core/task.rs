@@ -13,7 +13,7 @@ pub enum Delivery {
     /// runtimed was never asked to take it.
     Pending,
     /// runtimed may have it: hostd asked, and does not know the reply.
-    Offered,
+    Dispatched,
     /// runtimed has it, and reports its end.
     Accepted,
 }
@@ -63,9 +63,9 @@ pub fn task_step(task: TaskFacts, sandbox: &State) -> TaskStep {
     let failed = || TaskStep::Conclude(TaskEnding::SandboxFailed(sandbox.problem.clone()));
     match task.delivery {
         Delivery::Pending if task.cancelling => TaskStep::Conclude(TaskEnding::Cancelled),
-        Delivery::Pending | Delivery::Offered if in_error => failed(),
+        Delivery::Pending | Delivery::Dispatched if in_error => failed(),
         // A task that runtimed may have is offered again, which does no harm.
-        Delivery::Pending | Delivery::Offered => TaskStep::Deliver,
+        Delivery::Pending | Delivery::Dispatched => TaskStep::Deliver,
         Delivery::Accepted => accepted_step(task.cancelling, sandbox),
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         use SandboxStatus::{Creating, Destroyed, Error, Paused, Running, Stopped};
         for status in [Creating, Running, Paused, Stopped, Error, Destroyed] {
             for busy in [false, true] {
-                for delivery in [Delivery::Pending, Delivery::Offered, Delivery::Accepted] {
+                for delivery in [Delivery::Pending, Delivery::Dispatched, Delivery::Accepted] {
                     let (taken, given) = (delivery != Delivery::Pending, delivery == Delivery::Accepted);
                     for cancelling in [false, true] {
                         let step = task_step(TaskFacts { delivery, cancelling }, &state(status, busy));

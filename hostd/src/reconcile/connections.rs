@@ -12,20 +12,20 @@ pub(super) struct Connections {
     pub(super) control: Control,
     /// Follows runtimed's events until it is dropped.
     pub(super) follower: Option<DropGuard>,
-    /// hostd's own port inside, open until it is dropped.
-    pub(super) door: Option<InsideListener>,
+    /// The listener inside, open until it is dropped.
+    pub(super) inside_listener: Option<InsideListener>,
     /// Connections of the edge to ports of the sandbox.
     upstream: UpstreamPool,
 }
 
 impl Connections {
     pub(super) fn new(control: Control, upstream: UpstreamPool) -> Self {
-        Self { control, follower: None, door: None, upstream }
+        Self { control, follower: None, inside_listener: None, upstream }
     }
 
     pub(super) fn close(&mut self) {
         self.follower = None;
-        self.door = None;
+        self.inside_listener = None;
         self.control.close_idle();
         self.upstream.clear();
     }
@@ -38,15 +38,15 @@ impl SandboxActor {
         self.connections.close();
     }
 
-    /// Opens hostd's own port inside, until the run ends.
-    pub(super) fn open_door(&mut self) {
-        if self.connections.door.is_some() {
+    /// Opens the listener inside, until the run ends.
+    pub(super) fn open_inside_listener(&mut self) {
+        if self.connections.inside_listener.is_some() {
             return;
         }
         let (record, control) = (self.publisher.subscribe(), self.connections.control.clone());
-        let guest = ServedSandbox::new(record, control, self.driver.clone());
-        let (door, serve) = self.fleet.inside.open(guest, self.stop());
+        let served = ServedSandbox::new(record, control, self.driver.clone());
+        let (listener, serve) = self.fleet.inside.open(served, self.stop());
         self.fleet.tasks.spawn(serve);
-        self.connections.door = Some(door);
+        self.connections.inside_listener = Some(listener);
     }
 }

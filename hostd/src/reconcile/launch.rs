@@ -67,7 +67,7 @@ impl SandboxActor {
             WorkOutcome::Done(Ok(run)) => {
                 // Recorded at the end of the attempt: a driver finds the run without it.
                 self.situation.record_launch(run);
-                self.open_door();
+                self.open_inside_listener();
                 Ok(ControlFlow::Continue(()))
             }
             // A later launch may work, and belongs to the same attempt: the deadline ends it.
@@ -98,9 +98,10 @@ impl SandboxActor {
     }
 
     pub(super) async fn await_ready(&mut self) -> Flow {
-        self.open_door();
+        self.open_inside_listener();
         let (control, driver) = (self.connections.control.clone(), self.driver.clone());
-        let (record, opened) = (self.record(), self.connections.door.as_ref().map(InsideListener::opened));
+        let (record, opened) =
+            (self.record(), self.connections.inside_listener.as_ref().map(InsideListener::opened));
         let work = async move {
             let configured = async {
                 configure(&control, &record).await?;

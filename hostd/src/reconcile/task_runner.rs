@@ -184,7 +184,7 @@ impl TaskRunner {
         }
         let delivery = match (task.taken, given) {
             (false, _) => Delivery::Pending,
-            (true, false) => Delivery::Offered,
+            (true, false) => Delivery::Dispatched,
             (true, true) => Delivery::Accepted,
         };
         let facts = TaskFacts { delivery, cancelling: self.should_end(&task) };
@@ -268,10 +268,10 @@ impl TaskRunner {
     /// Whether the task is to end: it is cancelled, or its model calls failed for good. A model outcome that could
     /// not be recorded counts too.
     pub(super) fn should_end(&self, task: &TaskRecord) -> bool {
-        task.must_end() || self.verdict().is_some()
+        task.must_end() || self.model_failure().is_some()
     }
 
-    fn verdict(&self) -> Option<&ModelFailure> {
+    fn model_failure(&self) -> Option<&ModelFailure> {
         self.grant.get().and_then(Option::as_ref).and_then(OpenGrant::verdict)
     }
 
@@ -280,19 +280,19 @@ impl TaskRunner {
         if let Some(Some(grant)) = self.grant.get() {
             grant.settle().await;
         }
-        self.write_verdict().await
+        self.record_model_failure().await
     }
 
     /// Records the model outcome before the end of the task, which it explains.
-    async fn write_verdict(&self) -> Result<(), TaskError> {
-        if let Some(verdict) = self.verdict() {
-            self.fleet.store().judge_task(self.number, verdict.clone()).written().await?;
+    async fn record_model_failure(&self) -> Result<(), TaskError> {
+        if let Some(failure) = self.model_failure() {
+            self.fleet.store().judge_task(self.number, failure.clone()).written().await?;
         }
         Ok(())
     }
 
     pub(super) async fn cancel(&self, task: &TaskRecord, control: &Control) -> Result<(), TaskError> {
-        self.write_verdict().await?;
+        self.record_model_failure().await?;
         let path = format!("/v1/tasks/{}/cancel", task.id);
         match control.json::<TaskView>(Method::POST, &path, Some(&json!({})), CALL_TIMEOUT).await {
             Ok(_) => Ok(()),
