@@ -2,6 +2,9 @@
 //!
 //! To add a command: see `commands/mod.rs`. To add a flag of a sandbox: `sandbox_flags.rs`; of a task: `task/flags.rs`.
 
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod activity;
 mod args;
 mod client;

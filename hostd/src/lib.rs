@@ -1,6 +1,9 @@
 //! hostd, the host daemon: drives sandboxes, keeps their state in SQLite and serves the API. A library, so
 //! that tests can use its parts; `main.rs` is the program.
 
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 pub mod agents;
 mod allocator;
 pub mod api;

@@ -4,6 +4,9 @@
 //! No IO, no clock, no policy. The control protocol ignores unknown fields on purpose: hostd N drives runtimed N-1.
 //! Times are milliseconds since the Unix epoch (`_ms` at the end of a name says so), sizes are bytes.
 
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod agent;
 pub mod api;
 mod error;

@@ -1,5 +1,8 @@
 //! runtimed: PID 1 of a sandbox. See ARCHITECTURE.md for the map.
 
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 #[cfg(test)]
 #[path = "../apart.rs"]
 mod apart;
