@@ -23,8 +23,6 @@ pub const AUDIT_QUEUE_MAX: usize = 1024;
 pub const AUDIT_BATCH_MAX: usize = 64;
 /// Rate of refused calls that are audited.
 pub const AUDIT_REFUSALS_RATE: Rate = Rate { burst: 100, per_second: 10 };
-/// Interval of heartbeat comments on a silent SSE stream.
-pub const SSE_HEARTBEAT_MS: u64 = 15_000;
 /// TCP connections may use one in this many file descriptors, connections on the Unix socket as many again;
 /// and the minimum of connections.
 pub const CONNECTION_FD_FRACTION: u64 = 8;

@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 const RETRY_FIELD: &[u8] = b"retry: 1000\n\n";
+/// Interval of heartbeat comments on a silent stream.
+const HEARTBEAT_MS: u64 = 15_000;
 const HEARTBEAT_COMMENT: &[u8] = b": still here\n\n";
 /// Tells buffering proxies to pass this response on at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -96,7 +98,7 @@ impl SseSubscriber {
                         // All branches only wait: nothing is lost when they are dropped.
                         () = self.following.changed() => {}
                         () = self.closing.cancelled() => {}
-                        () = sleep(Duration::from_millis(limits::SSE_HEARTBEAT_MS)) => {
+                        () = sleep(Duration::from_millis(HEARTBEAT_MS)) => {
                             return Ok(Some(Bytes::from_static(HEARTBEAT_COMMENT)));
                         }
                     }

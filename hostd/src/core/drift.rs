@@ -69,7 +69,7 @@ pub fn drift(desired: &Desired<'_>, observed: &Observed, steps: &[PlanStep]) -> 
             DriverVerb::Thaw => Some(Repair::Thaw),
             DriverVerb::Freeze => Some(Repair::Freeze),
             DriverVerb::Terminate => Some(Repair::Terminate),
-            DriverVerb::RemoveContainer | DriverVerb::ResetWorkspace | DriverVerb::Destroy => None,
+            DriverVerb::CleanUp | DriverVerb::ResetWorkspace | DriverVerb::Destroy => None,
         },
         PlanStep::Restart(_) => Some(Repair::Restart),
         PlanStep::Ended(_) => Some(Repair::Stop),

@@ -11,7 +11,7 @@
 //! it. It also leaves out what a visitor that is not `trusted` must not see, so no later code can leak it.
 //!
 //! A new reason is a variant of [`NoResponse`], an arm of `error_page` below, its text in the file of its kind,
-//! and a case in `cases`.
+//! and a case in `test_cases`.
 
 use super::{Goal, Preview, State};
 use protocol::{
@@ -183,6 +183,6 @@ fn error_page(facts: &PreviewFacts<'_>) -> ErrorPage {
 }
 
 #[cfg(test)]
-pub mod cases;
+pub mod test_cases;
 #[cfg(test)]
 mod tests;

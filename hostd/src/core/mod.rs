@@ -49,7 +49,7 @@ pub use drift::{Drift, drift, restarted};
 pub use driver_name::{UNSUPPORTED_DRIVERS, unsupported_driver};
 pub use duration::{parse_duration_ms, rfc3339};
 #[cfg(test)]
-pub use error_page::cases as error_page_cases;
+pub use error_page::test_cases as error_page_cases;
 pub use error_page::{
     ErrorPage, LogExcerpt, NoResponse, OtherPreview, PreviewFacts, WaitMode, WaitProgress, explain,
     is_reachable_from_preview, progress,

@@ -70,7 +70,7 @@ pub enum DriverVerb {
     /// SIGTERM, a grace period, SIGKILL.
     Terminate,
     /// Removes a dead container; the workspace stays.
-    RemoveContainer,
+    CleanUp,
     /// Empties the workspace.
     ResetWorkspace,
     /// Removes everything; the workspace unless it is to be kept.
@@ -84,14 +84,14 @@ impl DriverVerb {
         match self {
             Self::Freeze => Some(Goal::Paused),
             Self::Thaw => Some(Goal::Running),
-            Self::Terminate | Self::RemoveContainer | Self::ResetWorkspace | Self::Destroy => None,
+            Self::Terminate | Self::CleanUp | Self::ResetWorkspace | Self::Destroy => None,
         }
     }
 
     /// Whether no process of the sandbox is left afterwards.
     pub fn ends_run(self) -> bool {
         match self {
-            Self::Terminate | Self::RemoveContainer | Self::Destroy => true,
+            Self::Terminate | Self::CleanUp | Self::Destroy => true,
             Self::Freeze | Self::Thaw | Self::ResetWorkspace => false,
         }
     }
@@ -143,7 +143,7 @@ fn towards(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
         return match observed {
             Unknown | OtherPidNamespace => vec![PlanStep::InspectAgain],
             Launching | Running { .. } => vec![PlanStep::Drive(DriverVerb::Terminate)],
-            Dead(_) => vec![PlanStep::Drive(DriverVerb::RemoveContainer)],
+            Dead(_) => vec![PlanStep::Drive(DriverVerb::CleanUp)],
             Absent if renewal.keep_workspace => vec![PlanStep::Renewed],
             Absent => vec![PlanStep::Drive(DriverVerb::ResetWorkspace), PlanStep::Renewed],
         };
@@ -161,7 +161,7 @@ fn towards(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
             return vec![PlanStep::Renewed, PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached];
         }
         (Goal::Running, Absent) => return vec![PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached],
-        (Goal::Running | Goal::Stopped, Dead(_)) => PlanStep::Drive(DriverVerb::RemoveContainer),
+        (Goal::Running | Goal::Stopped, Dead(_)) => PlanStep::Drive(DriverVerb::CleanUp),
         (Goal::Running, Running { frozen: true, .. }) => PlanStep::Drive(DriverVerb::Thaw),
         (Goal::Running, Running { frozen: false, ready: false }) => PlanStep::AwaitReady,
         (Goal::Running, Running { frozen: false, ready: true }) => PlanStep::Reached,
@@ -202,7 +202,7 @@ fn settled(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
         Dead(death) if should_live => vec![after(desired, death)],
         Absent if misses_its_backend(desired) => vec![PlanStep::TryAgain],
         Absent => vec![],
-        Dead(_) => vec![PlanStep::Drive(DriverVerb::RemoveContainer)],
+        Dead(_) => vec![PlanStep::Drive(DriverVerb::CleanUp)],
         Running { frozen: true, .. } if status == SandboxStatus::Running => {
             vec![PlanStep::Drive(DriverVerb::Thaw)]
         }

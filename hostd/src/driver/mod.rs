@@ -5,15 +5,15 @@
 //! they cannot read and streams into the sandbox.
 
 pub mod docker;
-mod drivers;
 #[cfg(test)]
 pub(crate) mod fake;
 mod local;
 mod not_configured;
 pub mod oci;
+mod registry;
 
-pub use drivers::{AbsentDriver, Drivers};
 pub use local::{images::ImageStore, trash::empty as empty_trash};
+pub use registry::{AbsentDriver, Drivers};
 
 pub use crate::core::{ContainerState, Handle};
 
@@ -193,7 +193,7 @@ pub trait Driver: Transport {
     /// Thaws, sends SIGTERM to PID 1, and SIGKILL after `grace_ms`. Also ends a launch that hangs.
     async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError>;
     /// Removes a dead container; workspace, control directory and label stay.
-    async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     /// Removes everything; the workspace unless it is to be kept.
     async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
     /// Empties the workspace of a stopped sandbox, for `recreate`.

@@ -89,7 +89,7 @@ impl Driver for NotConfigured {
         self.unavailable()
     }
 
-    async fn remove_container(&self, _: &SandboxId) -> Result<(), DriverError> {
+    async fn clean_up(&self, _: &SandboxId) -> Result<(), DriverError> {
         self.unavailable()
     }
 

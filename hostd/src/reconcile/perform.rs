@@ -75,7 +75,7 @@ impl SandboxActor {
                 DriverVerb::Freeze => driver.freeze(&id).await,
                 DriverVerb::Thaw => driver.thaw(&id).await,
                 DriverVerb::Terminate => driver.terminate(&id, grace_ms).await,
-                DriverVerb::RemoveContainer => driver.remove_container(&id).await,
+                DriverVerb::CleanUp => driver.clean_up(&id).await,
                 DriverVerb::ResetWorkspace => driver.reset_workspace(&id).await,
                 DriverVerb::Destroy => driver.destroy(&id, keep_workspace).await,
             }

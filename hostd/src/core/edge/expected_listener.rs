@@ -30,7 +30,7 @@ pub fn expects_listener(status: &Status, port: u16, spec_ports: &[u16], now_ms: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::error_page::cases::{service, status};
+    use crate::core::error_page::test_cases::{service, status};
 
     #[test]
     fn a_service_that_keeps_failing_is_not_waited_for() {

@@ -1,5 +1,5 @@
 use super::{
-    cases::{self, Case, SECRET, at_work, listening, running, service, state, status},
+    test_cases::{self as cases, Case, SECRET, at_work, listening, running, service, state, status},
     *,
 };
 use protocol::{HOSTD_PORT_IN_SANDBOX, ServiceState, api::Phase};

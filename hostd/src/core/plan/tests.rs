@@ -63,7 +63,7 @@ fn perform(step: &PlanStep, state: &State, observed: &Observed, now_ms: u64) -> 
         // Another hostd's launch is over after a while.
         PlanStep::InspectAgain => (state.clone(), up(false, false)),
         PlanStep::Drive(DriverVerb::Terminate) => (state.clone(), Observed::Dead(Death::default())),
-        PlanStep::Drive(DriverVerb::RemoveContainer) | PlanStep::Drive(DriverVerb::Destroy) => {
+        PlanStep::Drive(DriverVerb::CleanUp) | PlanStep::Drive(DriverVerb::Destroy) => {
             (state.clone(), Observed::Absent)
         }
         PlanStep::Drive(DriverVerb::ResetWorkspace) => (state.clone(), seen),

@@ -235,7 +235,7 @@ impl Model {
                 DriverVerb::Freeze => self.set_frozen(true),
                 DriverVerb::Thaw => self.set_frozen(false),
                 DriverVerb::Terminate => self.container = ContainerState::Dead(Death::default()),
-                DriverVerb::RemoveContainer | DriverVerb::Destroy => self.container = ContainerState::Absent,
+                DriverVerb::CleanUp | DriverVerb::Destroy => self.container = ContainerState::Absent,
                 DriverVerb::ResetWorkspace => {}
             }
         }

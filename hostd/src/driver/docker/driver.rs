@@ -276,7 +276,7 @@ impl Driver for Docker {
         self.inner.terminate(sandbox, grace_ms).await
     }
 
-    async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+    async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.inner.clear(sandbox)
     }
 

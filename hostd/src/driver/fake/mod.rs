@@ -355,11 +355,11 @@ impl Driver for FakeDriver {
         .await
     }
 
-    async fn remove_container(&self, id: &SandboxId) -> Result<(), DriverError> {
+    async fn clean_up(&self, id: &SandboxId) -> Result<(), DriverError> {
         if self.is_known_to_run(id) {
             self.violate(format!("{id} was removed while it ran"));
         }
-        self.verb("remove_container", || self.set(id, None)).await
+        self.verb("clean_up", || self.set(id, None)).await
     }
 
     async fn destroy(&self, id: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {

@@ -23,7 +23,7 @@ impl OciInner {
             }
             ContainerState::Absent | ContainerState::Dead(_) => {}
         }
-        self.remove_container(sandbox).await?;
+        self.clean_up(sandbox).await?;
         self.discard(sandbox, keep_workspace).await?;
         if let Some(record) = record {
             self.uid_ranges.release(record.uid_base);
@@ -34,7 +34,7 @@ impl OciInner {
     /// Removes a sandbox without checking its badge.
     pub async fn destroy_unchecked(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
         self.terminate(sandbox, 0).await?;
-        self.remove_container(sandbox).await?;
+        self.clean_up(sandbox).await?;
         self.discard(sandbox, false).await
     }
 

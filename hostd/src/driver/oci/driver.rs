@@ -198,8 +198,8 @@ impl Driver for Oci {
         self.inner.terminate(sandbox, grace_ms).await
     }
 
-    async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        self.inner.remove_container(sandbox).await
+    async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.clean_up(sandbox).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {

@@ -66,7 +66,7 @@ impl OciInner {
         }
         self.refuse_other_namespace(&sandbox, false)?;
         if matches!(self.leftovers(&sandbox), ContainerState::Dead(_)) {
-            self.remove_container(&sandbox).await?;
+            self.clean_up(&sandbox).await?;
         }
         let wanted = order.clone();
         // The lock moves along: the work goes on when the caller is cancelled.

@@ -63,7 +63,7 @@ impl OciInner {
 
     /// Removes leftovers without the runtime: its state is one directory, and the groups are ours. (`runc
     /// delete` sleeps 100 ms even when the container is gone.)
-    pub async fn remove_container(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+    pub async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
         let (dir, group) = (self.dir(sandbox), self.cgroup(sandbox));
         self.dialer.forget(sandbox);
         self.oom_kills_seen().remove(sandbox);
