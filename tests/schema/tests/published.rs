@@ -28,7 +28,8 @@ fn what_is_sent_is_what_the_protocol_says() {
     }))
     .expect("an agent");
     let mut machine = Machine::new(agent, "/app".to_owned(), Some("old".to_owned()));
-    let turn = PromptTurn { prompt: "do".to_owned(), briefing: Some("so".to_owned()), ..PromptTurn::default() };
+    let turn =
+        PromptTurn { prompt: "do".to_owned(), briefing: Some("so".to_owned()), ..PromptTurn::default() };
     let mut all = machine.step(Input::Begin(Box::new(turn)), 0);
     let options = json!([
         {"id": "o", "name": "O", "type": "select", "currentValue": "w", "options": [{"value": "v", "name": "V"}]},
