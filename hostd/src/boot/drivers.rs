@@ -170,7 +170,7 @@ impl EngineSocket {
             );
         }
         format!(
-            "exists was neither {DOCKER_SOCKET} nor {PODMAN_SOCKET} when hostd started: start Docker or Podman, or \
+            "neither {DOCKER_SOCKET} nor {PODMAN_SOCKET} existed when hostd started: start Docker or Podman, or \
              name its socket with SLIPWAY_DOCKER_SOCKET, and start hostd again"
         )
     }
