@@ -100,7 +100,7 @@ async fn a_task_uses_the_agent_that_was_started_for_it() -> Result<()> {
     let events = story(client, "t2").await?;
     ensure!(words(&events) == "WHOSE=task\n", "{events:?}");
     let said = logs(&events, Stream::Stderr);
-    ensure!(said.iter().any(|line| line.contains("it starts now")), "{said:?}");
+    ensure!(said.iter().any(|line| line.contains("starting one now")), "{said:?}");
     sandbox.stop().await
 }
 

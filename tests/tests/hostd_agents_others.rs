@@ -118,7 +118,7 @@ async fn half_an_answer_is_not_believed() -> Result<()> {
         let result = seen.result();
         ensure!(result["failure_reason"] == "model_failed", "{how:?}: {}", seen.story());
         let said = result["message"].as_str().context("it says why")?;
-        ensure!(said.contains("was cut off: hostd was stopped"), "{how:?}: {said}");
+        ensure!(said.contains("was interrupted: hostd stopped"), "{how:?}: {said}");
         ensure!(seen.usage()?.failed_calls == 1, "{how:?}: {result}");
     }
     Ok(())

@@ -30,7 +30,7 @@ use tokio::{
 /// The identity of a sandbox: kept beside it by the driver, authenticated, so that the sandbox can be recognised
 /// after the database was lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SandboxLabel {
+pub struct SandboxBadge {
     pub sandbox: SandboxId,
     pub name: String,
     pub owner: Owner,
@@ -38,12 +38,12 @@ pub struct SandboxLabel {
     pub created_ms: u64,
     /// As of the newest launch; labels of an earlier hostd have none.
     #[serde(default, rename = "particulars", skip_serializing_if = "Option::is_none")]
-    pub details: Option<LabelDetails>,
+    pub details: Option<BadgeDetails>,
 }
 
-/// The part of a label that a tenant may change while the sandbox lives. Nothing of it is secret.
+/// The part of a badge that a tenant may change while the sandbox lives. Nothing of it is secret.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct LabelDetails {
+pub struct BadgeDetails {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub struct LabelDetails {
 /// A sandbox to launch.
 #[derive(Debug, Clone)]
 pub struct LaunchRequest {
-    pub label: SandboxLabel,
+    pub badge: SandboxBadge,
     pub attempt: u32,
     pub blueprint: Arc<Blueprint>,
     pub progress: ProgressSink,
@@ -86,9 +86,9 @@ impl std::fmt::Debug for ProgressSink {
 /// A sandbox that a driver found on its backend.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FoundSandbox {
-    /// Ours, with its authenticated label and the blueprint it was made from.
-    Ours { label: SandboxLabel, blueprint: Box<Blueprint> },
-    /// Has a label that is incomplete or not authentic: reported, never touched.
+    /// Ours, with its authenticated badge and the blueprint it was made from.
+    Ours { badge: SandboxBadge, blueprint: Box<Blueprint> },
+    /// Has a badge that is incomplete or not authentic: reported, never touched.
     Suspect { name: String, why: String },
 }
 
@@ -192,7 +192,7 @@ pub trait Driver: Transport {
     async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     /// Thaws, sends SIGTERM to PID 1, and SIGKILL after `grace_ms`. Also ends a launch that hangs.
     async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError>;
-    /// Removes a dead container; workspace, control directory and label stay.
+    /// Removes a dead container; workspace, control directory and badge stay.
     async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
     /// Removes everything; the workspace unless it is to be kept.
     async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
@@ -204,6 +204,6 @@ pub trait Driver: Transport {
     /// The size of the workspace on disk; `None` where there is none.
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError>;
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
-    /// All sandboxes on the backend with our label, running or not.
+    /// All sandboxes on the backend with our badge, running or not.
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError>;
 }

@@ -1,11 +1,11 @@
 //! Adopts sandboxes that a driver has and the database does not know, because it was lost. Tenant, name and blueprint
-//! come from the authenticated label beside the sandbox, tasks and events from the logs of its runtimed. Facts that
+//! come from the authenticated badge beside the sandbox, tasks and events from the logs of its runtimed. Facts that
 //! only the database had (environment, prompts, use of models) are gone.
 
 use super::{Fleet, actor::Start, adopt_tasks::find_tasks, event_recovery::recover_events};
 use crate::{
     core::{Blueprint, Environment, Observed},
-    driver::{Driver, DriverError, FoundSandbox, SandboxLabel},
+    driver::{Driver, DriverError, FoundSandbox, SandboxBadge},
     limits,
     store::{NewSandbox, Secret},
 };
@@ -29,7 +29,7 @@ enum Adoption {
 }
 
 impl Fleet {
-    /// Adopts the sandboxes of every driver that have our authenticated label and no row.
+    /// Adopts the sandboxes of every driver that have our authenticated badge and no row.
     pub(super) async fn adopt(&self) {
         for driver in self.drivers().all() {
             if self.adopt_from(driver).await == Adoption::Retry {
@@ -65,21 +65,21 @@ impl Fleet {
         let mut all = Adoption::Done;
         for one in found {
             match one {
-                FoundSandbox::Ours { label, blueprint } => {
-                    if self.adopt_one(driver.as_ref(), label, *blueprint).await == Adoption::Retry {
+                FoundSandbox::Ours { badge, blueprint } => {
+                    if self.adopt_one(driver.as_ref(), badge, *blueprint).await == Adoption::Retry {
                         all = Adoption::Retry;
                     }
                 }
                 FoundSandbox::Suspect { name, why } => {
-                    warn!(name, why, "sandbox not adopted: its label is damaged or not ours");
+                    warn!(name, why, "sandbox not adopted: its badge is damaged or not ours");
                 }
             }
         }
         all
     }
 
-    async fn adopt_one(&self, driver: &dyn Driver, label: SandboxLabel, blueprint: Blueprint) -> Adoption {
-        let id = label.sandbox;
+    async fn adopt_one(&self, driver: &dyn Driver, badge: SandboxBadge, blueprint: Blueprint) -> Adoption {
+        let id = badge.sandbox;
         match self.store().sandbox(&id).await {
             Ok(None) => {}
             // hostd crashed between recording the end and removing the files.
@@ -109,7 +109,7 @@ impl Fleet {
                 return Adoption::Retry;
             }
         };
-        self.adopt_record(driver, adopted_sandbox(label, blueprint, &observed, self.clock().now_ms())).await;
+        self.adopt_record(driver, adopted_sandbox(badge, blueprint, &observed, self.clock().now_ms())).await;
         Adoption::Done
     }
 
@@ -156,14 +156,14 @@ impl Fleet {
     }
 }
 
-/// A sandbox as its label and an inspection show it.
+/// A sandbox as its badge and an inspection show it.
 fn adopted_sandbox(
-    label: SandboxLabel,
+    badge: SandboxBadge,
     blueprint: Blueprint,
     observed: &Observed,
     now_ms: u64,
 ) -> NewSandbox {
-    let SandboxLabel { sandbox: id, name, owner, scope, created_ms, details } = label;
+    let SandboxBadge { sandbox: id, name, owner, scope, created_ms, details } = badge;
     let (metadata, expires_ms) = match details {
         Some(details) => (details.metadata, details.expires_ms),
         None => (Default::default(), blueprint.ttl_ms.map(|ttl_ms| created_ms.saturating_add(ttl_ms))),

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     control::{Control, ControlError},
     core::{Goal, VerbOutcome, no_answer},
-    driver::{DriverError, Handle, LabelDetails, LaunchRequest, SandboxLabel},
+    driver::{BadgeDetails, DriverError, Handle, LaunchRequest, SandboxBadge},
     inside::InsideListener,
     limits,
     store::SandboxRecord,
@@ -44,7 +44,7 @@ impl SandboxActor {
         let record = self.record();
         let permit = LaunchPermit::default();
         let request = LaunchRequest {
-            label: label(&record),
+            badge: badge(&record),
             attempt: record.attempt,
             blueprint: record.blueprint.clone(),
             progress: self.progress_sink(permit.clone()),
@@ -178,14 +178,14 @@ async fn has_services(control: &Control, within: Duration) -> Result<bool, Contr
     Ok(!control.get::<Vec<ServiceView>>("/v1/services", within).await?.is_empty())
 }
 
-fn label(record: &SandboxRecord) -> SandboxLabel {
-    SandboxLabel {
+fn badge(record: &SandboxRecord) -> SandboxBadge {
+    SandboxBadge {
         sandbox: record.id,
         name: record.name.clone(),
         owner: record.owner.clone(),
         scope: record.scope.clone(),
         created_ms: record.created_ms,
-        details: Some(LabelDetails { metadata: record.metadata.clone(), expires_ms: record.expires_ms }),
+        details: Some(BadgeDetails { metadata: record.metadata.clone(), expires_ms: record.expires_ms }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sandboxes: the spec that a client sends, the view it gets, and attempts, events, ports, stats and images.
 //!
 //! A new field of the spec goes into [`SandboxSpec`]; hostd resolves it in `hostd/src/core/blueprint.rs`, documents its
-//! limits in `hostd/src/api/openapi/bounds.rs`, and the command sets it in `cli/src/sandbox_flags.rs`.
+//! limits in `hostd/src/api/openapi/constraints.rs`, and the command sets it in `cli/src/sandbox_flags.rs`.
 
 use super::{ApiErrorCode, Network, NetworkSpec, Owner, SandboxId, SandboxScope};
 use crate::{Cursor, EnvMap, ListeningPort, Reason, ServiceSpec, TaskId};

@@ -6,7 +6,7 @@ use crate::launch::{directory, program};
 use anyhow::{Context, Result};
 use hostd::core::Blueprint;
 use hostd::driver::oci::{HostImage, Oci, OciConfig};
-use hostd::driver::{Driver, LaunchRequest, ProgressSink, SandboxLabel};
+use hostd::driver::{Driver, LaunchRequest, ProgressSink, SandboxBadge};
 use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn order(sandbox: SandboxId) -> Result<LaunchRequest> {
     let label = |text: &str| Label::parse(text).map_err(anyhow::Error::from);
     let owner = Owner { tenant: label("acme")?, principal: label("ann")?, project: label("default")? };
     let (name, details) = ("driven".to_owned(), None);
-    let badge = SandboxLabel { sandbox, name, owner, scope: None, created_ms: 0, details };
+    let badge = SandboxBadge { sandbox, name, owner, scope: None, created_ms: 0, details };
     let blueprint = Blueprint {
         driver: "oci".to_owned(),
         runtime: None,
@@ -83,10 +83,5 @@ fn order(sandbox: SandboxId) -> Result<LaunchRequest> {
         preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
-    Ok(LaunchRequest {
-        label: badge,
-        attempt: 1,
-        blueprint: Arc::new(blueprint),
-        progress: ProgressSink::default(),
-    })
+    Ok(LaunchRequest { badge, attempt: 1, blueprint: Arc::new(blueprint), progress: ProgressSink::default() })
 }

@@ -112,7 +112,7 @@ impl DockerInner {
         fit_engine: &FitEngine,
     ) -> Result<Handle, DriverError> {
         self.check_blueprint(&order.blueprint, fit_engine).await?;
-        let sandbox = order.label.sandbox;
+        let sandbox = order.badge.sandbox;
         let begun = Instant::now();
         let lock = self.launch_locks.lock(&sandbox).await;
         if self.read_badge(&sandbox)?.is_some()
@@ -144,8 +144,8 @@ impl DockerInner {
         order: &LaunchRequest,
         fit_engine: &FitEngine,
     ) -> Result<DesiredContainer, DriverError> {
-        let (sandbox, blueprint) = (order.label.sandbox, &order.blueprint);
-        let tenant = order.label.owner.tenant.as_str();
+        let (sandbox, blueprint) = (order.badge.sandbox, &order.blueprint);
+        let tenant = order.badge.owner.tenant.as_str();
         let request = ImageRequest { image: &blueprint.image, tenant, progress: &order.progress };
         let prepared = self.images.prepare(&request).await?;
         let network = self.networks.mode(blueprint.network, &sandbox, fit_engine.info.podman).await?;
@@ -173,7 +173,7 @@ impl DockerInner {
 
     /// Prepares everything on disk that a launch needs. May be repeated.
     fn prepare_files(&self, order: &LaunchRequest, id_map: &IdMap) -> Result<(), DriverError> {
-        let sandbox = order.label.sandbox;
+        let sandbox = order.badge.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");
         for (path, mode) in [(dir.path().to_owned(), 0o711), (dir.control(), 0o700), (dir.public(), 0o755)] {
@@ -181,7 +181,7 @@ impl DockerInner {
         }
         let record = BadgeRecord {
             instance: self.signer.instance.clone(),
-            badge: order.label.clone(),
+            badge: order.badge.clone(),
             blueprint: (*order.blueprint).clone(),
             uid_base: 0,
             pid_namespace: Some(self.pid_namespace),

@@ -24,7 +24,7 @@ impl DockerInner {
             };
             found.push(match self.signer.read(&self.dir(&sandbox), &sandbox) {
                 Ok(BadgeRecord { badge, blueprint, .. }) => {
-                    FoundSandbox::Ours { label: badge, blueprint: Box::new(blueprint) }
+                    FoundSandbox::Ours { badge, blueprint: Box::new(blueprint) }
                 }
                 Err(bad) => FoundSandbox::Suspect { name, why: bad.to_string() },
             });

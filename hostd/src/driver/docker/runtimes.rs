@@ -138,7 +138,7 @@ impl Docker {
         order: &LaunchRequest,
         fit_engine: &FitEngine,
     ) -> Result<(), DriverError> {
-        let sandbox = order.label.sandbox;
+        let sandbox = order.badge.sandbox;
         let handle = self.inner.launch(order, fit_engine).await?;
         let pid = handle.0["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
         probe_sandbox::check_hardening(pid)?;

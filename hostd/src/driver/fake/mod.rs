@@ -282,7 +282,7 @@ impl Driver for FakeDriver {
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Handle, DriverError> {
-        let id = request.label.sandbox;
+        let id = request.badge.sandbox;
         if self.is_known_to_run(&id) {
             self.violate(format!("{id} was launched while it ran"));
         }
@@ -398,7 +398,7 @@ impl Driver for FakeDriver {
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
         let files = self.files.lock().expect("no panic while held");
         let ours = |request: &LaunchRequest| FoundSandbox::Ours {
-            label: request.label.clone(),
+            badge: request.badge.clone(),
             blueprint: Box::new(request.blueprint.as_ref().clone()),
         };
         Ok(files.values().map(ours).collect())

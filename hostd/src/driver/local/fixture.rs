@@ -1,11 +1,11 @@
 //! A sandbox for tests.
 
-use crate::{core::Blueprint, driver::SandboxLabel};
+use crate::{core::Blueprint, driver::SandboxBadge};
 use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders};
 
-pub fn badge() -> SandboxLabel {
+pub fn badge() -> SandboxBadge {
     let label = |text: &str| Label::parse(text).expect("a label");
-    SandboxLabel {
+    SandboxBadge {
         sandbox: "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id"),
         name: "one".into(),
         owner: Owner { tenant: label("t"), principal: label("p"), project: label("d") },

@@ -2,7 +2,7 @@
 //! used.
 
 use super::{
-    super::{Driver, DriverError, LaunchRequest, ProgressSink, SandboxLabel, Target},
+    super::{Driver, DriverError, LaunchRequest, ProgressSink, SandboxBadge, Target},
     files::{self, failed},
     init::proc_of,
     limits::{KERNEL_FILE_MAX_BYTES, POLL_MS, PROBE_ANSWER_MAX_MS},
@@ -54,7 +54,7 @@ pub fn check_hardening(pid: i32) -> Result<(), DriverError> {
 pub fn probe_order(sandbox: &SandboxId, driver: &str) -> LaunchRequest {
     let label = |text: &str| Label::parse(text).expect("a plain word is a label");
     let owner = Owner { tenant: label("slipway"), principal: label("slipway"), project: label("probe") };
-    let badge = SandboxLabel {
+    let badge = SandboxBadge {
         sandbox: *sandbox,
         name: "probe".to_owned(),
         owner,
@@ -76,10 +76,5 @@ pub fn probe_order(sandbox: &SandboxId, driver: &str) -> LaunchRequest {
         preview_headers: PreviewHeaders::Localhost,
         ttl_ms: None,
     };
-    LaunchRequest {
-        label: badge,
-        attempt: 1,
-        blueprint: Arc::new(blueprint),
-        progress: ProgressSink::default(),
-    }
+    LaunchRequest { badge, attempt: 1, blueprint: Arc::new(blueprint), progress: ProgressSink::default() }
 }

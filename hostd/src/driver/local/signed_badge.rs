@@ -1,7 +1,7 @@
 //! The badge kept beside a sandbox, which identifies it and the blueprint it was created from after the
 //! database was lost. Authenticated with a key that no sandbox can read.
 
-use super::{super::SandboxLabel, files, layout::SandboxDir, limits::BADGE_MAX_BYTES};
+use super::{super::SandboxBadge, files, layout::SandboxDir, limits::BADGE_MAX_BYTES};
 use crate::core::{Blueprint, PidNamespace};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -13,7 +13,7 @@ use std::{fs::File, io};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BadgeRecord {
     pub instance: String,
-    pub badge: SandboxLabel,
+    pub badge: SandboxBadge,
     pub blueprint: Blueprint,
     /// First id of the sandbox's range on the host.
     pub uid_base: u32,

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxLabel, Stream,
+        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxBadge, Stream,
         Target, Transport,
     },
     cgroup::{Cgroup, Hierarchies},
@@ -262,6 +262,6 @@ impl OciInner {
     }
 }
 
-fn ours(badge: SandboxLabel, blueprint: Blueprint) -> FoundSandbox {
-    FoundSandbox::Ours { label: badge, blueprint: Box::new(blueprint) }
+fn ours(badge: SandboxBadge, blueprint: Blueprint) -> FoundSandbox {
+    FoundSandbox::Ours { badge, blueprint: Box::new(blueprint) }
 }

@@ -55,7 +55,7 @@ impl OciInner {
 
     pub async fn launch(self: &Arc<Self>, order: &LaunchRequest) -> Result<Handle, DriverError> {
         self.check(&order.blueprint)?;
-        let sandbox = order.label.sandbox;
+        let sandbox = order.badge.sandbox;
         let (dir, group) = (self.dir(&sandbox), self.cgroup(&sandbox));
         let begun = Instant::now();
         let lock = self.lock_launch(&dir).await?;
@@ -122,7 +122,7 @@ impl OciInner {
     /// Prepares everything on disk that a launch needs. May be repeated. Returns the badge file if it was
     /// written now.
     fn prepare(&self, order: &LaunchRequest) -> Result<(BadgeRecord, Option<File>), DriverError> {
-        let sandbox = order.label.sandbox;
+        let sandbox = order.badge.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");
         for (path, mode) in [(dir.bundle(), 0o700), (dir.control(), 0o700), (dir.public(), 0o755)] {
@@ -145,14 +145,14 @@ impl OciInner {
         order: &LaunchRequest,
         dir: &SandboxDir,
     ) -> Result<(BadgeRecord, Option<File>), DriverError> {
-        let old = self.read_badge(&order.label.sandbox)?;
+        let old = self.read_badge(&order.badge.sandbox)?;
         let uid_base = match &old {
             Some(record) => record.uid_base,
             None => self.uid_ranges.allocate().ok_or_else(|| DriverError::Unavailable {
                 message: "all ranges of user ids are in use: remove sandboxes first".to_owned(),
             })?,
         };
-        let (instance, badge) = (self.signer.instance.clone(), order.label.clone());
+        let (instance, badge) = (self.signer.instance.clone(), order.badge.clone());
         let (blueprint, pid_namespace) = ((*order.blueprint).clone(), Some(self.pid_namespace));
         let record = BadgeRecord { instance, badge, blueprint, uid_base, pid_namespace };
         if old.as_ref() == Some(&record) {
