@@ -6,7 +6,7 @@
 //!             Open, LeftOpen ──close_attempt──▶ Closed
 //! readiness   Unknown ──inspected: a run──▶ Seen ──became_ready──▶ Ready ──inspected: another run──▶ Seen
 //!             every state ──inspected: no run; run_ended──▶ Unknown
-//! backend     every state ──no answer──▶ Away ──give_up──▶ GivenUp (logged) or Answering
+//! backend     every state ──no answer──▶ Away ──give_up──▶ OutageLogged or Answering
 //!             every state ──verb done; nothing left to do──▶ Answering
 //! rest        Working ──nothing left to do──▶ AtRest ──act; drift_found──▶ Working
 //! retry       AfterPause ──backend unhealthy──▶ OnRecovery ──take_retry──▶ AfterPause

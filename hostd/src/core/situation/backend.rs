@@ -9,8 +9,8 @@ pub enum Backend {
     Answering,
     /// The backend did not answer when the operation under way needed it. `logged`: a failed step was logged.
     Away { problem: Problem, logged: bool },
-    /// The operation that needed the backend was given up, and the log says why: not logged again.
-    GivenUp,
+    /// No operation waits for the backend, but the log has its outage: not logged again until the backend answers.
+    OutageLogged,
 }
 
 /// The problem of a verb that was not answered before its deadline.
@@ -34,8 +34,8 @@ impl Backend {
         let news = !(unavailable && self.is_logged());
         let next = match (self, unavailable) {
             (Self::Away { problem, .. }, logged) => Self::Away { problem, logged },
-            (Self::Answering | Self::GivenUp, true) => Self::GivenUp,
-            (Self::Answering | Self::GivenUp, false) => Self::Answering,
+            (Self::Answering | Self::OutageLogged, true) => Self::OutageLogged,
+            (Self::Answering | Self::OutageLogged, false) => Self::Answering,
         };
         (next, news)
     }
@@ -44,23 +44,23 @@ impl Backend {
     pub(super) fn give_up(self) -> (Self, Option<Problem>) {
         match self {
             Self::Answering => (Self::Answering, None),
-            Self::Away { problem, logged: true } => (Self::GivenUp, Some(problem)),
+            Self::Away { problem, logged: true } => (Self::OutageLogged, Some(problem)),
             Self::Away { problem, logged: false } => (Self::Answering, Some(problem)),
-            Self::GivenUp => (Self::GivenUp, None),
+            Self::OutageLogged => (Self::OutageLogged, None),
         }
     }
 
     pub fn is_away(&self) -> bool {
         match self {
             Self::Away { .. } => true,
-            Self::Answering | Self::GivenUp => false,
+            Self::Answering | Self::OutageLogged => false,
         }
     }
 
     fn is_logged(&self) -> bool {
         match self {
             Self::Away { logged, .. } => *logged,
-            Self::GivenUp => true,
+            Self::OutageLogged => true,
             Self::Answering => false,
         }
     }

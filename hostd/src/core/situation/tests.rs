@@ -129,10 +129,10 @@ fn an_outage_is_the_cause_of_a_missed_deadline_and_logged_once() {
     let gone = |logged| Backend::Away { problem: away(), logged };
     let table = [
         // before; a step that finds the backend away: news, after; give up: problem, after
-        (Backend::Answering, true, Backend::GivenUp, deadline_passed(), Backend::Answering),
+        (Backend::Answering, true, Backend::OutageLogged, deadline_passed(), Backend::Answering),
         (gone(false), true, gone(true), away(), Backend::Answering),
-        (gone(true), false, gone(true), away(), Backend::GivenUp),
-        (Backend::GivenUp, false, Backend::GivenUp, deadline_passed(), Backend::GivenUp),
+        (gone(true), false, gone(true), away(), Backend::OutageLogged),
+        (Backend::OutageLogged, false, Backend::OutageLogged, deadline_passed(), Backend::OutageLogged),
     ];
     for (before, news, after, problem, given_up) in table {
         let mut situation = Situation { backend: before.clone(), ..Situation::default() };
@@ -210,7 +210,7 @@ fn what_is_waited_for_before_the_next_inspection() {
     let gone = Backend::Away { problem: away(), logged: false };
     for (backend, elsewhere, wait) in [
         (Backend::Answering, false, Wait::Retry),
-        (Backend::GivenUp, false, Wait::Retry),
+        (Backend::OutageLogged, false, Wait::Retry),
         (gone.clone(), false, Wait::Backend),
         (gone, true, Wait::Unseen),
     ] {
