@@ -36,7 +36,7 @@ pub struct SandboxBadge {
     pub owner: Owner,
     pub scope: Option<SandboxScope>,
     pub created_ms: u64,
-    /// As of the newest launch; labels of an earlier hostd have none.
+    /// As of the newest launch; badges of an earlier hostd have none.
     #[serde(default, rename = "particulars", skip_serializing_if = "Option::is_none")]
     pub details: Option<BadgeDetails>,
 }

@@ -174,3 +174,19 @@ fn only_a_running_sandbox_dozes_off_and_every_command_ends_that() {
         Err(TransitionRefused::Destroying)
     );
 }
+
+/// Rows of the database are in this form: a field of another name would lose the state of every sandbox.
+#[test]
+fn the_stored_form_of_a_state_keeps_its_names() {
+    let problem = Problem { code: ProblemCode::DiskFull, message: "full".to_owned(), output: vec![] };
+    let state = State {
+        operation: Some(Operation { phase: Phase::Starting, deadline_ms: 7 }),
+        renewal: Some(Renewal { keep_workspace: true }),
+        dozing: true,
+        problem: Some(problem),
+        ..State::at(Goal::Running)
+    };
+    let stored = r#"{"goal":"running","status":"running","effort":{"phase":"starting","deadline_ms":7},"renewal":{"keep_workspace":true},"dozing":true,"problem":{"code":"disk_full","message":"full"}}"#;
+    assert_eq!(serde_json::to_string(&state).expect("JSON"), stored);
+    assert_eq!(serde_json::from_str::<State>(stored).expect("a state"), state);
+}

@@ -105,6 +105,22 @@ mod tests {
     use super::*;
     use crate::driver::local::layout::Layout;
 
+    /// `run.json` outlives hostd: a field of another name would lose the container.
+    #[test]
+    fn the_stored_form_keeps_its_names() {
+        let record = RunRecord {
+            nonce: "n".into(),
+            container: Some("c".into()),
+            observed_start: Some("s".into()),
+            cleared_start: Some("e".into()),
+            boot: Some("b".into()),
+            earlier_nonces: vec!["o".into()],
+        };
+        let stored = r#"{"nonce":"n","container":"c","seen":"s","cleared":"e","boot":"b","older":["o"]}"#;
+        assert_eq!(serde_json::to_string(&record).expect("JSON"), stored);
+        assert_eq!(serde_json::from_str::<RunRecord>(stored).expect("a record"), record);
+    }
+
     #[test]
     fn a_nonce_is_used_until_a_container_has_it_and_remembered_then() {
         let first = RunRecord::for_next_container(None);

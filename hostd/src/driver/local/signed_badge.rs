@@ -96,7 +96,36 @@ impl InstanceSigner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::local::fixture::{badge, blueprint};
+    use crate::driver::{
+        BadgeDetails,
+        local::fixture::{badge, blueprint},
+    };
+    use serde_json::json;
+
+    /// `badge.json` outlives hostd: a field of another name would lose the identity of the sandbox.
+    #[test]
+    fn the_stored_form_keeps_its_names() {
+        let details = Some(BadgeDetails { expires_ms: Some(9), ..BadgeDetails::default() });
+        let record = BadgeRecord {
+            instance: "one".into(),
+            badge: SandboxBadge { details, ..badge() },
+            blueprint: blueprint(),
+            uid_base: 5,
+            pid_namespace: Some(PidNamespace(4)),
+        };
+        let mut stored = serde_json::to_value(&record).expect("JSON");
+        stored["blueprint"].take();
+        let expected = json!({
+            "instance": "one",
+            "badge": {
+                "sandbox": "01jb9xyzabcdefghjkmnpqrstv", "name": "one", "scope": null, "created_ms": 7,
+                "owner": {"tenant": "t", "principal": "p", "project": "d"},
+                "particulars": {"expires_ms": 9},
+            },
+            "blueprint": null, "uid_base": 5, "pid_namespace": 4,
+        });
+        assert_eq!(stored, expected);
+    }
 
     #[test]
     fn only_an_untouched_badge_of_this_sandbox_and_instance_is_accepted() {
