@@ -1,40 +1,32 @@
 //! The life of the hostd process: bring-up, serving, draining.
 
 mod drivers;
+mod parts;
 
 use crate::{
-    agents::Agents,
     allocator,
-    api::{self, Api, ImageBackend, Listener},
+    api::{self, Api, Listener},
     command::Failure,
-    config::{self, Config},
-    connection_threads::ConnectionThreads,
-    core::{Defaults, PassSigner, Previews, Scheme},
-    disk_space::DiskSpace,
-    edge::{self, Edge, EdgeParts, PreviewAuth, Tls},
-    egress::{Egress, EgressParts, Profiles},
-    gateway::Gateway,
-    identity_files::{IdentityFiles, load_or_create},
+    config::Config,
     inside::InsideServer,
-    limits,
-    models::Models,
-    outbound::OutboundConnector,
-    preview_links::PreviewLinks,
-    reconcile::{Fleet, FleetParts, Timing},
-    store::{OpenError, Store},
+    reconcile::Fleet,
 };
-use drivers::OpenedDrivers;
+use hostd_core::{Scheme, limits};
+use hostd_edge::{Edge, EdgeParts, PreviewAuth, PreviewTargets, Tls};
+use hostd_net::connection_threads::ConnectionThreads;
+use hostd_store::{Clock, Store};
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::resource::{Resource, getrlimit, setrlimit},
 };
-use protocol::api::{Network, Visibility};
+use parts::Parts;
 use std::{
     fs::{self, DirBuilder, File, Permissions},
     io::{self, IsTerminal, Write},
     net::SocketAddr,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -110,45 +102,35 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
 }
 
 async fn run(config: Config) -> Result<(), Failure> {
-    let disk = DiskSpace::open(&config.data_dir, config.disk_floor_mb.map(|mb| mb.saturating_mul(1 << 20)));
-    // Frees space for the writes of the start on a full disk.
-    disk.ensure_free();
-    let files =
-        load_or_create(&config.data_dir).map_err(|error| failed("write its identity files", &error))?;
-    let store = open_store(&config.data_dir.join(DATABASE), &disk).await?;
-    let agents =
-        Agents::open(config.agents.clone(), config.agents_dir.as_deref(), config.briefing_file.as_deref());
-    let agents = agents.map_err(|error| Failure::Usage(error.to_string()))?;
-    disk.ensure_free();
-    let OpenedDrivers { drivers, default, images } = drivers::open(&config, &files, &agents).await?;
-    let timing = Timing { idle_ms: config.idle_s.saturating_mul(1000), ..Timing::default() };
     let tls = tls(&config)?;
-    let preview = bind("SLIPWAY_PREVIEW_BIND", config.preview_bind).await?;
-    let previews = previews(&config, local_address(&preview)?.port());
-    let models = Models::load(store.clone(), &config.data_dir, config.task_budget).await;
-    let models = models.map_err(|error| failed("load the model providers", &error))?;
-    let outside = OutboundConnector::from_host_config();
-    let model_idle = Duration::from_secs(config.model_idle_s);
-    let gateway = Gateway::new(models.clone(), outside.clone()).with_idle(model_idle);
-    let egress = egress(&config, &store, &previews, outside).await?;
+    let (parts, preview) = Parts::open(&config).await?;
+    let (store, egress, disk, clock) = (&parts.store, &parts.egress, &parts.disk, parts.clock);
     let threads = ConnectionThreads::start("inside")
         .map_err(|error| failed("start the threads of its listeners inside sandboxes", &error))?;
-    let inside = InsideServer::new(previews.clone(), gateway, egress.clone()).served_by(threads);
-    let defaults = defaults(&config, default);
-    let parts = FleetParts { store: store.clone(), drivers, defaults, timing, inside, models, agents, disk };
-    let fleet = Fleet::open(parts).await.map_err(|error| Failure::Failed(error.to_string()))?;
+    let inside =
+        InsideServer::new(parts.previews.clone(), parts.gateway.clone(), egress.clone()).served_by(threads);
+    let targets = PreviewTargets::default();
+    let fleet = Fleet::open(parts.fleet(&config, inside, targets.clone())).await;
+    let fleet = fleet.map_err(|error| Failure::Failed(error.to_string()))?;
 
     let closing = CancellationToken::new();
-    let links = PreviewLinks::new(store.clone(), PassSigner::new(&files.key, previews.clone()));
-    let auth = PreviewAuth::new(links.clone(), &files.admin_token, previews.clone(), fleet.clock());
-    let parts = EdgeParts { fleet: fleet.clone(), previews: previews.clone(), auth, tls };
-    let edge = Edge::start(parts, closing.clone())
+    let links = parts.preview_links();
+    let auth = PreviewAuth::new(links.clone(), &parts.files.admin_token, parts.previews.clone(), clock);
+    let edge = EdgeParts {
+        store: store.clone(),
+        targets,
+        waker: Arc::new(fleet.clone()),
+        clock,
+        previews: parts.previews.clone(),
+        auth,
+        tls,
+    };
+    let edge = Edge::start(edge, closing.clone())
         .map_err(|error| failed("start the threads of previews", &error))?;
-    let settings = settings(&config, &files, images, previews, links);
-    let api = Api::new(fleet.clone(), settings, closing.clone());
+    let api = Api::new(parts.api(&config, fleet.clone(), links), closing.clone());
     let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
     let address = local_address(&tcp)?;
-    fleet.disk().ensure_free();
+    disk.ensure_free();
     let socket = config.data_dir.join(SOCKET);
     let unix = listen_unix_if_room(&socket)?;
     let mut signals = Signals::new()?;
@@ -158,10 +140,10 @@ async fn run(config: Config) -> Result<(), Failure> {
     let router = api::router(api.clone());
     let tcp = api::serve(Listener::Tcp(tcp), router.clone(), closing.clone());
     let unix = serve_unix(unix, &socket, router, closing.clone());
-    let preview = edge::serve(preview, edge.clone());
+    let preview = hostd_edge::serve(preview, edge.clone());
     let prune = edge.tidy();
     let egress_reports = egress.run_recorder(closing.clone());
-    let retention = retention(store.clone(), fleet.clone(), closing.clone());
+    let retention = retention(store.clone(), clock, closing.clone());
     let wal = closing.run_until_cancelled(store.maintain_wal());
     let room = closing.run_until_cancelled(fleet.watch_disk());
     let allocator = closing.run_until_cancelled(allocator::trim_periodically());
@@ -175,92 +157,9 @@ async fn run(config: Config) -> Result<(), Failure> {
     fleet.close().await;
     // Connections of sandboxes report their bytes when they end, so egress finishes after them.
     egress.finish().await;
-    store.close().await;
+    store.clone().close().await;
     info!("stopped");
     Ok(())
-}
-
-/// Opens the store. On a full disk a sandbox may take released space first, so it is tried for a while.
-async fn open_store(path: &Path, disk: &DiskSpace) -> Result<Store, Failure> {
-    let deadline = Instant::now() + Duration::from_millis(limits::STORE_OPEN_FULL_MAX_MS);
-    loop {
-        match Store::open_on(path, disk.clone()) {
-            Err(OpenError::Full) if Instant::now() < deadline => {
-                disk.ensure_free();
-                tokio::time::sleep(Duration::from_millis(limits::STORE_OPEN_RETRY_MS)).await;
-            }
-            opened => return opened.map_err(|error| Failure::Failed(error.to_string())),
-        }
-    }
-}
-
-async fn egress(
-    config: &Config,
-    store: &Store,
-    previews: &Previews,
-    outside: OutboundConnector,
-) -> Result<Egress, Failure> {
-    let profiles = Profiles::load(store.clone()).await;
-    let parts = EgressParts {
-        connector: outside,
-        previews: previews.clone(),
-        profiles: profiles.map_err(|error| Failure::Failed(error.to_string()))?,
-        exceptions: config.egress_private.clone(),
-        store: store.clone(),
-    };
-    Ok(Egress::new(parts))
-}
-
-/// Returns the defaults of sandboxes. One sandbox may have all of the host, unless configured.
-fn defaults(config: &Config, driver: &str) -> Defaults {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
-    let memory_mb = nix::sys::sysinfo::sysinfo().map_or(1024, |info| info.ram_total() >> 20);
-    Defaults {
-        driver: driver.to_owned(),
-        image: config.image.clone(),
-        memory_max_mb: config.memory_max_mb.unwrap_or(memory_mb),
-        cpus_max: config.cpus_max.unwrap_or(cores),
-        pids_max: pids_max(),
-        network: Network::Proxy,
-    }
-}
-
-/// Returns the limit of processes of one sandbox: a quarter of the host's process ids.
-fn pids_max() -> u64 {
-    let text = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
-    let all: u64 = text.trim().parse().unwrap_or(limits::PIDS_MAX);
-    (all / 4).clamp(limits::PIDS_MIN, limits::PIDS_MAX)
-}
-
-fn settings(
-    config: &Config,
-    files: &IdentityFiles,
-    images: ImageBackend,
-    previews: Previews,
-    links: PreviewLinks,
-) -> api::Settings {
-    api::Settings {
-        admin_hash: api::token_hash(&files.admin_token),
-        auth: match config.auth {
-            config::Auth::Required => api::Auth::Required,
-            config::Auth::Off => api::Auth::Off,
-        },
-        names: config.api_hosts.clone(),
-        previews,
-        instance: files.instance.clone(),
-        data_dir: config.data_dir.clone(),
-        images,
-        links,
-    }
-}
-
-/// Returns previews as browsers see them. A client that can reach loopback only is trusted as the operator.
-fn previews(config: &Config, bound: u16) -> Previews {
-    let (scheme, port) = config.preview_public.unwrap_or((scheme_of(config), bound));
-    let local = config.preview_bind.ip().is_loopback() && config.preview_public.is_none();
-    let visibility = if local { Visibility::Public } else { Visibility::Private };
-    Previews { domain: config.preview_domain.clone(), scheme, port, visibility }
 }
 
 async fn bind(key: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
@@ -324,9 +223,9 @@ async fn serve_unix(
     }
 }
 
-async fn retention(store: Store, fleet: Fleet, closing: CancellationToken) {
+async fn retention(store: Store, clock: Clock, closing: CancellationToken) {
     loop {
-        if let Err(error) = store.delete_expired(fleet.clock().now_ms()).await {
+        if let Err(error) = store.delete_expired(clock.now_ms()).await {
             warn!(%error, "failed to delete expired rows");
         }
         tokio::select! {
@@ -380,28 +279,4 @@ fn log_to_stderr() {
 
 fn failed(what: &str, error: &dyn std::error::Error) -> Failure {
     Failure::Failed(format!("could not {what}: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn previews_are_private_wherever_more_than_this_host_can_ask() {
-        let table = [
-            (&[][..], Visibility::Public),
-            (&[("SLIPWAY_PREVIEW_BIND", "[::1]:80")], Visibility::Public),
-            (&[("SLIPWAY_PREVIEW_BIND", "0.0.0.0:80")], Visibility::Private),
-            (&[("SLIPWAY_PREVIEW_BIND", "192.0.2.1:80")], Visibility::Private),
-            // Behind a proxy every client comes from loopback.
-            (&[("SLIPWAY_PREVIEW_PUBLIC", "https")], Visibility::Private),
-        ];
-        for (variables, expected) in table {
-            let find = |name: &str| {
-                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
-            };
-            let config = Config::parse(None, find).expect("good");
-            assert_eq!(previews(&config, 80).visibility, expected, "{variables:?}");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! The command line of hostd.
 
-use crate::{api, boot, config, config::Config, store};
+use crate::{api, boot, config, config::Config};
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
 /// Exit status for wrong configuration or usage.
@@ -86,7 +86,7 @@ fn configuration_file(named: Option<&str>) -> Result<Option<String>, Failure> {
 
 fn repair(config: &Config) -> Result<(), Failure> {
     let _lock = boot::lock(&config.data_dir)?;
-    match store::repair(&config.data_dir.join(boot::DATABASE)) {
+    match hostd_store::repair(&config.data_dir.join(boot::DATABASE)) {
         Ok(repaired) => print(&repaired.to_string()),
         Err(error) => Err(Failure::Failed(error.to_string())),
     }

@@ -7,11 +7,8 @@ mod parsers;
 mod tests;
 mod values;
 
-use crate::{
-    agents::AgentTable,
-    core::{BudgetBounds, Scheme, egress::Exceptions},
-    limits,
-};
+use crate::agents::AgentTable;
+use hostd_core::{BudgetBounds, Scheme, egress::Exceptions, limits};
 use parsers::{
     absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, public, registries,
     tls,

@@ -7,7 +7,7 @@ fn main() -> ExitCode {
     let program = arguments.next();
     // The launcher process of a sandbox: runs before anything else, and without an async runtime.
     if arguments.next().is_some_and(|word| word == "launch") {
-        hostd::launcher::main(arguments);
+        hostd_drivers::launcher::main(arguments);
     }
     drop(program);
     hostd::command::run(std::env::args().skip(1))

@@ -1,7 +1,9 @@
 //! A control group with limits for one sandbox, and a runtimed in it.
 
-use crate::launch::{self, Launched};
-use crate::sandbox::PATIENCE;
+use crate::{
+    launch::{self, Launched},
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

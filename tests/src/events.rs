@@ -1,8 +1,10 @@
 //! A reader of runtimed's event stream. An event that comes twice or out of order is an error.
 
-use crate::Client;
-use crate::frames::{Frame, Frames};
-use crate::sandbox::PATIENCE;
+use crate::{
+    Client,
+    frames::{Frame, Frames},
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result, ensure};
 use http_body_util::Empty;
 use hyper::Request;

@@ -1,7 +1,6 @@
 //! Input of an exec, sent in one request.
 
-use crate::sandbox::PATIENCE;
-use crate::{Client, ClientReply};
+use crate::{Client, ClientReply, sandbox::PATIENCE};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use hyper::Method;

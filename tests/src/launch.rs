@@ -1,8 +1,7 @@
 //! A runtimed that is started in another way than by `scripts/pid1` alone: in no namespace, in a control
 //! group, in an image.
 
-use crate::sandbox::PATIENCE;
-use crate::{Client, processes};
+use crate::{Client, processes, sandbox::PATIENCE};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,7 +1,6 @@
 //! Processes as the machine sees them, from outside of a sandbox.
 
-use crate::Client;
-use crate::sandbox::PATIENCE;
+use crate::{Client, sandbox::PATIENCE};
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
 use std::fs;

@@ -1,7 +1,6 @@
 //! The log of an exec in another form than NDJSON.
 
-use crate::Client;
-use crate::sandbox::PATIENCE;
+use crate::{Client, sandbox::PATIENCE};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};

@@ -1,9 +1,11 @@
 //! The services of one sandbox: what they are asked, and waiting for what is told of them.
 
-use crate::events::EventStream;
-use crate::output::{Follower, bytes_of};
-use crate::sandbox::PATIENCE;
-use crate::{Client, ClientReply, Sandbox};
+use crate::{
+    Client, ClientReply, Sandbox,
+    events::EventStream,
+    output::{Follower, bytes_of},
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result, ensure};
 use protocol::{Chunk, ErrorInner, Event, Fact, ServiceName, ServiceState, ServiceView};
 use serde_json::{Value, json};

@@ -1,8 +1,10 @@
 //! Shell lines in a sandbox, and waiting for what they print.
 
-use crate::Client;
-use crate::output::{Follower, bytes_of};
-use crate::sandbox::PATIENCE;
+use crate::{
+    Client,
+    output::{Follower, bytes_of},
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result, ensure};
 use protocol::{Chunk, ExecView, Exit};
 use serde_json::{Value, json};

@@ -1,8 +1,7 @@
 //! Tasks in a sandbox: asking for them, waiting for their end, reading their events as strictly as a client
 //! may.
 
-use crate::Client;
-use crate::sandbox::PATIENCE;
+use crate::{Client, sandbox::PATIENCE};
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,6 @@
 //! A viewer of a terminal of runtimed: pieces one way, keys the other, as `GET /v1/terminals/{id}` becomes.
 
-use crate::Client;
-use crate::sandbox::PATIENCE;
+use crate::{Client, sandbox::PATIENCE};
 use anyhow::{Context, Result, bail};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use hostd::store::failpoint::{NAMES, VARIABLE};
+use hostd_store::failpoint::{NAMES, VARIABLE};
 use http_body_util::Full;
 use hyper::Request;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
-use hostd::driver::{Driver, Stream, Target, Transport};
+use hostd_drivers::{Driver, Stream, Target, Transport};
 use protocol::api::SandboxId;
 use serde_json::json;
 use std::io::ErrorKind;

@@ -2,7 +2,7 @@
 //! Pure.
 
 use super::template;
-use crate::models::Dialect;
+use hostd_models::Dialect;
 use protocol::StreamDialect;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //! gets. Pure.
 
 use super::{AgentDefinition, AgentProtocol, definitions::DialectVariant, template::fill};
-use crate::models::Dialect;
+use hostd_models::Dialect;
 use protocol::{AcpAgent, Agent, Decision, EnvMap, MODEL_URL, Permissions, StreamJsonAgent};
 use std::collections::BTreeMap;
 

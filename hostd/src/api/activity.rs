@@ -1,7 +1,7 @@
 //! `GET /v1/sandboxes/{id}/activity`: why a sandbox is awake, and when it will sleep. Never wakes it.
 
 use super::{call::Call, error::CallResult, views::ok};
-use crate::core::{IdleTimes, IdleWindow, SleepDecision, idle_inside_ms, rfc3339};
+use hostd_core::{IdleTimes, IdleWindow, SleepDecision, idle_inside_ms, rfc3339};
 use protocol::{
     Activity, Reason,
     api::{ActivityView, IdlePolicy, SleepsTo},
@@ -22,7 +22,7 @@ pub async fn activity(call: Call) -> CallResult {
     let idle_policy = record.blueprint.idle_policy;
     match quiet.filter(|_| inside.is_some() || record.state.dozes()) {
         Some(quiet) => {
-            let (now_ms, window) = (fleet.clock().now_ms(), fleet.timing().window());
+            let (now_ms, window) = (call.api.now_ms(), fleet.timing().window());
             Ok(ok(&ObservedActivity { inside, quiet, window, idle_policy }.view(now_ms)))
         }
         None => Ok(ok(&asleep(record.updated_ms, idle_policy))),

@@ -6,7 +6,9 @@ use super::{
     dispatch::new_id,
     exec_run::{self, ExecOutcome},
 };
-use crate::{control::Control, core::Access, store::SandboxRecord};
+use hostd_core::Access;
+use hostd_drivers::control::Control;
+use hostd_store::SandboxRecord;
 use protocol::{EnvMap, ExecId, ExecRequest, Exit, api::SandboxId, sanitize::one_line};
 use std::{
     collections::{BTreeMap, HashMap},

@@ -8,11 +8,9 @@ use super::{
     relay::{self, CONTROL_TIMEOUT},
     views::ok,
 };
-use crate::{
-    agents::{AgentDefinition, Agents, COMMAND},
-    control::{Control, ControlError},
-    models::{Dialect, ModelAvailability},
-};
+use crate::agents::{AgentDefinition, Agents, COMMAND};
+use hostd_drivers::control::{Control, ControlError};
+use hostd_models::{Dialect, ModelAvailability};
 use hyper::Method;
 use protocol::{
     ErrorCode, ProgramsRequest, ProgramsView,
@@ -24,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const PROGRAMS_MAX: usize = 64;
 
 pub async fn list(call: Call) -> CallResult {
-    let agents = call.api.fleet.agents().clone();
+    let agents = call.api.agents.clone();
     let reach = model_connection::reachable_models(&call);
     let inside = match call.query.text("sandbox") {
         Some(id) => Some(sandbox_programs(&call, id, &agents).await?),

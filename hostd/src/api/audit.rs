@@ -5,7 +5,8 @@ use super::{
     error::CallResult,
     views::{self, ok},
 };
-use crate::{core::rfc3339, store::AuditRecord};
+use hostd_core::rfc3339;
+use hostd_store::AuditRecord;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -30,7 +31,7 @@ pub struct AuditView {
 pub async fn list(call: Call) -> CallResult {
     let tenant = (!call.caller.operator).then_some(&call.caller.tenant);
     let (after, limit) = (call.query.number("after")?, call.query.limit()?);
-    let rows = call.api.fleet.store().audits(tenant, after, limit).await?;
+    let rows = call.api.store.audits(tenant, after, limit).await?;
     Ok(ok(&views::page(&rows, limit, view, |(number, _)| number.to_string())))
 }
 

@@ -3,11 +3,8 @@
 //! flood of them cannot fill the disk.
 
 use super::{limits, metrics::Metrics};
-use crate::{
-    core::{Identity, RateLimiter},
-    reconcile::Clock,
-    store::{AuditRecord, Store},
-};
+use hostd_core::{Identity, RateLimiter};
+use hostd_store::{AuditRecord, Clock, Store};
 use hyper::Method;
 use std::{
     sync::{Arc, Mutex, atomic::Ordering},

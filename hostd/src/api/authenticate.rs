@@ -1,10 +1,8 @@
 //! Authenticates the caller: by bearer token, or by uid on the Unix socket.
 
 use super::{Api, Auth, error::CallError, peer::Peer, terminals};
-use crate::{
-    core::Identity,
-    token_auth::{self, operator},
-};
+use hostd_core::Identity;
+use hostd_store::token_auth::{self, operator};
 use hyper::{HeaderMap, header::AUTHORIZATION};
 use protocol::api::{ApiErrorCode, TOKEN_SUBPROTOCOL, TokenScope};
 
@@ -33,8 +31,7 @@ fn is_trusted_uid(uid: u32) -> bool {
 }
 
 async fn authenticate_token(api: &Api, token: &str) -> Result<Identity, CallError> {
-    let found =
-        token_auth::authenticate(api.fleet.store(), &api.settings.admin_hash, token, api.now_ms()).await?;
+    let found = token_auth::authenticate(&api.store, &api.settings.admin_hash, token, api.now_ms()).await?;
     found.ok_or_else(|| unauthorized("this token is unknown, revoked or expired"))
 }
 
@@ -44,7 +41,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, CallError> {
         return Ok(terminals::subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)));
     };
     let invalid = || unauthorized("Authorization must be: Bearer, one space, a token");
-    token_auth::bearer(value).map(Some).ok_or_else(invalid)
+    hostd_core::bearer(value).map(Some).ok_or_else(invalid)
 }
 
 fn unauthorized(message: &str) -> CallError {

@@ -5,7 +5,7 @@ use super::{
     error::{CallError, CallResult},
     views::{no_content, ok},
 };
-use crate::store::BudgetRecord;
+use hostd_store::BudgetRecord;
 use protocol::api::{BudgetSpec, BudgetUse, BudgetView, Label, Page};
 
 const MICRO: f64 = 1_000_000.0;
@@ -14,11 +14,11 @@ pub async fn put(call: Call) -> CallResult {
     let spec: BudgetSpec = call.json()?;
     let tenant = Label::parse(call.param("tenant")?);
     let tenant = tenant.map_err(|error| CallError::invalid("tenant", error.to_string()))?;
-    Ok(ok(&view(&call.api.fleet.models().put_budget(tenant, &spec).await?)))
+    Ok(ok(&view(&call.api.models.put_budget(tenant, &spec).await?)))
 }
 
 pub async fn list(call: Call) -> CallResult {
-    let all = call.api.fleet.models().budgets().await?;
+    let all = call.api.models.budgets().await?;
     let seen = |budget: &&BudgetRecord| call.caller.operator || budget.tenant == call.caller.tenant;
     Ok(ok(&Page { items: all.iter().filter(seen).map(view).collect(), next: None }))
 }
@@ -28,12 +28,12 @@ pub async fn get(call: Call) -> CallResult {
     if !call.caller.operator && tenant != call.caller.tenant {
         return Err(CallError::foreign());
     }
-    Ok(ok(&view(&call.api.fleet.models().budget(&tenant).await?)))
+    Ok(ok(&view(&call.api.models.budget(&tenant).await?)))
 }
 
 pub async fn remove(call: Call) -> CallResult {
     let tenant = Label::parse(call.param("tenant")?).map_err(|_| CallError::not_found())?;
-    call.api.fleet.models().remove_budget(&tenant).await?;
+    call.api.models.remove_budget(&tenant).await?;
     Ok(no_content())
 }
 

@@ -1,13 +1,11 @@
 //! `Call`: a request as its handler gets it, with the caller authenticated and authorized and the body read.
 
 use super::{Api, connection_permits::ConnectionPermit, error::CallError, query::Query, request_body};
-use crate::{
-    control::Control,
-    core::{Access, Identity},
-    store::SandboxRecord,
-};
 use axum::body::Body;
 use bytes::Bytes;
+use hostd_core::{Access, Identity};
+use hostd_drivers::control::Control;
+use hostd_store::SandboxRecord;
 use hyper::{HeaderMap, header::ACCEPT, upgrade::OnUpgrade};
 use protocol::{
     ExecId, ServiceName,
@@ -94,7 +92,7 @@ impl Call {
         let wakes = self.query.flag("wake", true)? && self.caller.allows(Access::Write);
         if wakes {
             // The request may delete files to make room, and that itself needs a few bytes of disk.
-            self.api.fleet.disk().ensure_free();
+            self.api.disk.ensure_free();
         }
         let control = if wakes { self.api.fleet.wake(id).await } else { self.api.fleet.control(id).await };
         Ok(control?)

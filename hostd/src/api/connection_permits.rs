@@ -3,7 +3,7 @@
 //! own.
 
 use super::error::CallError;
-use crate::core::{
+use hostd_core::{
     Identity,
     connection_admission::{Admission, AdmissionDecision, AdmissionLimits, ConnectionId, LimitReached},
 };

@@ -14,7 +14,6 @@ use super::{
     route::{RequestBody, RequiredAccess, Route},
     routes,
 };
-use crate::core::Identity;
 use axum::{
     Router,
     extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
@@ -23,6 +22,7 @@ use axum::{
     routing::{MethodFilter, on},
 };
 use bytes::Bytes;
+use hostd_core::Identity;
 use hyper::{
     HeaderMap,
     header::{CONNECTION, HeaderValue},

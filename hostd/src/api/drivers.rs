@@ -6,18 +6,16 @@ use super::{
     limits,
     views::ok,
 };
-use crate::{
-    core::UNSUPPORTED_DRIVERS,
-    driver::{Driver, DriverError, Drivers, FoundSandbox},
-};
 use futures_util::future::join_all;
+use hostd_core::UNSUPPORTED_DRIVERS;
+use hostd_drivers::{Driver, DriverError, Drivers, FoundSandbox};
 use protocol::api::{DriverView, Page, StaleList, StaleView, Unasked};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
 pub async fn list(call: Call) -> CallResult {
-    let fleet = &call.api.fleet;
-    Ok(ok(&Page { items: views(fleet.drivers(), &fleet.defaults().driver), next: None }))
+    let items = views(&call.api.drivers, &call.api.defaults.driver);
+    Ok(ok(&Page { items, next: None }))
 }
 
 /// Views of all driver names that users may know: opened drivers, drivers that hostd was started without, and
@@ -61,7 +59,7 @@ pub fn problems(driver: &dyn Driver) -> Vec<String> {
 
 /// Lists all drivers at once. A driver that does not answer is reported as unasked: what it has is unknown.
 pub async fn stale(call: Call) -> CallResult {
-    let drivers = call.api.fleet.drivers().all();
+    let drivers = call.api.drivers.all();
     let listings = join_all(drivers.iter().map(|driver| list_driver(driver.clone()))).await;
     Ok(ok(&stale_list(listings)))
 }
@@ -106,7 +104,7 @@ fn suspect(driver: &str, found: FoundSandbox) -> Option<StaleView> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fake::FakeDriver;
+    use hostd_drivers::fake::FakeDriver;
     use std::sync::atomic::Ordering;
 
     #[tokio::test]

@@ -5,14 +5,12 @@ use super::{
     error::{CallError, CallResult},
     views::{no_content, ok},
 };
-use crate::{
-    core::{
-        check_egress,
-        egress::{DEFAULT_PROFILE, RuleSet},
-    },
-    egress::{Profiles, ProfilesError},
-    store::{SandboxRecord, SandboxUpdate},
+use hostd_core::{
+    check_egress,
+    egress::{DEFAULT_PROFILE, RuleSet},
 };
+use hostd_edge::egress::{Profiles, ProfilesError};
+use hostd_store::{SandboxRecord, SandboxUpdate};
 use protocol::{
     ProfileName,
     api::{ApiErrorCode, EgressProfile, EgressProfileView, EgressRules, EgressView, Network, Page},
@@ -34,7 +32,7 @@ pub async fn put(call: Call) -> CallResult {
         return Err(CallError::new(ApiErrorCode::Conflict, message));
     }
     let change = SandboxUpdate { egress: Some(rules), ..SandboxUpdate::default() };
-    let record = call.api.fleet.store().update_sandbox(&record.id, change, call.api.now_ms()).await?;
+    let record = call.api.store.update_sandbox(&record.id, change, call.api.now_ms()).await?;
     // Published first: persisted rules must be in force even if the view fails.
     call.api.fleet.publish_change(record.clone());
     Ok(ok(&view(&call, &record).await?))
@@ -52,7 +50,7 @@ pub fn check_profile(call: &Call, field: &str, rules: &EgressRules) -> Result<()
 }
 
 async fn view(call: &Call, record: &SandboxRecord) -> Result<EgressView, CallError> {
-    let used_bytes = call.api.fleet.egress().used_bytes(record).await?;
+    let used_bytes = call.api.egress.used_bytes(record).await?;
     let EgressRules { profile, allow, deny, max_mb } = record.blueprint.egress.clone();
     Ok(EgressView { mode: record.blueprint.network, profile, allow, deny, max_mb, used_bytes })
 }
@@ -86,7 +84,7 @@ pub async fn profile_delete(call: Call) -> CallResult {
 }
 
 fn profiles(call: &Call) -> &Profiles {
-    call.api.fleet.egress().profiles()
+    call.api.egress.profiles()
 }
 
 impl From<ProfilesError> for CallError {

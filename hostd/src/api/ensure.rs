@@ -16,11 +16,9 @@ use super::{
     sandboxes::{generate_id, new_sandbox},
     views::{self, ok},
 };
-use crate::{
-    limits,
-    reconcile::{FleetError, SandboxCommand},
-    store::{NewSandbox, SandboxFilter, SandboxRecord, StoreError},
-};
+use crate::reconcile::{FleetError, SandboxCommand};
+use hostd_core::limits;
+use hostd_store::{NewSandbox, SandboxFilter, SandboxRecord, StoreError};
 use hyper::StatusCode;
 use protocol::api::{
     ApiErrorCode, EnsureAnswer, Problem, ProblemCode, SandboxScope, SandboxSpec, SandboxStatus, ScopeKind,
@@ -70,7 +68,7 @@ async fn find(call: &Call, new: &NewSandbox) -> Result<Option<Record>, CallError
         scope: new.scope.clone(),
         ..SandboxFilter::default()
     };
-    let found = call.api.fleet.store().sandboxes(filter, None, 1).await?;
+    let found = call.api.store.sandboxes(filter, None, 1).await?;
     Ok(found.into_iter().next().map(Arc::new))
 }
 

@@ -1,14 +1,15 @@
 //! The one place where errors of hostd become errors of the API. Causes go to the log; a message for callers
 //! never contains a path of the host.
 
-use crate::{
-    control::ControlError, core::TransitionRefused, driver::DriverError, models::ModelsError,
-    reconcile::FleetError, store::StoreError,
-};
+use crate::reconcile::FleetError;
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
+use hostd_core::TransitionRefused;
+use hostd_drivers::{DriverError, control::ControlError};
+use hostd_models::ModelsError;
+use hostd_store::StoreError;
 use hyper::{
     StatusCode,
     header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},

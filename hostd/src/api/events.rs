@@ -8,7 +8,7 @@ use super::{
     sse_writer::SseSubscriber,
     views::{no_content, ok},
 };
-use crate::store::{EventFilter, Store, TaskRecord, frame_data};
+use hostd_store::{EventFilter, Store, TaskRecord, frame_data};
 use protocol::api::{Page, SandboxId};
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ async fn respond(call: &Call, scope: EventScope, after: u64, follow: bool) -> Ca
     let (task, beside) = (scope.task.map(|task| task.number), scope.beside);
     let filter =
         EventFilter { tenant, principal, sandbox: scope.sandbox, task, with_host_events: beside, kinds };
-    let store = call.api.fleet.store();
+    let store = &call.api.store;
     if follow {
         return Ok(SseSubscriber::new(call, filter, after)?.response());
     }
@@ -118,7 +118,7 @@ async fn list(
 /// sent.
 async fn cursor(call: &Call) -> Result<u64, CallError> {
     let requested = requested_cursor(call)?;
-    Ok(requested.min(call.api.fleet.store().newest(requested).await?))
+    Ok(requested.min(call.api.store.newest(requested).await?))
 }
 
 fn requested_cursor(call: &Call) -> Result<u64, CallError> {

@@ -1,11 +1,9 @@
 //! Runs one exec: builds the request to runtimed, and waits for the exit across broken connections.
 
 use super::{Api, error::CallError, limits as api_limits};
-use crate::{
-    control::{Control, ControlError},
-    limits,
-    reconcile::FleetError,
-};
+use crate::reconcile::FleetError;
+use hostd_core::limits;
+use hostd_drivers::control::{Control, ControlError};
 use hyper::Method;
 use protocol::{
     EnvMap, ExecRequest, ExecView, TtySize,

@@ -11,13 +11,11 @@ use super::{
     relay::{self, CONTROL_TIMEOUT},
     views::{self, ok},
 };
-use crate::{
-    control::{Control, ControlError},
-    limits,
-    store::{ExecBegun, ExecEnd, ExecRecord, SandboxRecord},
-};
 use axum::response::Response;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use hostd_core::limits;
+use hostd_drivers::control::{Control, ControlError};
+use hostd_store::{ExecBegun, ExecEnd, ExecRecord, SandboxRecord};
 use hyper::StatusCode;
 use protocol::{
     CancelRequest, ErrorCode, ExecId, ExecRequest, ExecState, ExecView, Exit, Resize, SignalRequest,
@@ -44,7 +42,7 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
     let request = exec_run::request(&create, &sandbox.env.0.all)?;
     // An exec that has ended is answered without waking the sandbox.
     if repeatable
-        && let Some(record) = call.api.fleet.store().exec(&sandbox.id, &id).await?
+        && let Some(record) = call.api.store.exec(&sandbox.id, &id).await?
         && record.exit.is_some()
         && record.request_hash == exec_run::hash(&create)
     {
@@ -53,7 +51,7 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
     let waits = create.wait.unwrap_or(request.tty.is_none());
     let (sandbox, control) = call.control().await?;
     let row = new_record(call, &sandbox, &create, &request);
-    match call.api.fleet.store().begin_exec(row.clone()).await? {
+    match call.api.store.begin_exec(row.clone()).await? {
         ExecBegun::New => {}
         ExecBegun::Same(record) if record.exit.is_some() => return Ok(ended_exec(call, &record).await),
         ExecBegun::Same(_) => {}
@@ -111,7 +109,7 @@ fn new_record(
 
 /// Records that the sandbox died under the exec. The follower of its events may have recorded more.
 async fn record_lost(call: &Call, row: ExecRecord) -> Result<ExecAnswer, CallError> {
-    let store = call.api.fleet.store();
+    let store = &call.api.store;
     let end = ExecEnd { exit: Exit::Lost, hints: Vec::new(), ended_ms: call.api.now_ms() };
     store.end_exec(&row.sandbox, &row.id, end).await?;
     let record = store.exec(&row.sandbox, &row.id).await?;
@@ -128,7 +126,7 @@ async fn record_rejected(call: &Call, row: &ExecRecord, failure: &CallError) -> 
     if never {
         let exit = Exit::SpawnFailed { message: failure.error.message.clone() };
         let end = ExecEnd { exit, hints: Vec::new(), ended_ms: call.api.now_ms() };
-        call.api.fleet.store().end_exec(&row.sandbox, &row.id, end).await?;
+        call.api.store.end_exec(&row.sandbox, &row.id, end).await?;
     }
     Ok(())
 }
@@ -162,7 +160,7 @@ pub async fn list(call: Call) -> CallResult {
         |text: &str| ExecId::parse(text).map_err(|error| CallError::invalid("after", error.to_string()));
     let after = call.query.text("after").map(parsed).transpose()?;
     let limit = call.query.limit()?;
-    let records = call.api.fleet.store().execs(&sandbox.id, after.as_ref(), limit).await?;
+    let records = call.api.store.execs(&sandbox.id, after.as_ref(), limit).await?;
     let mut page = views::page(&records, limit, views::exec_record, |record| record.id.to_string());
     refresh_running(&call, &sandbox.id, &mut page.items).await;
     Ok(ok(&page))
@@ -216,7 +214,7 @@ pub async fn find(
             ) => {}
         }
     }
-    let record = api.fleet.store().exec(sandbox, id).await?;
+    let record = api.store.exec(sandbox, id).await?;
     Ok(views::exec_record(&record.ok_or_else(CallError::not_found)?))
 }
 

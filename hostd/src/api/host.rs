@@ -7,7 +7,7 @@ use super::{
     limits,
     views::ok,
 };
-use crate::reconcile::{Fleet, FleetError};
+use crate::{api::Api, reconcile::FleetError};
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
@@ -34,14 +34,14 @@ pub async fn healthz(_: Call) -> CallResult {
 
 /// Ready when the store answers, the default driver is healthy and the disk has room for new sandboxes.
 pub async fn readyz(call: Call) -> CallResult {
-    let fleet = &call.api.fleet;
+    let api = &call.api;
     let probe = async {
-        fleet.store().count_by_status().await?;
-        Ok::<_, CallError>(fleet.drivers().require(&fleet.defaults().driver)?.health()?)
+        api.store.count_by_status().await?;
+        Ok::<_, CallError>(api.drivers.require(&api.defaults.driver)?.health()?)
     };
     let late = |_| CallError::new(ApiErrorCode::DriverUnavailable, "the store or a driver does not answer");
     timeout(Duration::from_millis(limits::READY_MAX_MS), probe).await.map_err(late)??;
-    let disk = fleet.disk().state();
+    let disk = api.disk.state();
     match disk.level {
         DiskLevel::Ok => {}
         DiskLevel::Low | DiskLevel::Full => {
@@ -55,9 +55,8 @@ pub async fn readyz(call: Call) -> CallResult {
 }
 
 pub async fn metrics(call: Call) -> CallResult {
-    let sandboxes = call.api.fleet.store().count_by_status().await?;
-    let mut response =
-        Response::new(Body::from(call.api.metrics.text(&sandboxes, &call.api.fleet.disk().state())));
+    let sandboxes = call.api.store.count_by_status().await?;
+    let mut response = Response::new(Body::from(call.api.metrics.text(&sandboxes, &call.api.disk.state())));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(response)
@@ -70,9 +69,9 @@ pub async fn openapi(_: Call) -> CallResult {
 }
 
 pub async fn host(call: Call) -> CallResult {
-    let (fleet, settings) = (&call.api.fleet, &call.api.settings);
+    let (api, settings) = (&call.api, &call.api.settings);
     let memory = read("/proc/meminfo");
-    let disk = fleet.disk().state();
+    let disk = api.disk.state();
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
     let resident_pages =
         read("/proc/self/statm").split(' ').nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -80,9 +79,9 @@ pub async fn host(call: Call) -> CallResult {
     Ok(ok(&HostView {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance: settings.instance.clone(),
-        default_driver: fleet.defaults().driver.clone(),
-        default_image: fleet.defaults().image.clone(),
-        drivers: drivers::views(fleet.drivers(), &fleet.defaults().driver),
+        default_driver: api.defaults.driver.clone(),
+        default_image: api.defaults.image.clone(),
+        drivers: drivers::views(&api.drivers, &api.defaults.driver),
         cpus: u32::try_from(cores).unwrap_or(u32::MAX),
         memory_total_bytes: kib(&memory, "MemTotal:"),
         memory_available_bytes: kib(&memory, "MemAvailable:"),
@@ -91,14 +90,14 @@ pub async fn host(call: Call) -> CallResult {
         disk_floor_bytes: disk.floor_bytes,
         disk_level: disk.level,
         hostd_rss_bytes: u64::try_from(page).unwrap_or(0).saturating_mul(resident_pages),
-        sandboxes: fleet.store().count_by_status().await?,
-        warnings: warnings(fleet),
+        sandboxes: api.store.count_by_status().await?,
+        warnings: warnings(api),
     }))
 }
 
-fn warnings(fleet: &Fleet) -> Vec<String> {
-    let problems = fleet.drivers().all().iter().flat_map(|driver| drivers::problems(driver.as_ref()));
-    let left_alone = fleet.preview_targets().iter().filter(|site| site.record().other_pid_namespace).count();
+fn warnings(api: &Api) -> Vec<String> {
+    let problems = api.drivers.all().iter().flat_map(|driver| drivers::problems(driver.as_ref()));
+    let left_alone = api.fleet.records().iter().filter(|record| record.other_pid_namespace).count();
     let elsewhere = (left_alone > 0).then(|| {
         format!(
             "sandboxes in another PID namespace than hostd, which leaves them alone: {left_alone}; start hostd in the \

@@ -8,9 +8,9 @@ use super::{
     limits,
     route::{Idempotency, Route},
 };
-use crate::store::{IdempotencyClaim, IdempotencyKey};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
+use hostd_store::{IdempotencyClaim, IdempotencyKey};
 use http_body_util::BodyExt;
 use hyper::{
     HeaderMap, StatusCode,
@@ -46,7 +46,7 @@ pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -
     let _held = held.ok_or_else(in_progress)?;
     let hash: [u8; 32] = Sha256::digest(&call.body).into();
     let now_ms = api.now_ms();
-    match api.fleet.store().idempotency_begin(key.clone(), hash, now_ms).await? {
+    match api.store.idempotency_begin(key.clone(), hash, now_ms).await? {
         IdempotencyClaim::Replay { status, body } => Ok(replay(status, body)),
         IdempotencyClaim::Mismatch => {
             let message = "this Idempotency-Key was used with another body before; use a new key";
@@ -65,7 +65,7 @@ pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -
 
 async fn run_and_store(route: &Route, key: IdempotencyKey, call: Call) -> CallResult {
     let api = call.api.clone();
-    let store = api.fleet.store();
+    let store = &api.store;
     let answer = (route.handler)(call).await;
     let response = match answer {
         Ok(response) => response,

@@ -5,10 +5,8 @@ use super::{
     error::{CallError, CallResult},
     views::{self, ok},
 };
-use crate::{
-    core::rfc3339,
-    driver::{self, DriverError},
-};
+use hostd_core::rfc3339;
+use hostd_drivers::{DriverError, ImageStore};
 use hyper::StatusCode;
 use protocol::api::{ApiErrorCode, Image, Page};
 use serde::Deserialize;
@@ -22,18 +20,18 @@ pub enum ImageBackend {
     /// No driver of this host stores images.
     Absent,
     /// In the data directory, shared by all drivers.
-    Present(driver::ImageStore),
+    Present(ImageStore),
 }
 
 impl ImageBackend {
-    pub fn new(images: driver::ImageStore) -> Self {
+    pub fn new(images: ImageStore) -> Self {
         Self::Present(images)
     }
 
     /// Runs blocking work: images are files.
     async fn run_blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&driver::ImageStore) -> Result<T, DriverError> + Send + 'static,
+        work: impl FnOnce(&ImageStore) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, CallError> {
         let images = match self {
             Self::Present(images) => images.clone(),
@@ -72,7 +70,7 @@ pub async fn import(call: Call) -> CallResult {
 }
 
 pub async fn list(call: Call) -> CallResult {
-    let found = call.api.settings.images.run_blocking(driver::ImageStore::list).await?;
+    let found = call.api.settings.images.run_blocking(ImageStore::list).await?;
     let items = found.into_iter().map(|listed| Image {
         name: listed.name,
         created_at: rfc3339(listed.created_ms),
@@ -83,7 +81,7 @@ pub async fn list(call: Call) -> CallResult {
 
 pub async fn remove(call: Call) -> CallResult {
     let name = call.param("name")?.to_owned();
-    let live = call.api.fleet.store().live_sandboxes().await?;
+    let live = call.api.store.live_sandboxes().await?;
     if let Some(user) = live.iter().find(|record| record.blueprint.image == name) {
         let message = format!("sandbox {} uses this image; destroy the sandbox first", user.id);
         return Err(CallError::new(ApiErrorCode::Conflict, message));

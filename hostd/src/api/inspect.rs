@@ -6,7 +6,7 @@ use super::{
     listening_ports,
     views::{self, ok},
 };
-use crate::core::{Preview, is_reachable_from_preview};
+use hostd_core::{Preview, is_reachable_from_preview};
 use protocol::{
     ListeningPort,
     api::{ApiErrorCode, Page, PortView, SandboxStatus},
@@ -17,7 +17,7 @@ pub async fn attempts(call: Call) -> CallResult {
     let invalid = |_| CallError::invalid("after", "must be the number of an attempt");
     let after = call.query.number("after")?.map(u32::try_from).transpose().map_err(invalid)?;
     let limit = call.query.limit()?;
-    let records = call.api.fleet.store().attempts(&record.id, after, limit).await?;
+    let records = call.api.store.attempts(&record.id, after, limit).await?;
     Ok(ok(&views::page(&records, limit, views::attempt, |record| record.attempt.to_string())))
 }
 
@@ -37,7 +37,7 @@ pub async fn stats(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     match record.state.status {
         SandboxStatus::Running | SandboxStatus::Paused => {}
-        SandboxStatus::Destroyed => return Err(crate::core::TransitionRefused::Destroyed.into()),
+        SandboxStatus::Destroyed => return Err(hostd_core::TransitionRefused::Destroyed.into()),
         SandboxStatus::Creating | SandboxStatus::Stopped | SandboxStatus::Error => {
             return Err(CallError::new(
                 ApiErrorCode::NotRunning,

@@ -7,7 +7,9 @@ use super::{
     limits as api, relay,
     sandboxes::{change, view, wait_settled},
 };
-use crate::{core::ttl_ms, limits, reconcile::SandboxCommand, store::SandboxUpdate};
+use crate::reconcile::SandboxCommand;
+use hostd_core::{limits, ttl_ms};
+use hostd_store::SandboxUpdate;
 use hyper::{Method, StatusCode};
 use protocol::{HoldRequest, HoldView, api::TtlChange};
 use std::time::Duration;

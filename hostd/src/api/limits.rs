@@ -1,6 +1,6 @@
 //! Limits that only the API uses, with their units.
 
-use crate::core::Rate;
+use hostd_core::Rate;
 
 /// How long requests in flight may take at shutdown, and then the work they started.
 pub const DRAIN_MAX_MS: u64 = 10_000;

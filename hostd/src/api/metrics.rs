@@ -1,6 +1,8 @@
 //! Metrics in the text format of Prometheus.
 
-use crate::{allocator::used_bytes, disk_space::DiskState, edge::metrics as edge};
+use crate::allocator::used_bytes;
+use hostd_edge::metrics as edge;
+use hostd_store::disk_space::DiskState;
 use hyper::Method;
 use std::{
     collections::BTreeMap,

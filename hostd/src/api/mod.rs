@@ -70,9 +70,9 @@ mod tokens;
 mod views;
 mod warm_agents;
 
-pub use crate::token_auth::token_hash;
 pub use dispatch::router;
+pub use hostd_core::token_hash;
 pub use images::ImageBackend;
 pub use openapi::openapi_json;
 pub use serve::{Listener, serve};
-pub use state::{Api, Auth, Settings};
+pub use state::{Api, ApiParts, Auth, Settings};

@@ -1,11 +1,9 @@
 //! Connects a task to its model, where the agent needs one.
 
 use super::{call::Call, error::CallError, task_agent::ChosenAgent};
-use crate::{
-    agents::{ModelAccess, model_is_plain},
-    models::{Dialect, GrantRequest, ModelAvailability},
-    store::{SandboxRecord, TaskGrant},
-};
+use crate::agents::{ModelAccess, model_is_plain};
+use hostd_models::{Dialect, GrantRequest, ModelAvailability};
+use hostd_store::{SandboxRecord, TaskGrant};
 use protocol::api::{ApiError, ApiErrorCode, TaskCreate};
 use std::collections::BTreeMap;
 
@@ -35,7 +33,7 @@ pub async fn grant_model(
         dialects: &choice.entry.dialects,
         budget: create.budget,
     };
-    let granted = call.api.fleet.models().grant(wish).await?;
+    let granted = call.api.models.grant(wish).await?;
     if !model_is_plain(&granted.model.name) {
         let message =
             format!("agents cannot take the model name {:?}: give the model an alias", granted.model.name);
@@ -53,7 +51,7 @@ pub async fn grant_model(
 
 /// The models that tasks of this caller can use, by dialect.
 pub fn reachable_models(call: &Call) -> BTreeMap<Dialect, ModelAvailability> {
-    let models = call.api.fleet.models();
+    let models = &call.api.models;
     Dialect::ALL
         .into_iter()
         .map(|dialect| (dialect, models.availability(&call.caller.tenant, dialect)))

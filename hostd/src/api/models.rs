@@ -5,27 +5,27 @@ use super::{
     error::{CallError, CallResult},
     views::{no_content, ok},
 };
-use crate::{
-    core::{choose_default_model, missing_models, rfc3339},
+use hostd_core::{choose_default_model, missing_models, rfc3339};
+use hostd_models::{
+    ConfiguredProvider, ModelsError, ProviderDraft,
     gateway::{Gateway, ListModelsError, ModelList},
-    models::{ConfiguredProvider, ModelsError, ProviderDraft},
 };
 use protocol::api::{Label, Page, ProviderSpec, ProviderView};
 
 pub async fn list(call: Call) -> CallResult {
-    let items = call.api.fleet.models().available(&call.caller.tenant);
+    let items = call.api.models.available(&call.caller.tenant);
     Ok(ok(&Page { items, next: None }))
 }
 
 pub async fn put(call: Call) -> CallResult {
     let mut spec: ProviderSpec = call.json()?;
-    let (fleet, name) = (&call.api.fleet, call.param("provider")?);
-    let draft = fleet.models().draft(name, &spec)?;
+    let (api, name) = (&call.api, call.param("provider")?);
+    let draft = api.models.draft(name, &spec)?;
     let unverified = match draft.filter(|_| spec.verify != Some(false)) {
-        Some(draft) => verify_provider(fleet.gateway(), &draft, &mut spec).await?,
+        Some(draft) => verify_provider(&api.gateway, &draft, &mut spec).await?,
         None => None,
     };
-    let known = fleet.models().put_provider(name, &spec).await?;
+    let known = api.models.put_provider(name, &spec).await?;
     let mut view = view(&known);
     let warnings: Vec<String> = [view.warning.take(), unverified].into_iter().flatten().collect();
     view.warning = (!warnings.is_empty()).then(|| warnings.join("; "));
@@ -68,14 +68,14 @@ fn unlisted_models(provider: &str, named: &[&str], offer: &ModelList) -> Option<
 
 pub async fn providers(call: Call) -> CallResult {
     let tenant = (!call.caller.operator).then_some(&call.caller.tenant);
-    let items = call.api.fleet.models().providers(tenant).iter().map(view).collect();
+    let items = call.api.models.providers(tenant).iter().map(view).collect();
     Ok(ok(&Page { items, next: None }))
 }
 
 pub async fn remove(call: Call) -> CallResult {
     let invalid = |_| CallError::invalid("tenant", "must be the name of a tenant");
     let tenant = call.query.text("tenant").map(Label::parse).transpose().map_err(invalid)?;
-    call.api.fleet.models().remove_provider(tenant.as_ref(), call.param("provider")?).await?;
+    call.api.models.remove_provider(tenant.as_ref(), call.param("provider")?).await?;
     Ok(no_content())
 }
 

@@ -1,7 +1,7 @@
 //! Query and header parameters: their constraints are defined once, for validation and for the document.
 
 use super::limits as api;
-use crate::{core::parse_duration_ms, limits};
+use hostd_core::{limits, parse_duration_ms};
 use protocol::{
     ExecId,
     api::{Label, SandboxId},

@@ -5,14 +5,11 @@ use super::{
     error::{CallError, CallResult},
     views::{self, ok},
 };
-use crate::{
-    core::{
-        LinkId, PassPurpose, Preview, PreviewPass, TransitionRefused, parse_duration_ms, rfc3339,
-        url_with_pass,
-    },
-    limits,
-    store::{LinkMade, LinkRecord, limits as store},
+use hostd_core::{
+    LinkId, PassPurpose, Preview, PreviewPass, TransitionRefused, limits, parse_duration_ms, rfc3339,
+    url_with_pass,
 };
+use hostd_store::{LinkMade, LinkRecord, limits as store};
 use hyper::StatusCode;
 use protocol::api::{
     ApiErrorCode, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView, SandboxId, SandboxStatus,
@@ -68,7 +65,7 @@ pub async fn list(call: Call) -> CallResult {
         |text: &str| text.parse().map_err(|_| CallError::invalid("after", "must be the id of a link"));
     let after: Option<LinkId> = call.query.text("after").map(parsed).transpose()?;
     let limit = call.query.limit()?;
-    let records = call.api.fleet.store().links(&sandbox.id, after, limit).await?;
+    let records = call.api.store.links(&sandbox.id, after, limit).await?;
     Ok(ok(&views::page(&records, limit, view, |record| record.id.to_string())))
 }
 

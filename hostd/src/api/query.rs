@@ -6,8 +6,8 @@ use super::{
     limits as api,
     param::{self, NUMBER_MAX, Param},
 };
-use crate::limits;
 use axum::extract::Query as Parsed;
+use hostd_core::limits;
 use hyper::Uri;
 
 #[derive(Debug, Default, PartialEq)]

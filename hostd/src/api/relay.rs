@@ -6,12 +6,10 @@ use super::{
     error::{CallError, CallResult},
     limits as api,
 };
-use crate::{
-    control::{self, Control, ControlError},
-    limits,
-};
 use axum::{BoxError, body::Body, response::Response};
 use bytes::Bytes;
+use hostd_core::limits;
+use hostd_drivers::control::{self, Control, ControlError};
 use http_body_util::{BodyExt, Empty};
 use hyper::{
     Method,

@@ -1,12 +1,12 @@
 //! Reads request bodies within a size and a time limit, and parses them so that an error names its field.
 
 use super::{error::CallError, openapi::document};
-use crate::{
-    core::json_schema::{self, Mismatch},
-    limits,
-};
 use axum::body::Body;
 use bytes::Bytes;
+use hostd_core::{
+    json_schema::{self, Mismatch},
+    limits,
+};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use protocol::api::{ApiError, ApiErrorCode};

@@ -7,7 +7,7 @@ use super::{
     openapi::route_doc::{ResponseDoc, RouteDoc, page_of, schema_of},
     param::Param,
 };
-use crate::core::{Access, Identity};
+use hostd_core::{Access, Identity};
 use hyper::Method;
 use protocol::api::TokenScope;
 use std::{pin::Pin, sync::Arc};

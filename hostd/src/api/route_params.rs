@@ -1,7 +1,7 @@
 //! Parameters shared by several routes.
 
 use super::param::{Param, ParamKind};
-use crate::limits;
+use hostd_core::limits;
 use protocol::limits as shared;
 
 const fn param(name: &'static str, about: &'static str, kind: ParamKind) -> Param {

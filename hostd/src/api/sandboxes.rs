@@ -8,12 +8,10 @@ use super::{
     idempotency, listening_ports,
     views::{self, ok},
 };
-use crate::{
-    core::{Identity, State, blueprint, check_metadata, check_name},
-    reconcile::{FleetError, SandboxCommand},
-    store::{NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, StoreError},
-};
+use crate::reconcile::{FleetError, SandboxCommand};
 use axum::response::Response;
+use hostd_core::{Identity, State, blueprint, check_metadata, check_name};
+use hostd_store::{NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, StoreError};
 use hyper::{StatusCode, header::LOCATION};
 use protocol::api::{Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
 use serde::Deserialize;
@@ -68,8 +66,8 @@ fn claimed_id(call: &Call) -> Option<SandboxId> {
 
 /// Resolves a spec of this caller on this host.
 pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSandbox, CallError> {
-    let fleet = &call.api.fleet;
-    let (blueprint, environment) = blueprint(spec, fleet.defaults())?;
+    let api = &call.api;
+    let (blueprint, environment) = blueprint(spec, &api.defaults)?;
     egress::check_profile(call, "network.profile", &blueprint.egress)?;
     let now_ms = call.api.now_ms();
     Ok(NewSandbox {
@@ -79,7 +77,7 @@ pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<New
         scope: spec.scope.clone(),
         metadata: spec.metadata.clone(),
         env: Secret(environment),
-        state: State::new(now_ms.saturating_add(fleet.timing().up_ms)),
+        state: State::new(now_ms.saturating_add(api.fleet.timing().up_ms)),
         created_ms: now_ms,
         expires_ms: blueprint.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)),
         blueprint: Arc::new(blueprint),
@@ -139,7 +137,7 @@ pub async fn list(call: Call) -> CallResult {
         text.parse().map_err(|error: protocol::api::BadId| CallError::invalid("after", error.to_string()))
     });
     let limit = call.query.limit()?;
-    let records = call.api.fleet.store().sandboxes(filter, after.transpose()?, limit).await?;
+    let records = call.api.store.sandboxes(filter, after.transpose()?, limit).await?;
     let previews = &call.api.settings.previews;
     let view = |record: &SandboxRecord| views::sandbox(record, previews);
     let mut page = views::page(&records, limit, view, |record| record.id.to_string());
@@ -178,7 +176,7 @@ pub async fn patch(call: Call) -> CallResult {
 
 /// Changes the row and publishes the change to the sandbox's actor.
 pub async fn change(call: &Call, id: &SandboxId, change: SandboxUpdate) -> CallResult {
-    let record = call.api.fleet.store().update_sandbox(id, change, call.api.now_ms()).await?;
+    let record = call.api.store.update_sandbox(id, change, call.api.now_ms()).await?;
     let response = view(call, &record, StatusCode::OK);
     call.api.fleet.publish_change(record);
     Ok(response)

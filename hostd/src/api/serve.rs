@@ -6,14 +6,13 @@ use super::{
     metrics::{CONNECTIONS, CONNECTIONS_REFUSED},
     peer::Peer,
 };
-use crate::{
+use axum::{Router, body::Body};
+use hostd_core::{connection_admission::AdmissionLimits, limits};
+use hostd_drivers::Stream;
+use hostd_net::{
     backpressure::{WindowBody, WindowIo, WriteWindow},
     connections::{self, Accept, IpPrefix, ServeOptions},
-    core::connection_admission::AdmissionLimits,
-    driver::Stream,
-    limits,
 };
-use axum::{Router, body::Body};
 use http_body_util::BodyExt as _;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};

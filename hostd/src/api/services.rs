@@ -6,10 +6,8 @@ use super::{
     relay::{self, CONTROL_TIMEOUT},
     views::ok,
 };
-use crate::{
-    core::split_environment,
-    store::{SandboxUpdate, Secret},
-};
+use hostd_core::split_environment;
+use hostd_store::{SandboxUpdate, Secret};
 use hyper::Method;
 use protocol::{ServiceView, ServicesRequest, api::Page};
 
@@ -35,7 +33,7 @@ pub async fn put(call: Call) -> CallResult {
         env: Some(Secret(environment)),
         ..SandboxUpdate::default()
     };
-    let changed = call.api.fleet.store().update_sandbox(&record.id, change, call.api.now_ms()).await?;
+    let changed = call.api.store.update_sandbox(&record.id, change, call.api.now_ms()).await?;
     call.api.fleet.publish_change(changed);
     Ok(ok(&Page { items, next: None }))
 }

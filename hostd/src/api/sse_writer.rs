@@ -7,10 +7,10 @@ use super::{
     limits,
     stream_limits::StreamPermit,
 };
-use crate::store::{EventBatch, EventFilter, Store, Subscription, Topic};
 use axum::{BoxError, body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
+use hostd_store::{EventBatch, EventFilter, Store, Subscription, Topic};
 use http_body_util::StreamBody;
 use hyper::{
     body::Frame,
@@ -46,7 +46,7 @@ impl SseSubscriber {
     pub fn new(call: &Call, filter: EventFilter, after: u64) -> Result<Self, CallError> {
         let api = &call.api;
         let permit = call.stream_permit()?;
-        let store = api.fleet.store();
+        let store = &api.store;
         let topic = match (filter.task, filter.sandbox) {
             (Some(task), _) => Topic::Task(task),
             (None, Some(sandbox)) => Topic::Sandbox(sandbox),

@@ -4,7 +4,12 @@ use super::{
     agent_versions::AgentVersions, audit_writer::AuditWriter, images::ImageBackend, key_locks::KeyLocks,
     limits, metrics::Metrics, stream_limits::StreamLimits, warm_agents::WarmAgents,
 };
-use crate::{core::Previews, preview_links::PreviewLinks, reconcile::Fleet};
+use crate::{agents::Agents, reconcile::Fleet};
+use hostd_core::{Defaults, Previews};
+use hostd_drivers::Drivers;
+use hostd_edge::{egress::Egress, preview_links::PreviewLinks};
+use hostd_models::{Models, gateway::Gateway};
+use hostd_store::{Clock, Store, disk_space::DiskSpace};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -32,8 +37,32 @@ pub struct Settings {
     pub links: PreviewLinks,
 }
 
+/// The parts of hostd that requests use.
+pub struct ApiParts {
+    pub fleet: Fleet,
+    pub store: Store,
+    pub drivers: Drivers,
+    pub defaults: Defaults,
+    pub agents: Agents,
+    pub models: Models,
+    pub gateway: Gateway,
+    pub egress: Egress,
+    pub disk: DiskSpace,
+    pub clock: Clock,
+    pub settings: Settings,
+}
+
 pub struct Api {
     pub fleet: Fleet,
+    pub(super) store: Store,
+    pub(super) drivers: Drivers,
+    pub(super) defaults: Defaults,
+    pub(super) agents: Agents,
+    pub(super) models: Models,
+    pub(super) gateway: Gateway,
+    pub(super) egress: Egress,
+    pub(super) disk: DiskSpace,
+    pub(super) clock: Clock,
     pub settings: Settings,
     pub(super) audit: AuditWriter,
     pub(super) metrics: Arc<Metrics>,
@@ -52,14 +81,36 @@ pub struct Api {
 
 impl Api {
     /// Starts the task that writes the audit log; call it inside the runtime.
-    pub fn new(fleet: Fleet, settings: Settings, closing: CancellationToken) -> Arc<Self> {
+    pub fn new(parts: ApiParts, closing: CancellationToken) -> Arc<Self> {
+        let ApiParts {
+            fleet,
+            store,
+            drivers,
+            defaults,
+            agents,
+            models,
+            gateway,
+            egress,
+            disk,
+            clock,
+            settings,
+        } = parts;
         let metrics = Arc::new(Metrics::default());
-        let audit = AuditWriter::start(fleet.store().clone(), fleet.clock(), metrics.clone());
+        let audit = AuditWriter::start(store.clone(), clock, metrics.clone());
         let (key_locks, work) = (KeyLocks::default(), TaskTracker::new());
         let (stream_limits, agent_versions, warm_agents) =
             (StreamLimits::default(), AgentVersions::default(), WarmAgents::default());
         Arc::new(Self {
             fleet,
+            store,
+            drivers,
+            defaults,
+            agents,
+            models,
+            gateway,
+            egress,
+            disk,
+            clock,
             settings,
             audit,
             metrics,
@@ -73,7 +124,7 @@ impl Api {
     }
 
     pub(super) fn now_ms(&self) -> u64 {
-        self.fleet.clock().now_ms()
+        self.clock.now_ms()
     }
 
     /// Call it after `serve` has returned: waits for the work that requests started, and for the audit log.

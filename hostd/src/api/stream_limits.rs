@@ -3,7 +3,7 @@
 //! stream too. Streams on the Unix socket have permits of their own.
 
 use super::{call::Call, error::CallError, serve::connections_max};
-use crate::core::{
+use hostd_core::{
     Identity,
     connection_admission::{AdmissionLimits, is_within_fair_share},
 };

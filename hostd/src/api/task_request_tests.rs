@@ -1,5 +1,6 @@
 use super::*;
-use crate::{api::task_agent::choose, models::Dialect};
+use crate::api::task_agent::choose;
+use hostd_models::Dialect;
 use protocol::{Decision, PermissionRule, Permissions, api::ApiErrorCode};
 
 fn command() -> TaskCreate {

@@ -9,11 +9,9 @@ use super::{
     views::{self, json, ok},
     warm_agents::WarmAgentClaim,
 };
-use crate::{
-    agents::{BriefingContext, COMMAND},
-    core::{Preview, Previews},
-    store::{NewTask, SandboxRecord, Secret, TaskBegun, TaskRecord},
-};
+use crate::agents::{BriefingContext, COMMAND};
+use hostd_core::{Preview, Previews};
+use hostd_store::{NewTask, SandboxRecord, Secret, TaskBegun, TaskRecord};
 use hyper::StatusCode;
 use protocol::{
     TaskId, TaskRequest,
@@ -27,7 +25,7 @@ pub async fn create(call: Call) -> CallResult {
         Some(id) => id.clone(),
         None => TaskId::parse(&generated_id(&call, &sandbox)).map_err(|error| CallError::internal(&error))?,
     };
-    let agents = call.api.fleet.agents();
+    let agents = &call.api.agents;
     let choice = task_agent::choose(&create, agents.table())?;
     let warm = call.api.warm_agents.take(&sandbox, choice.name, &create, call.api.now_ms());
     let made = match &warm {
@@ -108,7 +106,7 @@ pub async fn list(call: Call) -> CallResult {
     let limit = call.query.limit()?;
     let invalid = |_| CallError::invalid("after", "must be the id of a task");
     let after = call.query.text("after").map(|text| TaskId::parse(text).map_err(invalid)).transpose()?;
-    let store = call.api.fleet.store();
+    let store = &call.api.store;
     let tasks = store.tasks(&sandbox, after.as_ref(), limit, limits::PROMPT_SHOWN_CHARS).await?;
     Ok(ok(&views::page(&tasks, limit, views::task, |task| task.id.to_string())))
 }
@@ -164,6 +162,6 @@ impl Call {
         let missing = || Some(Missing::new(MissingKind::Task, id).in_sandbox(sandbox.as_str()));
         let none = || CallError::not_found().with_resource(missing);
         let id = TaskId::parse(id).map_err(|_| none())?;
-        self.api.fleet.store().task(sandbox, &id).await?.ok_or_else(none)
+        self.api.store.task(sandbox, &id).await?.ok_or_else(none)
     }
 }

@@ -2,8 +2,8 @@
 //! of a frame are returned as they come, so that at most one read is buffered for a viewer.
 
 use super::limits;
-use crate::backpressure::read_chunk;
 use bytes::{Buf as _, Bytes, BytesMut};
+use hostd_net::backpressure::read_chunk;
 use protocol::TerminalFrameHeader;
 use std::io;
 use tokio::io::AsyncRead;
@@ -66,7 +66,7 @@ impl<R: AsyncRead + Unpin> TerminalFrames<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backpressure::CHUNK_BYTES;
+    use hostd_net::backpressure::CHUNK_BYTES;
 
     #[tokio::test]
     async fn no_byte_of_a_frame_is_lost_however_it_is_cut() {

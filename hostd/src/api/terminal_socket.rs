@@ -9,9 +9,9 @@
 //! dead one is found by its silence.
 
 use super::{limits, terminal_frames::TerminalFrames};
-use crate::backpressure::CHUNK_BYTES;
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use hostd_net::backpressure::CHUNK_BYTES;
 use protocol::{
     TtySize,
     api::{TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText},

@@ -10,9 +10,9 @@ use super::{
     terminal_frames::TerminalFrames,
     terminal_socket::{self, SocketEnd, ViewerInput},
 };
-use crate::control::{Control, ControlError};
 use axum::{body::Body, response::Response};
 use futures_util::{SinkExt as _, Stream, StreamExt as _};
+use hostd_drivers::control::{Control, ControlError};
 use hyper::{
     HeaderMap, Request,
     header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL},

@@ -6,12 +6,9 @@ use super::{
     error::{CallError, CallResult},
     views::{self, ok},
 };
-use crate::{
-    core::{TOKEN_PREFIX, ttl_ms},
-    store::TokenRecord,
-    token_auth::token_hash,
-};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use hostd_core::{TOKEN_PREFIX, token_hash, ttl_ms};
+use hostd_store::TokenRecord;
 use hyper::StatusCode;
 use protocol::api::{TokenCreate, TokenCreated};
 
@@ -36,19 +33,19 @@ pub async fn create(call: Call) -> CallResult {
         expires_ms: ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)),
         revoked_ms: None,
     };
-    call.api.fleet.store().insert_token(record.clone(), token_hash(&token)).await?;
+    call.api.store.insert_token(record.clone(), token_hash(&token)).await?;
     Ok(views::json(StatusCode::CREATED, &TokenCreated { view: views::token(&record), token }))
 }
 
 pub async fn list(call: Call) -> CallResult {
     let tenant = (!call.caller.operator).then_some(&call.caller.tenant);
     let limit = call.query.limit()?;
-    let records = call.api.fleet.store().tokens(tenant, call.query.text("after"), limit).await?;
+    let records = call.api.store.tokens(tenant, call.query.text("after"), limit).await?;
     Ok(ok(&views::page(&records, limit, views::token, |record| record.id.clone())))
 }
 
 pub async fn revoke(call: Call) -> CallResult {
-    let (store, id) = (call.api.fleet.store(), call.param("token")?);
+    let (store, id) = (&call.api.store, call.param("token")?);
     let record = store.token(id).await?.ok_or_else(CallError::not_found)?;
     if !call.caller.operator && record.tenant != call.caller.tenant {
         return Err(CallError::foreign());

@@ -1,12 +1,10 @@
 //! Records as the API shows them.
 
-use crate::{
-    core::{Previews, rfc3339},
-    driver::DriverError,
-    store::{AttemptRecord, ExecRecord, SandboxRecord, TaskRecord, TokenRecord},
-};
 use axum::{body::Body, response::Response};
 use base64::{Engine, prelude::BASE64_STANDARD};
+use hostd_core::{Previews, rfc3339};
+use hostd_drivers::DriverError;
+use hostd_store::{AttemptRecord, ExecRecord, SandboxRecord, TaskRecord, TokenRecord};
 use hyper::{
     StatusCode,
     header::{CONTENT_TYPE, HeaderValue},

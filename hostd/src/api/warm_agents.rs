@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     agents::{AgentProtocol, ModelAccess},
-    control::{Control, ControlError},
     reconcile::locate_agent,
-    store::{SandboxRecord, TaskGrant},
 };
+use hostd_drivers::control::{Control, ControlError};
+use hostd_store::{SandboxRecord, TaskGrant};
 use hyper::{Method, StatusCode};
 use protocol::{
     ErrorCode, TaskId, WarmRequest, WarmView,
@@ -180,7 +180,7 @@ pub async fn create(call: Call) -> CallResult {
         permissions: wanted.permissions.clone(),
         ..TaskCreate::default()
     };
-    let agents = call.api.fleet.agents();
+    let agents = &call.api.agents;
     let choice = task_agent::choose(&create, agents.table())?;
     if choice.entry.speaks != AgentProtocol::Acp {
         let message =

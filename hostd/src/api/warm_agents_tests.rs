@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::tests::with_one;
+use hostd_store::fixture::with_one;
 
 #[tokio::test]
 async fn a_warm_agent_whose_task_was_refused_is_kept_for_the_next() {

@@ -6,14 +6,14 @@ use crate::{
     api::ImageBackend,
     command::Failure,
     config::{Config, DriverChoice},
-    driver::{
-        AbsentDriver, Driver, DriverError, Drivers,
-        docker::{Docker, DockerConfig},
-        empty_trash,
-        oci::{self, HostImage, Oci, OciConfig},
-    },
-    identity_files::IdentityFiles,
 };
+use hostd_drivers::{
+    AbsentDriver, Driver, DriverError, Drivers,
+    docker::{Docker, DockerConfig},
+    empty_trash,
+    oci::{self, HostImage, Oci, OciConfig},
+};
+use hostd_store::identity_files::IdentityFiles;
 use protocol::api::{DOCKER_SOCKET, PODMAN_SOCKET};
 use std::{
     path::{Path, PathBuf},

@@ -1,13 +1,11 @@
 //! Parsers of single values. An error names the key and what its value may be.
 
 use super::{Auth, ConfigError, DriverChoice, bad, keys::variable};
-use crate::{
-    agents::{AgentConfigError, AgentTable},
-    core::{
-        BudgetBounds, Scheme,
-        egress::{Destination, Exceptions},
-        unsupported_driver,
-    },
+use crate::agents::{AgentConfigError, AgentTable};
+use hostd_core::{
+    BudgetBounds, Scheme,
+    egress::{Destination, Exceptions},
+    unsupported_driver,
 };
 use std::{net::SocketAddr, path::PathBuf};
 

@@ -1,6 +1,6 @@
 //! Limits of what hostd serves inside sandboxes, with their units.
 
-use crate::core::Rate;
+use hostd_core::Rate;
 
 /// Connections of one sandbox at once. The first ones are always its own; the others come from those that all
 /// sandboxes share. More wait in the kernel's queue. The proxy takes fewer (`egress::limits`), so some are

@@ -15,12 +15,12 @@ use super::{
     respond::{AfterHttp, RequestContext, respond},
     status::ServedSandbox,
 };
-use crate::{
+use hostd_core::Previews;
+use hostd_edge::egress::Egress;
+use hostd_models::gateway::{CancelWithTask, Gateway};
+use hostd_net::{
     backpressure::{SourceWindow, Transfer, WindowBody, WindowIo, WriteWindow},
     connection_threads::ConnectionThreads,
-    core::Previews,
-    egress::Egress,
-    gateway::{CancelWithTask, Gateway},
 };
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -72,14 +72,6 @@ impl InsideServer {
     /// Serves connections on these threads instead of on the runtime that accepts them.
     pub fn served_by(self, threads: ConnectionThreads) -> Self {
         Self { threads: Some(threads), ..self }
-    }
-
-    pub fn gateway(&self) -> &Gateway {
-        &self.gateway
-    }
-
-    pub fn egress(&self) -> &Egress {
-        &self.egress
     }
 
     /// Opens the listeners of one sandbox. Returns their handle and the future that serves them, which runs

@@ -7,14 +7,12 @@ use super::{
     status::ServedSandbox,
     status_page,
 };
-use crate::{
-    core::{Previews, RateLimiter},
-    egress::{Egress, ProxyResponse, SandboxEgress},
-    gateway::{CancelWithTask, Gateway},
-};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use hostd_core::{Previews, RateLimiter};
+use hostd_edge::egress::{Egress, ProxyResponse, SandboxEgress};
+use hostd_models::gateway::{CancelWithTask, Gateway};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{
     Request, Response, StatusCode,

@@ -1,6 +1,6 @@
 //! Routes a request from inside by its head alone. Pure.
 
-use crate::html::wants_html;
+use hostd_edge::html::wants_html;
 use hyper::{HeaderMap, Method, Uri, header::HOST};
 use protocol::{
     HOSTD_PORT_IN_SANDBOX,

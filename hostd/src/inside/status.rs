@@ -1,12 +1,9 @@
 //! The status of a sandbox, as it is shown to code inside it, and the cache of it.
 
 use super::limits::{STATUS_FRESH_MS, STATUS_MAX_MS};
-use crate::{
-    control::Control,
-    core::{Previews, rfc3339},
-    driver::Driver,
-    store::SandboxRecord,
-};
+use hostd_core::{Previews, rfc3339};
+use hostd_drivers::{Driver, control::Control};
+use hostd_store::SandboxRecord;
 use protocol::{
     Reason, ServiceName, ServiceState, ServiceView, Status, TaskId,
     api::{Phase, SandboxId, SandboxStatus},

@@ -1,7 +1,7 @@
 //! Renders the status of a sandbox as HTML: plain, without scripts, and with everything escaped. Pure.
 
 use super::status::{InnerView, ServiceSummary, StatusView};
-use crate::html::escape;
+use hostd_edge::html::escape;
 use protocol::{Reason, ServiceState};
 use std::fmt::Write;
 

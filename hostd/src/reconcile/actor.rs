@@ -15,14 +15,10 @@ use super::{
     FleetError, SandboxCommand, connections::Connections, fleet::Inner, idle::IdleCheck,
     launch_progress::LaunchProgress, record_publisher::RecordPublisher,
 };
-use crate::{
-    control::Control,
-    core::{Desired, Goal, PlanDecision, PlanStep, Situation, Transition, drift, plan},
-    driver::Driver,
-    store::{SandboxRecord, StoreError},
-    traffic::Traffic,
-    upstream::UpstreamPool,
-};
+use hostd_core::{Desired, Goal, PlanDecision, PlanStep, Situation, Transition, drift, plan};
+use hostd_drivers::{Driver, control::Control};
+use hostd_edge::{traffic::Traffic, upstream::UpstreamPool};
+use hostd_store::{SandboxRecord, StoreError};
 use protocol::api::{SandboxId, SandboxStatus};
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use tokio::{

@@ -3,12 +3,9 @@
 //! only the database had (environment, prompts, use of models) are gone.
 
 use super::{Fleet, actor::Start, adopt_tasks::find_tasks, event_recovery::recover_events};
-use crate::{
-    core::{Blueprint, Environment, Observed},
-    driver::{Driver, DriverError, FoundSandbox, SandboxBadge},
-    limits,
-    store::{NewSandbox, Secret},
-};
+use hostd_core::{Blueprint, Environment, Observed, limits};
+use hostd_drivers::{Driver, DriverError, FoundSandbox, SandboxBadge};
+use hostd_store::{NewSandbox, Secret};
 use protocol::api::{SandboxId, SandboxStatus};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};

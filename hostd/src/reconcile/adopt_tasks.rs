@@ -1,11 +1,9 @@
 //! Finds the tasks of an adopted sandbox in the files of its runtimed.
 
 use super::runtime_logs::RuntimeLogs;
-use crate::{
-    agents::{self, COMMAND},
-    limits,
-    store::FoundTask,
-};
+use crate::agents::{self, COMMAND};
+use hostd_core::limits;
+use hostd_store::FoundTask;
 use protocol::{AgentKind, TaskId};
 use serde::Deserialize;
 use std::{

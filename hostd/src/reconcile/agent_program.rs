@@ -1,11 +1,9 @@
 //! Locates the program of an agent in a sandbox before a task starts it, because "no such file" does not say what to
 //! do.
 
-use crate::{
-    agents::Agents,
-    control::{Control, ControlError},
-    limits,
-};
+use crate::agents::Agents;
+use hostd_core::limits;
+use hostd_drivers::control::{Control, ControlError};
 use hyper::Method;
 use protocol::{Agent, ErrorCode, ProgramsRequest, ProgramsView};
 use std::time::Duration;

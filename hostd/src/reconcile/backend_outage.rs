@@ -1,10 +1,8 @@
 //! A backend that does not answer: how long an actor waits for it, and when it tries again.
 
 use super::{FleetError, actor::SandboxActor, perform::Flow};
-use crate::{
-    core::{Goal, Retry, Wait},
-    driver::DriverError,
-};
+use hostd_core::{Goal, Retry, Wait};
+use hostd_drivers::DriverError;
 use protocol::api::SandboxStatus;
 use std::{error::Error, ops::ControlFlow, time::Duration};
 use tokio::time::Instant;

@@ -5,10 +5,8 @@ use super::{
     actor::{ActorMessage, CommandReply, SandboxActor},
     disk_pressure::eviction_problem,
 };
-use crate::{
-    core::{Goal, Renewal, Transition, TransitionRefused},
-    store::{SandboxUpdate, StoreError},
-};
+use hostd_core::{Goal, Renewal, Transition, TransitionRefused};
+use hostd_store::{SandboxUpdate, StoreError};
 use protocol::api::SandboxStatus;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;

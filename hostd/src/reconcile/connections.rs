@@ -1,11 +1,9 @@
 //! The connections between hostd and the running processes of one sandbox. All of them end with the run.
 
 use super::actor::SandboxActor;
-use crate::{
-    control::Control,
-    inside::{InsideListener, ServedSandbox},
-    upstream::UpstreamPool,
-};
+use crate::inside::{InsideListener, ServedSandbox};
+use hostd_drivers::control::Control;
+use hostd_edge::upstream::UpstreamPool;
 use tokio_util::sync::DropGuard;
 
 pub(super) struct Connections {

@@ -6,13 +6,12 @@ use super::{
     actor::{CommandReply, SandboxActor},
     fleet::Inner,
 };
-use crate::{
-    control::Control,
-    core::{Growth, fastest_growing},
-    disk_space::DiskState,
+use hostd_core::{
+    Growth, fastest_growing,
     limits::{DISK_POLL_LOW_MS, DISK_POLL_MS, GROWTH_WINDOW_MS, MEASURE_PAUSE_FACTOR},
-    store::{SandboxRecord, StoreError},
 };
+use hostd_drivers::control::Control;
+use hostd_store::{SandboxRecord, StoreError, disk_space::DiskState};
 use protocol::api::{DiskLevel, Problem, ProblemCode, SandboxId};
 use std::{
     collections::{HashMap, VecDeque},

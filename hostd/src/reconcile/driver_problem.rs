@@ -1,6 +1,7 @@
 //! Errors of a driver, as the problems that records show and as outcomes of its verbs.
 
-use crate::{core::VerbOutcome, driver::DriverError};
+use hostd_core::VerbOutcome;
+use hostd_drivers::DriverError;
 use protocol::api::{Problem, ProblemCode};
 
 /// The problem of a record, for people.

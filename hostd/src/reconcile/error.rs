@@ -1,9 +1,8 @@
 //! Errors of commands to a sandbox.
 
-use crate::{
-    control::ControlError, core::TransitionRefused, disk_space::DiskState, driver::DriverError,
-    store::StoreError,
-};
+use hostd_core::TransitionRefused;
+use hostd_drivers::{DriverError, control::ControlError};
+use hostd_store::{StoreError, disk_space::DiskState};
 use protocol::api::{Problem, SandboxId};
 
 #[derive(Debug, thiserror::Error)]

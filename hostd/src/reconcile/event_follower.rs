@@ -5,11 +5,9 @@ use super::{
     fleet::Inner,
     sse_parser::{EventTooLong, SseParser},
 };
-use crate::{
-    control::{Control, ControlError, request},
-    limits,
-    store::StoreError,
-};
+use hostd_core::limits;
+use hostd_drivers::control::{Control, ControlError, request};
+use hostd_store::StoreError;
 use http_body_util::{BodyExt, Empty};
 use hyper::{Method, body::Incoming, header::ACCEPT};
 use protocol::{Cursor, ErrorCode, Event, api::SandboxId};

@@ -2,12 +2,9 @@
 //! files were written from inside and are not trusted: invalid lines are left out.
 
 use super::{FleetError, runtime_logs::RuntimeLogs};
-use crate::{
-    core::TaskLine,
-    limits,
-    store::{Store, TaskRecord},
-};
 use bytes::Bytes;
+use hostd_core::{TaskLine, limits};
+use hostd_store::{Store, TaskRecord};
 use protocol::{Cursor, Event, api::SandboxId, log_line::LogLine};
 use std::{path::PathBuf, sync::Arc};
 

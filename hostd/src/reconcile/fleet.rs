@@ -1,27 +1,21 @@
 //! The handle to all sandboxes. It finds the actor of a sandbox and passes commands on; it performs nothing itself.
 
 use super::{
-    Clock, FleetError, Timing,
+    FleetError, Timing,
     actor::{ActorMessage, ActorParts, SandboxActor, Start},
     disk_pressure::CleanupSandbox,
-    preview_target::PreviewTarget,
     record_publisher::RecordPublisher,
     task_runner::TaskRunners,
 };
-use crate::{
-    agents::Agents,
+use crate::{agents::Agents, inside::InsideServer};
+use hostd_core::{TransitionRefused, limits};
+use hostd_drivers::{
+    Driver, Drivers,
     control::{Control, ControlPool, Lease},
-    core::{Defaults, TransitionRefused},
-    disk_space::DiskSpace,
-    driver::{Driver, Drivers},
-    egress::Egress,
-    gateway::Gateway,
-    inside::InsideServer,
-    limits,
-    models::Models,
-    store::{NewSandbox, SandboxRecord, Store},
-    traffic::Traffic,
 };
+use hostd_edge::{PreviewTarget, PreviewTargets, traffic::Traffic};
+use hostd_models::Models;
+use hostd_store::{Clock, NewSandbox, SandboxRecord, Store, disk_space::DiskSpace};
 use protocol::api::{AttemptRelation, SandboxId, SandboxStatus};
 use std::{
     collections::HashMap,
@@ -64,12 +58,14 @@ pub enum SandboxCommand {
 pub struct FleetParts {
     pub store: Store,
     pub drivers: Drivers,
-    pub defaults: Defaults,
     pub timing: Timing,
     pub inside: InsideServer,
     pub agents: Agents,
     pub models: Models,
     pub disk: DiskSpace,
+    /// Where the edge finds the sandboxes.
+    pub targets: PreviewTargets,
+    pub clock: Clock,
 }
 
 #[derive(Clone)]
@@ -80,7 +76,6 @@ pub struct Fleet {
 pub(super) struct Inner {
     pub store: Store,
     pub drivers: Drivers,
-    pub defaults: Defaults,
     pub timing: Timing,
     pub inside: InsideServer,
     pub agents: Agents,
@@ -88,6 +83,7 @@ pub(super) struct Inner {
     pub disk: DiskSpace,
     /// The sandbox that may be up to free space, while the disk is low.
     pub cleanup_sandbox: CleanupSandbox,
+    pub targets: PreviewTargets,
     pub clock: Clock,
     /// Permits for launches at once, for each driver: one that hangs does not hold up another.
     launches: HashMap<&'static str, Arc<Semaphore>>,
@@ -119,7 +115,6 @@ pub(super) struct ActorHandle {
     pub(super) record: watch::Receiver<Arc<SandboxRecord>>,
     pool: ControlPool,
     pub(super) traffic: Traffic,
-    target: Arc<PreviewTarget>,
     driver: Arc<dyn Driver>,
 }
 
@@ -128,21 +123,21 @@ pub(super) type Record = Arc<SandboxRecord>;
 impl Fleet {
     /// Resumes every sandbox that is not destroyed, and adopts those that the database does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
-        let FleetParts { store, drivers, defaults, timing, inside, models, agents, disk } = parts;
+        let FleetParts { store, drivers, timing, inside, models, agents, disk, targets, clock } = parts;
         let permits =
             |driver: &Arc<dyn Driver>| (driver.name(), Arc::new(Semaphore::new(limits::LAUNCHES_MAX)));
         let launches = drivers.all().iter().map(permits).collect();
         let inner = Arc::new(Inner {
             store,
             drivers,
-            defaults,
             timing,
             inside,
             agents,
             models,
             disk,
             cleanup_sandbox: CleanupSandbox::default(),
-            clock: Clock::new(),
+            targets,
+            clock,
             launches,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -187,7 +182,6 @@ impl Fleet {
             record: watch,
             pool: pool.clone(),
             traffic: traffic.clone(),
-            target: Arc::new(target),
             driver: driver.clone(),
         };
         let id = record.id;
@@ -195,9 +189,11 @@ impl Fleet {
         let parts = ActorParts { driver, control, publisher, inbox, traffic, upstream };
         let actor = SandboxActor::new(self.inner.clone(), start, parts);
         self.inner.actors.lock().expect("no panic while held").insert(id, handle);
+        self.inner.targets.insert(target);
         let inner = self.inner.clone();
         self.inner.tasks.spawn(async move {
             actor.run().await;
+            inner.targets.remove(&id);
             inner.actors.lock().expect("no panic while held").remove(&id);
         });
         record
@@ -303,23 +299,15 @@ impl Fleet {
         self.handle(id).map(|handle| handle.traffic)
     }
 
+    /// The records of all sandboxes that are not destroyed.
+    pub fn records(&self) -> Vec<Record> {
+        let actors = self.inner.actors.lock().expect("no panic while held");
+        actors.values().map(|handle| handle.record.borrow().clone()).collect()
+    }
+
     /// The records of sandboxes that are up, or on their way there.
     pub(super) fn all_up(&self) -> Vec<Record> {
-        let actors = self.inner.actors.lock().expect("no panic while held");
-        let records = actors.values().map(|handle| handle.record.borrow().clone());
-        records.filter(|record| record.state.is_wanted_up()).collect()
-    }
-
-    /// A sandbox as the edge sees it; none for one that is destroyed.
-    pub fn preview_target(&self, id: &SandboxId) -> Option<Arc<PreviewTarget>> {
-        let actors = self.inner.actors.lock().expect("no panic while held");
-        actors.get(id).map(|handle| handle.target.clone())
-    }
-
-    /// All sandboxes as the edge sees them.
-    pub fn preview_targets(&self) -> Vec<Arc<PreviewTarget>> {
-        let actors = self.inner.actors.lock().expect("no panic while held");
-        actors.values().map(|handle| handle.target.clone()).collect()
+        self.records().into_iter().filter(|record| record.state.is_wanted_up()).collect()
     }
 
     /// Publishes a change of the row (name, metadata, expiry, services, rules). In force when this returns.
@@ -364,23 +352,19 @@ impl Fleet {
         self.inner.tasks.wait().await;
     }
 
-    pub fn disk(&self) -> &DiskSpace {
+    pub(super) fn disk(&self) -> &DiskSpace {
         &self.inner.disk
     }
 
-    pub fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &Store {
         &self.inner.store
     }
 
-    pub fn models(&self) -> &Models {
+    pub(super) fn models(&self) -> &Models {
         &self.inner.models
     }
 
-    pub fn gateway(&self) -> &Gateway {
-        self.inner.inside.gateway()
-    }
-
-    pub fn drivers(&self) -> &Drivers {
+    pub(super) fn drivers(&self) -> &Drivers {
         &self.inner.drivers
     }
 
@@ -389,19 +373,11 @@ impl Fleet {
         self.inner.drivers.get(&record.blueprint.driver)
     }
 
-    pub fn agents(&self) -> &Agents {
+    pub(super) fn agents(&self) -> &Agents {
         &self.inner.agents
     }
 
-    pub fn defaults(&self) -> &Defaults {
-        &self.inner.defaults
-    }
-
-    pub fn egress(&self) -> &Egress {
-        self.inner.inside.egress()
-    }
-
-    pub fn clock(&self) -> Clock {
+    pub(super) fn clock(&self) -> Clock {
         self.inner.clock
     }
 

@@ -1,10 +1,8 @@
 //! A sandbox at rest: waits for a command, a change from outside, the end of its TTL or of its idle window.
 
 use super::{FleetError, actor::SandboxActor, perform::WorkOutcome};
-use crate::{
-    core::{Goal, Observed, Retry, SleepDecision, Transition, idle_inside_ms},
-    store::SandboxRecord,
-};
+use hostd_core::{Goal, Observed, Retry, SleepDecision, Transition, idle_inside_ms};
+use hostd_store::SandboxRecord;
 use protocol::api::IdlePolicy;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};

@@ -1,10 +1,8 @@
 //! Inspecting a sandbox, and reporting what differs from how hostd left it.
 
 use super::{actor::SandboxActor, driver_problem::outage_of};
-use crate::{
-    core::{Drift, DriftCause, Observed, RunChange},
-    driver::{ContainerState, DriverError},
-};
+use hostd_core::{Drift, DriftCause, Observed, RunChange};
+use hostd_drivers::{ContainerState, DriverError};
 use serde_json::json;
 use std::{error::Error, time::Duration};
 use tokio::time::timeout;

@@ -7,14 +7,13 @@ use super::{
     launch_progress::LaunchPermit,
     perform::{Flow, WorkOutcome},
 };
-use crate::{
+use crate::inside::InsideListener;
+use hostd_core::{Goal, VerbOutcome, limits, no_answer};
+use hostd_drivers::{
+    BadgeDetails, DriverError, Handle, LaunchRequest, SandboxBadge,
     control::{Control, ControlError},
-    core::{Goal, VerbOutcome, no_answer},
-    driver::{BadgeDetails, DriverError, Handle, LaunchRequest, SandboxBadge},
-    inside::InsideListener,
-    limits,
-    store::SandboxRecord,
 };
+use hostd_store::SandboxRecord;
 use hyper::Method;
 use protocol::{
     ServiceView, ServicesRequest,

@@ -1,7 +1,8 @@
 //! The progress that a long launch reports: published, recorded now and then, and a reason to extend the deadline.
 
 use super::{FleetError, actor::SandboxActor};
-use crate::{core::Transition, driver::ProgressSink, limits};
+use hostd_core::{Transition, limits};
+use hostd_drivers::ProgressSink;
 use protocol::sanitize::one_line;
 use serde_json::json;
 use std::sync::{Arc, Mutex};

@@ -27,7 +27,6 @@ mod kept_workspace;
 mod launch;
 mod launch_progress;
 mod perform;
-mod preview_target;
 mod record_publisher;
 mod runtime_logs;
 mod sse_parser;
@@ -39,9 +38,7 @@ pub(crate) mod tests;
 mod timing;
 mod wake;
 
-pub use crate::clock::Clock;
 pub use agent_program::locate_agent;
 pub use error::FleetError;
 pub use fleet::{Fleet, FleetParts, SandboxCommand};
-pub use preview_target::{PreviewTarget, RequestPermit, WaitPermit};
 pub use timing::Timing;

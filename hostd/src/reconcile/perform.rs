@@ -4,11 +4,9 @@ use super::{
     FleetError, actor::SandboxActor, driver_problem::outcome_of, event_recovery::recover_events,
     launch_progress::progress_changed,
 };
-use crate::{
-    core::{Death, DriverVerb, Goal, PlanStep, TaskEnding, Transition, VerbOutcome, no_answer},
-    driver::DriverError,
-    store::StoreError,
-};
+use hostd_core::{Death, DriverVerb, Goal, PlanStep, TaskEnding, Transition, VerbOutcome, no_answer};
+use hostd_drivers::DriverError;
+use hostd_store::StoreError;
 use protocol::api::Problem;
 use std::{ops::ControlFlow, pin::pin, time::Duration};
 use tokio::time::{Instant, sleep, timeout};

@@ -2,7 +2,7 @@
 //! the row publishes what the store made of it, and that is in force at once. An older record never replaces a newer
 //! one.
 
-use crate::store::SandboxRecord;
+use hostd_store::SandboxRecord;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -65,11 +65,9 @@ impl RecordPublisher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        driver::fake::FakeDriver,
-        reconcile::tests::fixture,
-        store::{SandboxUpdate, tests::with_one},
-    };
+    use crate::reconcile::tests::fixture;
+    use hostd_drivers::fake::FakeDriver;
+    use hostd_store::{SandboxUpdate, fixture::with_one};
     use protocol::api::{EgressRules, SandboxSpec};
 
     #[tokio::test]
@@ -101,8 +99,8 @@ mod tests {
             let change = SandboxUpdate { egress: Some(deny(number)), ..SandboxUpdate::default() };
             let changed = fleet.store().update_sandbox(&id, change, 5).await.expect("written");
             fleet.publish_change(changed);
-            let target = fleet.preview_target(&id).expect("it is there");
-            assert_eq!(target.record().blueprint.egress, deny(number));
+            let record = fleet.record(&id).await.expect("it is there");
+            assert_eq!(record.blueprint.egress, deny(number));
         }
         fleet.close().await;
     }

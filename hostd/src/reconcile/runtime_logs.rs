@@ -1,7 +1,7 @@
 //! Reads the log directory of a runtimed without its help. The files were written from inside and are not trusted:
 //! they are opened without following links, and read within bounds.
 
-use crate::limits;
+use hostd_core::limits;
 use nix::{
     dir::Dir,
     fcntl::{OFlag, OpenHow, ResolveFlag, openat2},

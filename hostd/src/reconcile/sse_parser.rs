@@ -1,7 +1,7 @@
 //! Parses server-sent events of runtimed from bytes that come in pieces. Knows nothing of sockets.
 
-use crate::limits;
 use bytes::BytesMut;
+use hostd_core::limits;
 
 /// Collects bytes and returns the `data` of whole events.
 #[derive(Default)]

@@ -2,13 +2,10 @@
 //! the next one, so commits grow with the load and a single event waits for none.
 
 use super::task_runner::{CALL_TIMEOUT, TaskError, TaskRunner};
-use crate::{
-    control::{Control, ControlError, request},
-    core::{TaskEnding, TaskLine, TaskUpdate},
-    limits,
-    store::TaskRecord,
-};
 use bytes::{Bytes, BytesMut};
+use hostd_core::{TaskEnding, TaskLine, TaskUpdate, limits};
+use hostd_drivers::control::{Control, ControlError, request};
+use hostd_store::TaskRecord;
 use http_body_util::{BodyExt, Empty};
 use hyper::{Method, body::Incoming};
 use protocol::{ErrorCode, TaskPhase, TaskView};

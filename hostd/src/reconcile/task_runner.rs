@@ -9,13 +9,10 @@ use super::{
     task_queue::{QueueTicket, TaskQueues},
     wake::reachable,
 };
-use crate::{
-    control::{Control, ControlError},
-    core::{Delivery, ModelFailure, TaskEnding, TaskFacts, TaskStep, task_step},
-    limits,
-    models::OpenGrant,
-    store::{NewTask, StoreError, TaskBegun, TaskRecord},
-};
+use hostd_core::{Delivery, ModelFailure, TaskEnding, TaskFacts, TaskStep, limits, task_step};
+use hostd_drivers::control::{Control, ControlError};
+use hostd_models::OpenGrant;
+use hostd_store::{NewTask, StoreError, TaskBegun, TaskRecord};
 use hyper::Method;
 use protocol::{
     ErrorCode, TaskRequest, TaskView,

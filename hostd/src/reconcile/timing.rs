@@ -1,9 +1,6 @@
 //! Deadlines and intervals of the reconciler, as a value, so that tests can shorten them.
 
-use crate::{
-    core::{Goal, IdleWindow},
-    limits,
-};
+use hostd_core::{Goal, IdleWindow, limits};
 use std::time::Duration;
 
 #[derive(Debug, Clone)]

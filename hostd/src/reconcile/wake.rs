@@ -1,8 +1,12 @@
 //! Waking a sandbox, and the way to its runtimed.
 
 use super::{Fleet, FleetError, SandboxCommand, fleet::Record};
-use crate::{control::Control, core::TransitionRefused, driver::DriverError, store::SandboxRecord};
-use protocol::api::{SandboxId, SandboxStatus};
+use async_trait::async_trait;
+use hostd_core::TransitionRefused;
+use hostd_drivers::{DriverError, control::Control};
+use hostd_edge::{WakeError, Waker};
+use hostd_store::{SandboxRecord, StoreError};
+use protocol::api::{ApiErrorCode, SandboxId, SandboxStatus};
 use std::time::Duration;
 
 impl Fleet {
@@ -56,6 +60,35 @@ impl Fleet {
         reachable(&record)?;
         if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
     }
+}
+
+/// The edge wakes sandboxes as any work does.
+#[async_trait]
+impl Waker for Fleet {
+    async fn wake(&self, id: &SandboxId) -> Result<Control, WakeError> {
+        self.wake_for_work(id).await.map(|(_, control)| control).map_err(|error| wake_error(&error))
+    }
+
+    async fn thaw(&self, id: &SandboxId) -> Result<Control, WakeError> {
+        Fleet::thaw(self, id).await.map(|(_, control)| control).map_err(|error| wake_error(&error))
+    }
+}
+
+fn wake_error(error: &FleetError) -> WakeError {
+    let code = match error {
+        FleetError::NotRunning { .. } => return WakeError::Stopped { message: error.to_string() },
+        FleetError::NotFound => ApiErrorCode::NotFound,
+        FleetError::Refused(_) => ApiErrorCode::Gone,
+        FleetError::Failed { problem, .. } => problem.code.as_error(),
+        FleetError::InProgress => ApiErrorCode::Waking,
+        FleetError::TooMany => ApiErrorCode::TooMany,
+        FleetError::DiskFull(_) | FleetError::Store(StoreError::Full) => ApiErrorCode::DiskFull,
+        FleetError::ShuttingDown => ApiErrorCode::ShuttingDown,
+        FleetError::Driver(_) => ApiErrorCode::DriverUnavailable,
+        FleetError::Store(_) => ApiErrorCode::NoCapacity,
+        FleetError::Control(_) => ApiErrorCode::TimedOut,
+    };
+    WakeError::Failed { code, message: error.to_string() }
 }
 
 /// Refuses a sandbox whose processes live in another PID namespace.

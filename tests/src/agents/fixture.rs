@@ -2,8 +2,10 @@
 
 use super::EndedTask;
 use super::concurrency_limit::StartPermit;
-use crate::host::{Caller, Hostd, Job, until};
-use crate::model::{Dialect, FakeModel};
+use crate::{
+    host::{Caller, Hostd, Job, until},
+    model::{Dialect, FakeModel},
+};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

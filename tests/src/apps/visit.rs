@@ -1,8 +1,10 @@
 //! A visitor of a preview without a browser: says the name that browsers would, and nothing that it is not told.
 
 use super::Running;
-use crate::host::{Caller, Reply, TerminalViewer};
-use crate::sandbox::PATIENCE;
+use crate::{
+    host::{Caller, Reply, TerminalViewer},
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt};

@@ -1,8 +1,10 @@
 //! Starts and stops a browser: chromedriver on a port of its own, and below it Chromium with a profile of its own.
 
-use crate::host::{Caller, Reply};
-use crate::processes;
-use crate::sandbox::PATIENCE;
+use crate::{
+    host::{Caller, Reply},
+    processes,
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

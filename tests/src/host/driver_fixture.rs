@@ -1,13 +1,15 @@
 //! The embedded driver by itself, on data of its own: for what no route of the API does yet.
 
 use super::cleanup;
-use crate::Client;
-use crate::launch::{directory, program};
+use crate::{
+    Client,
+    launch::{directory, program},
+};
 use anyhow::{Context, Result};
-use hostd::core::Blueprint;
-use hostd::driver::oci::{HostImage, Oci, OciConfig};
-use hostd::driver::{Driver, LaunchRequest, ProgressSink, SandboxBadge};
-use protocol::api::{IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
+use hostd_core::Blueprint;
+use hostd_drivers::oci::{HostImage, Oci, OciConfig};
+use hostd_drivers::{Driver, LaunchRequest, ProgressSink, SandboxBadge};
+use protocol::api::{Label, Limits, Owner, SandboxId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -69,19 +71,6 @@ fn order(sandbox: SandboxId) -> Result<LaunchRequest> {
     let owner = Owner { tenant: label("acme")?, principal: label("ann")?, project: label("default")? };
     let (name, details) = ("driven".to_owned(), None);
     let badge = SandboxBadge { sandbox, name, owner, scope: None, created_ms: 0, details };
-    let blueprint = Blueprint {
-        driver: "oci".to_owned(),
-        runtime: None,
-        image: "host".to_owned(),
-        ports: vec![],
-        services: vec![],
-        limits: Limits { memory_mb: 256, cpus: 1.0, pids: 256, disk_mb: None },
-        network: Network::None,
-        egress: protocol::api::EgressRules::default(),
-        idle_policy: IdlePolicy::Sleep,
-        visibility: None,
-        preview_headers: PreviewHeaders::Localhost,
-        ttl_ms: None,
-    };
+    let blueprint = Blueprint::bare("oci", Limits { memory_mb: 256, cpus: 1.0, pids: 256, disk_mb: None });
     Ok(LaunchRequest { badge, attempt: 1, blueprint: Arc::new(blueprint), progress: ProgressSink::default() })
 }

@@ -1,9 +1,11 @@
 //! A strict client of hostd's streams: events and output.
 
 use super::Caller;
-use crate::frames::{Frame, Frames};
-use crate::output::Follower;
-use crate::sandbox::PATIENCE;
+use crate::{
+    frames::{Frame, Frames},
+    output::Follower,
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::Empty;

@@ -2,9 +2,7 @@
 //! comes back after what it has, through any number of hostds.
 
 use super::{Caller, Job, TaskFeed, complete};
-use crate::frames::is_cut;
-use crate::random::Random;
-use crate::sandbox::PATIENCE;
+use crate::{frames::is_cut, random::Random, sandbox::PATIENCE};
 use anyhow::{Context, Result, ensure};
 use protocol::api::TaskEventView;
 use std::time::Duration;

@@ -23,8 +23,10 @@ pub use tasks::{Job, TaskFeed, complete, lines, messages, shell};
 pub use terminal_viewer::{TerminalViewer, ViewerMessage};
 pub use traces::Traces;
 
-use crate::launch::{directory, program};
-use crate::sandbox::PATIENCE;
+use crate::{
+    launch::{directory, program},
+    sandbox::PATIENCE,
+};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,8 +1,7 @@
 //! The `slipway` command as people and scripts start it.
 
 use super::Hostd;
-use crate::launch::program;
-use crate::sandbox::PATIENCE;
+use crate::{launch::program, sandbox::PATIENCE};
 use anyhow::{Context, Result};
 use std::process::Stdio;
 use tokio::process::{Child, Command};

@@ -1,8 +1,7 @@
 //! Tasks through hostd: submitted, followed to their end, and looked at.
 
 use super::{Caller, until};
-use crate::frames::Frames;
-use crate::sandbox::PATIENCE;
+use crate::{frames::Frames, sandbox::PATIENCE};
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,9 @@
 //! Changes made to a sandbox by another program: detected, recorded with a reason, handled.
 
-use crate::driver_column::{Column, Outcome, Verdict};
-use crate::fixture::{Fixture, passed};
+use crate::{
+    driver_column::{Column, Outcome, Verdict},
+    fixture::{Fixture, passed},
+};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use protocol::api::ProblemCode;

@@ -1,7 +1,9 @@
 //! A driver with its backend, and the results of every row.
 
-use crate::rows::{self, Row};
-use crate::table::{self, Cell};
+use crate::{
+    rows::{self, Row},
+    table::{self, Cell},
+};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

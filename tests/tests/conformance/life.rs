@@ -1,7 +1,9 @@
 //! The life of a sandbox.
 
-use crate::driver_column::{Column, Verdict};
-use crate::fixture::{Fixture, passed};
+use crate::{
+    driver_column::{Column, Verdict},
+    fixture::{Fixture, passed},
+};
 use anyhow::{Context, Result, ensure};
 use futures_util::future::{join_all, try_join_all};
 use serde_json::{Value, json};

@@ -1,7 +1,10 @@
 //! Everything that is tried, in the order of the table.
 
-use crate::driver_column::{Column, Verdict};
-use crate::{drift, identity, images, isolation, life, limits, outages, work};
+use crate::{
+    drift,
+    driver_column::{Column, Verdict},
+    identity, images, isolation, life, limits, outages, work,
+};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

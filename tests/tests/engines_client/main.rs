@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream};
-use hostd::driver::docker::engine::{CreateContainer, CreateNetwork, Engine, EngineError, Events};
+use hostd_drivers::docker::engine::{CreateContainer, CreateNetwork, Engine, EngineError, Events};
 use std::collections::BTreeMap;
 use std::process::Command;
 use tests::engines::{self, Kind, Setup};

@@ -14,10 +14,10 @@ use super::{
     },
     exec::exit_code,
 };
-use crate::control::{self, Control, ControlError};
 use axum::{BoxError, body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream::unfold;
+use hostd_drivers::control::{self, Control, ControlError};
 use http_body_util::{BodyExt, Empty};
 use hyper::{
     Method,

@@ -11,11 +11,9 @@ use super::{
     request::{OlderCreate, PROJECT, USER},
     view::{OlderRows, row, sandbox},
 };
-use crate::{
-    limits,
-    reconcile::SandboxCommand,
-    store::{SandboxFilter, SandboxRecord},
-};
+use crate::reconcile::SandboxCommand;
+use hostd_core::limits;
+use hostd_store::{SandboxFilter, SandboxRecord};
 use hyper::StatusCode;
 use protocol::{
     Status,
@@ -61,7 +59,7 @@ pub async fn list(call: Call) -> CallResult {
     };
     let (mut rows, mut after) = (Vec::new(), None);
     while rows.len() < limits::SANDBOXES_MAX {
-        let page = call.api.fleet.store().sandboxes(filter.clone(), after, limits::PAGE_MAX).await?;
+        let page = call.api.store.sandboxes(filter.clone(), after, limits::PAGE_MAX).await?;
         after = page.last().map(|record| record.id);
         rows.extend(page.iter().map(row));
         if page.len() < limits::PAGE_MAX {

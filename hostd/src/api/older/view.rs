@@ -1,7 +1,8 @@
 //! A sandbox as the older routes show it.
 
 use super::request::{PROJECT, USER, WORKSPACE};
-use crate::{core::rfc3339, store::SandboxRecord};
+use hostd_core::rfc3339;
+use hostd_store::SandboxRecord;
 use protocol::{
     Status,
     api::{IdlePolicy, SandboxId, SandboxStatus, Visibility},

@@ -9,11 +9,8 @@ use super::super::{
     param::{ID_PATTERN, LABEL_PATTERN, NAME_PATTERN, NUMBER_MAX, duration_pattern},
     permissions, task_agent, task_request,
 };
-use crate::{
-    core::{PREVIEW_PATH_MAX_BYTES, egress},
-    limits,
-    models::limits as models,
-};
+use hostd_core::{PREVIEW_PATH_MAX_BYTES, egress, limits};
+use hostd_models::limits as models;
 use protocol::{HOSTD_PORT_IN_SANDBOX, Health, api::ScopeKind, limits as shared};
 use serde_json::{Map, Value, json};
 

@@ -6,7 +6,7 @@ use super::{
     operation::{self, BEARER, TAGS},
     route_doc::{Schemas, schema_of},
 };
-use crate::core::json_schema;
+use hostd_core::json_schema;
 use hyper::Method;
 use protocol::api::ApiErrorBody;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,8 @@
 //! Numeric limits and types in the document are enforced: every operation is sent values just beyond them.
 
 use super::{ApiFixture, TestRequest};
-use crate::{api::openapi::document, core::json_schema::check};
+use crate::api::openapi::document;
+use hostd_core::json_schema::check;
 use hyper::Method;
 use serde_json::{Map, Value, json};
 

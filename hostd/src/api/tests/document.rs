@@ -1,12 +1,10 @@
 //! The committed OpenAPI document matches the code, and client generators can use it.
 
-use crate::{
-    api::{
-        openapi::{TAGS, document},
-        openapi_json, routes,
-    },
-    core::json_schema,
+use crate::api::{
+    openapi::{TAGS, document},
+    openapi_json, routes,
 };
+use hostd_core::json_schema;
 use serde_json::{Map, Value};
 use std::{collections::BTreeSet, path::Path};
 

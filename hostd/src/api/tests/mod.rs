@@ -9,18 +9,19 @@ mod preview_links;
 mod refusals;
 mod sse;
 
-use super::{Api, Auth, ImageBackend, Settings, peer::Peer, router, token_hash};
+use super::{Api, ApiParts, Auth, ImageBackend, Settings, peer::Peer, router, token_hash};
 use crate::{
     agents::Agents,
-    core::{BudgetBounds, Defaults, PassSigner, Previews, Scheme},
-    driver::{Drivers, fake::FakeDriver},
-    models::Models,
-    preview_links::PreviewLinks,
+    inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing, tests::fixture},
-    store::Store,
 };
 use axum::{Router, body::Body};
 use bytes::Bytes;
+use hostd_core::{BudgetBounds, Defaults, PassSigner, Previews, Scheme};
+use hostd_drivers::{Drivers, fake::FakeDriver};
+use hostd_edge::{PreviewTargets, preview_links::PreviewLinks};
+use hostd_models::Models;
+use hostd_store::{Clock, Store};
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method, Request};
 use protocol::api::{ApiErrorBody, TokenScope, Visibility};
@@ -137,11 +138,22 @@ impl ApiFixture {
         };
         let models =
             Models::load(store.clone(), dir.path(), BudgetBounds::default()).await.expect("nothing is there");
-        let inside = fixture::inside(previews.clone(), &store, &models).await;
+        let (gateway, egress) = fixture::gateway_and_egress(&previews, &store, &models).await;
+        let inside = InsideServer::new(previews.clone(), gateway.clone(), egress.clone());
         let links = PreviewLinks::new(store.clone(), PassSigner::new(&[7; 32], previews.clone()));
         let (timing, agents) = (Timing::default(), Agents::default());
-        let disk = fixture::endless(dir.path());
-        let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents, disk };
+        let (disk, clock) = (fixture::endless(dir.path()), Clock::new());
+        let parts = FleetParts {
+            store: store.clone(),
+            drivers: drivers.clone(),
+            timing,
+            inside,
+            models: models.clone(),
+            agents: agents.clone(),
+            disk: disk.clone(),
+            targets: PreviewTargets::default(),
+            clock,
+        };
         let fleet = Fleet::open(parts).await.expect("a fleet");
         let settings = Settings {
             admin_hash: token_hash(ADMIN),
@@ -154,7 +166,20 @@ impl ApiFixture {
             links,
         };
         let closing = CancellationToken::new();
-        let api = Api::new(fleet, settings, closing.clone());
+        let parts = ApiParts {
+            fleet,
+            store,
+            drivers,
+            defaults,
+            agents,
+            models,
+            gateway,
+            egress,
+            disk,
+            clock,
+            settings,
+        };
+        let api = Api::new(parts, closing.clone());
         Self { router: router(api.clone()), api, closing, _dir: dir }
     }
 

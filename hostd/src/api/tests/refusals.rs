@@ -1,10 +1,8 @@
 //! Requests that are refused: authentication, access, validation.
 
 use super::{ADMIN, ApiFixture, TestRequest, TestResponse};
-use crate::{
-    api::{Auth, peer::Peer},
-    limits,
-};
+use crate::api::{Auth, peer::Peer};
+use hostd_core::limits;
 use hyper::Method;
 use protocol::api::TokenScope;
 use serde_json::json;

@@ -1,12 +1,11 @@
 //! Adoption after the database was lost, over the real reconciler and a driver in memory.
 
 use super::fixture::{new_sandbox, open, patient};
-use crate::{
-    core::TaskEnding,
-    driver::fake::{FakeContainer, FakeDriver},
-    limits,
-    reconcile::{Fleet, SandboxCommand},
-    store::{EventFilter, NewSandbox, NewTask, SandboxRecord, TaskBegun, TaskRecord, tests::new_task},
+use crate::reconcile::{Fleet, SandboxCommand};
+use hostd_core::{TaskEnding, limits};
+use hostd_drivers::fake::{FakeContainer, FakeDriver};
+use hostd_store::{
+    EventFilter, NewSandbox, NewTask, SandboxRecord, TaskBegun, TaskRecord, fixture::new_task,
 };
 use protocol::{
     Cursor, FailureReason, Stream, TaskEvent, TaskFact, TaskId, TaskPhase, TaskStatus, Text,

@@ -4,16 +4,13 @@ use super::{
     drift::{NEVER_MS, PASSES_MS, PATIENCE, SandboxFixture, drift, patient},
     fixture::{new_sandbox, open_with, timing},
 };
-use crate::{
-    core::Goal,
-    driver::{
-        Drivers,
-        fake::{FakeContainer, FakeDriver},
-    },
-    limits,
-    reconcile::{FleetError, SandboxCommand, Timing},
-    store::{EventFilter, NewTask, SandboxRecord, TaskBegun, tests::new_task},
+use crate::reconcile::{FleetError, SandboxCommand, Timing};
+use hostd_core::{Goal, limits};
+use hostd_drivers::{
+    Drivers,
+    fake::{FakeContainer, FakeDriver},
 };
+use hostd_store::{EventFilter, NewTask, SandboxRecord, TaskBegun, fixture::new_task};
 use protocol::{
     FailureReason,
     api::{DeathCause, IdlePolicy, ProblemCode, SandboxSpec, SandboxStatus},

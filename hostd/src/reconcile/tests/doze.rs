@@ -1,14 +1,11 @@
 //! Idle sandboxes that doze or stop, over the real reconciler and a driver in memory.
 
 use super::fixture::{new_sandbox, open, patient};
-use crate::{
-    core::State,
-    driver::fake::{FakeContainer, FakeDriver},
-    limits,
-    reconcile::{Fleet, SandboxCommand},
-    store::EventFilter,
-    traffic::PreviewStream,
-};
+use crate::reconcile::{Fleet, SandboxCommand};
+use hostd_core::{State, limits};
+use hostd_drivers::fake::{FakeContainer, FakeDriver};
+use hostd_edge::traffic::PreviewStream;
+use hostd_store::EventFilter;
 use protocol::api::{SandboxId, SandboxSpec, SandboxStatus};
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -116,7 +113,7 @@ async fn streams_that_are_silent_for_very_long_do_not_keep_its_memory() {
     fixture.dozes(&fixture.id).await;
     fixture.is_stopped(&fixture.id).await;
     assert_eq!(traffic.streams(), 1);
-    let windows = crate::core::DOZE_MAX_WINDOWS * IDLE_MS;
+    let windows = hostd_core::DOZE_MAX_WINDOWS * IDLE_MS;
     assert!(traffic.silent_for() >= Duration::from_millis(windows), "{:?}", traffic.quiet());
 }
 

@@ -1,15 +1,13 @@
 //! Drift, deaths, the progress of launches and a backend that is away, over the real reconciler and a driver in memory.
 
 use super::fixture::{self, new_sandbox, open, timing};
-use crate::{
-    core::{Goal, Operation},
-    driver::{
-        DriverError,
-        fake::{FakeContainer, FakeDriver, Faults},
-    },
-    reconcile::{Fleet, FleetError, SandboxCommand, Timing},
-    store::{EventFilter, EventRecord, SandboxRecord, SandboxUpdate},
+use crate::reconcile::{Fleet, FleetError, SandboxCommand, Timing};
+use hostd_core::{Goal, Operation};
+use hostd_drivers::{
+    DriverError,
+    fake::{FakeContainer, FakeDriver, Faults},
 };
+use hostd_store::{EventFilter, EventRecord, SandboxRecord, SandboxUpdate};
 use protocol::api::{DeathCause, IdlePolicy, Problem, ProblemCode, SandboxId, SandboxSpec, SandboxStatus};
 use serde_json::{Value, json};
 use std::{

@@ -2,17 +2,20 @@
 
 use crate::{
     agents::Agents,
-    core::{BudgetBounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions},
-    disk_space::DiskSpace,
-    driver::{Drivers, fake::FakeDriver},
-    egress::{Egress, EgressParts, Profiles},
-    gateway::Gateway,
     inside::InsideServer,
-    models::Models,
-    outbound::{DnsResolver, OutboundConnector},
     reconcile::{Fleet, FleetParts, Timing},
-    store::{NewSandbox, Secret, Store},
 };
+use hostd_core::{
+    BudgetBounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions,
+};
+use hostd_drivers::{Drivers, fake::FakeDriver};
+use hostd_edge::{
+    PreviewTargets,
+    egress::{Egress, EgressParts, Profiles},
+};
+use hostd_models::{Models, gateway::Gateway};
+use hostd_net::outbound::{DnsResolver, OutboundConnector};
+use hostd_store::{Clock, NewSandbox, Secret, Store, disk_space::DiskSpace};
 use protocol::api::{Label, Network, Owner, SandboxId, SandboxSpec, Visibility};
 use std::{path::Path, sync::Arc};
 
@@ -55,9 +58,9 @@ pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing
     let models =
         Models::load(store.clone(), directory, BudgetBounds::default()).await.expect("nothing is there");
     let inside = inside(previews, &store, &models).await;
-    let (defaults, agents) = (defaults(), Agents::default());
-    let disk = endless(directory);
-    let parts = FleetParts { store, drivers, defaults, timing, inside, models, agents, disk };
+    let (disk, agents) = (endless(directory), Agents::default());
+    let (targets, clock) = (PreviewTargets::default(), Clock::new());
+    let parts = FleetParts { store, drivers, timing, inside, models, agents, disk, targets, clock };
     Fleet::open(parts).await.expect("the fleet opens")
 }
 
@@ -66,8 +69,17 @@ pub(crate) fn endless(directory: &Path) -> DiskSpace {
     DiskSpace::with(directory, DiskThresholds { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
 }
 
+async fn inside(previews: Previews, store: &Store, models: &Models) -> InsideServer {
+    let (gateway, egress) = gateway_and_egress(&previews, store, models).await;
+    InsideServer::new(previews, gateway, egress)
+}
+
 /// A gateway and an egress proxy for which no name resolves.
-pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -> InsideServer {
+pub(crate) async fn gateway_and_egress(
+    previews: &Previews,
+    store: &Store,
+    models: &Models,
+) -> (Gateway, Egress) {
     let outside = OutboundConnector::with_resolver(DnsResolver::fixed(|_| vec![]));
     let parts = EgressParts {
         connector: outside.clone(),
@@ -76,7 +88,7 @@ pub(crate) async fn inside(previews: Previews, store: &Store, models: &Models) -
         exceptions: Exceptions::default(),
         store: store.clone(),
     };
-    InsideServer::new(previews, Gateway::new(models.clone(), outside), Egress::new(parts))
+    (Gateway::new(models.clone(), outside), Egress::new(parts))
 }
 
 fn defaults() -> Defaults {

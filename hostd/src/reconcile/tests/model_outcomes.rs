@@ -1,14 +1,12 @@
 //! A task whose model fails for good ends at once, and its end says so; a task that a client cancels is cancelled.
 
 use super::fixture::{new_sandbox, open, patient};
-use crate::{
-    driver::fake::FakeDriver,
-    models::{CallParams, CallRefusal, CallReport, Fault, Grant, GrantRequest, ModelApi},
-    reconcile::Fleet,
-    store::{
-        NewTask, Secret, TaskBegun, TaskRecord,
-        tests::{new_task, no_room_for},
-    },
+use crate::reconcile::Fleet;
+use hostd_drivers::fake::FakeDriver;
+use hostd_models::{CallParams, CallRefusal, CallReport, Fault, Grant, GrantRequest, ModelApi};
+use hostd_store::{
+    NewTask, Secret, TaskBegun, TaskRecord,
+    fixture::{new_task, no_room_for},
 };
 use protocol::{
     Dialect, FailureReason, TaskId, TaskStatus,

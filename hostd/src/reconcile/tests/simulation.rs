@@ -3,13 +3,11 @@
 //! its goal. A failure prints its seed: `SLIPWAY_SEED=… cargo test -p hostd simulation`.
 
 use super::fixture::{new_sandbox, open, timing};
-use crate::{
-    core::{Goal, State},
-    driver::fake::{FakeContainer, FakeDriver, Faults, SeededRng},
-    reconcile::{Fleet, SandboxCommand},
-    store::{EventFilter, SandboxRecord},
-    traffic::PreviewStream,
-};
+use crate::reconcile::{Fleet, SandboxCommand};
+use hostd_core::{Goal, State};
+use hostd_drivers::fake::{FakeContainer, FakeDriver, Faults, SeededRng};
+use hostd_edge::traffic::PreviewStream;
+use hostd_store::{EventFilter, SandboxRecord};
 use protocol::api::{DeathCause, IdlePolicy, ProblemCode, SandboxId, SandboxSpec, SandboxStatus};
 use serde_json::json;
 use std::{
@@ -82,7 +80,7 @@ impl Simulation {
             idle_policy: (self.rng.below(3) == 0).then_some(IdlePolicy::AlwaysOn),
             ..SandboxSpec::default()
         };
-        let new = new_sandbox(&self.fleet, self.rng.next(), &spec);
+        let new = new_sandbox(&self.fleet, self.rng.next_u64(), &spec);
         let id = new.id;
         self.fleet.create(new).await.expect("a create is accepted");
         self.sandboxes.push(id);

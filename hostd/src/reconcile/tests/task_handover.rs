@@ -1,10 +1,8 @@
 //! A hostd that died between the reply of runtimed to a task and recording it: the next one asks runtimed first.
 
 use super::fixture::{new_sandbox, open, patient};
-use crate::{
-    driver::fake::FakeDriver,
-    store::{NewTask, TaskBegun, TaskRecord, tests::new_task},
-};
+use hostd_drivers::fake::FakeDriver;
+use hostd_store::{NewTask, TaskBegun, TaskRecord, fixture::new_task};
 use protocol::{FailureReason, api::SandboxSpec};
 use std::{
     sync::{Arc, atomic::Ordering},

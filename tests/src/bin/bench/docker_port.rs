@@ -1,8 +1,10 @@
 //! A container with the app in it and a port that docker publishes: in a network of dockerd's own, so that
 //! the machine's is left alone.
 
-use crate::docker::{Docker, HARDENED, IMAGE};
-use crate::edge::upstream::{self, PORT, WORD};
+use crate::{
+    docker::{Docker, HARDENED, IMAGE},
+    edge::upstream::{self, PORT, WORD},
+};
 use anyhow::{Context, Result, ensure};
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;

@@ -15,9 +15,11 @@ pub use sockets::rows as sockets;
 pub use stalled::rows as stalled;
 pub use wake::rows as wake;
 
-use crate::docker::Docker;
-use crate::docker_port::Published;
-use crate::row::{Goal, Row, ms, ratio};
+use crate::{
+    docker::Docker,
+    docker_port::Published,
+    row::{Goal, Row, ms, ratio},
+};
 use anyhow::Result;
 use ours::Ours;
 use proxies::{Nginx, Proxy};

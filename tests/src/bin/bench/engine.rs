@@ -7,8 +7,7 @@ mod raw_container;
 mod relay;
 mod requests;
 
-use crate::host::start_with;
-use crate::row::Row;
+use crate::{host::start_with, row::Row};
 use anyhow::Result;
 use relay::Relay;
 use std::path::Path;

@@ -1,10 +1,12 @@
 //! Events of a task on their way from the agent to viewers: durable, and against a server that keeps nothing.
 
-use crate::counting_viewer::{CountingViewer, ViewerSamples, span};
-use crate::host::{spec, start_with};
-use crate::idle_machine::calm;
-use crate::plain_sse::PlainSse;
-use crate::row::{Goal, Row, median, ms, ratio};
+use crate::{
+    counting_viewer::{CountingViewer, ViewerSamples, span},
+    host::{spec, start_with},
+    idle_machine::calm,
+    plain_sse::PlainSse,
+    row::{Goal, Row, median, ms, ratio},
+};
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use serde_json::json;

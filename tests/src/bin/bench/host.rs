@@ -1,10 +1,12 @@
 //! hostd against dockerd and against crun by itself: making a sandbox, running in it, taking it away; alone,
 //! together, and with many alive.
 
-use crate::bare_crun::BareCrun;
-use crate::docker::Docker;
-use crate::idle_machine::calm;
-use crate::row::{Goal, Row, median, ms, ratio};
+use crate::{
+    bare_crun::BareCrun,
+    docker::Docker,
+    idle_machine::calm,
+    row::{Goal, Row, median, ms, ratio},
+};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

@@ -4,10 +4,10 @@
 use crate::row::{Goal, Row, median, ratio};
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use hostd::core::{Blueprint, State, TaskFrames, TaskLine};
-use hostd::store::{NewSandbox, NewTask, Secret, Store, TaskBegun};
+use hostd_core::{Blueprint, State, TaskFrames, TaskLine};
+use hostd_store::{NewSandbox, NewTask, Secret, Store, TaskBegun};
 use protocol::TaskId;
-use protocol::api::{AttemptRelation, IdlePolicy, Label, Limits, Network, Owner, PreviewHeaders, SandboxId};
+use protocol::api::{AttemptRelation, Label, Limits, Owner, SandboxId};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -52,20 +52,7 @@ async fn store_with_task(path: &Path) -> Result<(Store, i64)> {
     let label = |text| Label::parse(text).ok().context("a label");
     let owner = Owner { tenant: label("t")?, principal: label("p")?, project: label("q")? };
     let limits = Limits { memory_mb: 1, cpus: 1.0, pids: 1, disk_mb: None };
-    let blueprint = Blueprint {
-        driver: "oci".to_owned(),
-        runtime: None,
-        image: "host".to_owned(),
-        ports: Vec::new(),
-        services: Vec::new(),
-        limits,
-        network: Network::None,
-        egress: protocol::api::EgressRules::default(),
-        idle_policy: IdlePolicy::Sleep,
-        visibility: None,
-        preview_headers: PreviewHeaders::Localhost,
-        ttl_ms: None,
-    };
+    let blueprint = Blueprint::bare("oci", limits);
     let sandbox = NewSandbox {
         id,
         name: "log".to_owned(),

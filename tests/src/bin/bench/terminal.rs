@@ -1,7 +1,9 @@
 //! A key and its echo: through hostd's WebSocket, against the same terminal on runtimed's own socket.
 
-use crate::host::{spec, start_with};
-use crate::row::{Goal, Row, ms, ratio};
+use crate::{
+    host::{spec, start_with},
+    row::{Goal, Row, ms, ratio},
+};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

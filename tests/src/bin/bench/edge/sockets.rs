@@ -6,7 +6,7 @@ use super::target::Target;
 use super::upstream::Upstream;
 use crate::row::{Goal, Row};
 use anyhow::{Context, Result, ensure};
-use hostd::edge::limits;
+use hostd_edge::limits;
 use nix::sys::resource::{Resource, getrlimit};
 use tests::sandbox::PATIENCE;
 use tests::scaled;

@@ -2,10 +2,12 @@
 
 use super::ours::Ours;
 use super::probe;
-use crate::docker::Docker;
-use crate::docker_port::Published;
-use crate::idle_machine::calm;
-use crate::row::{Goal, Row, median, ms, ratio};
+use crate::{
+    docker::Docker,
+    docker_port::Published,
+    idle_machine::calm,
+    row::{Goal, Row, median, ms, ratio},
+};
 use anyhow::Result;
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};

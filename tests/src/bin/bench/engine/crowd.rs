@@ -1,10 +1,12 @@
 //! Many containers: how long a new hostd takes to have them all again, and what they cost when nothing happens.
 
 use super::Overheard;
-use crate::edge::target::{children, cpu_of};
-use crate::host::{exec_true, parallel, remove, spec};
-use crate::idle_machine::calm;
-use crate::row::{Goal, Row};
+use crate::{
+    edge::target::{children, cpu_of},
+    host::{exec_true, parallel, remove, spec},
+    idle_machine::calm,
+    row::{Goal, Row},
+};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 use tests::engines::Engine;

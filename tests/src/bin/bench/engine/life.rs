@@ -2,9 +2,11 @@
 
 use super::hostd_on;
 use super::raw_container::Raw;
-use crate::host::spec;
-use crate::idle_machine::calm;
-use crate::row::{Goal, Row, median, ms, ratio};
+use crate::{
+    host::spec,
+    idle_machine::calm,
+    row::{Goal, Row, median, ms, ratio},
+};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

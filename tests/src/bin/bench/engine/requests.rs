@@ -1,8 +1,10 @@
 //! Questions that hostd answers by itself: how many a second, and that the engine hears of none.
 
 use super::Overheard;
-use crate::host::spec;
-use crate::row::{Goal, Row};
+use crate::{
+    host::spec,
+    row::{Goal, Row},
+};
 use anyhow::{Result, ensure};
 use std::time::Instant;
 use tests::engines::Engine;

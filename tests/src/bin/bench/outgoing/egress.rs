@@ -3,8 +3,7 @@
 use super::client::{Load, Route};
 use super::fixture::OutgoingFixture;
 use super::gateway::{Runs, added, megabytes_per_second, per_second, rates};
-use crate::idle_machine::calm;
-use crate::row::Row;
+use crate::{idle_machine::calm, row::Row};
 use anyhow::Result;
 use tests::scaled;
 

@@ -3,9 +3,7 @@
 use super::client::{LOAD, Load, Measured, Route, WORD};
 use super::provider::Provider;
 use super::relay::Relay;
-use crate::edge::upstream::copy_to;
-use crate::host::start_with;
-use crate::idle_machine::calm;
+use crate::{edge::upstream::copy_to, host::start_with, idle_machine::calm};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::net::SocketAddr;

@@ -2,8 +2,10 @@
 
 use super::client::{Load, Measured, Route};
 use super::fixture::OutgoingFixture;
-use crate::idle_machine::calm;
-use crate::row::{Goal, Row};
+use crate::{
+    idle_machine::calm,
+    row::{Goal, Row},
+};
 use anyhow::Result;
 use tests::scaled;
 

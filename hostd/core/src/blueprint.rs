@@ -1,0 +1,379 @@
+//! Resolves a spec into a blueprint: validated, fully defaulted, immutable. A blueprint contains no facts of
+//! the host and no secrets: environment variables, also of services, are kept apart.
+
+use super::{egress::RuleSet, parse_duration_ms};
+use crate::limits;
+use protocol::{
+    EnvMap, ProfileName, ServiceSpec,
+    api::{
+        ApiError, ApiErrorCode, EgressRules, IdlePolicy, Limits, LimitsSpec, Network, PreviewHeaders,
+        SandboxScope, SandboxSpec, ScopeKind, Visibility,
+    },
+    validate,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+/// The resolved spec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Blueprint {
+    pub driver: String,
+    /// Absent: the driver's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    pub image: String,
+    pub ports: Vec<u16>,
+    /// Without their environment.
+    pub services: Vec<ServiceSpec>,
+    pub limits: Limits,
+    pub network: Network,
+    /// The rules of its egress proxy; changed while it runs, unlike the other fields.
+    #[serde(default, skip_serializing_if = "EgressRules::is_empty")]
+    pub egress: EgressRules,
+    pub idle_policy: IdlePolicy,
+    /// Absent: the host's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<Visibility>,
+    #[serde(default)]
+    pub preview_headers: PreviewHeaders,
+    pub ttl_ms: Option<u64>,
+}
+
+impl Blueprint {
+    /// A sandbox of the host's image that has nothing but its limits: no port, service or network.
+    pub fn bare(driver: &str, limits: Limits) -> Self {
+        Self {
+            driver: driver.to_owned(),
+            runtime: None,
+            image: "host".to_owned(),
+            ports: vec![],
+            services: vec![],
+            limits,
+            network: Network::None,
+            egress: EgressRules::default(),
+            idle_policy: IdlePolicy::Sleep,
+            visibility: None,
+            preview_headers: PreviewHeaders::Localhost,
+            ttl_ms: None,
+        }
+    }
+
+    /// A blueprint for tests: a web app on port 3000.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn sample() -> Self {
+        let limits = Limits { memory_mb: 512, cpus: 0.5, pids: 256, disk_mb: None };
+        Self { ports: vec![3000], ..Self::bare("oci", limits) }
+    }
+}
+
+/// Environment variables, kept apart from the blueprint: of the whole sandbox, and of single services.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    pub all: EnvMap,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, EnvMap>,
+    /// Lost with a database: running processes may have more variables than are known here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+}
+
+impl Environment {
+    pub fn lost() -> Self {
+        Self { lost: true, ..Self::default() }
+    }
+
+    /// Services with their full environment: the sandbox's, overridden by their own.
+    pub fn with_environment(&self, services: &[ServiceSpec]) -> Vec<ServiceSpec> {
+        let with_env = |service: &ServiceSpec| {
+            let mut env = self.all.clone();
+            env.extend(self.services.get(service.name.as_str()).cloned().unwrap_or_default());
+            ServiceSpec { env, ..service.clone() }
+        };
+        services.iter().map(with_env).collect()
+    }
+}
+
+/// Defaults and maxima of this host.
+#[derive(Debug, Clone)]
+pub struct Defaults {
+    pub driver: String,
+    pub image: String,
+    pub memory_max_mb: u64,
+    pub cpus_max: f64,
+    pub pids_max: u64,
+    pub network: Network,
+}
+
+/// Resolves a spec into its blueprint and environment.
+pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, Environment), ApiError> {
+    check_names(spec)?;
+    check_scope(spec.scope.as_ref())?;
+    let (services, environment) = split_environment(&spec.services, &spec.env)?;
+    let (network, egress) = network(spec, defaults)?;
+    let blueprint = Blueprint {
+        driver: spec.driver.clone().unwrap_or_else(|| defaults.driver.clone()),
+        runtime: spec.runtime.clone(),
+        image: spec.image.clone().unwrap_or_else(|| defaults.image.clone()),
+        ports: ports(spec)?,
+        services,
+        limits: limits_of(&spec.limits, defaults)?,
+        network,
+        egress,
+        idle_policy: spec.idle_policy.unwrap_or_default(),
+        visibility: spec.visibility,
+        preview_headers: spec.preview_headers.unwrap_or_default(),
+        ttl_ms: spec.ttl.as_deref().map(ttl_ms).transpose()?,
+    };
+    Ok((blueprint, environment))
+}
+
+fn network(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Network, EgressRules), ApiError> {
+    let Some(requested) = &spec.network else { return Ok((defaults.network, EgressRules::default())) };
+    let (network, egress) = (requested.mode().unwrap_or(defaults.network), requested.egress());
+    if network != Network::Proxy && !egress.is_empty() {
+        return Err(ApiError::invalid(
+            "network",
+            "egress rules need mode proxy: other modes do not enforce them",
+        ));
+    }
+    check_egress("network.", &egress)?;
+    Ok((network, egress))
+}
+
+/// Validates egress rules; `before` is the prefix of their field names.
+pub fn check_egress(before: &str, rules: &EgressRules) -> Result<(), ApiError> {
+    for (field, list) in [("allow", &rules.allow), ("deny", &rules.deny)] {
+        RuleSet::parse(list, &[])
+            .map_err(|why| ApiError::invalid(format!("{before}{field}"), why.to_string()))?;
+    }
+    let most = limits::EGRESS_MAX_MB;
+    let good = rules.max_mb.is_none_or(|mb| (1..=most).contains(&mb));
+    require(&format!("{before}max_mb"), good, &format!("must be 1 to {most}"))?;
+    let good = rules.profile.as_deref().is_none_or(|name| ProfileName::parse(name).is_ok());
+    require(&format!("{before}profile"), good, "is not a valid profile name")
+}
+
+/// `ttl` as milliseconds.
+pub fn ttl_ms(text: &str) -> Result<u64, ApiError> {
+    let ms = parse_duration_ms(text).map_err(|why| ApiError::invalid("ttl", why))?;
+    require("ttl", ms <= limits::TTL_MAX_MS, "must be at most 365d")?;
+    Ok(ms)
+}
+
+/// Validates a display name.
+pub fn check_name(name: &str) -> Result<(), ApiError> {
+    let good = !name.trim().is_empty()
+        && name.chars().count() <= limits::NAME_MAX_CHARS
+        && !name.chars().any(char::is_control);
+    let must = format!("must be 1 to {} characters without control characters", limits::NAME_MAX_CHARS);
+    require("name", good, &must)
+}
+
+pub fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    let bytes: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let good = metadata.len() <= limits::METADATA_MAX_COUNT && bytes <= limits::METADATA_MAX_BYTES;
+    let most = format!(
+        "must be at most {} entries of {} bytes",
+        limits::METADATA_MAX_COUNT,
+        limits::METADATA_MAX_BYTES
+    );
+    require("metadata", good, &most)
+}
+
+fn check_names(spec: &SandboxSpec) -> Result<(), ApiError> {
+    if let Some(name) = &spec.name {
+        check_name(name)?;
+    }
+    let is_plain = |text: &str| {
+        let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'/' | b':' | b'@');
+        !text.is_empty() && text.len() <= 256 && text.bytes().all(safe)
+    };
+    for (field, value) in [("image", &spec.image), ("driver", &spec.driver), ("runtime", &spec.runtime)] {
+        let good = value.as_deref().is_none_or(is_plain);
+        require(field, good, "must be 1 to 256 of A-Z a-z 0-9 . _ - / : @")?;
+    }
+    check_metadata(&spec.metadata)
+}
+
+fn check_scope(scope: Option<&SandboxScope>) -> Result<(), ApiError> {
+    let Some(scope) = scope else { return Ok(()) };
+    let takes_key = match scope.kind {
+        ScopeKind::SharedProjectUser => false,
+        ScopeKind::AgentRun
+        | ScopeKind::AgentInstance
+        | ScopeKind::Conversation
+        | ScopeKind::RuntimeInstance
+        | ScopeKind::Custom => true,
+    };
+    match (takes_key, &scope.key) {
+        (true, Some(_)) | (false, None) => Ok(()),
+        (false, Some(_)) => {
+            Err(ApiError::invalid("scope.key", "shared-project-user has no key: leave it out"))
+        }
+        (true, None) => Err(ApiError::invalid("scope.key", format!("{} needs a key", scope.kind.as_str()))),
+    }
+}
+
+fn ports(spec: &SandboxSpec) -> Result<Vec<u16>, ApiError> {
+    require("ports", spec.ports.len() <= limits::PORTS_MAX, &format!("at most {} ports", limits::PORTS_MAX))?;
+    require("ports", !spec.ports.contains(&0), "a port is 1 to 65535")?;
+    let services = spec.services.iter().filter_map(|service| service.port);
+    let all: BTreeSet<u16> = spec.ports.iter().copied().chain(services).collect();
+    Ok(all.into_iter().collect())
+}
+
+/// Separates services from their environment.
+pub fn split_environment(
+    services: &[ServiceSpec],
+    all: &EnvMap,
+) -> Result<(Vec<ServiceSpec>, Environment), ApiError> {
+    let most = format!("at most {} services", limits::SERVICES_MAX);
+    require("services", services.len() <= limits::SERVICES_MAX, &most)?;
+    check_env("env", all)?;
+    let mut environment = Environment { all: all.clone(), ..Environment::default() };
+    let mut bare = Vec::with_capacity(services.len());
+    for service in services {
+        let field = format!("services.{}.env", service.name);
+        check_env(&field, &service.env)?;
+        let env = service.env.clone();
+        if environment.services.insert(service.name.to_string(), env).is_some() {
+            return Err(ApiError::invalid("services", format!("{} is defined twice", service.name)));
+        }
+        bare.push(ServiceSpec { env: EnvMap::new(), ..service.clone() });
+    }
+    environment.services.retain(|_, env| !env.is_empty());
+    Ok((bare, environment))
+}
+
+fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
+    let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let small = env.len() <= limits::ENV_MAX_COUNT && bytes <= limits::ENV_MAX_BYTES;
+    let most =
+        format!("must be at most {} variables of {} bytes", limits::ENV_MAX_COUNT, limits::ENV_MAX_BYTES);
+    require(field, small, &most)?;
+    for (name, value) in env {
+        let field = format!("{field}.{name}");
+        validate::env_name(&field, name)?;
+        validate::no_nul(&field, value)?;
+    }
+    Ok(())
+}
+
+fn limits_of(spec: &LimitsSpec, defaults: &Defaults) -> Result<Limits, ApiError> {
+    let most_mb = defaults.memory_max_mb;
+    let memory_mb = spec.memory_mb.unwrap_or(limits::MEMORY_DEFAULT_MB.min(most_mb));
+    check_host_range("limits.memory_mb", memory_mb, limits::MEMORY_MIN_MB, most_mb)?;
+    let cpus = spec.cpus.unwrap_or(defaults.cpus_max);
+    check_host_range("limits.cpus", cpus, limits::CPUS_MIN, defaults.cpus_max)?;
+    let most_pids = defaults.pids_max;
+    let pids = spec.pids.unwrap_or(limits::PIDS_DEFAULT.min(most_pids));
+    check_host_range("limits.pids", pids, limits::PIDS_MIN, most_pids)?;
+    require("limits.disk_mb", spec.disk_mb != Some(0), "must be more than 0")?;
+    Ok(Limits { memory_mb, cpus, pids, disk_mb: spec.disk_mb })
+}
+
+/// A value below the minimum is invalid on every host; one above the maximum is unsupported on this one.
+fn check_host_range<T: PartialOrd + fmt::Display + Copy>(
+    field: &str,
+    requested: T,
+    least: T,
+    most: T,
+) -> Result<(), ApiError> {
+    if (least..=most).contains(&requested) {
+        return Ok(());
+    }
+    let code = if requested > most { ApiErrorCode::Unsupported } else { ApiErrorCode::InvalidRequest };
+    let message = format!("must be {least} to {most} on this host");
+    Err(ApiError::new(code, message).with(|detail| detail.field = Some(field.to_owned())))
+}
+
+fn require(field: &str, good: bool, message: &str) -> Result<(), ApiError> {
+    if good {
+        Ok(())
+    } else {
+        Err(ApiError::new(ApiErrorCode::InvalidRequest, message).with(|d| d.field = Some(field.to_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaults() -> Defaults {
+        Defaults {
+            driver: "oci".into(),
+            image: "host".into(),
+            memory_max_mb: 8192,
+            cpus_max: 2.0,
+            pids_max: 4096,
+            network: Network::Proxy,
+        }
+    }
+
+    fn of(json: serde_json::Value) -> Result<(Blueprint, Environment), ApiError> {
+        blueprint(&serde_json::from_value(json).expect("a spec"), &defaults())
+    }
+
+    #[test]
+    fn an_empty_spec_is_fully_defaulted() {
+        let (blueprint, environment) = of(serde_json::json!({})).expect("the empty spec");
+        let expected = serde_json::json!({
+            "driver": "oci", "image": "host", "ports": [], "services": [],
+            "limits": {"memory_mb": 1024, "cpus": 2.0, "pids": 512},
+            "network": "proxy", "idle_policy": "sleep", "preview_headers": "localhost", "ttl_ms": null,
+        });
+        assert_eq!(serde_json::to_value(&blueprint).expect("JSON"), expected);
+        assert!(environment == Environment::default());
+    }
+
+    #[test]
+    fn a_blueprint_contains_no_environment() {
+        let spec = serde_json::json!({
+            "env": {"A": "secret1"},
+            "services": [{"name": "web", "command": "npm run dev", "port": 3000, "env": {"B": "secret2"}}],
+        });
+        let (blueprint, environment) = of(spec).expect("a good spec");
+        assert!(!serde_json::to_string(&blueprint).expect("JSON").contains("secret"));
+        assert_eq!(environment.all["A"], "secret1");
+        assert_eq!(environment.services["web"]["B"], "secret2");
+        assert_eq!(blueprint.ports, [3000]);
+    }
+
+    #[test]
+    fn invalid_specs_are_refused_by_field() {
+        let table = [
+            (serde_json::json!({"name": ""}), "name"),
+            (serde_json::json!({"name": "a\nb"}), "name"),
+            (serde_json::json!({"image": "a b"}), "image"),
+            (serde_json::json!({"runtime": "run\nsc"}), "runtime"),
+            (serde_json::json!({"ports": [0]}), "ports"),
+            (serde_json::json!({"ports": vec![1; 65]}), "ports"),
+            (serde_json::json!({"env": {"A=B": "x"}}), "env.A=B"),
+            (serde_json::json!({"limits": {"memory_mb": 1}}), "limits.memory_mb"),
+            (serde_json::json!({"limits": {"memory_mb": 9000}}), "limits.memory_mb"),
+            (serde_json::json!({"limits": {"cpus": 0.0}}), "limits.cpus"),
+            (serde_json::json!({"limits": {"cpus": 64.0}}), "limits.cpus"),
+            (serde_json::json!({"limits": {"pids": 1}}), "limits.pids"),
+            (serde_json::json!({"limits": {"pids": 5000}}), "limits.pids"),
+            (serde_json::json!({"limits": {"disk_mb": 0}}), "limits.disk_mb"),
+            (serde_json::json!({"network": {"allow": ["a b"]}}), "network.allow"),
+            (serde_json::json!({"network": {"deny": ["*:0"]}}), "network.deny"),
+            (serde_json::json!({"network": {"deny": vec!["a.example"; 300]}}), "network.deny"),
+            (serde_json::json!({"network": {"max_mb": 0}}), "network.max_mb"),
+            (serde_json::json!({"network": {"profile": "a/b"}}), "network.profile"),
+            (serde_json::json!({"network": {"mode": "none", "deny": ["a.example"]}}), "network"),
+            (serde_json::json!({"ttl": "4hours"}), "ttl"),
+            (serde_json::json!({"ttl": "366d"}), "ttl"),
+            (serde_json::json!({"scope": {"kind": "conversation"}}), "scope.key"),
+            (serde_json::json!({"scope": {"kind": "shared-project-user", "key": "x"}}), "scope.key"),
+            (serde_json::json!({"metadata": {"k": "x".repeat(20_000)}}), "metadata"),
+        ];
+        for (spec, field) in table {
+            let error = of(spec.clone()).err().expect("refused");
+            assert_eq!(error.detail.field.as_deref(), Some(field), "{spec}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Decisions of hostd, pure: no IO, no clock, no `await`; time is an argument. The crate has no dependency that does
+//! IO, and its clippy.toml bans the parts of `std` that do.
+
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+mod access;
+mod api_token;
+mod blueprint;
+pub mod budget;
+pub mod connection_admission;
+mod container_state;
+mod cookie;
+mod credential;
+mod death;
+mod disk_room;
+mod drift;
+mod driver_name;
+mod duration;
+pub mod edge;
+pub mod egress;
+mod error_page;
+mod grant;
+mod idle;
+mod idle_traffic;
+pub mod json_schema;
+pub mod limits;
+mod model_choice;
+mod pid_namespace;
+mod plan;
+mod preview;
+mod preview_pass;
+mod preview_pass_url;
+mod rate_limit;
+mod retry;
+mod sandbox;
+mod signal_name;
+mod situation;
+mod task;
+mod task_line;
+mod task_outcome;
+mod valid_json;
+
+pub use access::{Access, Identity};
+pub use api_token::{bearer, is_well_formed_token, token_hash};
+pub use blueprint::{
+    Blueprint, Defaults, Environment, blueprint, check_egress, check_metadata, check_name, split_environment,
+    ttl_ms,
+};
+pub use budget::{Account, BudgetBounds, Spend};
+pub use container_state::{ContainerState, Handle};
+pub use cookie::{make_cookies_host_only, pass_cookie, pass_cookies, strip_pass_cookies};
+pub use credential::{ADMIN_PREFIX, CredentialScanner, TOKEN_PREFIX};
+pub use death::Death;
+pub use disk_room::{DiskSample, DiskThresholds, Growth, fastest_growing};
+pub use drift::{Drift, drift, restarted};
+pub use driver_name::{UNSUPPORTED_DRIVERS, unsupported_driver};
+pub use duration::{parse_duration_ms, rfc3339};
+#[cfg(any(test, feature = "test-support"))]
+pub use error_page::test_cases as error_page_cases;
+pub use error_page::{
+    ErrorPage, LogExcerpt, NoResponse, OtherPreview, PreviewFacts, WaitMode, WaitProgress, explain,
+    is_reachable_from_preview, progress,
+};
+pub use grant::{GrantTerms, GrantedModel};
+pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_inside_ms};
+pub use idle_traffic::HeartbeatDetector;
+pub use model_choice::{ListedModel, choose_default_model, missing_models};
+pub use pid_namespace::{PidNamespace, SandboxProcesses, is_in_other_namespace};
+pub use plan::{Desired, DriverVerb, Observed, PlanStep, plan};
+pub use preview::{Preview, Previews, Scheme};
+pub use preview_pass::{LinkId, PASS_PREFIX, PassError, PassPurpose, PassSigner, PreviewPass};
+pub use preview_pass_url::{
+    PATH_MAX_BYTES as PREVIEW_PATH_MAX_BYTES, StrippedUrl, strip_passes, url_with_pass,
+};
+pub use rate_limit::{Rate, RateLimiter};
+pub use retry::{Backoff, FailureKind, RetryDecision, classify_error_kind, classify_status, decide_retry};
+pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};
+pub use situation::{DriftCause, PlanDecision, Retry, RunChange, Situation, VerbOutcome, Wait, no_answer};
+pub use task::{Delivery, TaskEnding, TaskFacts, TaskStep, explain_loss, task_step};
+pub use task_line::{BadTaskLine, TaskFrames, TaskLine, TaskUpdate};
+pub use task_outcome::{FailedProvider, ModelActivity, ModelFailure, explain_provider_failure, final_result};

@@ -1,0 +1,321 @@
+//! `impl Driver for Docker`: every verb of the driver, delegated to the module that implements it.
+
+use super::{
+    super::{
+        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
+        local::{
+            cgroup::{Cgroup, Hierarchies},
+            disk_usage,
+            files::{self, failed},
+            images,
+            init::Init,
+            layout::{Layout, SandboxDir},
+            limits::KERNEL_FILE_MAX_BYTES,
+            pidfd::has_exited,
+            sandbox_dialer::{RunningSandbox, SandboxDialer},
+            signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
+        },
+    },
+    cgroup_membership::is_in_container,
+    container_cache::ContainerCache,
+    container_config::SeccompProfile,
+    destroyed_launches::DestroyedLaunches,
+    engine::Engine,
+    engine_health::{EngineHealth, EngineHealthWatch},
+    images::EngineImages,
+    labels,
+    last_inspect::LastInspects,
+    launch_locks::LaunchLocks,
+    network::Networks,
+    run_record::RunRecord,
+    runtimes::Runtimes,
+    test_containers::TestContainers,
+};
+use async_trait::async_trait;
+use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
+use protocol::api::{Capabilities, SandboxId, StatsView};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use tokio::net::TcpListener;
+use tokio_util::sync::DropGuard;
+
+/// The driver for Docker and Podman. A handle: clones share everything.
+#[derive(Clone)]
+pub struct Docker {
+    pub(super) inner: Arc<DockerInner>,
+    /// Runs the connection to the engine while any clone lives; `None` inside that task itself.
+    _connection: Option<Arc<DropGuard>>,
+}
+
+pub struct DockerInner {
+    pub layout: Layout,
+    pub signer: InstanceSigner,
+    /// Label filter that matches our containers.
+    pub filter: String,
+    pub socket: PathBuf,
+    pub engine: Engine,
+    pub cache: ContainerCache,
+    pub health: EngineHealthWatch,
+    pub images: EngineImages,
+    pub networks: Networks,
+    pub test_containers: TestContainers,
+    pub runtimes: Runtimes,
+    pub hierarchies: Hierarchies,
+    pub runtimed: PathBuf,
+    pub seccomp_profile: SeccompProfile,
+    pub nofile: u64,
+    pub nproc: Option<u64>,
+    pub dialer: SandboxDialer,
+    pub launch_locks: LaunchLocks,
+    pub last_inspects: LastInspects,
+    pub destroyed: DestroyedLaunches,
+    /// The PID namespace of hostd.
+    pub pid_namespace: PidNamespace,
+    /// Boot id of the host.
+    pub boot: String,
+    pub warnings: Vec<String>,
+}
+
+impl DockerInner {
+    pub fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
+        self.layout.sandbox(sandbox)
+    }
+
+    pub fn name(&self, sandbox: &SandboxId) -> String {
+        labels::name_of(&self.signer.instance, sandbox)
+    }
+
+    /// The PID 1 of a sandbox, if it is alive.
+    pub fn find(&self, sandbox: &SandboxId) -> Result<Option<Init>, DriverError> {
+        let dir = self.dir(sandbox);
+        match RunRecord::read(&dir)? {
+            Some(run) => self.init_of(&dir, &run),
+            None => Ok(None),
+        }
+    }
+
+    pub fn init_of(&self, dir: &SandboxDir, run: &RunRecord) -> Result<Option<Init>, DriverError> {
+        let Some(container) = &run.container else { return Ok(None) };
+        Init::find(dir, |cgroup| is_in_container(cgroup, container)).map_err(failed("find PID 1"))
+    }
+
+    /// The control groups that the engine made for a container. `None` when PID 1 is exiting and has left
+    /// them.
+    pub fn cgroup(&self, init: &Init, container: &str) -> Result<Option<Cgroup>, DriverError> {
+        let text = files::read_text(&init.proc().join("cgroup"), KERNEL_FILE_MAX_BYTES);
+        match text {
+            Ok(text) if is_in_container(&text, container) => Ok(Some(self.hierarchies.of_process(&text))),
+            Ok(_) => Ok(None),
+            Err(_) if has_exited(&init.pidfd) => Ok(None),
+            Err(error) => Err(failed("find the control groups of PID 1")(error)),
+        }
+    }
+
+    fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
+        self.dialer.running_sandbox(sandbox, || {
+            let found = self.find(sandbox).map_err(io::Error::other)?;
+            if found.is_none() && self.launched_in_other_namespace(sandbox).map_err(io::Error::other)? {
+                return Err(io::Error::other(DriverError::OtherPidNamespace { sandbox: *sandbox }));
+            }
+            Ok(found)
+        })
+    }
+
+    /// Whether a sandbox whose PID 1 was not found was launched in another PID namespace, with an exit that
+    /// is not handled yet. Only the engine knows whether that run is over.
+    pub fn launched_in_other_namespace(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
+        let dir = self.dir(sandbox);
+        let Some(run) =
+            RunRecord::read(&dir)?.filter(|run| run.has_uncleared_start() && !self.is_from_other_boot(run))
+        else {
+            return Ok(false);
+        };
+        let record = self.signer.read(&dir, sandbox).ok().filter(|_| run.container.is_some());
+        let launched_in = record.and_then(|record| record.pid_namespace);
+        Ok(is_in_other_namespace(launched_in, self.pid_namespace, SandboxProcesses::Listed))
+    }
+
+    /// Reads the badge of a sandbox; `None` where the sandbox was never created.
+    pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
+        match self.signer.read(&self.dir(sandbox), sandbox) {
+            Ok(record) => Ok(Some(record)),
+            Err(BadgeError::Missing) => Ok(None),
+            Err(bad) => {
+                Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
+            }
+        }
+    }
+
+    /// Runs blocking work on a thread. It completes even if the caller is cancelled.
+    pub async fn spawn_blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&DockerInner) -> Result<T, DriverError> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let inner = Arc::clone(self);
+        let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
+        ended.unwrap_or_else(|error| Err(failed("do the work")(io::Error::other(error))))
+    }
+}
+
+impl Docker {
+    pub(super) fn new(inner: Arc<DockerInner>, connection: DropGuard) -> Self {
+        Self { inner, _connection: Some(Arc::new(connection)) }
+    }
+
+    /// A handle for the connection task, which must not keep itself alive.
+    pub(super) fn without_connection(inner: &Arc<DockerInner>) -> Self {
+        Self { inner: Arc::clone(inner), _connection: None }
+    }
+
+    /// The local image store: to import, list and remove images.
+    pub fn images(&self) -> &images::ImageStore {
+        self.inner.images.store()
+    }
+}
+
+#[async_trait]
+impl Transport for Docker {
+    async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
+        let inner = &self.inner;
+        inner.dialer.dial(&inner.running_sandbox(sandbox)?, &inner.dir(sandbox).control(), target).await
+    }
+
+    async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
+        self.inner.dialer.listen(&self.inner.running_sandbox(sandbox)?, at).await
+    }
+}
+
+#[async_trait]
+impl Driver for Docker {
+    fn name(&self) -> &'static str {
+        "docker"
+    }
+
+    fn describe(&self) -> String {
+        let socket = self.inner.socket.display();
+        match self.inner.health.current() {
+            EngineHealth::Untested => format!("the container engine at {socket} is being probed"),
+            EngineHealth::Unreachable { why } => why,
+            EngineHealth::Unfit { engine, why } => format!("{engine} at {socket} is not used: {why}"),
+            EngineHealth::Fit(fit_engine) => {
+                format!("{}, API {}, at {socket}", fit_engine.info.version, fit_engine.info.api)
+            }
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.inner.warnings.clone();
+        // Bad health is reported by `health`.
+        if let EngineHealth::Fit(fit_engine) = self.inner.health.current() {
+            warnings.extend(fit_engine.warnings.iter().cloned());
+        }
+        warnings
+    }
+
+    fn present(&self) -> bool {
+        self.inner.socket.exists()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let fit_engine = self.inner.health.last_fit();
+        let fit_engine = fit_engine.as_deref();
+        let mut isolation = strings(&["namespaces", "seccomp", "read-only root"]);
+        if fit_engine.is_some_and(|fit_engine| !fit_engine.id_map.is_identity()) {
+            isolation.push("a user namespace, the same for all".to_owned());
+        }
+        Capabilities {
+            networks: self.inner.networks.offered(),
+            limits: strings(&["memory_mb", "cpus", "pids"]),
+            pause: true,
+            runtimes: fit_engine
+                .map(|fit_engine| self.inner.runtimes.offered(&fit_engine.info))
+                .unwrap_or_default(),
+            images: strings(&["host", "imported", "registry"]),
+            isolation,
+        }
+    }
+
+    fn health(&self) -> Result<(), DriverError> {
+        self.inner.cache.check_connected()?;
+        self.inner.health.require_fit().map(drop)
+    }
+
+    async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
+        let fit_engine = self.inner.health.wait_until_fit().await?;
+        self.inner.check_blueprint(blueprint, &fit_engine).await?;
+        self.check_runtime(blueprint, &fit_engine).await
+    }
+
+    async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError> {
+        let fit_engine = self.inner.health.require_fit()?;
+        self.check_runtime(&order.blueprint, &fit_engine).await?;
+        self.inner.launch(order, &fit_engine).await
+    }
+
+    async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
+        self.inner.inspect(sandbox).await
+    }
+
+    async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.died(sandbox).await
+    }
+
+    async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.changed(sandbox).await
+    }
+
+    async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.freeze(sandbox).await
+    }
+
+    async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.thaw(sandbox).await
+    }
+
+    async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError> {
+        self.inner.terminate(sandbox, grace_ms).await
+    }
+
+    async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.clear(sandbox)
+    }
+
+    async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+        self.inner.destroy(sandbox, keep_workspace).await
+    }
+
+    async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.reset_workspace(sandbox).await
+    }
+
+    fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf> {
+        Some(self.inner.dir(sandbox).control())
+    }
+
+    async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
+        let path = self.inner.layout.workspace(sandbox);
+        self.inner
+            .spawn_blocking(move |_| disk_usage::tree_bytes(&path).map_err(failed("measure the workspace")))
+            .await
+    }
+
+    async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
+        self.inner.stats(sandbox)
+    }
+
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
+        self.inner.spawn_blocking(|inner| inner.list()).await
+    }
+}
+
+impl DockerInner {
+    fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
+        let what = || format!("read the counters of {sandbox}");
+        let gone = || failed(what())(io::ErrorKind::NotFound.into());
+        let dir = self.dir(sandbox);
+        let run = RunRecord::read(&dir)?.ok_or_else(gone)?;
+        let init = self.init_of(&dir, &run)?.ok_or_else(gone)?;
+        let group = self.cgroup(&init, run.container.as_deref().unwrap_or_default())?.ok_or_else(gone)?;
+        group.stats().map_err(failed(what()))
+    }
+}

@@ -1,0 +1,196 @@
+//! Drivers launch, inspect, stop and remove sandboxes on one backend. The verbs are ours, not the backend's.
+//!
+//! Every verb may be repeated, and may be cut off at any instruction by the death of hostd: the next call, perhaps of
+//! another process, finds out what is there and goes on. No path of the host leaves a driver: callers get a handle
+//! they cannot read and streams into the sandbox.
+
+use async_trait::async_trait;
+use hostd_core::{Blueprint, ContainerState, Handle};
+use protocol::api::{Capabilities, Owner, SandboxId, SandboxScope, StatsView};
+use serde::{Deserialize, Serialize};
+use std::{any::Any, collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+
+/// The identity of a sandbox: kept beside it by the driver, authenticated, so that the sandbox can be recognised
+/// after the database was lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SandboxBadge {
+    pub sandbox: SandboxId,
+    pub name: String,
+    pub owner: Owner,
+    pub scope: Option<SandboxScope>,
+    pub created_ms: u64,
+    /// As of the newest launch; badges of an earlier hostd have none.
+    #[serde(default, rename = "particulars", skip_serializing_if = "Option::is_none")]
+    pub details: Option<BadgeDetails>,
+}
+
+/// The part of a badge that a tenant may change while the sandbox lives. Nothing of it is secret.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BadgeDetails {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
+}
+
+/// A sandbox to launch.
+#[derive(Debug, Clone)]
+pub struct LaunchRequest {
+    pub badge: SandboxBadge,
+    pub attempt: u32,
+    pub blueprint: Arc<Blueprint>,
+    pub progress: ProgressSink,
+}
+
+/// Takes the progress of a long launch, as text for people, about once a second.
+#[derive(Clone, Default)]
+pub struct ProgressSink(Option<Arc<ProgressListener>>);
+
+type ProgressListener = dyn Fn(&str) + Send + Sync;
+
+impl ProgressSink {
+    pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    pub fn report(&self, text: &str) {
+        if let Some(listener) = &self.0 {
+            listener(text);
+        }
+    }
+}
+
+impl std::fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProgressSink")
+    }
+}
+
+/// A sandbox that a driver found on its backend.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FoundSandbox {
+    /// Ours, with its authenticated badge and the blueprint it was made from.
+    Ours { badge: SandboxBadge, blueprint: Box<Blueprint> },
+    /// Has a badge that is incomplete or not authentic: reported, never touched.
+    Suspect { name: String, why: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The driver can never do what the blueprint asks for. `field` of the spec says where, `supported` what it can.
+    #[error("{message}")]
+    Refused { field: &'static str, message: String, supported: Vec<String> },
+    /// The backend does not answer; later it may.
+    #[error("{message}")]
+    Unavailable { message: String },
+    /// `why`: the error of the backend when it was asked to pull the image.
+    #[error("there is no image {name}{}", .why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    ImageMissing { name: String, why: Option<String> },
+    /// A container that is not ours has the name that this one would get.
+    #[error("{message}")]
+    NameTaken { message: String },
+    #[error("the disk is full")]
+    DiskFull,
+    /// The backend tried and failed; `output` has the last lines it printed.
+    #[error("{message}")]
+    Failed { message: String, output: Vec<String> },
+    #[error("{what} took longer than {after_ms} ms")]
+    TimedOut { what: &'static str, after_ms: u64 },
+    /// The files that the driver keeps for the sandbox are missing or were changed.
+    #[error("{message}")]
+    Damaged { message: String },
+    /// The processes of the sandbox have no PIDs in hostd's namespace: nothing can be done to them.
+    #[error(
+        "sandbox {sandbox} runs in another PID namespace than hostd and is left alone: start hostd in the \
+         namespace that the sandbox was started in"
+    )]
+    OtherPidNamespace { sandbox: SandboxId },
+    #[error("could not {what}")]
+    Io {
+        what: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The target of a connection into a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// runtimed's control socket.
+    Control,
+    /// A port on the sandbox's loopback.
+    Port(u16),
+}
+
+/// A connection into a sandbox.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + Any {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + Any> Stream for T {}
+
+/// Connections to, and listeners inside, a sandbox, which is not trusted and may be dead.
+#[async_trait]
+pub trait Transport: Send + Sync {
+    async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>>;
+    /// Listens inside, on a loopback address; port 0 picks one. The listener, and every connection it accepts, keeps
+    /// the namespace of the sandbox alive: the caller must drop it when the sandbox is gone.
+    async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener>;
+}
+
+#[async_trait]
+pub trait Driver: Transport {
+    fn name(&self) -> &'static str;
+    /// The backend's program and version, for people.
+    fn describe(&self) -> String;
+    /// Limitations on this host, for people.
+    fn warnings(&self) -> Vec<String>;
+    fn capabilities(&self) -> Capabilities;
+    /// Whether the backend is installed on this host, by its files. Makes no request.
+    fn present(&self) -> bool {
+        true
+    }
+    /// Whether the backend is healthy, by what is known already. Makes no request.
+    fn health(&self) -> Result<(), DriverError> {
+        Ok(())
+    }
+    /// Checks that the driver can do what the blueprint asks for. Creates nothing.
+    async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError>;
+    /// Creates and starts the container. When this returns, PID 1 runs; it may not answer yet.
+    async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError>;
+    async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError>;
+    /// Returns when PID 1 has ended. At once when it does not run.
+    async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// Returns when an inspection may show another state than the last one did, by an outside cause: the container
+    /// died, was started, removed, frozen or thawed. At once where that happened since. Signals at least the death of
+    /// a running container.
+    async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        match self.inspect(sandbox).await? {
+            ContainerState::Running { .. } => self.died(sandbox).await,
+            // An actor does not wait on a dead container: it has not seen this death.
+            ContainerState::Dead(_) => Ok(()),
+            ContainerState::Absent | ContainerState::Launching | ContainerState::OtherPidNamespace => {
+                std::future::pending().await
+            }
+        }
+    }
+    async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// Thaws, sends SIGTERM to PID 1, and SIGKILL after `grace_ms`. Also ends a launch that hangs.
+    async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError>;
+    /// Removes a dead container; workspace, control directory and badge stay.
+    async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// Removes everything; the workspace unless it is to be kept.
+    async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError>;
+    /// Empties the workspace of a stopped sandbox, for `recreate`.
+    async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError>;
+    /// The log directory of runtimed, if it can be read from the host. Its files were written from inside and are not
+    /// trusted.
+    fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf>;
+    /// The size of the workspace on disk; `None` where there is none.
+    async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError>;
+    async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
+    /// All sandboxes on the backend with our badge, running or not.
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError>;
+}

@@ -1,0 +1,24 @@
+//! Sandboxes on the backends of this host: the trait of a driver (`driver`), its implementations, and the client of
+//! the runtimed inside a sandbox (`control`).
+
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod control;
+pub mod docker;
+mod driver;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fake;
+pub mod launcher;
+mod local;
+mod not_configured;
+pub mod oci;
+mod registry;
+
+pub use driver::{
+    BadgeDetails, Driver, DriverError, FoundSandbox, LaunchRequest, ProgressSink, SandboxBadge, Stream,
+    Target, Transport,
+};
+pub use hostd_core::{ContainerState, Handle};
+pub use local::{images::ImageStore, trash::empty as empty_trash};
+pub use registry::{AbsentDriver, Drivers};

@@ -1,0 +1,267 @@
+//! `impl Driver for Oci`: every verb of the driver, delegated to the module that implements it.
+
+use super::{
+    super::{
+        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxBadge, Stream,
+        Target, Transport,
+    },
+    cgroup::{Cgroup, Hierarchies},
+    disk_usage,
+    files::failed,
+    images::ImageStore,
+    init::Init,
+    layout::{Layout, SandboxDir},
+    runtime_profile::RuntimeProfile,
+    sandbox_dialer::{RunningSandbox, SandboxDialer},
+    sealed_program::SealedProgram,
+    signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
+    uid_ranges::UidRanges,
+};
+use async_trait::async_trait;
+use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
+use protocol::api::{Capabilities, SandboxId, StatsView};
+use std::{collections::HashMap, io, net::SocketAddr, path::PathBuf, sync::Arc, sync::Mutex};
+use tokio::net::TcpListener;
+
+/// The embedded driver. A handle: clones share everything.
+#[derive(Clone)]
+pub struct Oci {
+    pub(super) inner: Arc<OciInner>,
+}
+
+pub struct OciInner {
+    pub layout: Layout,
+    pub signer: InstanceSigner,
+    pub profile: RuntimeProfile,
+    /// Run in place of the profile's program.
+    pub sealed_program: Option<SealedProgram>,
+    pub hierarchies: Hierarchies,
+    /// The PID namespace of hostd.
+    pub pid_namespace: PidNamespace,
+    pub images: ImageStore,
+    pub uid_ranges: UidRanges,
+    pub runtimed: PathBuf,
+    pub launcher: PathBuf,
+    /// The compiled seccomp filter.
+    pub filter: String,
+    pub nofile: u64,
+    pub dialer: SandboxDialer,
+    /// OOM kills counted when PID 1 was last seen alive; they hit other processes.
+    pub oom_kills_seen: Mutex<HashMap<SandboxId, u64>>,
+    /// Wait status of PID 1.
+    pub exit_statuses: Mutex<HashMap<SandboxId, i32>>,
+    pub description: String,
+    pub warnings: Vec<String>,
+}
+
+impl OciInner {
+    pub fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
+        self.layout.sandbox(sandbox)
+    }
+
+    pub fn cgroup(&self, sandbox: &SandboxId) -> Cgroup {
+        self.hierarchies.for_sandbox(sandbox)
+    }
+
+    fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
+        let (dir, group) = (self.dir(sandbox), self.cgroup(sandbox));
+        self.dialer.running_sandbox(sandbox, || {
+            match Init::find(&dir, |cgroup| group.contains_process(cgroup))? {
+                Some(init) => Ok(Some(init)),
+                None => self.refuse_other_namespace(sandbox, false).map(|()| None).map_err(io::Error::other),
+            }
+        })
+    }
+
+    /// Whether a sandbox whose PID 1 was not found runs in another PID namespace.
+    pub fn is_in_other_namespace(
+        &self,
+        sandbox: &SandboxId,
+        record: Option<&BadgeRecord>,
+        launching: bool,
+    ) -> bool {
+        let launched_in = record.and_then(|record| record.pid_namespace);
+        // The common case, without reading the groups.
+        if launched_in == Some(self.pid_namespace) {
+            return false;
+        }
+        let members = if launching { SandboxProcesses::Launching } else { self.cgroup(sandbox).members() };
+        is_in_other_namespace(launched_in, self.pid_namespace, members)
+    }
+
+    /// Refuses to touch a sandbox whose PID 1 was not found and that runs in another PID namespace.
+    pub fn refuse_other_namespace(&self, sandbox: &SandboxId, launching: bool) -> Result<(), DriverError> {
+        // An unreadable badge says nothing; the kernel's list of processes still does.
+        let record = self.signer.read(&self.dir(sandbox), sandbox).ok();
+        if self.is_in_other_namespace(sandbox, record.as_ref(), launching) {
+            return Err(DriverError::OtherPidNamespace { sandbox: *sandbox });
+        }
+        Ok(())
+    }
+
+    /// Reads the badge of a sandbox; `None` where the sandbox was never created.
+    pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
+        match self.signer.read(&self.dir(sandbox), sandbox) {
+            Ok(record) => Ok(Some(record)),
+            Err(BadgeError::Missing) => Ok(None),
+            Err(bad) => {
+                Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
+            }
+        }
+    }
+
+    /// Runs blocking work on a thread. It completes even if the caller is cancelled.
+    pub async fn spawn_blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&OciInner) -> Result<T, DriverError> + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let inner = Arc::clone(self);
+        let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
+        ended.unwrap_or_else(|error| Err(failed("do the work")(io::Error::other(error))))
+    }
+}
+
+impl Oci {
+    /// The image store: to import, list and remove images.
+    pub fn images(&self) -> &ImageStore {
+        &self.inner.images
+    }
+}
+
+#[async_trait]
+impl Transport for Oci {
+    async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
+        let inner = &self.inner;
+        inner.dialer.dial(&inner.running_sandbox(sandbox)?, &inner.dir(sandbox).control(), target).await
+    }
+
+    async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
+        self.inner.dialer.listen(&self.inner.running_sandbox(sandbox)?, at).await
+    }
+}
+
+#[async_trait]
+impl Driver for Oci {
+    fn name(&self) -> &'static str {
+        "oci"
+    }
+
+    fn describe(&self) -> String {
+        self.inner.description.clone()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.inner.warnings.clone()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Capabilities {
+            networks: strings(&["none", "proxy"]),
+            limits: strings(&["memory_mb", "cpus", "pids"]),
+            pause: true,
+            runtimes: vec![self.inner.profile.name()],
+            images: strings(&["host", "imported"]),
+            isolation: strings(&["a user namespace of its own", "seccomp", "read-only root"]),
+        }
+    }
+
+    async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
+        self.inner.check(blueprint)
+    }
+
+    async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError> {
+        self.inner.launch(order).await
+    }
+
+    async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
+        self.inner.inspect(sandbox)
+    }
+
+    async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.died(sandbox).await
+    }
+
+    async fn changed(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.changed(sandbox).await
+    }
+
+    async fn freeze(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.freeze(sandbox).await
+    }
+
+    async fn thaw(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.thaw(sandbox)
+    }
+
+    async fn terminate(&self, sandbox: &SandboxId, grace_ms: u64) -> Result<(), DriverError> {
+        self.inner.terminate(sandbox, grace_ms).await
+    }
+
+    async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.clean_up(sandbox).await
+    }
+
+    async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+        self.inner.destroy(sandbox, keep_workspace).await
+    }
+
+    async fn reset_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        self.inner.reset_workspace(sandbox).await
+    }
+
+    fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf> {
+        Some(self.inner.dir(sandbox).control())
+    }
+
+    async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
+        let path = self.inner.layout.workspace(sandbox);
+        self.inner
+            .spawn_blocking(move |_| disk_usage::tree_bytes(&path).map_err(failed("measure the workspace")))
+            .await
+    }
+
+    async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
+        self.inner.cgroup(sandbox).stats().map_err(failed(format!("read the counters of {sandbox}")))
+    }
+
+    async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
+        self.inner.spawn_blocking(|inner| inner.list()).await
+    }
+}
+
+impl OciInner {
+    /// Every sandbox directory, with its badge.
+    pub fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {
+        let mut found = vec![];
+        for name in self.names()? {
+            let Ok(sandbox) = name.parse::<SandboxId>() else {
+                found.push(FoundSandbox::Suspect { name, why: "its name is not a sandbox id".to_owned() });
+                continue;
+            };
+            found.push(match self.signer.read(&self.dir(&sandbox), &sandbox) {
+                Ok(BadgeRecord { badge, blueprint, .. }) => ours(badge, blueprint),
+                Err(bad) => FoundSandbox::Suspect { name, why: bad.to_string() },
+            });
+        }
+        Ok(found)
+    }
+
+    /// Names in `<data>/oci`, except the runtime's state directory.
+    pub fn names(&self) -> Result<Vec<String>, DriverError> {
+        let list = || failed("list the sandboxes");
+        let mut names = vec![];
+        for entry in std::fs::read_dir(self.layout.sandboxes()).map_err(list())? {
+            let name = entry.map_err(list())?.file_name().to_string_lossy().into_owned();
+            if name != "run" && name != super::probe_sandbox::PROBE_ID {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn ours(badge: SandboxBadge, blueprint: Blueprint) -> FoundSandbox {
+    FoundSandbox::Ours { badge, blueprint: Box::new(blueprint) }
+}

@@ -1,0 +1,228 @@
+//! Launches a sandbox. Leftovers of an earlier attempt are used, or removed first.
+//!
+//! ```text
+//! lock ─▶ already running? ─▶ clear leftovers ─▶ files, badge, groups, bundle ─▶ runtime ─▶ PID 1 checked
+//! ```
+
+use super::{
+    super::{ContainerState, DriverError, Handle, LaunchRequest},
+    blueprint_checks::{check_limits, refused},
+    bundle::Bundle,
+    cgroup::Cgroup,
+    chown_tree,
+    driver::OciInner,
+    files::{self, failed},
+    id_map::IdMap,
+    init::Init,
+    init_exit::stdio_lines,
+    layout::SandboxDir,
+    limits::{LAUNCH_WAIT_MAX_MS, POLL_MS, UID_RANGE},
+    mounts::SandboxMounts,
+    signed_badge::BadgeRecord,
+    spawn_runtime::{self, RuntimeCommand},
+    workspace,
+};
+use hostd_core::Blueprint;
+use protocol::api::{Network, SandboxId};
+use std::{
+    fs::{File, TryLockError},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::Instant;
+
+impl OciInner {
+    /// Refuses what this driver cannot do, before anything is created.
+    pub fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
+        if blueprint.network == Network::Open {
+            return Err(refused(
+                "network",
+                "this driver gives a sandbox no network but loopback and hostd's proxy there".into(),
+                &["none", "proxy"],
+            ));
+        }
+        let own = self.profile.name();
+        if blueprint.runtime.as_ref().is_some_and(|wanted| *wanted != own) {
+            let message = format!("this driver runs every sandbox with {own}");
+            return Err(refused("runtime", message, &[&own]));
+        }
+        check_limits(&blueprint.limits)?;
+        self.images.find(&blueprint.image).map(drop)
+    }
+
+    pub async fn launch(self: &Arc<Self>, order: &LaunchRequest) -> Result<Handle, DriverError> {
+        self.check(&order.blueprint)?;
+        let sandbox = order.badge.sandbox;
+        let (dir, group) = (self.dir(&sandbox), self.cgroup(&sandbox));
+        let begun = Instant::now();
+        let lock = self.lock_launch(&dir).await?;
+        if let Some(record) = self.read_badge(&sandbox)?
+            && let Some(init) = find_init(&dir, &group)?
+        {
+            return Ok(handle(&init, record.uid_base));
+        }
+        self.refuse_other_namespace(&sandbox, false)?;
+        if matches!(self.leftovers(&sandbox), ContainerState::Dead(_)) {
+            self.clean_up(&sandbox).await?;
+        }
+        let wanted = order.clone();
+        // The lock moves along: the work goes on when the caller is cancelled.
+        let prepare = move |inner: &Self| inner.prepare(&wanted).map(|(record, badge)| (record, badge, lock));
+        let (record, badge, lock) = self.spawn_blocking(prepare).await?;
+        let prepared = begun.elapsed();
+        // The badge is synced to disk while the runtime works.
+        let kept_on_disk = tokio::task::spawn_blocking(move || badge.map_or(Ok(()), |file| file.sync_all()));
+        let started = spawn_runtime::run_to_end(self.runtime_command(&sandbox, lock), &group).await;
+        let synced = kept_on_disk.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        started.map_err(|error| with_stdio(error, &dir))?;
+        synced.map_err(failed("sync the badge"))?;
+        let init = find_init(&dir, &group)?.ok_or_else(|| exited_at_once(&dir))?;
+        tracing::debug!(%sandbox, pid = init.pid, ?prepared, launched = ?begun.elapsed(), "sandbox launched");
+        Ok(handle(&init, record.uid_base))
+    }
+
+    /// Waits for any other launch of this sandbox to finish.
+    async fn lock_launch(&self, dir: &SandboxDir) -> Result<File, DriverError> {
+        files::make_dir(dir.path(), 0o711).map_err(failed("make the sandbox directory"))?;
+        let deadline = Instant::now() + Duration::from_millis(LAUNCH_WAIT_MAX_MS);
+        loop {
+            let file = open_lock(dir).map_err(failed("open the launch lock"))?;
+            match file.try_lock() {
+                Ok(()) => {
+                    // The previous holder's pid must not be taken for ours.
+                    file.set_len(0).map_err(failed("empty the launch lock"))?;
+                    return Ok(file);
+                }
+                Err(TryLockError::Error(error)) => return Err(failed("lock the launch")(error)),
+                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                    let what = "another launch of this sandbox";
+                    return Err(DriverError::TimedOut { what, after_ms: LAUNCH_WAIT_MAX_MS });
+                }
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(Duration::from_millis(POLL_MS)).await,
+            }
+        }
+    }
+
+    fn runtime_command(&self, sandbox: &SandboxId, lock: File) -> RuntimeCommand {
+        let dir = self.dir(sandbox);
+        RuntimeCommand {
+            launcher: self.launcher.clone(),
+            lock,
+            stdio: dir.stdio(),
+            tasks: if self.profile.launcher_joins() { self.cgroup(sandbox).join_files() } else { vec![] },
+            hide: self.hierarchies.to_hide().filter(|_| self.profile.launcher_joins()).map(Path::to_owned),
+            shield: self.profile.idmapped().then(|| self.layout.data().to_owned()),
+            command: self.profile.run_command(self.sealed_program.as_ref(), &self.layout, &dir, sandbox),
+        }
+    }
+
+    /// Prepares everything on disk that a launch needs. May be repeated. Returns the badge file if it was
+    /// written now.
+    fn prepare(&self, order: &LaunchRequest) -> Result<(BadgeRecord, Option<File>), DriverError> {
+        let sandbox = order.badge.sandbox;
+        let dir = self.dir(&sandbox);
+        let make = || failed("make the directories of the sandbox");
+        for (path, mode) in [(dir.bundle(), 0o700), (dir.control(), 0o700), (dir.public(), 0o755)] {
+            files::make_dir(&path, mode).map_err(make())?;
+        }
+        let (record, badge) = self.write_badge(order, &dir)?;
+        workspace::make(&self.layout, &sandbox)?;
+        self.chown_files(&sandbox, record.uid_base)
+            .map_err(failed("change the owner of the sandbox's files"))?;
+        let group = self.cgroup(&sandbox);
+        group.make(&order.blueprint.limits).map_err(failed("make the control groups"))?;
+        let config = self.bundle_config(&record, &group)?;
+        files::replace(&dir.config(), &config, 0o600).map_err(failed("write the bundle"))?;
+        Ok((record, badge))
+    }
+
+    /// Writes the badge, unless it is up to date.
+    fn write_badge(
+        &self,
+        order: &LaunchRequest,
+        dir: &SandboxDir,
+    ) -> Result<(BadgeRecord, Option<File>), DriverError> {
+        let old = self.read_badge(&order.badge.sandbox)?;
+        let uid_base = match &old {
+            Some(record) => record.uid_base,
+            None => self.uid_ranges.allocate().ok_or_else(|| DriverError::Unavailable {
+                message: "all ranges of user ids are in use: remove sandboxes first".to_owned(),
+            })?,
+        };
+        let (instance, badge) = (self.signer.instance.clone(), order.badge.clone());
+        let (blueprint, pid_namespace) = ((*order.blueprint).clone(), Some(self.pid_namespace));
+        let record = BadgeRecord { instance, badge, blueprint, uid_base, pid_namespace };
+        if old.as_ref() == Some(&record) {
+            return Ok((record, None));
+        }
+        let file = self.signer.write(dir, &record).map_err(failed("write the badge"))?;
+        Ok((record, Some(file)))
+    }
+
+    /// Makes the sandbox own its files, as this runtime profile requires.
+    fn chown_files(&self, sandbox: &SandboxId, uid_base: u32) -> io::Result<()> {
+        let base = if self.profile.idmapped() { 0 } else { uid_base };
+        chown_tree::chown_sandbox_files(&self.layout, sandbox, &IdMap::single_range(base, UID_RANGE))
+    }
+
+    fn bundle_config(&self, record: &BadgeRecord, group: &Cgroup) -> Result<Vec<u8>, DriverError> {
+        let sandbox = record.badge.sandbox;
+        let (blueprint, dir, workspace) =
+            (&record.blueprint, self.dir(&sandbox), self.layout.workspace(&sandbox));
+        let rootfs = self.images.find(&blueprint.image)?;
+        let mounts = SandboxMounts {
+            rootfs: &rootfs,
+            dir: &dir,
+            workspace: &workspace,
+            runtimed: &self.runtimed,
+            group,
+            memory_bytes: blueprint.limits.memory_mb << 20,
+            idmapped: self.profile.idmapped(),
+        };
+        let bundle = Bundle {
+            profile: &self.profile,
+            mounts,
+            hostname: sandbox.as_str(),
+            uid_base: record.uid_base,
+            limits: &blueprint.limits,
+            proxy: blueprint.network == Network::Proxy,
+            nofile: self.nofile,
+            cgroups_path: self.hierarchies.path_of(&sandbox),
+            filter: &self.filter,
+        };
+        bundle.config().map_err(|error| failed("make the bundle")(io::Error::other(error)))
+    }
+}
+
+pub fn open_lock(dir: &SandboxDir) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(nix::libc::O_NOFOLLOW).open(dir.lock())
+}
+
+pub fn find_init(dir: &SandboxDir, group: &Cgroup) -> Result<Option<Init>, DriverError> {
+    Init::find(dir, |cgroup| group.contains_process(cgroup)).map_err(failed("find PID 1"))
+}
+
+pub fn handle(init: &Init, uid_base: u32) -> Handle {
+    let (pid, start_time) = (init.pid, init.start_time);
+    Handle(serde_json::json!({ "pid": pid, "start_time": start_time, "uid_base": uid_base }))
+}
+
+fn with_stdio(mut error: DriverError, dir: &SandboxDir) -> DriverError {
+    if let DriverError::Failed { output, .. } = &mut error {
+        // Some runtimes print a message in both places.
+        let more: Vec<String> = stdio_lines(dir).into_iter().filter(|line| !output.contains(line)).collect();
+        output.extend(more);
+    }
+    error
+}
+
+fn exited_at_once(dir: &SandboxDir) -> DriverError {
+    let output = stdio_lines(dir);
+    let why = output.last().map_or_else(|| "it printed nothing".to_owned(), Clone::clone);
+    DriverError::Failed { message: format!("PID 1 ended as soon as it was started: {why}"), output }
+}

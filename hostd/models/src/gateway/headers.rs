@@ -1,0 +1,216 @@
+//! Which headers are forwarded: those that are named here. Pure.
+
+use super::redact_key::redact;
+use crate::{Dialect, Provider, ProviderKey};
+use hyper::{
+    HeaderMap,
+    header::{
+        ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HOST,
+        HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+    },
+};
+
+/// Forwarded to the provider. None identifies the caller, the account or the route.
+const REQUEST_HEADERS: [&str; 6] = [
+    "anthropic-version",
+    "anthropic-beta",
+    "openai-beta",
+    "x-goog-api-client",
+    "x-client-request-id",
+    "x-app",
+];
+const REQUEST_HEADER_PREFIX: &str = "x-stainless-";
+
+/// Forwarded to the agent.
+const RESPONSE_HEADERS: [&str; 8] = [
+    "request-id",
+    "x-request-id",
+    "retry-after-ms",
+    "x-should-retry",
+    "openai-version",
+    "openai-processing-ms",
+    "openai-model",
+    "server-timing",
+];
+const RESPONSE_HEADER_PREFIXES: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
+
+/// The key of a provider cannot be sent in a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("its key has characters that no header can carry; add the provider again")]
+pub struct UnsendableKey;
+
+/// The headers for the provider, with its credential.
+pub fn request_headers(
+    from: &HeaderMap,
+    host: &HeaderValue,
+    provider: &Provider,
+) -> Result<HeaderMap, UnsendableKey> {
+    let mut to = HeaderMap::new();
+    to.insert(HOST, host.clone());
+    for (name, value) in from {
+        let plain = [CONTENT_TYPE, ACCEPT, USER_AGENT];
+        let known = plain.contains(name) || REQUEST_HEADERS.contains(&name.as_str());
+        if known || name.as_str().starts_with(REQUEST_HEADER_PREFIX) {
+            to.append(name, value.clone());
+        }
+    }
+    to.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+    // A compressed response could not be inspected.
+    to.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if let Some(key) = &provider.key {
+        let (name, value) = credential(provider.dialect, key)?;
+        to.insert(name, value);
+    }
+    Ok(to)
+}
+
+fn credential(
+    dialect: Dialect,
+    ProviderKey(key): &ProviderKey,
+) -> Result<(HeaderName, HeaderValue), UnsendableKey> {
+    let (name, value) = match dialect {
+        Dialect::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(key)),
+        Dialect::Openai => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
+        Dialect::Gemini => (HeaderName::from_static("x-goog-api-key"), HeaderValue::from_str(key)),
+    };
+    let mut value = value.map_err(|_| UnsendableKey)?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// The headers for the agent. A header that contains a part of the key is left out.
+pub fn response_headers(from: &HeaderMap, key: Option<&str>) -> HeaderMap {
+    let mut to = HeaderMap::new();
+    for (name, value) in from {
+        let known = [CONTENT_TYPE, RETRY_AFTER].contains(name)
+            || RESPONSE_HEADERS.contains(&name.as_str())
+            || RESPONSE_HEADER_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
+        let clean = value.to_str().is_ok_and(|value| redact(value, key) == value);
+        if known && clean {
+            to.append(name, value.clone());
+        }
+    }
+    to.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    to
+}
+
+/// Whether the body has no content encoding.
+pub fn is_uncompressed(headers: &HeaderMap) -> bool {
+    let mut all = headers.get_all(CONTENT_ENCODING).iter();
+    all.all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(headers: &[(&'static str, &str)]) -> HeaderMap {
+        headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a value")))
+            .collect()
+    }
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn provider(dialect: Dialect, key: Option<&str>) -> Provider {
+        let key = key.map(|key| ProviderKey(key.to_owned()));
+        Provider { name: "p".to_owned(), dialect, base_url: "http://x".to_owned(), key }
+    }
+
+    #[test]
+    fn only_named_headers_go_out_and_with_our_credential() {
+        let from = map(&[
+            ("host", "127.0.0.1:900"),
+            ("authorization", "Bearer placeholder"),
+            ("x-api-key", "placeholder"),
+            ("x-goog-api-key", "placeholder"),
+            ("proxy-authorization", "x"),
+            ("openai-organization", "org"),
+            ("openai-project", "proj"),
+            ("x-goog-user-project", "proj"),
+            ("cookie", "a=b"),
+            ("forwarded", "for=x"),
+            ("x-forwarded-for", "x"),
+            ("x-http-method-override", "DELETE"),
+            ("content-length", "9"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "keep-alive"),
+            ("accept-encoding", "gzip, br"),
+            ("content-type", "application/json"),
+            ("accept", "text/event-stream"),
+            ("user-agent", "agent/1"),
+            ("anthropic-version", "2023-06-01"),
+            ("anthropic-beta", "x"),
+            ("x-stainless-lang", "js"),
+        ]);
+        let host = HeaderValue::from_static("api.example");
+        let to = request_headers(&from, &host, &provider(Dialect::Openai, Some("real"))).expect("a good key");
+        let expected = [
+            "accept",
+            "accept-encoding",
+            "anthropic-beta",
+            "anthropic-version",
+            "authorization",
+            "content-type",
+            "host",
+            "user-agent",
+            "x-stainless-lang",
+        ];
+        assert_eq!(names(&to), expected);
+        assert_eq!(to[AUTHORIZATION], "Bearer real");
+        assert_eq!((to[HOST].clone(), to[ACCEPT_ENCODING].clone()), (host, "identity".parse().expect("one")));
+        assert!(!format!("{to:?}").contains("real"), "it is not printed");
+    }
+
+    #[test]
+    fn a_credential_is_where_its_dialect_wants_it() {
+        let host = HeaderValue::from_static("x");
+        let to = |dialect, key| request_headers(&HeaderMap::new(), &host, &provider(dialect, key));
+        assert_eq!(to(Dialect::Anthropic, Some("k")).expect("good")["x-api-key"], "k");
+        assert_eq!(to(Dialect::Gemini, Some("k")).expect("good")["x-goog-api-key"], "k");
+        assert_eq!(to(Dialect::Openai, Some("a\nb")), Err(UnsendableKey));
+        let none = to(Dialect::Openai, None).expect("none");
+        assert_eq!(names(&none), ["accept-encoding", "content-type", "host"]);
+    }
+
+    #[test]
+    fn an_answer_keeps_what_agents_read_and_nothing_of_the_key() {
+        let from = map(&[
+            ("content-type", "text/event-stream"),
+            ("retry-after", "2"),
+            ("request-id", "r"),
+            ("x-ratelimit-remaining-tokens", "5"),
+            ("anthropic-ratelimit-tokens-limit", "6"),
+            ("x-request-id", "for secret-key-1234"),
+            ("set-cookie", "a=b"),
+            ("location", "http://elsewhere"),
+            ("content-length", "10"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "close"),
+            ("access-control-allow-origin", "*"),
+            ("alt-svc", "h3"),
+        ]);
+        let expected = [
+            "anthropic-ratelimit-tokens-limit",
+            "cache-control",
+            "content-type",
+            "request-id",
+            "retry-after",
+            "x-ratelimit-remaining-tokens",
+        ];
+        assert_eq!(names(&response_headers(&from, Some("secret-key-1234"))), expected);
+    }
+
+    #[test]
+    fn compression_is_seen() {
+        assert!(is_uncompressed(&map(&[])));
+        assert!(is_uncompressed(&map(&[("content-encoding", "Identity")])));
+        assert!(!is_uncompressed(&map(&[("content-encoding", "gzip")])));
+        assert!(!is_uncompressed(&map(&[("content-encoding", "identity"), ("content-encoding", "br")])));
+    }
+}

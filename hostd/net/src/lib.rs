@@ -1,0 +1,11 @@
+//! Connections of hostd, whatever they carry: accepted up to a limit (`connections`), served by threads of their own
+//! (`connection_threads`), opened to the outside (`outbound`), and relayed no faster than their reader reads
+//! (`backpressure`). Knows nothing of sandboxes.
+
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod backpressure;
+pub mod connection_threads;
+pub mod connections;
+pub mod outbound;

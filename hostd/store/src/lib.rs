@@ -1,0 +1,81 @@
+//! The store: the only crate that opens `<data>/slipway.db`. Beside it: the key files of the data directory, the
+//! space on its disk, and the clock that rows are stamped with.
+//!
+//! ```text
+//!  callers ──job──▶ bounded queue ──▶ writer thread: BEGIN, one SAVEPOINT a job, COMMIT, then the replies
+//!     │                                                                   └──▶ event feed ──▶ subscribers
+//!     └───read────▶ a few read-only connections
+//! ```
+//!
+//! An acknowledged write is on the disk. Decisions are made in `core`; the store only records them, a
+//! transition and its event in one transaction. **Invariant:** no value of a sandbox's environment is in an
+//! event, an attempt or a log line.
+
+// A new variant of an enum must break every match that does not deal with it.
+#![warn(clippy::wildcard_enum_match_arm)]
+
+mod attempts;
+mod audits;
+mod clock;
+mod columns;
+mod connection;
+pub mod disk_space;
+mod egress;
+mod error;
+mod event_feed;
+mod event_log;
+mod events;
+mod exec_exits;
+mod execs;
+pub mod failpoint;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fixture;
+mod handle;
+mod idempotency;
+pub mod identity_files;
+pub mod limits;
+mod model_budgets;
+mod model_calls;
+mod model_providers;
+mod nocow;
+mod preview_links;
+mod query;
+mod reader;
+mod records;
+mod repair;
+mod retention;
+mod sandbox_row;
+mod sandboxes;
+mod schema;
+mod task_events;
+mod tasks;
+#[cfg(test)]
+mod tests;
+pub mod token_auth;
+mod tokens;
+mod transitions;
+mod wal;
+mod wal_checkpointer;
+mod writer;
+
+pub use clock::Clock;
+pub use egress::EgressFact;
+pub use error::{OpenError, StoreError};
+pub use event_feed::{Subscription, Topic};
+pub use event_log::{EventBatch, LogPart, frame_data};
+pub use events::EventFilter;
+pub use execs::{ExecBegun, ExecEnd};
+pub use handle::{QueuedWrite, Store};
+pub use idempotency::{IdempotencyClaim, IdempotencyKey};
+pub use model_budgets::period;
+pub use model_calls::CallEnd;
+pub use preview_links::LinkMade;
+pub use records::{
+    AttemptRecord, AuditRecord, BudgetRecord, EventRecord, ExecRecord, FoundTask, LinkRecord, NewSandbox,
+    NewTask, ProviderRecord, SandboxRecord, Secret, TaskGrant, TaskRecord, TokenRecord,
+};
+pub use repair::{RepairOutcome, repair};
+pub use retention::ExpiredRows;
+pub use sandboxes::SandboxFilter;
+pub use tasks::TaskBegun;
+pub use transitions::SandboxUpdate;

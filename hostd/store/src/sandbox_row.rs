@@ -1,0 +1,185 @@
+//! Rows of the table `sandboxes`, read and written whole.
+
+use super::{
+    columns::{ColumnReader, exact, int, json, word},
+    error::{Result, StoreError, is_primary_key_violation, is_unique_violation},
+    query::{change, one},
+    records::{NewSandbox, SandboxRecord, Secret},
+};
+use hostd_core::{Operation, State};
+use protocol::{
+    Cursor,
+    api::{Label, Owner, SandboxId, SandboxScope},
+};
+use rusqlite::{Connection, Row, named_params, params};
+
+pub(super) const SELECT: &str = "SELECT * FROM sandboxes";
+
+pub(super) fn parse(row: &Row<'_>) -> Result<SandboxRecord> {
+    let fields = ColumnReader { row, table: "sandboxes", key: "id" };
+    Ok(SandboxRecord {
+        id: fields.sandbox("id")?,
+        name: fields.get("name")?,
+        owner: fields.owner()?,
+        scope: scope(&fields)?,
+        blueprint: fields.json::<hostd_core::Blueprint>("blueprint")?.into(),
+        metadata: fields.json("metadata")?,
+        env: Secret(fields.secret_json("env")?),
+        state: state(&fields)?,
+        post_mortem: fields.maybe_json("post_mortem")?,
+        progress: None,
+        other_pid_namespace: false,
+        attempt: fields.get("attempt")?,
+        generation: fields.number("generation")?,
+        keep_workspace: fields.get("keep_workspace")?,
+        created_ms: fields.number("created_ms")?,
+        updated_ms: fields.number("updated_ms")?,
+        expires_ms: fields.maybe_number("expires_ms")?,
+        followed: Cursor { epoch: fields.number("followed_epoch")?, seq: fields.number("followed_seq")? },
+    })
+}
+
+fn scope(fields: &ColumnReader<'_>) -> Result<Option<SandboxScope>> {
+    let Some(kind) = fields.maybe_parsed("scope_kind")? else { return Ok(None) };
+    let key: String = fields.get("scope_key")?;
+    let key = if key.is_empty() { None } else { Some(fields.parsed::<Label>("scope_key")?) };
+    Ok(Some(SandboxScope { kind, key }))
+}
+
+fn state(fields: &ColumnReader<'_>) -> Result<State> {
+    let operation = match (fields.maybe_parsed("phase")?, fields.maybe_number("deadline_ms")?) {
+        (Some(phase), Some(deadline_ms)) => Some(Operation { phase, deadline_ms }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => {
+            return Err(fields.wrong("phase", &"a phase and its deadline come together"));
+        }
+    };
+    Ok(State {
+        goal: fields.parsed("goal")?,
+        status: fields.parsed("status")?,
+        operation,
+        renewal: fields.maybe_json("renewal")?,
+        dozing: fields.get("dozing")?,
+        problem: fields.maybe_json("problem")?,
+    })
+}
+
+pub(super) fn find(conn: &Connection, id: &SandboxId) -> Result<Option<SandboxRecord>> {
+    one(conn, "SELECT * FROM sandboxes WHERE id = ?", params![id.as_str()], parse)
+}
+
+pub(super) fn load(conn: &Connection, id: &SandboxId) -> Result<SandboxRecord> {
+    find(conn, id)?.ok_or(StoreError::NotFound)
+}
+
+pub(super) fn owner_of(conn: &Connection, id: &SandboxId) -> Result<Owner> {
+    let sql = "SELECT id, tenant, principal, project FROM sandboxes WHERE id = ?";
+    let parse = |row: &Row<'_>| ColumnReader { row, table: "sandboxes", key: "id" }.owner();
+    one(conn, sql, params![id.as_str()], parse)?.ok_or(StoreError::NotFound)
+}
+
+/// Returns the scope key as stored: empty for none.
+pub(super) fn scope_key(scope: &SandboxScope) -> &str {
+    scope.key.as_ref().map_or("", Label::as_str)
+}
+
+/// Inserts a sandbox. Its first attempt is numbered but not inserted.
+pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecord> {
+    let record = SandboxRecord {
+        id: new.id,
+        name: new.name.clone(),
+        owner: new.owner.clone(),
+        scope: new.scope.clone(),
+        blueprint: new.blueprint.clone(),
+        metadata: new.metadata.clone(),
+        env: new.env.clone(),
+        state: new.state.clone(),
+        post_mortem: None,
+        progress: None,
+        other_pid_namespace: false,
+        attempt: 1,
+        generation: 1,
+        keep_workspace: false,
+        created_ms: new.created_ms,
+        updated_ms: new.created_ms,
+        expires_ms: new.expires_ms,
+        followed: Cursor::default(),
+    };
+    let sql = "INSERT INTO sandboxes (id, tenant, principal, project, scope_kind, scope_key, created_ms,
+            name, blueprint, metadata, env, goal, status, attempt, generation, keep_workspace,
+            updated_ms, followed_epoch, followed_seq)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', '', '', '', '', ?8, 0, 0, 0, 0, 0, 0)";
+    let owner = &record.owner;
+    let values = params![
+        record.id.as_str(),
+        owner.tenant.as_str(),
+        owner.principal.as_str(),
+        owner.project.as_str(),
+        record.scope.as_ref().map(|scope| scope.kind.as_str()),
+        record.scope.as_ref().map_or("", scope_key),
+        int(record.created_ms),
+        word(&record.state.status, "the status")?,
+    ];
+    let inserted = conn.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
+    match inserted {
+        Ok(_) => {}
+        Err(error) if is_primary_key_violation(&error) => return Err(StoreError::Exists),
+        Err(error) if is_unique_violation(&error) => return Err(scope_conflict(conn, &record)?),
+        Err(error) => return Err(StoreError::sqlite("write a sandbox", error)),
+    }
+    update(conn, &record)?;
+    Ok(record)
+}
+
+fn scope_conflict(conn: &Connection, record: &SandboxRecord) -> Result<StoreError> {
+    let Some(scope) = &record.scope else { return Ok(StoreError::Exists) };
+    let sql = "SELECT id FROM sandboxes WHERE tenant = ? AND principal = ? AND project = ?
+        AND scope_kind = ? AND scope_key = ? AND scope_kind IS NOT NULL AND status <> 'destroyed'";
+    let owner = &record.owner;
+    let values = params![
+        owner.tenant.as_str(),
+        owner.principal.as_str(),
+        owner.project.as_str(),
+        scope.kind.as_str(),
+        scope_key(scope)
+    ];
+    let parse = |row: &Row<'_>| ColumnReader { row, table: "sandboxes", key: "id" }.sandbox("id");
+    let existing = one(conn, sql, values, parse)?.ok_or(StoreError::NotFound)?;
+    Ok(StoreError::ScopeTaken { existing })
+}
+
+/// Writes every column that can change.
+pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
+    let sql = "UPDATE sandboxes SET name = :name, blueprint = :blueprint, metadata = :metadata,
+            env = :env, goal = :goal, status = :status, phase = :phase, deadline_ms = :deadline_ms,
+            renewal = :renewal, dozing = :dozing, problem = :problem, post_mortem = :post_mortem,
+            attempt = :attempt, generation = :generation,
+            keep_workspace = :keep_workspace, updated_ms = :updated_ms, expires_ms = :expires_ms,
+            followed_epoch = :epoch, followed_seq = :seq
+        WHERE id = :id";
+    let state = &record.state;
+    let operation = state.operation.as_ref();
+    let values = named_params! {
+        ":id": record.id.as_str(),
+        ":name": record.name,
+        ":blueprint": json(&*record.blueprint, "the blueprint")?,
+        ":metadata": json(&record.metadata, "the metadata")?,
+        ":env": json(&record.env.0, "the environment")?,
+        ":goal": word(&state.goal, "the goal")?,
+        ":status": word(&state.status, "the status")?,
+        ":phase": operation.map(|operation| word(&operation.phase, "the phase")).transpose()?,
+        ":deadline_ms": operation.map(|operation| int(operation.deadline_ms)),
+        ":renewal": state.renewal.as_ref().map(|renewal| json(renewal, "the renewal")).transpose()?,
+        ":dozing": state.dozing,
+        ":problem": state.problem.as_ref().map(|problem| json(problem, "the problem")).transpose()?,
+        ":post_mortem": record.post_mortem.as_ref().map(|report| json(report, "the post-mortem")).transpose()?,
+        ":attempt": record.attempt,
+        ":generation": int(record.generation),
+        ":keep_workspace": record.keep_workspace,
+        ":updated_ms": int(record.updated_ms),
+        ":expires_ms": record.expires_ms.map(int),
+        ":epoch": exact(record.followed.epoch, "the epoch of an event")?,
+        ":seq": exact(record.followed.seq, "the number of an event")?,
+    };
+    if change(conn, sql, values, "write a sandbox")? == 0 { Err(StoreError::NotFound) } else { Ok(()) }
+}

@@ -1,0 +1,18 @@
+//! Tests of the store on real files.
+
+mod api_rows;
+mod attempts;
+mod crash;
+mod database_file;
+mod events;
+mod model_calls;
+mod preview_links;
+mod scopes;
+mod tasks;
+mod transitions;
+mod writer;
+
+use crate::fixture::{
+    SECRET, empty, id, insert, kinds, label, lines, new_sandbox, new_task, owner, problem, status_line,
+    with_one,
+};
