@@ -2,8 +2,8 @@
 
 use crate::commands::{
     agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, get,
-    image, lifecycle, logs, ls, model, ports, preview_link, ps, rm, run, service, services, sh, task, token,
-    up,
+    image, lifecycle, logs, ls, man, model, ports, preview_link, ps, rm, run, service, services, sh, task,
+    token, up,
 };
 use clap::{Parser, Subcommand};
 
@@ -158,6 +158,9 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
     /// Show the versions of slipway and hostd
     Version,
+    /// Write the manual pages of all commands into a directory
+    #[command(hide = true)]
+    Man(man::ManArgs),
     /// Not a command: prints what to use instead
     #[command(hide = true, disable_help_flag = true)]
     Cp(cp::CpArgs),

@@ -60,8 +60,8 @@ fn first_steps(output: Output) -> u8 {
 
 /// Runs one command and returns its exit code.
 ///
-/// `context` is made inside the arms: `completions`, `doctor` and `cp` must work without hostd, and where SLIPWAY_URL
-/// is wrong.
+/// `context` is made inside the arms: `completions`, `man`, `doctor` and `cp` must work without hostd, and where
+/// SLIPWAY_URL is wrong.
 async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
     let context = || Context::from_environment(output);
     match command {
@@ -83,6 +83,7 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
         Command::Image(args) => commands::image::run(&context()?, args).await.map(success),
         Command::Logs(args) => commands::logs::run(&context()?, args).await,
         Command::Ls(args) => commands::ls::run(&context()?, args).await.map(success),
+        Command::Man(args) => commands::man::run(&args).map(success),
         Command::Model(args) => commands::model::run(&context()?, args).await.map(success),
         Command::Models => commands::models::run(&context()?).await.map(success),
         Command::Pause(args) => lifecycle::run(&context()?, Verb::Pause, args).await.map(success),

@@ -23,6 +23,7 @@ pub mod image;
 pub mod lifecycle;
 pub mod logs;
 pub mod ls;
+pub mod man;
 pub mod model;
 pub mod models;
 pub mod ports;
