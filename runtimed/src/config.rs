@@ -127,4 +127,14 @@ mod tests {
             assert_eq!(config(&[(name, value)]).map(drop), Err(expected.to_owned()));
         }
     }
+
+    #[test]
+    fn the_manual_page_lists_the_variables() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/man/runtimed.8");
+        let page = std::fs::read_to_string(page).expect("docs/man/runtimed.8");
+        let entries = VARIABLES
+            .map(|(name, default, meaning)| format!(".TP\n.B {name}\n{meaning} (default: {default}).\n"));
+        let list = entries.concat().replace('-', "\\-");
+        assert!(page.contains(&list), "docs/man/runtimed.8 must contain this list:\n{list}");
+    }
 }

@@ -1,5 +1,5 @@
-//! The table of configuration keys. The parser, `hostd --help` and docs/configuration.md come from it; a key
-//! that is not in it does not exist.
+//! The table of configuration keys. The parser, `hostd --help`, docs/configuration.md and docs/man/hostd.8 come from
+//! it; a key that is not in it does not exist.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ pub struct ConfigKey {
     pub name: &'static str,
     pub default: DefaultValue,
     pub source: Source,
-    /// One line of `hostd --help`.
+    /// One line of `hostd --help` and of the manual page.
     pub summary: &'static str,
     /// One cell of docs/configuration.md, in Markdown.
     pub effect: &'static str,
@@ -276,4 +276,19 @@ pub fn markdown() -> String {
         let _ = writeln!(table, "| `{name}` | {} | {effect}{only} |", default.markdown());
     }
     table
+}
+
+/// Returns the keys as the list of docs/man/hostd.8.
+pub fn roff() -> String {
+    let mut list = String::new();
+    for ConfigKey { name, default, source, summary, .. } in KEYS {
+        let only = match source {
+            FileOrEnvironment => "",
+            FileOnly => " Only in the file.",
+        };
+        // A bare hyphen is one that may break a line, and is not found by a search for a minus.
+        let entry = format!("{summary} (default: {}).{only}", default.plain()).replace('-', "\\-");
+        let _ = writeln!(list, ".TP\n.B {name}\n{entry}");
+    }
+    list
 }

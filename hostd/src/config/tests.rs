@@ -140,3 +140,11 @@ fn the_page_has_the_table() {
     let table = keys::markdown();
     assert!(page.contains(&table), "docs/configuration.md must contain this table:\n{table}");
 }
+
+#[test]
+fn the_manual_page_has_the_list() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/man/hostd.8");
+    let page = std::fs::read_to_string(page).expect("docs/man/hostd.8");
+    let list = keys::roff();
+    assert!(page.contains(&list), "docs/man/hostd.8 must contain this list:\n{list}");
+}
