@@ -11,6 +11,10 @@ cd -- "$root" || exit
 musl_target=x86_64-unknown-linux-musl
 # shellcheck disable=SC2034  # the scripts use it
 gnu_target=x86_64-unknown-linux-gnu
+# RUSTFLAGS of the programs: without paths of this machine, and for glibc static; for musl they are static anyway.
+musl_flags="--remap-path-prefix=${CARGO_HOME:-${HOME:?is not set}/.cargo}=cargo --remap-path-prefix=$root=slipway"
+# shellcheck disable=SC2034  # the scripts use it
+gnu_flags="$musl_flags -C target-feature=+crt-static"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}"
 
 # Outside the work tree, so that `cargo clean` and a second clone keep the tools, and outside ~/.cargo/bin, so that
@@ -61,6 +65,15 @@ step() {
 time_steps() {
   timings=$(mktemp)
   trap 'cat -- "$timings" >&2; rm -f -- "$timings"' EXIT
+}
+
+# verify_static PROGRAM: ends the script if the program needs a loader or a shared library.
+verify_static() {
+  local elf
+  elf=$(readelf --program-headers --dynamic --wide "$1")
+  if grep -qE '\bINTERP\b|\(NEEDED\)' <<<"$elf"; then
+    die "$1 is not static: it needs a loader or a shared library"
+  fi
 }
 
 # instance_of DIRECTORY: the instance name of a hostd whose data directory is below this directory of mktemp.
