@@ -1,7 +1,7 @@
 //! Grants: the key of a task is valid for this task, from its own sandbox, while the task runs.
 
 use super::{
-    ActiveBudgets, Call, CallParams, CallRefusal, CallTarget, ModelApi, Price,
+    ActiveBudgets, Call, CallParams, CallRefusal, CallTarget, Price,
     budget_accounts::AccountKey,
     catalogue::{Catalogue, ResolvedModel},
     limits,
@@ -245,9 +245,9 @@ impl Grant {
     }
 
     /// Resolves the provider and model of a call that names this model.
-    pub fn target(&self, api: ModelApi, model: &str) -> Result<CallTarget, CallRefusal> {
+    pub fn target(&self, dialect: Dialect, model: &str) -> Result<CallTarget, CallRefusal> {
         let catalogue = self.service.catalogue();
-        let found = self.resolve(&catalogue, api.dialect(), model);
+        let found = self.resolve(&catalogue, dialect, model);
         // Excludes providers whose key cannot be decrypted, and models without a price where cost is bounded.
         let usable = found
             .filter(|resolved| resolved.configured.problem.is_none())
@@ -256,9 +256,7 @@ impl Grant {
             Some(ResolvedModel { configured, model, price, .. }) => {
                 Ok(CallTarget { provider: configured.provider.clone(), model, price })
             }
-            None => {
-                Err(CallRefusal::Model { model: model.to_owned(), available: self.models(api.dialect()) })
-            }
+            None => Err(CallRefusal::Model { model: model.to_owned(), available: self.models(dialect) }),
         }
     }
 

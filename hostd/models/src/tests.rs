@@ -7,8 +7,8 @@ mod rejected_call;
 mod spending;
 
 use super::{
-    Call, CallParams, CallRefusal, CallReport, CallTarget, Fault, GrantRequest, ModelApi, Models,
-    ModelsError, OpenGrant, TokenUsage,
+    Call, CallParams, CallRefusal, CallReport, CallTarget, Fault, GrantRequest, Models, ModelsError,
+    OpenGrant, TokenUsage,
 };
 use futures_util::FutureExt;
 use hostd_core::{BudgetBounds, TaskEnding, TaskLine};
@@ -81,7 +81,7 @@ impl ModelsFixture {
 
     fn begin(&self, key: &str, params: CallParams) -> Result<Call, CallRefusal> {
         let grant = self.models.authenticate(&id(1), key).expect("a good key");
-        let target = grant.target(ModelApi::Chat, "large").expect("a model");
+        let target = grant.target(Dialect::Openai, "large").expect("a model");
         grant.begin(&target, params).inspect(Call::sent)
     }
 
@@ -132,7 +132,7 @@ async fn a_key_is_valid_from_its_sandbox_while_its_task_runs() {
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
     drop(open);
     assert!(fixture.models.authenticate(&id(1), &key).is_none(), "not after");
-    let target = grant.target(ModelApi::Chat, "large").expect("a model");
+    let target = grant.target(Dialect::Openai, "large").expect("a model");
     assert!(matches!(grant.begin(&target, CallParams::default()), Err(CallRefusal::Ended)));
     assert!(holds(fixture.dir.path(), &key).is_empty(), "only its hash is kept");
 }
@@ -217,14 +217,14 @@ async fn a_model_that_is_not_there_ends_the_task_only_when_it_is_its_own() {
         let (task, key) = fixture.task(&format!("{model}-{status}"), None).await;
         let (open, _) = fixture.open(&task);
         let grant = fixture.models.authenticate(&id(1), &key).expect("good");
-        let target = grant.target(ModelApi::Chat, model).expect("a model");
+        let target = grant.target(Dialect::Openai, model).expect("a model");
         let call = grant.begin(&target, CallParams::default()).expect("allowed");
         call.ended(end(None, Err(fault(status)))).await;
         assert_eq!(open.verdict().is_some(), ends, "{model} {status}");
     }
     // The agent went on without the missing model.
     for (model, outcome) in [("small", Err(fault(404))), ("large", Ok(()))] {
-        let target = grant.target(ModelApi::Chat, model).expect("a model");
+        let target = grant.target(Dialect::Openai, model).expect("a model");
         grant.begin(&target, CallParams::default()).expect("allowed").ended(end(None, outcome)).await;
     }
     drop(open);
@@ -300,8 +300,8 @@ async fn cost_cannot_be_bounded_without_a_price() {
     let (task, key) = fixture.task("t1", budget).await;
     let (_open, _) = fixture.open(&task);
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
-    assert!(matches!(grant.target(ModelApi::Chat, "local/any"), Err(CallRefusal::Model { .. })));
-    assert!(grant.target(ModelApi::Chat, "large").is_ok());
+    assert!(matches!(grant.target(Dialect::Openai, "local/any"), Err(CallRefusal::Model { .. })));
+    assert!(grant.target(Dialect::Openai, "large").is_ok());
 }
 
 #[tokio::test]
@@ -311,17 +311,17 @@ async fn the_key_of_a_provider_is_in_no_file_and_goes_where_it_should() {
     let (open, _) = fixture.open(&task);
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
     let shown = |target: &CallTarget| target.provider.key.as_ref().map(|key| key.0.clone());
-    assert_eq!(shown(&grant.target(ModelApi::Chat, "large").expect("a model")).as_deref(), Some(KEY));
+    assert_eq!(shown(&grant.target(Dialect::Openai, "large").expect("a model")).as_deref(), Some(KEY));
     fixture.begin(&key, params(1, None, false)).expect("allowed").ended(end(used(1, 1), Ok(()))).await;
     // The key is rotated while a task runs; a later change of other fields keeps it.
     fixture.models.put_provider("openai", &provider(OTHER_KEY)).await.expect("changed");
     let same =
         ProviderSpec { models: Some(vec![priced("large"), priced("small")]), ..ProviderSpec::default() };
     let configured = fixture.models.put_provider("openai", &same).await.expect("changed");
-    assert_eq!(shown(&grant.target(ModelApi::Chat, "small").expect("a model")).as_deref(), Some(OTHER_KEY));
+    assert_eq!(shown(&grant.target(Dialect::Openai, "small").expect("a model")).as_deref(), Some(OTHER_KEY));
     assert!(!format!("{configured:?}").contains(OTHER_KEY), "it does not print");
     fixture.models.remove_provider(None, "openai").await.expect("removed");
-    assert!(matches!(grant.target(ModelApi::Chat, "large"), Err(CallRefusal::Model { .. })));
+    assert!(matches!(grant.target(Dialect::Openai, "large"), Err(CallRefusal::Model { .. })));
     drop(open);
     for secret in [KEY, OTHER_KEY, &key] {
         assert!(holds(fixture.dir.path(), secret).is_empty(), "{:?}", holds(fixture.dir.path(), secret));

@@ -1,170 +1,127 @@
-//! Asks `models` whether a call is allowed, and reports to it how the call went. Unit tests use a recorder
-//! instead.
+//! Asks whether a call is allowed, and reports how the call went. `Models` answers; unit tests have a
+//! recorder of their own.
 
 use crate::{
-    ActiveBudgets, Call, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, Grant, ModelApi,
-    Models, RejectedCall,
+    ActiveBudgets, Call, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, Grant, Models,
+    RejectedCall,
 };
+use futures_util::future::BoxFuture;
 use protocol::api::SandboxId;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-#[cfg(test)]
-use super::tests::recorder::{RecordedCall, Recorder};
-
-#[derive(Clone)]
-pub enum Authorizer {
-    Models(Models),
-    #[cfg(test)]
-    Recorder(Arc<Recorder>),
+pub trait Authorizer: Send + Sync {
+    fn authenticate(&self, sandbox: &SandboxId, key: &str) -> Option<Arc<dyn TaskGrant>>;
 }
 
 /// The grant of one task.
-pub enum TaskGrant {
-    Grant(Arc<Grant>),
-    #[cfg(test)]
-    Recorder(Arc<Recorder>),
-}
-
-/// A call that may be made; its budget is reserved.
-pub enum AdmittedCall {
-    Call(Box<Call>),
-    #[cfg(test)]
-    Recorder(RecordedCall),
-}
-
-impl Authorizer {
-    pub fn authenticate(&self, sandbox: &SandboxId, key: &str) -> Option<TaskGrant> {
-        match self {
-            Self::Models(models) => models.authenticate(sandbox, key).map(TaskGrant::Grant),
-            #[cfg(test)]
-            Self::Recorder(recorder) => {
-                recorder.authenticate(key).then(|| TaskGrant::Recorder(recorder.clone()))
-            }
-        }
-    }
-}
-
-impl TaskGrant {
-    pub fn call_target(&self, api: ModelApi, model: &str) -> Result<CallTarget, CallRefusal> {
-        match self {
-            Self::Grant(grant) => grant.target(api, model),
-            #[cfg(test)]
-            Self::Recorder(recorder) => recorder.call_target(model),
-        }
-    }
+pub trait TaskGrant: Send + Sync {
+    fn call_target(&self, dialect: Dialect, model: &str) -> Result<CallTarget, CallRefusal>;
 
     /// Waits, not for long, until the task has started: its agent may be faster than the record of that.
-    pub async fn wait_until_started(&self) -> Result<(), CallRefusal> {
-        match self {
-            Self::Grant(grant) => grant.wait_until_begun().await,
-            #[cfg(test)]
-            Self::Recorder(recorder) => recorder.wait_until_started(),
-        }
-    }
+    fn wait_until_started(&self) -> BoxFuture<'_, Result<(), CallRefusal>>;
 
     /// Which kinds of usage the budgets of the task and its tenant bound.
-    pub fn bounded(&self) -> ActiveBudgets {
-        match self {
-            Self::Grant(grant) => grant.active_budgets(),
-            #[cfg(test)]
-            Self::Recorder(recorder) => recorder.bounded(),
-        }
-    }
+    fn bounded(&self) -> ActiveBudgets;
 
-    pub async fn begin(
-        &self,
-        call_target: &CallTarget,
+    fn begin<'a>(
+        &'a self,
+        call_target: &'a CallTarget,
         params: CallParams,
-    ) -> Result<AdmittedCall, CallRefusal> {
-        match self {
-            Self::Grant(grant) => grant
-                .begin_when_free(call_target, params)
-                .await
-                .map(|call| AdmittedCall::Call(Box::new(call))),
-            #[cfg(test)]
-            Self::Recorder(recorder) => recorder.begin(params).map(AdmittedCall::Recorder),
-        }
-    }
+    ) -> BoxFuture<'a, Result<Box<dyn AdmittedCall>, CallRefusal>>;
 
-    pub async fn record_rejected(&self, call: RejectedCall) {
-        match self {
-            Self::Grant(grant) => grant.record_rejected(call).await,
-            #[cfg(test)]
-            Self::Recorder(recorder) => recorder.record_rejected(call),
-        }
-    }
+    fn record_rejected(&self, call: RejectedCall) -> BoxFuture<'_, ()>;
 
     /// The names under which the task may call its models.
-    pub fn models(&self, dialect: Dialect) -> Vec<String> {
-        match self {
-            Self::Grant(grant) => grant.models(dialect),
-            #[cfg(test)]
-            Self::Recorder(recorder) => {
-                let _ = dialect;
-                recorder.models()
-            }
-        }
+    fn models(&self, dialect: Dialect) -> Vec<String>;
+}
+
+/// A call that may be made; its budget is reserved. Dropped without an end, the call counts as abandoned.
+pub trait AdmittedCall: Send + Sync {
+    fn max_output_tokens(&self) -> Option<u64>;
+
+    /// Cancelled when the task of the call ends.
+    fn task_ended(&self) -> CancellationToken;
+
+    /// The request is on its way to the provider, which may charge for it from here on.
+    fn mark_sent(&self);
+
+    fn report_retry(&self, attempt: u32, fault: &Fault, wait_ms: u64);
+
+    fn report_streamed(&self, output_tokens: u64) -> Result<(), CallRefusal>;
+
+    /// The end of the response was relayed.
+    fn mark_complete(&self);
+
+    /// Writes the end of the call. Runs only when it is polled.
+    fn end(self: Box<Self>, end: CallReport) -> BoxFuture<'static, ()>;
+}
+
+impl Authorizer for Models {
+    fn authenticate(&self, sandbox: &SandboxId, key: &str) -> Option<Arc<dyn TaskGrant>> {
+        Some(Models::authenticate(self, sandbox, key)?)
     }
 }
 
-impl AdmittedCall {
-    pub fn max_output_tokens(&self) -> Option<u64> {
-        match self {
-            Self::Call(call) => call.max_output_tokens,
-            #[cfg(test)]
-            Self::Recorder(call) => call.max_output_tokens(),
-        }
+impl TaskGrant for Grant {
+    fn call_target(&self, dialect: Dialect, model: &str) -> Result<CallTarget, CallRefusal> {
+        self.target(dialect, model)
     }
 
-    /// Cancelled when the task of the call ends.
-    pub fn task_ended(&self) -> CancellationToken {
-        match self {
-            Self::Call(call) => call.task_ended(),
-            #[cfg(test)]
-            Self::Recorder(call) => call.task_ended(),
-        }
+    fn wait_until_started(&self) -> BoxFuture<'_, Result<(), CallRefusal>> {
+        Box::pin(self.wait_until_begun())
     }
 
-    /// The request is on its way to the provider, which may charge for it from here on.
-    pub fn mark_sent(&self) {
-        match self {
-            Self::Call(call) => call.sent(),
-            #[cfg(test)]
-            Self::Recorder(call) => call.mark_sent(),
-        }
+    fn bounded(&self) -> ActiveBudgets {
+        self.active_budgets()
     }
 
-    pub fn report_retry(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
-        match self {
-            Self::Call(call) => call.retrying(attempt, fault, wait_ms),
-            #[cfg(test)]
-            Self::Recorder(call) => call.report_retry(attempt, fault, wait_ms),
-        }
+    fn begin<'a>(
+        &'a self,
+        call_target: &'a CallTarget,
+        params: CallParams,
+    ) -> BoxFuture<'a, Result<Box<dyn AdmittedCall>, CallRefusal>> {
+        Box::pin(async move {
+            let call = self.begin_when_free(call_target, params).await?;
+            Ok(Box::new(call) as Box<dyn AdmittedCall>)
+        })
     }
 
-    pub fn report_streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
-        match self {
-            Self::Call(call) => call.streamed(output_tokens),
-            #[cfg(test)]
-            Self::Recorder(call) => call.report_streamed(output_tokens),
-        }
+    fn record_rejected(&self, call: RejectedCall) -> BoxFuture<'_, ()> {
+        Box::pin(Grant::record_rejected(self, call))
     }
 
-    /// The end of the response was relayed.
-    pub fn mark_complete(&self) {
-        match self {
-            Self::Call(call) => call.response_delivered(),
-            #[cfg(test)]
-            Self::Recorder(call) => call.mark_complete(),
-        }
+    fn models(&self, dialect: Dialect) -> Vec<String> {
+        Grant::models(self, dialect)
+    }
+}
+
+impl AdmittedCall for Call {
+    fn max_output_tokens(&self) -> Option<u64> {
+        self.max_output_tokens
     }
 
-    pub async fn end(self, end: CallReport) {
-        match self {
-            Self::Call(call) => call.ended(end).await,
-            #[cfg(test)]
-            Self::Recorder(call) => call.end(end),
-        }
+    fn task_ended(&self) -> CancellationToken {
+        Call::task_ended(self)
+    }
+
+    fn mark_sent(&self) {
+        self.sent();
+    }
+
+    fn report_retry(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
+        self.retrying(attempt, fault, wait_ms);
+    }
+
+    fn report_streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
+        self.streamed(output_tokens)
+    }
+
+    fn mark_complete(&self) {
+        self.response_delivered();
+    }
+
+    fn end(self: Box<Self>, end: CallReport) -> BoxFuture<'static, ()> {
+        Box::pin(self.ended(end))
     }
 }

@@ -2,14 +2,15 @@
 
 use super::{authorizer::AdmittedCall, provider_error::ProviderError, redact_key::redacted_line};
 use crate::{CallRefusal, CallReport, CallTarget, Fault, ModelApi, TokenUsage};
+use futures_util::future::BoxFuture;
 use hostd_core::{FailureKind, classify_error_kind};
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 use tokio::{runtime::Handle, time::Instant};
 use tokio_util::task::TaskTracker;
 
 pub struct CallRecord {
     /// None once the end is reported.
-    pub call: Option<AdmittedCall>,
+    pub call: Option<Box<dyn AdmittedCall>>,
     pub call_target: Arc<CallTarget>,
     pub api: ModelApi,
     /// The call generates nothing, so the task does not depend on its outcome.
@@ -24,7 +25,7 @@ pub struct CallRecord {
 }
 
 /// Writes the end of a call. Runs only when it is polled.
-pub type EndReport = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type EndReport = BoxFuture<'static, ()>;
 
 impl CallRecord {
     pub fn key(&self) -> Option<&str> {
@@ -36,7 +37,7 @@ impl CallRecord {
     }
 
     pub fn mark_complete(&self) {
-        self.call.iter().for_each(AdmittedCall::mark_complete);
+        self.call.iter().for_each(|call| call.mark_complete());
     }
 
     pub fn is_permanent(&self, error: &ProviderError) -> bool {
@@ -72,7 +73,7 @@ impl CallRecord {
             outcome,
             abandoned,
         };
-        Some(Box::pin(call.end(end)))
+        Some(call.end(end))
     }
 
     /// Runs the report in the background, so that the agent does not wait for it.

@@ -26,7 +26,7 @@ pub struct RetryOutcome {
 pub async fn send_with_retries(
     client: &ProviderClient,
     request: &ProviderRequest,
-    call: &AdmittedCall,
+    call: &dyn AdmittedCall,
     backoff: &Backoff,
     key: Option<&str>,
 ) -> RetryOutcome {

@@ -37,7 +37,7 @@ pub struct Gateway {
 }
 
 struct GatewayInner {
-    authorizer: Authorizer,
+    authorizer: Arc<dyn Authorizer>,
     client: ProviderClient,
     limits: CallLimits,
     timeouts: ProviderTimeouts,
@@ -47,7 +47,7 @@ struct GatewayInner {
 
 impl Gateway {
     pub fn new(models: Models, connector: OutboundConnector) -> Self {
-        Self::with_authorizer(Authorizer::Models(models), connector, ProviderTimeouts::default())
+        Self::with_authorizer(Arc::new(models), connector, ProviderTimeouts::default())
     }
 
     /// Sets how long a provider may send nothing in the middle of a response.
@@ -58,7 +58,7 @@ impl Gateway {
     }
 
     pub(super) fn with_authorizer(
-        authorizer: Authorizer,
+        authorizer: Arc<dyn Authorizer>,
         connector: OutboundConnector,
         timeouts: ProviderTimeouts,
     ) -> Self {
@@ -96,7 +96,11 @@ impl Gateway {
         }
     }
 
-    fn authenticate(&self, sandbox: SandboxId, head: &request::Parts) -> Result<TaskGrant, GatewayRefusal> {
+    fn authenticate(
+        &self,
+        sandbox: SandboxId,
+        head: &request::Parts,
+    ) -> Result<Arc<dyn TaskGrant>, GatewayRefusal> {
         let key = presented_key(&head.headers, head.uri.query()).ok_or(GatewayRefusal::Key)?;
         self.inner.authorizer.authenticate(&sandbox, key).ok_or(GatewayRefusal::Key)
     }
@@ -134,7 +138,7 @@ impl Gateway {
         let grant = self.authenticate(sandbox, &head)?;
         grant.wait_until_started().await?;
         let count_only = endpoint.count_only();
-        let response = self.admit_and_forward(&grant, sandbox, (endpoint, head, body)).await;
+        let response = self.admit_and_forward(&*grant, sandbox, (endpoint, head, body)).await;
         let rejected = response.as_ref().err().and_then(|refusal| refusal.rejected_call(count_only));
         if let Some(rejected) = rejected {
             grant.record_rejected(rejected).await;
@@ -144,7 +148,7 @@ impl Gateway {
 
     async fn admit_and_forward(
         &self,
-        grant: &TaskGrant,
+        grant: &dyn TaskGrant,
         sandbox: SandboxId,
         (endpoint, head, body): (Endpoint, request::Parts, Incoming),
     ) -> Result<Response<Body>, GatewayRefusal> {
@@ -157,7 +161,7 @@ impl Gateway {
         // The permit of the body is held until the response has begun.
         let (request, (permit, _body_permit)) =
             parse(&endpoint, &body, grant.bounded(), (permit, body_permit)).await?;
-        let call_target = Arc::new(grant.call_target(endpoint.api(), &request.model)?);
+        let call_target = Arc::new(grant.call_target(endpoint.api().dialect(), &request.model)?);
         let call = grant.begin(&call_target, request.params).await?;
         let task_ended = call.task_ended();
         let body = request.rewrite(body, &call_target.model, call.max_output_tokens());
@@ -206,7 +210,7 @@ impl Gateway {
         let call_target = record.call_target.clone();
         let key = call_target.provider.key.as_ref().map(|key| key.0.as_str());
         let Some(call) = &record.call else { return Response::new(Body::empty()) };
-        let outcome = send_with_retries(client, request, call, &timeouts.backoff, key).await;
+        let outcome = send_with_retries(client, request, &**call, &timeouts.backoff, key).await;
         let RetryOutcome { start, attempts, gave_up } = outcome;
         record.attempt = attempts;
         record.gave_up = gave_up;

@@ -1,7 +1,7 @@
 //! No budget is exceeded, however calls end.
 
 use super::{ModelsFixture, end, params, used};
-use crate::{Call, CallParams, CallRefusal, CallReport, Fault, ModelApi, TokenUsage};
+use crate::{Call, CallParams, CallRefusal, CallReport, Dialect, Fault, TokenUsage};
 use hostd_store::fixture::{id, label};
 use protocol::{
     FailureReason,
@@ -62,7 +62,7 @@ async fn a_request_that_no_provider_got_counts_nothing() {
     let (task, key) = fixture.task("t1", tokens(1_000)).await;
     let (open, _) = fixture.open(&task);
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
-    let target = grant.target(ModelApi::Chat, "large").expect("a model");
+    let target = grant.target(Dialect::Openai, "large").expect("a model");
     let begun = || grant.begin(&target, params(10, Some(600), true)).expect("allowed");
     drop(begun());
     let unreachable = Fault { status: None, message: "unreachable".to_owned(), permanent: false };
@@ -84,7 +84,7 @@ async fn parallel_streams_reserve_the_rest_and_others_wait_for_them() {
     assert!(matches!(fixture.begin(&key, params(0, Some(6_000), true)), Err(CallRefusal::Busy)));
     assert!(open.verdict().is_none(), "nothing is used up");
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
-    let target = grant.target(ModelApi::Chat, "large").expect("a model");
+    let target = grant.target(Dialect::Openai, "large").expect("a model");
     let waits = grant.begin_when_free(&target, params(0, Some(6_000), true));
     let (second, ()) = tokio::join!(waits, first.ended(end(used(0, 1_000), Ok(()))));
     assert_eq!(second.expect("its turn").max_output_tokens, Some(6_000));
@@ -97,7 +97,7 @@ async fn a_call_that_waits_for_budget_waits_no_longer_than_its_task() {
     let (open, _) = fixture.open(&task);
     let _first = fixture.begin(&key, params(0, None, true)).expect("allowed");
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
-    let target = grant.target(ModelApi::Chat, "large").expect("a model");
+    let target = grant.target(Dialect::Openai, "large").expect("a model");
     let waits = grant.begin_when_free(&target, CallParams::default());
     let (second, ()) = tokio::join!(waits, async { drop(open) });
     assert!(matches!(second, Err(CallRefusal::Ended)));

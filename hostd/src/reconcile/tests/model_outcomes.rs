@@ -3,7 +3,7 @@
 use super::fixture::{new_sandbox, open, patient};
 use crate::reconcile::Fleet;
 use hostd_drivers::fake::FakeDriver;
-use hostd_models::{CallParams, CallRefusal, CallReport, Fault, Grant, GrantRequest, ModelApi};
+use hostd_models::{CallParams, CallRefusal, CallReport, Fault, Grant, GrantRequest};
 use hostd_store::{
     NewTask, Secret, TaskBegun, TaskRecord,
     fixture::{new_task, no_room_for},
@@ -103,7 +103,7 @@ async fn a_key_opens_when_runtimed_has_begun_with_its_task() {
 #[tokio::test]
 async fn a_refusal_for_good_ends_the_task_at_once() {
     let fixture = running(None).await;
-    let aim = fixture.grant.target(ModelApi::Chat, "m").expect("a model");
+    let aim = fixture.grant.target(Dialect::Openai, "m").expect("a model");
     let call = fixture.grant.begin(&aim, CallParams::default()).expect("allowed");
     call.ended(refused()).await;
     let task = fixture.done().await;
@@ -124,7 +124,7 @@ async fn a_refusal_that_could_not_be_recorded_is_not_forgotten() {
     const WHILE: Duration = Duration::from_millis(100);
     for ends_by_itself in [false, true] {
         let fixture = running(None).await;
-        let aim = fixture.grant.target(ModelApi::Chat, "m").expect("a model");
+        let aim = fixture.grant.target(Dialect::Openai, "m").expect("a model");
         let call = fixture.grant.begin(&aim, CallParams::default()).expect("allowed");
         no_room_for(fixture.fleet.store(), MODELS, true).await;
         call.ended(refused()).await;
@@ -142,7 +142,7 @@ async fn a_refusal_that_could_not_be_recorded_is_not_forgotten() {
 async fn a_budget_that_is_used_up_ends_the_task_at_once() {
     let budget = TaskBudget { requests: Some(1), ..TaskBudget::default() };
     let fixture = running(Some(budget)).await;
-    let aim = fixture.grant.target(ModelApi::Chat, "m").expect("a model");
+    let aim = fixture.grant.target(Dialect::Openai, "m").expect("a model");
     let _call = fixture.grant.begin(&aim, CallParams::default()).expect("allowed");
     assert!(matches!(fixture.grant.begin(&aim, CallParams::default()), Err(CallRefusal::Budget(_))));
     let task = fixture.done().await;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     ActiveBudgets, CallTarget, Dialect, Provider, ProviderKey,
-    gateway::{CancelWithTask, Gateway, authorizer::Authorizer, limits::ProviderTimeouts},
+    gateway::{CancelWithTask, Gateway, limits::ProviderTimeouts},
 };
 use bytes::Bytes;
 use hostd_core::Backoff;
@@ -79,7 +79,7 @@ impl GatewayFixture {
         let recorder = Recorder::new(call_target, &setup);
         let connector = OutboundConnector::from_host_config();
         let timeouts = setup.timeouts.unwrap_or_else(timeouts);
-        let gateway = Gateway::with_authorizer(Authorizer::Recorder(recorder.clone()), connector, timeouts);
+        let gateway = Gateway::with_authorizer(Arc::new(recorder.clone()), connector, timeouts);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut serving = JoinSet::new();

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     CallTarget, Dialect, Provider, ProviderKey,
-    gateway::{Gateway, ListModelsError, ModelList, authorizer::Authorizer, limits::LIST_MAX_BYTES},
+    gateway::{Gateway, ListModelsError, ModelList, limits::LIST_MAX_BYTES},
 };
 use hostd_net::outbound::OutboundConnector;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ async fn list(dialect: Dialect, base_url: &str) -> Result<ModelList, ListModelsE
     let call_target = CallTarget { provider: Arc::new(provider.clone()), model: "m".to_owned(), price: None };
     let connector = OutboundConnector::from_host_config();
     let gateway = Gateway::with_authorizer(
-        Authorizer::Recorder(Recorder::new(call_target, &Setup::default())),
+        Arc::new(Recorder::new(call_target, &Setup::default())),
         connector,
         timeouts(),
     );

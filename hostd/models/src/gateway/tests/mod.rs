@@ -6,6 +6,6 @@ mod fixture;
 mod forwarding;
 mod list_models;
 mod parse_thread;
-pub mod recorder;
+mod recorder;
 mod refusals;
 mod retries;

@@ -1,7 +1,12 @@
 //! An authorizer for tests: admits what the setup says, and records what the gateway reports.
 
 use super::fixture::Setup;
-use crate::{ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Fault, RejectedCall};
+use crate::{
+    ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, RejectedCall,
+    gateway::authorizer::{AdmittedCall, Authorizer, TaskGrant},
+};
+use futures_util::future::BoxFuture;
+use protocol::api::SandboxId;
 use std::{
     sync::{
         Arc, Mutex,
@@ -60,41 +65,6 @@ impl Recorder {
         })
     }
 
-    pub fn wait_until_started(&self) -> Result<(), CallRefusal> {
-        if self.waits { Err(CallRefusal::Waits) } else { Ok(()) }
-    }
-
-    pub fn bounded(&self) -> ActiveBudgets {
-        self.bounded
-    }
-
-    pub fn authenticate(&self, key: &str) -> bool {
-        key == PLACEHOLDER
-    }
-
-    pub fn call_target(&self, model: &str) -> Result<CallTarget, CallRefusal> {
-        match model {
-            "none" => Err(CallRefusal::Model { model: model.to_owned(), available: self.models() }),
-            _ => Ok(self.call_target.clone()),
-        }
-    }
-
-    pub fn models(&self) -> Vec<String> {
-        vec!["alias".to_owned(), "other".to_owned()]
-    }
-
-    pub fn begin(self: &Arc<Self>, params: CallParams) -> Result<RecordedCall, CallRefusal> {
-        if self.output_budget == Some(0) {
-            return Err(CallRefusal::Budget("the budget of the task is used up".to_owned()));
-        }
-        self.record(CallEvent::Began(params));
-        Ok(RecordedCall { recorder: self.clone(), ended: false })
-    }
-
-    pub fn record_rejected(&self, call: RejectedCall) {
-        self.record(CallEvent::Rejected(call));
-    }
-
     fn record(&self, event: CallEvent) {
         self.events.lock().expect("mine").push(event);
         self.more.notify_waiters();
@@ -126,29 +96,76 @@ impl Recorder {
     }
 }
 
-pub struct RecordedCall {
+impl Authorizer for Arc<Recorder> {
+    fn authenticate(&self, _: &SandboxId, key: &str) -> Option<Arc<dyn TaskGrant>> {
+        (key == PLACEHOLDER).then(|| Arc::new(self.clone()) as Arc<dyn TaskGrant>)
+    }
+}
+
+impl TaskGrant for Arc<Recorder> {
+    fn call_target(&self, dialect: Dialect, model: &str) -> Result<CallTarget, CallRefusal> {
+        match model {
+            "none" => Err(CallRefusal::Model { model: model.to_owned(), available: self.models(dialect) }),
+            _ => Ok(self.call_target.clone()),
+        }
+    }
+
+    fn wait_until_started(&self) -> BoxFuture<'_, Result<(), CallRefusal>> {
+        let started = if self.waits { Err(CallRefusal::Waits) } else { Ok(()) };
+        Box::pin(async { started })
+    }
+
+    fn bounded(&self) -> ActiveBudgets {
+        self.bounded
+    }
+
+    fn begin<'a>(
+        &'a self,
+        _: &'a CallTarget,
+        params: CallParams,
+    ) -> BoxFuture<'a, Result<Box<dyn AdmittedCall>, CallRefusal>> {
+        Box::pin(async move {
+            if self.output_budget == Some(0) {
+                return Err(CallRefusal::Budget("the budget of the task is used up".to_owned()));
+            }
+            self.record(CallEvent::Began(params));
+            let call = RecordedCall { recorder: self.clone(), ended: false };
+            Ok(Box::new(call) as Box<dyn AdmittedCall>)
+        })
+    }
+
+    fn record_rejected(&self, call: RejectedCall) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.record(CallEvent::Rejected(call)) })
+    }
+
+    fn models(&self, _: Dialect) -> Vec<String> {
+        vec!["alias".to_owned(), "other".to_owned()]
+    }
+}
+
+struct RecordedCall {
     recorder: Arc<Recorder>,
     ended: bool,
 }
 
-impl RecordedCall {
-    pub fn max_output_tokens(&self) -> Option<u64> {
+impl AdmittedCall for RecordedCall {
+    fn max_output_tokens(&self) -> Option<u64> {
         self.recorder.max_output_tokens
     }
 
-    pub fn task_ended(&self) -> CancellationToken {
+    fn task_ended(&self) -> CancellationToken {
         self.recorder.task_ended.clone()
     }
 
-    pub fn mark_sent(&self) {
+    fn mark_sent(&self) {
         self.recorder.sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn report_retry(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
+    fn report_retry(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
         self.recorder.record(CallEvent::Retrying { attempt, fault: fault.clone(), wait_ms });
     }
 
-    pub fn report_streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
+    fn report_streamed(&self, output_tokens: u64) -> Result<(), CallRefusal> {
         self.recorder.record(CallEvent::Streamed(output_tokens));
         match self.recorder.output_budget {
             Some(budget) if output_tokens > budget => {
@@ -158,13 +175,15 @@ impl RecordedCall {
         }
     }
 
-    pub fn mark_complete(&self) {
+    fn mark_complete(&self) {
         self.recorder.record(CallEvent::Completed);
     }
 
-    pub fn end(mut self, end: CallReport) {
-        self.ended = true;
-        self.recorder.record(CallEvent::Ended(end));
+    fn end(mut self: Box<Self>, end: CallReport) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            self.ended = true;
+            self.recorder.record(CallEvent::Ended(end));
+        })
     }
 }
 
