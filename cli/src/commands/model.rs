@@ -8,7 +8,10 @@ use crate::{
     secret,
     table::{Cell, Table},
 };
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use protocol::{
     Dialect,
     api::{Label, ModelPrice, ModelSpec, ProviderSpec, ProviderView},
@@ -59,8 +62,8 @@ struct AddArgs {
     /// Name of the provider. `anthropic`, `openai` and `gemini` imply the dialect
     name: String,
     /// API that it speaks
-    #[arg(long)]
-    dialect: Option<DialectFlag>,
+    #[arg(long, value_parser = dialect())]
+    dialect: Option<Dialect>,
     /// Base URL with the version, as in `https://example.com/v1`; default: the stored one, or the vendor's API
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
@@ -90,21 +93,9 @@ struct AddArgs {
     tenant: Option<Label>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum DialectFlag {
-    Anthropic,
-    Openai,
-    Gemini,
-}
-
-impl From<DialectFlag> for Dialect {
-    fn from(flag: DialectFlag) -> Self {
-        match flag {
-            DialectFlag::Anthropic => Self::Anthropic,
-            DialectFlag::Openai => Self::Openai,
-            DialectFlag::Gemini => Self::Gemini,
-        }
-    }
+fn dialect() -> impl TypedValueParser<Value = Dialect> {
+    let names = PossibleValuesParser::new(Dialect::ALL.map(Dialect::as_str));
+    names.map(|name| Dialect::from_name(&name).expect("only names of dialects are possible"))
 }
 
 fn label(text: &str) -> Result<Label, String> {
@@ -187,7 +178,7 @@ fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
         model.ok_or_else(wrong)?.price = Some(*price);
     }
     Ok(ProviderSpec {
-        dialect: args.dialect.map(Dialect::from),
+        dialect: args.dialect,
         base_url: args.base_url.clone(),
         key: None,
         no_key: false,

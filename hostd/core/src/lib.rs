@@ -65,7 +65,9 @@ pub use error_page::{
 pub use grant::{GrantTerms, GrantedModel};
 pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_inside_ms};
 pub use idle_traffic::HeartbeatDetector;
-pub use model_choice::{ListedModel, choose_default_model, missing_models};
+pub use model_choice::{
+    ListedModel, choose_default_model, highest_model, missing_models, model_version, newest_model,
+};
 pub use pid_namespace::{PidNamespace, SandboxProcesses, is_in_other_namespace};
 pub use plan::{Desired, DriverVerb, Observed, PlanStep, plan};
 pub use preview::{Preview, Previews, Scheme};

@@ -1,7 +1,5 @@
-//! Chooses the default model of a provider from its list of models. Knows how vendors name their models, not
-//! what those cost or can do.
-
-use protocol::Dialect;
+//! Chooses the default model of a provider from its list of models, by their names. How a vendor names its
+//! models is an argument.
 
 /// A model as its provider lists it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,21 +14,23 @@ pub struct ListedModel {
 /// Parts of the names of models that cannot chat, for lists that do not say so.
 const NO_CHAT: [&str; 6] = ["embed", "rerank", "whisper", "tts", "dall-e", "moderation"];
 
-/// The model for tasks that name none: one of `allowed_names`, where there are any.
+/// The model for tasks that name none: one of `allowed_names`, where there are any. `preferred` finds the
+/// best of the vendor's own models; where there is none of these, the first is taken.
 pub fn choose_default_model(
-    dialect: Dialect,
+    preferred: impl Fn(&[ListedModel]) -> Option<&ListedModel>,
     allowed_names: &[&str],
     listed: &[ListedModel],
 ) -> Option<String> {
     let chat_models: Vec<ListedModel> = listed.iter().filter(|model| can_chat(model)).cloned().collect();
+    let best = |models: &[ListedModel]| preferred(models).or(models.first()).map(|model| model.name.clone());
     if allowed_names.is_empty() {
-        return best(dialect, &chat_models);
+        return best(&chat_models);
     }
     let allowed = allowed_names.iter().filter_map(|name| {
         let found = chat_models.iter().find(|model| is_called(&model.name, name))?;
         Some(ListedModel { name: (*name).to_owned(), ..found.clone() })
     });
-    best(dialect, &allowed.collect::<Vec<_>>())
+    best(&allowed.collect::<Vec<_>>())
 }
 
 /// Returns the names that the provider does not list.
@@ -55,43 +55,20 @@ fn is_called(listed: &str, name: &str) -> bool {
     listed == name || rest.is_some_and(|rest| dated(rest) || rest == ":latest")
 }
 
-fn best(dialect: Dialect, models: &[ListedModel]) -> Option<String> {
-    let made = match dialect {
-        Dialect::Anthropic => newest(models, "claude-sonnet-").or_else(|| newest(models, "claude-")),
-        Dialect::Openai => highest(models, gpt),
-        Dialect::Gemini => highest(models, gemini_pro),
-    };
-    made.or(models.first()).map(|model| model.name.clone())
-}
-
 /// The newest model whose name has this prefix, the first of those that are equally new.
-fn newest<'a>(models: &'a [ListedModel], prefix: &str) -> Option<&'a ListedModel> {
+pub fn newest_model<'a>(models: &'a [ListedModel], prefix: &str) -> Option<&'a ListedModel> {
     let named = models.iter().rev().filter(|model| model.name.starts_with(prefix));
     named.max_by(|one, other| one.created_at.cmp(&other.created_at))
 }
 
-fn highest<R: Ord>(models: &[ListedModel], rank: fn(&str) -> Option<R>) -> Option<&ListedModel> {
+/// The model whose name ranks highest, the first of those that rank the same.
+pub fn highest_model<R: Ord>(models: &[ListedModel], rank: fn(&str) -> Option<R>) -> Option<&ListedModel> {
     let ranked = models.iter().rev().filter_map(|model| Some((rank(&model.name)?, model)));
     ranked.max_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, model)| model)
 }
 
-/// Ranks `gpt-5`, `gpt-5.1`, `gpt-5.1-codex`: of one version the one made for code. Any other suffix means
-/// smaller, dated, or for something else.
-fn gpt(name: &str) -> Option<((u32, u32), bool)> {
-    let rest = name.strip_prefix("gpt-")?;
-    match rest.strip_suffix("-codex") {
-        Some(number) => Some((version(number)?, true)),
-        None => Some((version(rest)?, false)),
-    }
-}
-
-/// Ranks names such as `gemini-2.5-pro`.
-fn gemini_pro(name: &str) -> Option<(u32, u32)> {
-    version(name.strip_prefix("gemini-")?.strip_suffix("-pro")?)
-}
-
 /// Parses `5` or `5.1`.
-fn version(text: &str) -> Option<(u32, u32)> {
+pub fn model_version(text: &str) -> Option<(u32, u32)> {
     let number = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse().ok()).flatten()
@@ -105,7 +82,6 @@ fn version(text: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::Dialect::{Anthropic, Gemini, Openai};
 
     /// Written `name@created`, with a `!` before one that cannot chat.
     fn listed(names: &[&str]) -> Vec<ListedModel> {
@@ -117,51 +93,8 @@ mod tests {
         names.iter().map(one).collect()
     }
 
-    #[test]
-    fn a_default_is_chosen_by_how_vendors_name_their_models() {
-        let table: [(Dialect, &[&str], Option<&str>); 17] = [
-            (Anthropic, &[], None),
-            (
-                Anthropic,
-                &["claude-opus-4-5@2025-11", "claude-sonnet-4@2025-05", "claude-sonnet-4-5@2025-09"],
-                Some("claude-sonnet-4-5"),
-            ),
-            (Anthropic, &["claude-sonnet-5", "claude-sonnet-4-5"], Some("claude-sonnet-5")),
-            (Anthropic, &["other", "claude-3-haiku@2024", "claude-opus-4@2025"], Some("claude-opus-4")),
-            (Anthropic, &["other", "another@2025"], Some("other")),
-            (Openai, &["gpt-4.1", "gpt-5", "gpt-5-codex", "gpt-5-mini"], Some("gpt-5-codex")),
-            (Openai, &["gpt-5-codex", "gpt-5.1", "gpt-4o"], Some("gpt-5.1")),
-            (Openai, &["gpt-5.2", "gpt-5.10"], Some("gpt-5.10")),
-            (
-                Openai,
-                &[
-                    "gpt-9-mini",
-                    "gpt-9-nano",
-                    "gpt-9-audio",
-                    "gpt-9-realtime",
-                    "gpt-image-9",
-                    "gpt-9-search-api",
-                    "gpt-9-preview",
-                    "gpt-9-2026-01-01",
-                    "gpt-9-codex-mini",
-                    "gpt-+9",
-                    "gpt-9.",
-                    "gpt-4",
-                ],
-                Some("gpt-4"),
-            ),
-            (Openai, &["text-embedding-3-large", "llama3:8b", "qwen"], Some("llama3:8b")),
-            (Openai, &["text-embedding-3-large", "whisper-1"], None),
-            (Gemini, &["gemini-2.5-pro", "gemini-3-pro", "gemini-2.5-flash"], Some("gemini-3-pro")),
-            (Gemini, &["gemini-3-pro-preview", "gemini-2.5-pro"], Some("gemini-2.5-pro")),
-            (Gemini, &["!gemini-3-pro", "gemini-2.5-pro"], Some("gemini-2.5-pro")),
-            (Gemini, &["gemini-9-pro-exp", "gemini-pro-vision", "gemini-1.5-pro"], Some("gemini-1.5-pro")),
-            (Gemini, &["!embedding-001", "gemini-2.5-flash"], Some("gemini-2.5-flash")),
-            (Gemini, &["!embedding-001"], None),
-        ];
-        for (dialect, names, expected) in table {
-            assert_eq!(choose_default_model(dialect, &[], &listed(names)).as_deref(), expected, "{names:?}");
-        }
+    fn newest_claude(models: &[ListedModel]) -> Option<&ListedModel> {
+        newest_model(models, "claude-sonnet-").or_else(|| newest_model(models, "claude-"))
     }
 
     #[test]
@@ -176,7 +109,7 @@ mod tests {
         ];
         for (allowed_names, expected) in table {
             assert_eq!(
-                choose_default_model(Anthropic, allowed_names, &there).as_deref(),
+                choose_default_model(newest_claude, allowed_names, &there).as_deref(),
                 expected,
                 "{allowed_names:?}"
             );

@@ -5,29 +5,6 @@ use std::{fmt, sync::Arc};
 
 pub use protocol::Dialect;
 
-/// The API of a model provider that a call uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ModelApi {
-    /// Anthropic's Messages.
-    Messages,
-    /// OpenAI's Chat Completions.
-    Chat,
-    /// OpenAI's Responses.
-    Responses,
-    /// Gemini's generateContent.
-    Generate,
-}
-
-impl ModelApi {
-    pub fn dialect(self) -> Dialect {
-        match self {
-            Self::Messages => Dialect::Anthropic,
-            Self::Chat | Self::Responses => Dialect::Openai,
-            Self::Generate => Dialect::Gemini,
-        }
-    }
-}
-
 /// A credential. Neither `Debug` nor any other trait prints it.
 #[derive(Clone)]
 pub struct ProviderKey(pub String);

@@ -31,11 +31,12 @@ mod tests;
 
 pub use call::Call;
 pub use call_types::{
-    ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, ModelApi, Price,
-    Provider, ProviderKey, TokenUsage,
+    ActiveBudgets, CallParams, CallRefusal, CallReport, CallTarget, Dialect, Fault, Price, Provider,
+    ProviderKey, TokenUsage,
 };
 pub use catalogue::{ConfiguredProvider, ModelAvailability};
 pub use error::ModelsError;
+pub use gateway::compatible_variant;
 pub use grant::{Grant, OpenGrant};
 pub use key_encryption::KeyEncryptionError;
 pub use providers::{ProviderDraft, is_model_name};

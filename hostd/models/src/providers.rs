@@ -5,6 +5,7 @@ use super::{
     Models, ModelsError, Provider, ProviderKey,
     catalogue::{ConfiguredProvider, ModelAvailability},
     error::invalid,
+    gateway::default_base_url,
     limits,
     service::{key_context, now_ms},
 };
@@ -124,10 +125,12 @@ fn validated(
     let base_url = match (&spec.base_url, configured) {
         (Some(url), _) => base_url(url)?,
         // The base URL was set explicitly, not implied by the dialect.
-        (None, Some(configured)) if configured.record.base_url != default_url(configured.record.dialect) => {
+        (None, Some(configured))
+            if configured.record.base_url != default_base_url(configured.record.dialect) =>
+        {
             configured.record.base_url.clone()
         }
-        (None, Some(_) | None) => default_url(dialect).to_owned(),
+        (None, Some(_) | None) => default_base_url(dialect).to_owned(),
     };
     if let (KeyChange::Keep, Some(configured)) = (key_change(name, spec, configured)?, configured) {
         check_kept_key(&configured.record, &base_url)?;
@@ -219,14 +222,6 @@ fn origin(url: &str) -> Option<(String, String, u16)> {
     Some((scheme, host, port))
 }
 
-fn default_url(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Anthropic => "https://api.anthropic.com/v1",
-        Dialect::Openai => "https://api.openai.com/v1",
-        Dialect::Gemini => "https://generativelanguage.googleapis.com/v1beta",
-    }
-}
-
 fn base_url(text: &str) -> Result<String, ModelsError> {
     let wrong = || {
         invalid(
@@ -300,7 +295,7 @@ impl ConfiguredProvider {
             return Some(format!("its key cannot be used: {problem}"));
         }
         let keyless =
-            self.record.sealed.is_none() && self.record.base_url == default_url(self.record.dialect);
+            self.record.sealed.is_none() && self.record.base_url == default_base_url(self.record.dialect);
         let name = &self.record.name;
         keyless.then(|| format!("it has no key: `slipway model add {name}` asks for one"))
     }

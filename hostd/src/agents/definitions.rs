@@ -2,7 +2,7 @@
 //! Pure.
 
 use super::template;
-use hostd_models::Dialect;
+use hostd_models::{Dialect, compatible_variant};
 use protocol::StreamDialect;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -82,13 +82,37 @@ pub enum AgentProtocol {
     Command,
 }
 
+/// A key of `env_for`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String")]
 pub enum DialectVariant {
-    Anthropic,
-    Openai,
-    OpenaiChat,
-    Gemini,
+    Dialect(Dialect),
+    /// Servers of the dialect other than its vendor's own, where these mostly offer fewer APIs.
+    Compatible(Dialect),
+}
+
+impl DialectVariant {
+    fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Dialect(dialect) => Some(dialect.as_str()),
+            Self::Compatible(dialect) => compatible_variant(dialect),
+        }
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        Dialect::ALL.into_iter().flat_map(|dialect| [Self::Dialect(dialect), Self::Compatible(dialect)])
+    }
+}
+
+impl TryFrom<String> for DialectVariant {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::all().find(|variant| variant.name() == Some(&text)).ok_or_else(|| {
+            let names: Vec<&str> = Self::all().filter_map(Self::name).collect();
+            format!("there is no dialect {text:?}; there are: {}", names.join(", "))
+        })
+    }
 }
 
 impl TryFrom<String> for AgentProtocol {
@@ -264,12 +288,7 @@ fn texts(definition: &AgentDefinition) -> impl Iterator<Item = (&'static str, &S
 }
 
 fn has_env_for(definition: &AgentDefinition, dialect: Dialect) -> bool {
-    let variant = match dialect {
-        Dialect::Anthropic => DialectVariant::Anthropic,
-        Dialect::Openai => DialectVariant::Openai,
-        Dialect::Gemini => DialectVariant::Gemini,
-    };
-    definition.env_for.contains_key(&variant)
+    definition.env_for.contains_key(&DialectVariant::Dialect(dialect))
 }
 
 fn is_relative_path(path: &str) -> bool {

@@ -79,6 +79,10 @@ fn what_is_wrong_is_named() {
             "agents.a.env_for: must have openai: that is one of its dialects",
         ),
         (
+            format!("{acp}env_for.gemini_chat = {{}}"),
+            "agents.a: there is no dialect \"gemini_chat\"; there are: anthropic, openai, openai_chat, gemini",
+        ),
+        (
             format!("{acp}args = [\"{{session}}\"]"),
             "agents.a.args: there is no {session}; there are: {home}, {app}",
         ),

@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 
 pub const HOME: &str = "/home/sandbox";
 pub const APP: &str = "/home/sandbox/workspace/app";
-/// OpenAI itself offers every API; other servers of its dialect mostly offer Chat Completions alone.
-const OPENAI: &str = "openai";
 
 /// Access of an agent to its model. Not `Debug`, since it holds a key.
 pub struct ModelAccess {
@@ -103,14 +101,13 @@ pub fn invocation(name: &str, definition: &AgentDefinition, request: InvocationR
 }
 
 fn variant(definition: &AgentDefinition, connection: &ModelAccess) -> DialectVariant {
-    match connection.dialect {
-        Dialect::Anthropic => DialectVariant::Anthropic,
-        Dialect::Gemini => DialectVariant::Gemini,
-        Dialect::Openai => {
-            let chat =
-                connection.provider != OPENAI && definition.env_for.contains_key(&DialectVariant::OpenaiChat);
-            if chat { DialectVariant::OpenaiChat } else { DialectVariant::Openai }
-        }
+    let compatible = DialectVariant::Compatible(connection.dialect);
+    // A provider with the name of a dialect is its vendor.
+    let is_vendor = connection.provider == connection.dialect.as_str();
+    if !is_vendor && definition.env_for.contains_key(&compatible) {
+        compatible
+    } else {
+        DialectVariant::Dialect(connection.dialect)
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     error::{CallError, CallResult},
     views::{no_content, ok},
 };
-use hostd_core::{choose_default_model, missing_models, rfc3339};
+use hostd_core::{missing_models, rfc3339};
 use hostd_models::{
     ConfiguredProvider, ModelsError, ProviderDraft,
     gateway::{Gateway, ListModelsError, ModelList},
@@ -56,7 +56,7 @@ async fn verify_provider(
     let named: Vec<&str> = listed.iter().copied().chain(alone).collect();
     let warning = unlisted_models(&provider.name, &named, &offer);
     if default.is_none() && listed.len() != 1 {
-        spec.default = choose_default_model(provider.dialect, &listed, &offer.models);
+        spec.default = offer.default_model(provider.dialect, &listed);
     }
     Ok(warning)
 }

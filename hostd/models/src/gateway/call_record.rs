@@ -1,7 +1,9 @@
 //! The record of one call while it runs, and the report of its end to the authorizer.
 
-use super::{authorizer::AdmittedCall, provider_error::ProviderError, redact_key::redacted_line};
-use crate::{CallRefusal, CallReport, CallTarget, Fault, ModelApi, TokenUsage};
+use super::{
+    authorizer::AdmittedCall, dialect::ModelApi, provider_error::ProviderError, redact_key::redacted_line,
+};
+use crate::{CallRefusal, CallReport, CallTarget, Fault, TokenUsage};
 use futures_util::future::BoxFuture;
 use hostd_core::{FailureKind, classify_error_kind};
 use std::sync::Arc;

@@ -1,6 +1,9 @@
-//! Which headers are forwarded: those that are named here. Pure.
+//! Which headers are forwarded: those that are named here or by a dialect. Pure.
 
-use super::redact_key::redact;
+use super::{
+    dialect::{Forwarded, KeyHeader, all_rules, rules},
+    redact_key::redact,
+};
 use crate::{Dialect, Provider, ProviderKey};
 use hyper::{
     HeaderMap,
@@ -10,29 +13,15 @@ use hyper::{
     },
 };
 
-/// Forwarded to the provider. None identifies the caller, the account or the route.
-const REQUEST_HEADERS: [&str; 6] = [
-    "anthropic-version",
-    "anthropic-beta",
-    "openai-beta",
-    "x-goog-api-client",
-    "x-client-request-id",
-    "x-app",
-];
+/// Forwarded to the provider, with those that a dialect names. None identifies the caller, the account or the
+/// route.
+const REQUEST_HEADERS: [&str; 2] = ["x-client-request-id", "x-app"];
 const REQUEST_HEADER_PREFIX: &str = "x-stainless-";
 
-/// Forwarded to the agent.
-const RESPONSE_HEADERS: [&str; 8] = [
-    "request-id",
-    "x-request-id",
-    "retry-after-ms",
-    "x-should-retry",
-    "openai-version",
-    "openai-processing-ms",
-    "openai-model",
-    "server-timing",
-];
-const RESPONSE_HEADER_PREFIXES: [&str; 2] = ["x-ratelimit-", "anthropic-ratelimit-"];
+/// Forwarded to the agent, with those that a dialect names.
+const RESPONSE_HEADERS: [&str; 5] =
+    ["request-id", "x-request-id", "retry-after-ms", "x-should-retry", "server-timing"];
+const RESPONSE_HEADER_PREFIX: &str = "x-ratelimit-";
 
 /// The key of a provider cannot be sent in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -48,9 +37,7 @@ pub fn request_headers(
     let mut to = HeaderMap::new();
     to.insert(HOST, host.clone());
     for (name, value) in from {
-        let plain = [CONTENT_TYPE, ACCEPT, USER_AGENT];
-        let known = plain.contains(name) || REQUEST_HEADERS.contains(&name.as_str());
-        if known || name.as_str().starts_with(REQUEST_HEADER_PREFIX) {
+        if [CONTENT_TYPE, ACCEPT, USER_AGENT].contains(name) || is_request_header(name.as_str()) {
             to.append(name, value.clone());
         }
     }
@@ -68,10 +55,9 @@ fn credential(
     dialect: Dialect,
     ProviderKey(key): &ProviderKey,
 ) -> Result<(HeaderName, HeaderValue), UnsendableKey> {
-    let (name, value) = match dialect {
-        Dialect::Anthropic => (HeaderName::from_static("x-api-key"), HeaderValue::from_str(key)),
-        Dialect::Openai => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
-        Dialect::Gemini => (HeaderName::from_static("x-goog-api-key"), HeaderValue::from_str(key)),
+    let (name, value) = match rules(dialect).key_header() {
+        KeyHeader::Bearer => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
+        KeyHeader::Named(name) => (HeaderName::from_static(name), HeaderValue::from_str(key)),
     };
     let mut value = value.map_err(|_| UnsendableKey)?;
     value.set_sensitive(true);
@@ -82,9 +68,7 @@ fn credential(
 pub fn response_headers(from: &HeaderMap, key: Option<&str>) -> HeaderMap {
     let mut to = HeaderMap::new();
     for (name, value) in from {
-        let known = [CONTENT_TYPE, RETRY_AFTER].contains(name)
-            || RESPONSE_HEADERS.contains(&name.as_str())
-            || RESPONSE_HEADER_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix));
+        let known = [CONTENT_TYPE, RETRY_AFTER].contains(name) || is_response_header(name.as_str());
         let clean = value.to_str().is_ok_and(|value| redact(value, key) == value);
         if known && clean {
             to.append(name, value.clone());
@@ -92,6 +76,22 @@ pub fn response_headers(from: &HeaderMap, key: Option<&str>) -> HeaderMap {
     }
     to.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     to
+}
+
+fn is_request_header(name: &str) -> bool {
+    REQUEST_HEADERS.contains(&name)
+        || name.starts_with(REQUEST_HEADER_PREFIX)
+        || all_rules().any(|rules| rules.forwarded().request_headers.contains(&name))
+}
+
+fn is_response_header(name: &str) -> bool {
+    let is_named = |forwarded: &Forwarded| {
+        forwarded.response_headers.contains(&name)
+            || forwarded.response_header_prefixes.iter().any(|prefix| name.starts_with(prefix))
+    };
+    RESPONSE_HEADERS.contains(&name)
+        || name.starts_with(RESPONSE_HEADER_PREFIX)
+        || all_rules().any(|rules| is_named(rules.forwarded()))
 }
 
 /// Whether the body has no content encoding.

@@ -3,6 +3,7 @@
 
 use super::{
     base_url::BaseUrl,
+    dialect::rules,
     headers::{is_uncompressed, request_headers},
     limits::{LIST_MAX_BYTES, LIST_MAX_MS, MODELS_MAX},
     provider_client::{ProviderBody, ProviderClient},
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{Dialect, Provider, is_model_name};
 use bytes::Bytes;
-use hostd_core::{FailureKind, ListedModel};
+use hostd_core::{FailureKind, ListedModel, choose_default_model};
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Request, Uri,
@@ -40,6 +41,13 @@ pub enum ListModelsError {
     Unavailable(String),
 }
 
+impl ModelList {
+    /// The model for tasks that name none: one of `allowed_names`, where there are any.
+    pub fn default_model(&self, dialect: Dialect, allowed_names: &[&str]) -> Option<String> {
+        choose_default_model(|models| rules(dialect).preferred_model(models), allowed_names, &self.models)
+    }
+}
+
 impl Gateway {
     /// Asks a provider for its models. Redirects are not followed, since the request carries the key.
     pub async fn list_models(&self, provider: &Provider) -> Result<ModelList, ListModelsError> {
@@ -57,8 +65,10 @@ impl ProviderClient {
         let unusable = |why: &str| list_error(&ProviderFailure::unusable(name, why), provider);
         let unavailable = |why: String| ListModelsError::Unavailable(format!("the provider {name}: {why}"));
         let base = BaseUrl::parse(&provider.base_url).map_err(|error| unavailable(error.to_string()))?;
-        let (query, from) = query_and_headers(provider.dialect);
-        let target = base.target("/models", query).map_err(|error| unavailable(error.to_string()))?;
+        let format = rules(provider.dialect).model_list();
+        let fixed = |(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        let from = format.headers.iter().copied().map(fixed).collect();
+        let target = base.target("/models", format.query).map_err(|error| unavailable(error.to_string()))?;
         let headers =
             request_headers(&from, &base.host, provider).map_err(|error| unavailable(error.to_string()))?;
         let failed = |error| list_error(&ProviderFailure::unreachable(name, &error), provider);
@@ -90,21 +100,6 @@ fn list_error(failure: &ProviderFailure, provider: &Provider) -> ListModelsError
     }
 }
 
-/// The largest page that the API allows, and the headers that it requires.
-fn query_and_headers(dialect: Dialect) -> (&'static str, HeaderMap) {
-    let mut headers = HeaderMap::new();
-    let query = match dialect {
-        Dialect::Anthropic => {
-            let version = HeaderName::from_static("anthropic-version");
-            headers.insert(version, HeaderValue::from_static("2023-06-01"));
-            "limit=1000"
-        }
-        Dialect::Openai => "",
-        Dialect::Gemini => "pageSize=1000",
-    };
-    (query, headers)
-}
-
 fn request(target: Uri, headers: HeaderMap) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(Bytes::new()));
     *request.uri_mut() = target;
@@ -115,33 +110,12 @@ fn request(target: Uri, headers: HeaderMap) -> Request<Full<Bytes>> {
 /// None where the body is not a list of models. Names that no task could use are left out.
 fn read(dialect: Dialect, body: &[u8]) -> Option<ModelList> {
     let body: Value = serde_json::from_slice(body).ok()?;
-    let list = match dialect {
-        Dialect::Anthropic | Dialect::Openai => &body["data"],
-        Dialect::Gemini => &body["models"],
-    };
-    let list = list.as_array()?;
-    let models = list.iter().filter_map(|entry| read_entry(dialect, entry)).take(MODELS_MAX).collect();
-    let more = body["has_more"] == true || body["nextPageToken"].is_string() || list.len() > MODELS_MAX;
+    let rules = rules(dialect);
+    let list = body[rules.model_list().member].as_array()?;
+    let entries = list.iter().filter_map(|entry| rules.read_listed_model(entry));
+    let models = entries.filter(|model| is_model_name(&model.name)).take(MODELS_MAX).collect();
+    let more = rules.has_more_models(&body) || list.len() > MODELS_MAX;
     Some(ModelList { models, more })
-}
-
-fn read_entry(dialect: Dialect, entry: &Value) -> Option<ListedModel> {
-    let (name, created_at, no_chat) = match dialect {
-        Dialect::Anthropic => (&entry["id"], entry["created_at"].as_str().unwrap_or_default(), false),
-        Dialect::Openai => (&entry["id"], "", false),
-        Dialect::Gemini => {
-            let methods = entry["supportedGenerationMethods"].as_array();
-            let can_chat = methods.is_some_and(|all| all.iter().any(|method| method == "generateContent"));
-            (&entry["name"], "", !can_chat)
-        }
-    };
-    let name = name.as_str()?;
-    let name = match dialect {
-        Dialect::Gemini => name.strip_prefix("models/").unwrap_or(name),
-        Dialect::Anthropic | Dialect::Openai => name,
-    };
-    let created_at = created_at.to_owned();
-    is_model_name(name).then(|| ListedModel { name: name.to_owned(), created_at, no_chat })
 }
 
 #[cfg(test)]
@@ -188,5 +162,63 @@ mod tests {
         let many: Vec<_> = (0..=MODELS_MAX).map(|at| format!(r#"{{"id":"m{at}"}}"#)).collect();
         let long = read(Openai, format!(r#"{{"data":[{}]}}"#, many.join(",")).as_bytes()).expect("a list");
         assert_eq!((long.models.len(), long.more), (MODELS_MAX, true));
+    }
+
+    /// Written `name@created`, with a `!` before one that cannot chat.
+    fn models(names: &[&str]) -> Vec<ListedModel> {
+        let one = |text: &&str| {
+            let (name, created) = text.split_once('@').unwrap_or((text, ""));
+            let (name, no_chat) = name.strip_prefix('!').map_or((name, false), |name| (name, true));
+            ListedModel { name: name.to_owned(), created_at: created.to_owned(), no_chat }
+        };
+        names.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_default_is_chosen_by_how_vendors_name_their_models() {
+        let table: [(Dialect, &[&str], Option<&str>); 17] = [
+            (Anthropic, &[], None),
+            (
+                Anthropic,
+                &["claude-opus-4-5@2025-11", "claude-sonnet-4@2025-05", "claude-sonnet-4-5@2025-09"],
+                Some("claude-sonnet-4-5"),
+            ),
+            (Anthropic, &["claude-sonnet-5", "claude-sonnet-4-5"], Some("claude-sonnet-5")),
+            (Anthropic, &["other", "claude-3-haiku@2024", "claude-opus-4@2025"], Some("claude-opus-4")),
+            (Anthropic, &["other", "another@2025"], Some("other")),
+            (Openai, &["gpt-4.1", "gpt-5", "gpt-5-codex", "gpt-5-mini"], Some("gpt-5-codex")),
+            (Openai, &["gpt-5-codex", "gpt-5.1", "gpt-4o"], Some("gpt-5.1")),
+            (Openai, &["gpt-5.2", "gpt-5.10"], Some("gpt-5.10")),
+            (
+                Openai,
+                &[
+                    "gpt-9-mini",
+                    "gpt-9-nano",
+                    "gpt-9-audio",
+                    "gpt-9-realtime",
+                    "gpt-image-9",
+                    "gpt-9-search-api",
+                    "gpt-9-preview",
+                    "gpt-9-2026-01-01",
+                    "gpt-9-codex-mini",
+                    "gpt-+9",
+                    "gpt-9.",
+                    "gpt-4",
+                ],
+                Some("gpt-4"),
+            ),
+            (Openai, &["text-embedding-3-large", "llama3:8b", "qwen"], Some("llama3:8b")),
+            (Openai, &["text-embedding-3-large", "whisper-1"], None),
+            (Gemini, &["gemini-2.5-pro", "gemini-3-pro", "gemini-2.5-flash"], Some("gemini-3-pro")),
+            (Gemini, &["gemini-3-pro-preview", "gemini-2.5-pro"], Some("gemini-2.5-pro")),
+            (Gemini, &["!gemini-3-pro", "gemini-2.5-pro"], Some("gemini-2.5-pro")),
+            (Gemini, &["gemini-9-pro-exp", "gemini-pro-vision", "gemini-1.5-pro"], Some("gemini-1.5-pro")),
+            (Gemini, &["!embedding-001", "gemini-2.5-flash"], Some("gemini-2.5-flash")),
+            (Gemini, &["!embedding-001"], None),
+        ];
+        for (dialect, names, expected) in table {
+            let list = ModelList { models: models(names), more: false };
+            assert_eq!(list.default_model(dialect, &[]).as_deref(), expected, "{names:?}");
+        }
     }
 }

@@ -41,5 +41,7 @@ mod task_key;
 mod tests;
 
 pub use cancel_with_task::CancelWithTask;
+pub use dialect::compatible_variant;
+pub(super) use dialect::default_base_url;
 pub use list_models::{ListModelsError, ModelList};
 pub use serve::Gateway;

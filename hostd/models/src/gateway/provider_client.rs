@@ -4,13 +4,13 @@
 use super::{
     base_url::Origin,
     connection_pool::ProviderConnectionPool,
+    dialect::ModelApi,
     headers::is_uncompressed,
     limits::{ERROR_MAX_BYTES, ERROR_MAX_MS},
     provider_connection::ProviderConnection,
     provider_failure::ProviderFailure,
     response_inspector::{BodyFormat, ResponseInspector},
 };
-use crate::ModelApi;
 use bytes::{Bytes, BytesMut};
 use hostd_core::classify_error_kind;
 use hostd_net::outbound::OutboundConnector;

@@ -2,7 +2,7 @@
 //! agent, in the provider's own words without its key.
 
 use super::{
-    dialect::error_response,
+    dialect::{all_rules, error_response},
     headers::response_headers,
     limits::ERROR_MAX_BYTES,
     provider_connection::ConnectionError,
@@ -95,11 +95,8 @@ impl ProviderFailure {
         let parse = |text: &str| parse_retry_after(text, now);
         let ms = header("retry-after-ms").and_then(|text| text.trim().parse().ok());
         ms.or_else(|| header("retry-after").and_then(parse)).or_else(|| {
-            // Gemini: `"retryDelay": "34s"`.
             let body = std::str::from_utf8(self.body.as_deref()?).ok()?;
-            let (_, rest) = body.split_once("\"retryDelay\"")?;
-            let text = rest.trim_start_matches([':', ' ', '"', '\n']);
-            parse(text.split_once("s\"")?.0)
+            all_rules().find_map(|rules| rules.retry_delay(body)).and_then(parse)
         })
     }
 

@@ -5,13 +5,13 @@
 mod tests;
 
 use super::{
-    dialect::{ResponseFacts, read_event, read_json},
+    dialect::{ApiRules, ModelApi, ResponseFacts},
     estimate_tokens::estimate_tokens,
     limits::JSON_BODY_MAX_BYTES,
     provider_error::ProviderError,
-    sse_reader::SseReader,
+    sse_reader::{SseEvent, SseReader},
 };
-use crate::{ModelApi, TokenUsage};
+use crate::TokenUsage;
 
 /// The format of a response body, by its content type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl BodyFormat {
 }
 
 pub struct ResponseInspector {
-    api: ModelApi,
+    rules: &'static dyn ApiRules,
     parser: Parser,
     facts: ResponseFacts,
     /// Bytes of the body so far.
@@ -62,7 +62,7 @@ impl ResponseInspector {
             BodyFormat::Json => Parser::Json(Vec::new()),
             BodyFormat::Unknown => Parser::Nothing,
         };
-        Self { api, parser, facts: ResponseFacts::default(), bytes: 0, unread: false }
+        Self { rules: api.rules(), parser, facts: ResponseFacts::default(), bytes: 0, unread: false }
     }
 
     /// Reads a piece of the body.
@@ -70,8 +70,8 @@ impl ResponseInspector {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         match &mut self.parser {
             Parser::Events(events) => {
-                let (api, facts) = (self.api, &mut self.facts);
-                events.read(bytes, |event| read_event(api, facts, &event));
+                let (rules, facts) = (self.rules, &mut self.facts);
+                events.read(bytes, |event| read_event(rules, facts, &event));
             }
             Parser::Json(json) if json.len() + bytes.len() <= JSON_BODY_MAX_BYTES => {
                 json.extend_from_slice(bytes);
@@ -83,10 +83,10 @@ impl ResponseInspector {
 
     /// Reads what is left: the body has ended.
     pub fn finish(&mut self) {
-        let (api, facts) = (self.api, &mut self.facts);
+        let (rules, facts) = (self.rules, &mut self.facts);
         match &mut self.parser {
-            Parser::Events(events) => events.finish(|event| read_event(api, facts, &event)),
-            Parser::Json(json) => read_json(api, facts, &std::mem::take(json)),
+            Parser::Events(events) => events.finish(|event| read_event(rules, facts, &event)),
+            Parser::Json(json) => rules.read_json(facts, &std::mem::take(json)),
             Parser::Nothing => {}
         }
         // The part that was not read may have held the end, so such a response is not called truncated.
@@ -144,5 +144,13 @@ impl ResponseInspector {
             Parser::Events(events) => events.separator(),
             Parser::Json(_) | Parser::Nothing => "",
         }
+    }
+}
+
+fn read_event(rules: &dyn ApiRules, facts: &mut ResponseFacts, event: &SseEvent<'_>) {
+    rules.read_event(facts, event.data);
+    if event.is_error && facts.error.is_none() {
+        let message = String::from_utf8_lossy(event.data).into_owned();
+        facts.record_error(Some(ProviderError { message, kind: String::new() }));
     }
 }

@@ -8,7 +8,6 @@
 use super::{
     call_limits::CallPermit,
     call_record::{CallRecord, EndReport},
-    dialect::final_error_event,
     idle_timeout::IdleTimeout,
     limits::BUDGET_CHECK_EVERY_TOKENS,
     provider_client::{ProviderBody, ProviderResponse},
@@ -181,7 +180,7 @@ impl ResponseRelay {
         match self.format {
             BodyFormat::Events => {
                 let mut event = self.inspector.event_separator().as_bytes().to_vec();
-                event.extend_from_slice(&final_error_event(self.record.api, message));
+                event.extend_from_slice(self.record.api.rules().final_error_event(message).as_bytes());
                 Closing::ErrorEvent(event.into())
             }
             BodyFormat::Json | BodyFormat::Unknown => Closing::Abort(message.to_owned()),

@@ -1,13 +1,19 @@
-//! The paths below `/model/`, by method and path alone. Pure. A path that is not named here is not forwarded.
+//! The paths below `/model/`, by method and path alone. Pure. A path that no dialect names is not forwarded.
 
-use super::limits::MODEL_MAX_BYTES;
-use crate::{Dialect, ModelApi};
+use super::{
+    dialect::{ModelApi, rules},
+    limits::MODEL_MAX_BYTES,
+};
+use crate::Dialect;
 use hyper::Method;
+
+/// Without a known dialect an error takes the shape that most clients read.
+const FALLBACK: Dialect = Dialect::Openai;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// An agent probes whether its API is reachable.
-    Hello,
+    Hello(Dialect),
     /// The list of models.
     Models(Dialect),
     Call(Endpoint),
@@ -15,23 +21,20 @@ pub enum Route {
 
 /// An endpoint of a provider's API.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Endpoint {
-    Messages,
-    /// Counts the tokens of a request, and generates nothing.
-    CountTokens,
-    Chat,
-    Responses,
-    Generate {
-        /// From the path.
-        model: String,
-        method: GeminiMethod,
-    },
+pub struct Endpoint {
+    pub api: ModelApi,
+    pub operation: Operation,
+    /// From the path, in an API that has it there.
+    pub model: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GeminiMethod {
+pub enum Operation {
+    /// Generates a response, streamed where the body says so.
     Generate,
+    /// Generates a response that is streamed because of its path.
     Stream,
+    /// Counts the tokens of a request, and generates nothing.
     Count,
 }
 
@@ -47,106 +50,54 @@ pub enum RouteError {
 impl Route {
     pub fn dialect(&self) -> Dialect {
         match self {
-            Self::Hello => Dialect::Anthropic,
-            Self::Models(dialect) => *dialect,
-            Self::Call(call) => call.api().dialect(),
+            Self::Hello(dialect) | Self::Models(dialect) => *dialect,
+            Self::Call(endpoint) => endpoint.api.dialect(),
         }
     }
 }
 
 impl Endpoint {
-    pub fn api(&self) -> ModelApi {
-        match self {
-            Self::Messages | Self::CountTokens => ModelApi::Messages,
-            Self::Chat => ModelApi::Chat,
-            Self::Responses => ModelApi::Responses,
-            Self::Generate { .. } => ModelApi::Generate,
-        }
+    pub fn new(api: ModelApi, operation: Operation) -> Self {
+        Self { api, operation, model: None }
     }
 
     pub fn count_only(&self) -> bool {
-        matches!(self, Self::CountTokens | Self::Generate { method: GeminiMethod::Count, .. })
+        self.operation == Operation::Count
     }
 
     /// The path below the base URL of a provider, which includes the version.
     pub fn path(&self, model: &str) -> String {
-        match self {
-            Self::Messages => "/messages".to_owned(),
-            Self::CountTokens => "/messages/count_tokens".to_owned(),
-            Self::Chat => "/chat/completions".to_owned(),
-            Self::Responses => "/responses".to_owned(),
-            Self::Generate { method, .. } => format!("/models/{}:{}", escaped(model), method.name()),
-        }
+        self.api.rules().path(self.operation, model)
     }
 }
 
-impl GeminiMethod {
-    const ALL: [Self; 3] = [Self::Generate, Self::Stream, Self::Count];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Generate => "generateContent",
-            Self::Stream => "streamGenerateContent",
-            Self::Count => "countTokens",
-        }
-    }
+impl Operation {
+    pub const ALL: [Self; 3] = [Self::Generate, Self::Stream, Self::Count];
 }
 
 pub fn route(method: &Method, path: &str) -> Result<Route, RouteError> {
     let path = path.strip_prefix("/model/").unwrap_or_default();
-    // Without a known dialect the error takes the shape that most clients read.
     let (name, rest) = path.split_once('/').unwrap_or((path, ""));
-    let (dialect, found) = match name {
-        "anthropic" => (Dialect::Anthropic, anthropic(rest)),
-        "openai" => (Dialect::Openai, openai(rest)),
-        "gemini" => (Dialect::Gemini, gemini(rest)),
-        _ => return Err(RouteError::UnknownPath(Dialect::Openai)),
-    };
-    let route = found.ok_or(RouteError::UnknownPath(dialect))?;
+    let dialect = Dialect::from_name(name).ok_or(RouteError::UnknownPath(FALLBACK))?;
+    let route = rules(dialect).route(rest).ok_or(RouteError::UnknownPath(dialect))?;
     let (allowed, name) = match &route {
-        Route::Hello => (Method::HEAD, "HEAD"),
+        Route::Hello(_) => (Method::HEAD, "HEAD"),
         Route::Models(_) => (Method::GET, "GET"),
         Route::Call(_) => (Method::POST, "POST"),
     };
     if *method == allowed { Ok(route) } else { Err(RouteError::WrongMethod(dialect, name)) }
 }
 
-fn anthropic(rest: &str) -> Option<Route> {
-    match rest {
-        "v1/messages" => Some(Route::Call(Endpoint::Messages)),
-        "v1/messages/count_tokens" => Some(Route::Call(Endpoint::CountTokens)),
-        "v1/models" => Some(Route::Models(Dialect::Anthropic)),
-        "api/hello" => Some(Route::Hello),
-        _ => None,
-    }
-}
-
-fn openai(rest: &str) -> Option<Route> {
-    match rest {
-        "v1/chat/completions" => Some(Route::Call(Endpoint::Chat)),
-        "v1/responses" => Some(Route::Call(Endpoint::Responses)),
-        "v1/models" => Some(Route::Models(Dialect::Openai)),
-        _ => None,
-    }
-}
-
-fn gemini(rest: &str) -> Option<Route> {
-    let rest = rest.strip_prefix("v1beta/models/").or_else(|| rest.strip_prefix("v1/models/"))?;
-    let (model, method) = rest.rsplit_once(':')?;
-    let method = GeminiMethod::ALL.into_iter().find(|known| known.name() == method)?;
-    is_safe_name(model).then(|| Route::Call(Endpoint::Generate { model: model.to_owned(), method }))
-}
-
 /// Refuses names that different parsers of paths read differently: the name is compared, and goes into
 /// another path.
-fn is_safe_name(model: &str) -> bool {
+pub fn is_safe_name(model: &str) -> bool {
     model.len() <= MODEL_MAX_BYTES
         && model.starts_with(|first: char| first.is_ascii_alphanumeric())
         && model.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@'))
 }
 
 /// Percent-encodes a name as one segment of a path.
-fn escaped(model: &str) -> String {
+pub fn escaped(model: &str) -> String {
     model
         .bytes()
         .map(|byte| match byte {
@@ -166,27 +117,31 @@ mod tests {
         route(&method.parse().expect("a method"), path)
     }
 
-    fn generate(model: &str, method: GeminiMethod) -> Route {
-        Route::Call(Endpoint::Generate { model: model.to_owned(), method })
+    fn call(api: ModelApi, operation: Operation) -> Route {
+        Route::Call(Endpoint::new(api, operation))
+    }
+
+    fn generate(model: &str, operation: Operation) -> Route {
+        Route::Call(Endpoint { api: ModelApi::Generate, operation, model: Some(model.to_owned()) })
     }
 
     #[test]
     fn endpoints_of_inference_are_found() {
         let table = [
-            ("POST", "/model/anthropic/v1/messages", Route::Call(Endpoint::Messages)),
-            ("POST", "/model/anthropic/v1/messages/count_tokens", Route::Call(Endpoint::CountTokens)),
+            ("POST", "/model/anthropic/v1/messages", call(ModelApi::Messages, Operation::Generate)),
+            ("POST", "/model/anthropic/v1/messages/count_tokens", call(ModelApi::Messages, Operation::Count)),
             ("GET", "/model/anthropic/v1/models", Route::Models(Dialect::Anthropic)),
-            ("HEAD", "/model/anthropic/api/hello", Route::Hello),
-            ("POST", "/model/openai/v1/chat/completions", Route::Call(Endpoint::Chat)),
-            ("POST", "/model/openai/v1/responses", Route::Call(Endpoint::Responses)),
+            ("HEAD", "/model/anthropic/api/hello", Route::Hello(Dialect::Anthropic)),
+            ("POST", "/model/openai/v1/chat/completions", call(ModelApi::Chat, Operation::Generate)),
+            ("POST", "/model/openai/v1/responses", call(ModelApi::Responses, Operation::Generate)),
             ("GET", "/model/openai/v1/models", Route::Models(Dialect::Openai)),
             (
                 "POST",
                 "/model/gemini/v1beta/models/gemini-2.5-pro:generateContent",
-                generate("gemini-2.5-pro", GeminiMethod::Generate),
+                generate("gemini-2.5-pro", Operation::Generate),
             ),
-            ("POST", "/model/gemini/v1/models/g:streamGenerateContent", generate("g", GeminiMethod::Stream)),
-            ("POST", "/model/gemini/v1beta/models/g@001:countTokens", generate("g@001", GeminiMethod::Count)),
+            ("POST", "/model/gemini/v1/models/g:streamGenerateContent", generate("g", Operation::Stream)),
+            ("POST", "/model/gemini/v1beta/models/g@001:countTokens", generate("g@001", Operation::Count)),
         ];
         for (method, path, expected) in table {
             assert_eq!(parse(method, path), Ok(expected), "{method} {path}");
@@ -270,9 +225,9 @@ mod tests {
 
     #[test]
     fn a_model_is_one_segment_of_a_path_whatever_an_operator_calls_it() {
-        let call = Endpoint::Generate { model: "x".to_owned(), method: GeminiMethod::Stream };
+        let call = Endpoint::new(ModelApi::Generate, Operation::Stream);
         assert_eq!(call.path("gemini-2.5-pro"), "/models/gemini-2.5-pro:streamGenerateContent");
         assert_eq!(call.path("../a b?c#d"), "/models/..%2Fa%20b%3Fc%23d:streamGenerateContent");
-        assert_eq!(Endpoint::Messages.path("x"), "/messages");
+        assert_eq!(Endpoint::new(ModelApi::Messages, Operation::Generate).path("x"), "/messages");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     cancel_with_task::TaskEnded,
     collect_body::collect_body,
     connection_pool::ProviderConnectionPool,
-    dialect::{json_response, parse_request},
+    dialect::{json_response, rules},
     headers::{is_uncompressed, request_headers, response_headers},
     limits::{PARSE_INLINE_MAX_BYTES, ProviderTimeouts, REFUSAL_DELAY_MS},
     model_request::ModelRequest,
@@ -25,7 +25,6 @@ use bytes::Bytes;
 use hostd_net::outbound::OutboundConnector;
 use hyper::{Request, Response, StatusCode, body::Incoming, http::request};
 use protocol::api::SandboxId;
-use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
@@ -78,10 +77,10 @@ impl Gateway {
         let within_rate = self.inner.limits.take_local_response(&sandbox);
         let (dialect, response) = match route(&head.method, head.uri.path()) {
             Ok(found) if !within_rate => (found.dialect(), Err(GatewayRefusal::TooMany)),
-            Ok(Route::Hello) => return Response::new(Body::empty()),
+            Ok(Route::Hello(_)) => return Response::new(Body::empty()),
             Ok(Route::Models(dialect)) => (dialect, self.task_models(sandbox, &head, dialect)),
             Ok(Route::Call(endpoint)) => {
-                (endpoint.api().dialect(), Box::pin(self.call(sandbox, endpoint, head, body)).await)
+                (endpoint.api.dialect(), Box::pin(self.call(sandbox, endpoint, head, body)).await)
             }
             Err(error @ (RouteError::UnknownPath(dialect) | RouteError::WrongMethod(dialect, _))) => {
                 (dialect, Err(error.into()))
@@ -113,19 +112,7 @@ impl Gateway {
         dialect: Dialect,
     ) -> Result<Response<Body>, GatewayRefusal> {
         let names = self.authenticate(sandbox, head)?.models(dialect);
-        let list = match dialect {
-            Dialect::Anthropic => json!({
-                "data": names.iter().map(|name| json!({"type": "model", "id": name, "display_name": name,
-                    "created_at": "1970-01-01T00:00:00Z"})).collect::<Vec<_>>(),
-                "has_more": false, "first_id": names.first(), "last_id": names.last(),
-            }),
-            Dialect::Openai | Dialect::Gemini => json!({
-                "object": "list",
-                "data": names.iter().map(|name| json!({"id": name, "object": "model", "created": 0,
-                    "owned_by": "slipway"})).collect::<Vec<_>>(),
-            }),
-        };
-        Ok(json_response(StatusCode::OK, &list))
+        Ok(json_response(StatusCode::OK, &rules(dialect).task_models(&names)))
     }
 
     async fn call(
@@ -161,14 +148,14 @@ impl Gateway {
         // The permit of the body is held until the response has begun.
         let (request, (permit, _body_permit)) =
             parse(&endpoint, &body, grant.bounded(), (permit, body_permit)).await?;
-        let call_target = Arc::new(grant.call_target(endpoint.api().dialect(), &request.model)?);
+        let call_target = Arc::new(grant.call_target(endpoint.api.dialect(), &request.model)?);
         let call = grant.begin(&call_target, request.params).await?;
         let task_ended = call.task_ended();
         let body = request.rewrite(body, &call_target.model, call.max_output_tokens());
         let mut record = CallRecord {
             call: Some(call),
             call_target: call_target.clone(),
-            api: endpoint.api(),
+            api: endpoint.api,
             count_only: request.params.count_only,
             input_tokens: request.params.input_tokens,
             started: Instant::now(),
@@ -241,12 +228,12 @@ pub(super) async fn parse(
     permits: (CallPermit, BodyPermit),
 ) -> Result<(ModelRequest, (CallPermit, BodyPermit)), GatewayRefusal> {
     if body.len() <= PARSE_INLINE_MAX_BYTES {
-        return Ok((parse_request(endpoint, body, bounded)?, permits));
+        return Ok((endpoint.api.rules().parse_request(endpoint, body, bounded)?, permits));
     }
     let (endpoint, body, thread_permit) =
         (endpoint.clone(), body.clone(), permits.0.parse_thread_permit().await?);
     let parse = move || {
-        let request = parse_request(&endpoint, &body, bounded);
+        let request = endpoint.api.rules().parse_request(&endpoint, &body, bounded);
         // The body is freed before its permit is released.
         drop((body, thread_permit));
         (request, permits)
@@ -270,7 +257,7 @@ fn provider_request(
         base.target(&endpoint.path(&call_target.model), &query).map_err(|error| error.to_string())?;
     let headers = request_headers(&head.headers, &base.host, provider).map_err(|error| error.to_string())?;
     let provider = provider.name.clone();
-    Ok(ProviderRequest { provider, origin: base.origin, target, headers, body, api: endpoint.api() })
+    Ok(ProviderRequest { provider, origin: base.origin, target, headers, body, api: endpoint.api })
 }
 
 /// Relays a response without its content length: its end must reach the agent only when the outcome is known,

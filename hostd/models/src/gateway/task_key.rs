@@ -1,36 +1,39 @@
 //! The key that an agent presents, and the part of its query that is forwarded. Pure.
 
-use super::limits::KEY_MAX_BYTES;
+use super::{
+    dialect::{DialectRules, KeyHeader, all_rules},
+    limits::KEY_MAX_BYTES,
+};
 use hyper::{HeaderMap, header::AUTHORIZATION};
-
-/// Parameters that are forwarded. Others identify the caller, or drop the usage from a response.
-const FORWARDED: [&str; 2] = ["beta", "api-version"];
-/// The one format of streams that can be inspected.
-const FORMATS: [&str; 2] = ["alt=sse", "$alt=sse"];
 
 /// The first key in any of the places where agents put it.
 pub fn presented_key<'a>(headers: &'a HeaderMap, query: Option<&'a str>) -> Option<&'a str> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let named = || {
+        all_rules().find_map(|rules| match rules.key_header() {
+            KeyHeader::Bearer => None,
+            KeyHeader::Named(name) => header(name),
+        })
+    };
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
     });
     let in_query = || pairs(query).find_map(|pair| pair.strip_prefix("key="));
-    bearer
-        .or_else(|| header("x-api-key"))
-        .or_else(|| header("x-goog-api-key"))
-        .or_else(in_query)
-        .filter(|key| !key.is_empty() && key.len() <= KEY_MAX_BYTES)
+    bearer.or_else(named).or_else(in_query).filter(|key| !key.is_empty() && key.len() <= KEY_MAX_BYTES)
 }
 
-/// The allowed parameters, as they were written.
+/// The parameters that some dialect names, as they were written. Others identify the caller, or drop the usage
+/// from a response.
 pub fn forwarded_query(query: Option<&str>) -> String {
     let is_plain =
         |value: &str| value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     let kept = pairs(query).filter(|pair| {
-        let named =
-            pair.split_once('=').is_some_and(|(name, value)| FORWARDED.contains(&name) && is_plain(value));
-        named || FORMATS.contains(pair)
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        all_rules().map(DialectRules::forwarded).any(|forwarded| {
+            (pair.contains('=') && forwarded.parameters.contains(&name) && is_plain(value))
+                || forwarded.parameter_values.contains(pair)
+        })
     });
     kept.collect::<Vec<_>>().join("&")
 }

@@ -1,8 +1,8 @@
 //! Gemini's generateContent. A streamed response comes as events, or as one JSON list that grows.
 
-use super::response_facts::ResponseFacts;
+use super::{ApiRules, DialectRules, Forwarded, KeyHeader, ModelApi, ModelListFormat, ResponseFacts};
 use crate::{
-    ActiveBudgets,
+    ActiveBudgets, Dialect,
     gateway::{
         external_refs::{reject_external_refs, reject_stored},
         json::{is_null, members, parse_small, span, text_bytes},
@@ -10,38 +10,154 @@ use crate::{
             InvalidRequest, ModelRequest, insert_point, object, reject_multiple_answers, reject_service_tier,
         },
         provider_error::ProviderError,
-        route::GeminiMethod,
+        route::{Endpoint, Operation, Route, escaped, is_safe_name},
     },
 };
+use hostd_core::{ListedModel, highest_model, model_version};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, json, value::RawValue};
 
-pub fn parse_request(
-    body: &[u8],
-    model: &str,
-    method: GeminiMethod,
-    bounded: ActiveBudgets,
-) -> Result<ModelRequest, InvalidRequest> {
-    let [camel, snake] = object(body, ["generationConfig", "generation_config"])?;
-    if camel.is_some() && snake.is_some() {
-        return Err(InvalidRequest::DuplicateConfig);
+pub struct Generate;
+
+impl ApiRules for Generate {
+    fn dialect(&self) -> Dialect {
+        Dialect::Gemini
     }
-    let mut request = ModelRequest::of(model.to_owned(), body);
-    request.params.streams = method == GeminiMethod::Stream;
-    if method == GeminiMethod::Count {
-        return Ok(request.counting());
+
+    fn path(&self, operation: Operation, model: &str) -> String {
+        format!("/models/{}:{}", escaped(model), method(operation))
     }
-    if bounded.tokens {
-        let names =
-            ["contents", "systemInstruction", "system_instruction", "cachedContent", "cached_content"];
-        let [contents, system, system_snake, cached, cached_snake] = object(body, names)?;
-        let [tier, tier_snake] = object(body, ["serviceTier", "service_tier"])?;
-        reject_stored(&[("cachedContent", cached), ("cached_content", cached_snake)])?;
-        [contents, system, system_snake].into_iter().try_for_each(reject_external_refs)?;
-        reject_service_tier(tier, bounded)?;
-        reject_service_tier(tier_snake, bounded)?;
+
+    fn parse_request(
+        &self,
+        endpoint: &Endpoint,
+        body: &[u8],
+        bounded: ActiveBudgets,
+    ) -> Result<ModelRequest, InvalidRequest> {
+        let [camel, snake] = object(body, ["generationConfig", "generation_config"])?;
+        if camel.is_some() && snake.is_some() {
+            return Err(InvalidRequest::DuplicateConfig);
+        }
+        let model = endpoint.model.clone().ok_or(InvalidRequest::NoModel)?;
+        let mut request = ModelRequest::of(model, body);
+        request.params.streams = endpoint.operation == Operation::Stream;
+        if endpoint.count_only() {
+            return Ok(request.counting());
+        }
+        if bounded.tokens {
+            let names =
+                ["contents", "systemInstruction", "system_instruction", "cachedContent", "cached_content"];
+            let [contents, system, system_snake, cached, cached_snake] = object(body, names)?;
+            let [tier, tier_snake] = object(body, ["serviceTier", "service_tier"])?;
+            reject_stored(&[("cachedContent", cached), ("cached_content", cached_snake)])?;
+            [contents, system, system_snake].into_iter().try_for_each(reject_external_refs)?;
+            reject_service_tier(tier, bounded)?;
+            reject_service_tier(tier_snake, bounded)?;
+        }
+        with_config(request, body, camel.or(snake))
     }
-    with_config(request, body, camel.or(snake))
+
+    fn read_event(&self, facts: &mut ResponseFacts, data: &[u8]) {
+        read_chunk(facts, data);
+    }
+
+    fn read_json(&self, facts: &mut ResponseFacts, body: &[u8]) {
+        if body.trim_ascii_start().starts_with(b"[") {
+            let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(body) else { return };
+            for chunk in list {
+                read_chunk(facts, chunk.get().as_bytes());
+            }
+            facts.complete = true;
+        } else {
+            facts.complete |= read_chunk(facts, body).is_some();
+        }
+    }
+
+    fn final_error_event(&self, message: &str) -> String {
+        format!("data: {}\n\n", Gemini.error_json(500, None, message))
+    }
+}
+
+pub struct Gemini;
+
+impl DialectRules for Gemini {
+    fn route(&self, path: &str) -> Option<Route> {
+        let rest = path.strip_prefix("v1beta/models/").or_else(|| path.strip_prefix("v1/models/"))?;
+        let (model, name) = rest.rsplit_once(':')?;
+        let operation = Operation::ALL.into_iter().find(|operation| method(*operation) == name)?;
+        let endpoint = Endpoint::new(ModelApi::Generate, operation);
+        is_safe_name(model).then(|| Route::Call(Endpoint { model: Some(model.to_owned()), ..endpoint }))
+    }
+
+    fn default_base_url(&self) -> &'static str {
+        "https://generativelanguage.googleapis.com/v1beta"
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Named("x-goog-api-key")
+    }
+
+    fn forwarded(&self) -> &'static Forwarded {
+        &Forwarded {
+            request_headers: &["x-goog-api-client"],
+            response_headers: &[],
+            response_header_prefixes: &[],
+            parameters: &[],
+            // The one format of streams that can be inspected.
+            parameter_values: &["alt=sse", "$alt=sse"],
+        }
+    }
+
+    fn error_json(&self, status: u16, _: Option<&str>, message: &str) -> Value {
+        json!({"error": {"code": status, "message": message, "status": error_kind(status)}})
+    }
+
+    /// Reads `"retryDelay": "34s"`.
+    fn retry_delay<'a>(&self, error: &'a str) -> Option<&'a str> {
+        let (_, rest) = error.split_once("\"retryDelay\"")?;
+        let text = rest.trim_start_matches([':', ' ', '"', '\n']);
+        Some(text.split_once("s\"")?.0)
+    }
+
+    fn model_list(&self) -> &'static ModelListFormat {
+        &ModelListFormat { query: "pageSize=1000", headers: &[], member: "models" }
+    }
+
+    fn read_listed_model(&self, entry: &Value) -> Option<ListedModel> {
+        let methods = entry["supportedGenerationMethods"].as_array();
+        let can_chat = methods.is_some_and(|all| all.iter().any(|method| method == "generateContent"));
+        let name = entry["name"].as_str()?;
+        let name = name.strip_prefix("models/").unwrap_or(name).to_owned();
+        Some(ListedModel { name, created_at: String::new(), no_chat: !can_chat })
+    }
+
+    fn has_more_models(&self, list: &Value) -> bool {
+        list["nextPageToken"].is_string()
+    }
+
+    /// Agents of this dialect do not list models, so it has no route for them.
+    fn task_models(&self, names: &[String]) -> Value {
+        let model = |name: &String| json!({"name": format!("models/{name}")});
+        json!({"models": names.iter().map(model).collect::<Vec<_>>()})
+    }
+
+    fn preferred_model<'a>(&self, models: &'a [ListedModel]) -> Option<&'a ListedModel> {
+        highest_model(models, gemini_pro)
+    }
+}
+
+/// The name of an operation in a path.
+fn method(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Generate => "generateContent",
+        Operation::Stream => "streamGenerateContent",
+        Operation::Count => "countTokens",
+    }
+}
+
+/// Ranks names such as `gemini-2.5-pro`.
+fn gemini_pro(name: &str) -> Option<(u32, u32)> {
+    model_version(name.strip_prefix("gemini-")?.strip_suffix("-pro")?)
 }
 
 /// Reads the limit of the response, which is a member of the generation config.
@@ -63,22 +179,6 @@ fn with_config(
     let mut request = request.limited(body, &[camel, snake], "")?;
     request.insert_limit = insert_point(body, span(body, config).start, "\"maxOutputTokens\":", "");
     Ok(request)
-}
-
-pub fn read_event(facts: &mut ResponseFacts, data: &[u8]) {
-    read_chunk(facts, data);
-}
-
-pub fn read_json(facts: &mut ResponseFacts, body: &[u8]) {
-    if body.trim_ascii_start().starts_with(b"[") {
-        let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(body) else { return };
-        for chunk in list {
-            read_chunk(facts, chunk.get().as_bytes());
-        }
-        facts.complete = true;
-    } else {
-        facts.complete |= read_chunk(facts, body).is_some();
-    }
 }
 
 fn read_chunk(facts: &mut ResponseFacts, json: &[u8]) -> Option<()> {
@@ -112,7 +212,7 @@ fn is_finished(candidates: &RawValue) -> bool {
 /// cache; the candidate count excludes tokens of thoughts.
 fn read_usage(facts: &mut ResponseFacts, usage: Option<&RawValue>) {
     let Some(usage) = parse_small(usage) else { return };
-    let number = |name: &str| usage.get(name).and_then(serde_json::Value::as_u64);
+    let number = |name: &str| usage.get(name).and_then(Value::as_u64);
     let Some(prompt) = number("promptTokenCount") else { return };
     let counts = &mut facts.counts;
     let input = prompt.saturating_add(number("toolUsePromptTokenCount").unwrap_or(0));
@@ -121,4 +221,17 @@ fn read_usage(facts: &mut ResponseFacts, usage: Option<&RawValue>) {
     counts.reasoning = number("thoughtsTokenCount").unwrap_or(0);
     let candidates = number("candidatesTokenCount").unwrap_or(0);
     counts.output = Some(candidates.saturating_add(counts.reasoning));
+}
+
+fn error_kind(status: u16) -> &'static str {
+    match status {
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 | 405 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        502 => "UNAVAILABLE",
+        504 => "DEADLINE_EXCEEDED",
+        500.. => "INTERNAL",
+        _ => "INVALID_ARGUMENT",
+    }
 }

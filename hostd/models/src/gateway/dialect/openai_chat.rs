@@ -1,9 +1,9 @@
 //! OpenAI's Chat Completions, and the many APIs that are compatible with them. A stream reports its usage
 //! only on request, so the gateway requests it.
 
-use super::response_facts::ResponseFacts;
+use super::{ApiRules, DialectRules, ResponseFacts, openai::Openai};
 use crate::{
-    ActiveBudgets,
+    ActiveBudgets, Dialect,
     gateway::{
         external_refs::reject_external_refs,
         json::{is_null, members, parse_small, span, text_bytes},
@@ -11,22 +11,56 @@ use crate::{
             InvalidRequest, ModelRequest, insert_point, object, reject_multiple_answers, reject_service_tier,
         },
         provider_error::ProviderError,
+        route::{Endpoint, Operation},
     },
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
-pub fn parse_request(body: &[u8], bounded: ActiveBudgets) -> Result<ModelRequest, InvalidRequest> {
-    let names = ["model", "stream", "max_tokens", "max_completion_tokens", "n", "stream_options"];
-    let [model, stream, old, max, n, options] = object(body, names)?;
-    reject_multiple_answers(n, "n")?;
-    if bounded.tokens {
-        let [messages, tier] = object(body, ["messages", "service_tier"])?;
-        reject_external_refs(messages)?;
-        reject_service_tier(tier, bounded)?;
+pub struct Chat;
+
+impl ApiRules for Chat {
+    fn dialect(&self) -> Dialect {
+        Dialect::Openai
     }
-    let request = ModelRequest::named(body, model)?.streaming(stream);
-    with_usage(request, body, options)?.limited(body, &[max, old], "\"max_completion_tokens\":")
+
+    fn path(&self, _: Operation, _: &str) -> String {
+        "/chat/completions".to_owned()
+    }
+
+    fn parse_request(
+        &self,
+        _: &Endpoint,
+        body: &[u8],
+        bounded: ActiveBudgets,
+    ) -> Result<ModelRequest, InvalidRequest> {
+        let names = ["model", "stream", "max_tokens", "max_completion_tokens", "n", "stream_options"];
+        let [model, stream, old, max, n, options] = object(body, names)?;
+        reject_multiple_answers(n, "n")?;
+        if bounded.tokens {
+            let [messages, tier] = object(body, ["messages", "service_tier"])?;
+            reject_external_refs(messages)?;
+            reject_service_tier(tier, bounded)?;
+        }
+        let request = ModelRequest::named(body, model)?.streaming(stream);
+        with_usage(request, body, options)?.limited(body, &[max, old], "\"max_completion_tokens\":")
+    }
+
+    fn read_event(&self, facts: &mut ResponseFacts, data: &[u8]) {
+        if data.trim_ascii() == b"[DONE]" {
+            facts.complete = true;
+        } else {
+            read_chunk(facts, data);
+        }
+    }
+
+    fn read_json(&self, facts: &mut ResponseFacts, body: &[u8]) {
+        facts.complete |= read_chunk(facts, body).is_some();
+    }
+
+    fn final_error_event(&self, message: &str) -> String {
+        format!("data: {}\n\n", Openai.error_json(500, Some("server_error"), message))
+    }
 }
 
 /// Adds `stream_options.include_usage` to a request that streams.
@@ -59,18 +93,6 @@ fn with_usage(
     Ok(request)
 }
 
-pub fn read_event(facts: &mut ResponseFacts, data: &[u8]) {
-    if data.trim_ascii() == b"[DONE]" {
-        facts.complete = true;
-    } else {
-        read_chunk(facts, data);
-    }
-}
-
-pub fn read_json(facts: &mut ResponseFacts, body: &[u8]) {
-    facts.complete |= read_chunk(facts, body).is_some();
-}
-
 fn read_chunk(facts: &mut ResponseFacts, json: &[u8]) -> Option<()> {
     let [choices, usage, error] = members(json, ["choices", "usage", "error"]).ok()?;
     if let Some(choices) = choices {
@@ -98,7 +120,7 @@ fn is_finished(choices: &RawValue) -> bool {
 /// `prompt_tokens` include those that were read from the cache.
 fn read_usage(facts: &mut ResponseFacts, usage: Option<&RawValue>) {
     let Some(usage) = parse_small(usage) else { return };
-    let number = |path: &str| usage.pointer(path).and_then(serde_json::Value::as_u64);
+    let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
     let Some(input) = number("/prompt_tokens") else { return };
     let cached =
         number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"));

@@ -1,15 +1,23 @@
 use super::*;
 use crate::gateway::{
-    dialect::parse_request,
-    route::{Endpoint, GeminiMethod},
+    dialect::ModelApi,
+    route::{Endpoint, Operation},
 };
+
+const MESSAGES: Endpoint = Endpoint { api: ModelApi::Messages, operation: Operation::Generate, model: None };
+const CHAT: Endpoint = Endpoint { api: ModelApi::Chat, ..MESSAGES };
+const RESPONSES: Endpoint = Endpoint { api: ModelApi::Responses, ..MESSAGES };
 
 const FREE: ActiveBudgets = ActiveBudgets { tokens: false, cost: false };
 const TOKENS: ActiveBudgets = ActiveBudgets { tokens: true, cost: false };
 const COST: ActiveBudgets = ActiveBudgets { tokens: true, cost: true };
 
 fn read(call: &Endpoint, body: &str) -> Result<ModelRequest, InvalidRequest> {
-    parse_request(call, body.as_bytes(), FREE)
+    read_bounded(call, body, FREE)
+}
+
+fn read_bounded(call: &Endpoint, body: &str, bounded: ActiveBudgets) -> Result<ModelRequest, InvalidRequest> {
+    call.api.rules().parse_request(call, body.as_bytes(), bounded)
 }
 
 fn changed(call: &Endpoint, body: &str, model: &str, max: Option<u64>) -> String {
@@ -18,73 +26,67 @@ fn changed(call: &Endpoint, body: &str, model: &str, max: Option<u64>) -> String
     String::from_utf8(edited.to_vec()).expect("text")
 }
 
-fn generate(method: GeminiMethod) -> Endpoint {
-    Endpoint::Generate { model: "g".to_owned(), method }
+fn generate(operation: Operation) -> Endpoint {
+    Endpoint { api: ModelApi::Generate, operation, model: Some("g".to_owned()) }
 }
 
 #[test]
 fn only_what_must_change_changes() {
     let messages = r#"{ "b":1, "model" : "cheap", "max_tokens": 100,"stream":true, "a": [1.0, "é\u00e9"] }"#;
     let table = [
-        (Endpoint::Messages, messages, "cheap", None, messages.to_owned()),
-        (Endpoint::Messages, messages, "cheap", Some(100), messages.to_owned()),
+        (MESSAGES, messages, "cheap", None, messages.to_owned()),
+        (MESSAGES, messages, "cheap", Some(100), messages.to_owned()),
         (
-            Endpoint::Messages,
+            MESSAGES,
             messages,
             "real-1",
             Some(7),
             messages.replace("\"cheap\"", "\"real-1\"").replace(" 100,", " 7,"),
         ),
+        (CHAT, r#"{"model":"m"}"#, "m", Some(9), r#"{"max_completion_tokens":9,"model":"m"}"#.to_owned()),
         (
-            Endpoint::Chat,
-            r#"{"model":"m"}"#,
-            "m",
-            Some(9),
-            r#"{"max_completion_tokens":9,"model":"m"}"#.to_owned(),
-        ),
-        (
-            Endpoint::Chat,
+            CHAT,
             r#"{"max_tokens":50,"model":"m","max_completion_tokens":null}"#,
             "m",
             Some(9),
             r#"{"max_tokens":9,"model":"m","max_completion_tokens":9}"#.to_owned(),
         ),
         (
-            Endpoint::Responses,
+            RESPONSES,
             r#"{"model":"m","max_output_tokens":5}"#,
             "m\"x",
             Some(9),
             r#"{"model":"m\"x","max_output_tokens":5}"#.to_owned(),
         ),
         (
-            generate(GeminiMethod::Stream),
+            generate(Operation::Stream),
             "{}",
             "x",
             Some(3),
             r#"{"generationConfig":{"maxOutputTokens":3}}"#.to_owned(),
         ),
         (
-            generate(GeminiMethod::Generate),
+            generate(Operation::Generate),
             r#"{"contents":[],"generationConfig": { "temperature":1 }}"#,
             "x",
             Some(3),
             r#"{"contents":[],"generationConfig": {"maxOutputTokens":3, "temperature":1 }}"#.to_owned(),
         ),
         (
-            generate(GeminiMethod::Generate),
+            generate(Operation::Generate),
             r#"{"generationConfig":{"maxOutputTokens":8}}"#,
             "x",
             Some(3),
             r#"{"generationConfig":{"maxOutputTokens":3}}"#.to_owned(),
         ),
         (
-            generate(GeminiMethod::Generate),
+            generate(Operation::Generate),
             r#"{"generation_config":{}}"#,
             "x",
             Some(3),
             r#"{"generation_config":{"maxOutputTokens":3}}"#.to_owned(),
         ),
-        (generate(GeminiMethod::Count), r#"{"contents":[]}"#, "x", Some(3), r#"{"contents":[]}"#.to_owned()),
+        (generate(Operation::Count), r#"{"contents":[]}"#, "x", Some(3), r#"{"contents":[]}"#.to_owned()),
     ];
     for (call, body, model, max, expected) in table {
         assert_eq!(changed(&call, body, model, max), expected, "{body}");
@@ -122,31 +124,31 @@ fn a_chat_that_streams_is_asked_for_its_usage_and_a_limit_of_zero_is_none() {
         ),
     ];
     for (body, max, expected) in table {
-        assert_eq!(changed(&Endpoint::Chat, body, "m", max), expected, "{body}");
+        assert_eq!(changed(&CHAT, body, "m", max), expected, "{body}");
     }
 }
 
 #[test]
 fn a_request_is_known_before_it_is_forwarded() {
     let parsed = |call: &Endpoint, body: &str| read(call, body).expect(body);
-    let one = parsed(&Endpoint::Messages, r#"{"model":"m","max_tokens":10,"stream":true}"#);
+    let one = parsed(&MESSAGES, r#"{"model":"m","max_tokens":10,"stream":true}"#);
     assert_eq!((one.model.as_str(), one.params.max_output_tokens, one.params.streams), ("m", Some(10), true));
     assert_eq!(one.params.input_tokens, 11);
-    let one = parsed(&Endpoint::Chat, r#"{"model":"m","max_tokens":10,"max_completion_tokens":4}"#);
+    let one = parsed(&CHAT, r#"{"model":"m","max_tokens":10,"max_completion_tokens":4}"#);
     assert_eq!((one.params.max_output_tokens, one.params.streams), (Some(4), false));
-    assert!(parsed(&generate(GeminiMethod::Stream), "{}").params.streams);
-    assert!(!parsed(&generate(GeminiMethod::Generate), "{}").params.streams);
+    assert!(parsed(&generate(Operation::Stream), "{}").params.streams);
+    assert!(!parsed(&generate(Operation::Generate), "{}").params.streams);
 }
 
 #[test]
 fn a_request_that_could_not_be_bounded_is_refused() {
-    let generate = generate(GeminiMethod::Generate);
+    let generate = generate(Operation::Generate);
     let multiple_answers = InvalidRequest::MultipleAnswers;
     let table = [
-        (&Endpoint::Chat, r#"{"model":"m","n":2}"#, Some(multiple_answers("n"))),
-        (&Endpoint::Chat, r#"{"model":"m","n":1e3}"#, Some(multiple_answers("n"))),
-        (&Endpoint::Chat, r#"{"model":"m","n":1}"#, None),
-        (&Endpoint::Chat, r#"{"model":"m","n":null}"#, None),
+        (&CHAT, r#"{"model":"m","n":2}"#, Some(multiple_answers("n"))),
+        (&CHAT, r#"{"model":"m","n":1e3}"#, Some(multiple_answers("n"))),
+        (&CHAT, r#"{"model":"m","n":1}"#, None),
+        (&CHAT, r#"{"model":"m","n":null}"#, None),
         (&generate, r#"{"generationConfig":{"candidateCount":8}}"#, Some(multiple_answers("candidateCount"))),
         (
             &generate,
@@ -159,14 +161,14 @@ fn a_request_that_could_not_be_bounded_is_refused() {
             r#"{"generationConfig":{},"generation_config":{}}"#,
             Some(InvalidRequest::DuplicateConfig),
         ),
-        (&Endpoint::Messages, r#"{"model":"m","mcp_servers":[{}]}"#, Some(InvalidRequest::RemoteTools)),
-        (&Endpoint::Messages, r#"{"model":"m","mcp_servers":[]}"#, None),
-        (&Endpoint::Messages, r#"{"model":"m","tools":[{"name":"x"}]}"#, None),
-        (&Endpoint::Responses, r#"{"model":"m","tools":[{"type":"function"}]}"#, None),
-        (&Endpoint::Responses, r#"{"model":"m","tools":null}"#, None),
-        (&Endpoint::Responses, r#"{"model":"m","tools":[1,"mcp",{"type":["mcp"]}]}"#, None),
+        (&MESSAGES, r#"{"model":"m","mcp_servers":[{}]}"#, Some(InvalidRequest::RemoteTools)),
+        (&MESSAGES, r#"{"model":"m","mcp_servers":[]}"#, None),
+        (&MESSAGES, r#"{"model":"m","tools":[{"name":"x"}]}"#, None),
+        (&RESPONSES, r#"{"model":"m","tools":[{"type":"function"}]}"#, None),
+        (&RESPONSES, r#"{"model":"m","tools":null}"#, None),
+        (&RESPONSES, r#"{"model":"m","tools":[1,"mcp",{"type":["mcp"]}]}"#, None),
         (
-            &Endpoint::Responses,
+            &RESPONSES,
             r#"{"model":"m","tools":[{"type":"function"},{"type":"\u006dcp"}]}"#,
             Some(InvalidRequest::RemoteTools),
         ),
@@ -180,18 +182,18 @@ fn a_request_that_could_not_be_bounded_is_refused() {
 fn a_request_that_cannot_be_read_is_refused() {
     let json = |error: &InvalidRequest| matches!(error, InvalidRequest::Json(_));
     for body in ["", "[]", "{", r#"{"model":"a","model":"b"}"#, r#"{"model":"a","Max_Tokens":1}"#] {
-        let error = read(&Endpoint::Messages, body).expect_err(body);
+        let error = read(&MESSAGES, body).expect_err(body);
         assert!(json(&error), "{body}: {error}");
     }
     for body in ["{}", r#"{"model":""}"#, r#"{"model":1}"#, r#"{"model":null}"#] {
-        let error = read(&Endpoint::Chat, body).expect_err(body);
+        let error = read(&CHAT, body).expect_err(body);
         assert_eq!(error, InvalidRequest::NoModel, "{body}");
     }
     let long = format!(r#"{{"model":"{}"}}"#, "m".repeat(MODEL_MAX_BYTES + 1));
-    assert_eq!(read(&Endpoint::Chat, &long).expect_err("long"), InvalidRequest::ModelTooLong);
+    assert_eq!(read(&CHAT, &long).expect_err("long"), InvalidRequest::ModelTooLong);
     let background = r#"{"model":"m","background":true}"#;
-    assert_eq!(read(&Endpoint::Responses, background).expect_err("bg"), InvalidRequest::Background);
-    let bad = read(&generate(GeminiMethod::Generate), r#"{"generationConfig":[]}"#).expect_err("a list");
+    assert_eq!(read(&RESPONSES, background).expect_err("bg"), InvalidRequest::Background);
+    let bad = read(&generate(Operation::Generate), r#"{"generationConfig":[]}"#).expect_err("a list");
     assert!(json(&bad));
 }
 
@@ -205,15 +207,15 @@ fn the_error_about_a_long_request_is_short() {
         format!(r#"{{"model":"m","tools":[{{"type":"{long}","type":1}}]}}"#),
     ];
     for body in table {
-        let words = read(&Endpoint::Messages, &body).expect_err("wrong").to_string();
+        let words = read(&MESSAGES, &body).expect_err("wrong").to_string();
         assert!(words.len() < 300, "{}", words.len());
     }
 }
 
 #[test]
 fn content_that_a_budget_could_not_bound_is_refused_where_there_is_one() {
-    let generate = generate(GeminiMethod::Stream);
-    let (messages, chat, responses) = (&Endpoint::Messages, &Endpoint::Chat, &Endpoint::Responses);
+    let generate = generate(Operation::Stream);
+    let (messages, chat, responses) = (&MESSAGES, &CHAT, &RESPONSES);
     let (external_ref, price_change) = (InvalidRequest::ExternalRef, InvalidRequest::PriceChange);
     let table = [
         (
@@ -265,10 +267,10 @@ fn content_that_a_budget_could_not_bound_is_refused_where_there_is_one() {
         (&generate, r#"{"serviceTier":"priority"}"#, COST, price_change("service_tier")),
     ];
     for (call, body, bounded, expected) in table {
-        assert_eq!(parse_request(call, body.as_bytes(), bounded).err(), Some(expected.clone()), "{body}");
+        assert_eq!(read_bounded(call, body, bounded).err(), Some(expected.clone()), "{body}");
         // A budget of tokens does not bound cost, and no budget bounds nothing.
         let without = if matches!(expected, InvalidRequest::PriceChange(_)) { TOKENS } else { FREE };
-        assert_eq!(parse_request(call, body.as_bytes(), without).err(), None, "{body}");
+        assert_eq!(read_bounded(call, body, without).err(), None, "{body}");
     }
     let usual = [
         (responses, r#"{"model":"m","store":false,"previous_response_id":null,"service_tier":"auto"}"#),
@@ -278,6 +280,6 @@ fn content_that_a_budget_could_not_bound_is_refused_where_there_is_one() {
         (&generate, r#"{"contents":[{"parts":[{"text":"x"}]}],"cachedContent":null}"#),
     ];
     for (call, body) in usual {
-        assert_eq!(parse_request(call, body.as_bytes(), COST).err(), None, "{body}");
+        assert_eq!(read_bounded(call, body, COST).err(), None, "{body}");
     }
 }

@@ -1,7 +1,7 @@
 //! Responses of each dialect: complete, split and truncated.
 
 use super::{BodyFormat, ResponseInspector};
-use crate::{ModelApi, TokenUsage};
+use crate::{TokenUsage, gateway::dialect::ModelApi};
 use proptest::prelude::*;
 
 const MESSAGES: &str = concat!(
@@ -27,14 +27,43 @@ const GENERATE: &str = concat!(
     "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":40,\"candidatesTokenCount\":6,\"thoughtsTokenCount\":10,\"cachedContentTokenCount\":15}}\r\n\r\n",
 );
 
-const STREAMS: [(ModelApi, &str); 4] = [
-    (ModelApi::Messages, MESSAGES),
-    (ModelApi::Chat, CHAT),
-    (ModelApi::Responses, RESPONSES),
-    (ModelApi::Generate, GENERATE),
+/// A stream, the usage that it reports, and the beginning of its last event but one.
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    api: ModelApi,
+    text: &'static str,
+    usage: TokenUsage,
+    last_but_one: &'static str,
+}
+
+const STREAMS: [Stream; 4] = [
+    Stream {
+        api: ModelApi::Messages,
+        text: MESSAGES,
+        usage: tokens(25, 15, (1000, 7), 0),
+        last_but_one: "event: message_delta",
+    },
+    Stream {
+        api: ModelApi::Chat,
+        text: CHAT,
+        usage: tokens(40, 9, (60, 0), 4),
+        last_but_one: "data: {\"choices\":[{\"index\":0,\"delta\":{},",
+    },
+    Stream {
+        api: ModelApi::Responses,
+        text: RESPONSES,
+        usage: tokens(50, 12, (30, 0), 5),
+        last_but_one: "event: response.completed",
+    },
+    Stream {
+        api: ModelApi::Generate,
+        text: GENERATE,
+        usage: tokens(25, 16, (15, 0), 10),
+        last_but_one: "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}",
+    },
 ];
 
-fn tokens(input: u64, output: u64, cache: (u64, u64), reasoning: u64) -> TokenUsage {
+const fn tokens(input: u64, output: u64, cache: (u64, u64), reasoning: u64) -> TokenUsage {
     TokenUsage { input, output, cache_read: cache.0, cache_write: cache.1, reasoning, estimated: false }
 }
 
@@ -43,12 +72,7 @@ fn estimated(input: u64, output: u64) -> TokenUsage {
 }
 
 fn reported(api: ModelApi) -> TokenUsage {
-    match api {
-        ModelApi::Messages => tokens(25, 15, (1000, 7), 0),
-        ModelApi::Chat => tokens(40, 9, (60, 0), 4),
-        ModelApi::Responses => tokens(50, 12, (30, 0), 5),
-        ModelApi::Generate => tokens(25, 16, (15, 0), 10),
-    }
+    STREAMS.iter().find(|stream| stream.api == api).expect("every API has a stream").usage
 }
 
 fn read(api: ModelApi, format: BodyFormat, pieces: &[&[u8]]) -> ResponseInspector {
@@ -62,9 +86,9 @@ fn read(api: ModelApi, format: BodyFormat, pieces: &[&[u8]]) -> ResponseInspecto
 
 #[test]
 fn usage_is_what_the_provider_reports() {
-    for (api, text) in STREAMS {
+    for Stream { api, text, usage, .. } in STREAMS {
         let inspector = read(api, BodyFormat::Events, &[text.as_bytes()]);
-        assert_eq!(inspector.tokens(999), reported(api), "{api:?}");
+        assert_eq!(inspector.tokens(999), usage, "{api:?}");
         assert!(inspector.is_complete() && inspector.error().is_none(), "{api:?}");
         assert!((2..=4).contains(&inspector.output_tokens()), "{api:?}: {}", inspector.output_tokens());
     }
@@ -141,16 +165,8 @@ fn an_error_in_the_middle_is_seen() {
 
 #[test]
 fn a_truncated_response_is_known_to_be_and_is_estimated() {
-    for (api, text) in STREAMS {
-        // Cut before the last event but one.
-        let end = match api {
-            ModelApi::Messages => text.find("event: message_delta"),
-            ModelApi::Chat => text.find("data: {\"choices\":[{\"index\":0,\"delta\":{},"),
-            ModelApi::Responses => text.find("event: response.completed"),
-            ModelApi::Generate => {
-                text.find("data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"\"}")
-            }
-        };
+    for Stream { api, text, last_but_one, .. } in STREAMS {
+        let end = text.find(last_but_one);
         let inspector = read(api, BodyFormat::Events, &[&text.as_bytes()[..end.expect("there")]]);
         assert!(!inspector.is_complete(), "{api:?}");
         let found = inspector.tokens(999);
@@ -186,27 +202,27 @@ fn the_format_goes_by_the_content_type() {
     }
 }
 
-fn streams() -> impl Strategy<Value = (ModelApi, &'static str)> {
+fn streams() -> impl Strategy<Value = Stream> {
     proptest::sample::select(STREAMS.to_vec())
 }
 
 proptest! {
     #[test]
     fn how_the_stream_is_cut_makes_no_difference(
-        (api, text) in streams(), size in 1_usize..64, at in 0_usize..2000,
+        Stream { api, text, usage, .. } in streams(), size in 1_usize..64, at in 0_usize..2000,
     ) {
         let bytes = text.as_bytes();
         let (head, tail) = bytes.split_at(at.min(bytes.len()));
         let pieces: Vec<&[u8]> = std::iter::once(head).chain(tail.chunks(size)).collect();
         let inspector = read(api, BodyFormat::Events, &pieces);
-        prop_assert_eq!(inspector.tokens(0), reported(api));
+        prop_assert_eq!(inspector.tokens(0), usage);
         prop_assert!(inspector.is_complete() && inspector.error().is_none());
     }
 
     /// Any input is read to its end, in bounded memory and without a panic.
     #[test]
     fn no_input_breaks_the_inspector(
-        (api, text) in streams(), noise in proptest::collection::vec(any::<u8>(), 0..64),
+        Stream { api, text, .. } in streams(), noise in proptest::collection::vec(any::<u8>(), 0..64),
         at in 0_usize..2000, drop in 0_usize..50, format in 0_u8..2,
     ) {
         let mut bytes = text.as_bytes().to_vec();
@@ -222,12 +238,12 @@ proptest! {
 
     #[test]
     fn numbers_of_any_size_are_summed_without_overflow(
-        api in proptest::sample::select(STREAMS.to_vec()), a: u64, b: u64, c: u64,
+        stream in streams(), a: u64, b: u64, c: u64,
     ) {
         let text = format!(
             r#"{{"type":"message","usage":{{"input_tokens":{a},"output_tokens":{b},"prompt_tokens":{a},"completion_tokens":{b},"prompt_tokens_details":{{"cached_tokens":{c}}},"input_tokens_details":{{"cached_tokens":{c}}}}},"usageMetadata":{{"promptTokenCount":{a},"thoughtsTokenCount":{b},"candidatesTokenCount":{c},"toolUsePromptTokenCount":{c}}}}}"#,
         );
-        let inspector = read(api.0, BodyFormat::Json, &[text.as_bytes()]);
+        let inspector = read(stream.api, BodyFormat::Json, &[text.as_bytes()]);
         prop_assert!(inspector.is_complete());
         prop_assert!(!inspector.tokens(1).estimated);
     }

@@ -4,8 +4,9 @@ use crate::{
     ActiveBudgets,
     gateway::{
         call_limits::CallLimits,
+        dialect::ModelApi,
         limits::{BODIES_MAX_BYTES, PARSE_INLINE_MAX_BYTES},
-        route::Endpoint,
+        route::{Endpoint, Operation},
         serve::parse,
     },
 };
@@ -26,8 +27,8 @@ fn a_body_that_is_still_parsed_stays_counted_when_the_agent_disconnects() {
         let (go, gone) = mpsc::sync_channel::<()>(0);
         let busy = spawn_blocking(move || gone.recv());
         let body = Bytes::from(vec![b' '; PARSE_INLINE_MAX_BYTES + 1]);
-        let reading =
-            parse(&Endpoint::Messages, &body, ActiveBudgets::default(), (permit, body_permit)).now_or_never();
+        let endpoint = Endpoint::new(ModelApi::Messages, Operation::Generate);
+        let reading = parse(&endpoint, &body, ActiveBudgets::default(), (permit, body_permit)).now_or_never();
         assert!(reading.is_none(), "the agent disconnects before it is parsed");
         let more = || limits.acquire(&sandbox).expect("free").body_permit().grow(1);
         assert!(more().is_err(), "the body is still there");
