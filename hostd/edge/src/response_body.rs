@@ -31,7 +31,7 @@ impl ResponseBody {
     pub fn source(&self) -> Option<Arc<WriteWindow>> {
         match self {
             Self::Whole(_) | Self::Events(_) => None,
-            Self::App(body) => body.connection.as_ref().map(|connection| connection.window.clone()),
+            Self::App(body) => body.connection.as_ref().map(|connection| connection.window().clone()),
         }
     }
 }
@@ -107,8 +107,7 @@ impl AppBody {
         if next.is_pending()
             && let Some(connection) = &mut self.connection
         {
-            connection.drive(cx);
-            next = Pin::new(&mut self.incoming).poll_frame(cx);
+            next = connection.poll_response(cx, |cx| Pin::new(&mut self.incoming).poll_frame(cx));
         }
         match &next {
             Poll::Ready(Some(Ok(frame))) => {

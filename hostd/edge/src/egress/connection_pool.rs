@@ -8,6 +8,7 @@ use hostd_core::egress::Destination;
 use std::{
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -49,7 +50,7 @@ impl ServerConnectionPool {
                 .iter()
                 .rposition(|idle| idle.destination == *destination && is_allowed(idle.connection.address))?;
             let mut connection = connections.remove(at).connection;
-            if connection.is_reusable() {
+            if connection.http.is_reusable(&mut Context::from_waker(Waker::noop())) {
                 return Some(connection);
             }
         }
@@ -57,7 +58,7 @@ impl ServerConnectionPool {
 
     /// Keeps a connection, if it can be reused and the limits allow.
     pub fn put(&self, destination: &Destination, mut connection: Box<ServerConnection>) {
-        if !connection.is_reusable() {
+        if !connection.http.is_reusable(&mut Context::from_waker(Waker::noop())) {
             return;
         }
         let mut connections = self.lock();

@@ -71,11 +71,11 @@ pub async fn send(
     let mut cut = Box::pin(tracked.clone().until_cut());
     let mut response = pin!(connection.send(request));
     let response = poll_fn(|cx| {
-        connection.drive(cx);
+        let head = connection.http.poll_response(cx, |cx| response.as_mut().poll(cx));
         if let Poll::Ready(cut) = cut.as_mut().poll(cx) {
             return Poll::Ready(Err(no_response(cut.to_string())));
         }
-        response.as_mut().poll(cx).map_err(|error| match BodyError::of(&error) {
+        head.map_err(|error| match BodyError::of(&error) {
             // The error is of the body from the sandbox, not of the server.
             Some(BodyError::Malformed(_) | BodyError::Stalled) => ProxyRefusal::Body,
             None => no_response(error.to_string()),
@@ -86,7 +86,7 @@ pub async fn send(
     let (mut parts, body) = response.into_parts();
     remove_hop_headers(&mut parts.headers);
     let body = MeteredBody::new(Some(body), tracked, Direction::Down);
-    parts.extensions.insert(SourceWindow(connection.window.clone()));
+    parts.extensions.insert(SourceWindow(connection.http.window().clone()));
     Ok(Response::from_parts(parts, Body::new(ServerBody { connection: Some(connection), body, cut })))
 }
 

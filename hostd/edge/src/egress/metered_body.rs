@@ -79,13 +79,15 @@ impl Body for ServerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(connection) = &mut self.connection {
-            connection.drive(cx);
-        }
-        if let Poll::Ready(cut) = self.cut.as_mut().poll(cx) {
+        let Self { connection, body, cut } = &mut *self;
+        if let Poll::Ready(cut) = cut.as_mut().poll(cx) {
             return Poll::Ready(Some(Err(cut.into())));
         }
-        Pin::new(&mut self.body).poll_frame(cx)
+        let mut poll_body = |cx: &mut Context<'_>| Pin::new(&mut *body).poll_frame(cx);
+        match connection {
+            Some(connection) => connection.http.poll_response(cx, poll_body),
+            None => poll_body(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,5 +1,5 @@
-//! A connection to a port, driven by the request that uses it: no task of its own, so a request costs no more
-//! wake-ups than it has packets, and an idle connection costs nothing.
+//! A connection to a port of a sandbox: tells whether a request was delivered, and gives the stream back when the app
+//! speaks something other than HTTP.
 
 use super::{
     delivery::{DeliveryMeter, HEAD_MAX_BYTES},
@@ -8,13 +8,8 @@ use super::{
     socket_limit::SocketPermit,
 };
 use bytes::Bytes;
-use hostd_net::backpressure::{WindowIo, WriteWindow};
-use hyper::{
-    Request, Response,
-    body::Incoming,
-    client::conn::http1::{Builder, Connection, SendRequest},
-};
-use hyper_util::rt::TokioIo;
+use hostd_net::{backpressure::WriteWindow, http1::Http1Connection};
+use hyper::{Request, Response, body::Incoming, client::conn::http1::Builder};
 use std::{
     future::poll_fn,
     pin::pin,
@@ -23,19 +18,12 @@ use std::{
     thread::{self, ThreadId},
 };
 
-type Wire = TokioIo<WindowIo<ProtocolSniffer>>;
-
 pub struct UpstreamConnection {
-    sender: SendRequest<RequestBody>,
-    http: Connection<Wire, RequestBody>,
-    /// `http` must not be polled any more.
-    ended: bool,
+    http: Http1Connection<ProtocolSniffer, RequestBody>,
     /// How often the sandbox had stopped when the connection was opened.
     pub epoch: u64,
     pub(super) permit: SocketPermit,
     meter: Arc<DeliveryMeter>,
-    /// Bounds the bodies that are sent on this connection.
-    pub window: Arc<WriteWindow>,
     /// The thread that opened the socket. Another thread would have to be woken for each of its packets.
     pub(super) thread: ThreadId,
 }
@@ -69,11 +57,15 @@ impl UpstreamConnection {
         epoch: u64,
     ) -> hyper::Result<Self> {
         let meter = Arc::<DeliveryMeter>::default();
-        let window = Arc::<WriteWindow>::default();
-        let io = TokioIo::new(WindowIo::new(ProtocolSniffer::new(stream, meter.clone()), window.clone()));
-        let (sender, http) = Builder::new().max_header_size(HEAD_MAX_BYTES).handshake(io).await?;
-        let thread = thread::current().id();
-        Ok(Self { sender, http, ended: false, epoch, permit, meter, window, thread })
+        let sniffer = ProtocolSniffer::new(stream, meter.clone());
+        let http =
+            Http1Connection::handshake(sniffer, Builder::new().max_header_size(HEAD_MAX_BYTES)).await?;
+        Ok(Self { http, epoch, permit, meter, thread: thread::current().id() })
+    }
+
+    /// The write window of the bodies that are sent on this connection.
+    pub fn window(&self) -> &Arc<WriteWindow> {
+        self.http.window()
     }
 
     /// Sends a request and returns the head of the response. The body comes only while the connection is driven.
@@ -81,22 +73,21 @@ impl UpstreamConnection {
         &mut self,
         mut request: Request<RequestBody>,
     ) -> (impl Future<Output = Result<Response<Incoming>, SendError>> + Send, &DeliveryMeter) {
-        let Self { sender, http, ended, meter, window, .. } = self;
+        let Self { http, meter, .. } = self;
         let meter: &DeliveryMeter = {
-            request.body_mut().attach(meter, window);
+            request.body_mut().attach(meter, http.window());
             meter
         };
         meter.on_request();
-        let sending = sender.try_send_request(request);
+        let sending = http.queue_request(request);
         let sent = async move {
             let mut sending = pin!(sending);
             let response = poll_fn(|cx| {
-                drive(http, ended, cx);
-                match sending.as_mut().poll(cx) {
+                http.poll_response(cx, |cx| match sending.as_mut().poll(cx) {
                     Poll::Ready(response) => Poll::Ready(Some(response)),
                     Poll::Pending if meter.is_head_too_large() => Poll::Ready(None),
                     Poll::Pending => Poll::Pending,
-                }
+                })
             });
             let mut failed = match response.await {
                 Some(Ok(response)) => {
@@ -116,20 +107,24 @@ impl UpstreamConnection {
         (sent, meter)
     }
 
-    /// Reads and writes what can be moved now.
-    pub fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.http, &mut self.ended, cx);
+    /// Drives the connection, and polls `response`, which waits for a part of the response.
+    pub fn poll_response<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: impl FnMut(&mut Context<'_>) -> Poll<R>,
+    ) -> Poll<R> {
+        self.http.poll_response(cx, response)
     }
 
     /// Whether another request can be sent, as far as one can tell without sending one.
     pub fn is_reusable(&mut self, cx: &mut Context<'_>) -> bool {
-        self.drive(cx);
-        !self.ended && self.sender.is_ready()
+        self.http.is_reusable(cx)
     }
 
     /// The stream of a connection without a response, if the app sent something other than HTTP.
     pub fn into_non_http(self) -> Option<UpgradedConnection> {
-        let (stream, non_http) = self.http.into_parts().io.into_inner().into_inner().into_inner();
+        let (sniffer, _) = self.http.into_stream();
+        let (stream, non_http) = sniffer.into_inner();
         let (epoch, permit) = (self.epoch, self.permit);
         non_http.map(|read_ahead| UpgradedConnection { stream, read_ahead, epoch, permit })
     }
@@ -137,20 +132,12 @@ impl UpstreamConnection {
     /// The stream after a response of 101, once the whole head was read.
     pub async fn into_upgraded(mut self) -> UpgradedConnection {
         poll_fn(|cx| {
-            self.drive(cx);
-            if self.ended { Poll::Ready(()) } else { Poll::Pending }
+            self.http.drive(cx);
+            if self.http.has_ended() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        let parts = self.http.into_parts();
-        let (stream, _) = parts.io.into_inner().into_inner().into_inner();
-        let (epoch, permit) = (self.epoch, self.permit);
-        UpgradedConnection { stream, read_ahead: parts.read_buf, epoch, permit }
-    }
-}
-
-fn drive(http: &mut Connection<Wire, RequestBody>, ended: &mut bool, cx: &mut Context<'_>) {
-    if !*ended {
-        // How it ended is reported to the future that waits for the response.
-        *ended = http.poll_without_shutdown(cx).is_ready();
+        let (sniffer, read_ahead) = self.http.into_stream();
+        let (stream, _) = sniffer.into_inner();
+        UpgradedConnection { stream, read_ahead, epoch: self.epoch, permit: self.permit }
     }
 }

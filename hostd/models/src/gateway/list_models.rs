@@ -7,7 +7,7 @@ use super::{
     headers::{is_uncompressed, request_headers},
     limits::{LIST_MAX_BYTES, LIST_MAX_MS, MODELS_MAX},
     provider_client::{ProviderBody, ProviderClient},
-    provider_connection::ProviderConnection,
+    provider_connection,
     provider_failure::ProviderFailure,
     serve::Gateway,
 };
@@ -72,9 +72,10 @@ impl ProviderClient {
         let headers =
             request_headers(&from, &base.host, provider).map_err(|error| unavailable(error.to_string()))?;
         let failed = |error| list_error(&ProviderFailure::unreachable(name, &error), provider);
-        let connection = ProviderConnection::open(&self.connector, &base.origin).await.map_err(failed)?;
+        let connection = provider_connection::open(&self.connector, &base.origin).await.map_err(failed)?;
         let mut connection = Box::new(connection);
-        let response = connection.send(request(target, headers)).await.map_err(failed)?;
+        let response =
+            provider_connection::send(&mut connection, request(target, headers)).await.map_err(failed)?;
         let (head, incoming) = response.into_parts();
         let mut rest = ProviderBody::new(incoming, connection, base.origin, self.pool.clone());
         let body = if is_uncompressed(&head.headers) { rest.collect(LIST_MAX_BYTES).await } else { None };

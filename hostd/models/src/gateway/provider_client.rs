@@ -7,7 +7,7 @@ use super::{
     dialect::ModelApi,
     headers::is_uncompressed,
     limits::{ERROR_MAX_BYTES, ERROR_MAX_MS},
-    provider_connection::ProviderConnection,
+    provider_connection::{self, ProviderConnection},
     provider_failure::ProviderFailure,
     response_inspector::{BodyFormat, ResponseInspector},
 };
@@ -94,14 +94,14 @@ impl ProviderClient {
         if let Some(mut connection) = self.pool.take(&request.origin) {
             // The provider may have closed it while it was idle, which is no failure of the provider.
             on_sent();
-            if let Ok(response) = connection.send(request.to_http()).await {
+            if let Ok(response) = provider_connection::send(&mut connection, request.to_http()).await {
                 return Ok((connection, response));
             }
         }
-        let connection = ProviderConnection::open(&self.connector, &request.origin).await;
+        let connection = provider_connection::open(&self.connector, &request.origin).await;
         let mut connection = Box::new(connection.map_err(failed)?);
         on_sent();
-        let response = connection.send(request.to_http()).await.map_err(failed)?;
+        let response = provider_connection::send(&mut connection, request.to_http()).await.map_err(failed)?;
         Ok((connection, response))
     }
 
@@ -173,8 +173,7 @@ impl ProviderBody {
             if next.is_pending()
                 && let Some(connection) = &mut self.connection
             {
-                connection.drive(cx);
-                next = Pin::new(&mut self.incoming).poll_frame(cx);
+                next = connection.poll_response(cx, |cx| Pin::new(&mut self.incoming).poll_frame(cx));
             }
             match next {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
