@@ -141,3 +141,36 @@ impl UpstreamConnection {
         UpgradedConnection { stream, read_ahead, epoch: self.epoch, permit: self.permit }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::SocketLimit;
+    use hostd_net::http1::two_piece_server::{self, BODY, check_kept_is_no_slower, connect};
+    use http_body_util::BodyExt;
+
+    #[tokio::test]
+    async fn a_response_in_two_pieces_takes_no_longer_on_a_kept_connection() {
+        let sockets: &'static SocketLimit = Box::leak(Box::new(SocketLimit::new(10)));
+        let server = two_piece_server::start().await.expect("a server");
+        check_kept_is_no_slower(async |kept: Option<UpstreamConnection>| {
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => {
+                    let permit = sockets.acquire().expect("a permit");
+                    UpstreamConnection::handshake(Box::new(connect(server).await), permit, 0)
+                        .await
+                        .expect("a connection")
+                }
+            };
+            let request =
+                Request::get("/").header("host", "app").body(RequestBody::empty()).expect("a request");
+            let Ok(response) = connection.send(request).0.await else { panic!("no response") };
+            let mut body = pin!(response.into_body().collect());
+            let whole = poll_fn(|cx| connection.poll_response(cx, |cx| body.as_mut().poll(cx)));
+            assert_eq!(whole.await.expect("a body").to_bytes(), BODY);
+            connection
+        })
+        .await;
+    }
+}

@@ -4,6 +4,7 @@
 use super::delivery::{Delivery, DeliveryMeter};
 use crate::delegate_write::delegate_write;
 use bytes::{Bytes, BytesMut};
+use hostd_net::http1::ClientStream;
 use nix::{getsockopt_impl, libc, sockopt_impl, sys::socket::getsockopt};
 use std::{
     any::Any,
@@ -48,9 +49,14 @@ impl ProtocolSniffer {
         (self.stream, self.non_http)
     }
 
-    fn probe_delivery(&self) -> Delivery {
+    /// None for a tunnel.
+    fn tcp_stream(&self) -> Option<&TcpStream> {
         let stream: &dyn Any = &*self.stream;
-        let info = stream.downcast_ref::<TcpStream>().map(|stream| getsockopt(stream, TcpInfoHead));
+        stream.downcast_ref()
+    }
+
+    fn probe_delivery(&self) -> Delivery {
+        let info = self.tcp_stream().map(|stream| getsockopt(stream, TcpInfoHead));
         match info {
             Some(Ok(info)) => delivery_of(&info),
             _ => Delivery::Delivered,
@@ -105,6 +111,14 @@ impl AsyncRead for ProtocolSniffer {
 }
 
 delegate_write!(ProtocolSniffer);
+
+impl ClientStream for ProtocolSniffer {
+    fn acknowledge(&self) {
+        if let Some(stream) = self.tcp_stream() {
+            stream.acknowledge();
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

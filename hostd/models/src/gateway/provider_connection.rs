@@ -61,3 +61,35 @@ fn cause(error: &hyper::Error) -> String {
     let inner = std::error::Error::source(error).map(|inner| format!(": {inner}")).unwrap_or_default();
     format!("{error}{inner}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{connection_pool::ProviderConnectionPool, provider_client::ProviderBody},
+        *,
+    };
+    use hostd_net::{
+        http1::two_piece_server::{self, BODY, check_kept_is_no_slower},
+        outbound::DnsResolver,
+    };
+
+    #[tokio::test]
+    async fn a_response_in_two_pieces_takes_no_longer_on_a_kept_connection() {
+        let server = two_piece_server::start().await.expect("a server");
+        let connector = OutboundConnector::with_resolver(DnsResolver::fixed(|_| Vec::new()));
+        let origin = Origin { secure: false, host: server.ip().to_string(), port: server.port() };
+        check_kept_is_no_slower(async |kept: Option<Box<ProviderConnection>>| {
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => Box::new(open(&connector, &origin).await.expect("a connection")),
+            };
+            let request = Request::get("/").header("host", "provider").body(Full::default());
+            let response = send(&mut connection, request.expect("a request")).await.expect("a response");
+            let pool = ProviderConnectionPool::default();
+            let mut body = ProviderBody::new(response.into_body(), connection, origin.clone(), pool.clone());
+            assert_eq!(body.collect(BODY.len()).await.as_deref(), Some(BODY.as_bytes()));
+            pool.take(&origin).expect("the connection was returned")
+        })
+        .await;
+    }
+}

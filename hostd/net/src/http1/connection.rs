@@ -1,6 +1,10 @@
 //! A connection to an HTTP/1.1 server, driven by the task that uses it. Without a task of its own, a request costs no
 //! more wake-ups than it has packets, and an idle connection costs nothing.
 
+use super::{
+    ClientStream,
+    quick_ack::{AckState, QuickAckIo},
+};
 use crate::backpressure::{WindowIo, WriteWindow};
 use bytes::Bytes;
 use hyper::{
@@ -17,14 +21,8 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
-use tokio::io::{AsyncRead, AsyncWrite};
 
-type Wire<T> = TokioIo<WindowIo<T>>;
-
-/// A stream to a server.
-pub trait ClientStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ClientStream for T {}
+type Wire<T> = TokioIo<WindowIo<QuickAckIo<T>>>;
 
 pub struct Http1Connection<T: ClientStream, B: Body + 'static> {
     sender: SendRequest<B>,
@@ -33,6 +31,7 @@ pub struct Http1Connection<T: ClientStream, B: Body + 'static> {
     ended: bool,
     /// Bounds the bodies that are sent on this connection.
     window: Arc<WriteWindow>,
+    acks: Arc<AckState>,
 }
 
 impl<T, B> Http1Connection<T, B>
@@ -44,10 +43,10 @@ where
 {
     /// Sends nothing yet. `builder` has the limits of the heads that the server sends.
     pub async fn handshake(stream: T, builder: &Builder) -> hyper::Result<Self> {
-        let window = Arc::<WriteWindow>::default();
-        let wire = TokioIo::new(WindowIo::new(stream, window.clone()));
+        let (window, acks) = (Arc::<WriteWindow>::default(), Arc::<AckState>::default());
+        let wire = TokioIo::new(WindowIo::new(QuickAckIo::new(stream, acks.clone()), window.clone()));
         let (sender, http) = builder.handshake(wire).await?;
-        Ok(Self { sender, http, ended: false, window })
+        Ok(Self { sender, http, ended: false, window, acks })
     }
 
     /// The write window of the bodies that are sent on this connection.
@@ -77,8 +76,13 @@ where
         cx: &mut Context<'_>,
         mut response: impl FnMut(&mut Context<'_>) -> Poll<R>,
     ) -> Poll<R> {
-        self.drive(cx);
-        response(cx)
+        loop {
+            self.drive(cx);
+            let polled = response(cx);
+            if polled.is_ready() || !self.acks.wait_for_rest() {
+                return polled;
+            }
+        }
     }
 
     /// Whether the server closed the connection, or HTTP ended on it.
@@ -95,6 +99,6 @@ where
     /// The stream, and what was read from it beyond HTTP.
     pub fn into_stream(self) -> (T, Bytes) {
         let parts = self.http.into_parts();
-        (parts.io.into_inner().into_inner(), parts.read_buf)
+        (parts.io.into_inner().into_inner().into_inner(), parts.read_buf)
     }
 }
