@@ -1,29 +1,36 @@
 //! Idle connections to one runtimed, cleared when the sandbox stops; and leases on the sandbox.
 
 use bytes::Bytes;
+use hostd_net::http1::{Http1Pool, PoolLimits, WhenFull};
 use http_body_util::combinators::BoxBody;
 use hyper::client::conn::http1::SendRequest;
 use std::{
     convert::Infallible,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-/// Idle connections kept for one sandbox.
-const IDLE_MAX: usize = 4;
-/// runtimed closes a silent connection after ten seconds; ours are dropped before that.
-const IDLE_MAX_MS: u128 = 8_000;
+/// Idle connections kept for one sandbox. runtimed closes a silent connection after ten seconds; ours are dropped before
+/// that.
+const LIMITS: PoolLimits = PoolLimits {
+    per_key_max: usize::MAX,
+    all_max: 4,
+    when_full: WhenFull::Refuse,
+    idle_max: Duration::from_secs(8),
+};
 
 /// The body of a request.
 pub type Body = BoxBody<Bytes, Infallible>;
 pub(super) type Sender = SendRequest<Body>;
 
-#[derive(Clone, Default)]
+/// Cheap to clone.
+#[derive(Clone)]
 pub struct ControlPool {
-    idle: Arc<Mutex<Vec<(Sender, Instant)>>>,
+    /// All connections go to the same runtimed.
+    connections: Arc<Mutex<Http1Pool<(), Sender>>>,
     leases: Arc<AtomicUsize>,
     /// Leases ever taken.
     taken: Arc<AtomicUsize>,
@@ -46,9 +53,16 @@ impl Drop for Lease {
     }
 }
 
+impl Default for ControlPool {
+    fn default() -> Self {
+        let connections = Arc::new(Mutex::new(Http1Pool::new(LIMITS)));
+        Self { connections, leases: Arc::default(), taken: Arc::default() }
+    }
+}
+
 impl ControlPool {
     pub fn clear(&self) {
-        self.idle.lock().expect("no panic while held").clear();
+        self.lock().clear();
     }
 
     /// Whether any lease is held.
@@ -63,20 +77,17 @@ impl ControlPool {
 
     /// Returns the connection used last that is still usable.
     pub(super) fn take(&self) -> Option<Sender> {
-        let mut idle = self.idle.lock().expect("no panic while held");
-        while let Some((sender, since)) = idle.pop() {
-            if sender.is_ready() && since.elapsed().as_millis() < IDLE_MAX_MS {
-                return Some(sender);
-            }
-        }
-        None
+        self.lock().take(&(), Instant::now(), LIMITS.idle_max, |_| true)
     }
 
     pub(super) fn put(&self, sender: Sender) {
-        let mut idle = self.idle.lock().expect("no panic while held");
-        idle.retain(|(other, since)| !other.is_closed() && since.elapsed().as_millis() < IDLE_MAX_MS);
-        if idle.len() < IDLE_MAX {
-            idle.push((sender, Instant::now()));
-        }
+        let now = Instant::now();
+        let mut connections = self.lock();
+        connections.prune(now);
+        connections.put(&(), now, sender);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Http1Pool<(), Sender>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,6 +5,7 @@ use super::{
     server_connection::ServerConnection,
 };
 use hostd_core::egress::Destination;
+use hostd_net::http1::{Http1Pool, PoolLimits, Pooled, WhenFull};
 use std::{
     net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -16,22 +17,31 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Limits idle connections of all sandboxes: each is a file descriptor.
 static POOL_PERMITS: Semaphore = Semaphore::const_new(POOLED_ALL_MAX);
 
-#[derive(Default)]
+const LIMITS: PoolLimits = PoolLimits {
+    per_key_max: POOLED_MAX,
+    all_max: POOLED_MAX,
+    when_full: WhenFull::ReplaceOldest,
+    idle_max: Duration::from_millis(POOLED_IDLE_MAX_MS),
+};
+
 pub struct ServerConnectionPool {
-    /// The most recently used one is last.
-    connections: Mutex<Vec<IdleConnection>>,
+    connections: Mutex<Http1Pool<Destination, IdleConnection>>,
 }
 
 struct IdleConnection {
-    destination: Destination,
     connection: Box<ServerConnection>,
-    since: Instant,
     _permit: SemaphorePermit<'static>,
 }
 
-impl IdleConnection {
-    fn is_fresh(&self) -> bool {
-        self.since.elapsed() <= Duration::from_millis(POOLED_IDLE_MAX_MS)
+impl Pooled for IdleConnection {
+    fn is_reusable(&mut self) -> bool {
+        is_reusable(&mut self.connection)
+    }
+}
+
+impl Default for ServerConnectionPool {
+    fn default() -> Self {
+        Self { connections: Mutex::new(Http1Pool::new(LIMITS)) }
     }
 }
 
@@ -43,39 +53,33 @@ impl ServerConnectionPool {
         destination: &Destination,
         is_allowed: impl Fn(IpAddr) -> bool,
     ) -> Option<Box<ServerConnection>> {
+        let now = Instant::now();
         let mut connections = self.lock();
-        connections.retain(IdleConnection::is_fresh);
-        loop {
-            let at = connections
-                .iter()
-                .rposition(|idle| idle.destination == *destination && is_allowed(idle.connection.address))?;
-            let mut connection = connections.remove(at).connection;
-            if connection.http.is_reusable(&mut Context::from_waker(Waker::noop())) {
-                return Some(connection);
-            }
-        }
+        connections.prune(now);
+        let is_allowed = |idle: &IdleConnection| is_allowed(idle.connection.address);
+        connections.take(destination, now, LIMITS.idle_max, is_allowed).map(|idle| idle.connection)
     }
 
     /// Keeps a connection, if it can be reused and the limits allow.
     pub fn put(&self, destination: &Destination, mut connection: Box<ServerConnection>) {
-        if !connection.http.is_reusable(&mut Context::from_waker(Waker::noop())) {
+        if !is_reusable(&mut connection) {
             return;
         }
+        let now = Instant::now();
         let mut connections = self.lock();
-        connections.retain(IdleConnection::is_fresh);
-        if connections.len() >= POOLED_MAX {
-            connections.remove(0);
-        }
+        connections.prune(now);
+        // First: the connection that is replaced gives its permit back.
+        connections.make_room(destination);
         let Ok(permit) = POOL_PERMITS.try_acquire() else { return };
-        connections.push(IdleConnection {
-            destination: destination.clone(),
-            connection,
-            since: Instant::now(),
-            _permit: permit,
-        });
+        connections.put(destination, now, IdleConnection { connection, _permit: permit });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+    fn lock(&self) -> MutexGuard<'_, Http1Pool<Destination, IdleConnection>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_reusable(connection: &mut ServerConnection) -> bool {
+    // Only a check, so nothing is woken.
+    connection.http.is_reusable(&mut Context::from_waker(Waker::noop()))
 }

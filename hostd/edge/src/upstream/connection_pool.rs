@@ -5,6 +5,7 @@ use super::{
     concurrency_window::{ConcurrencyWindow, WindowPermit},
     connection::UpstreamConnection,
 };
+use hostd_net::http1::{Http1Pool, PoolLimits, Pooled, WhenFull};
 use std::{
     collections::HashMap,
     sync::{
@@ -17,10 +18,13 @@ use std::{
 };
 
 /// Idle connections of one port, of all ports, and how long they are kept.
-const IDLE_MAX: usize = 128;
-const IDLE_ALL_MAX: usize = 256;
-const IDLE_FOR_MAX: Duration = Duration::from_secs(30);
-/// Ports that are remembered without a connection.
+const LIMITS: PoolLimits = PoolLimits {
+    per_key_max: 128,
+    all_max: 256,
+    when_full: WhenFull::Refuse,
+    idle_max: Duration::from_secs(30),
+};
+/// Ports whose window is remembered while no request waits for it.
 const PORTS_MAX: usize = 64;
 
 /// Cheap to clone.
@@ -35,23 +39,22 @@ struct Inner {
     epoch: AtomicU64,
 }
 
-#[derive(Default)]
 struct Ports {
-    by_number: HashMap<u16, Port>,
-    /// Idle connections of all ports.
-    idle: usize,
+    connections: Http1Pool<u16, Box<UpstreamConnection>>,
+    windows: HashMap<u16, Arc<ConcurrencyWindow>>,
 }
 
-#[derive(Default)]
-struct Port {
-    /// Ordered by last use: the newest is last.
-    idle: Vec<Idle>,
-    window: Arc<ConcurrencyWindow>,
+impl Default for Ports {
+    fn default() -> Self {
+        Self { connections: Http1Pool::new(LIMITS), windows: HashMap::new() }
+    }
 }
 
-struct Idle {
-    connection: Box<UpstreamConnection>,
-    since: Instant,
+impl Pooled for Box<UpstreamConnection> {
+    fn is_reusable(&mut self) -> bool {
+        // Polled without a waker: only its state is of interest.
+        UpstreamConnection::is_reusable(self, &mut Context::from_waker(Waker::noop()))
+    }
 }
 
 impl UpstreamPool {
@@ -62,48 +65,24 @@ impl UpstreamPool {
 
     /// Waits for a permit to send a request to this port.
     pub async fn permit(&self, port: u16) -> WindowPermit {
-        let window = self.ports().by_number.entry(port).or_default().window.clone();
+        let window = self.ports().windows.entry(port).or_default().clone();
         window.acquire().await
     }
 
     /// Takes the connection used last that is still usable, belongs to this thread, and was idle for at most
     /// `idle_for_max`.
     pub fn take(&self, port: u16, idle_for_max: Duration) -> Option<Box<UpstreamConnection>> {
-        let idle_for_max = idle_for_max.min(IDLE_FOR_MAX);
         let (here, now) = (thread::current().id(), Instant::now());
-        let mut ports = self.ports();
-        let Ports { by_number, idle: all } = &mut *ports;
-        let idle = &mut by_number.get_mut(&port)?.idle;
-        // Polled without a waker: only its state is of interest.
-        let mut cx = Context::from_waker(Waker::noop());
-        loop {
-            let fresh = |kept: &Idle| now.saturating_duration_since(kept.since) <= idle_for_max;
-            let at = idle.iter().rposition(|kept| kept.connection.thread == here && fresh(kept))?;
-            let mut connection = idle.remove(at).connection;
-            *all -= 1;
-            if connection.is_reusable(&mut cx) {
-                return Some(connection);
-            }
-        }
+        self.ports().connections.take(&port, now, idle_for_max, |connection| connection.thread == here)
     }
 
     /// Keeps a reusable connection, unless the sandbox stopped since or there are many.
     pub fn put(&self, port: u16, connection: Box<UpstreamConnection>) {
         let mut ports = self.ports();
         // Checked with the lock held, as in `clear`: afterwards no connection of an older epoch is kept.
-        if connection.epoch != self.epoch() || connection.permit.is_scarce() {
-            return;
+        if connection.epoch == self.epoch() && !connection.permit.is_scarce() {
+            ports.connections.put(&port, Instant::now(), connection);
         }
-        let Ports { by_number, idle: all } = &mut *ports;
-        let port = by_number.entry(port).or_default();
-        if port.idle.len() >= IDLE_MAX {
-            port.idle.remove(0);
-        } else if *all >= IDLE_ALL_MAX {
-            return;
-        } else {
-            *all += 1;
-        }
-        port.idle.push(Idle { connection, since: Instant::now() });
     }
 
     /// Called when the sandbox stopped.
@@ -116,14 +95,10 @@ impl UpstreamPool {
     /// Drops connections that were idle for long.
     pub fn prune(&self) {
         let mut ports = self.ports();
-        let Ports { by_number, idle: all } = &mut *ports;
-        *all = 0;
-        for port in by_number.values_mut() {
-            port.idle.retain(|kept| kept.since.elapsed() <= IDLE_FOR_MAX);
-            *all += port.idle.len();
-        }
-        if by_number.len() > PORTS_MAX {
-            by_number.retain(|_, port| !port.idle.is_empty() || Arc::strong_count(&port.window) > 1);
+        let Ports { connections, windows } = &mut *ports;
+        connections.prune(Instant::now());
+        if windows.len() > PORTS_MAX {
+            windows.retain(|port, window| connections.has(port) || Arc::strong_count(window) > 1);
         }
     }
 
@@ -150,15 +125,18 @@ mod tests {
             pool.put(n % ports, Box::new(connection));
         }
         pool.prune();
-        let counted = pool.ports().by_number.values().map(|port| port.idle.len()).sum();
-        assert_eq!(pool.ports().idle, counted);
-        counted
+        let kept = pool.ports().connections.len();
+        for port in 0..ports {
+            while pool.take(port, Duration::MAX).is_some() {}
+        }
+        assert!(pool.ports().connections.is_empty());
+        kept
     }
 
     #[tokio::test]
     async fn a_pool_is_bounded_and_smaller_where_sockets_are_scarce() {
         assert_eq!(kept(10_000, 1).await, 50);
-        assert_eq!(kept(10_000, 40).await, IDLE_ALL_MAX);
+        assert_eq!(kept(10_000, 40).await, LIMITS.all_max);
         assert_eq!(kept(20, 40).await, 10);
     }
 }

@@ -5,66 +5,54 @@ use super::{
     limits::{POOLED_ALL_MAX, POOLED_IDLE_MAX_MS, POOLED_MAX},
     provider_connection::ProviderConnection,
 };
+use hostd_net::http1::{Http1Pool, PoolLimits, Pooled, WhenFull};
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
+const LIMITS: PoolLimits = PoolLimits {
+    per_key_max: POOLED_MAX,
+    all_max: POOLED_ALL_MAX,
+    when_full: WhenFull::Refuse,
+    idle_max: Duration::from_millis(POOLED_IDLE_MAX_MS),
+};
+
+type Pool = Http1Pool<Origin, Box<ProviderConnection>>;
+
 /// Idle connections by origin. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ProviderConnectionPool {
-    idle: Arc<Mutex<HashMap<Origin, Vec<IdleConnection>>>>,
+    connections: Arc<Mutex<Pool>>,
 }
 
-struct IdleConnection {
-    connection: Box<ProviderConnection>,
-    since: Instant,
-}
-
-impl IdleConnection {
-    fn is_fresh(&self) -> bool {
-        self.since.elapsed() <= Duration::from_millis(POOLED_IDLE_MAX_MS)
+impl Default for ProviderConnectionPool {
+    fn default() -> Self {
+        Self { connections: Arc::new(Mutex::new(Http1Pool::new(LIMITS))) }
     }
 }
 
 impl ProviderConnectionPool {
     /// Takes the most recently used connection that is still open.
     pub fn take(&self, origin: &Origin) -> Option<Box<ProviderConnection>> {
-        let mut all = self.lock();
-        let idle = all.get_mut(origin)?;
-        // Only a check, so nothing is woken.
-        let mut cx = Context::from_waker(Waker::noop());
-        while let Some(mut last) = idle.pop() {
-            if last.is_fresh() && last.connection.is_reusable(&mut cx) {
-                return Some(last.connection);
-            }
-        }
-        None
+        let now = Instant::now();
+        let mut connections = self.lock();
+        connections.prune(now);
+        connections.take(origin, now, LIMITS.idle_max, |_| true)
     }
 
     /// Keeps a connection, if it can be reused and the limits allow.
     pub fn put(&self, origin: &Origin, mut connection: Box<ProviderConnection>) {
-        if !connection.is_reusable(&mut Context::from_waker(Waker::noop())) {
+        if !Pooled::is_reusable(&mut connection) {
             return;
         }
-        let mut all = self.lock();
-        for idle in all.values_mut() {
-            idle.retain(IdleConnection::is_fresh);
-        }
-        all.retain(|known, idle| known == origin || !idle.is_empty());
-        if all.values().map(Vec::len).sum::<usize>() >= POOLED_ALL_MAX {
-            return;
-        }
-        let idle = all.entry(origin.clone()).or_default();
-        if idle.len() >= POOLED_MAX {
-            idle.remove(0);
-        }
-        idle.push(IdleConnection { connection, since: Instant::now() });
+        let now = Instant::now();
+        let mut connections = self.lock();
+        connections.prune(now);
+        connections.put(origin, now, connection);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Origin, Vec<IdleConnection>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

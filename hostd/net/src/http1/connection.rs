@@ -2,7 +2,7 @@
 //! more wake-ups than it has packets, and an idle connection costs nothing.
 
 use super::{
-    ClientStream,
+    ClientStream, Pooled,
     quick_ack::{AckState, QuickAckIo},
 };
 use crate::backpressure::{WindowIo, WriteWindow};
@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use std::{
     error::Error,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 type Wire<T> = TokioIo<WindowIo<QuickAckIo<T>>>;
@@ -100,5 +100,18 @@ where
     pub fn into_stream(self) -> (T, Bytes) {
         let parts = self.http.into_parts();
         (parts.io.into_inner().into_inner().into_inner(), parts.read_buf)
+    }
+}
+
+impl<T, B> Pooled for Box<Http1Connection<T, B>>
+where
+    T: ClientStream,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn is_reusable(&mut self) -> bool {
+        // Only a check, so nothing is woken.
+        Http1Connection::is_reusable(self, &mut Context::from_waker(Waker::noop()))
     }
 }
