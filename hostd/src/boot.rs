@@ -127,7 +127,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     };
     let edge = Edge::start(edge, closing.clone())
         .map_err(|error| failed("start the threads of previews", &error))?;
-    let api = Api::new(parts.api(&config, fleet.clone(), links), closing.clone());
+    let api = Api::new(parts.api(&config, fleet.clone(), links, &edge), closing.clone());
     let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
     let address = local_address(&tcp)?;
     disk.ensure_free();
@@ -138,8 +138,8 @@ async fn run(config: Config) -> Result<(), Failure> {
     print_ready(&format!("ready api=http://{address} preview={preview_url}"));
 
     let router = api::router(api.clone());
-    let tcp = api::serve(Listener::Tcp(tcp), router.clone(), closing.clone());
-    let unix = serve_unix(unix, &socket, router, closing.clone());
+    let tcp = api::serve(Listener::Tcp(tcp), router.clone(), api.metrics.clone(), closing.clone());
+    let unix = serve_unix(unix, &socket, (router, api.metrics.clone()), closing.clone());
     let preview = hostd_edge::serve(preview, edge.clone());
     let prune = edge.tidy();
     let egress_reports = egress.run_recorder(closing.clone());
@@ -207,7 +207,7 @@ fn listen_unix(path: &Path) -> io::Result<UnixListener> {
 async fn serve_unix(
     mut bound: Option<UnixListener>,
     path: &Path,
-    router: axum::Router,
+    (router, metrics): (axum::Router, api::ApiMetrics),
     closing: CancellationToken,
 ) {
     while bound.is_none() {
@@ -219,7 +219,7 @@ async fn serve_unix(
         }
     }
     if let Some(unix) = bound {
-        api::serve(Listener::Unix(unix), router, closing).await;
+        api::serve(Listener::Unix(unix), router, metrics, closing).await;
     }
 }
 

@@ -4,15 +4,15 @@
 use super::{
     error_page::{Refusal, Unserved},
     limits,
+    metrics::{ConnectionSource, EdgeMetrics},
     response_timeout::{GaveUp, ResponseTimeout},
-    state::connections_max,
+    state::{Edge, connections_max},
 };
 use crate::{
     preview_target::PreviewTarget,
     upstream::{
         BodyError, RequestBody, SendError, SocketLimit, UpgradedConnection, UpstreamConnection, WindowPermit,
     },
-    waker::Waker,
 };
 use hostd_core::{
     NoResponse,
@@ -65,20 +65,21 @@ pub async fn dial(target: &PreviewTarget, port: u16) -> Result<Box<UpstreamConne
 
 /// Sends a request to the app.
 pub async fn forward(
-    waker: &dyn Waker,
+    edge: &Edge,
     destination: &Destination,
     permit: WindowPermit,
     request: Request<RequestBody>,
 ) -> Result<Forwarded, ForwardError> {
     let timer = pin!(sleep(limits::DELIVERY_PROBE_EVERY));
-    let keep_awake = destination.traits.wakes().then_some((&*destination.target, waker));
-    send(destination, &mut ResponseTimeout::new(keep_awake, permit, timer), request).await
+    let keep_awake = destination.traits.wakes().then_some((&*destination.target, &*edge.waker));
+    send(&edge.metrics, destination, &mut ResponseTimeout::new(keep_awake, permit, timer), request).await
 }
 
 /// Sends on a pooled connection, if there is one; it may be dead without a sign. A request of which nothing
 /// was sent, or that may be sent twice, is then sent once more on a new connection. A request that never
 /// reached the app is sent again as often as it takes.
 async fn send(
+    metrics: &EdgeMetrics,
     destination: &Destination,
     timeout: &mut ResponseTimeout<'_>,
     mut request: Request<RequestBody>,
@@ -91,6 +92,7 @@ async fn send(
     let mut pooled = if is_upgrade { None } else { target.connections.take(*port, idle_for_max) };
     let mut once_more = true;
     loop {
+        let source = if pooled.is_some() { ConnectionSource::Reused } else { ConnectionSource::Opened };
         let (mut connection, fresh) = match pooled.take() {
             Some(connection) => (connection, false),
             None => match timeout.run(None, dial(target, *port)).await? {
@@ -98,6 +100,7 @@ async fn send(
                 Err(unserved) => return Err(ForwardError { unserved, unsent: Some(Box::new(request)) }),
             },
         };
+        metrics.upstream_connections.of(source).inc();
         let copy = (repeatable || fresh && without_body).then(|| copy_of(&request));
         timeout.on_send(fresh && copy.is_some());
         let (sent, meter) = connection.send(request);

@@ -22,7 +22,7 @@ mod error_page;
 mod forward;
 pub mod html;
 pub mod limits;
-pub mod metrics;
+mod metrics;
 mod peeked;
 pub mod preview_links;
 mod preview_target;
@@ -44,6 +44,7 @@ mod wake;
 mod waker;
 
 pub use auth::PreviewAuth;
+pub use metrics::EdgeMetrics;
 pub use preview_target::{PreviewTarget, RequestPermit, WaitPermit};
 pub use preview_targets::PreviewTargets;
 pub use serve::serve;

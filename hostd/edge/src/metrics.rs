@@ -1,15 +1,120 @@
-//! Counters of the edge, for `/metrics`: one set for the process.
+//! Metrics of previews. On the path of a request, counting is one atomic add; histograms take a lock and are only
+//! observed when a sandbox was woken.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use hostd_metrics::{Counter, DURATION_BUCKETS_S, Gauge, Histogram, Label, LabeledCounters, Registry};
+use hyper::StatusCode;
 
-pub static REFUSED: AtomicU64 = AtomicU64::new(0);
-/// Requests that an app responded to, that were held first, and that got an error page.
-pub static SERVED: AtomicU64 = AtomicU64::new(0);
-pub static HELD: AtomicU64 = AtomicU64::new(0);
-pub static ERROR_PAGES: AtomicU64 = AtomicU64::new(0);
-/// Connections that were upgraded.
-pub static UPGRADED: AtomicU64 = AtomicU64::new(0);
+/// Clones count into the same families.
+#[derive(Clone, Debug)]
+pub struct EdgeMetrics {
+    /// Requests that an app responded to, that were held first, and that got an error page.
+    pub(super) served: Counter,
+    pub(super) held: Counter,
+    pub(super) error_pages: Counter,
+    /// Connections that were upgraded, and those of them that are open.
+    pub(super) upgrades: Counter,
+    pub(super) upgraded_connections: Gauge,
+    pub(super) connections_refused: Counter,
+    pub(super) responses: LabeledCounters<StatusClass>,
+    pub(super) upstream_connections: LabeledCounters<ConnectionSource>,
+    /// Of wakes that made the preview ready.
+    pub(super) wake_duration: Histogram,
+    pub(super) failed_wakes: Counter,
+}
 
-pub(super) fn count(what: &AtomicU64) {
-    what.fetch_add(1, Ordering::Relaxed);
+impl Default for EdgeMetrics {
+    fn default() -> Self {
+        Self {
+            served: Counter::default(),
+            held: Counter::default(),
+            error_pages: Counter::default(),
+            upgrades: Counter::default(),
+            upgraded_connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            responses: LabeledCounters::default(),
+            upstream_connections: LabeledCounters::default(),
+            wake_duration: Histogram::new(DURATION_BUCKETS_S),
+            failed_wakes: Counter::default(),
+        }
+    }
+}
+
+impl EdgeMetrics {
+    pub fn register(&self, registry: &mut Registry) {
+        for (name, help, counter) in [
+            ("slipway_preview_requests", "Requests that an app answered", &self.served),
+            ("slipway_preview_held", "Requests that were held for a sandbox", &self.held),
+            ("slipway_preview_excused", "Requests that no app answered", &self.error_pages),
+            ("slipway_preview_upgrades", "Connections that were upgraded", &self.upgrades),
+            ("slipway_preview_connections_refused", "Connections over the limit", &self.connections_refused),
+            ("slipway_preview_failed_wakes", "Wakes after which no app listened", &self.failed_wakes),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        let help = "Upgraded connections that are open";
+        registry.register("slipway_preview_upgraded_connections", help, self.upgraded_connections.clone());
+        let help = "Responses to browsers, of apps and of hostd, by the class of their status";
+        self.responses.register(registry, "slipway_preview_responses", help);
+        let help = "Connections into sandboxes that requests were sent on, or that a wake opened";
+        self.upstream_connections.register(registry, "slipway_preview_upstream_connections", help);
+        let help = "Duration of a wake, from the request until the app listens";
+        registry.register("slipway_preview_wake_duration_seconds", help, self.wake_duration.clone());
+    }
+}
+
+/// The first digit of a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StatusClass {
+    Informational,
+    Success,
+    Redirection,
+    ClientError,
+    ServerError,
+}
+
+impl StatusClass {
+    pub(super) fn of(status: StatusCode) -> Self {
+        match status.as_u16() {
+            ..200 => Self::Informational,
+            200..300 => Self::Success,
+            300..400 => Self::Redirection,
+            400..500 => Self::ClientError,
+            500.. => Self::ServerError,
+        }
+    }
+}
+
+impl Label for StatusClass {
+    const NAME: &'static str = "status";
+    const ALL: &'static [Self] =
+        &[Self::Success, Self::Redirection, Self::ClientError, Self::ServerError, Self::Informational];
+
+    fn value(self) -> &'static str {
+        match self {
+            Self::Informational => "1xx",
+            Self::Success => "2xx",
+            Self::Redirection => "3xx",
+            Self::ClientError => "4xx",
+            Self::ServerError => "5xx",
+        }
+    }
+}
+
+/// Where the connection of a request into its sandbox comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConnectionSource {
+    Opened,
+    Reused,
+}
+
+impl Label for ConnectionSource {
+    const NAME: &'static str = "source";
+    const ALL: &'static [Self] = &[Self::Reused, Self::Opened];
+
+    fn value(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Reused => "reused",
+        }
+    }
 }

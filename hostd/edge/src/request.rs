@@ -5,7 +5,8 @@ use super::{
     auth::{AuthDecision, HeaderAuthError, may_carry_credentials, redirect, sanitize_response},
     error_page::{Format, Refusal, Unserved, Visitor, WAKE_PATH, wait_mode},
     forward::{Destination, ForwardError, Forwarded, forward},
-    limits, metrics,
+    limits,
+    metrics::StatusClass,
     response_body::{AppBody, ResponseBody},
     smuggling_guard::RecordedHeads,
     splice::AppEnd,
@@ -93,6 +94,9 @@ pub async fn handle(client: Arc<ClientConnection>, request: Request<Incoming>) -
     };
     if let Some(heads) = &client.heads {
         heads.on_response();
+    }
+    if let Ok(response) = &handled {
+        edge.metrics.responses.of(StatusClass::of(response.status())).inc();
     }
     handled
 }
@@ -199,7 +203,7 @@ async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Han
     let (forwarded, timing) = match forwarded {
         Ok(forwarded) => forwarded,
         Err(unserved) => {
-            metrics::count(&metrics::ERROR_PAGES);
+            edge.metrics.error_pages.inc();
             return Ok(Box::pin(edge.error_response(&visitor, &target, unserved)).await);
         }
     };
@@ -212,13 +216,13 @@ async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Han
     };
     let (mut head, incoming) = response.into_parts();
     if is_upgrade && head.status == StatusCode::SWITCHING_PROTOCOLS {
-        metrics::count(&metrics::UPGRADED);
+        edge.metrics.upgrades.inc();
         client.hand_over(AppEnd { connection: Box::pin(connection.into_upgraded()).await, visit });
         strip_hop_by_hop(&mut head.headers, true);
         sanitize_response(&mut head.headers);
         return Ok(Response::from_parts(head, ResponseBody::empty()));
     }
-    metrics::count(&metrics::SERVED);
+    edge.metrics.served.inc();
     head.version = Version::HTTP_11;
     rewrite.rewrite_response(&mut head.headers, traits.framed);
     sanitize_response(&mut head.headers);
@@ -241,7 +245,7 @@ async fn forward_when_awake(
     let mut refused = false;
     for left in (0..limits::WAKE_TRIES).rev() {
         if refused || !destination.target.is_up() {
-            metrics::count(&metrics::HELD);
+            edge.metrics.held.inc();
             // Boxed, as all that is rare here: every request moves and keeps what this future takes.
             let timings = Box::pin(wait_until_ready(edge, preview, destination)).await?;
             timing = HeaderValue::from_str(&timings.header(started.elapsed())).ok();
@@ -251,7 +255,7 @@ async fn forward_when_awake(
             // Put to sleep while this request waited for its permit.
             continue;
         }
-        match forward(&*edge.waker, destination, permit, request).await {
+        match forward(edge, destination, permit, request).await {
             Ok(forwarded) => return Ok((forwarded, timing)),
             Err(ForwardError { unsent: Some(unsent), .. }) if left > 0 && !refused => {
                 (request, refused) = (*unsent, true);

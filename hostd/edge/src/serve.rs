@@ -1,7 +1,7 @@
 //! Accepts connections of browsers: HTTP/1.1 and HTTP/2, in clear text or by TLS, one task for each.
 
 use super::{
-    limits, metrics,
+    limits,
     peeked::PeekedStream,
     request::{ClientConnection, HandedOver, handle},
     response_body::ResponseBody,
@@ -11,6 +11,7 @@ use super::{
     tls::Tls,
 };
 use bytes::Bytes;
+use hostd_metrics::GaugeGuard;
 use hostd_net::{
     backpressure::{Transfer, WindowBody, WindowIo, WriteWindow},
     connections::{self, Accept, IpPrefix, ServeOptions},
@@ -49,7 +50,7 @@ pub async fn serve(listener: TcpListener, edge: Arc<Edge>) {
         per_ip_max: edge.per_peer_max(),
         full_response: FULL,
         drain_max: limits::DRAIN_MAX,
-        refused_count: &metrics::REFUSED,
+        refused: edge.metrics.connections_refused.clone(),
         threads: Some(edge.threads.clone()),
     };
     let closing = edge.closing.clone();
@@ -128,6 +129,7 @@ where
     }
     let upgraded = Box::pin(serve_http1(stream, edge.clone())).await?;
     let Some(Upgraded { stream, sent, app }) = upgraded else { return Ok(()) };
+    let _open = GaugeGuard::new(&edge.metrics.upgraded_connections);
     let spliced = Box::pin(splice(stream, sent, app, &*edge.waker));
     // When hostd ends, both ends see the connection closed, as when it is killed.
     edge.closing.run_until_cancelled(spliced).await.unwrap_or(Ok(()))

@@ -1,6 +1,6 @@
 //! State that all requests of the edge share.
 
-use super::{auth::PreviewAuth, limits, tls::Tls, wake::Wakes};
+use super::{auth::PreviewAuth, limits, metrics::EdgeMetrics, tls::Tls, wake::Wakes};
 use crate::{
     preview_target::{PreviewTarget, RequestPermit},
     preview_targets::PreviewTargets,
@@ -34,6 +34,7 @@ pub struct Edge {
     pub(super) auth: PreviewAuth,
     /// Absent: previews are served in clear text.
     pub(super) tls: Option<Tls>,
+    pub(super) metrics: EdgeMetrics,
     pub(super) wakes: Wakes,
     /// Limits the visits at once.
     pub(super) visits: Arc<Semaphore>,
@@ -62,6 +63,7 @@ impl Edge {
             previews,
             auth,
             tls,
+            metrics: EdgeMetrics::default(),
             wakes,
             visits,
             waiting_pages,
@@ -70,6 +72,10 @@ impl Edge {
             connections_max,
             threads,
         }))
+    }
+
+    pub fn metrics(&self) -> &EdgeMetrics {
+        &self.metrics
     }
 
     /// Drops idle connections to apps, until hostd ends.

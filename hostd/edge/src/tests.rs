@@ -6,6 +6,7 @@ use super::{
     error_page::{Format, Visitor},
     forward::dial_failed,
     limits,
+    metrics::StatusClass,
     preview_links::PreviewLinks,
     serve,
     serve::serve_http2,
@@ -193,6 +194,20 @@ async fn a_client_that_sent_too_little_and_leaves_is_disconnected() {
     let mut rest = Vec::new();
     let ended = timeout(limits::HEAD_MAX / 2, stream.read_to_end(&mut rest)).await;
     ended.expect("it stays connected").unwrap();
+    fixture.closing.cancel();
+}
+
+#[tokio::test]
+async fn responses_are_counted_by_the_class_of_their_status() {
+    let fixture = EdgeFixture::new();
+    let request = b"GET / HTTP/1.1\r\nHost: nowhere.example\r\nConnection: close\r\n\r\n";
+    let ([mut stream], _serving) = fixture.connected([request]).await;
+    let mut response = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut response)).await.expect("a response").unwrap();
+    assert!(response.starts_with(b"HTTP/1.1 4"), "{:?}", String::from_utf8_lossy(&response));
+    let responses = &fixture.edge.metrics.responses;
+    let counts = [StatusClass::Success, StatusClass::ClientError].map(|class| responses.of(class).get());
+    assert_eq!(counts, [0, 1]);
     fixture.closing.cancel();
 }
 

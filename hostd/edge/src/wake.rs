@@ -12,7 +12,7 @@ mod thaw;
 
 pub use thaw::thaw_same_epoch;
 
-use super::{error_page::Unserved, forward, limits, state::Edge};
+use super::{error_page::Unserved, forward, limits, metrics::ConnectionSource, state::Edge};
 use crate::{preview_target::PreviewTarget, waker::WakeError};
 use hostd_core::{NoResponse, Preview, edge::expects_listener};
 use protocol::api::ApiErrorCode;
@@ -127,9 +127,22 @@ impl Edge {
             };
             // Removed before the end is published: a request that comes now begins another wake.
             edge.wakes.running().remove(&preview);
+            edge.count_wake(&ended);
             stage.send_replace(ended);
         });
         Some(watcher)
+    }
+
+    fn count_wake(&self, ended: &WakeStage) {
+        match ended {
+            WakeStage::Ready(timings) => {
+                self.metrics.wake_duration.observe((timings.start + timings.listen).as_secs_f64());
+            }
+            WakeStage::Failed(_) => {
+                self.metrics.failed_wakes.inc();
+            }
+            WakeStage::Starting | WakeStage::Listening => {}
+        }
     }
 
     async fn run_wake(
@@ -173,6 +186,7 @@ impl Edge {
         loop {
             let not_tried = match forward::dial(target, port).await {
                 Ok(connection) => {
+                    self.metrics.upstream_connections.of(ConnectionSource::Opened).inc();
                     target.connections.put(port, connection);
                     return true;
                 }

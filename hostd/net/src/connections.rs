@@ -6,15 +6,9 @@ mod per_ip_limit;
 pub use per_ip_limit::IpPrefix;
 
 use crate::connection_threads::ConnectionThreads;
+use hostd_metrics::Counter;
 use per_ip_limit::PerIpLimit;
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink},
     sync::Semaphore,
@@ -55,7 +49,7 @@ pub struct ServeOptions {
     /// How long connections may take to end at shutdown.
     pub drain_max: Duration,
     /// Counts connections over the limit.
-    pub refused_count: &'static AtomicU64,
+    pub refused: Counter,
     /// The threads that serve connections; absent: the runtime that accepts them.
     pub threads: Option<ConnectionThreads>,
 }
@@ -91,7 +85,7 @@ pub async fn serve<L, F>(
                     let ip_permit = per_ip.take(L::limited_ip(&peer), options.per_ip_max);
                     let permit = permit.or_else(|| permits.clone().try_acquire_owned().ok());
                     let Some(permit) = permit.zip(ip_permit) else {
-                        options.refused_count.fetch_add(1, Ordering::Relaxed);
+                        options.refused.inc();
                         refuse(stream, options.full_response, &refusals, &mut connections);
                         continue;
                     };
@@ -172,8 +166,6 @@ mod tests {
     use tokio::io::{DuplexStream, duplex};
     use tokio::sync::{Mutex, mpsc};
 
-    static REFUSED: AtomicU64 = AtomicU64::new(0);
-
     struct FakeListener(Mutex<mpsc::Receiver<(DuplexStream, IpAddr)>>);
 
     impl Accept for FakeListener {
@@ -192,14 +184,14 @@ mod tests {
     #[tokio::test]
     async fn one_address_cannot_take_all_connections() {
         let (arrive, arriving) = mpsc::channel(1);
-        let shutdown = CancellationToken::new();
+        let (shutdown, refused) = (CancellationToken::new(), Counter::default());
         let options = ServeOptions {
             connections_max: 4,
             queue_when_full: false,
             per_ip_max: 2,
             full_response: b"full",
             drain_max: Duration::ZERO,
-            refused_count: &REFUSED,
+            refused: refused.clone(),
             threads: None,
         };
         let handle = async |mut stream: DuplexStream| {
@@ -225,6 +217,7 @@ mod tests {
             assert_eq!(&reply, wanted, "{address}");
             kept.push(ours);
         }
+        assert_eq!(refused.get(), 2);
         shutdown.cancel();
         serving.await.unwrap();
     }

@@ -2,14 +2,11 @@
 //! task writes the rows after the response was sent. Refused calls beyond a rate are only counted, so that a
 //! flood of them cannot fill the disk.
 
-use super::{limits, metrics::Metrics};
+use super::{limits, metrics::ApiMetrics};
 use hostd_core::{Identity, RateLimiter};
 use hostd_store::{AuditRecord, Clock, Store};
 use hyper::Method;
-use std::{
-    sync::{Arc, Mutex, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 use tokio::{
     sync::mpsc,
     task::{JoinHandle, JoinSet},
@@ -21,14 +18,14 @@ use tracing::warn;
 pub struct AuditWriter {
     queue: mpsc::Sender<AuditRecord>,
     clock: Clock,
-    metrics: Arc<Metrics>,
+    metrics: ApiMetrics,
     refusal_rate: Mutex<RateLimiter>,
     stop: CancellationToken,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl AuditWriter {
-    pub fn start(store: Store, clock: Clock, metrics: Arc<Metrics>) -> Self {
+    pub fn start(store: Store, clock: Clock, metrics: ApiMetrics) -> Self {
         let (queue, rows) = mpsc::channel(limits::AUDIT_QUEUE_MAX);
         let stop = CancellationToken::new();
         let writer = tokio::spawn(write_rows(store, rows, stop.clone()));
@@ -53,7 +50,7 @@ impl AuditWriter {
     }
 
     fn count_dropped(&self) {
-        self.metrics.audit_dropped.fetch_add(1, Ordering::Relaxed);
+        self.metrics.audit_dropped.inc();
     }
 
     pub async fn shut_down(&self) {

@@ -30,7 +30,10 @@ use hyper::{
     upgrade::OnUpgrade,
 };
 use protocol::api::ApiErrorCode;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
@@ -67,6 +70,7 @@ pub fn router(api: Arc<Api>) -> Router {
 
 /// Wraps all requests, whether or not a route matches.
 async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
     let id = request_id(request.headers());
     let subject = AuditedRequest {
         request_id: id.clone(),
@@ -90,7 +94,7 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
         }
     };
     let matched = response.extensions().get::<MatchedRoute>().map_or("-", |matched| matched.0);
-    api.metrics.count_request(&subject.method, matched, response.status().as_u16());
+    api.metrics.count_request(&subject.method, matched, response.status().as_u16(), started.elapsed());
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }

@@ -55,9 +55,11 @@ pub async fn readyz(call: Call) -> CallResult {
 }
 
 pub async fn metrics(call: Call) -> CallResult {
-    let sandboxes = call.api.store.count_by_status().await?;
-    let mut response = Response::new(Body::from(call.api.metrics.text(&sandboxes, &call.api.disk.state())));
-    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let api = &call.api;
+    api.metrics.refresh_gauges(&api.store.count_by_status().await?, &api.drivers, &api.disk.state());
+    api.store.refresh_gauges();
+    let mut response = Response::new(Body::from(hostd_metrics::text(&api.registry)));
+    let kind = HeaderValue::from_static(hostd_metrics::CONTENT_TYPE);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(response)
 }

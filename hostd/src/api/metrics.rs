@@ -1,98 +1,161 @@
-//! Metrics in the text format of Prometheus.
+//! Metrics of the API and of the host, and the one registry of all layers.
 
+use super::ApiParts;
 use crate::allocator::used_bytes;
-use hostd_edge::metrics as edge;
+use hostd_drivers::Drivers;
+use hostd_metrics::{Counter, Family, Gauge, Histogram, Registry, set};
 use hostd_store::disk_space::DiskState;
 use hyper::Method;
-use std::{
-    collections::BTreeMap,
-    fmt::Write,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use protocol::api::SandboxStatus;
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
-#[derive(Default)]
-pub struct Metrics {
-    requests: Mutex<BTreeMap<(String, &'static str, u16), u64>>,
-    pub audit_dropped: AtomicU64,
+type OneLabel = [(&'static str, &'static str); 1];
+type RequestLabels = [(&'static str, Cow<'static, str>); 3];
+type RouteLabels = [(&'static str, &'static str); 2];
+
+/// Bounds of buckets, in seconds. Creates and waits may take a minute.
+const REQUEST_BUCKETS_S: [f64; 8] = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
+
+/// Clones count into the same families.
+#[derive(Clone)]
+pub struct ApiMetrics {
+    requests: Family<RequestLabels, Counter>,
+    request_duration: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    pub(super) connections: Gauge,
+    pub(super) connections_refused: Counter,
+    pub(super) event_streams: Gauge,
+    pub(super) audit_dropped: Counter,
+    sandboxes: Family<OneLabel, Gauge>,
+    drivers: Family<OneLabel, Gauge>,
+    disk_free_bytes: Gauge,
+    disk_floor_bytes: Gauge,
+    disk_full: Gauge,
+    memory_allocated_bytes: Gauge,
 }
 
-/// Static, because `connections` counts them and knows nothing of the API.
-pub static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
-pub static CONNECTIONS_REFUSED: AtomicU64 = AtomicU64::new(0);
+impl Default for ApiMetrics {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            request_duration: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS_S)),
+            connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            event_streams: Gauge::default(),
+            audit_dropped: Counter::default(),
+            sandboxes: Family::default(),
+            drivers: Family::default(),
+            disk_free_bytes: Gauge::default(),
+            disk_floor_bytes: Gauge::default(),
+            disk_full: Gauge::default(),
+            memory_allocated_bytes: Gauge::default(),
+        }
+    }
+}
 
-impl Metrics {
-    /// Counts a request. `path` is the pattern of the route, so that there are few label values.
-    pub fn count_request(&self, method: &Method, path: &'static str, status: u16) {
-        // Unknown methods share one label, so that clients cannot add labels.
-        let known = matches!(
-            *method,
-            Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::HEAD
-        );
-        let method = if known { method.as_str() } else { "other" };
-        let mut requests = self.requests.lock().expect("no panic while held");
-        *requests.entry((method.to_owned(), path, status)).or_default() += 1;
+/// Returns the registry of all families of hostd.
+pub fn registry(parts: &ApiParts, own: &ApiMetrics) -> Registry {
+    let mut registry = Registry::default();
+    own.register(&mut registry);
+    parts.fleet.metrics().register(&mut registry);
+    parts.edge_metrics.register(&mut registry);
+    parts.egress.metrics().register(&mut registry);
+    parts.gateway.metrics().register(&mut registry);
+    parts.store.metrics().register(&mut registry);
+    registry
+}
+
+impl ApiMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("slipway_sandboxes", "Sandboxes by status", self.sandboxes.clone());
+        registry.register("slipway_api_requests", "Answered requests", self.requests.clone());
+        let help = "Duration of a request until its response begins";
+        registry.register("slipway_api_request_duration_seconds", help, self.request_duration.clone());
+        for (name, help, counter) in [
+            ("slipway_api_connections_refused", "Connections over the limit", &self.connections_refused),
+            (
+                "slipway_audit_dropped",
+                "Refused calls that were not written to the audit log",
+                &self.audit_dropped,
+            ),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        for (name, help, gauge) in [
+            ("slipway_api_connections", "Open connections", &self.connections),
+            ("slipway_api_event_streams", "Open streams of server-sent events", &self.event_streams),
+            ("slipway_disk_free_bytes", "Free space for sandboxes on the data disk", &self.disk_free_bytes),
+            ("slipway_disk_floor_bytes", "Below this creates and wakes are refused", &self.disk_floor_bytes),
+            ("slipway_disk_full", "1 when the disk is low, 2 when it is full", &self.disk_full),
+            (
+                "slipway_memory_allocated_bytes",
+                "Memory that hostd uses; resident memory beyond it is free and kept for a moment",
+                &self.memory_allocated_bytes,
+            ),
+        ] {
+            registry.register(name, help, gauge.clone());
+        }
+        let help = "1 when the driver is healthy, 0 when it is not";
+        registry.register("slipway_driver_up", help, self.drivers.clone());
     }
 
-    pub fn text(&self, sandboxes: &BTreeMap<String, u64>, disk: &DiskState) -> String {
-        let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, lines: &[(String, u64)]| {
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for (labels, value) in lines {
-                let _ = writeln!(text, "{name}{labels} {value}");
-            }
-        };
-        let plain = |value: &AtomicU64| [(String::new(), value.load(Ordering::Relaxed))];
-        let by_status: Vec<_> =
-            sandboxes.iter().map(|(status, count)| (format!("{{status=\"{status}\"}}"), *count)).collect();
-        let requests: Vec<_> = {
-            let requests = self.requests.lock().expect("no panic while held");
-            let label = |(method, path, status): &(String, &str, u16)| {
-                format!("{{method=\"{method}\",route=\"{path}\",status=\"{status}\"}}")
-            };
-            requests.iter().map(|(key, count)| (label(key), *count)).collect()
-        };
-        family("slipway_sandboxes", "gauge", "Sandboxes by status.", &by_status);
-        family("slipway_api_requests_total", "counter", "Answered requests.", &requests);
-        family("slipway_api_connections", "gauge", "Open connections.", &plain(&CONNECTIONS));
-        family(
-            "slipway_api_connections_refused_total",
-            "counter",
-            "Connections over the limit.",
-            &plain(&CONNECTIONS_REFUSED),
-        );
-        for (name, help, value) in [
-            ("slipway_preview_requests_total", "Requests that an app answered.", &edge::SERVED),
-            ("slipway_preview_held_total", "Requests that were held for a sandbox.", &edge::HELD),
-            ("slipway_preview_excused_total", "Requests that no app answered.", &edge::ERROR_PAGES),
-            ("slipway_preview_upgrades_total", "Connections that were upgraded.", &edge::UPGRADED),
-            ("slipway_preview_connections_refused_total", "Connections over the limit.", &edge::REFUSED),
-        ] {
-            family(name, "counter", help, &plain(value));
+    /// Counts a request. `route` is the pattern of the route, so that there are few label values.
+    pub fn count_request(&self, method: &Method, route: &'static str, status: u16, took: Duration) {
+        let method = method_label(method);
+        let status = Cow::Owned(status.to_string());
+        let labels = [("method", method.into()), ("route", route.into()), ("status", status)];
+        self.requests.get_or_create(&labels).inc();
+        let labels = [("method", method), ("route", route)];
+        self.request_duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Sets the gauges that are read when they are asked for.
+    pub fn refresh_gauges(&self, sandboxes: &BTreeMap<String, u64>, drivers: &Drivers, disk: &DiskState) {
+        for status in STATUSES.map(status_word) {
+            let count = sandboxes.get(status).copied().unwrap_or_default();
+            set(&self.sandboxes.get_or_create(&[("status", status)]), count);
         }
-        for (name, help, value) in [
-            ("slipway_disk_free_bytes", "Free space for sandboxes on the data disk.", disk.free_bytes),
-            ("slipway_disk_floor_bytes", "Below this creates and wakes are refused.", disk.floor_bytes),
-            ("slipway_disk_full", "1 when the disk is low, 2 when it is full.", disk.level as u64),
-        ] {
-            family(name, "gauge", help, &[(String::new(), value)]);
+        for driver in drivers.all() {
+            let gauge = self.drivers.get_or_create_owned(&[("driver", driver.name())]);
+            set(&gauge, driver.health().is_ok().into());
         }
-        let allocated = u64::try_from(used_bytes()).unwrap_or(u64::MAX);
-        family(
-            "slipway_memory_allocated_bytes",
-            "gauge",
-            "Memory that hostd uses; resident memory beyond it is free and kept for a moment.",
-            &[(String::new(), allocated)],
-        );
-        family(
-            "slipway_audit_dropped_total",
-            "counter",
-            "Refused calls that were not written to the audit log.",
-            &plain(&self.audit_dropped),
-        );
-        text
+        set(&self.disk_free_bytes, disk.free_bytes);
+        set(&self.disk_floor_bytes, disk.floor_bytes);
+        set(&self.disk_full, disk.level as u64);
+        set(&self.memory_allocated_bytes, used_bytes() as u64);
+    }
+}
+
+/// Unknown methods share one label, so that clients cannot add labels.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        _ => "other",
+    }
+}
+
+const STATUSES: [SandboxStatus; 6] = [
+    SandboxStatus::Creating,
+    SandboxStatus::Running,
+    SandboxStatus::Paused,
+    SandboxStatus::Stopped,
+    SandboxStatus::Error,
+    SandboxStatus::Destroyed,
+];
+
+/// The status as the store and the API spell it.
+fn status_word(status: SandboxStatus) -> &'static str {
+    match status {
+        SandboxStatus::Creating => "creating",
+        SandboxStatus::Running => "running",
+        SandboxStatus::Paused => "paused",
+        SandboxStatus::Stopped => "stopped",
+        SandboxStatus::Error => "error",
+        SandboxStatus::Destroyed => "destroyed",
     }
 }
 
@@ -100,21 +163,39 @@ impl Metrics {
 mod tests {
     use super::*;
 
+    fn text(metrics: &ApiMetrics) -> String {
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        hostd_metrics::text(&registry)
+    }
+
     #[test]
     fn requests_are_counted_by_route_and_status() {
-        let metrics = Metrics::default();
-        metrics.count_request(&Method::GET, "/v1/host", 200);
-        metrics.count_request(&Method::GET, "/v1/host", 200);
-        metrics.count_request(&Method::from_bytes(b"FROB").unwrap(), "-", 404);
-        let text = metrics.text(&BTreeMap::from([("running".to_owned(), 3)]), &DiskState::default());
+        let metrics = ApiMetrics::default();
+        let took = Duration::from_millis(3);
+        metrics.count_request(&Method::GET, "/v1/host", 200, took);
+        metrics.count_request(&Method::GET, "/v1/host", 200, took);
+        metrics.count_request(&Method::from_bytes(b"FROB").unwrap(), "-", 404, took);
+        let sandboxes = BTreeMap::from([("running".to_owned(), 3)]);
+        metrics.refresh_gauges(&sandboxes, &Drivers::new(Vec::new()), &DiskState::default());
+        let text = text(&metrics);
         for line in [
             "slipway_sandboxes{status=\"running\"} 3",
+            "slipway_sandboxes{status=\"paused\"} 0",
             "slipway_api_requests_total{method=\"GET\",route=\"/v1/host\",status=\"200\"} 2",
             "slipway_api_requests_total{method=\"other\",route=\"-\",status=\"404\"} 1",
+            "slipway_api_request_duration_seconds_bucket{le=\"0.005\",method=\"GET\",route=\"/v1/host\"} 2",
             "slipway_audit_dropped_total 0",
             "slipway_disk_full 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn statuses_are_spelt_as_in_the_api() {
+        for status in STATUSES {
+            assert_eq!(serde_json::to_value(status).unwrap(), status_word(status));
         }
     }
 }

@@ -73,6 +73,7 @@ mod warm_agents;
 pub use dispatch::router;
 pub use hostd_core::token_hash;
 pub use images::ImageBackend;
+pub use metrics::ApiMetrics;
 pub use openapi::openapi_json;
 pub use serve::{Listener, serve};
 pub use state::{Api, ApiParts, Auth, Settings};

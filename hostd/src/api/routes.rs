@@ -61,8 +61,8 @@ fn health() -> Vec<Route> {
             .operation("getOpenapi", "This document")
             .returns_media(200, "application/json"),
         Route::new(Method::GET, "/metrics", Operator, host::metrics)
-            .operation("getMetrics", "Metrics in the text format of Prometheus")
-            .returns_media(200, "text/plain"),
+            .operation("getMetrics", "Metrics for Prometheus, in the text format of OpenMetrics")
+            .returns_media(200, "application/openmetrics-text"),
     ]
 }
 

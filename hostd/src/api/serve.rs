@@ -3,12 +3,13 @@
 use super::{
     connection_permits::{ConnectionLimiter, ConnectionPermit, Eviction},
     limits as api,
-    metrics::{CONNECTIONS, CONNECTIONS_REFUSED},
+    metrics::ApiMetrics,
     peer::Peer,
 };
 use axum::{Router, body::Body};
 use hostd_core::{connection_admission::AdmissionLimits, limits};
 use hostd_drivers::Stream;
+use hostd_metrics::GaugeGuard;
 use hostd_net::{
     backpressure::{WindowBody, WindowIo, WriteWindow},
     connections::{self, Accept, IpPrefix, ServeOptions},
@@ -20,13 +21,7 @@ use nix::sys::{
     resource::{Resource, getrlimit},
     socket::{setsockopt, sockopt::TcpUserTimeout},
 };
-use std::{
-    convert::Infallible,
-    future::pending,
-    io,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{convert::Infallible, future::pending, io, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, UnixListener},
     time::timeout,
@@ -76,8 +71,8 @@ impl Accept for Listener {
 }
 
 /// Serves until `shutdown`; then waits, up to a limit, for requests in flight.
-pub async fn serve(listener: Listener, router: Router, shutdown: CancellationToken) {
-    serve_at_most(connections_max(), listener, router, shutdown).await;
+pub async fn serve(listener: Listener, router: Router, metrics: ApiMetrics, shutdown: CancellationToken) {
+    serve_at_most(connections_max(), listener, router, metrics, shutdown).await;
 }
 
 /// Connections of each listener: a fraction of the available file descriptors.
@@ -87,7 +82,13 @@ pub fn connections_max() -> usize {
     part.clamp(api::CONNECTIONS_MIN, limits::CONNECTIONS_MAX)
 }
 
-async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown: CancellationToken) {
+async fn serve_at_most(
+    all: usize,
+    listener: Listener,
+    router: Router,
+    metrics: ApiMetrics,
+    shutdown: CancellationToken,
+) {
     let drain = Duration::from_millis(api::DRAIN_MAX_MS);
     let admissions = match &listener {
         Listener::Tcp(_) => Some(ConnectionLimiter::new(AdmissionLimits::of(all))),
@@ -103,15 +104,16 @@ async fn serve_at_most(all: usize, listener: Listener, router: Router, shutdown:
         per_ip_max: share,
         full_response: FULL_RESPONSE,
         drain_max: drain,
-        refused_count: &CONNECTIONS_REFUSED,
+        refused: metrics.connections_refused.clone(),
         threads: None,
     };
     let closing = shutdown.clone();
     let on_connection = move |stream, peer| {
         let (router, closing) = (router.clone(), closing.clone());
         let permit = admissions.as_ref().map(ConnectionLimiter::open);
+        let counted = GaugeGuard::new(&metrics.connections);
         async move {
-            let _gauge = ConnectionGauge::new();
+            let _counted = counted;
             let evicted = evicted(permit.clone());
             let serving =
                 serve_connection(stream, ClientConnection { peer, permit }, router, (closing, evicted));
@@ -191,25 +193,10 @@ async fn serve_connection(
     }
 }
 
-/// An open connection in the metrics.
-struct ConnectionGauge;
-
-impl ConnectionGauge {
-    fn new() -> Self {
-        CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        Self
-    }
-}
-
-impl Drop for ConnectionGauge {
-    fn drop(&mut self) {
-        CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
     use tokio::{
         io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
         net::{TcpStream, UnixStream},
@@ -226,7 +213,8 @@ mod tests {
     fn serving(all: usize, listener: Listener) -> (CancellationToken, tokio::task::JoinHandle<()>) {
         let shutdown = CancellationToken::new();
         let router = Router::new().fallback(async || "served");
-        let server = tokio::spawn(serve_at_most(all, listener, router, shutdown.clone()));
+        let server =
+            tokio::spawn(serve_at_most(all, listener, router, ApiMetrics::default(), shutdown.clone()));
         (shutdown, server)
     }
 

@@ -10,6 +10,7 @@ use super::{
 use axum::{BoxError, body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
+use hostd_metrics::GaugeGuard;
 use hostd_store::{EventBatch, EventFilter, Store, Subscription, Topic};
 use http_body_util::StreamBody;
 use hyper::{
@@ -40,6 +41,7 @@ pub struct SseSubscriber {
     /// The task that is followed has ended.
     ended: bool,
     _permit: StreamPermit,
+    _counted: GaugeGuard,
 }
 
 impl SseSubscriber {
@@ -61,6 +63,7 @@ impl SseSubscriber {
             pending: VecDeque::from([Bytes::from_static(RETRY_FIELD)]),
             ended: false,
             _permit: permit,
+            _counted: GaugeGuard::new(&api.metrics.event_streams),
         })
     }
 

@@ -1,13 +1,20 @@
 //! State shared by all requests.
 
 use super::{
-    agent_versions::AgentVersions, audit_writer::AuditWriter, images::ImageBackend, key_locks::KeyLocks,
-    limits, metrics::Metrics, stream_limits::StreamLimits, warm_agents::WarmAgents,
+    agent_versions::AgentVersions,
+    audit_writer::AuditWriter,
+    images::ImageBackend,
+    key_locks::KeyLocks,
+    limits,
+    metrics::{self, ApiMetrics},
+    stream_limits::StreamLimits,
+    warm_agents::WarmAgents,
 };
 use crate::{agents::Agents, reconcile::Fleet};
 use hostd_core::{Defaults, Previews};
 use hostd_drivers::Drivers;
-use hostd_edge::{egress::Egress, preview_links::PreviewLinks};
+use hostd_edge::{EdgeMetrics, egress::Egress, preview_links::PreviewLinks};
+use hostd_metrics::Registry;
 use hostd_models::{Models, gateway::Gateway};
 use hostd_store::{Clock, Store, disk_space::DiskSpace};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -49,6 +56,7 @@ pub struct ApiParts {
     pub egress: Egress,
     pub disk: DiskSpace,
     pub clock: Clock,
+    pub edge_metrics: EdgeMetrics,
     pub settings: Settings,
 }
 
@@ -65,7 +73,9 @@ pub struct Api {
     pub(super) clock: Clock,
     pub settings: Settings,
     pub(super) audit: AuditWriter,
-    pub(super) metrics: Arc<Metrics>,
+    pub metrics: ApiMetrics,
+    /// The metrics of all layers.
+    pub(super) registry: Registry,
     /// Locks for each `Idempotency-Key`, and for each scope that `ensure` repairs.
     pub(super) key_locks: KeyLocks,
     /// Permits for SSE streams and terminal viewers.
@@ -82,6 +92,8 @@ pub struct Api {
 impl Api {
     /// Starts the task that writes the audit log; call it inside the runtime.
     pub fn new(parts: ApiParts, closing: CancellationToken) -> Arc<Self> {
+        let metrics = ApiMetrics::default();
+        let registry = metrics::registry(&parts, &metrics);
         let ApiParts {
             fleet,
             store,
@@ -93,9 +105,9 @@ impl Api {
             egress,
             disk,
             clock,
+            edge_metrics: _,
             settings,
         } = parts;
-        let metrics = Arc::new(Metrics::default());
         let audit = AuditWriter::start(store.clone(), clock, metrics.clone());
         let (key_locks, work) = (KeyLocks::default(), TaskTracker::new());
         let (stream_limits, agent_versions, warm_agents) =
@@ -114,6 +126,7 @@ impl Api {
             settings,
             audit,
             metrics,
+            registry,
             key_locks,
             stream_limits,
             agent_versions,

@@ -12,7 +12,7 @@ use crate::{
 use hostd_core::{Defaults, PassSigner, Previews, limits};
 use hostd_drivers::Drivers;
 use hostd_edge::{
-    PreviewTargets,
+    Edge, PreviewTargets,
     egress::{Egress, EgressParts, Profiles},
     preview_links::PreviewLinks,
 };
@@ -108,7 +108,7 @@ impl Parts {
         PreviewLinks::new(self.store.clone(), PassSigner::new(&self.files.key, self.previews.clone()))
     }
 
-    pub fn api(&self, config: &Config, fleet: Fleet, links: PreviewLinks) -> ApiParts {
+    pub fn api(&self, config: &Config, fleet: Fleet, links: PreviewLinks, edge: &Edge) -> ApiParts {
         let settings = api::Settings {
             admin_hash: api::token_hash(&self.files.admin_token),
             auth: match config.auth {
@@ -133,6 +133,7 @@ impl Parts {
             egress: self.egress.clone(),
             disk: self.disk.clone(),
             clock: self.clock,
+            edge_metrics: edge.metrics().clone(),
             settings,
         }
     }

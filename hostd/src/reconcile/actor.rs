@@ -13,7 +13,7 @@
 
 use super::{
     FleetError, SandboxCommand, connections::Connections, fleet::Inner, idle::IdleCheck,
-    launch_progress::LaunchProgress, record_publisher::RecordPublisher,
+    launch_progress::LaunchProgress, metrics::LaunchMeter, record_publisher::RecordPublisher,
 };
 use hostd_core::{Desired, Goal, PlanDecision, PlanStep, Situation, Transition, drift, plan};
 use hostd_drivers::{Driver, control::Control};
@@ -66,6 +66,8 @@ pub(super) struct SandboxActor {
     pub(super) traffic: Traffic,
     /// Progress of the newest launch.
     pub(super) launch_progress: Option<LaunchProgress>,
+    /// The time of the launch under way.
+    pub(super) launch_meter: Option<LaunchMeter>,
     pub(super) idle_check: Option<IdleCheck>,
 }
 
@@ -87,6 +89,7 @@ impl SandboxActor {
             connections: Connections::new(control, upstream),
             traffic,
             launch_progress: None,
+            launch_meter: None,
             idle_check: None,
         }
     }

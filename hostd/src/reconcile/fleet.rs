@@ -4,6 +4,7 @@ use super::{
     FleetError, Timing,
     actor::{ActorMessage, ActorParts, SandboxActor, Start},
     disk_pressure::CleanupSandbox,
+    metrics::FleetMetrics,
     record_publisher::RecordPublisher,
     task_runner::TaskRunners,
 };
@@ -91,6 +92,7 @@ pub(super) struct Inner {
     pub tasks: TaskTracker,
     actors: Mutex<HashMap<SandboxId, ActorHandle>>,
     pub runners: TaskRunners,
+    pub metrics: FleetMetrics,
 }
 
 impl Inner {
@@ -127,6 +129,7 @@ impl Fleet {
         let permits =
             |driver: &Arc<dyn Driver>| (driver.name(), Arc::new(Semaphore::new(limits::LAUNCHES_MAX)));
         let launches = drivers.all().iter().map(permits).collect();
+        let metrics = FleetMetrics::new(drivers.all().iter().map(|driver| driver.name()));
         let inner = Arc::new(Inner {
             store,
             drivers,
@@ -143,6 +146,7 @@ impl Fleet {
             tasks: TaskTracker::new(),
             actors: Mutex::default(),
             runners: TaskRunners::default(),
+            metrics,
         });
         let fleet = Self { inner };
         for record in fleet.inner.store.live_sandboxes().await? {
@@ -192,7 +196,7 @@ impl Fleet {
         self.inner.targets.insert(target);
         let inner = self.inner.clone();
         self.inner.tasks.spawn(async move {
-            actor.run().await;
+            Box::pin(actor.run()).await;
             inner.targets.remove(&id);
             inner.actors.lock().expect("no panic while held").remove(&id);
         });
@@ -379,6 +383,10 @@ impl Fleet {
 
     pub(super) fn clock(&self) -> Clock {
         self.inner.clock
+    }
+
+    pub fn metrics(&self) -> &FleetMetrics {
+        &self.inner.metrics
     }
 
     pub fn timing(&self) -> &Timing {

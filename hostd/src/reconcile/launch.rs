@@ -40,6 +40,7 @@ impl SandboxActor {
         self.disconnect();
         self.fleet.disk.ensure_free();
         self.begin_attempt().await?;
+        self.launch_meter.get_or_insert_with(|| self.fleet.metrics.launch(self.driver.name()));
         let record = self.record();
         let permit = LaunchPermit::default();
         let request = LaunchRequest {
@@ -93,6 +94,7 @@ impl SandboxActor {
         self.fleet.store.begin_attempt(&record.id, relation, blueprint, now_ms).await?;
         self.reread().await?;
         self.situation.begin_attempt();
+        self.launch_meter = None;
         Ok(())
     }
 

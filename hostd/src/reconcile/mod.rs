@@ -26,6 +26,7 @@ mod inspection;
 mod kept_workspace;
 mod launch;
 mod launch_progress;
+mod metrics;
 mod perform;
 mod record_publisher;
 mod runtime_logs;

@@ -2,7 +2,7 @@
 
 use super::{
     FleetError, actor::SandboxActor, driver_problem::outcome_of, event_recovery::recover_events,
-    launch_progress::progress_changed,
+    launch_progress::progress_changed, metrics::LaunchMeter,
 };
 use hostd_core::{Death, DriverVerb, Goal, PlanStep, TaskEnding, Transition, VerbOutcome, no_answer};
 use hostd_drivers::DriverError;
@@ -207,6 +207,7 @@ impl SandboxActor {
         self.publish(record);
         written?;
         self.situation.close_attempt();
+        self.launch_meter.take().into_iter().for_each(LaunchMeter::reached);
         ON
     }
 
@@ -229,6 +230,7 @@ impl SandboxActor {
         }
         store.end_attempt(&id, attempt, Some(problem.clone()), now_ms).await?;
         self.situation.close_attempt();
+        self.launch_meter.take().into_iter().for_each(LaunchMeter::given_up);
         Ok(())
     }
 

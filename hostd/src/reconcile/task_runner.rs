@@ -151,7 +151,7 @@ impl TaskRunner {
         let mut pause = RETRY_MIN;
         loop {
             match self.step().await {
-                Ok(true) => return,
+                Ok(true) => return self.count_end().await,
                 Ok(false) => pause = RETRY_MIN,
                 Err(TaskError::Fleet(FleetError::ShuttingDown)) => return,
                 Err(error) => {
@@ -160,6 +160,13 @@ impl TaskRunner {
                     pause = (pause * 2).min(RETRY_MAX);
                 }
             }
+        }
+    }
+
+    async fn count_end(&self) {
+        // Without its row the task is not counted.
+        if let Ok(Some(task)) = self.fleet.store().task_by_number(self.number).await {
+            self.fleet.metrics().count_task_end(task.status);
         }
     }
 

@@ -9,7 +9,8 @@
 //! until it has caught up, so slow subscribers cost neither memory nor time of others. A topic exists while
 //! it has subscribers.
 
-use super::{event_log::EventBatch, handle::Store, limits};
+use super::{event_log::EventBatch, handle::Store, limits, metrics::StoreMetrics};
+use hostd_metrics::{Counter, GaugeGuard};
 use protocol::api::SandboxId;
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,9 +27,10 @@ pub enum Topic {
     Task(i64),
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Feed {
     topics: Arc<Mutex<Topics>>,
+    metrics: StoreMetrics,
 }
 
 #[derive(Default)]
@@ -51,9 +53,9 @@ struct Ring {
 }
 
 impl Feed {
-    pub(super) fn new(published: u64) -> Self {
+    pub(super) fn new(published: u64, metrics: StoreMetrics) -> Self {
         let topics = Topics { published, followed: HashMap::new() };
-        Self { topics: Arc::new(Mutex::new(topics)) }
+        Self { topics: Arc::new(Mutex::new(topics)), metrics }
     }
 
     /// Returns how far events were published, or `None` without subscribers.
@@ -101,7 +103,14 @@ impl Feed {
         });
         topics.followed.insert(topic, Arc::downgrade(&channel));
         let newest = channel.newest.subscribe();
-        Subscription { topics: self.topics.clone(), topic, channel: Some(channel), newest }
+        Subscription {
+            topics: self.topics.clone(),
+            topic,
+            channel: Some(channel),
+            newest,
+            log_reads: self.metrics.feed_log_reads.clone(),
+            _counted: GaugeGuard::new(&self.metrics.feed_subscribers),
+        }
     }
 }
 
@@ -134,6 +143,9 @@ pub struct Subscription {
     /// `Some` until the subscription is dropped.
     channel: Option<Arc<Channel>>,
     newest: watch::Receiver<u64>,
+    /// Counts how often only the event log had the next events.
+    log_reads: Counter,
+    _counted: GaugeGuard,
 }
 
 impl Subscription {
@@ -143,6 +155,7 @@ impl Subscription {
         self.newest.mark_unchanged();
         let ring = lock(&self.channel.as_ref()?.ring);
         if after < ring.since {
+            self.log_reads.inc();
             return None;
         }
         let from = ring.batches.partition_point(|batch| batch.last <= after);

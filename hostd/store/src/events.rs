@@ -6,6 +6,7 @@ use super::{
     exec_exits,
     handle::Store,
     limits,
+    metrics::EndedExecs,
     query::{List, change},
     records::{EventRecord, SandboxRecord},
     sandbox_row::{load, owner_of},
@@ -40,7 +41,8 @@ impl Store {
         let mut rest = events;
         loop {
             let later = rest.split_off(rest.len().min(limits::APPEND_MAX_EVENTS));
-            let followed = self.write("append_events", move |conn| append(conn, &id, &rest)).await?;
+            let (followed, ended) = self.write("append_events", move |conn| append(conn, &id, &rest)).await?;
+            ended.into_iter().for_each(|ended| self.metrics().count_exec_ends(ended));
             if later.is_empty() {
                 return Ok(followed);
             }
@@ -134,8 +136,10 @@ pub(super) fn insert(conn: &Connection, event: &NewEvent<'_>) -> Result<bool> {
     Ok(change(conn, sql, values, "write an event")? > 0)
 }
 
-fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor> {
+/// Imports events. Returns the cursor of the last one, and the execs that ended with them.
+fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<(Cursor, Vec<EndedExecs>)> {
     let record = load(conn, id)?;
+    let mut ended = Vec::new();
     let mut followed = record.followed;
     for event in events {
         // The cursor comes from inside the sandbox and may be out of range.
@@ -145,7 +149,7 @@ fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor>
         }
         // Checked before the insert: an insert that does nothing would still consume a sequence number.
         if event.cursor > followed || !is_there(conn, id, event.cursor)? {
-            import(conn, &record, event)?;
+            ended.extend(import(conn, &record, event)?);
         }
         followed = followed.max(event.cursor);
     }
@@ -155,7 +159,7 @@ fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<Cursor>
         let values = params![id.as_str(), int(followed.epoch), int(followed.seq)];
         change(conn, sql, values, "write how far events were followed")?;
     }
-    Ok(followed)
+    Ok((followed, ended))
 }
 
 fn is_there(conn: &Connection, id: &SandboxId, origin: Cursor) -> Result<bool> {
@@ -164,7 +168,7 @@ fn is_there(conn: &Connection, id: &SandboxId, origin: Cursor) -> Result<bool> {
     conn.prepare_cached(sql).and_then(|mut statement| statement.exists(values)).during("find an event")
 }
 
-fn import(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()> {
+fn import(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<Option<EndedExecs>> {
     let mut data = serde_json::to_value(&event.fact).map_err(|_| StoreError::Unfit { what: "an event" })?;
     if let Some(fields) = data.as_object_mut() {
         // The kind has a column of its own.
@@ -179,7 +183,7 @@ fn import(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()
         task: None,
         data,
     };
-    if insert(conn, &new)? { exec_exits::apply_event(conn, record, event) } else { Ok(()) }
+    if insert(conn, &new)? { exec_exits::apply_event(conn, record, event) } else { Ok(None) }
 }
 
 fn parse(row: &Row<'_>) -> Result<EventRecord> {

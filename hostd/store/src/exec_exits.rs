@@ -4,6 +4,7 @@
 use super::{
     columns::{int, json},
     error::Result,
+    metrics::EndedExecs,
     query::change,
     records::SandboxRecord,
 };
@@ -12,14 +13,22 @@ use rusqlite::{Connection, params};
 
 const WHAT: &str = "end an exec";
 
-/// Applies a new event of a sandbox's runtimed to its execs.
-pub(super) fn apply_event(conn: &Connection, record: &SandboxRecord, event: &Event) -> Result<()> {
+/// Applies a new event of a sandbox's runtimed to its execs. Returns those that it ended.
+pub(super) fn apply_event(
+    conn: &Connection,
+    record: &SandboxRecord,
+    event: &Event,
+) -> Result<Option<EndedExecs>> {
     match &event.fact {
         Fact::ExecEnded { exec, exit, hints, .. } => {
             let end = End { exit, hints, ended_ms: event.time_ms };
-            write(conn, &record.id, exec, &end).map(|_| ())
+            let count = write(conn, &record.id, exec, &end)?;
+            Ok(Some(EndedExecs::new(exit, count)))
         }
-        Fact::Boot { .. } => mark_earlier_lost(conn, record, event.time_ms),
+        Fact::Boot { .. } => {
+            let count = mark_earlier_lost(conn, record, event.time_ms)?;
+            Ok(Some(EndedExecs::new(&Exit::Lost, count)))
+        }
         Fact::Shutdown { .. }
         | Fact::Gap { .. }
         | Fact::ExecStarted { .. }
@@ -38,7 +47,7 @@ pub(super) fn apply_event(conn: &Connection, record: &SandboxRecord, event: &Eve
         | Fact::ManifestLoaded { .. }
         | Fact::ManifestRejected { .. }
         | Fact::HoldTaken { .. }
-        | Fact::HoldReleased { .. } => Ok(()),
+        | Fact::HoldReleased { .. } => Ok(None),
     }
 }
 
@@ -70,11 +79,11 @@ pub(super) fn mark_lost(conn: &Connection, sandbox: &SandboxId, now_ms: u64) -> 
     change(conn, sql, values, WHAT)
 }
 
-/// Marks execs that started before a boot as lost. The attempt number decides where the clock jumped back.
-fn mark_earlier_lost(conn: &Connection, record: &SandboxRecord, boot_ms: u64) -> Result<()> {
+/// Marks execs that started before a boot as lost. Returns how many. The attempt number decides where the clock jumped back.
+fn mark_earlier_lost(conn: &Connection, record: &SandboxRecord, boot_ms: u64) -> Result<usize> {
     let sql = "UPDATE execs SET exit = ?2, ended_ms = max(started_ms, ?3)
         WHERE sandbox = ?1 AND ended_ms IS NULL AND (started_ms < ?3 OR attempt < ?4)";
     let exit = json(&Exit::Lost, "the exit")?;
     let values = params![record.id.as_str(), exit, int(boot_ms), record.attempt];
-    change(conn, sql, values, WHAT).map(|_| ())
+    change(conn, sql, values, WHAT)
 }

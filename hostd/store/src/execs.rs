@@ -5,6 +5,7 @@ use super::{
     error::{Result, StoreError},
     exec_exits::{self, End},
     handle::Store,
+    metrics::EndedExecs,
     query::{List, change, one},
     records::ExecRecord,
     sandbox_row::load,
@@ -40,20 +41,25 @@ impl Store {
     /// Writes the exit of an exec. The first exit stays, except that a real one replaces `lost`.
     pub async fn end_exec(&self, sandbox: &SandboxId, id: &ExecId, end: ExecEnd) -> Result<()> {
         let (sandbox, id) = (*sandbox, id.clone());
-        self.write("end_exec", move |conn| {
-            let end = End { exit: &end.exit, hints: &end.hints, ended_ms: end.ended_ms };
-            if exec_exits::write(conn, &sandbox, &id, &end)? == 0 {
+        let written = self.write("end_exec", move |conn| {
+            let ended = End { exit: &end.exit, hints: &end.hints, ended_ms: end.ended_ms };
+            let count = exec_exits::write(conn, &sandbox, &id, &ended)?;
+            if count == 0 {
                 find(conn, &sandbox, &id)?.ok_or(StoreError::NotFound)?;
             }
-            Ok(())
-        })
-        .await
+            Ok(EndedExecs::new(&end.exit, count))
+        });
+        self.metrics().count_exec_ends(written.await?);
+        Ok(())
     }
 
     /// Marks every exec of the sandbox without an exit as lost. Returns how many.
     pub async fn mark_execs_lost(&self, sandbox: &SandboxId, now_ms: u64) -> Result<usize> {
         let sandbox = *sandbox;
-        self.write("lose_execs", move |conn| exec_exits::mark_lost(conn, &sandbox, now_ms)).await
+        let count =
+            self.write("lose_execs", move |conn| exec_exits::mark_lost(conn, &sandbox, now_ms)).await?;
+        self.metrics().count_exec_ends(EndedExecs::new(&Exit::Lost, count));
+        Ok(count)
     }
 
     pub async fn exec(&self, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {

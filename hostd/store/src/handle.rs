@@ -5,16 +5,18 @@ use super::{
     error::{OpenError, Result, StoreError},
     event_feed::Feed,
     limits,
+    metrics::StoreMetrics,
     nocow::NoCowGuard,
     reader::Readers,
     task_events::newest_seq,
-    wal::WalFile,
+    wal::{WalFile, wal_path},
     writer::{WriteJob, Writer, WriterMessage},
 };
 use crate::disk_space::DiskSpace;
 use rusqlite::Connection;
 use std::{
-    path::Path,
+    fs,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -85,6 +87,9 @@ struct StoreInner {
     readers: Readers,
     head: watch::Receiver<u64>,
     feed: Feed,
+    metrics: StoreMetrics,
+    /// The path of the WAL.
+    wal: PathBuf,
     /// Notified when the WAL may hold secrets that were overwritten.
     secrets_overwritten: Notify,
     /// Bulk bytes written since the last background checkpoint.
@@ -109,12 +114,22 @@ impl Store {
             let _nocow = path.parent().and_then(NoCowGuard::set);
             open_writer(path)?
         };
-        let wal = WalFile::new(path, disk);
+        let wal_path = wal_path(path);
+        let wal = WalFile::new(wal_path.clone(), disk);
         let newest = newest_seq(&conn).map_err(OpenError::Store)?;
         let (head_in, head) = watch::channel(newest);
         let (queue, jobs) = mpsc::channel(limits::WRITE_QUEUE_MAX);
-        let feed = Feed::new(newest);
-        let writer = Writer { conn, wal, queue: jobs, head: head_in, feed: feed.clone(), failing: false };
+        let metrics = StoreMetrics::default();
+        let feed = Feed::new(newest, metrics.clone());
+        let writer = Writer {
+            conn,
+            wal,
+            queue: jobs,
+            head: head_in,
+            feed: feed.clone(),
+            metrics: metrics.clone(),
+            failing: false,
+        };
         let thread = thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer.run())
@@ -125,8 +140,18 @@ impl Store {
         secrets_overwritten.notify_one();
         let (wal_bytes, wal_grown) = (AtomicUsize::new(0), Notify::new());
         let thread = Mutex::new(Some(thread));
-        let inner =
-            StoreInner { queue, readers, head, feed, secrets_overwritten, wal_bytes, wal_grown, thread };
+        let inner = StoreInner {
+            queue,
+            readers,
+            head,
+            feed,
+            metrics,
+            wal: wal_path,
+            secrets_overwritten,
+            wal_bytes,
+            wal_grown,
+            thread,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -170,6 +195,19 @@ impl Store {
             self.inner.wal_bytes.store(0, Ordering::Relaxed);
             self.inner.wal_grown.notify_one();
         }
+    }
+
+    pub fn metrics(&self) -> &StoreMetrics {
+        &self.inner.metrics
+    }
+
+    /// Sets the gauges that are read when they are asked for.
+    pub fn refresh_gauges(&self) {
+        let StoreInner { queue, metrics, wal, .. } = &*self.inner;
+        hostd_metrics::set(&metrics.queued_jobs, (queue.max_capacity() - queue.capacity()) as u64);
+        // A database without a WAL was just checkpointed.
+        let wal_bytes = fs::metadata(wal).map_or(0, |meta| meta.len());
+        hostd_metrics::set(&metrics.wal_bytes, wal_bytes);
     }
 
     pub(super) fn feed(&self) -> &Feed {

@@ -37,11 +37,16 @@ pub(super) struct WalFile {
     allocated_end: u64,
 }
 
+/// Returns the path of a database's WAL.
+pub(super) fn wal_path(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-wal");
+    path.into()
+}
+
 impl WalFile {
-    pub(super) fn new(database: &Path, disk: Option<DiskSpace>) -> Self {
-        let mut path = database.as_os_str().to_owned();
-        path.push("-wal");
-        Self { path: path.into(), file: None, disk, allocated_end: 0 }
+    pub(super) fn new(path: PathBuf, disk: Option<DiskSpace>) -> Self {
+        Self { path, file: None, disk, allocated_end: 0 }
     }
 
     /// Allocates blocks ahead of the WAL when less than half of them are left. Costs one `fstat` otherwise.

@@ -11,6 +11,7 @@ use super::{
     event_log,
     events::EventFilter,
     failpoint, limits,
+    metrics::StoreMetrics,
     task_events::newest_seq,
     wal::{WalFile, checkpoint_passive},
 };
@@ -19,6 +20,7 @@ use std::{
     error::Error,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{error, info};
@@ -91,6 +93,7 @@ pub(super) struct Writer {
     pub queue: mpsc::Receiver<WriterMessage>,
     pub head: watch::Sender<u64>,
     pub feed: Feed,
+    pub metrics: StoreMetrics,
     /// Whether the last transaction was lost, so that a full disk is logged once and not for every batch.
     pub failing: bool,
 }
@@ -136,7 +139,15 @@ impl Writer {
     /// feed.
     fn write(&mut self, mut batch: Vec<Box<dyn Job>>) {
         self.wal.before_batch(&self.conn);
+        let started = Instant::now();
         let lost = self.transaction(&mut batch).err();
+        match &lost {
+            None => self.metrics.commit_duration.observe(started.elapsed().as_secs_f64()),
+            Some(_) => {
+                self.metrics.failed_commits.inc();
+            }
+        }
+        self.metrics.commit_jobs.observe(batch.len() as f64);
         match &lost {
             None => self.publish(),
             Some(_) => self.rollback(),

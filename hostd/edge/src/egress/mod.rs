@@ -17,6 +17,7 @@ mod head_size;
 mod host_addresses;
 mod limits;
 mod metered_body;
+mod metrics;
 mod profiles;
 mod proxy;
 mod recorder;
@@ -29,6 +30,7 @@ mod tests;
 mod tracked_connection;
 mod tunnel;
 
+pub use metrics::EgressMetrics;
 pub use profiles::{Profiles, ProfilesError};
 pub use proxy::{Egress, EgressParts, ProxyResponse};
 pub use sandbox_egress::SandboxEgress;

@@ -3,6 +3,7 @@
 use super::{
     forward::{self, ForwardRequest},
     host_addresses::HostAddresses,
+    metrics::{EgressMetrics, RequestOutcome},
     profiles::Profiles,
     recorder::EgressRecorder,
     refusal::ProxyRefusal,
@@ -46,6 +47,7 @@ struct EgressInner {
     exceptions: Arc<Exceptions>,
     host_addresses: Arc<HostAddresses>,
     recorder: EgressRecorder,
+    metrics: EgressMetrics,
 }
 
 pub struct EgressParts {
@@ -81,8 +83,13 @@ impl Egress {
                 exceptions,
                 host_addresses,
                 recorder,
+                metrics: EgressMetrics::default(),
             }),
         }
+    }
+
+    pub fn metrics(&self) -> &EgressMetrics {
+        &self.inner.metrics
     }
 
     pub fn profiles(&self) -> &Profiles {
@@ -106,12 +113,13 @@ impl Egress {
 
     /// The egress of one sandbox, while its door is open.
     pub fn sandbox_egress(&self, record: watch::Receiver<Arc<SandboxRecord>>) -> Arc<SandboxEgress> {
-        let EgressInner { profiles, exceptions, host_addresses, recorder, .. } = &*self.inner;
+        let EgressInner { profiles, exceptions, host_addresses, recorder, metrics, .. } = &*self.inner;
         let parts = SandboxEgressParts {
             profiles: profiles.clone(),
             exceptions: exceptions.clone(),
             host_addresses: host_addresses.clone(),
             recorder: recorder.clone(),
+            metrics: metrics.clone(),
         };
         Arc::new(SandboxEgress::new(record, parts))
     }
@@ -140,6 +148,7 @@ impl Egress {
                 Err(refusal)
             }
         };
+        self.inner.metrics.requests.of(RequestOutcome::of(&answered)).inc();
         answered.unwrap_or_else(|refusal| refusal.response(&headers).into())
     }
 

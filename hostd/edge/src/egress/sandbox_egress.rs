@@ -4,8 +4,10 @@ use super::{
     connection_pool::ServerConnectionPool,
     host_addresses::HostAddresses,
     limits,
+    metrics::EgressMetrics,
     profiles::{Profiles, ProfilesByName},
     recorder::{ByteMeter, EgressRecorder},
+    tracked_connection::Direction,
 };
 use hostd_core::{
     Blueprint, RateLimiter,
@@ -33,6 +35,7 @@ pub struct SandboxEgress {
     exceptions: Arc<Exceptions>,
     host_addresses: Arc<HostAddresses>,
     recorder: EgressRecorder,
+    metrics: EgressMetrics,
     connections: Arc<Semaphore>,
     pool: ServerConnectionPool,
     since: Instant,
@@ -59,11 +62,12 @@ pub struct SandboxEgressParts {
     pub exceptions: Arc<Exceptions>,
     pub host_addresses: Arc<HostAddresses>,
     pub recorder: EgressRecorder,
+    pub metrics: EgressMetrics,
 }
 
 impl SandboxEgress {
     pub fn new(record: watch::Receiver<Arc<SandboxRecord>>, parts: SandboxEgressParts) -> Self {
-        let SandboxEgressParts { profiles, exceptions, host_addresses, recorder } = parts;
+        let SandboxEgressParts { profiles, exceptions, host_addresses, recorder, metrics } = parts;
         let meter = recorder.meter(record.borrow().id);
         Self {
             record,
@@ -72,6 +76,7 @@ impl SandboxEgress {
             exceptions,
             host_addresses,
             recorder,
+            metrics,
             connections: Arc::new(Semaphore::new(limits::CONNECTIONS_MAX)),
             pool: ServerConnectionPool::default(),
             since: Instant::now(),
@@ -131,8 +136,13 @@ impl SandboxEgress {
         self.max.load(Ordering::Relaxed)
     }
 
+    pub fn metrics(&self) -> &EgressMetrics {
+        &self.metrics
+    }
+
     /// Counts bytes. Returns whether the quota still holds.
-    pub fn count_bytes(&self, bytes: u64) -> bool {
+    pub fn count_bytes(&self, direction: Direction, bytes: u64) -> bool {
+        self.metrics.bytes(direction).inc_by(bytes);
         self.meter.add(bytes);
         let used = self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         used <= self.max_bytes()

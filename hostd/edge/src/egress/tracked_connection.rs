@@ -1,7 +1,9 @@
 //! An admitted connection or request: counts its bytes, says when it must be cut, and records its end when it
 //! is dropped.
 
-use super::{limits, sandbox_egress::SandboxEgress, server_connection::ServerConnection};
+use super::{
+    limits, metrics::EgressMetrics, sandbox_egress::SandboxEgress, server_connection::ServerConnection,
+};
 use hostd_core::egress::{Decision, Denial, Destination, EventCounts, EventKey};
 use protocol::api::SandboxStatus;
 use std::{
@@ -71,12 +73,16 @@ impl TrackedConnection {
             Direction::Up => self.bytes_up.fetch_add(bytes, Ordering::Relaxed),
             Direction::Down => self.bytes_down.fetch_add(bytes, Ordering::Relaxed),
         };
-        if self.sandbox_egress.count_bytes(bytes) { Ok(()) } else { Err(CutReason::QuotaExceeded) }
+        if self.sandbox_egress.count_bytes(direction, bytes) { Ok(()) } else { Err(CutReason::QuotaExceeded) }
     }
 
     /// Returns the connection of a finished request to the pool.
     pub fn return_to_pool(&self, connection: Box<ServerConnection>) {
         self.sandbox_egress.pool().put(&self.destination, connection);
+    }
+
+    pub fn metrics(&self) -> &EgressMetrics {
+        self.sandbox_egress.metrics()
     }
 
     /// The byte quota of the sandbox.

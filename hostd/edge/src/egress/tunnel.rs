@@ -8,6 +8,7 @@ use super::{
     tracked_connection::{Direction, TrackedConnection},
 };
 use axum::body::Body;
+use hostd_metrics::GaugeGuard;
 use hostd_net::backpressure::WindowIo;
 use hyper::{
     Request, Response,
@@ -41,6 +42,7 @@ async fn run(sandbox_side: OnUpgrade, server_side: TcpStream, tracked: Arc<Track
         Ok(sandbox_side) => sandbox_side,
         Err(error) => return debug!(%error, "tunnel was not opened"),
     };
+    let _open = GaugeGuard::new(&tracked.metrics().tunnels);
     tokio::select! {
         // Cancelling either arm closes both sockets, which is the end of the tunnel.
         ended = relay_both(sandbox_side, server_side, &tracked) => {

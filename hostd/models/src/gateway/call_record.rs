@@ -1,7 +1,11 @@
 //! The record of one call while it runs, and the report of its end to the authorizer.
 
 use super::{
-    authorizer::AdmittedCall, dialect::ModelApi, provider_error::ProviderError, redact_key::redacted_line,
+    authorizer::AdmittedCall,
+    dialect::ModelApi,
+    metrics::{CallMeter, CallOutcome},
+    provider_error::ProviderError,
+    redact_key::redacted_line,
 };
 use crate::{CallRefusal, CallReport, CallTarget, Fault, TokenUsage};
 use futures_util::future::BoxFuture;
@@ -23,6 +27,7 @@ pub struct CallRecord {
     pub gave_up: bool,
     pub status: Option<u16>,
     pub first_byte_ms: Option<u64>,
+    pub meter: CallMeter,
     pub tracker: TaskTracker,
 }
 
@@ -54,6 +59,16 @@ impl CallRecord {
         Fault { status: self.status, message, permanent }
     }
 
+    /// The request is on its way to the provider.
+    pub fn mark_sent(&self) {
+        self.call.iter().for_each(|call| call.mark_sent());
+    }
+
+    pub fn report_retry(&self, attempt: u32, fault: &Fault, wait_ms: u64) {
+        self.meter.retried();
+        self.call.iter().for_each(|call| call.report_retry(attempt, fault, wait_ms));
+    }
+
     /// Ends the call. The caller must run the report, or hand it to `report_later`.
     pub fn end(
         &mut self,
@@ -67,6 +82,12 @@ impl CallRecord {
         let permanent = |fault: Fault| Fault { permanent: fault.permanent && !self.count_only, ..fault };
         let abandoned = abandoned || (self.count_only && outcome.is_err());
         let outcome = outcome.map_err(permanent);
+        let counted = match &outcome {
+            _ if abandoned => CallOutcome::Abandoned,
+            Ok(()) => CallOutcome::Succeeded,
+            Err(_) => CallOutcome::Failed,
+        };
+        self.meter.ended(counted, tokens.as_ref());
         let end = CallReport {
             attempt: self.attempt,
             status: self.status,

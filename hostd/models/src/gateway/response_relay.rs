@@ -135,6 +135,7 @@ impl ResponseRelay {
         if !is_inspected {
             self.inspector.read(&piece);
         }
+        self.record.meter.received(piece.len());
         self.check_budget();
         if self.inspector.is_complete() && self.inspector.error().is_none() && !self.marked_complete {
             self.marked_complete = true;

@@ -2,7 +2,7 @@
 //! `core::decide_retry` decides.
 
 use super::{
-    authorizer::AdmittedCall,
+    call_record::CallRecord,
     provider_client::{AttemptError, ProviderClient, ProviderRequest, ProviderResponse},
     provider_failure::ProviderFailure,
 };
@@ -26,14 +26,13 @@ pub struct RetryOutcome {
 pub async fn send_with_retries(
     client: &ProviderClient,
     request: &ProviderRequest,
-    call: &dyn AdmittedCall,
+    record: &CallRecord,
     backoff: &Backoff,
-    key: Option<&str>,
 ) -> RetryOutcome {
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let (failure, response) = match client.attempt(request, || call.mark_sent()).await {
+        let (failure, response) = match client.attempt(request, || record.mark_sent()).await {
             Ok(response) => {
                 return RetryOutcome { start: CallStart::Responding(response), attempts, gave_up: false };
             }
@@ -43,11 +42,11 @@ pub async fn send_with_retries(
         let retry_after_ms = failure.retry_after_ms(SystemTime::now());
         match decide_retry(failure.kind, attempts, retry_after_ms, jitter(), backoff) {
             RetryDecision::Retry { wait_ms } => {
-                call.report_retry(attempts, &failure.fault(false, 1, key), wait_ms);
+                record.report_retry(attempts, &failure.fault(false, 1, record.key()), wait_ms);
                 sleep(Duration::from_millis(wait_ms)).await;
             }
             RetryDecision::Stop { permanent } => {
-                let fault = failure.fault(permanent, attempts, key);
+                let fault = failure.fault(permanent, attempts, record.key());
                 let start = response.map_or_else(|| CallStart::Failed(failure, fault), CallStart::Responding);
                 return RetryOutcome { start, attempts, gave_up: permanent };
             }

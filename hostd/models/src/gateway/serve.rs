@@ -11,6 +11,7 @@ use super::{
     dialect::{json_response, rules},
     headers::{is_uncompressed, request_headers, response_headers},
     limits::{PARSE_INLINE_MAX_BYTES, ProviderTimeouts, REFUSAL_DELAY_MS},
+    metrics::{CallMeter, GatewayMetrics},
     model_request::ModelRequest,
     provider_client::{ProviderClient, ProviderRequest, ProviderResponse},
     refusal::GatewayRefusal,
@@ -42,6 +43,7 @@ struct GatewayInner {
     timeouts: ProviderTimeouts,
     /// Tasks that record the end of a call whose agent does not wait for it.
     tracker: TaskTracker,
+    metrics: GatewayMetrics,
 }
 
 impl Gateway {
@@ -63,8 +65,13 @@ impl Gateway {
     ) -> Self {
         let pool = ProviderConnectionPool::default();
         let client = ProviderClient { connector, pool, first_byte_max: timeouts.first_byte };
-        let (limits, tracker) = (CallLimits::default(), TaskTracker::new());
-        Self { inner: Arc::new(GatewayInner { authorizer, client, limits, timeouts, tracker }) }
+        let (limits, tracker, metrics) =
+            (CallLimits::default(), TaskTracker::new(), GatewayMetrics::default());
+        Self { inner: Arc::new(GatewayInner { authorizer, client, limits, timeouts, tracker, metrics }) }
+    }
+
+    pub fn metrics(&self) -> &GatewayMetrics {
+        &self.inner.metrics
     }
 
     pub(super) fn client(&self) -> &ProviderClient {
@@ -122,10 +129,11 @@ impl Gateway {
         head: request::Parts,
         body: Incoming,
     ) -> Result<Response<Body>, GatewayRefusal> {
+        let meter = self.inner.metrics.meter(endpoint.api.dialect());
         let grant = self.authenticate(sandbox, &head)?;
         grant.wait_until_started().await?;
         let count_only = endpoint.count_only();
-        let response = self.admit_and_forward(&*grant, sandbox, (endpoint, head, body)).await;
+        let response = self.admit_and_forward(&*grant, sandbox, (endpoint, head, body, meter)).await;
         let rejected = response.as_ref().err().and_then(|refusal| refusal.rejected_call(count_only));
         if let Some(rejected) = rejected {
             grant.record_rejected(rejected).await;
@@ -137,7 +145,7 @@ impl Gateway {
         &self,
         grant: &dyn TaskGrant,
         sandbox: SandboxId,
-        (endpoint, head, body): (Endpoint, request::Parts, Incoming),
+        (endpoint, head, body, mut meter): (Endpoint, request::Parts, Incoming, CallMeter),
     ) -> Result<Response<Body>, GatewayRefusal> {
         let permit = self.inner.limits.acquire(&sandbox)?;
         if !is_uncompressed(&head.headers) {
@@ -152,6 +160,7 @@ impl Gateway {
         let call = grant.begin(&call_target, request.params).await?;
         let task_ended = call.task_ended();
         let body = request.rewrite(body, &call_target.model, call.max_output_tokens());
+        meter.admitted(body.len());
         let mut record = CallRecord {
             call: Some(call),
             call_target: call_target.clone(),
@@ -163,6 +172,7 @@ impl Gateway {
             gave_up: false,
             status: None,
             first_byte_ms: None,
+            meter,
             tracker: self.inner.tracker.clone(),
         };
         match provider_request(&endpoint, &call_target, &head, body) {
@@ -196,8 +206,7 @@ impl Gateway {
         let GatewayInner { client, timeouts, .. } = &*self.inner;
         let call_target = record.call_target.clone();
         let key = call_target.provider.key.as_ref().map(|key| key.0.as_str());
-        let Some(call) = &record.call else { return Response::new(Body::empty()) };
-        let outcome = send_with_retries(client, request, &**call, &timeouts.backoff, key).await;
+        let outcome = send_with_retries(client, request, &record, &timeouts.backoff).await;
         let RetryOutcome { start, attempts, gave_up } = outcome;
         record.attempt = attempts;
         record.gave_up = gave_up;

@@ -92,7 +92,7 @@ fn responses_that_are_not_json_have_their_media_type() {
     ] {
         assert_eq!(kinds(path, "get"), output, "{path}");
     }
-    assert_eq!(kinds("/metrics", "get"), ["text/plain"]);
+    assert_eq!(kinds("/metrics", "get"), ["application/openmetrics-text"]);
     assert_eq!(kinds("/sandbox/{id}/exec", "post"), ["application/json", "text/plain"]);
 }
 

@@ -4,6 +4,7 @@ mod agents;
 mod calls;
 mod constraints;
 mod document;
+mod metrics;
 mod models;
 mod preview_links;
 mod refusals;
@@ -19,7 +20,7 @@ use axum::{Router, body::Body};
 use bytes::Bytes;
 use hostd_core::{BudgetBounds, Defaults, PassSigner, Previews, Scheme};
 use hostd_drivers::{Drivers, fake::FakeDriver};
-use hostd_edge::{PreviewTargets, preview_links::PreviewLinks};
+use hostd_edge::{EdgeMetrics, PreviewTargets, preview_links::PreviewLinks};
 use hostd_models::Models;
 use hostd_store::{Clock, Store};
 use http_body_util::BodyExt;
@@ -177,14 +178,20 @@ impl ApiFixture {
             egress,
             disk,
             clock,
+            edge_metrics: EdgeMetrics::default(),
             settings,
         };
         let api = Api::new(parts, closing.clone());
         Self { router: router(api.clone()), api, closing, _dir: dir }
     }
 
+    /// Sends a request, and leaves the body of its response unread.
+    async fn open(&self, request: TestRequest) -> hyper::Response<Body> {
+        self.router.clone().oneshot(request.inner).await.expect("infallible")
+    }
+
     async fn send(&self, request: TestRequest) -> TestResponse {
-        let response = self.router.clone().oneshot(request.inner).await.expect("infallible");
+        let response = self.open(request).await;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();
         assert!(parts.headers.contains_key("x-request-id"), "every answer has an id");

@@ -1,5 +1,5 @@
 use super::{kinds, with_one};
-use crate::{EventFilter, ExecBegun, ExecEnd, ExecRecord, Store, StoreError};
+use crate::{EventFilter, ExecBegun, ExecEnd, ExecRecord, Store, StoreError, Topic};
 use hostd_core::Blueprint;
 use protocol::{
     Cursor, Event, ExecId, Exit, Fact, Hint,
@@ -185,4 +185,70 @@ async fn the_head_wakes_readers_that_wait() {
     noted.unwrap();
     woken.unwrap();
     assert_eq!(*head.borrow(), 2);
+}
+
+fn lines_of(store: &Store) -> Vec<String> {
+    let mut registry = hostd_metrics::Registry::default();
+    store.refresh_gauges();
+    store.metrics().register(&mut registry);
+    hostd_metrics::text(&registry).lines().map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn check_metrics(store: &Store, wanted: &[&str]) {
+    let lines = lines_of(store);
+    for line in wanted {
+        assert!(lines.iter().any(|found| found == line), "{line} in {lines:#?}");
+    }
+}
+
+#[tokio::test]
+async fn every_end_of_an_exec_is_counted_once() {
+    let (_dir, store, sandbox) = with_one().await;
+    for exec in ["one", "two", "three"] {
+        begin(&store, sandbox, exec, 10).await;
+    }
+    let events = vec![event(1, 1, 20, ended("one"))];
+    store.append_events(&sandbox, events.clone()).await.unwrap();
+    store.append_events(&sandbox, events).await.unwrap();
+    let end = ExecEnd { exit: Exit::TimedOut, hints: vec![], ended_ms: 21 };
+    for _ in 0..2 {
+        store.end_exec(&sandbox, &ExecId::parse("two").unwrap(), end.clone()).await.unwrap();
+    }
+    store.mark_execs_lost(&sandbox, 22).await.unwrap();
+    store.mark_execs_lost(&sandbox, 23).await.unwrap();
+    check_metrics(
+        &store,
+        &[
+            "slipway_exec_ends_total{kind=\"exited\"} 1",
+            "slipway_exec_ends_total{kind=\"timed_out\"} 1",
+            "slipway_exec_ends_total{kind=\"lost\"} 1",
+            "slipway_exec_ends_total{kind=\"oom\"} 0",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn commits_and_subscribers_are_counted() {
+    let (_dir, store, sandbox) = with_one().await;
+    let newest = store.newest(0).await.unwrap();
+    let mut subscription = store.subscribe(Topic::All);
+    store.append_events(&sandbox, vec![event(1, 1, 20, gap())]).await.unwrap();
+    assert!(subscription.after(newest, 1_000).is_some(), "in memory");
+    assert!(subscription.after(0, 1_000).is_none(), "only in the log");
+    check_metrics(
+        &store,
+        &[
+            "slipway_store_commit_duration_seconds_count 2",
+            "slipway_store_commit_jobs_bucket{le=\"1.0\"} 2",
+            "slipway_store_failed_commits_total 0",
+            "slipway_store_queued_jobs 0",
+            "slipway_store_feed_subscribers 1",
+            "slipway_store_feed_log_reads_total 1",
+        ],
+    );
+    let wal = lines_of(&store).into_iter().find(|line| line.starts_with("slipway_store_wal_bytes "));
+    assert_ne!(wal.as_deref(), Some("slipway_store_wal_bytes 0"), "what was written is in the WAL");
+    drop(subscription);
+    check_metrics(&store, &["slipway_store_feed_subscribers 0"]);
 }

@@ -1,4 +1,5 @@
 use super::fixture::{EgressFixture, LONG, head, server};
+use crate::egress::{metrics::RequestOutcome, tracked_connection::Direction};
 use protocol::api::{EgressRules, Network};
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -88,8 +89,12 @@ async fn bytes_count_before_their_connection_ends_and_are_reported_once_when_it_
     let record = fixture.record.borrow().clone();
     fixture.egress.finish().await;
     assert_eq!(fixture.store.egress_bytes(&record.id).await.expect("the store"), 5, "it is still open");
+    let metrics = fixture.egress.metrics().clone();
+    assert_eq!((metrics.tunnels.get(), metrics.bytes(Direction::Up).get()), (1, 5));
+    assert_eq!(metrics.requests.of(RequestOutcome::Allowed).get(), 1);
     drop((tunnel, outside));
     assert_eq!(fixture.used().await, 5);
+    assert_eq!((metrics.tunnels.get(), metrics.bytes(Direction::Down).get()), (0, 0));
     let (store, id) = (fixture.store.clone(), record.id);
     let events = fixture.events().await;
     let sum = |field: &str| events.iter().filter_map(|event| event[field].as_u64()).sum::<u64>();

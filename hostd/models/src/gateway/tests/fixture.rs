@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     ActiveBudgets, CallTarget, Dialect, Provider, ProviderKey,
-    gateway::{CancelWithTask, Gateway, limits::ProviderTimeouts},
+    gateway::{CancelWithTask, Gateway, GatewayMetrics, limits::ProviderTimeouts},
 };
 use bytes::Bytes;
 use hostd_core::Backoff;
@@ -29,6 +29,7 @@ pub struct GatewayFixture {
     pub provider: FakeProvider,
     pub recorder: Arc<Recorder>,
     address: std::net::SocketAddr,
+    pub metrics: GatewayMetrics,
     _serving: JoinSet<()>,
     clients: JoinSet<()>,
 }
@@ -82,7 +83,7 @@ impl GatewayFixture {
         let gateway = Gateway::with_authorizer(Arc::new(recorder.clone()), connector, timeouts);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let mut serving = JoinSet::new();
+        let (mut serving, metrics) = (JoinSet::new(), gateway.metrics().clone());
         serving.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
@@ -107,7 +108,7 @@ impl GatewayFixture {
                 });
             }
         });
-        Self { provider, recorder, address, _serving: serving, clients: JoinSet::new() }
+        Self { provider, recorder, address, metrics, _serving: serving, clients: JoinSet::new() }
     }
 
     /// The head of a response, with its body still to come.

@@ -43,6 +43,15 @@ async fn a_transient_failure_is_retried_and_reported() {
         assert_eq!((end.attempt, end.outcome), (3, Ok(())), "{number}");
         assert_eq!(retries(&fixture.recorder.events()), [(1, status), (2, status)], "{number}");
         assert_eq!(fixture.provider.received().len(), 3, "{number}");
+        let mut registry = hostd_metrics::Registry::default();
+        fixture.metrics.register(&mut registry);
+        let text = hostd_metrics::text(&registry);
+        for line in [
+            "slipway_gateway_retries_total{dialect=\"anthropic\"} 2",
+            "slipway_gateway_tokens_total{dialect=\"anthropic\",direction=\"output\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{number}: {line} in {text}");
+        }
     }
 }
 
