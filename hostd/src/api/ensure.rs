@@ -24,6 +24,7 @@ use protocol::api::{
     ApiErrorCode, EnsureAnswer, Problem, ProblemCode, SandboxScope, SandboxSpec, SandboxStatus, ScopeKind,
 };
 use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
 use tracing::info;
 
 type Record = Arc<SandboxRecord>;
@@ -123,7 +124,7 @@ async fn repair(call: &Call, found: &Record) -> Result<(), CallError> {
     let owner = &found.owner;
     let key = format!("ensure {} {} {} {:?}", owner.tenant, owner.principal, owner.project, found.scope);
     let busy = || CallError::new(ApiErrorCode::TimedOut, "the sandbox is being repaired; try again");
-    let _guard = call.api.key_locks.lock(key, settle_timeout()).await.ok_or_else(busy)?;
+    let _guard = timeout(settle_timeout(), call.api.key_locks.lock(key)).await.map_err(|_| busy())?;
     let fleet = &call.api.fleet;
     let record = fleet.record(&found.id).await?;
     let ask = match record.state.status {

@@ -19,6 +19,7 @@ use hyper::{
 use protocol::api::ApiErrorCode;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
+use tokio::time::timeout;
 use tracing::warn;
 
 pub const HEADER: &str = "idempotency-key";
@@ -42,8 +43,8 @@ pub async fn run_once(route: &Route, subject: &AuditedRequest, mut call: Call) -
     let api = call.api.clone();
     let lock_key = format!("key {} {} {} {}", key.tenant, key.principal, key.route, key.key);
     // Calls with one key run one after the other: an unfinished claim was left by a crash.
-    let held = api.key_locks.lock(lock_key, Duration::from_millis(limits::KEY_WAIT_MS)).await;
-    let _held = held.ok_or_else(in_progress)?;
+    let held = timeout(Duration::from_millis(limits::KEY_WAIT_MS), api.key_locks.lock(lock_key)).await;
+    let _held = held.map_err(|_| in_progress())?;
     let hash: [u8; 32] = Sha256::digest(&call.body).into();
     let now_ms = api.now_ms();
     match api.store.idempotency_begin(key.clone(), hash, now_ms).await? {

@@ -31,7 +31,6 @@ mod host;
 mod idempotency;
 mod images;
 mod inspect;
-mod key_locks;
 mod lifecycle;
 mod limits;
 mod listening_ports;

@@ -4,7 +4,6 @@ use super::{
     agent_versions::AgentVersions,
     audit_writer::AuditWriter,
     images::ImageBackend,
-    key_locks::KeyLocks,
     limits,
     metrics::{self, ApiMetrics},
     stream_limits::StreamLimits,
@@ -16,6 +15,7 @@ use hostd_drivers::Drivers;
 use hostd_edge::{EdgeMetrics, egress::Egress, preview_links::PreviewLinks};
 use hostd_metrics::Registry;
 use hostd_models::{Models, gateway::Gateway};
+use hostd_net::keyed_locks::KeyedLocks;
 use hostd_store::{Clock, Store, disk_space::DiskSpace};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -77,7 +77,7 @@ pub struct Api {
     /// The metrics of all layers.
     pub(super) registry: Registry,
     /// Locks for each `Idempotency-Key`, and for each scope that `ensure` repairs.
-    pub(super) key_locks: KeyLocks,
+    pub(super) key_locks: KeyedLocks<String>,
     /// Permits for SSE streams and terminal viewers.
     pub(super) stream_limits: StreamLimits,
     pub(super) agent_versions: AgentVersions,
@@ -109,7 +109,7 @@ impl Api {
             settings,
         } = parts;
         let audit = AuditWriter::start(store.clone(), clock, metrics.clone());
-        let (key_locks, work) = (KeyLocks::default(), TaskTracker::new());
+        let (key_locks, work) = (KeyedLocks::default(), TaskTracker::new());
         let (stream_limits, agent_versions, warm_agents) =
             (StreamLimits::default(), AgentVersions::default(), WarmAgents::default());
         Arc::new(Self {

@@ -37,7 +37,7 @@ impl DockerInner {
         keep_workspace: bool,
     ) -> Result<(), DriverError> {
         let _lock =
-            timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(sandbox)).await;
+            timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(*sandbox)).await;
         let dir = self.dir(sandbox);
         let run = RunRecord::read(&dir)?;
         // An unreadable badge does not prove that there was no network.

@@ -25,7 +25,6 @@ use super::{
     images::EngineImages,
     labels,
     last_inspect::LastInspects,
-    launch_locks::LaunchLocks,
     network::Networks,
     run_record::RunRecord,
     runtimes::Runtimes,
@@ -33,6 +32,7 @@ use super::{
 };
 use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
+use hostd_net::keyed_locks::KeyedLocks;
 use protocol::api::{Capabilities, SandboxId, StatsView};
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::net::TcpListener;
@@ -65,7 +65,7 @@ pub struct DockerInner {
     pub nofile: u64,
     pub nproc: Option<u64>,
     pub dialer: SandboxDialer,
-    pub launch_locks: LaunchLocks,
+    pub launch_locks: KeyedLocks<SandboxId>,
     pub last_inspects: LastInspects,
     pub destroyed: DestroyedLaunches,
     /// The PID namespace of hostd.

@@ -114,7 +114,7 @@ impl DockerInner {
         self.check_blueprint(&order.blueprint, fit_engine).await?;
         let sandbox = order.badge.sandbox;
         let begun = Instant::now();
-        let lock = self.launch_locks.lock(&sandbox).await;
+        let lock = self.launch_locks.lock(sandbox).await;
         if self.read_badge(&sandbox)?.is_some()
             && let Some(run) = RunRecord::read(&self.dir(&sandbox))?
             && let Some(init) = self.init_of(&self.dir(&sandbox), &run)?

@@ -38,7 +38,6 @@ mod inspect_queue;
 mod labels;
 mod last_inspect;
 mod launch;
-mod launch_locks;
 mod limits;
 mod list;
 mod network;

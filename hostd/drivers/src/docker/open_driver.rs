@@ -28,12 +28,12 @@ use super::{
     images::{EngineImages, RegistryAllowlist},
     labels,
     last_inspect::LastInspects,
-    launch_locks::LaunchLocks,
     limits::OPEN_WAIT_MAX_MS,
     network::Networks,
     runtimes::Runtimes,
     test_containers::TestContainers,
 };
+use hostd_net::keyed_locks::KeyedLocks;
 use sha2::{Digest, Sha256};
 use std::{
     path::{Path, PathBuf},
@@ -118,7 +118,7 @@ impl DockerInner {
             nofile,
             nproc: nproc_limit(),
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
-            launch_locks: LaunchLocks::default(),
+            launch_locks: KeyedLocks::default(),
             last_inspects: LastInspects::default(),
             destroyed,
             pid_namespace,

@@ -24,7 +24,7 @@ impl DockerInner {
         // Wait for a launch in progress. One that hangs does so in the engine; what it still starts is found
         // by a later inspect.
         let waited =
-            timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(sandbox)).await;
+            timeout(Duration::from_millis(LAUNCH_LOCK_WAIT_MAX_MS), self.launch_locks.lock(*sandbox)).await;
         if waited.is_err() {
             tracing::warn!(%sandbox, "launch did not finish in time; terminating the sandbox anyway");
         }
