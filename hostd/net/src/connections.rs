@@ -1,13 +1,15 @@
 //! Accepts the connections of a listener up to a limit. Each is a task; all of them are owned here and ended
 //! in order when hostd shuts down.
 
-mod per_ip_limit;
+mod ip_prefix;
 
-pub use per_ip_limit::IpPrefix;
+pub use ip_prefix::IpPrefix;
 
-use crate::connection_threads::ConnectionThreads;
+use crate::{
+    connection_threads::ConnectionThreads,
+    keyed_limiter::{InUse, KeyedLimiter, KeyedPermit},
+};
 use hostd_metrics::Counter;
-use per_ip_limit::PerIpLimit;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink},
@@ -65,7 +67,7 @@ pub async fn serve<L, F>(
     F: Future<Output = ()> + Send + 'static,
 {
     let permits = Arc::new(Semaphore::new(options.connections_max));
-    let per_ip = PerIpLimit::default();
+    let per_ip = KeyedLimiter::default();
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -82,9 +84,9 @@ pub async fn serve<L, F>(
             Some(ended) = connections.join_next() => report(ended),
             (permit, accepted) = accepted => match accepted {
                 Ok((stream, peer)) => {
-                    let ip_permit = per_ip.take(L::limited_ip(&peer), options.per_ip_max);
+                    let ip_permit = ip_permit(&per_ip, L::limited_ip(&peer), options.per_ip_max);
                     let permit = permit.or_else(|| permits.clone().try_acquire_owned().ok());
-                    let Some(permit) = permit.zip(ip_permit) else {
+                    let Some(permit) = permit.zip(ip_permit.ok()) else {
                         options.refused.inc();
                         refuse(stream, options.full_response, &refusals, &mut connections);
                         continue;
@@ -116,6 +118,16 @@ pub async fn serve<L, F>(
         warn!(left = connections.len(), "connections aborted by the shutdown");
         connections.shutdown().await;
     }
+}
+
+/// Returns the permit of an address that is limited, if it has fewer connections than this.
+fn ip_permit(
+    per_ip: &KeyedLimiter<IpPrefix>,
+    prefix: Option<IpPrefix>,
+    max: usize,
+) -> Result<Option<KeyedPermit<IpPrefix>>, InUse> {
+    let check = |in_use: InUse| if in_use.mine < max { Ok(()) } else { Err(in_use) };
+    prefix.map(|prefix| per_ip.acquire(prefix, check)).transpose()
 }
 
 fn report(ended: Result<(), JoinError>) {

@@ -7,36 +7,23 @@ use hostd_core::{
     Identity,
     connection_admission::{AdmissionLimits, is_within_fair_share},
 };
+use hostd_net::keyed_limiter::{InUse, KeyedLimiter, KeyedPermit};
 use protocol::api::{ApiErrorCode, Label};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
 
-type Principal = (Label, Label);
+pub type Principal = (Label, Label);
 
 pub struct StreamLimits {
     tcp: StreamPermits,
     unix: StreamPermits,
 }
 
-#[derive(Clone)]
 struct StreamPermits {
     max: usize,
-    counts: Arc<Mutex<StreamCounts>>,
-}
-
-#[derive(Default)]
-struct StreamCounts {
-    total: usize,
-    by_principal: HashMap<Principal, usize>,
+    in_use: KeyedLimiter<Principal>,
 }
 
 /// The permit of one stream, released when dropped.
-pub struct StreamPermit {
-    permits: StreamPermits,
-    principal: Principal,
-}
+pub type StreamPermit = KeyedPermit<Principal>;
 
 impl Default for StreamLimits {
     fn default() -> Self {
@@ -55,48 +42,28 @@ impl Call {
 
 impl StreamPermits {
     fn new(max: usize) -> Self {
-        Self { max, counts: Arc::default() }
+        Self { max, in_use: KeyedLimiter::default() }
     }
 
     fn acquire(&self, caller: &Identity) -> Result<StreamPermit, CallError> {
         let principal = (caller.tenant.clone(), caller.principal.clone());
-        let mut counts = self.lock();
-        let mine = counts.by_principal.get(&principal).copied().unwrap_or_default();
-        let free = self.max.saturating_sub(counts.total);
-        if free == 0 {
-            let message = format!(
+        self.in_use.acquire(principal, |in_use| self.check(in_use))
+    }
+
+    fn check(&self, in_use: InUse) -> Result<(), CallError> {
+        let InUse { mine, total } = in_use;
+        let free = self.max.saturating_sub(total);
+        let message = if free == 0 {
+            format!(
                 "all {} event streams and terminals are in use; close some, or try again in a moment",
                 self.max
-            );
-            return Err(CallError::new(ApiErrorCode::TooMany, message));
-        }
-        if !is_within_fair_share(mine, free) {
-            let message = format!(
-                "this principal has {mine} event streams and terminals open, its fair share; close some"
-            );
-            return Err(CallError::new(ApiErrorCode::TooMany, message));
-        }
-        counts.total += 1;
-        *counts.by_principal.entry(principal.clone()).or_default() += 1;
-        drop(counts);
-        Ok(StreamPermit { permits: self.clone(), principal })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StreamCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for StreamPermit {
-    fn drop(&mut self) {
-        let mut counts = self.permits.lock();
-        counts.total -= 1;
-        if let Some(count) = counts.by_principal.get_mut(&self.principal) {
-            *count -= 1;
-            if *count == 0 {
-                counts.by_principal.remove(&self.principal);
-            }
-        }
+            )
+        } else if !is_within_fair_share(mine, free) {
+            format!("this principal has {mine} event streams and terminals open, its fair share; close some")
+        } else {
+            return Ok(());
+        };
+        Err(CallError::new(ApiErrorCode::TooMany, message))
     }
 }
 
@@ -122,10 +89,7 @@ mod tests {
         assert_eq!(second.len(), 25);
         assert!(permits.acquire(&caller("cid")).is_ok());
         drop((greedy, second));
-        assert!(
-            permits.lock().by_principal.is_empty() && permits.lock().total == 0,
-            "released permits leave no entries"
-        );
+        assert!(permits.in_use.is_empty(), "released permits leave no entries");
         assert_eq!(take(&caller("ann")).len(), 50);
     }
 }

@@ -8,13 +8,11 @@ use super::{
     refusal::GatewayRefusal,
 };
 use hostd_core::RateLimiter;
+use hostd_net::keyed_limiter::{InUse, KeyedLimiter, KeyedPermit};
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,84 +24,81 @@ pub struct CallLimits {
 }
 
 struct HostUsage {
-    by_sandbox: Mutex<HashMap<SandboxId, Arc<SandboxUsage>>>,
-    bytes: AtomicUsize,
+    calls: KeyedLimiter<SandboxId>,
+    /// Bytes of request bodies.
+    bodies: KeyedLimiter<SandboxId>,
     /// Permits to parse a long body.
     parse_threads: Arc<Semaphore>,
+    rates: Mutex<HashMap<SandboxId, Arc<LocalResponseRate>>>,
 }
 
 impl Default for HostUsage {
     fn default() -> Self {
-        let parse_threads = Arc::new(Semaphore::new(PARSE_THREADS_MAX));
-        Self { by_sandbox: Mutex::default(), bytes: AtomicUsize::new(0), parse_threads }
-    }
-}
-
-struct SandboxUsage {
-    calls: AtomicUsize,
-    bytes: AtomicUsize,
-    since: Instant,
-    local_responses: Mutex<RateLimiter>,
-}
-
-impl Default for SandboxUsage {
-    fn default() -> Self {
-        let local_responses = Mutex::new(RateLimiter::new(LOCAL_RESPONSES, 0));
         Self {
-            calls: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-            since: Instant::now(),
-            local_responses,
+            calls: KeyedLimiter::default(),
+            bodies: KeyedLimiter::default(),
+            parse_threads: Arc::new(Semaphore::new(PARSE_THREADS_MAX)),
+            rates: Mutex::default(),
         }
     }
 }
 
-impl SandboxUsage {
-    fn local_responses(&self) -> MutexGuard<'_, RateLimiter> {
-        self.local_responses.lock().unwrap_or_else(PoisonError::into_inner)
+/// The rate of hostd's own responses to a sandbox: over time, unlike the counts of what is in use.
+struct LocalResponseRate {
+    since: Instant,
+    limiter: Mutex<RateLimiter>,
+}
+
+impl Default for LocalResponseRate {
+    fn default() -> Self {
+        Self { since: Instant::now(), limiter: Mutex::new(RateLimiter::new(LOCAL_RESPONSES, 0)) }
+    }
+}
+
+impl LocalResponseRate {
+    fn limiter(&self) -> MutexGuard<'_, RateLimiter> {
+        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Counts as one call until it is dropped.
 pub struct CallPermit {
     host: Arc<HostUsage>,
-    sandbox: Arc<SandboxUsage>,
+    sandbox: SandboxId,
+    _call: KeyedPermit<SandboxId>,
+    /// The rate of a sandbox that makes a call is not forgotten.
+    _rate: Arc<LocalResponseRate>,
 }
 
 /// Counts bytes of a body as in memory until it is dropped.
-pub struct BodyPermit {
-    host: Arc<HostUsage>,
-    sandbox: Arc<SandboxUsage>,
-    bytes: usize,
-}
+pub struct BodyPermit(KeyedPermit<SandboxId>);
 
 impl CallLimits {
-    fn usage_of(&self, sandbox: &SandboxId) -> Arc<SandboxUsage> {
-        let mut all = self.host.by_sandbox.lock().unwrap_or_else(PoisonError::into_inner);
+    fn rate_of(&self, sandbox: &SandboxId) -> Arc<LocalResponseRate> {
+        let mut all = self.host.rates.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= SANDBOXES_MAX {
-            all.retain(|_, usage| Arc::strong_count(usage) > 1);
+            all.retain(|_, rate| Arc::strong_count(rate) > 1);
         }
         all.entry(*sandbox).or_default().clone()
     }
 
     /// Takes one of the responses that hostd itself gives this sandbox; false where it had too many.
     pub fn take_local_response(&self, sandbox: &SandboxId) -> bool {
-        let usage = self.usage_of(sandbox);
-        let now_ms = u64::try_from(usage.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        usage.local_responses().try_acquire(now_ms)
+        let rate = self.rate_of(sandbox);
+        let now_ms = u64::try_from(rate.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        rate.limiter().try_acquire(now_ms)
     }
 
     /// Gives the response back: the provider answered, not hostd.
     pub fn refund_local_response(&self, sandbox: &SandboxId) {
-        self.usage_of(sandbox).local_responses().refund();
+        self.rate_of(sandbox).limiter().refund();
     }
 
     pub fn acquire(&self, sandbox: &SandboxId) -> Result<CallPermit, GatewayRefusal> {
-        let usage = self.usage_of(sandbox);
-        if !add(&usage.calls, 1, CALLS_MAX) {
-            return Err(GatewayRefusal::TooMany);
-        }
-        Ok(CallPermit { host: self.host.clone(), sandbox: usage })
+        let fits = |in_use: InUse| in_use.mine < CALLS_MAX;
+        let call = self.host.calls.acquire(*sandbox, |in_use| refuse_unless(fits(in_use)))?;
+        let rate = self.rate_of(sandbox);
+        Ok(CallPermit { host: self.host.clone(), sandbox: *sandbox, _call: call, _rate: rate })
     }
 }
 
@@ -115,41 +110,23 @@ impl CallPermit {
     }
 
     pub fn body_permit(&self) -> BodyPermit {
-        BodyPermit { host: self.host.clone(), sandbox: self.sandbox.clone(), bytes: 0 }
-    }
-}
-
-impl Drop for CallPermit {
-    fn drop(&mut self) {
-        self.sandbox.calls.fetch_sub(1, Ordering::SeqCst);
+        BodyPermit(self.host.bodies.permit(self.sandbox))
     }
 }
 
 impl BodyPermit {
     /// Counts so many more bytes.
     pub fn grow(&mut self, bytes: usize) -> Result<(), GatewayRefusal> {
-        if !add(&self.sandbox.bytes, bytes, BODIES_MAX_BYTES) {
-            return Err(GatewayRefusal::TooMany);
-        }
-        if !add(&self.host.bytes, bytes, BODIES_ALL_MAX_BYTES) {
-            self.sandbox.bytes.fetch_sub(bytes, Ordering::SeqCst);
-            return Err(GatewayRefusal::TooMany);
-        }
-        self.bytes += bytes;
-        Ok(())
+        let within = |now: usize, max: usize| now.checked_add(bytes).is_some_and(|sum| sum <= max);
+        self.0.grow(bytes, |in_use| {
+            let fits = within(in_use.mine, BODIES_MAX_BYTES) && within(in_use.total, BODIES_ALL_MAX_BYTES);
+            refuse_unless(fits)
+        })
     }
 }
 
-impl Drop for BodyPermit {
-    fn drop(&mut self) {
-        self.sandbox.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-        self.host.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
-    }
-}
-
-fn add(to: &AtomicUsize, more: usize, max: usize) -> bool {
-    let sum = |now: usize| now.checked_add(more).filter(|sum| *sum <= max);
-    to.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sum).is_ok()
+fn refuse_unless(fits: bool) -> Result<(), GatewayRefusal> {
+    if fits { Ok(()) } else { Err(GatewayRefusal::TooMany) }
 }
 
 #[cfg(test)]
@@ -227,7 +204,7 @@ mod tests {
         for n in 0..u32::try_from(SANDBOXES_MAX).expect("small") + 10 {
             limits.acquire(&sandbox(n)).expect("free");
         }
-        let all = limits.host.by_sandbox.lock().expect("mine");
+        let all = limits.host.rates.lock().expect("mine");
         assert!(all.len() < 100 && all.contains_key(&sandbox(0)), "{}", all.len());
     }
 }
