@@ -1,9 +1,7 @@
 //! Changes made to a sandbox by another program: detected, recorded with a reason, handled.
 
-use crate::{
-    driver_column::{Column, Outcome, Verdict},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Outcome, Verdict};
+use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use protocol::api::ProblemCode;

@@ -1,9 +1,7 @@
 //! Limits: set as asked for, and told when they are hit. Nothing here measures time.
 
-use crate::{
-    driver_column::{Column, Verdict},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Verdict};
+use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::Path;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tests::host::until;
 use tests::{Caller, Hostd, Job, messages};
 
-const SMALL: &str = include_str!("../agents/small.py");
+const SMALL: &str = include_str!("../../agents/small.py");
 const CONFIG: &str = r#"
 agent = "small"
 

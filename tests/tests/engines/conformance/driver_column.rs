@@ -1,9 +1,7 @@
 //! A driver with its backend, and the results of every row.
 
-use crate::{
-    rows::{self, Row},
-    table::{self, Cell},
-};
+use super::rows::{self, Row};
+use super::table::{self, Cell};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,10 +1,9 @@
 //! hostd or the engine dies, hangs or is slow, also in the middle of a verb: a typed answer, then recovery without
 //! a person, and nothing is left behind.
 
-use crate::{
-    driver_column::{Column, Outcome, Verdict, engine},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Outcome, Verdict, engine};
+use super::fixture::Fixture;
+use super::fixture::passed;
 use anyhow::{Context, Result, ensure};
 use futures_util::future::join_all;
 use protocol::api::ApiErrorCode;

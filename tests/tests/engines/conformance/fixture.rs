@@ -1,6 +1,6 @@
 //! A hostd of its own for one row, and what rows do with it again and again.
 
-use crate::driver_column::{Column, Outcome};
+use super::driver_column::{Column, Outcome};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -147,12 +147,12 @@ impl Fixture {
 
     /// A command of the engine's own program, past us.
     pub fn told(&self, arguments: &[&str]) -> Result<String> {
-        tokio::task::block_in_place(|| crate::driver_column::engine(&self.column)?.prints(arguments))
+        tokio::task::block_in_place(|| super::driver_column::engine(&self.column)?.prints(arguments))
     }
 
     /// The container of a sandbox.
     pub fn container(&self, id: &str) -> Result<String> {
-        tokio::task::block_in_place(|| crate::driver_column::engine(&self.column)?.container(id))
+        tokio::task::block_in_place(|| super::driver_column::engine(&self.column)?.container(id))
     }
 
     /// Waits for an event of a sandbox.
@@ -178,6 +178,6 @@ impl Drop for Fixture {
 }
 
 /// The end of a row that went well.
-pub fn passed() -> crate::driver_column::Verdict {
+pub fn passed() -> super::driver_column::Verdict {
     Ok(Outcome::Passed)
 }

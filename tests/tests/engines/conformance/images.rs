@@ -1,9 +1,7 @@
 //! Images of the engine: any of them works, and one that is not there is fetched or named.
 
-use crate::{
-    driver_column::{Column, Outcome, Verdict, engine, refused},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Outcome, Verdict, engine, refused};
+use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use protocol::api::ProblemCode;
 use serde_json::{Value, json};

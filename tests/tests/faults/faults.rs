@@ -1,7 +1,6 @@
 //! Faults around hostd: dead sandboxes, missing files, a full disk, a runtime that hangs, fails or lies. Each
 //! is reported by name, stays local, and can be recovered from.
 
-#[path = "hostd_faults/disk.rs"]
 mod disk;
 
 use anyhow::{Context, Result, ensure};

@@ -1,9 +1,7 @@
 //! Attempts of sandboxed code against its isolation, its neighbours and its host.
 
-use crate::{
-    driver_column::{Column, Outcome, Verdict, refused},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Outcome, Verdict, refused};
+use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};

@@ -1,6 +1,6 @@
 //! The table of docs/conformance.md: rows are what is tried, columns are drivers.
 
-use crate::rows::{self, Row};
+use super::rows::{self, Row};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ const VARIABLE: &str = "UPDATE_CONFORMANCE";
 const HEAD: &str = "\
 # Conformance
 
-One suite, `tests/tests/conformance`, runs every driver through hostd's public API: `oci` with crun and with runc, a
-real dockerd and a real Podman, as Debian packages them. Each test checks its column of this table, so the table
-shows what was observed. `UPDATE_CONFORMANCE=1` rewrites it.
+One suite, `tests/tests/engines/conformance`, runs every driver through hostd's public API: `oci` with crun and with
+runc, a real dockerd and a real Podman, as Debian packages them. Each test checks its column of this table, so the
+table shows what was observed. `UPDATE_CONFORMANCE=1` rewrites it.
 
 ✓ works. *refused*: the driver refuses with a typed error. – does not apply to this driver.
 

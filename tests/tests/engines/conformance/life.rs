@@ -1,9 +1,7 @@
 //! The life of a sandbox.
 
-use crate::{
-    driver_column::{Column, Verdict},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Verdict};
+use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use futures_util::future::{join_all, try_join_all};
 use serde_json::{Value, json};

@@ -1,9 +1,7 @@
 //! The uses of a sandbox: commands, terminals, services, tasks, previews, and hostd's listener inside.
 
-use crate::{
-    driver_column::{Column, Verdict},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Verdict};
+use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-const DOCUMENT: &str = include_str!("../../docs/proxies.md");
+const DOCUMENT: &str = include_str!("../../../docs/proxies.md");
 const WILDCARD: &str = "*.preview.example.com";
 /// More than any proxy takes unless it is told to, and more than it keeps in memory.
 const LARGE_BYTES: usize = 12 << 20;

@@ -1,10 +1,7 @@
 //! Everything that is tried, in the order of the table.
 
-use crate::{
-    drift,
-    driver_column::{Column, Verdict},
-    identity, images, isolation, life, limits, outages, work,
-};
+use super::driver_column::{Column, Verdict};
+use super::{drift, identity, images, isolation, life, limits, outages, work};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,9 +1,7 @@
 //! The identity of a sandbox: known without the database, and not forgeable.
 
-use crate::{
-    driver_column::{Column, Outcome, Verdict},
-    fixture::{Fixture, passed},
-};
+use super::driver_column::{Column, Outcome, Verdict};
+use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
 use protocol::api::TaskEventView;
 use serde_json::{Value, json};

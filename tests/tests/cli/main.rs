@@ -1,0 +1,5 @@
+//! `slipway` as people and scripts use it, against a real hostd.
+
+mod commands;
+mod sh;
+mod tasks;

@@ -1,0 +1,6 @@
+//! Real engines: the conformance of every driver, and what Docker and Podman do in their own ways.
+
+mod client;
+mod conformance;
+mod features;
+mod hostile;

@@ -1,0 +1,29 @@
+//! runtimed as PID 1 of real namespaces, without hostd.
+
+mod checkpoints;
+mod crash;
+mod disk_full;
+mod events;
+mod execs;
+mod health;
+mod images;
+mod limits;
+mod log_retention;
+mod manifest;
+mod output;
+mod pid1;
+mod privileges;
+mod public_socket;
+mod service_logs;
+mod services;
+mod shutdown;
+mod status;
+mod stdin;
+mod tasks;
+mod tasks_crash;
+mod tasks_disk;
+mod tasks_output;
+mod terminals;
+mod trees;
+mod tunnel;
+mod watch;
