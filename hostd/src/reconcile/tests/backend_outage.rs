@@ -203,7 +203,9 @@ async fn a_pause_that_takes_effect_late_is_no_drift_and_the_next_one_is() {
 
 #[tokio::test]
 async fn a_sandbox_that_the_backend_does_not_thaw_stays_paused_and_is_not_stopped() {
-    let fixture = SandboxFixture::new(IdlePolicy::Sleep, Timing { up_ms: PASSES_MS, ..patient() }).await;
+    // The thaw before the operation has the time of a freeze, the operation that of a launch.
+    let timing = Timing { up_ms: PASSES_MS, freeze_ms: PASSES_MS, ..patient() };
+    let fixture = SandboxFixture::new(IdlePolicy::Sleep, timing).await;
     fixture.command(SandboxCommand::Pause).await;
     fixture.set_hanging("thaw", true);
     fixture.fleet.command(&fixture.id, SandboxCommand::Resume).await.expect("accepted");
