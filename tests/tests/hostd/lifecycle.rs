@@ -1,8 +1,8 @@
-//! The life of a sandbox: created, stopped, paused, woken, made anew, destroyed.
+//! The life of a sandbox: attempts, deletion in every state, expiry, names and lists, its environment. What every
+//! driver does with a sandbox is in `engines/conformance/life.rs`.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tests::host::until;
 use tests::{Caller, Hostd};
 
 /// A verb of a sandbox that must settle.
@@ -12,170 +12,6 @@ async fn verb(caller: &Caller, id: &str, verb: &str) -> Result<Value> {
 
 fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
     value[field].as_str().with_context(|| format!("{field} of {value}"))
-}
-
-#[tokio::test]
-async fn create_answers_with_everything_the_contract_names_and_the_sandbox_runs() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
-    let spec = json!({
-        "name": "mine", "ports": [3000], "env": {"TOKEN": "x"}, "metadata": {"a": "b"}, "project": "shop",
-        "limits": {"memory_mb": 256, "cpus": 0.5, "pids": 100}, "idle_policy": "always_on",
-        "visibility": "public", "ttl": "1h", "scope": {"kind": "conversation", "key": "c1"},
-    });
-    let reply = operator.post("/v1/sandboxes", &spec).await?;
-    let view: Value = reply.expect(201)?;
-    let id = text(&view, "id")?;
-    ensure!(reply.headers["location"] == format!("/v1/sandboxes/{id}"), "{:?}", reply.headers);
-    ensure!(id.len() == 26 && id == id.to_lowercase(), "{id}");
-    let expected = [
-        ("status", json!("running")),
-        ("name", json!("mine")),
-        ("driver", json!("oci")),
-        ("image", json!("host")),
-        ("ports", json!([3000])),
-        ("limits", json!({"memory_mb": 256, "cpus": 0.5, "pids": 100})),
-        ("network", json!("proxy")),
-        ("idle_policy", json!("always_on")),
-        ("visibility", json!("public")),
-        ("env", json!(["TOKEN"])),
-        ("metadata", json!({"a": "b"})),
-        ("project", json!("shop")),
-        ("scope", json!({"kind": "conversation", "key": "c1"})),
-        ("attempt", json!(1)),
-    ];
-    for (field, value) in expected {
-        ensure!(view[field] == value, "{field} is {} instead of {value}", view[field]);
-    }
-    let preview = text(&view["previews"], "3000")?;
-    ensure!(preview.starts_with(&format!("http://s-{id}-3000.preview.localhost")), "{preview}");
-    ensure!(text(&view, "created_at")? < text(&view, "expires_at")?, "{view}");
-    ensure!(operator.sandbox(&id.to_uppercase()).await? == operator.sandbox(id).await?, "case matters");
-    ensure!(operator.prints(id, "id -u; pwd").await? == "1000\n/home/sandbox/workspace/app\n");
-    Ok(())
-}
-
-#[tokio::test]
-async fn stop_frees_memory_keeps_files_and_start_finds_them() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
-    let id = operator.create(&json!({})).await?;
-    operator.prints(&id, "echo kept > file; echo too > ~/home; setsid sleep 1000 & :").await?;
-    let stopped = verb(&operator, &id, "stop").await?;
-    ensure!(stopped["status"] == "stopped", "{stopped}");
-    ensure!(hostd.processes()? == Vec::<i32>::new(), "processes are left: {:?}", hostd.processes()?);
-    ensure!(verb(&operator, &id, "stop").await?["status"] == "stopped", "stopping twice");
-    let started = verb(&operator, &id, "start").await?;
-    ensure!(started["status"] == "running" && started["attempt"] == 2, "{started}");
-    ensure!(operator.prints(&id, "cat file ~/home").await? == "kept\ntoo\n");
-    ensure!(verb(&operator, &id, "start").await?["attempt"] == 2, "it ran already");
-    Ok(())
-}
-
-/// Starts something that counts in a file; the file, seen from outside.
-async fn counter(hostd: &Hostd, caller: &Caller, id: &str) -> Result<std::path::PathBuf> {
-    let line = "i=0; while :; do i=$((i+1)); echo $i > n.new; mv n.new n; sleep 0.01; done";
-    let body = json!({"shell": line, "id": "counter", "wait": false});
-    caller.post(&format!("/v1/sandboxes/{id}/execs"), &body).await?.expect::<Value>(202)?;
-    let file = hostd.workspace(id).join("workspace/app/n");
-    advanced(&file, 0).await?;
-    Ok(file)
-}
-
-fn count(file: &std::path::Path) -> u64 {
-    std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-}
-
-/// Waits until it counted beyond `from`.
-async fn advanced(file: &std::path::Path, from: u64) -> Result<u64> {
-    until("the counter goes on", async || Ok(Some(count(file)).filter(|n| *n > from))).await
-}
-
-#[tokio::test]
-async fn pause_freezes_everything_and_resume_goes_on_with_memory_kept() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
-    let (id, other) = (operator.create(&json!({})).await?, operator.create(&json!({})).await?);
-    let (file, clock) = (counter(&hostd, &operator, &id).await?, counter(&hostd, &operator, &other).await?);
-    let paused = verb(&operator, &id, "pause").await?;
-    ensure!(paused["status"] == "paused" && paused["attempt"] == 1, "{paused}");
-    let frozen = count(&file);
-    // The other one goes on for long enough that this one would have counted.
-    let now = count(&clock);
-    advanced(&clock, now + 20).await?;
-    ensure!(count(&file) == frozen, "{} after {frozen}", count(&file));
-    ensure!(operator.sandbox(&id).await?["status"] == "paused");
-    ensure!(verb(&operator, &id, "resume").await?["status"] == "running");
-    // A counter that lost its memory would begin with 1 again.
-    let later = advanced(&file, frozen).await?;
-    ensure!(later < frozen + 1000, "{later}");
-    ensure!(operator.sandbox(&id).await?["attempt"] == 1, "it was brought up again");
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_exec_wakes_a_sandbox_that_sleeps_unless_it_may_not() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
-    let id = operator.create(&json!({})).await?;
-    for (asleep, status) in [("pause", "paused"), ("stop", "stopped")] {
-        verb(&operator, &id, asleep).await?;
-        for no in ["false", "0"] {
-            let path = format!("/v1/sandboxes/{id}/execs?wake={no}");
-            let reply = operator.post(&path, &json!({"shell": "echo"})).await?;
-            ensure!(
-                reply.status == 409 && reply.code()? == protocol::api::ApiErrorCode::NotRunning,
-                "{}",
-                reply.text()
-            );
-        }
-        ensure!(operator.sandbox(&id).await?["status"] == status, "a refused exec woke it");
-        ensure!(operator.prints(&id, "echo awake").await? == "awake\n");
-        ensure!(operator.sandbox(&id).await?["status"] == "running");
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn many_execs_wake_a_stopped_sandbox_once() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
-    let id = operator.create(&json!({})).await?;
-    verb(&operator, &id, "stop").await?;
-    let calls = (0..12).map(|n| {
-        let (operator, id) = (operator.clone(), id.clone());
-        async move { operator.prints(&id, &format!("echo {n}")).await }
-    });
-    let printed = futures_util::future::try_join_all(calls).await?;
-    ensure!(printed == (0..12).map(|n| format!("{n}\n")).collect::<Vec<_>>(), "{printed:?}");
-    ensure!(operator.sandbox(&id).await?["attempt"] == 2, "it was started more than once");
-    Ok(())
-}
-
-#[tokio::test]
-async fn recreate_keeps_or_empties_the_workspace_as_asked() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
-    let id = operator.create(&json!({"env": {"A": "b"}})).await?;
-    operator.prints(&id, "echo x > file; echo y > ~/.hidden; mkdir -p ~/d/e").await?;
-    let table = [
-        ("recreate", true, 2),
-        ("recreate?workspace=keep", true, 3),
-        ("recreate?workspace=remove", false, 4),
-    ];
-    for (call, kept, attempt) in table {
-        let view = verb(&operator, &id, call).await?;
-        ensure!(view["status"] == "running" && view["attempt"] == attempt, "{call}: {view}");
-        let found = operator.prints(&id, "cat file ~/.hidden 2>/dev/null; ls -d ~/d; echo $A $PWD").await;
-        let expected = if kept { "x\ny\n/home/sandbox/d\n" } else { "" };
-        let found = match kept {
-            true => found?,
-            false => operator.prints(&id, "ls -A ~/workspace/app; echo $A $PWD").await?,
-        };
-        ensure!(found == format!("{expected}b /home/sandbox/workspace/app\n"), "{call}: {found}");
-    }
-    ensure!(!hostd.workspace(&id).join(".hidden").exists());
-    Ok(())
 }
 
 #[tokio::test]
@@ -249,18 +85,6 @@ async fn in_state(hostd: &Hostd, operator: &Caller, state: &str) -> Result<Strin
         _ => {}
     }
     Ok(id)
-}
-
-#[tokio::test]
-async fn delete_keeps_the_files_when_asked_to() -> Result<()> {
-    let hostd = Hostd::start().await?;
-    let operator = hostd.operator()?;
-    let id = operator.create(&json!({})).await?;
-    operator.prints(&id, "echo kept > file").await?;
-    operator.delete(&format!("/v1/sandboxes/{id}?workspace=keep")).await?.expect::<Value>(200)?;
-    ensure!(std::fs::read_to_string(hostd.workspace(&id).join("workspace/app/file"))? == "kept\n");
-    ensure!(hostd.processes()? == Vec::<i32>::new());
-    Ok(())
 }
 
 #[tokio::test]
